@@ -1,0 +1,151 @@
+"""Load, decide, apply: a batch of commands as one transaction.
+
+Commands that arrive while a transaction is being synced form the next batch, so one sync serves many callers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from muster.engine.claims import Claims
+from muster.engine.ids import Ids
+from muster.engine.intake import Intake
+from muster.engine.leader import check_term
+from muster.engine.roster import Roster
+from muster.engine.view import View
+from muster.model import commands as c
+from muster.model.answers import Answer, Moved
+from muster.model.errors import MusterError
+from muster.model.machine import TASK_COMMANDS
+from muster.model.retry import RetryPolicy
+from muster.model.task import Now, Task
+from muster.ports.clock import Chance
+from muster.ports.runtime import EVENTS, READY, orders_for
+from muster.ports.store import Store, Tx
+
+Outcome = Answer | MusterError
+"""A refused command is a value: its neighbours in the batch are not touched by it."""
+
+
+class Policy(Struct, frozen=True, kw_only=True):
+    """What the engine is configured with.  Seconds."""
+
+    retry: RetryPolicy = RetryPolicy()
+    lease_s: float = 15.0
+    heartbeat_s: float = 5.0
+
+
+class Applied(Struct, frozen=True):
+    outcomes: list[Outcome]
+    topics: frozenset[str]
+    """Who should be woken, now that the transaction is on the disk."""
+
+
+class Engine:
+    def __init__(self, store: Store, chance: Chance, policy: Policy) -> None:
+        self.store = store
+        self.chance = chance
+        self.policy = policy
+        self._ids = Ids(0)
+        self._intake = Intake(self._ids)
+        self._claims = Claims(self._intake.lanes)
+        self._remembers = False
+        self._roster = Roster(policy.heartbeat_s, policy.lease_s)
+        self._handlers: dict[type[c.Command], Callable[[View, Any], Awaitable[Answer]]] = {
+            c.Enqueue: self._intake.enqueue,
+            c.SetTicked: self._intake.set_ticked,
+            c.Register: self._roster.register,
+            c.Heartbeat: self._roster.heartbeat,
+            c.Deregister: self._roster.deregister,
+            c.BuryWorker: self._roster.bury,
+            c.SetCrew: self._roster.set_crew,
+            c.StopCrew: self._roster.stop_crew,
+            c.NewBoot: self._roster.new_boot,
+            c.FreshLeases: self._roster.fresh_leases,
+            c.Release: self._release,
+        }
+
+    async def _remember(self, tx: Tx) -> None:
+        """Reads what lives in memory between transactions: at first, and after one that was rolled back."""
+        if not self._remembers:
+            self._ids.next_after(await tx.last_id())
+            self._intake.forget_lanes()
+            self._intake.know_lanes(await tx.lanes())
+            self._remembers = True
+
+    async def apply(self, commands: Sequence[c.Command], now: Now) -> Applied:
+        """One transaction for all commands.  Raises only what concerns the whole batch, which is then undone."""
+
+        async def work(tx: Tx) -> Applied:
+            await self._remember(tx)
+            view = View(tx, now, self.chance, self.policy.retry)
+            await view.load(_named_tasks(commands))
+            outcomes: list[Outcome | None] = [None] * len(commands)
+            claims: list[int] = []
+            for i, command in enumerate(commands):
+                # A claim sees what its neighbours have done: all of them arrived at the same time.
+                if type(command) is c.Claim:
+                    claims.append(i)
+                else:
+                    outcomes[i] = await self._settled(self._one, view, command)
+            await view.unblock()
+            await view.flush()
+            for i in claims:
+                outcomes[i] = await self._settled(self._claim, view, commands[i])
+            return Applied([o for o in outcomes if o is not None], self._topics(view, commands))
+
+        try:
+            return await self.store.transact(work)
+        except BaseException:
+            self._remembers = False
+            raise
+
+    async def _settled(
+        self, handle: Callable[[View, Any], Awaitable[Answer]], view: View, command: c.Command
+    ) -> Outcome:
+        try:
+            return await handle(view, command)
+        except MusterError as error:
+            return error
+
+    async def _one(self, view: View, command: c.Command) -> Answer:
+        handler = self._handlers.get(type(command))
+        if handler is not None:
+            return await handler(view, command)
+        if isinstance(command, c.Reap | c.Promote) and command.term is not None:
+            await check_term(view.tx, command.term)
+        return moved(view.run(command.task_id, command))  # type: ignore[attr-defined]
+
+    async def _release(self, view: View, command: c.Release) -> Answer:
+        task = view.run(command.task_id, command)
+        if command.unfit_agent is not None:
+            await self._roster.mark_unfit(view, command)
+        return moved(task)
+
+    async def _claim(self, view: View, command: c.Claim) -> Answer:
+        return await self._claims.claim(view, command, int(self.policy.lease_s * 1000))
+
+    def _topics(self, view: View, commands: Sequence[c.Command]) -> frozenset[str]:
+        topics = {orders_for(worker_id) for worker_id in view.disturbed}
+        if view.wrote_events:
+            topics.add(EVENTS)
+        if view.became_ready or any(isinstance(command, c.SetCrew) for command in commands):
+            topics.add(READY)
+        return frozenset(topics)
+
+
+def moved(task: Task) -> Moved:
+    return Moved(task_id=task.id, status=task.status, epoch=task.epoch, generation=task.generation)
+
+
+def _named_tasks(commands: Sequence[c.Command]) -> list[int]:
+    ids: set[int] = set()
+    for command in commands:
+        if type(command) in TASK_COMMANDS:
+            ids.add(command.task_id)  # type: ignore[attr-defined]
+        elif isinstance(command, c.Heartbeat):
+            ids.update(task_id for task_id, _ in command.attempts)
+    return list(ids)

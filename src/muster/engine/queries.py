@@ -1,0 +1,113 @@
+"""What people ask: every surface gives these same answers."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from muster.model.errors import Ambiguous, NotFound
+from muster.model.states import CrewStatus
+from muster.model.views import EventView, LogChunk, PlanProgress, StatusView, TaskDetail, TaskFilter, TaskView
+from muster.model.why import CrewFacts, why
+from muster.ports.clock import Clock
+from muster.ports.store import Reads
+
+LOG_TAIL_CHUNKS = 50
+LOG_TAIL_LINES = 20
+EVENTS_MAX = 1000
+
+
+class Queries:
+    def __init__(self, reads: Reads, clock: Clock) -> None:
+        self._reads = reads
+        self._clock = clock
+
+    async def status(self) -> StatusView:
+        return await self._reads.status()
+
+    async def tasks(self, selection: TaskFilter) -> list[TaskView]:
+        views = await self._reads.task_views(selection)
+        facts = await self._facts()
+        return [replace(view, why=why(view, facts)) for view in views]
+
+    async def resolve(self, reference: str) -> tuple[int, int | None]:
+        """(task id, epoch) of `plan/key`, `plan/key#epoch`, `key`, an id, a unique start, `@last`, `@failed`.
+
+        Raises NotFound and Ambiguous, each with what is near.
+        """
+        name, sharp, number = reference.rpartition("#")
+        if not sharp or not number.isdigit():
+            name, number = reference, ""
+        found = await self._reads.resolve(name)
+        if not found:
+            raise NotFound(f"there is no task {name!r}", "muster task list")
+        if len(found) > 1:
+            views = await self._reads.task_views(TaskFilter(ids=tuple(found)))
+            names = ", ".join(f"{view.plan}/{view.key}" for view in views[:5])
+            raise Ambiguous(f"{name!r} may be any of {names}", "write plan/key in full")
+        epoch = int(number) if number else None
+        if epoch is not None and await self._reads.attempt(found[0], epoch) is None:
+            raise NotFound(f"task {name!r} has no attempt {epoch}", f"muster task show {name}")
+        return found[0], epoch
+
+    async def task(self, task_id: int) -> TaskDetail:
+        views = await self.tasks(TaskFilter(ids=(task_id,)))
+        if not views:
+            raise NotFound(f"there is no task {task_id}", "muster task list")
+        view = views[0]
+        return TaskDetail(
+            task=view,
+            attempts=tuple(await self._reads.attempts(task_id)),
+            events=tuple(await self._reads.events(after_id=0, task_id=task_id, limit=EVENTS_MAX)),
+            blocks=tuple(await self._reads.blocks(task_id)),
+            artifacts=tuple((a.name, a.location) for a in await self._reads.artifacts(task_id)),
+            result=await self._reads.result(task_id),
+            log_tail=await self._log_tail(task_id, view.epoch),
+        )
+
+    async def _log_tail(self, task_id: int, epoch: int) -> str:
+        chunks = await self._reads.log(task_id, epoch, after=0, limit=1_000_000)
+        text = b"".join(chunk.data for _, chunk in chunks[-LOG_TAIL_CHUNKS:]).decode(errors="replace")
+        return "\n".join(text.splitlines()[-LOG_TAIL_LINES:])
+
+    async def events(self, *, after_id: int, task_id: int | None, limit: int) -> list[EventView]:
+        return await self._reads.events(after_id=after_id, task_id=task_id, limit=min(limit, EVENTS_MAX))
+
+    async def log(self, task_id: int, epoch: int, *, after: int, limit: int) -> list[tuple[int, LogChunk]]:
+        return await self._reads.log(task_id, epoch, after=after, limit=limit)
+
+    async def plan(self, name: str) -> PlanProgress:
+        """Raises NotFound for a plan that is not there."""
+        for view in await self._reads.plans():
+            if view.name == name:
+                return PlanProgress(plan=view, settled=await self._settled(view.id))
+        raise NotFound(f"there is no plan {name!r}", "muster status")
+
+    async def _settled(self, plan_id: int) -> bool:
+        """True when everything is final, or only a person can move what is left.
+
+        Whatever waits for a dependency moves only if something else does; a ready task whose agent no worker
+        can run waits for a person.  Without any worker there is nothing to judge by yet.
+        """
+        moving, wanted = await self._reads.movable(plan_id)
+        if moving:
+            return False
+        if not wanted:
+            return True
+        facts = await self._facts()
+        if not facts.free and not facts.unfit:
+            return False
+        return all(agent not in facts.free if agent else not facts.free for agent in wanted)
+
+    async def _facts(self) -> CrewFacts:
+        status = await self._reads.status()
+        free: dict[str, int] = {}
+        unfit: dict[str, str] = {}
+        for worker in await self._reads.living_workers():
+            held = next(len(view.holds) for view in status.workers if view.id == worker.id)
+            for agent in worker.agents:
+                if agent in worker.unfit:
+                    unfit[agent] = worker.unfit[agent]
+                else:
+                    free[agent] = free.get(agent, 0) + max(0, worker.slots - held)
+        unfit = {agent: missing for agent, missing in unfit.items() if agent not in free}
+        return CrewFacts(self._clock.now().wall_ms, CrewStatus(status.crew), free, unfit)

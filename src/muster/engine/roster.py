@@ -1,0 +1,165 @@
+"""Workers and the crew: who is there, who was heard, who is to stop."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from muster.engine.leader import check_term, take_term
+from muster.engine.view import View
+from muster.model import commands as c
+from muster.model.answers import AttemptOrder, Done, HeartbeatAnswer, Registered, TookOver
+from muster.model.errors import Conflict, NotFound, StaleEpoch
+from muster.model.rows import Worker
+from muster.model.states import CrewStatus, StopAction, WorkerStatus
+
+CREW = "crew"
+
+
+async def crew_status(view: View) -> CrewStatus:
+    return CrewStatus(await view.tx.meta(CREW) or CrewStatus.RUNNING)
+
+
+async def living(view: View, worker_id: str) -> Worker | None:
+    worker = await view.tx.worker(worker_id)
+    return worker if worker is not None and worker.ended_at_ms is None else None
+
+
+class Roster:
+    def __init__(self, heartbeat_s: float, lease_s: float) -> None:
+        self._heartbeat_s = heartbeat_s
+        self._lease_s = lease_s
+
+    async def register(self, view: View, command: c.Register) -> Registered:
+        """Repeating a registration is allowed: its answer may have been lost."""
+        known = await view.tx.worker(command.worker_id)
+        if known is not None and (known.ended_at_ms is not None or known.pid != command.pid):
+            raise Conflict(
+                f"the name {command.worker_id} was used before", "register under a new random name"
+            )
+        now = view.now
+        await view.tx.put_worker(
+            Worker(
+                id=command.worker_id,
+                hostname=command.hostname,
+                pid=command.pid,
+                pid_start=command.pid_start,
+                boot_id=command.boot_id,
+                slots=command.slots,
+                agents=command.agents,
+                unfit=command.unfit,
+                status=WorkerStatus.IDLE,
+                registered_at_ms=now.wall_ms,
+                last_seen_at_ms=now.wall_ms,
+                heard_mono_ms=now.mono_ms,
+                ended_at_ms=None,
+                reason="",
+            )
+        )
+        view.wrote_events = True
+        return Registered(heartbeat_s=self._heartbeat_s, lease_s=self._lease_s)
+
+    async def heartbeat(self, view: View, command: c.Heartbeat) -> HeartbeatAnswer:
+        worker = await living(view, command.worker_id)
+        orders = [self._renew(view, command, task_id, epoch) for task_id, epoch in command.attempts]
+        if worker is None:
+            return HeartbeatAnswer(known=False, drain=True, attempts=tuple(orders))
+        drain = await crew_status(view) is not CrewStatus.RUNNING
+        busy = any(order.current for order in orders)
+        status = WorkerStatus.STOPPING if drain else WorkerStatus.BUSY if busy else WorkerStatus.IDLE
+        await view.tx.put_worker(
+            replace(
+                worker,
+                status=status,
+                last_seen_at_ms=view.now.wall_ms,
+                heard_mono_ms=view.now.mono_ms,
+                boot_id=view.now.boot_id,
+            )
+        )
+        return HeartbeatAnswer(known=True, drain=drain, attempts=tuple(orders))
+
+    def _renew(self, view: View, command: c.Heartbeat, task_id: int, epoch: int) -> AttemptOrder:
+        attempt = view.attempt(task_id)
+        try:
+            if attempt is None or attempt.worker_id != command.worker_id:
+                raise StaleEpoch(f"attempt {epoch} of task {task_id} is not held by {command.worker_id}")
+            view.run(task_id, c.Renew(task_id=task_id, epoch=epoch))
+        except (StaleEpoch, NotFound):
+            return AttemptOrder(task_id=task_id, epoch=epoch, current=False)
+        return AttemptOrder(task_id=task_id, epoch=epoch, current=True, stop=attempt.stop_action)
+
+    async def deregister(self, view: View, command: c.Deregister) -> Done:
+        """The worker ends by its own word; whatever it still holds goes back."""
+        worker = await living(view, command.worker_id)
+        if worker is not None:
+            await self._give_back(view, command.worker_id, command.reason or "the worker ended")
+            await self._end(view, worker, command.reason)
+        return Done()
+
+    async def bury(self, view: View, command: c.BuryWorker) -> Done:
+        await check_term(view.tx, command.term)
+        worker = await living(view, command.worker_id)
+        if worker is not None:
+            await self._end(view, worker, command.reason)
+        return Done()
+
+    async def _give_back(self, view: View, worker_id: str, reason: str) -> None:
+        held = await view.tx.held(worker_id)
+        await view.load([attempt.task_id for attempt in held])
+        for attempt in held:
+            view.run(attempt.task_id, c.Release(task_id=attempt.task_id, epoch=attempt.epoch, reason=reason))
+
+    async def _end(self, view: View, worker: Worker, reason: str) -> None:
+        await view.tx.put_worker(
+            replace(worker, status=WorkerStatus.DEAD, ended_at_ms=view.now.wall_ms, reason=reason)
+        )
+        view.wrote_events = True
+
+    async def mark_unfit(self, view: View, command: c.Release) -> None:
+        attempt = view.attempt(command.task_id)
+        worker = await living(view, attempt.worker_id) if attempt else None
+        if attempt is not None and worker is not None and command.unfit_agent is not None:
+            unfit = worker.unfit | {attempt.agent: command.unfit_agent}
+            await view.tx.put_worker(replace(worker, unfit=unfit))
+
+    async def set_crew(self, view: View, command: c.SetCrew) -> Done:
+        await view.tx.set_meta(CREW, command.status)
+        for worker in await view.tx.living_workers():
+            view.disturbed.add(worker.id)
+        return Done()
+
+    async def stop_crew(self, view: View, command: c.StopCrew) -> Done:
+        for worker in await view.tx.living_workers():
+            held = await view.tx.held(worker.id)
+            await view.load([attempt.task_id for attempt in held])
+            for attempt in held:
+                stop = c.RequestStop(
+                    task_id=attempt.task_id,
+                    epoch=attempt.epoch,
+                    action=StopAction.RELEASE,
+                    stop_by_s=command.stop_by_s,
+                    actor=command.actor,
+                )
+                view.run(attempt.task_id, stop)
+        return Done()
+
+    async def new_boot(self, view: View, command: c.NewBoot) -> TookOver:
+        term = await take_term(view.tx)
+        return TookOver(term=term, adopted=await self._renew_all(view))
+
+    async def fresh_leases(self, view: View, command: c.FreshLeases) -> Done:
+        await check_term(view.tx, command.term)
+        await self._renew_all(view)
+        return Done()
+
+    async def _renew_all(self, view: View) -> int:
+        renewed = 0
+        for worker in await view.tx.living_workers():
+            if worker.boot_id != view.now.boot_id:
+                continue
+            await view.tx.put_worker(replace(worker, heard_mono_ms=view.now.mono_ms))
+            held = await view.tx.held(worker.id)
+            await view.load([attempt.task_id for attempt in held])
+            for attempt in held:
+                view.run(attempt.task_id, c.Renew(task_id=attempt.task_id, epoch=attempt.epoch))
+                renewed += 1
+        return renewed

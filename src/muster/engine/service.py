@@ -1,0 +1,46 @@
+"""The one shape of all coordinator loops."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+
+from muster.model.errors import MusterError, TermOver
+from muster.ports.clock import Clock
+
+log = logging.getLogger(__name__)
+
+PAGE_ROWS = 500
+
+
+class Service:
+    """A named loop.  Subclasses write `run_once`; only this class sleeps."""
+
+    name = "service"
+    interval_s = 0.5
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+
+    async def run_once(self) -> None:
+        raise NotImplementedError
+
+    async def pause(self) -> None:
+        await self.clock.sleep(self.interval_s)
+
+    async def run(self) -> None:
+        """Ends only by cancellation, or where another coordinator has taken over."""
+        stalled = ""
+        while True:
+            try:
+                await self.run_once()
+                stalled = ""
+            except TermOver:
+                raise
+            except MusterError as error:
+                # Weather: say it once, try again at the next tick.  Anything else is a bug and ends the owner.
+                if str(error) != stalled:
+                    stalled = str(error)
+                    log.warning("%s: %s", self.name, error)
+                    log.debug("%s", traceback.format_exc())
+            await self.pause()

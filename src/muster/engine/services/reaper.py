@@ -1,0 +1,124 @@
+"""Frees what dead or silent workers hold."""
+
+from __future__ import annotations
+
+import logging
+
+from muster.engine.service import PAGE_ROWS, Service
+from muster.model.commands import BuryWorker, FreshLeases, Reap
+from muster.model.errors import Conflict, TermOver
+from muster.model.marks import attempt_mark, worker_mark
+from muster.model.moves.decision import lapsed
+from muster.model.rows import Worker
+from muster.model.states import AttemptStatus
+from muster.model.task import Attempt, Now
+from muster.ports.clock import Clock
+from muster.ports.engine import Execute
+from muster.ports.host import Host, ProcessId
+from muster.ports.store import Reads
+
+log = logging.getLogger(__name__)
+
+OWN_STALL_MS = 2_000
+"""A tick that comes this much later than planned shows that the owner itself stood still."""
+
+
+class Reaper(Service):
+    """A worker is dead by proof (its process is gone) or by silence (its lease is over).
+
+    Its processes on this host are killed before its tasks are freed: two agents must never work on one task.
+    """
+
+    name = "reaper"
+
+    def __init__(
+        self,
+        clock: Clock,
+        reads: Reads,
+        engine: Execute,
+        host: Host,
+        *,
+        term: int,
+        lease_s: float,
+        interval_s: float,
+    ) -> None:
+        super().__init__(clock)
+        self._reads = reads
+        self._engine = engine
+        self._host = host
+        self._term = term
+        self._lease_ms = int(lease_s * 1000)
+        self.interval_s = interval_s
+        self._ticked_ms: int | None = None
+
+    async def run_once(self) -> None:
+        now = self.clock.now()
+        if self._stalled(now):
+            # Nobody was silent but us: whoever called meanwhile could not be heard (S15).
+            await self._engine.execute(FreshLeases(term=self._term))
+        workers = {worker.id: worker for worker in await self._reads.living_workers()}
+        gone = {w.id: self._proof(w, now) for w in workers.values()}
+        # Descendants die before anything is freed, in one scan of the host's processes.
+        dead_marks = [worker_mark(worker_id) for worker_id, proof in gone.items() if proof]
+        if dead_marks:
+            self._host.kill_marked(dead_marks)
+        after = (0, 0)
+        while True:
+            page = await self._reads.open_attempts(after, PAGE_ROWS)
+            for attempt in page:
+                await self._consider(attempt, workers.get(attempt.worker_id), gone, now)
+            if len(page) < PAGE_ROWS:
+                break
+            after = (page[-1].task_id, page[-1].epoch)
+        for worker in workers.values():
+            await self._bury(worker, gone[worker.id], now)
+
+    def _stalled(self, now: Now) -> bool:
+        last_ms, self._ticked_ms = self._ticked_ms, now.mono_ms
+        return last_ms is not None and now.mono_ms - last_ms > self.interval_s * 1000 + OWN_STALL_MS
+
+    def _proof(self, worker: Worker, now: Now) -> str | None:
+        """Why the worker is dead for sure, or None."""
+        if worker.hostname != self._host.hostname:
+            return None
+        if worker.boot_id != now.boot_id:
+            return "the machine was restarted"
+        if not self._host.alive(ProcessId(worker.pid, worker.pid_start)):
+            return f"the process of {worker.id} is gone"
+        return None
+
+    async def _consider(
+        self, attempt: Attempt, worker: Worker | None, gone: dict[str, str | None], now: Now
+    ) -> None:
+        proof = gone.get(attempt.worker_id) if worker else f"{attempt.worker_id} has ended"
+        if proof is None and not lapsed(attempt, now):
+            return
+        if proof is None:
+            self._host.kill_marked([attempt_mark(attempt.worker_id, attempt.task_id, attempt.epoch)])
+        reason = proof or self._silence(attempt, now)
+        await self._reap(attempt, reason, proven=proof is not None)
+
+    def _silence(self, attempt: Attempt, now: Now) -> str:
+        if attempt.status is AttemptStatus.STOPPING and now.mono_ms < attempt.lease_until_ms:
+            return "it did not stop in time"
+        return f"nothing was heard of {attempt.worker_id} for {attempt.lease_ms // 1000} s"
+
+    async def _reap(self, attempt: Attempt, reason: str, *, proven: bool) -> None:
+        reap = Reap(
+            task_id=attempt.task_id, epoch=attempt.epoch, term=self._term, reason=reason, proven=proven
+        )
+        try:
+            await self._engine.execute(reap)
+        except TermOver:
+            raise
+        except Conflict as error:
+            # Heard again, or ended by its own word, between our look and our write: nothing is to be done.
+            log.debug("attempt %s#%s keeps its lease: %s", attempt.task_id, attempt.epoch, error)
+
+    async def _bury(self, worker: Worker, proof: str | None, now: Now) -> None:
+        silent_ms = now.mono_ms - worker.heard_mono_ms
+        if proof is None and silent_ms < self._lease_ms:
+            return
+        reason = proof or f"nothing was heard of it for {silent_ms // 1000} s"
+        log.warning("%s is dead: %s", worker.id, reason)
+        await self._engine.execute(BuryWorker(worker_id=worker.id, term=self._term, reason=reason))

@@ -1,0 +1,51 @@
+"""Ticks the boxes of completed tasks in their plan files."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from muster.engine.service import Service
+from muster.model.commands import SetTicked
+from muster.model.errors import BadPlan
+from muster.model.rows import Plan
+from muster.ports.clock import Clock
+from muster.ports.engine import Execute
+from muster.ports.plan import PlanFiles
+from muster.ports.store import Reads
+
+log = logging.getLogger(__name__)
+
+
+class Ticker(Service):
+    """Follows each plan's completions with a persisted cursor, so that a box that a person has un-ticked since
+    stays as the person left it."""
+
+    name = "ticker"
+    interval_s = 1.0
+
+    def __init__(self, clock: Clock, reads: Reads, engine: Execute, files: PlanFiles) -> None:
+        super().__init__(clock)
+        self._reads = reads
+        self._engine = engine
+        self._files = files
+        self._warned: dict[int, str] = {}
+
+    async def run_once(self) -> None:
+        for plan in await self._reads.plan_sources():
+            await self._tick(plan)
+
+    async def _tick(self, plan: Plan) -> None:
+        newest, keys = await self._reads.completions(plan.id, plan.ticked_event_id)
+        if not keys or plan.source is None:
+            return
+        try:
+            # A long plan takes a while to parse and sync: not on the loop that answers heartbeats.
+            await asyncio.to_thread(self._files.tick, plan.source, frozenset(keys))
+        except (BadPlan, OSError) as error:
+            if self._warned.get(plan.id) != str(error):
+                self._warned[plan.id] = str(error)
+                log.warning("boxes of plan %s wait: %s", plan.name, error)
+            return
+        self._warned.pop(plan.id, None)
+        await self._engine.execute(SetTicked(plan_id=plan.id, event_id=newest))

@@ -1,0 +1,128 @@
+"""The rows that one transaction works on, and what it changes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from muster.model.errors import NotFound
+from muster.model.machine import decide
+from muster.model.moves.decision import Decision, Facts
+from muster.model.commands import Command, Unblock
+from muster.model.retry import RetryPolicy
+from muster.model.rows import NewTask
+from muster.model.task import Attempt, Now, Task
+from muster.ports.clock import Chance
+from muster.ports.store import Tx, Writes
+
+
+class View:
+    """Commands of a batch are decided in order on this view; `flush` writes all of it set-wise."""
+
+    def __init__(self, tx: Tx, now: Now, chance: Chance, retry: RetryPolicy) -> None:
+        self.tx = tx
+        self.now = now
+        self.chance = chance
+        self.retry = retry
+        self._tasks: dict[int, Task] = {}
+        self._attempts: dict[int, Attempt] = {}
+        self._changed: set[int] = set()
+        self._changed_attempts: set[int] = set()
+        self._opened: set[int] = set()
+        self._completed: list[int] = []
+        self._writes = Writes.nothing()
+        self.became_ready = False
+        self.wrote_events = False
+        self.disturbed: set[str] = set()
+        """Workers whose attempts were ended or told to stop by somebody else."""
+
+    async def load(self, ids: Collection[int]) -> None:
+        missing = [i for i in ids if i not in self._tasks]
+        if not missing:
+            return
+        for task in await self.tx.tasks(missing):
+            self._tasks[task.id] = task
+        for attempt in await self.tx.newest_attempts(missing):
+            self._attempts[attempt.task_id] = attempt
+
+    def task(self, task_id: int) -> Task:
+        try:
+            return self._tasks[task_id]
+        except KeyError:
+            raise NotFound(f"there is no task {task_id}", "muster task list") from None
+
+    def attempt(self, task_id: int) -> Attempt | None:
+        return self._attempts.get(task_id)
+
+    def add(self, decision: Decision) -> None:
+        """A decision on a task that is new in this transaction."""
+        self._tasks[decision.task.id] = decision.task
+        self._note(decision)
+
+    def run(self, task_id: int, command: Command) -> Task:
+        """Decides one command with its follow-ups and keeps what it changes.  Raises where it is refused."""
+        task = self.task(task_id)
+        facts = Facts(self._attempts.get(task_id), self.chance.fraction(), self.retry)
+        decision = decide(task, facts, command, self.now)
+        if decision.task is not task:
+            self._tasks[task_id] = decision.task
+            self._changed.add(task_id)
+        if decision.attempt is not None:
+            self._keep_attempt(decision.attempt)
+        self._note(decision)
+        for follow_up in decision.follow_ups:
+            self.run(task_id, follow_up)
+        return self._tasks[task_id]
+
+    def _keep_attempt(self, attempt: Attempt) -> None:
+        known = self._attempts.get(attempt.task_id)
+        self._attempts[attempt.task_id] = attempt
+        if known is not None and known.epoch == attempt.epoch:
+            self._changed_attempts.add(attempt.task_id)
+            if known.open and (not attempt.open or attempt.stop_action is not known.stop_action):
+                self.disturbed.add(attempt.worker_id)
+        else:
+            self._opened.add(attempt.task_id)
+
+    def _note(self, decision: Decision) -> None:
+        writes = self._writes
+        writes.events.extend(decision.events)
+        if decision.events:
+            self.wrote_events = True
+            self.became_ready = self.became_ready or decision.task.ready
+        if decision.unblocks:
+            self._completed.append(decision.task.id)
+        if decision.result is not None:
+            writes.results.append((decision.task.id, decision.result))
+        if decision.checkpoint is not None:
+            writes.checkpoints.append(decision.checkpoint)
+        if decision.artifact is not None:
+            writes.artifacts.append(decision.artifact)
+        if decision.log is not None:
+            writes.logs.append(decision.log)
+            self.wrote_events = True
+
+    async def unblock(self) -> None:
+        """Takes one unmet dependency off every child of the tasks completed so far (S8)."""
+        if not self._completed:
+            return
+        parents, self._completed = self._completed, []
+        children = await self.tx.settle_dependencies(parents)
+        await self.load([child_id for child_id, _ in children])
+        for child_id, count in children:
+            self.run(child_id, Unblock(task_id=child_id, count=count))
+
+    def insert(self, new: NewTask, task: Task) -> None:
+        self._writes.new_tasks.append((new, task))
+
+    async def flush(self) -> None:
+        """Writes everything that changed; the view stays usable for more commands."""
+        writes = self._writes
+        writes.tasks = [self._tasks[i] for i in self._changed]
+        writes.opened = [self._attempts[i] for i in self._opened]
+        writes.attempts = [self._attempts[i] for i in self._changed_attempts - self._opened]
+        if writes:
+            await self.tx.write(writes, self.now)
+        self._writes = Writes.nothing()
+        self._changed.clear()
+        self._opened.clear()
+        self._changed_attempts.clear()

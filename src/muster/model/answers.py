@@ -1,0 +1,86 @@
+"""What the engine answers: values that go over the wire as they stand (camelCase JSON)."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from muster.model.states import StopAction, TaskStatus
+
+
+class Answer(Struct, frozen=True, kw_only=True, rename="camel", gc=False):
+    """Base of all answers."""
+
+
+class Moved(Answer, frozen=True, kw_only=True):
+    """Where a task stands after a command."""
+
+    task_id: int
+    status: TaskStatus
+    epoch: int
+    generation: int
+
+
+class Enqueued(Answer, frozen=True, kw_only=True):
+    plan: str
+    plan_id: int
+    added: int
+    existing: int
+    changed: tuple[str, ...]
+    """Keys whose text in the file differs from the task that is kept."""
+    completed: tuple[str, ...] = ()
+    """Keys that were ticked in the file since, and are completed by that."""
+
+
+class ClaimedJob(Answer, frozen=True, kw_only=True):
+    """An attempt, as its worker needs to know it."""
+
+    task_id: int
+    epoch: int
+    plan: str
+    key: str
+    agent: str
+    title: str
+    description: str
+    note: str
+    timeout_s: int
+    session_key: str | None
+    checkpoint: bytes | None
+
+
+class Claimed(Answer, frozen=True, kw_only=True):
+    jobs: tuple[ClaimedJob, ...]
+    drain: bool = False
+    """The crew takes no new work: the worker ends when its last attempt has."""
+
+
+class AttemptOrder(Answer, frozen=True, kw_only=True):
+    """What a heartbeat's answer says of one attempt."""
+
+    task_id: int
+    epoch: int
+    current: bool
+    """False: the attempt is over; its process tree must go at once."""
+    stop: StopAction | None = None
+
+
+class HeartbeatAnswer(Answer, frozen=True, kw_only=True):
+    known: bool
+    """False: the worker was declared dead; it registers anew under another name."""
+    drain: bool
+    attempts: tuple[AttemptOrder, ...]
+
+
+class Registered(Answer, frozen=True, kw_only=True):
+    heartbeat_s: float
+    lease_s: float
+
+
+class TookOver(Answer, frozen=True, kw_only=True):
+    """A new owner's term, and how many running attempts it has adopted."""
+
+    term: int
+    adopted: int
+
+
+class Done(Answer, frozen=True, kw_only=True):
+    """Nothing to tell but that it was written."""

@@ -1,0 +1,252 @@
+"""The commands of a task's life, as values.
+
+The worker protocol sends them as they stand (camelCase JSON), so there is no second set of shapes to keep in
+step.  `epoch` is the fencing token: together with `task_id` it names the one attempt that may act.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from muster.model.states import CrewStatus, ErrorKind, StopAction
+
+Text = Annotated[str, Meta(max_length=10_000)]
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Count = Annotated[int, Meta(ge=0)]
+
+CHECKPOINT_BYTES_MAX = 1 << 20
+RESULT_BYTES_MAX = 1 << 20
+LOG_CHUNK_BYTES_MAX = 256 << 10
+LOG_BYTES_MAX = 16 << 20
+"""Per attempt and in the store; the rest stays in the file on the worker's host."""
+
+
+class Command(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, gc=False):
+    """Base of all commands."""
+
+
+class Spec(Struct, frozen=True, kw_only=True, gc=False):
+    """A new task, as it is to be: the texts go into the row unread."""
+
+    title: str
+    description: str = ""
+    key: str | None = None
+    """Identity within its plan."""
+    agent: str | None = None
+    """The one agent that may take it; None: any."""
+    capabilities: tuple[str, ...] = ()
+    priority: int = 5
+    sort_key: int = 0
+    timeout_s: int = 7200
+    max_retries: int = 3
+    depends_on: tuple[str, ...] = ()
+    """Keys within the same plan."""
+    done: bool = False
+    epic: str = ""
+    feature: str = ""
+    created_by: str = ""
+
+
+class Enqueue(Command, frozen=True, kw_only=True):
+    """Adds the tasks of a plan that it does not hold yet; what it holds stays as it is."""
+
+    plan: Name
+    source: str | None
+    """The plan file's absolute path; the plan's identity.  None for tasks that came without a file."""
+    tasks: tuple[Spec, ...]
+    actor: Name
+
+
+class Claim(Command, frozen=True, kw_only=True):
+    worker_id: Name
+    request_id: Name
+    """Repeating a claim with the same id gives the same attempts: a lost answer strands nothing."""
+    agents: tuple[Name, ...]
+    slots: Annotated[int, Meta(ge=1, le=1000)] = 1
+
+
+class AttemptCommand(Command, frozen=True, kw_only=True):
+    """Base of all commands that an attempt's holder may give."""
+
+    task_id: int
+    epoch: Annotated[int, Meta(ge=1)]
+
+
+class Start(AttemptCommand, frozen=True, kw_only=True):
+    token_hash: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    session_key: Text | None = None
+
+
+class Renew(AttemptCommand, frozen=True, kw_only=True):
+    """One attempt's share of its worker's heartbeat."""
+
+
+class Progress(AttemptCommand, frozen=True, kw_only=True):
+    percent: Annotated[int, Meta(ge=0, le=100)] | None = None
+    step: Annotated[str, Meta(max_length=500)] | None = None
+
+
+class SaveCheckpoint(AttemptCommand, frozen=True, kw_only=True):
+    data: bytes
+
+
+class AddArtifact(AttemptCommand, frozen=True, kw_only=True):
+    name: Name
+    location: Text
+
+
+class Declare(AttemptCommand, frozen=True, kw_only=True):
+    """The agent's own word on how it ended, before its process has.  The worker's report settles it."""
+
+    kind: ErrorKind | None = None
+    text: Annotated[str, Meta(max_length=RESULT_BYTES_MAX)] = "null"
+    """The result as JSON, or the failure's message."""
+
+
+class Complete(AttemptCommand, frozen=True, kw_only=True):
+    result: Annotated[str, Meta(max_length=RESULT_BYTES_MAX)] | None = None
+    """JSON."""
+    exit_code: int | None = None
+
+
+class Fail(AttemptCommand, frozen=True, kw_only=True):
+    kind: ErrorKind
+    message: Text
+    exit_code: int | None = None
+    retry_after_s: Annotated[float, Meta(ge=0, le=30 * 86400)] | None = None
+
+
+class Release(AttemptCommand, frozen=True, kw_only=True):
+    reason: Text
+    unfit_agent: Text | None = None
+    """Set where the agent cannot run on this worker: what is missing."""
+
+
+class AppendLog(AttemptCommand, frozen=True, kw_only=True):
+    stream: Annotated[str, Meta(pattern="^(stdout|stderr)$")]
+    offset: Count
+    """Position of the first byte in the stream; a chunk that is already known is accepted and dropped."""
+    data: bytes
+
+
+class RequestStop(AttemptCommand, frozen=True, kw_only=True):
+    action: StopAction
+    stop_by_s: float
+    actor: Name
+
+
+class Reap(AttemptCommand, frozen=True, kw_only=True):
+    """The coordinator's word that an attempt's holder is gone."""
+
+    term: int
+    reason: Text
+    proven: bool
+    """True: the holder's process is known to be dead.  False: its lease ran out."""
+
+
+class Promote(Command, frozen=True, kw_only=True):
+    """A due task may be claimed again: by the coordinator (`term`), or by a person who wants it now."""
+
+    task_id: int
+    term: int | None = None
+    actor: Name = "coordinator"
+
+
+class Cancel(Command, frozen=True, kw_only=True):
+    task_id: int
+    actor: Name
+    reason: Text = ""
+
+
+class Retry(Command, frozen=True, kw_only=True):
+    """Opens a new generation."""
+
+    task_id: int
+    actor: Name
+    note: Text = ""
+
+
+class CompleteByPerson(Command, frozen=True, kw_only=True):
+    task_id: int
+    actor: Name
+
+
+class Grant(Command, frozen=True, kw_only=True):
+    """One task of a claim: the engine has matched it with this worker and agent."""
+
+    task_id: int
+    worker_id: str
+    agent: str
+    request_id: str
+    lease_ms: int
+
+
+class Unblock(Command, frozen=True, kw_only=True):
+    """`count` of the task's dependencies are done: follows their completion in the same transaction."""
+
+    task_id: int
+    count: Annotated[int, Meta(ge=1)]
+
+
+class Register(Command, frozen=True, kw_only=True):
+    worker_id: Annotated[str, Meta(pattern="^worker-[a-z0-9]{8}$")]
+    hostname: Name
+    pid: int
+    pid_start: int
+    boot_id: Name
+    slots: Annotated[int, Meta(ge=1, le=1000)] = 1
+    agents: tuple[Name, ...]
+    unfit: dict[Name, Text] = {}
+    """Agents that cannot run on this worker, with what is missing."""
+
+
+class Heartbeat(Command, frozen=True, kw_only=True):
+    worker_id: Name
+    attempts: tuple[tuple[int, int], ...]
+    """(task id, epoch) of everything that the worker holds."""
+
+
+class Deregister(Command, frozen=True, kw_only=True):
+    worker_id: Name
+    reason: Text = ""
+
+
+class SetTicked(Command, frozen=True, kw_only=True):
+    """The plan's boxes are ticked for all completions up to this event."""
+
+    plan_id: int
+    event_id: int
+
+
+class SetCrew(Command, frozen=True, kw_only=True):
+    """RUNNING gives out work; anything else lets the workers finish what they hold and end."""
+
+    status: CrewStatus
+
+
+class StopCrew(Command, frozen=True, kw_only=True):
+    """Every open attempt is to save a checkpoint, stop and give its task back."""
+
+    stop_by_s: float
+    actor: Name
+
+
+class NewBoot(Command, frozen=True, kw_only=True):
+    """A new owner has taken over: it takes the next term, and leases of this boot get one fresh lease time,
+    because nobody could renew them while there was no owner (S15)."""
+
+
+class FreshLeases(Command, frozen=True, kw_only=True):
+    """The coordinator stood still: all leases of this boot begin anew."""
+
+    term: int
+
+
+class BuryWorker(Command, frozen=True, kw_only=True):
+    """The coordinator's word that a worker is dead or has been silent for longer than its lease."""
+
+    worker_id: Name
+    term: int
+    reason: Text

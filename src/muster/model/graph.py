@@ -1,0 +1,36 @@
+"""Dependencies as a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+
+def find_cycle(edges: Mapping[str, Sequence[str]]) -> list[str] | None:
+    """A cycle as `[a, b, a]`, or None.  `edges` maps each node to those that it waits for.
+
+    Iterative depth-first search: chains may be longer than Python's stack.
+    """
+    done: set[str] = set()
+    for root in edges:
+        path: list[str] = []
+        on_path: set[str] = set()
+        stack: list[tuple[str, int]] = [(root, 0)]
+        while stack:
+            node, place = stack.pop()
+            if place == 0:
+                if node in done:
+                    continue
+                path.append(node)
+                on_path.add(node)
+            waits_for = edges.get(node, ())
+            if place < len(waits_for):
+                stack.append((node, place + 1))
+                after = waits_for[place]
+                if after in on_path:
+                    return [*path[path.index(after) :], after]
+                stack.append((after, 0))
+            else:
+                done.add(node)
+                on_path.discard(node)
+                path.pop()
+    return None

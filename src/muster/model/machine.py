@@ -1,0 +1,48 @@
+"""The one function that decides every move of a task.
+
+`decide(task, facts, command, now)` is pure: the same arguments give the same Decision.  A refused command
+raises a MusterError and nothing is to be written.  Both stores, the API's 409s and the simulator use this one
+function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from muster.model import commands as c
+from muster.model.moves import ending, waiting, working
+from muster.model.moves.decision import Decision, Facts
+from muster.model.task import Now, Task
+
+_Decider = Callable[[Task, Facts, Any, Now], Decision]
+_DECIDERS: dict[type[c.Command], _Decider] = {
+    c.Grant: working.grant,
+    c.Start: working.start,
+    c.Renew: working.renew,
+    c.Progress: working.progress,
+    c.SaveCheckpoint: working.save_checkpoint,
+    c.AddArtifact: working.add_artifact,
+    c.Declare: working.declare,
+    c.AppendLog: working.append_log,
+    c.Complete: ending.complete,
+    c.Fail: ending.fail,
+    c.Release: ending.release,
+    c.RequestStop: ending.request_stop,
+    c.Reap: ending.reap,
+    c.Promote: waiting.promote,
+    c.Cancel: waiting.cancel,
+    c.Retry: waiting.retry,
+    c.CompleteByPerson: waiting.complete_by_person,
+    c.Unblock: waiting.unblock,
+}
+
+TASK_COMMANDS = frozenset(_DECIDERS)
+
+
+def decide(task: Task, facts: Facts, command: c.Command, now: Now) -> Decision:
+    """What `command` does to `task`.
+
+    Raises StaleEpoch, StoreRewound, IllegalMove or BadInput where it is refused; then nothing is to be written.
+    """
+    return _DECIDERS[type(command)](task, facts, command, now)

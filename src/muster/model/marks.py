@@ -1,0 +1,15 @@
+"""What the processes of an attempt carry in their environment, so that they can be found whoever started them."""
+
+from __future__ import annotations
+
+WORKER = "MUSTER_WORKER"
+ATTEMPT = "MUSTER_ATTEMPT"
+
+
+def worker_mark(worker_id: str) -> str:
+    return f"{WORKER}={worker_id}"
+
+
+def attempt_mark(worker_id: str, task_id: int, epoch: int) -> str:
+    """Names the worker too: task numbers of two stores on one host may be equal."""
+    return f"{ATTEMPT}={worker_id}:{task_id}:{epoch}"

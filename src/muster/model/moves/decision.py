@@ -1,0 +1,129 @@
+"""What every move is made of: the facts that go in, the Decision that comes out, and the fence between."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from muster.model import commands as c
+from muster.model.errors import StaleEpoch, StoreRewound
+from muster.model.events import Event, Level
+from muster.model.retry import RetryPolicy
+from muster.model.states import AttemptStatus
+from muster.model.task import Artifact, Attempt, Checkpoint, Now, Task
+
+
+class Facts(Struct, frozen=True, gc=False):
+    """What the task's own row cannot know."""
+
+    attempt: Attempt | None = None
+    """The task's newest attempt."""
+    jitter: float = 0.0
+    """A random number in [0, 1)."""
+    retry: RetryPolicy = RetryPolicy()
+
+
+class Decision(Struct, frozen=True, gc=False):
+    """What a command changes.  No events means that nothing changed but what stands in `task` and `attempt`."""
+
+    task: Task
+    attempt: Attempt | None = None
+    """The attempt as it is now, where it changed or was opened."""
+    events: tuple[Event, ...] = ()
+    follow_ups: tuple[c.Command, ...] = ()
+    """Commands for the same task in the same transaction."""
+    unblocks: bool = False
+    """The task is done: its children lose one unmet dependency in the same transaction."""
+    result: str | None = None
+    checkpoint: Checkpoint | None = None
+    artifact: Artifact | None = None
+    log: c.AppendLog | None = None
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def event(
+    before: Task | None,
+    after: Task,
+    name: str,
+    message: str,
+    actor: str,
+    level: Level,
+    details: dict[str, Any],
+) -> Event:
+    return Event(
+        after.id,
+        after.event_seq,
+        after.updated_at_ms,
+        level,
+        name,
+        message,
+        _encode(details).decode() if details else "{}",
+        before.status if before else None,
+        after.status,
+        after.generation,
+        after.epoch,
+        actor,
+    )
+
+
+def moved(
+    task: Task,
+    now: Now,
+    name: str,
+    message: str,
+    actor: str,
+    *,
+    level: Level = Level.INFO,
+    details: dict[str, Any] | None = None,
+    **changes: Any,
+) -> tuple[Task, Event]:
+    after = replace(task, event_seq=task.event_seq + 1, updated_at_ms=now.wall_ms, **changes)
+    return after, event(task, after, name, message, actor, level, details or {})
+
+
+def current(task: Task, facts: Facts, command: c.AttemptCommand) -> Attempt:
+    """The open attempt that this command belongs to (S3).
+
+    Raises StaleEpoch where it has ended, StoreRewound where the store has never granted its epoch (S2).
+    """
+    if command.epoch > task.epoch:
+        raise StoreRewound(
+            f"attempt {command.epoch} of task {task.id} is newer than the store, which knows {task.epoch}: "
+            "the store was restored from an older copy",
+            "stop the crew, then run `muster db restored`, which raises the base of all epochs",
+        )
+    attempt = facts.attempt
+    if attempt is None or attempt.epoch != command.epoch or not attempt.open:
+        ended = (
+            f"it ended as {attempt.status}"
+            if attempt and attempt.epoch == command.epoch
+            else "a newer one holds it"
+        )
+        raise StaleEpoch(
+            f"attempt {command.epoch} of task {task.id} is over: {ended}; nothing was changed",
+            "stop this attempt's process; its work so far is kept beside the attempt",
+        )
+    return attempt
+
+
+def ended_as(facts: Facts, command: c.AttemptCommand, *statuses: AttemptStatus) -> bool:
+    """True for the repetition of a command whose first answer was lost: there is nothing left to do."""
+    attempt = facts.attempt
+    return attempt is not None and attempt.epoch == command.epoch and attempt.status in statuses
+
+
+def close(attempt: Attempt, status: AttemptStatus, now: Now, **changes: Any) -> Attempt:
+    return replace(attempt, status=status, ended_at_ms=now.wall_ms, **changes)
+
+
+def lapsed(attempt: Attempt, now: Now) -> bool:
+    """True when the attempt's holder is no longer trusted: its lease, its stop or its boot is over."""
+    if attempt.boot_id != now.boot_id:
+        return True
+    overdue = attempt.stop_by_ms is not None and now.mono_ms >= attempt.stop_by_ms
+    return overdue or now.mono_ms >= attempt.lease_until_ms

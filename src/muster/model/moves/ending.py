@@ -1,0 +1,190 @@
+"""Moves that end an attempt, by its holder's word or without it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from muster.model import commands as c
+from muster.model.errors import IllegalMove
+from muster.model.events import Level
+from muster.model.moves.decision import Decision, Facts, close, current, ended_as, lapsed, moved
+from muster.model.retry import SPENDS, TIMEOUT_FACTOR_MAX, Spend, backoff_ms
+from muster.model.states import AttemptStatus, ErrorKind, StopAction, TaskStatus
+from muster.model.task import Attempt, Now, Task
+
+LATEST_STOP_S = 3600.0
+
+
+def complete(task: Task, facts: Facts, command: c.Complete, now: Now) -> Decision:
+    if ended_as(facts, command, AttemptStatus.COMPLETED):
+        return Decision(task)
+    attempt = current(task, facts, command)
+    if attempt.declared_kind is not None:
+        failed = c.Fail(
+            task_id=task.id,
+            epoch=command.epoch,
+            kind=attempt.declared_kind,
+            message=attempt.declared or "",
+            exit_code=command.exit_code,
+        )
+        return _failed(task, attempt, failed, facts, now)
+    result = command.result if command.result is not None else attempt.declared
+    return _completed(task, attempt, result, now, exit_code=command.exit_code)
+
+
+def _completed(
+    task: Task, attempt: Attempt, result: str | None, now: Now, *, exit_code: int | None
+) -> Decision:
+    after, event = moved(
+        task,
+        now,
+        "completed",
+        f"attempt {task.epoch} completed",
+        attempt.worker_id,
+        details={} if exit_code is None else {"exitCode": exit_code},
+        status=TaskStatus.COMPLETED,
+        percent=100,
+        error_kind=None,
+        error="",
+        ended_at_ms=now.wall_ms,
+    )
+    closed = close(attempt, AttemptStatus.COMPLETED, now, exit_code=exit_code)
+    return Decision(after, closed, (event,), unblocks=True, result=result)
+
+
+def fail(task: Task, facts: Facts, command: c.Fail, now: Now) -> Decision:
+    if ended_as(facts, command, AttemptStatus.FAILED, AttemptStatus.RELEASED):
+        return Decision(task)
+    return _failed(task, current(task, facts, command), command, facts, now)
+
+
+def _failed(task: Task, attempt: Attempt, command: c.Fail, facts: Facts, now: Now) -> Decision:
+    spend = SPENDS[command.kind]
+    if spend is Spend.NOTHING:
+        return _wait_for_provider(task, attempt, command, facts, now)
+    changes, wait_ms = _spent(task, spend, facts)
+    if command.kind is ErrorKind.TIMEOUT:
+        changes["timeout_factor"] = min(task.timeout_factor * 2, TIMEOUT_FACTOR_MAX)
+    if wait_ms is None:
+        changes |= {"status": TaskStatus.FAILED, "ended_at_ms": now.wall_ms}
+    else:
+        changes |= {"status": TaskStatus.ABORTED, "next_attempt_at_ms": now.wall_ms + wait_ms}
+    details: dict[str, Any] = {"kind": command.kind, "exitCode": command.exit_code}
+    if wait_ms is not None:
+        details["retryInMs"] = wait_ms
+    after, event = moved(
+        task,
+        now,
+        "lost" if command.kind is ErrorKind.LOST else "failed",
+        f"attempt {task.epoch}: {command.message}",
+        attempt.worker_id,
+        level=Level.ERROR if wait_ms is None else Level.WARN,
+        details=details,
+        error_kind=command.kind,
+        error=command.message,
+        **changes,
+    )
+    status = AttemptStatus.LOST if command.kind is ErrorKind.LOST else AttemptStatus.FAILED
+    closed = close(
+        attempt, status, now, error_kind=command.kind, error=command.message, exit_code=command.exit_code
+    )
+    follow_ups = (c.Promote(task_id=task.id),) if wait_ms == 0 and spend is Spend.LOSS else ()
+    return Decision(after, closed, (event,), follow_ups)
+
+
+def _spent(task: Task, spend: Spend, facts: Facts) -> tuple[dict[str, Any], int | None]:
+    """What the failure takes from the task, and how long the next attempt waits; None: there is no next one."""
+    if spend is Spend.LOSS:
+        losses = task.losses + 1
+        if losses >= facts.retry.losses_max:
+            return {"losses": losses}, None
+        wait_ms = 0 if losses == 1 else backoff_ms(losses - 2, facts.retry, facts.jitter)
+        return {"losses": losses}, wait_ms
+    if spend is Spend.RETRY and task.retries < task.max_retries:
+        return {"retries": task.retries + 1}, backoff_ms(task.retries, facts.retry, facts.jitter)
+    return {}, None
+
+
+def _wait_for_provider(task: Task, attempt: Attempt, command: c.Fail, facts: Facts, now: Now) -> Decision:
+    """Quota, rate limit, login and billing are nobody's failure: the task waits and spends nothing."""
+    if command.retry_after_s is not None:
+        wait_ms = int(command.retry_after_s * 1000)
+    else:
+        wait_ms = int(facts.retry.cap_s * 1000)
+    after, event = moved(
+        task,
+        now,
+        "released",
+        f"attempt {task.epoch}: {command.message}",
+        attempt.worker_id,
+        level=Level.WARN,
+        details={"kind": command.kind, "retryInMs": wait_ms},
+        status=TaskStatus.PENDING,
+        next_attempt_at_ms=now.wall_ms + wait_ms if wait_ms else None,
+        error_kind=command.kind,
+        error=command.message,
+    )
+    closed = close(
+        attempt,
+        AttemptStatus.RELEASED,
+        now,
+        error_kind=command.kind,
+        error=command.message,
+        exit_code=command.exit_code,
+    )
+    return Decision(after, closed, (event,))
+
+
+def release(task: Task, facts: Facts, command: c.Release, now: Now) -> Decision:
+    if ended_as(facts, command, AttemptStatus.RELEASED):
+        return Decision(task)
+    return _released(task, current(task, facts, command), command.reason, now)
+
+
+def _released(task: Task, attempt: Attempt, reason: str, now: Now) -> Decision:
+    after, event = moved(
+        task,
+        now,
+        "released",
+        f"attempt {task.epoch} given back: {reason}",
+        attempt.worker_id,
+        status=TaskStatus.PENDING,
+    )
+    return Decision(after, close(attempt, AttemptStatus.RELEASED, now, error=reason), (event,))
+
+
+def request_stop(task: Task, facts: Facts, command: c.RequestStop, now: Now) -> Decision:
+    attempt = current(task, facts, command)
+    if attempt.status is AttemptStatus.STOPPING:
+        return Decision(task)
+    stop_by_ms = now.mono_ms + int(min(max(command.stop_by_s, 0.0), LATEST_STOP_S) * 1000)
+    after, event = moved(
+        task,
+        now,
+        "stop_requested",
+        f"attempt {task.epoch} is to stop ({command.action})",
+        command.actor,
+        details={"action": command.action},
+    )
+    stopping = replace(
+        attempt, status=AttemptStatus.STOPPING, stop_action=command.action, stop_by_ms=stop_by_ms
+    )
+    return Decision(after, stopping, (event,))
+
+
+def reap(task: Task, facts: Facts, command: c.Reap, now: Now) -> Decision:
+    attempt = current(task, facts, command)
+    if not command.proven and not lapsed(attempt, now):
+        raise IllegalMove(f"attempt {command.epoch} of task {task.id} was heard again; it keeps its lease")
+    if attempt.declared is not None and attempt.declared_kind is None:
+        return _completed(task, attempt, attempt.declared, now, exit_code=None)
+    if task.status is TaskStatus.ASSIGNED:
+        return _released(task, attempt, f"{command.reason} before it started", now)
+    if attempt.stop_action is StopAction.RELEASE:
+        return _released(task, attempt, f"{command.reason} while it was stopping", now)
+    kind = attempt.declared_kind or ErrorKind.LOST
+    message = attempt.declared or command.reason
+    failed = c.Fail(task_id=task.id, epoch=command.epoch, kind=kind, message=message)
+    return _failed(task, attempt, failed, facts, now)

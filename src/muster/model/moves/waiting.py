@@ -1,0 +1,153 @@
+"""Moves of a task that no attempt holds: by people, by the coordinator, by its dependencies."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from muster.model import commands as c
+from muster.model.errors import IllegalMove
+from muster.model.events import Level
+from muster.model.moves.decision import Decision, Facts, close, event, moved
+from muster.model.states import AttemptStatus, TaskStatus
+from muster.model.task import Now, Task
+
+
+def enqueued(
+    spec: c.Spec,
+    *,
+    task_id: int,
+    workspace_id: int,
+    plan_id: int,
+    lane_id: int,
+    unmet: int,
+    actor: str,
+    now: Now,
+) -> Decision:
+    """A task's first event.  A box that is ticked already gives a task that a person has completed."""
+    done = spec.done
+    task = Task(
+        id=task_id,
+        workspace_id=workspace_id,
+        plan_id=plan_id,
+        lane_id=lane_id,
+        status=TaskStatus.COMPLETED if done else TaskStatus.PENDING,
+        generation=1,
+        epoch=0,
+        event_seq=1,
+        priority=spec.priority,
+        sort_key=spec.sort_key,
+        unmet=unmet,
+        next_attempt_at_ms=None,
+        timeout_s=spec.timeout_s,
+        timeout_factor=1,
+        max_retries=spec.max_retries,
+        retries=0,
+        losses=0,
+        percent=100 if done else 0,
+        step="",
+        error_kind=None,
+        error="",
+        note="",
+        updated_at_ms=now.wall_ms,
+        started_at_ms=None,
+        ended_at_ms=now.wall_ms if done else None,
+    )
+    message = "added, already ticked in the plan" if done else "added"
+    return Decision(task, events=(event(None, task, "enqueued", message, actor, Level.INFO, {}),))
+
+
+def promote(task: Task, facts: Facts, command: c.Promote, now: Now) -> Decision:
+    due_at_ms = task.next_attempt_at_ms
+    if task.status not in {TaskStatus.ABORTED, TaskStatus.PENDING} or due_at_ms is None:
+        raise IllegalMove(f"task {task.id} is {task.status} and waits for no due time")
+    if command.term is not None and due_at_ms > now.wall_ms:
+        raise IllegalMove(f"task {task.id} is not due yet")
+    after, event = moved(
+        task,
+        now,
+        "promoted",
+        "may be claimed again",
+        command.actor,
+        status=TaskStatus.PENDING,
+        next_attempt_at_ms=None,
+    )
+    return Decision(after, events=(event,))
+
+
+def cancel(task: Task, facts: Facts, command: c.Cancel, now: Now) -> Decision:
+    if task.status is TaskStatus.CANCELLED:
+        return Decision(task)
+    if task.final:
+        raise IllegalMove(f"task {task.id} is {task.status} already and cannot be cancelled")
+    after, event = moved(
+        task,
+        now,
+        "cancelled",
+        f"cancelled by {command.actor}" + (f": {command.reason}" if command.reason else ""),
+        command.actor,
+        level=Level.WARN,
+        status=TaskStatus.CANCELLED,
+        next_attempt_at_ms=None,
+        ended_at_ms=now.wall_ms,
+    )
+    attempt = facts.attempt
+    closed = close(attempt, AttemptStatus.CANCELLED, now) if attempt and attempt.open else None
+    return Decision(after, closed, (event,))
+
+
+def retry(task: Task, facts: Facts, command: c.Retry, now: Now) -> Decision:
+    if task.status not in {TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.COMPLETED}:
+        raise IllegalMove(
+            f"task {task.id} is {task.status}: only a failed, cancelled or completed task starts anew",
+            "cancel it first, or wait until it has ended",
+        )
+    after, event = moved(
+        task,
+        now,
+        "retried",
+        f"generation {task.generation + 1} opened by {command.actor}",
+        command.actor,
+        details={"note": command.note} if command.note else {},
+        status=TaskStatus.PENDING,
+        generation=task.generation + 1,
+        next_attempt_at_ms=None,
+        timeout_factor=1,
+        retries=0,
+        losses=0,
+        percent=0,
+        step="",
+        error_kind=None,
+        error="",
+        note=command.note,
+        ended_at_ms=None,
+    )
+    return Decision(after, events=(event,))
+
+
+def complete_by_person(task: Task, facts: Facts, command: c.CompleteByPerson, now: Now) -> Decision:
+    if task.status is TaskStatus.COMPLETED:
+        return Decision(task)
+    if task.status not in {TaskStatus.PENDING, TaskStatus.PAUSED, TaskStatus.FAILED}:
+        raise IllegalMove(f"task {task.id} is {task.status}: a person completes what no agent holds")
+    after, event = moved(
+        task,
+        now,
+        "completed",
+        f"completed by {command.actor}",
+        command.actor,
+        status=TaskStatus.COMPLETED,
+        next_attempt_at_ms=None,
+        percent=100,
+        ended_at_ms=now.wall_ms,
+    )
+    return Decision(after, events=(event,), unblocks=True)
+
+
+def unblock(task: Task, facts: Facts, command: c.Unblock, now: Now) -> Decision:
+    unmet = task.unmet - command.count
+    if unmet < 0:
+        raise IllegalMove(f"task {task.id} has {task.unmet} unmet dependencies, not {command.count}")
+    if unmet or task.status is not TaskStatus.PENDING:
+        return Decision(replace(task, unmet=unmet))
+    after, event = moved(task, now, "unblocked", "all its dependencies are done", "coordinator", unmet=0)
+    return Decision(after, events=(event,))

@@ -1,0 +1,181 @@
+"""Moves of an attempt at work: granted, started, heard, reporting."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from muster.model import commands as c
+from muster.model.errors import BadInput, IllegalMove, StaleEpoch
+from muster.model.events import Level
+from muster.model.moves.decision import Decision, Facts, current, moved
+from muster.model.states import AttemptStatus, TaskStatus
+from muster.model.task import Artifact, Attempt, Checkpoint, Now, Task
+
+
+def grant(task: Task, facts: Facts, command: c.Grant, now: Now) -> Decision:
+    if not task.ready:
+        raise IllegalMove(f"task {task.id} is {task.status} and cannot be claimed")
+    epoch = task.epoch + 1
+    after, event = moved(
+        task,
+        now,
+        "claimed",
+        f"attempt {epoch} given to {command.worker_id} with agent {command.agent}",
+        command.worker_id,
+        details={"agent": command.agent, "worker": command.worker_id},
+        status=TaskStatus.ASSIGNED,
+        epoch=epoch,
+        percent=0,
+        step="",
+    )
+    attempt = Attempt(
+        task_id=task.id,
+        epoch=epoch,
+        generation=task.generation,
+        status=AttemptStatus.ASSIGNED,
+        worker_id=command.worker_id,
+        agent=command.agent,
+        request_id=command.request_id,
+        boot_id=now.boot_id,
+        lease_ms=command.lease_ms,
+        lease_until_ms=now.mono_ms + command.lease_ms,
+        assigned_at_ms=now.wall_ms,
+        started_at_ms=None,
+        ended_at_ms=None,
+        session_key=None,
+        token_hash=None,
+        stop_action=None,
+        stop_by_ms=None,
+        error_kind=None,
+        error="",
+        exit_code=None,
+        declared_kind=None,
+        declared=None,
+        checkpoints=0,
+        log_bytes=0,
+    )
+    return Decision(after, attempt, (event,))
+
+
+def start(task: Task, facts: Facts, command: c.Start, now: Now) -> Decision:
+    attempt = current(task, facts, command)
+    if task.status is TaskStatus.RUNNING and attempt.token_hash == command.token_hash:
+        return Decision(task)
+    if task.status is not TaskStatus.ASSIGNED:
+        raise IllegalMove(f"attempt {command.epoch} of task {task.id} has started already")
+    after, event = moved(
+        task,
+        now,
+        "started",
+        f"attempt {task.epoch} runs on {attempt.worker_id} with agent {attempt.agent}",
+        attempt.worker_id,
+        status=TaskStatus.RUNNING,
+        started_at_ms=now.wall_ms,
+    )
+    stopping = attempt.status is AttemptStatus.STOPPING
+    begun = replace(
+        attempt,
+        status=AttemptStatus.STOPPING if stopping else AttemptStatus.RUNNING,
+        started_at_ms=now.wall_ms,
+        token_hash=command.token_hash,
+        session_key=command.session_key,
+        lease_until_ms=now.mono_ms + attempt.lease_ms,
+    )
+    return Decision(after, begun, (event,))
+
+
+def renew(task: Task, facts: Facts, command: c.Renew, now: Now) -> Decision:
+    attempt = current(task, facts, command)
+    return Decision(
+        task, replace(attempt, lease_until_ms=now.mono_ms + attempt.lease_ms, boot_id=now.boot_id)
+    )
+
+
+def _running(task: Task, facts: Facts, command: c.AttemptCommand) -> Attempt:
+    attempt = current(task, facts, command)
+    if task.status is not TaskStatus.RUNNING:
+        raise IllegalMove(f"attempt {command.epoch} of task {task.id} has not started")
+    return attempt
+
+
+def progress(task: Task, facts: Facts, command: c.Progress, now: Now) -> Decision:
+    attempt = _running(task, facts, command)
+    percent = task.percent if command.percent is None else command.percent
+    step = task.step if command.step is None else command.step
+    if (percent, step) == (task.percent, task.step):
+        return Decision(task)
+    after, event = moved(
+        task,
+        now,
+        "progress",
+        f"{percent} % {step}".strip(),
+        attempt.worker_id,
+        level=Level.DEBUG,
+        details={"percent": percent, "step": step},
+        percent=percent,
+        step=step,
+    )
+    return Decision(after, events=(event,))
+
+
+def save_checkpoint(task: Task, facts: Facts, command: c.SaveCheckpoint, now: Now) -> Decision:
+    attempt = _running(task, facts, command)
+    size = len(command.data)
+    if size > c.CHECKPOINT_BYTES_MAX:
+        raise BadInput(
+            f"the checkpoint has {size} bytes, more than {c.CHECKPOINT_BYTES_MAX}; the last one is kept",
+            "write large state to a file and save its path",
+        )
+    number = attempt.checkpoints + 1
+    after, event = moved(
+        task,
+        now,
+        "checkpoint",
+        f"checkpoint {number} of attempt {task.epoch} saved, {size} bytes",
+        attempt.worker_id,
+        details={"number": number, "bytes": size},
+    )
+    saved = Checkpoint(task.id, task.epoch, number, now.wall_ms, command.data)
+    return Decision(after, replace(attempt, checkpoints=number), (event,), checkpoint=saved)
+
+
+def add_artifact(task: Task, facts: Facts, command: c.AddArtifact, now: Now) -> Decision:
+    attempt = _running(task, facts, command)
+    after, event = moved(
+        task,
+        now,
+        "artifact",
+        f"artifact {command.name}",
+        attempt.worker_id,
+        details={"name": command.name, "location": command.location},
+    )
+    made = Artifact(task.id, task.epoch, command.name, command.location, now.wall_ms)
+    return Decision(after, events=(event,), artifact=made)
+
+
+def declare(task: Task, facts: Facts, command: c.Declare, now: Now) -> Decision:
+    attempt = _running(task, facts, command)
+    if (attempt.declared, attempt.declared_kind) == (command.text, command.kind):
+        return Decision(task)
+    word = f"failed ({command.kind}): {command.text}" if command.kind else "done"
+    after, event = moved(
+        task,
+        now,
+        "declared",
+        f"the agent says: {word}",
+        attempt.worker_id,
+        details={"kind": command.kind},
+    )
+    return Decision(after, replace(attempt, declared=command.text, declared_kind=command.kind), (event,))
+
+
+def append_log(task: Task, facts: Facts, command: c.AppendLog, now: Now) -> Decision:
+    """Kept also after the attempt has ended: the last words of a lost attempt say why."""
+    attempt = facts.attempt
+    if attempt is None or attempt.epoch != command.epoch:
+        raise StaleEpoch(f"attempt {command.epoch} of task {task.id} is over and its log is closed")
+    if len(command.data) > c.LOG_CHUNK_BYTES_MAX:
+        raise BadInput(f"a log chunk has at most {c.LOG_CHUNK_BYTES_MAX} bytes, this one {len(command.data)}")
+    if attempt.log_bytes >= c.LOG_BYTES_MAX:
+        return Decision(task)
+    return Decision(task, replace(attempt, log_bytes=attempt.log_bytes + len(command.data)), log=command)

@@ -1,0 +1,33 @@
+"""A plan as it was read from a file: what `plans/` produces and the engine takes in."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class PlanTask(Struct, frozen=True, kw_only=True):
+    """One `- [ ]` item."""
+
+    key: str
+    """Identity within the plan: `{#id}`, else a leading code (`T001.002:`), else heading path and title."""
+    title: str
+    description: str = ""
+    """The indented body, dedented: the prompt."""
+    done: bool = False
+    after: tuple[str, ...] = ()
+    """Keys of tasks of the same plan."""
+    agent: str | None = None
+    priority: int = 5
+    """1..10, high first."""
+    timeout_s: int | None = None
+    retries: int | None = None
+    epic: str = ""
+    feature: str = ""
+    line: int = 0
+    """1-based line of the box in the file."""
+
+
+class PlanDocument(Struct, frozen=True, kw_only=True):
+    name: str
+    title: str
+    tasks: tuple[PlanTask, ...]

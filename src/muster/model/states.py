@@ -1,0 +1,121 @@
+"""The states of tasks, attempts, workers and agents, and the moves between them.
+
+`TASK_MOVES` and its siblings are the whole truth about which state may follow which.  `machine.decide` is the
+only producer of moves; its tests check every decision against these tables.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class TaskStatus(StrEnum):
+    PENDING = "PENDING"
+    ASSIGNED = "ASSIGNED"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    ABORTED = "ABORTED"
+    CANCELLED = "CANCELLED"
+    ARCHIVED = "ARCHIVED"
+
+
+class AttemptStatus(StrEnum):
+    ASSIGNED = "assigned"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    LOST = "lost"
+    RELEASED = "released"
+    CANCELLED = "cancelled"
+
+
+class WorkerStatus(StrEnum):
+    STARTING = "starting"
+    IDLE = "idle"
+    BUSY = "busy"
+    STOPPING = "stopping"
+    DEAD = "dead"
+
+
+class AgentStatus(StrEnum):
+    IDLE = "idle"
+    BUSY = "busy"
+    DRAINING = "draining"
+    OFFLINE = "offline"
+    ERROR = "error"
+
+
+class CrewStatus(StrEnum):
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    STOPPED = "STOPPED"
+    ERROR = "ERROR"
+
+
+class ErrorKind(StrEnum):
+    """Why an attempt ended without a result.  `retry.POLICY` says what each kind spends."""
+
+    LOST = "lost"
+    CRASH = "crash"
+    INVALID = "invalid"
+    TIMEOUT = "timeout"
+    RATE_LIMIT = "rate_limit"
+    QUOTA = "quota"
+    AUTH = "auth"
+    BILLING = "billing"
+    OUT_OF_MEMORY = "out_of_memory"
+
+
+class StopAction(StrEnum):
+    """What a worker does with an attempt once its process has been stopped on request."""
+
+    RELEASE = "release"
+
+
+_T = TaskStatus
+FINAL = frozenset({_T.COMPLETED, _T.FAILED, _T.CANCELLED, _T.ARCHIVED})
+HELD = frozenset({_T.ASSIGNED, _T.RUNNING})
+
+TASK_MOVES: dict[TaskStatus, frozenset[TaskStatus]] = {
+    _T.PENDING: frozenset({_T.ASSIGNED, _T.PAUSED, _T.COMPLETED, _T.FAILED, _T.CANCELLED}),
+    _T.ASSIGNED: frozenset(
+        {_T.RUNNING, _T.PENDING, _T.PAUSED, _T.COMPLETED, _T.ABORTED, _T.FAILED, _T.CANCELLED}
+    ),
+    _T.RUNNING: frozenset({_T.PENDING, _T.PAUSED, _T.COMPLETED, _T.ABORTED, _T.FAILED, _T.CANCELLED}),
+    _T.PAUSED: frozenset({_T.PENDING, _T.COMPLETED, _T.CANCELLED}),
+    _T.ABORTED: frozenset({_T.PENDING, _T.PAUSED, _T.FAILED, _T.CANCELLED}),
+    _T.COMPLETED: frozenset({_T.PENDING, _T.ARCHIVED}),
+    _T.FAILED: frozenset({_T.PENDING, _T.COMPLETED, _T.CANCELLED, _T.ARCHIVED}),
+    _T.CANCELLED: frozenset({_T.PENDING, _T.ARCHIVED}),
+    _T.ARCHIVED: frozenset(),
+}
+
+_A = AttemptStatus
+ATTEMPT_OPEN = frozenset({_A.ASSIGNED, _A.RUNNING, _A.STOPPING})
+_ENDED = frozenset({_A.COMPLETED, _A.FAILED, _A.LOST, _A.RELEASED, _A.CANCELLED})
+ATTEMPT_MOVES: dict[AttemptStatus, frozenset[AttemptStatus]] = {
+    _A.ASSIGNED: frozenset({_A.RUNNING, _A.STOPPING}) | _ENDED,
+    _A.RUNNING: frozenset({_A.STOPPING}) | _ENDED,
+    _A.STOPPING: _ENDED,
+} | {ended: frozenset() for ended in _ENDED}
+
+_W = WorkerStatus
+WORKER_MOVES: dict[WorkerStatus, frozenset[WorkerStatus]] = {
+    _W.STARTING: frozenset({_W.IDLE, _W.BUSY, _W.STOPPING, _W.DEAD}),
+    _W.IDLE: frozenset({_W.BUSY, _W.STOPPING, _W.DEAD}),
+    _W.BUSY: frozenset({_W.IDLE, _W.STOPPING, _W.DEAD}),
+    _W.STOPPING: frozenset({_W.DEAD}),
+    _W.DEAD: frozenset(),
+}
+
+_G = AgentStatus
+AGENT_MOVES: dict[AgentStatus, frozenset[AgentStatus]] = {
+    _G.IDLE: frozenset({_G.BUSY, _G.DRAINING, _G.OFFLINE, _G.ERROR}),
+    _G.BUSY: frozenset({_G.IDLE, _G.DRAINING, _G.OFFLINE, _G.ERROR}),
+    _G.DRAINING: frozenset({_G.IDLE, _G.OFFLINE, _G.ERROR}),
+    _G.OFFLINE: frozenset({_G.IDLE}),
+    _G.ERROR: frozenset({_G.IDLE, _G.OFFLINE}),
+}

@@ -1,0 +1,127 @@
+"""The rows that `machine.decide` reads and writes: a task's state and its attempts.
+
+Only state stands here.  A task's texts (title, prompt, result) are columns of the same row, but no decision
+depends on them, so the engine neither loads nor rewrites them.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from muster.model.states import (
+    ATTEMPT_OPEN,
+    FINAL,
+    AttemptStatus,
+    ErrorKind,
+    StopAction,
+    TaskStatus,
+)
+
+
+class Now(Struct, frozen=True, gc=False):
+    """One reading of the clocks, passed in: the model has none of its own."""
+
+    wall_ms: int
+    """Unix time, for rows that people read and for due times."""
+    mono_ms: int
+    """This boot's clock for leases; it stands still while the machine is suspended."""
+    boot_id: str
+
+
+class Task(Struct, frozen=True, gc=False):
+    id: int
+    workspace_id: int
+    plan_id: int | None
+    lane_id: int
+    status: TaskStatus
+    generation: int
+    epoch: int
+    event_seq: int
+    """Number of the task's last event; numbers have no gaps."""
+    priority: int
+    sort_key: int
+    unmet: int
+    """Dependencies that are not done yet."""
+    next_attempt_at_ms: int | None
+    """Wall time before which no attempt starts; None when due."""
+    timeout_s: int
+    timeout_factor: int
+    max_retries: int
+    retries: int
+    losses: int
+    percent: int
+    step: str
+    error_kind: ErrorKind | None
+    error: str
+    note: str
+    """What a person wants the next attempt to know."""
+    updated_at_ms: int
+    started_at_ms: int | None
+    ended_at_ms: int | None
+
+    @property
+    def ready(self) -> bool:
+        """May be claimed now, as far as the task itself is concerned."""
+        return self.status is TaskStatus.PENDING and self.unmet == 0 and self.next_attempt_at_ms is None
+
+    @property
+    def final(self) -> bool:
+        return self.status in FINAL
+
+
+class Attempt(Struct, frozen=True, gc=False):
+    task_id: int
+    epoch: int
+    generation: int
+    status: AttemptStatus
+    worker_id: str
+    agent: str
+    request_id: str
+    boot_id: str
+    lease_ms: int
+    """How long the holder is trusted after it was last heard."""
+    lease_until_ms: int
+    """On the clock `Now.mono_ms` of `boot_id`."""
+    assigned_at_ms: int
+    started_at_ms: int | None
+    ended_at_ms: int | None
+    session_key: str | None
+    token_hash: str | None
+    """SHA-256 of the token that the attempt's own processes report with, hexadecimal."""
+    stop_action: StopAction | None
+    stop_by_ms: int | None
+    """On the clock of the lease."""
+    error_kind: ErrorKind | None
+    error: str
+    exit_code: int | None
+    declared_kind: ErrorKind | None
+    """What the agent itself reported before its process ended: a failure of this kind ..."""
+    declared: str | None
+    """... or, without a kind, its result as JSON; with one, the message.  None: nothing was reported."""
+    checkpoints: int
+    """How many checkpoints this attempt has saved; the next one's number is one higher."""
+    log_bytes: int
+
+    @property
+    def open(self) -> bool:
+        return self.status in ATTEMPT_OPEN
+
+
+class Checkpoint(Struct, frozen=True, gc=False):
+    """A task's saved state; the newest by (epoch, number) is what the next attempt starts from."""
+
+    task_id: int
+    epoch: int
+    number: int
+    created_at_ms: int
+    data: bytes
+
+
+class Artifact(Struct, frozen=True, gc=False):
+    """Something that an attempt made and wants kept in sight: a file on the worker's host, or an address."""
+
+    task_id: int
+    epoch: int
+    name: str
+    location: str
+    created_at_ms: int

@@ -1,0 +1,150 @@
+"""What queries give people: rows joined for reading, camelCase on the wire."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from muster.model.states import AttemptStatus, ErrorKind, TaskStatus
+
+
+class View(Struct, frozen=True, kw_only=True, rename="camel", gc=False):
+    """Base of all views."""
+
+
+class TaskFilter(View, frozen=True, kw_only=True):
+    plan: str | None = None
+    statuses: tuple[TaskStatus, ...] = ()
+    ids: tuple[int, ...] = ()
+    after_id: int = 0
+    limit: int = 500
+
+
+class TaskView(View, frozen=True, kw_only=True):
+    id: int
+    plan: str
+    key: str
+    title: str
+    description: str
+    status: TaskStatus
+    priority: int
+    generation: int
+    epoch: int
+    unmet: int
+    next_attempt_at_ms: int | None
+    max_retries: int
+    retries: int
+    losses: int
+    percent: int
+    step: str
+    error_kind: ErrorKind | None
+    error: str
+    wanted_agent: str | None
+    epic: str
+    feature: str
+    created_at_ms: int
+    updated_at_ms: int
+    started_at_ms: int | None
+    ended_at_ms: int | None
+    worker: str | None
+    """Who holds it now, with `agent`."""
+    agent: str | None
+    attempt_status: AttemptStatus | None
+    waits_for: tuple[str, ...] = ()
+    """At most three of the tasks that it waits for, each with its status: `key (FAILED)`."""
+    why: str = ""
+    """One sentence: why it is where it is."""
+
+
+class AttemptView(View, frozen=True, kw_only=True):
+    epoch: int
+    generation: int
+    status: AttemptStatus
+    worker: str
+    agent: str
+    assigned_at_ms: int
+    started_at_ms: int | None
+    ended_at_ms: int | None
+    error_kind: ErrorKind | None
+    error: str
+    exit_code: int | None
+    checkpoints: int
+    log_bytes: int
+
+
+class EventView(View, frozen=True, kw_only=True):
+    id: int
+    task_id: int
+    plan: str
+    key: str
+    seq: int
+    at_ms: int
+    level: str
+    event: str
+    message: str
+    previous_status: TaskStatus | None
+    new_status: TaskStatus
+    generation: int
+    epoch: int
+    actor: str
+
+
+class LogChunk(View, frozen=True, kw_only=True):
+    stream: str
+    offset: int
+    at_ms: int
+    data: bytes
+
+
+class PlanView(View, frozen=True, kw_only=True):
+    id: int
+    name: str
+    source: str | None
+    counts: dict[str, int]
+    """Tasks by status."""
+
+
+class PlanProgress(View, frozen=True, kw_only=True):
+    plan: PlanView
+    settled: bool
+    """Everything is final, or only a person can move what is left."""
+
+
+class WorkerView(View, frozen=True, kw_only=True):
+    id: str
+    hostname: str
+    pid: int
+    status: str
+    agents: tuple[str, ...]
+    unfit: dict[str, str]
+    holds: tuple[str, ...]
+    """`plan/key#epoch` of its open attempts."""
+    last_seen_at_ms: int
+
+
+class StatusView(View, frozen=True, kw_only=True):
+    crew: str
+    plans: tuple[PlanView, ...]
+    workers: tuple[WorkerView, ...]
+    last_event_id: int
+
+
+class TaskDetail(View, frozen=True, kw_only=True):
+    task: TaskView
+    attempts: tuple[AttemptView, ...]
+    events: tuple[EventView, ...]
+    blocks: tuple[str, ...]
+    artifacts: tuple[tuple[str, str], ...]
+    result: str | None
+    log_tail: str
+
+
+class JobText(Struct, frozen=True, kw_only=True, gc=False):
+    """What a claim hands over besides the state."""
+
+    task_id: int
+    plan: str
+    key: str
+    title: str
+    description: str
+    session_key: str | None
+    checkpoint: bytes | None

@@ -1,0 +1,108 @@
+"""Why a task is where it is, in one sentence: a pure function of its row and a few facts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from muster.model.states import AttemptStatus, CrewStatus, ErrorKind, TaskStatus
+from muster.model.views import TaskView
+
+
+class CrewFacts(Struct, frozen=True):
+    """What a waiting task's row cannot know about those who could take it."""
+
+    now_ms: int
+    crew: CrewStatus
+    free: Mapping[str, int]
+    """Free slots by agent, over all living workers that can run it; an agent that nobody offers is absent."""
+    unfit: Mapping[str, str]
+    """Agents that no living worker can run, with what is missing."""
+
+
+def duration(ms: int) -> str:
+    """`3 s`, `4 min`, `2 h`: two digits are enough for a sentence."""
+    seconds = max(0, round(ms / 1000))
+    if seconds < 100:
+        return f"{seconds} s"
+    if seconds < 100 * 60:
+        return f"{round(seconds / 60)} min"
+    return f"{round(seconds / 3600)} h"
+
+
+def why(task: TaskView, facts: CrewFacts) -> str:
+    match task.status:
+        case TaskStatus.PENDING | TaskStatus.ABORTED:
+            return _waiting(task, facts)
+        case TaskStatus.ASSIGNED:
+            return f"starting on {task.worker} with agent {task.agent}"
+        case TaskStatus.RUNNING:
+            return _running(task)
+        case TaskStatus.PAUSED:
+            return "paused"
+        case TaskStatus.COMPLETED:
+            return f"done by attempt {task.epoch}" if task.agent or task.epoch else "done by a person"
+        case TaskStatus.FAILED:
+            return _failed(task)
+        case TaskStatus.CANCELLED:
+            return "cancelled"
+        case TaskStatus.ARCHIVED:
+            return "archived"
+
+
+def _running(task: TaskView) -> str:
+    stopping = "is being stopped" if task.attempt_status is AttemptStatus.STOPPING else "running"
+    progress = f", {task.percent} % {task.step}".rstrip() if task.percent or task.step else ""
+    return f"{stopping} on {task.worker} with agent {task.agent}{progress}"
+
+
+def _failed(task: TaskView) -> str:
+    if task.error_kind is ErrorKind.LOST:
+        return f"lost {task.losses} times, so it is not given out again: {task.error}"
+    if task.error_kind in {ErrorKind.INVALID, ErrorKind.OUT_OF_MEMORY}:
+        return f"failed for good: {task.error}"
+    runs = task.retries + 1
+    return f"failed after {runs} {'run' if runs == 1 else 'runs'}: {task.error}"
+
+
+def _waiting(task: TaskView, facts: CrewFacts) -> str:
+    if task.unmet:
+        more = task.unmet - len(task.waits_for)
+        names = ", ".join(task.waits_for) + (f" and {more} more" if more > 0 else "")
+        return f"waits for {names}"
+    if task.next_attempt_at_ms is not None:
+        return _delayed(task, task.next_attempt_at_ms - facts.now_ms)
+    if facts.crew is not CrewStatus.RUNNING:
+        return f"the crew is {facts.crew.lower()}: `muster up` goes on"
+    return _matching(task, facts)
+
+
+def _delayed(task: TaskView, wait_ms: int) -> str:
+    when = f"retry in {duration(wait_ms)}" if wait_ms > 0 else "retry is due"
+    match task.error_kind:
+        case ErrorKind.LOST:
+            return f"{when}, its holder was lost: {task.error}"
+        case ErrorKind.RATE_LIMIT | ErrorKind.QUOTA:
+            return f"quota or rate limit, {when}: {task.error}"
+        case ErrorKind.AUTH | ErrorKind.BILLING:
+            return f"login or billing needs a person, {when}: {task.error}"
+        case _:
+            return f"{when}, run {task.retries} of {task.max_retries + 1} failed: {task.error}"
+
+
+def _matching(task: TaskView, facts: CrewFacts) -> str:
+    if not facts.free and not facts.unfit:
+        return "no worker is up: `muster up` starts some"
+    wanted = task.wanted_agent
+    if wanted is not None and wanted not in facts.free:
+        if wanted in facts.unfit:
+            return f"agent {wanted} cannot run: {facts.unfit[wanted]}"
+        return f"no worker offers agent {wanted}: add [agents.{wanted}] to muster.toml"
+    if not facts.free:
+        name, missing = next(iter(facts.unfit.items()))
+        return f"no agent can run; {name}: {missing}"
+    free = facts.free[wanted] if wanted is not None else max(facts.free.values())
+    if free == 0:
+        return "waits for a free worker"
+    return "ready, a worker takes it now"

@@ -1,0 +1,168 @@
+"""What a worker needs from an agent CLI, and from the processes that it starts for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from muster.model.states import ErrorKind
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One attempt as the agent sees it."""
+
+    task_id: int
+    epoch: int
+    ref: str
+    """`plan/key`, for people."""
+    title: str
+    prompt: str
+    session_key: str | None
+    checkpoint: bytes | None
+    """The last acknowledged checkpoint of an earlier attempt, whole."""
+    timeout_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptFolder:
+    """The files of one attempt on the worker's host, under `.muster/attempts/<task>/<epoch>/`."""
+
+    path: Path
+
+    @property
+    def stdout(self) -> Path:
+        return self.path / "stdout"
+
+    @property
+    def stderr(self) -> Path:
+        return self.path / "stderr"
+
+    @property
+    def prompt(self) -> Path:
+        return self.path / "prompt.md"
+
+    @property
+    def result(self) -> Path:
+        return self.path / "result.json"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path / "checkpoint"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """A process to start.  `env` is complete: nothing of the worker's own environment is added to it."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: Path
+    stdin: Path | None = None
+    """None is /dev/null: agent CLIs hang on an open, silent pipe."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exit:
+    """How a process ended, as the kernel told it."""
+
+    code: int
+    """Exit code, or minus the signal's number."""
+    stopped_by_us: bool = False
+    timed_out: bool = False
+    out_of_memory: bool = False
+    """The kernel's out-of-memory killer struck on this host while the process ran."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completed:
+    result: bytes | None = None
+    """JSON."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failed:
+    kind: ErrorKind
+    message: str
+
+
+Outcome = Completed | Failed
+
+
+class Activity(StrEnum):
+    PROGRESS = "progress"
+    SESSION = "session"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentEvent:
+    """Something that an agent's output told us."""
+
+    activity: Activity
+    text: str
+    details: Mapping[str, object] = field(default_factory=dict)
+
+
+class AgentStream(Protocol):
+    """Bytes in, events out: owns no process, clock or loop."""
+
+    def feed(self, data: bytes) -> list[AgentEvent]: ...
+
+
+class Agent(Protocol):
+    """One configured agent: how it is started, how its output is read, what its end means."""
+
+    @property
+    def name(self) -> str: ...
+
+    def check(self) -> None:
+        """Raises AgentUnfit where this agent cannot run on this host."""
+
+    def launch(self, job: Job, folder: AttemptFolder, *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
+        """Writes the prompt and the checkpoint into `folder` and says what to start.
+
+        Raises AgentUnfit where the agent is at fault and BadInput where the task is.
+        """
+
+    def stream(self) -> AgentStream: ...
+
+    def outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:
+        """What this end means.  Never raises: a broken result file is a failure with a message."""
+
+
+class RunningProcess(Protocol):
+    """A started process and its whole tree."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None:
+        """The exit code once the root process has ended (minus the signal's number), else None."""
+
+    def wait(self, timeout_s: float, *, wake_fd: int | None = None) -> int | None:
+        """Blocks until the root ends, `wake_fd` becomes readable or the time is over; then as `poll`."""
+
+    def descendants(self) -> int:
+        """How many processes of the tree are alive besides the root; also notes them for `sweep`."""
+
+    def stop(self, *, grace_s: float, on_step: Callable[[str], None]) -> int:
+        """The stop ladder: interrupt, `grace_s`, TERM to the group, `grace_s`, KILL, then sweep.
+
+        Calls `on_step` with the name of each rung that it takes.  Returns the root's exit code.
+        """
+
+    def kill(self) -> int:
+        """KILL the whole tree at once, without the ladder."""
+
+    def sweep(self) -> int:
+        """KILL every process of the tree that outlived the root; returns how many there were."""
+
+
+class Launcher(Protocol):
+    def start(self, launch: Launch, folder: AttemptFolder, *, mark: str) -> RunningProcess:
+        """Starts the process in a session of its own, output to the folder's files, `mark` (`NAME=value`)
+        in its environment.  Raises AgentUnfit where the binary or the directory is missing or not executable.
+        """

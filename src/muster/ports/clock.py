@@ -1,0 +1,21 @@
+"""The one seam for time, randomness and identities, so that a simulator can own them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from muster.model.task import Now
+
+
+class Clock(Protocol):
+    def now(self) -> Now: ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class Chance(Protocol):
+    def fraction(self) -> float:
+        """Uniform in [0, 1)."""
+
+    def name(self, length: int) -> str:
+        """Random characters of [a-z0-9]."""

@@ -1,0 +1,29 @@
+"""Wake-ups.  A hint may be lost, doubled or late; whoever waits polls as well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+READY = "ready"
+"""Some task became claimable."""
+EVENTS = "events"
+"""Something was written to the audit or to a log."""
+
+
+def orders_for(worker_id: str) -> str:
+    """Topic of a worker: one of its attempts is to stop, or is over."""
+    return f"orders:{worker_id}"
+
+
+class Listener(Protocol):
+    async def wait(self, timeout_s: float) -> bool:
+        """True once the topic was published after this listener was made; False after `timeout_s`."""
+
+
+class Wakeups(Protocol):
+    def publish(self, topics: Iterable[str]) -> None:
+        """May be called from any thread."""
+
+    def listen(self, topic: str) -> AbstractContextManager[Listener]: ...

@@ -1,0 +1,185 @@
+"""What the engine needs from a database: behaviour, not SQL.
+
+All methods are coroutines so that a driver may wait for a server; the SQLite driver never suspends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from typing import Protocol, TypeVar
+
+from msgspec import Struct
+
+from muster.model.commands import AppendLog
+from muster.model.events import Event
+from muster.model.rows import Lane, NewTask, Plan, Worker
+from muster.model.task import Artifact, Attempt, Checkpoint, Now, Task
+from muster.model.views import (
+    AttemptView,
+    EventView,
+    JobText,
+    LogChunk,
+    PlanView,
+    StatusView,
+    TaskFilter,
+    TaskView,
+)
+
+T = TypeVar("T")
+
+
+class ReadyTask(Struct, frozen=True, gc=False):
+    """A claimable task with its place in line: highest priority, then lowest sort key, then oldest."""
+
+    id: int
+    priority: int
+    sort_key: int
+
+
+class Existing(Struct, frozen=True, gc=False):
+    id: int
+    done: bool
+    title: str
+    description: str
+    agent: str | None
+
+
+class Writes(Struct):
+    """Everything that a transaction changes, applied set-wise."""
+
+    new_tasks: list[tuple[NewTask, Task]]
+    tasks: list[Task]
+    opened: list[Attempt]
+    attempts: list[Attempt]
+    events: list[Event]
+    results: list[tuple[int, str]]
+    """(task id, result as JSON)."""
+    checkpoints: list[Checkpoint]
+    artifacts: list[Artifact]
+    logs: list[AppendLog]
+
+    @classmethod
+    def nothing(cls) -> Writes:
+        return cls([], [], [], [], [], [], [], [], [])
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, name) for name in self.__struct_fields__)
+
+
+class Tx(Protocol):
+    """One write transaction."""
+
+    async def tasks(self, ids: Collection[int]) -> list[Task]: ...
+
+    async def newest_attempts(self, ids: Collection[int]) -> list[Attempt]:
+        """Each task's attempt of its present epoch; none for a task that was never claimed."""
+
+    async def held(self, worker_id: str) -> list[Attempt]:
+        """The worker's open attempts."""
+
+    async def open_lanes(self) -> list[int]:
+        """Lanes that hold at least one ready task.  Its cost grows with their number, not with the tasks'."""
+
+    async def ready(self, lane_id: int, limit: int) -> list[ReadyTask]: ...
+
+    async def job_texts(self, ids: Collection[int]) -> list[JobText]:
+        """What a claim hands over besides the state, with the newest checkpoint and session."""
+
+    async def settle_dependencies(self, parent_ids: Collection[int]) -> list[tuple[int, int]]:
+        """Marks the parents' outgoing dependencies as met; (child, how many of its edges were unmet)."""
+
+    async def write(self, writes: Writes, now: Now) -> None: ...
+
+    async def plan_by_source(self, workspace_id: int, source: str) -> Plan | None: ...
+
+    async def plan_by_name(self, workspace_id: int, name: str) -> Plan | None: ...
+
+    async def plan_names(self, workspace_id: int) -> set[str]: ...
+
+    async def add_plan(self, plan: Plan) -> None: ...
+
+    async def set_ticked(self, plan_id: int, event_id: int) -> None: ...
+
+    async def existing(self, plan_id: int) -> dict[str, Existing]:
+        """The plan's tasks by key."""
+
+    async def lanes(self) -> list[Lane]: ...
+
+    async def add_lane(self, lane: Lane) -> None: ...
+
+    async def worker(self, worker_id: str) -> Worker | None: ...
+
+    async def put_worker(self, worker: Worker) -> None: ...
+
+    async def living_workers(self) -> list[Worker]: ...
+
+    async def meta(self, name: str) -> str | None: ...
+
+    async def set_meta(self, name: str, value: str) -> None: ...
+
+    async def last_id(self) -> int:
+        """The highest id in use in any table that the engine numbers; 0 for an empty store."""
+
+
+class Reads(Protocol):
+    """Queries outside write transactions, on the last committed state."""
+
+    async def open_attempts(self, after: tuple[int, int], limit: int) -> list[Attempt]:
+        """Open attempts in (task id, epoch) order, beginning after the given pair."""
+
+    async def living_workers(self) -> list[Worker]: ...
+
+    async def due(self, wall_ms: int, limit: int) -> list[int]:
+        """Ids of tasks whose due time has come, the longest overdue first."""
+
+    async def any_ready(self) -> bool: ...
+
+    async def attempt(self, task_id: int, epoch: int) -> Attempt | None: ...
+
+    async def plans(self) -> list[PlanView]: ...
+
+    async def plan_sources(self) -> list[Plan]: ...
+
+    async def completions(self, plan_id: int, after_event_id: int) -> tuple[int, list[str]]:
+        """(newest event id, keys of the plan's tasks completed since `after_event_id`)."""
+
+    async def task_views(self, selection: TaskFilter) -> list[TaskView]: ...
+
+    async def resolve(self, reference: str) -> list[int]:
+        """Ids of the tasks that a reference may mean: id, `plan/key` or a unique start of it, `key`."""
+
+    async def attempts(self, task_id: int) -> list[AttemptView]: ...
+
+    async def events(self, *, after_id: int, task_id: int | None, limit: int) -> list[EventView]: ...
+
+    async def log(self, task_id: int, epoch: int, *, after: int, limit: int) -> list[tuple[int, LogChunk]]:
+        """Chunks in the order in which they came, each with its place: read on with `after=place`."""
+
+    async def movable(self, plan_id: int) -> tuple[int, set[str | None]]:
+        """(tasks that are held or wait for their retry, agents wanted by those that are ready or due)."""
+
+    async def status(self) -> StatusView: ...
+
+    async def meta(self, name: str) -> str | None: ...
+
+    async def checkpoint(self, task_id: int) -> Checkpoint | None: ...
+
+    async def artifacts(self, task_id: int) -> list[Artifact]: ...
+
+    async def result(self, task_id: int) -> str | None: ...
+
+    async def blocks(self, task_id: int) -> list[str]:
+        """Keys of the tasks that wait for this one, at most 100."""
+
+
+class Store(Protocol):
+    @property
+    def reads(self) -> Reads: ...
+
+    async def transact(self, work: Callable[[Tx], Awaitable[T]]) -> T:
+        """Runs `work` in one durable transaction: rolled back where it raises, synced before this returns (S6).
+
+        Raises StoreHalted once a sync has failed (S17).
+        """
+
+    def close(self) -> None: ...

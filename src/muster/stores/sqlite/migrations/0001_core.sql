@@ -1,0 +1,183 @@
+-- Times are Unix milliseconds unless the name says otherwise; `lease_until_ms` and `stop_by_ms` are on the
+-- monotonic clock of `boot_id`.  No foreign keys on hot tables: the engine writes both sides in one transaction.
+
+CREATE TABLE meta (
+    name  TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE plans (
+    id              INTEGER PRIMARY KEY,
+    workspace_id    INTEGER NOT NULL,
+    name            TEXT NOT NULL,
+    source          TEXT,
+    created_at_ms   INTEGER NOT NULL,
+    ticked_event_id INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (workspace_id, name)
+) STRICT;
+CREATE UNIQUE INDEX plans_source ON plans (workspace_id, source) WHERE source IS NOT NULL;
+
+CREATE TABLE lanes (
+    id           INTEGER PRIMARY KEY,
+    workspace_id INTEGER NOT NULL,
+    plan_id      INTEGER NOT NULL,
+    agent        TEXT NOT NULL,
+    capabilities TEXT NOT NULL,
+    UNIQUE (workspace_id, plan_id, agent, capabilities)
+) STRICT;
+
+CREATE TABLE tasks (
+    id                 INTEGER PRIMARY KEY,
+    workspace_id       INTEGER NOT NULL,
+    plan_id            INTEGER,
+    lane_id            INTEGER NOT NULL,
+    status             TEXT NOT NULL CHECK (status IN ('PENDING', 'ASSIGNED', 'RUNNING', 'PAUSED', 'COMPLETED',
+                                                       'FAILED', 'ABORTED', 'CANCELLED', 'ARCHIVED')),
+    generation         INTEGER NOT NULL CHECK (generation >= 1),
+    epoch              INTEGER NOT NULL CHECK (epoch >= 0),
+    event_seq          INTEGER NOT NULL CHECK (event_seq >= 1),
+    priority           INTEGER NOT NULL CHECK (priority BETWEEN 1 AND 10),
+    sort_key           INTEGER NOT NULL,
+    unmet              INTEGER NOT NULL CHECK (unmet >= 0),
+    next_attempt_at_ms INTEGER,
+    timeout_s          INTEGER NOT NULL,
+    timeout_factor     INTEGER NOT NULL,
+    max_retries        INTEGER NOT NULL,
+    retries            INTEGER NOT NULL,
+    losses             INTEGER NOT NULL,
+    percent            INTEGER NOT NULL CHECK (percent BETWEEN 0 AND 100),
+    step               TEXT NOT NULL,
+    error_kind         TEXT,
+    error              TEXT NOT NULL,
+    note               TEXT NOT NULL,
+    updated_at_ms      INTEGER NOT NULL,
+    started_at_ms      INTEGER,
+    ended_at_ms        INTEGER,
+    ready              INTEGER NOT NULL CHECK (ready IN (0, 1)),
+    key                TEXT,
+    title              TEXT NOT NULL,
+    description        TEXT NOT NULL,
+    agent              TEXT,
+    epic               TEXT NOT NULL,
+    feature            TEXT NOT NULL,
+    created_by         TEXT NOT NULL,
+    created_at_ms      INTEGER NOT NULL,
+    result             TEXT
+) STRICT;
+CREATE UNIQUE INDEX tasks_key ON tasks (plan_id, key) WHERE key IS NOT NULL;
+CREATE INDEX tasks_ready ON tasks (lane_id, priority DESC, sort_key, id) WHERE ready = 1;
+CREATE INDEX tasks_due ON tasks (next_attempt_at_ms) WHERE next_attempt_at_ms IS NOT NULL;
+CREATE INDEX tasks_status ON tasks (workspace_id, status, id);
+
+CREATE TABLE dependencies (
+    parent_id INTEGER NOT NULL,
+    child_id  INTEGER NOT NULL,
+    met       INTEGER NOT NULL CHECK (met IN (0, 1)),
+    PRIMARY KEY (parent_id, child_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX dependencies_child ON dependencies (child_id);
+
+-- S1: (task, epoch) is granted once, and a task has at most one open attempt.
+CREATE TABLE attempts (
+    task_id        INTEGER NOT NULL,
+    epoch          INTEGER NOT NULL CHECK (epoch >= 1),
+    generation     INTEGER NOT NULL,
+    status         TEXT NOT NULL CHECK (status IN ('assigned', 'running', 'stopping', 'completed', 'failed',
+                                                   'lost', 'released', 'cancelled')),
+    worker_id      TEXT NOT NULL,
+    agent          TEXT NOT NULL,
+    request_id     TEXT NOT NULL,
+    boot_id        TEXT NOT NULL,
+    lease_ms       INTEGER NOT NULL,
+    lease_until_ms INTEGER NOT NULL,
+    assigned_at_ms INTEGER NOT NULL,
+    started_at_ms  INTEGER,
+    ended_at_ms    INTEGER,
+    session_key    TEXT,
+    token_hash     TEXT,
+    stop_action    TEXT,
+    stop_by_ms     INTEGER,
+    error_kind     TEXT,
+    error          TEXT NOT NULL,
+    exit_code      INTEGER,
+    declared_kind  TEXT,
+    declared       TEXT,
+    checkpoints    INTEGER NOT NULL,
+    log_bytes      INTEGER NOT NULL,
+    PRIMARY KEY (task_id, epoch),
+    CHECK ((ended_at_ms IS NULL) = (status IN ('assigned', 'running', 'stopping')))
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX attempts_open ON attempts (task_id) WHERE ended_at_ms IS NULL;
+CREATE INDEX attempts_held ON attempts (worker_id) WHERE ended_at_ms IS NULL;
+
+-- S7: events are never changed, and a task's numbers have no duplicates (the engine makes no gaps).
+CREATE TABLE events (
+    id              INTEGER PRIMARY KEY AUTOINCREMENT,
+    task_id         INTEGER NOT NULL,
+    seq             INTEGER NOT NULL,
+    at_ms           INTEGER NOT NULL,
+    level           TEXT NOT NULL,
+    event           TEXT NOT NULL,
+    message         TEXT NOT NULL,
+    details         TEXT NOT NULL,
+    previous_status TEXT,
+    new_status      TEXT NOT NULL,
+    generation      INTEGER NOT NULL,
+    epoch           INTEGER NOT NULL,
+    actor           TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX events_task ON events (task_id, seq);
+CREATE TRIGGER events_no_update BEFORE UPDATE ON events
+BEGIN
+    SELECT raise(ABORT, 'events are never changed');
+END;
+CREATE TRIGGER events_no_delete BEFORE DELETE ON events
+BEGIN
+    SELECT raise(ABORT, 'events are never deleted');
+END;
+
+CREATE TABLE checkpoints (
+    task_id       INTEGER NOT NULL,
+    epoch         INTEGER NOT NULL,
+    number        INTEGER NOT NULL,
+    created_at_ms INTEGER NOT NULL,
+    data          BLOB NOT NULL,
+    PRIMARY KEY (task_id, epoch, number)
+) STRICT;
+
+CREATE TABLE artifacts (
+    task_id       INTEGER NOT NULL,
+    epoch         INTEGER NOT NULL,
+    name          TEXT NOT NULL,
+    location      TEXT NOT NULL,
+    created_at_ms INTEGER NOT NULL,
+    PRIMARY KEY (task_id, epoch, name)
+) STRICT;
+
+CREATE TABLE logs (
+    task_id INTEGER NOT NULL,
+    epoch   INTEGER NOT NULL,
+    stream  TEXT NOT NULL,
+    offset  INTEGER NOT NULL,
+    at_ms   INTEGER NOT NULL,
+    data    BLOB NOT NULL,
+    PRIMARY KEY (task_id, epoch, stream, offset)
+) STRICT;
+
+CREATE TABLE workers (
+    id               TEXT PRIMARY KEY,
+    hostname         TEXT NOT NULL,
+    pid              INTEGER NOT NULL,
+    pid_start        INTEGER NOT NULL,
+    boot_id          TEXT NOT NULL,
+    slots            INTEGER NOT NULL,
+    agents           TEXT NOT NULL,
+    unfit            TEXT NOT NULL,
+    status           TEXT NOT NULL CHECK (status IN ('starting', 'idle', 'busy', 'stopping', 'dead')),
+    registered_at_ms INTEGER NOT NULL,
+    last_seen_at_ms  INTEGER NOT NULL,
+    heard_mono_ms    INTEGER NOT NULL,
+    ended_at_ms      INTEGER,
+    reason           TEXT NOT NULL
+) STRICT;
+CREATE INDEX workers_living ON workers (status) WHERE ended_at_ms IS NULL;

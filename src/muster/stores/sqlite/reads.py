@@ -1,0 +1,187 @@
+"""Queries on a connection of their own: the last committed state, never waiting for the writer."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import apsw
+import msgspec
+
+from muster.model.rows import Plan, Worker
+from muster.model.states import AttemptStatus, ErrorKind, TaskStatus
+from muster.model.task import Artifact, Attempt, Checkpoint
+from muster.model.views import (
+    AttemptView,
+    EventView,
+    LogChunk,
+    PlanView,
+    StatusView,
+    TaskFilter,
+    TaskView,
+    WorkerView,
+)
+from muster.stores.sqlite.named import load_sql
+from muster.stores.sqlite.tx import SQL as ENGINE_SQL
+from muster.stores.sqlite.tx import attempt_of, worker_of
+
+SQL = load_sql("reads.sql")
+
+
+def _json_or_none(values: Collection[object]) -> str | None:
+    return msgspec.json.encode(list(values)).decode() if values else None
+
+
+def _task_view(row: tuple[Any, ...]) -> TaskView:
+    values = dict(zip(TaskView.__struct_fields__, row, strict=False))
+    values["status"] = TaskStatus(values["status"])
+    if values["error_kind"] is not None:
+        values["error_kind"] = ErrorKind(values["error_kind"])
+    held = values["attempt_status"] in ("assigned", "running", "stopping")
+    if held:
+        values["attempt_status"] = AttemptStatus(values["attempt_status"])
+    else:
+        values["worker"] = values["agent"] = values["attempt_status"] = None
+    waits_for = values.get("waits_for")
+    values["waits_for"] = tuple(msgspec.json.decode(waits_for)) if waits_for else ()
+    return TaskView(**values)
+
+
+class SqliteReads:
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._db = connection
+
+    def _all(self, name: str, *bindings: Any) -> list[Any]:
+        return self._db.execute(SQL[name], bindings).fetchall()
+
+    def _first(self, name: str, *bindings: Any) -> Any:
+        return self._db.execute(SQL[name], bindings).fetchone()
+
+    async def open_attempts(self, after: tuple[int, int], limit: int) -> list[Attempt]:
+        return [attempt_of(row) for row in self._all("open_attempts", *after, limit)]
+
+    async def living_workers(self) -> list[Worker]:
+        rows = self._db.execute(ENGINE_SQL["living_workers"]).fetchall()
+        return [worker_of(row) for row in rows]
+
+    async def due(self, wall_ms: int, limit: int) -> list[int]:
+        return [row[0] for row in self._all("due", wall_ms, limit)]
+
+    async def any_ready(self) -> bool:
+        return bool(self._first("any_ready")[0])
+
+    async def attempt(self, task_id: int, epoch: int) -> Attempt | None:
+        row = self._first("attempt", task_id, epoch)
+        return attempt_of(row) if row else None
+
+    async def plans(self) -> list[PlanView]:
+        found: dict[int, PlanView] = {}
+        for plan_id, name, source, status, count in self._all("plans"):
+            view = found.setdefault(plan_id, PlanView(id=plan_id, name=name, source=source, counts={}))
+            if status is not None:
+                view.counts[status] = count
+        return list(found.values())
+
+    async def plan_sources(self) -> list[Plan]:
+        return [Plan(*row) for row in self._all("plan_sources")]
+
+    async def completions(self, plan_id: int, after_event_id: int) -> tuple[int, list[str]]:
+        rows = self._all("completions", plan_id, after_event_id)
+        return (rows[-1][0], [key for _, key in rows]) if rows else (after_event_id, [])
+
+    async def task_views(self, selection: TaskFilter) -> list[TaskView]:
+        rows = self._all(
+            "task_views",
+            selection.after_id,
+            selection.plan,
+            _json_or_none(selection.statuses),
+            _json_or_none(selection.ids),
+            selection.limit,
+        )
+        return [_task_view(row) for row in rows]
+
+    async def resolve(self, reference: str) -> list[int]:
+        if reference in ("@last", "@failed"):
+            return [row[0] for row in self._all(f"resolve_{reference[1:]}")]
+        if reference.isascii() and reference.isdigit() and len(reference) < 19:
+            by_id = [row[0] for row in self._all("resolve_id", int(reference))]
+            if by_id:
+                return by_id
+        plan, slash, key = reference.partition("/")
+        candidates: list[tuple[str | None, str]] = [(None, reference)]
+        if slash:
+            candidates.insert(0, (plan, key))
+        for name in ("resolve_key", "resolve_start"):
+            for candidate in candidates:
+                found = [row[0] for row in self._all(name, *candidate)]
+                if found:
+                    return found
+        return []
+
+    async def attempts(self, task_id: int) -> list[AttemptView]:
+        names = AttemptView.__struct_fields__
+        rows = self._all("attempts", task_id)
+        return [msgspec.convert(dict(zip(map(_camel, names), row, strict=True)), AttemptView) for row in rows]
+
+    async def events(self, *, after_id: int, task_id: int | None, limit: int) -> list[EventView]:
+        names = EventView.__struct_fields__
+        rows = self._all("events", after_id, task_id, limit)
+        return [msgspec.convert(dict(zip(map(_camel, names), row, strict=True)), EventView) for row in rows]
+
+    async def log(self, task_id: int, epoch: int, *, after: int, limit: int) -> list[tuple[int, LogChunk]]:
+        rows = self._all("log", task_id, epoch, after, limit)
+        return [
+            (place, LogChunk(stream=stream, offset=offset, at_ms=at_ms, data=data))
+            for place, stream, offset, at_ms, data in rows
+        ]
+
+    async def movable(self, plan_id: int) -> tuple[int, set[str | None]]:
+        moving, wanted = self._first("movable", plan_id)
+        return moving or 0, set(msgspec.json.decode(wanted))
+
+    async def status(self) -> StatusView:
+        holds: dict[str, list[str]] = {}
+        for worker_id, reference in self._all("holds"):
+            holds.setdefault(worker_id, []).append(reference)
+        workers = tuple(
+            WorkerView(
+                id=worker.id,
+                hostname=worker.hostname,
+                pid=worker.pid,
+                status=worker.status,
+                agents=worker.agents,
+                unfit=worker.unfit,
+                holds=tuple(holds.get(worker.id, ())),
+                last_seen_at_ms=worker.last_seen_at_ms,
+            )
+            for worker in await self.living_workers()
+        )
+        return StatusView(
+            crew=await self.meta("crew") or "RUNNING",
+            plans=tuple(await self.plans()),
+            workers=workers,
+            last_event_id=self._first("last_event_id")[0],
+        )
+
+    async def meta(self, name: str) -> str | None:
+        row = self._db.execute(ENGINE_SQL["meta"], (name,)).fetchone()
+        return str(row[0]) if row else None
+
+    async def checkpoint(self, task_id: int) -> Checkpoint | None:
+        row = self._first("checkpoint", task_id)
+        return Checkpoint(*row) if row else None
+
+    async def artifacts(self, task_id: int) -> list[Artifact]:
+        return [Artifact(*row) for row in self._all("artifacts", task_id)]
+
+    async def result(self, task_id: int) -> str | None:
+        row = self._first("result", task_id)
+        return row[0] if row else None
+
+    async def blocks(self, task_id: int) -> list[str]:
+        return [row[0] for row in self._all("blocks", task_id)]
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)

@@ -1,0 +1,116 @@
+-- name: open_attempts
+SELECT $attempt_columns FROM attempts
+ WHERE ended_at_ms IS NULL AND (task_id, epoch) > (?1, ?2)
+ ORDER BY task_id, epoch LIMIT ?3
+
+-- name: due
+SELECT id FROM tasks
+ WHERE next_attempt_at_ms IS NOT NULL AND next_attempt_at_ms <= ?1 AND status IN ('PENDING', 'ABORTED')
+ ORDER BY next_attempt_at_ms LIMIT ?2
+
+-- name: any_ready
+SELECT EXISTS (SELECT 1 FROM tasks WHERE ready = 1)
+
+-- name: attempt
+SELECT $attempt_columns FROM attempts WHERE task_id = ?1 AND epoch = ?2
+
+-- name: plans
+SELECT p.id, p.name, p.source, t.status, count(t.id)
+  FROM plans p LEFT JOIN tasks t ON t.plan_id = p.id
+ GROUP BY p.id, t.status ORDER BY p.created_at_ms, p.id
+
+-- name: plan_sources
+SELECT $plan_columns FROM plans WHERE source IS NOT NULL ORDER BY id
+
+-- name: completions
+SELECT e.id, t.key
+  FROM events e JOIN tasks t ON t.id = e.task_id
+ WHERE e.id > ?2 AND t.plan_id = ?1 AND t.key IS NOT NULL
+   AND e.new_status = 'COMPLETED' AND e.previous_status <> 'COMPLETED'
+ ORDER BY e.id
+
+-- name: task_views
+SELECT t.id, coalesce(p.name, ''), coalesce(t.key, CAST(t.id AS TEXT)), t.title, t.description, t.status,
+       t.priority, t.generation, t.epoch, t.unmet, t.next_attempt_at_ms, t.max_retries, t.retries, t.losses,
+       t.percent, t.step, t.error_kind, t.error, t.agent, t.epic, t.feature, t.created_at_ms, t.updated_at_ms,
+       t.started_at_ms, t.ended_at_ms, a.worker_id, a.agent, a.status,
+       CASE WHEN t.unmet > 0 THEN (
+           SELECT json_group_array(name) FROM (
+               SELECT CASE WHEN parent.status IN ('FAILED', 'CANCELLED')
+                           THEN coalesce(parent.key, parent.id) || ' (' || parent.status || ')'
+                           ELSE coalesce(parent.key, parent.id) END AS name
+                 FROM dependencies d JOIN tasks parent ON parent.id = d.parent_id
+                WHERE d.child_id = t.id AND d.met = 0
+                ORDER BY parent.status NOT IN ('FAILED', 'CANCELLED'), parent.id LIMIT 3))
+       END
+  FROM tasks t
+  LEFT JOIN plans p ON p.id = t.plan_id
+  LEFT JOIN attempts a ON a.task_id = t.id AND a.epoch = t.epoch
+ WHERE t.id > ?1
+   AND (?2 IS NULL OR p.name = ?2)
+   AND (?3 IS NULL OR t.status IN (SELECT value FROM json_each(?3)))
+   AND (?4 IS NULL OR t.id IN (SELECT value FROM json_each(?4)))
+ ORDER BY t.id LIMIT ?5
+
+-- name: resolve_id
+SELECT id FROM tasks WHERE id = ?1
+
+-- name: resolve_key
+SELECT t.id FROM tasks t LEFT JOIN plans p ON p.id = t.plan_id
+ WHERE t.key = ?2 AND (?1 IS NULL OR p.name = ?1) LIMIT 10
+
+-- name: resolve_start
+SELECT t.id FROM tasks t LEFT JOIN plans p ON p.id = t.plan_id
+ WHERE substr(t.key, 1, length(?2)) = ?2 AND (?1 IS NULL OR p.name = ?1) LIMIT 10
+
+-- name: resolve_last
+SELECT id FROM tasks ORDER BY updated_at_ms DESC, id DESC LIMIT 1
+
+-- name: resolve_failed
+SELECT id FROM tasks WHERE status = 'FAILED' ORDER BY updated_at_ms DESC, id DESC LIMIT 1
+
+-- name: attempts
+SELECT epoch, generation, status, worker_id, agent, assigned_at_ms, started_at_ms, ended_at_ms, error_kind, error,
+       exit_code, checkpoints, log_bytes
+  FROM attempts WHERE task_id = ?1 ORDER BY epoch
+
+-- name: events
+SELECT e.id, e.task_id, coalesce(p.name, ''), coalesce(t.key, CAST(t.id AS TEXT)), e.seq, e.at_ms, e.level,
+       e.event, e.message, e.previous_status, e.new_status, e.generation, e.epoch, e.actor
+  FROM events e
+  LEFT JOIN tasks t ON t.id = e.task_id
+  LEFT JOIN plans p ON p.id = t.plan_id
+ WHERE e.id > ?1 AND (?2 IS NULL OR e.task_id = ?2)
+ ORDER BY e.id LIMIT ?3
+
+-- name: log
+SELECT rowid, stream, offset, at_ms, data FROM logs
+ WHERE task_id = ?1 AND epoch = ?2 AND rowid > ?3
+ ORDER BY rowid LIMIT ?4
+
+-- name: last_event_id
+SELECT coalesce(max(id), 0) FROM events
+
+-- name: holds
+SELECT a.worker_id, coalesce(p.name || '/', '') || coalesce(t.key, CAST(t.id AS TEXT)) || '#' || a.epoch
+  FROM attempts a JOIN tasks t ON t.id = a.task_id LEFT JOIN plans p ON p.id = t.plan_id
+ WHERE a.ended_at_ms IS NULL ORDER BY a.task_id
+
+-- name: checkpoint
+SELECT task_id, epoch, number, created_at_ms, data FROM checkpoints
+ WHERE task_id = ?1 ORDER BY epoch DESC, number DESC LIMIT 1
+
+-- name: artifacts
+SELECT task_id, epoch, name, location, created_at_ms FROM artifacts WHERE task_id = ?1 ORDER BY epoch, name
+
+-- name: result
+SELECT result FROM tasks WHERE id = ?1
+
+-- name: blocks
+SELECT coalesce(t.key, CAST(t.id AS TEXT)) FROM dependencies d JOIN tasks t ON t.id = d.child_id
+ WHERE d.parent_id = ?1 ORDER BY t.id LIMIT 100
+
+-- name: movable
+SELECT sum(status IN ('ASSIGNED', 'RUNNING', 'ABORTED') OR next_attempt_at_ms IS NOT NULL),
+       json_group_array(DISTINCT agent) FILTER (WHERE ready = 1)
+  FROM tasks WHERE plan_id = ?1 AND status IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ABORTED')

@@ -1,0 +1,202 @@
+"""The write transaction: rows in, rows out, by statements from `sql/engine.sql`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import apsw
+import msgspec
+from msgspec.structs import astuple
+
+from muster.model.rows import Lane, Plan, Worker
+from muster.model.states import AttemptStatus, ErrorKind, StopAction, TaskStatus, WorkerStatus
+from muster.model.task import Attempt, Now, Task
+from muster.model.views import JobText
+from muster.ports.store import Existing, ReadyTask, Writes
+from muster.stores.sqlite.named import load_sql
+
+SQL = load_sql("engine.sql")
+
+_TASK = {name: i for i, name in enumerate(Task.__struct_fields__)}
+_ATTEMPT = {name: i for i, name in enumerate(Attempt.__struct_fields__)}
+
+
+def task_of(row: tuple[Any, ...]) -> Task:
+    values = list(row)
+    values[_TASK["status"]] = TaskStatus(values[_TASK["status"]])
+    if values[_TASK["error_kind"]] is not None:
+        values[_TASK["error_kind"]] = ErrorKind(values[_TASK["error_kind"]])
+    return Task(*values)
+
+
+def attempt_of(row: tuple[Any, ...]) -> Attempt:
+    values = list(row)
+    values[_ATTEMPT["status"]] = AttemptStatus(values[_ATTEMPT["status"]])
+    for name, kind in (("stop_action", StopAction), ("error_kind", ErrorKind), ("declared_kind", ErrorKind)):
+        if values[_ATTEMPT[name]] is not None:
+            values[_ATTEMPT[name]] = kind(values[_ATTEMPT[name]])
+    return Attempt(*values)
+
+
+def worker_of(row: tuple[Any, ...]) -> Worker:
+    values = dict(zip(Worker.__struct_fields__, row, strict=True))
+    values["agents"] = tuple(msgspec.json.decode(values["agents"]))
+    values["unfit"] = msgspec.json.decode(values["unfit"])
+    values["status"] = WorkerStatus(values["status"])
+    return Worker(**values)
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+class SqliteTx:
+    """Lives between BEGIN and COMMIT on the store's one writing connection."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._db = connection
+
+    def _all(self, name: str, *bindings: Any) -> list[Any]:
+        return self._db.execute(SQL[name], bindings).fetchall()
+
+    def _first(self, name: str, *bindings: Any) -> Any:
+        return self._db.execute(SQL[name], bindings).fetchone()
+
+    def _many(self, name: str, rows: Collection[tuple[Any, ...]]) -> Any:
+        return self._db.executemany(SQL[name], rows)
+
+    async def tasks(self, ids: Collection[int]) -> list[Task]:
+        return [task_of(row) for row in self._many("tasks", [(i,) for i in ids])]
+
+    async def newest_attempts(self, ids: Collection[int]) -> list[Attempt]:
+        return [attempt_of(row) for row in self._many("newest_attempts", [(i,) for i in ids])]
+
+    async def held(self, worker_id: str) -> list[Attempt]:
+        return [attempt_of(row) for row in self._all("held", worker_id)]
+
+    async def open_lanes(self) -> list[int]:
+        return [row[0] for row in self._all("open_lanes")]
+
+    async def ready(self, lane_id: int, limit: int) -> list[ReadyTask]:
+        return [ReadyTask(*row) for row in self._all("ready", lane_id, limit)]
+
+    async def job_texts(self, ids: Collection[int]) -> list[JobText]:
+        names = JobText.__struct_fields__
+        rows = self._many("job_texts", [(i,) for i in ids])
+        return [JobText(**dict(zip(names, row, strict=True))) for row in rows]
+
+    async def settle_dependencies(self, parent_ids: Collection[int]) -> list[tuple[int, int]]:
+        counts: dict[int, int] = {}
+        for (child_id,) in self._many("settle_dependencies", [(i,) for i in parent_ids]):
+            counts[child_id] = counts.get(child_id, 0) + 1
+        return list(counts.items())
+
+    async def write(self, writes: Writes, now: Now) -> None:
+        if writes.new_tasks:
+            self._insert_tasks(writes)
+        if writes.tasks:
+            self._many("update_task", [(*astuple(t), int(t.ready)) for t in writes.tasks])
+        if writes.attempts:
+            self._many("update_attempt", [astuple(a) for a in writes.attempts])
+        if writes.opened:
+            self._many("insert_attempt", [astuple(a) for a in writes.opened])
+        if writes.events:
+            self._many("insert_event", [astuple(e) for e in writes.events])
+        if writes.results:
+            self._many("update_result", writes.results)
+        if writes.checkpoints:
+            self._many("insert_checkpoint", [astuple(c) for c in writes.checkpoints])
+        if writes.artifacts:
+            self._many("insert_artifact", [astuple(a) for a in writes.artifacts])
+        if writes.logs:
+            self._many(
+                "insert_log",
+                [(e.task_id, e.epoch, e.stream, e.offset, now.wall_ms, e.data) for e in writes.logs],
+            )
+
+    def _insert_tasks(self, writes: Writes) -> None:
+        self._many(
+            "insert_task",
+            [
+                (
+                    *astuple(task),
+                    int(task.ready),
+                    new.key,
+                    new.title,
+                    new.description,
+                    new.agent,
+                    new.epic,
+                    new.feature,
+                    new.created_by,
+                    new.created_at_ms,
+                )
+                for new, task in writes.new_tasks
+            ],
+        )
+        edges = [
+            (parent_id, new.task_id, int(met))
+            for new, _ in writes.new_tasks
+            for parent_id, met in new.dependencies
+        ]
+        if edges:
+            self._many("insert_dependency", edges)
+
+    def _plan(self, name: str, *bindings: Any) -> Plan | None:
+        row = self._first(name, *bindings)
+        return Plan(*row) if row else None
+
+    async def plan_by_source(self, workspace_id: int, source: str) -> Plan | None:
+        return self._plan("plan_by_source", workspace_id, source)
+
+    async def plan_by_name(self, workspace_id: int, name: str) -> Plan | None:
+        return self._plan("plan_by_name", workspace_id, name)
+
+    async def plan_names(self, workspace_id: int) -> set[str]:
+        return {row[0] for row in self._all("plan_names", workspace_id)}
+
+    async def add_plan(self, plan: Plan) -> None:
+        self._all("insert_plan", *astuple(plan))
+
+    async def set_ticked(self, plan_id: int, event_id: int) -> None:
+        self._all("set_ticked", plan_id, event_id)
+
+    async def existing(self, plan_id: int) -> dict[str, Existing]:
+        return {
+            key: Existing(task_id, bool(done), title, description, agent)
+            for key, task_id, done, title, description, agent in self._all("existing", plan_id)
+        }
+
+    async def lanes(self) -> list[Lane]:
+        return [
+            Lane(lane_id, workspace_id, plan_id, agent, tuple(msgspec.json.decode(capabilities)))
+            for lane_id, workspace_id, plan_id, agent, capabilities in self._all("lanes")
+        ]
+
+    async def add_lane(self, lane: Lane) -> None:
+        self._all(
+            "insert_lane", lane.id, lane.workspace_id, lane.plan_id, lane.agent, _json(lane.capabilities)
+        )
+
+    async def worker(self, worker_id: str) -> Worker | None:
+        row = self._first("worker", worker_id)
+        return worker_of(row) if row else None
+
+    async def put_worker(self, worker: Worker) -> None:
+        values = {name: getattr(worker, name) for name in Worker.__struct_fields__}
+        values["agents"] = _json(worker.agents)
+        values["unfit"] = _json(worker.unfit)
+        self._all("put_worker", *values.values())
+
+    async def living_workers(self) -> list[Worker]:
+        return [worker_of(row) for row in self._all("living_workers")]
+
+    async def meta(self, name: str) -> str | None:
+        row = self._first("meta", name)
+        return str(row[0]) if row else None
+
+    async def set_meta(self, name: str, value: str) -> None:
+        self._all("set_meta", name, value)
+
+    async def last_id(self) -> int:
+        return int(self._first("last_id")[0])
