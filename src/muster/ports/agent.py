@@ -124,7 +124,8 @@ class Agent(Protocol):
     def launch(self, job: Job, folder: AttemptFolder, *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
         """Writes the prompt and the checkpoint into `folder` and says what to start.
 
-        Raises AgentUnfit where the agent is at fault and BadInput where the task is.
+        Raises AgentUnfit where the agent is at fault, BadInput where the task is, and Unavailable where the
+        host cannot take the files now.
         """
 
     def stream(self) -> AgentStream: ...
@@ -164,5 +165,8 @@ class RunningProcess(Protocol):
 class Launcher(Protocol):
     def start(self, launch: Launch, folder: AttemptFolder, *, mark: str) -> RunningProcess:
         """Starts the process in a session of its own, output to the folder's files, `mark` (`NAME=value`)
-        in its environment.  Raises AgentUnfit where the binary or the directory is missing or not executable.
+        in its environment.  In the end `sweep`, `stop` or `kill` it, always: that also reaps the root.
+
+        Raises AgentUnfit where the binary or the directory is missing or not executable, BadInput where the
+        arguments cannot be passed (too long), and Unavailable where the host has no room for a process now.
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from muster.engine.service import PAGE_ROWS, Service
 from muster.model.commands import BuryWorker, FreshLeases, Reap
@@ -24,7 +25,9 @@ OWN_STALL_MS = 2_000
 
 
 class Reaper(Service):
-    """A worker is dead by proof (its process is gone) or by silence (its lease is over).
+    """`sweep` kills the recorded processes of workers that are gone: those that shed their mark.
+
+    A worker is dead by proof (its process is gone) or by silence (its lease is over).
 
     Its processes on this host are killed before its tasks are freed: two agents must never work on one task.
     """
@@ -38,6 +41,7 @@ class Reaper(Service):
         engine: Execute,
         host: Host,
         *,
+        sweep: Callable[[], int],
         term: int,
         lease_s: float,
         interval_s: float,
@@ -46,6 +50,7 @@ class Reaper(Service):
         self._reads = reads
         self._engine = engine
         self._host = host
+        self._sweep = sweep
         self._term = term
         self._lease_ms = int(lease_s * 1000)
         self.interval_s = interval_s
@@ -62,6 +67,7 @@ class Reaper(Service):
         dead_marks = [worker_mark(worker_id) for worker_id, proof in gone.items() if proof]
         if dead_marks:
             self._host.kill_marked(dead_marks)
+            self._sweep()
         after = (0, 0)
         while True:
             page = await self._reads.open_attempts(after, PAGE_ROWS)

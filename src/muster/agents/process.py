@@ -1,0 +1,329 @@
+"""Starting an agent's process, watching it, and ending its whole tree."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import math
+import os
+import select
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from muster.agents.host import LocalHost, adopted_orphans, kill_all, reap_zombies
+from muster.agents.proctable import Proc, open_pidfd, read_proc, scan
+from muster.agents.tree import PIDS_FILE, ProcessTree, Record, kill_recorded
+from muster.model.errors import AgentUnfit, BadInput, MusterError, Unavailable
+from muster.ports.agent import AttemptFolder, Launch
+from muster.ports.host import ProcessId
+
+__all__ = ["LocalLauncher", "LocalProcess", "kill_recorded"]
+
+log = logging.getLogger(__name__)
+
+_POLL_FIRST_S = 0.005
+_POLL_MAX_S = 0.05
+_GROUP_POLL_S = 0.02
+_ROOT_DEATH_WAIT_S = 5.0
+_LADDER = (("interrupt", signal.SIGINT), ("terminate", signal.SIGTERM))
+
+
+class LocalLauncher:
+    """Starts agents' processes on this host, and knows which of its children is whose.
+
+    One per worker process, made on its main thread.  Threads may share it; a LocalProcess belongs to one.
+    """
+
+    def __init__(self, host: LocalHost | None = None) -> None:
+        self._host = host or LocalHost()
+        self._lock = threading.Lock()
+        self._trees: dict[int, ProcessTree] = {}
+        _let_children_be_signalled()
+
+    def start(self, launch: Launch, folder: AttemptFolder, *, mark: str) -> LocalProcess:
+        """Starts the process in a session of its own.  In the end, `sweep`, `stop` or `kill` it, always.
+
+        Raises AgentUnfit where the binary or the directory is missing or not executable, BadInput where the
+        arguments are too long or cannot be passed, and Unavailable where the host has no room for a process.
+        """
+        name, _, value = mark.partition("=")
+        env = {**launch.env, name: value}
+        # Until the process is registered, a look by another thread would take it for an adopted orphan.
+        with self._lock:
+            popen = _popen(launch, folder, env)
+            # Not reaped, so its row is there, even if it has ended.
+            row = read_proc(popen.pid)
+            tree = ProcessTree(row.id if row else ProcessId(popen.pid, 0), mark)
+            if row and not row.gone:
+                tree.members[row.id] = row
+            self._trees[popen.pid] = tree
+        process = LocalProcess(self, popen, tree, folder.path / PIDS_FILE)
+        self._record(tree, folder.path / PIDS_FILE)
+        return process
+
+    def _look(self, tree: ProcessTree, record: Path) -> list[Proc]:
+        """Brings the tree up to date and returns its living processes.  Reaps orphans on the way."""
+        with self._lock:
+            table = scan()
+            orphans = adopted_orphans(self._trees.keys(), table)
+            reap_zombies(orphans)
+            changed = tree.grow(table, [proc for proc in orphans if self._belongs(proc, tree)])
+        if changed:
+            self._record(tree, record)
+        return list(tree.members.values())
+
+    def _belongs(self, orphan: Proc, tree: ProcessTree) -> bool:
+        """Whether an adopted orphan is this tree's, going by its session or because no other could be meant.
+
+        One that may be another living tree's as well is left to the last of them that is swept.
+        """
+        others = [other for other in self._trees.values() if other is not tree]
+        if not any(other.could_hold(orphan) for other in others):
+            return True
+        return orphan.sid in tree.sessions and not any(orphan.sid in other.sessions for other in others)
+
+    def _record(self, tree: ProcessTree, path: Path) -> None:
+        holder = self._host.identify(os.getpid()) or ProcessId(os.getpid(), 0)
+        members = frozenset(tree.members)
+        Record(boot_id=self._host.boot_id, holder=holder, mark=tree.mark, members=members).save(path)
+
+    @contextlib.contextmanager
+    def _closing(self, tree: ProcessTree) -> Iterator[None]:
+        """Around the reaping of a root: its pid is free for reuse afterwards."""
+        with self._lock:
+            yield
+            self._trees.pop(tree.root.pid, None)
+
+
+class LocalProcess:
+    """A started process and its whole tree.
+
+    The root is not reaped before its tree has been swept: until then nothing else can get its pid, so signals
+    to its group cannot hit strangers.  `sweep`, `stop` and `kill` reap it.
+    """
+
+    def __init__(
+        self, launcher: LocalLauncher, popen: subprocess.Popen[bytes], tree: ProcessTree, record: Path
+    ) -> None:
+        self._launcher = launcher
+        self._popen = popen
+        self._tree = tree
+        self._record = record
+        self._pidfd = open_pidfd(popen.pid)
+        self._code: int | None = None
+        self._closed = False
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    def poll(self) -> int | None:
+        """The exit code once the root process has ended (minus the signal's number), else None."""
+        if self._code is None:
+            self._code = _exit_code(self._popen)
+        return self._code
+
+    def wait(self, timeout_s: float, *, wake_fd: int | None = None) -> int | None:
+        """Blocks until the root ends, `wake_fd` becomes readable or the time is over; then as `poll`."""
+        if self.poll() is not None:
+            return self._code
+        timeout_s = max(0.0, timeout_s)
+        if self._pidfd is None:
+            self._wait_by_polling(timeout_s, wake_fd)
+        else:
+            _poll_readable([self._pidfd] if wake_fd is None else [self._pidfd, wake_fd], timeout_s)
+        return self.poll()
+
+    def descendants(self) -> int:
+        """How many processes of the tree are alive besides the root; also notes them for `sweep`.
+
+        Reads the whole process table: call it every few seconds, not in a tight loop.
+        """
+        if self._closed:
+            return 0
+        return sum(proc.pid != self.pid for proc in self._look())
+
+    def stop(self, *, grace_s: float, on_step: Callable[[str], None]) -> int:
+        """The stop ladder: interrupt, `grace_s`, TERM to the group, `grace_s`, KILL, then sweep.
+
+        Calls `on_step` with the name of each rung that it takes, before taking it.  No rung is taken once the
+        root and its group have ended; what lives outside the group is swept at the end.  Blocks for up to
+        2 * `grace_s` plus the killing.  Returns the root's exit code.
+        """
+        self._look()
+        for step, number in _LADDER:
+            if self._group_gone_within(0):
+                break
+            on_step(step)
+            self._signal_group(number)
+            # A stopped process obeys only once it runs.
+            self._signal_group(signal.SIGCONT)
+            if self._group_gone_within(grace_s):
+                break
+        else:
+            if not self._group_gone_within(0):
+                on_step("kill")
+                self._signal_group(signal.SIGKILL)
+        return self.kill()
+
+    def kill(self) -> int:
+        """KILL the whole tree at once, without the ladder.  Returns the root's exit code."""
+        self.sweep()
+        # Only a root that is stuck in the kernel has no code by now.
+        return -signal.SIGKILL if self._code is None else self._code
+
+    def sweep(self) -> int:
+        """KILL every process of the tree that outlived the root; returns how many there were.
+
+        Call it after every run, also a successful one.  A root that still lives is killed, too, uncounted.
+        """
+        if self._closed:
+            return 0
+        killed = kill_all(self._look)
+        self._close()
+        return sum(process.pid != self.pid for process in killed)
+
+    def _look(self) -> list[Proc]:
+        return [] if self._closed else self._launcher._look(self._tree, self._record)
+
+    def _close(self) -> None:
+        if self.wait(_ROOT_DEATH_WAIT_S) is None:
+            log.warning("process %d cannot be killed", self.pid)
+            return
+        with self._launcher._closing(self._tree):
+            self._popen.wait()
+        self._closed = True
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+            self._pidfd = None
+        if not self._tree.members:
+            self._record.unlink(missing_ok=True)
+
+    def _signal_group(self, number: int) -> None:
+        # PermissionError: all that is left of the group is another user's; the sweep says so.
+        if not self._closed:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
+
+    def _group_gone_within(self, timeout_s: float) -> bool:
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            left_s = deadline_s - time.monotonic()
+            if self.wait(left_s) is not None and not any(proc.pgid == self.pid for proc in self._look()):
+                return True
+            if left_s <= 0:
+                return False
+            time.sleep(min(_GROUP_POLL_S, left_s))
+
+    def _wait_by_polling(self, timeout_s: float, wake_fd: int | None) -> None:
+        deadline_s = time.monotonic() + timeout_s
+        pause_s = _POLL_FIRST_S
+        while self.poll() is None:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0 or _poll_readable([] if wake_fd is None else [wake_fd], min(pause_s, left_s)):
+                return
+            pause_s = min(2 * pause_s, _POLL_MAX_S)
+
+
+def _popen(launch: Launch, folder: AttemptFolder, env: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Starts the process, or says in our own terms why it cannot be."""
+    if not launch.cwd.is_dir():
+        raise _no_directory(launch.cwd)
+    with contextlib.ExitStack() as stack:
+        try:
+            stdin, out, err = _open_files(launch, folder, stack)
+        except OSError as exc:
+            raise Unavailable(f"cannot open the files of the attempt: {exc}") from exc
+        try:
+            return subprocess.Popen(
+                launch.argv,
+                env=env,
+                cwd=launch.cwd,
+                stdin=stdin,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+                close_fds=True,
+            )
+        except ValueError as exc:
+            raise BadInput(f"cannot pass these arguments to {launch.argv[0]}: {exc}") from exc
+        except OSError as exc:
+            raise _start_error(launch, exc) from exc
+
+
+def _open_files(launch: Launch, folder: AttemptFolder, stack: contextlib.ExitStack) -> tuple[int, int, int]:
+    def opened(path: Path, flags: int) -> int:
+        fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        stack.callback(os.close, fd)
+        return fd
+
+    append = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+    stdin = launch.stdin or Path(os.devnull)
+    return opened(stdin, os.O_RDONLY), opened(folder.stdout, append), opened(folder.stderr, append)
+
+
+def _start_error(launch: Launch, exc: OSError) -> MusterError:
+    binary = launch.argv[0]
+    if exc.errno == errno.E2BIG:
+        sizes = [len(os.fsencode(argument)) for argument in launch.argv]
+        return BadInput(
+            f"the command line of {binary} is too long: {sum(sizes):,} bytes, "
+            f"its longest argument has {max(sizes):,}",
+            'set prompt = "file" for the agent, or shorten the prompt',
+        )
+    if exc.errno in {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}:
+        return Unavailable(f"cannot start {binary} now: {exc.strerror}", "see the host's limits: ulimit -a")
+    if not launch.cwd.is_dir() or exc.filename == str(launch.cwd):
+        return _no_directory(launch.cwd)
+    if exc.errno == errno.ENOENT:
+        return AgentUnfit(
+            f"{binary} is not there, or the interpreter that its first line names is not",
+            "install it, or set its full path in the agent's command",
+        )
+    hint = f"chmod +x {binary}" if exc.errno == errno.EACCES else "a script needs a first line like #!/bin/sh"
+    return AgentUnfit(f"{binary} cannot be executed: {exc.strerror}", hint)
+
+
+def _no_directory(cwd: Path) -> AgentUnfit:
+    return AgentUnfit(f"the working directory {cwd} is missing or closed to us", f"mkdir -p {cwd}")
+
+
+def _exit_code(popen: subprocess.Popen[bytes]) -> int | None:
+    """As Popen.poll, but leaves the zombie in place where the host can."""
+    if not hasattr(os, "waitid"):
+        return popen.poll()
+    try:
+        ended = os.waitid(os.P_PID, popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        # Somebody else collected the status.  Without one, no end may pass for a success.
+        log.error("the exit status of process %d was taken by somebody else", popen.pid)
+        return -signal.SIGKILL
+    if ended is None:
+        return None
+    return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+
+
+def _poll_readable(fds: list[int], timeout_s: float) -> bool:
+    poller = select.poll()
+    for fd in fds:
+        poller.register(fd, select.POLLIN)
+    return bool(poller.poll(math.ceil(timeout_s * 1000)))
+
+
+def _let_children_be_signalled() -> None:
+    """An ignored signal stays ignored in every child: a worker started with `&` or `nohup` has such.
+
+    SIGCHLD must not be ignored at all, or the kernel throws the exit statuses away.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)

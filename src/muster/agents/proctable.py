@@ -1,0 +1,217 @@
+"""The processes of this host at one moment, and signals that cannot hit a reused pid.
+
+Linux reads /proc; elsewhere psutil answers as well as it can.  Processes that we may not read are left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import sys
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, NamedTuple
+
+from muster.ports.host import ProcessId
+
+LINUX: bool = sys.platform == "linux"
+_CHUNK = 1 << 16
+_KERNEL_THREAD = 0x00200000
+_GONE_STATES = b"ZXx"
+
+
+class Proc(NamedTuple):
+    """One row of the process table."""
+
+    pid: int
+    start: int
+    ppid: int
+    pgid: int
+    sid: int
+    gone: bool
+    """Ended, at most waiting to be reaped."""
+
+    @property
+    def id(self) -> ProcessId:
+        return ProcessId(self.pid, self.start)
+
+
+def read_proc(pid: int) -> Proc | None:
+    """The process with this pid, also when it is a zombie.  None where there is none, or none we may read."""
+    if not LINUX:
+        return _psutil_proc(pid)
+    stat = _read(f"/proc/{pid}/stat")
+    return _parse_stat(pid, stat) if stat else None
+
+
+def scan() -> list[Proc]:
+    """All processes but the kernel's own threads."""
+    if not LINUX:
+        return [proc for pid in _psutil().pids() if (proc := _psutil_proc(pid))]
+    with os.scandir("/proc") as entries:
+        pids = [int(entry.name) for entry in entries if entry.name.isdigit()]
+    return [proc for pid in pids if (proc := read_proc(pid))]
+
+
+def environment(pid: int) -> frozenset[bytes]:
+    """The `NAME=value` entries that the process started with; empty where we may not know."""
+    if LINUX:
+        # Without the empty entry after the last NUL: an empty mark must match nothing.
+        return frozenset(_read(f"/proc/{pid}/environ").split(b"\0")) - {b""}
+    ps = _psutil()
+    try:
+        variables = ps.Process(pid).environ()
+    except (ps.Error, OSError):
+        return frozenset()
+    return frozenset(os.fsencode(f"{name}={value}") for name, value in variables.items())
+
+
+def family(
+    table: Iterable[Proc], seeds: Callable[[Proc], bool], *, by_session: bool
+) -> dict[ProcessId, Proc]:
+    """The living processes that `seeds` accepts, their descendants, and theirs.
+
+    With `by_session` also whatever shares a session with one of them: a session is never joined from outside,
+    so its members have one origin.  Our own session is nobody's.
+    """
+    living = [proc for proc in table if not proc.gone]
+    found = {proc.pid: proc for proc in living if seeds(proc)}
+    # Session 0 is any session of another pid namespace, not one.
+    no_session = {0, os.getsid(0)}
+    while True:
+        sessions = {proc.sid for proc in found.values()} - no_session if by_session else set()
+        new = [
+            proc for proc in living if proc.pid not in found and (proc.ppid in found or proc.sid in sessions)
+        ]
+        if not new:
+            return {proc.id: proc for proc in found.values()}
+        found |= {proc.pid: proc for proc in new}
+
+
+def protected() -> frozenset[int]:
+    """Pids that no killing may ever touch: the calling process, its ancestors, and init."""
+    pids = {0, 1}
+    pid = os.getpid()
+    while pid not in pids:
+        pids.add(pid)
+        proc = read_proc(pid)
+        pid = proc.ppid if proc else 0
+    return frozenset(pids)
+
+
+def send(process: ProcessId, number: int) -> bool:
+    """Signals this very process.  False where it has ended, also when its pid lives on in another one.
+
+    Raises PermissionError where it is another user's.
+    """
+    fd = open_pidfd(process.pid)
+    if fd is None:
+        return _send_unpinned(process, number)
+    try:
+        # The descriptor pins the process, so what we read now is what we signal.
+        if not is_alive(process):
+            return False
+        _pidfd_send_signal(fd, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+def is_alive(process: ProcessId) -> bool:
+    proc = read_proc(process.pid)
+    return proc is not None and not proc.gone and proc.start == process.start
+
+
+def open_pidfd(pid: int) -> int | None:
+    """A descriptor that becomes readable when the process ends; None where the host has no such thing."""
+    opener: Callable[[int], int] | None = getattr(os, "pidfd_open", None)
+    if opener is None:
+        return None
+    try:
+        return opener(pid)
+    except OSError:
+        # Also an old kernel, a sandbox's filter, or no descriptor left: the callers can do without.
+        return None
+
+
+def _pidfd_send_signal(fd: int, number: int) -> None:
+    sender: Any = getattr(signal, "pidfd_send_signal")  # noqa: B009  (mypy knows it on Linux only)
+    sender(fd, number)
+
+
+def _send_unpinned(process: ProcessId, number: int) -> bool:
+    if not is_alive(process):
+        return False
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process.pid, number)
+        return True
+    return False
+
+
+def _parse_stat(pid: int, stat: bytes) -> Proc | None:
+    # The name may hold spaces and parentheses, so count from the last one.
+    fields = stat[stat.rfind(b")") + 2 :].split()
+    if int(fields[6]) & _KERNEL_THREAD:
+        return None
+    # A process whose main thread alone has ended shows as a zombie and goes on running.
+    gone = fields[0] in _GONE_STATES and int(fields[17]) <= 1
+    return Proc(pid, int(fields[19]), int(fields[1]), int(fields[2]), int(fields[3]), gone)
+
+
+def _read(path: str) -> bytes:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as exc:
+        # Gone, or not ours.  Being out of descriptors is another matter: a table that looks empty would lie.
+        if exc.errno in {errno.EMFILE, errno.ENFILE}:
+            raise
+        return b""
+    try:
+        data = chunk = os.read(fd, _CHUNK)
+        while chunk:
+            chunk = os.read(fd, _CHUNK)
+            data += chunk
+    except OSError:
+        return b""
+    else:
+        return data
+    finally:
+        os.close(fd)
+
+
+def _psutil() -> Any:
+    import psutil
+
+    return psutil
+
+
+def _psutil_proc(pid: int) -> Proc | None:
+    ps = _psutil()
+    try:
+        process = ps.Process(pid)
+        with process.oneshot():
+            start = round(process.create_time() * 1_000_000)
+            gone = process.status() in {ps.STATUS_ZOMBIE, ps.STATUS_DEAD}
+            ppid = process.ppid()
+    except (ps.Error, OSError):
+        return None
+    try:
+        return Proc(pid, start, ppid, os.getpgid(pid), os.getsid(pid), gone)
+    except OSError:
+        return Proc(pid, start, ppid, 0, 0, gone)
+
+
+def with_marks(table: Iterable[Proc], marks: Collection[bytes]) -> dict[bytes, list[ProcessId]]:
+    """The living processes that carry one of these marks in their start environment, by mark."""
+    wanted = frozenset(marks)
+    found: dict[bytes, list[ProcessId]] = {mark: [] for mark in wanted}
+    if not wanted:
+        return found
+    for proc in table:
+        if not proc.gone:
+            for mark in environment(proc.pid) & wanted:
+                found[mark].append(proc.id)
+    return found

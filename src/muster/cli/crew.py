@@ -1,0 +1,235 @@
+"""Supervising in the foreground: what `run` and `up` share."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from muster.client.api import Api
+from muster.client.http import Connection
+from muster.config import Config, Project
+from muster.model.errors import MusterError, OwnerUnavailable, StoreFault, Unavailable
+
+READY_S = 20.0
+TICK_S = 0.1
+STATUS_S = 1.0
+STOP_BY_S = 15.0
+"""Both rungs of the stop ladder, and some air."""
+KILL_S = 3.0
+
+
+class Interrupts:
+    """Counts Ctrl-C (and SIGTERM, SIGHUP): the first drains, the second stops, the third kills."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    @contextmanager
+    def counting(self) -> Iterator[Interrupts]:
+        def count(*_: object) -> None:
+            self.count += 1
+
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        before = {number: signal.signal(number, count) for number in numbers}
+        try:
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def owner_answers(project: Project) -> bool:
+    connection = Connection(project.socket)
+    try:
+        return connection.request("GET", "/healthz", reply_s=5.0)[0] == 200
+    except OwnerUnavailable:
+        return False
+    finally:
+        connection.close()
+
+
+class Feed:
+    """Follows the events in a thread of its own, through restarts of the owner."""
+
+    def __init__(self, project: Project, after: int, show: Callable[[dict[str, Any]], None]) -> None:
+        self._project = project
+        self._after = after
+        self._show = show
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="feed", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Shows what is still to be had, then ends."""
+        self._closing.set()
+        self._thread.join(timeout=5.0)
+
+    def _follow(self) -> None:
+        api = Api(Connection(self._project.socket))
+        while True:
+            last = self._closing.is_set()
+            try:
+                page = api.get("/api/v1/events", {"after": self._after, "wait": 0 if last else 1})
+            except Unavailable:
+                if last:
+                    return
+                self._closing.wait(0.2)
+                continue
+            for event in page:
+                self._after = event["id"]
+                self._show(event)
+            if last and not page:
+                return
+
+
+class Crew:
+    """The owner and the workers as children of this process."""
+
+    def __init__(
+        self, project: Project, config: Config, workers: int, say: Callable[[str], None], actor: str
+    ) -> None:
+        from muster import app
+        from muster.stores.sqlite.lock import Lock
+
+        app.make_state_dir(project)
+        self._lock = _take_patiently(lambda: Lock.take(project.supervisor_lock))
+        self._project = project
+        self._lease_s = config.health.lease_s
+        self._drain_s = config.workers.drain_s
+        self._say = say
+        self._actor = actor
+        self._log_from = project.log_file.stat().st_size if project.log_file.exists() else 0
+        self.supervisor = app.supervisor(project, config, workers, say=say)
+        self.api = Api(Connection(project.socket))
+        self._looked_s = time.monotonic()
+
+    def start(self) -> None:
+        """Returns once the owner answers.  Raises StoreFault with the owner's own words where it cannot start."""
+        if owner_answers(self._project):
+            status = self.api.get("/api/v1/status")
+            pids = [worker["pid"] for worker in status["status"]["workers"]]
+            self.supervisor.adopt(status["owner"]["pid"], pids)
+            self._say(f"took over the owner (pid {status['owner']['pid']}) and {len(pids)} workers")
+            self.api.post("/api/v1/crew", {"actor": self._actor, "status": "RUNNING"})
+        self.supervisor.start_owner()
+        deadline_s = time.monotonic() + READY_S
+        while not owner_answers(self._project):
+            pid = self.supervisor.owner.pid
+            ended = pid is None or (
+                self.supervisor.owner.process is not None and self.supervisor.owner.process.poll() is not None
+            )
+            if ended or time.monotonic() > deadline_s:
+                raise StoreFault(f"the owner did not start: {self._owner_words()}", "muster doctor")
+            time.sleep(0.02)
+        self.supervisor.tick()
+
+    def _owner_words(self) -> str:
+        with self._project.log_file.open("rb") as file:
+            file.seek(self._log_from)
+            lines = file.read().decode(errors="replace").strip().splitlines()
+        return "\n".join(lines[-5:]) or f"nothing was said in {READY_S:.0f} s"
+
+    def tick(self) -> None:
+        """Keeps everybody running.  Call a few times a second."""
+        self.supervisor.tick()
+        self._kill_leftovers()
+        now_s = time.monotonic()
+        if now_s - self._looked_s < STATUS_S:
+            return
+        self._looked_s = now_s
+        try:
+            workers = self.api.get("/api/v1/status")["status"]["workers"]
+        except MusterError:
+            return
+        self.supervisor.replace_silent({worker["pid"] for worker in workers}, self._lease_s)
+
+    def _kill_leftovers(self) -> None:
+        """Orphans that became our children are processes of dead workers' agents that shed their mark."""
+        from muster.agents.host import adopted_orphans, reap_zombies
+        from muster.agents.proctable import send
+
+        orphans = adopted_orphans(self.supervisor.own_pids)
+        for orphan in orphans:
+            if not orphan.gone:
+                send(orphan.id, signal.SIGKILL)
+        reap_zombies(orphans)
+
+    def drain(self) -> None:
+        self._tell("/api/v1/crew", {"status": "STOPPED"})
+
+    def stop(self) -> None:
+        self._tell("/api/v1/crew", {"status": "STOPPED"})
+        self._tell("/api/v1/crew/stop", {"stopByS": STOP_BY_S})
+
+    def _tell(self, path: str, content: dict[str, Any]) -> None:
+        try:
+            self.api.post(path, {"actor": self._actor, **content})
+        except Unavailable:
+            # It is being started again; the loop that drains asks once more.
+            return
+
+    def wind_down(self, interrupts: Interrupts, already: int) -> None:
+        """Drains, stops or kills as Ctrl-C says, until every worker has ended; then the owner ends."""
+        done = already
+        drain_until_s = time.monotonic() + self._drain_s
+        self.drain()
+        while not self.supervisor.drained():
+            if interrupts.count > done or time.monotonic() > drain_until_s:
+                done = max(done + 1, min(interrupts.count, 3))
+                drain_until_s = float("inf")
+                if done >= 3:
+                    self._say("killing everything; what ran is resumed by the next `muster up`")
+                    self.kill()
+                    break
+                self._say("stopping: agents are interrupted and give their tasks back (Ctrl-C: kill)")
+                self.stop()
+            self.supervisor.tick()
+            self._kill_leftovers()
+            time.sleep(TICK_S / 2)
+        self.close()
+
+    def kill(self) -> None:
+        self.supervisor.kill_workers()
+        deadline_s = time.monotonic() + KILL_S
+        # The owner sees them die, kills their agents' processes and frees their tasks.
+        while time.monotonic() < deadline_s and self._living_workers():
+            time.sleep(TICK_S)
+        self._kill_leftovers()
+
+    def _living_workers(self) -> bool:
+        try:
+            return bool(self.api.get("/api/v1/status")["status"]["workers"])
+        except Unavailable:
+            return False
+
+    def close(self) -> None:
+        self.supervisor.stop_owner(KILL_S)
+        self.api.close()
+        self._lock.release()
+
+
+def _take_patiently(take: Callable[[], Any]) -> Any:
+    """The owner looks at this lock now and then, and for that moment it is not free."""
+    deadline_s = time.monotonic() + 1.0
+    while True:
+        try:
+            return take()
+        except OwnerUnavailable:
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(0.01)
+
+
+def running(api: Api) -> list[str]:
+    """References of everything that an agent holds now."""
+    workers = api.get("/api/v1/status")["status"]["workers"]
+    return [reference for worker in workers for reference in worker["holds"]]
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,90 @@
+"""`muster down`: lets the workers finish what they hold, then ends everything."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import time
+from collections.abc import Callable
+
+from muster.cli import output
+from muster.cli.context import actor, find_project_of
+from muster.cli.crew import STOP_BY_S, TICK_S, Interrupts, owner_answers, running
+from muster.client.api import Api
+from muster.client.http import Connection
+from muster.config import Project
+from muster.model.errors import MusterError, Unavailable
+
+EXIT_OK, EXIT_INTERRUPTED = 0, 130
+OWNER_END_S = 10.0
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--now", action="store_true", help="stop running agents with a checkpoint at once")
+
+
+def run(args: argparse.Namespace) -> int:
+    project = find_project_of(args)
+    show = output.EventPrinter(as_json=args.json, colour=args.color)
+    if not owner_answers(project):
+        show.say("Nothing is up.")
+        return EXIT_OK
+    api = Api(Connection(project.socket))
+    body = {"actor": actor()}
+    with Interrupts().counting() as interrupts:
+        api.post("/api/v1/crew", {**body, "status": "STOPPED"})
+        held = running(api)
+        if args.now:
+            api.post("/api/v1/crew/stop", {**body, "stopByS": STOP_BY_S})
+        elif held:
+            show.say(f"Draining: {', '.join(held)} (Ctrl-C: checkpoint, stop and give them back now)")
+        done = 0
+        while not _ended(project, api):
+            if interrupts.count > done:
+                done = interrupts.count
+                if done == 1:
+                    show.say("stopping: agents are interrupted and give their tasks back (Ctrl-C: kill)")
+                    _quietly(lambda: api.post("/api/v1/crew/stop", {**body, "stopByS": STOP_BY_S}))
+                else:
+                    show.say("killing the workers")
+                    _kill(api)
+            time.sleep(TICK_S)
+    show.say("Stopped. `muster up` goes on where this left off.")
+    return EXIT_OK
+
+
+def _ended(project: Project, api: Api) -> bool:
+    from muster.stores.sqlite.lock import holder
+
+    if holder(project.owner_lock) is None:
+        return True
+    # With no supervisor left, nobody else would end the owner.
+    if holder(project.supervisor_lock) is None:
+        _quietly(lambda: _shut_down_when_idle(api))
+    return False
+
+
+def _shut_down_when_idle(api: Api) -> None:
+    if not api.get("/api/v1/status")["status"]["workers"]:
+        api.post("/api/v1/shutdown", {})
+
+
+def _kill(api: Api) -> None:
+    try:
+        workers = api.get("/api/v1/status")["status"]["workers"]
+    except MusterError:
+        return
+    for worker in workers:
+        try:
+            os.kill(worker["pid"], signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def _quietly(call: Callable[[], object]) -> None:
+    """The owner may end while we speak to it: that is what we want."""
+    try:
+        call()
+    except Unavailable:
+        return

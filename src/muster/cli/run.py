@@ -1,0 +1,208 @@
+"""`muster run PLAN`: a plan goes in, a crew works on it, and the command ends when the plan has settled."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+from muster.cli import output
+from muster.cli.context import actor, find_or_make_project
+from muster.cli.crew import STATUS_S, TICK_S, Crew, Feed, Interrupts, cores, owner_answers, running
+from muster.client.api import Api
+from muster.client.http import Connection
+from muster.config import Config, Project, load_config
+from muster.model.errors import BadInput, MusterError, NotFound, Unavailable
+
+EXIT_OK, EXIT_UNSUCCESSFUL, EXIT_INTERRUPTED = 0, 5, 130
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("plan", metavar="PLAN", help="a markdown file with `- [ ]` tasks")
+    parser.add_argument("--workers", type=int, metavar="N", help="worker processes (default: as configured)")
+
+
+def run(args: argparse.Namespace) -> int:
+    from muster.plans.files import read_plan
+
+    if args.workers is not None and not 1 <= args.workers <= 64:
+        raise BadInput(f"--workers {args.workers} is not between 1 and 64", "muster run PLAN --workers 3")
+    path = Path(args.plan)
+    document = read_plan(path)
+    project = find_or_make_project(args, path.resolve().parent)
+    config = load_config(project.root)
+    content = enqueue_body(document, path.resolve(), config)
+    show = output.EventPrinter(as_json=args.json, colour=args.color)
+    attached = owner_answers(project) and _supervised(project)
+    if attached:
+        return _attached(project, content, show)
+    return _supervising(project, config, args.workers, content, show)
+
+
+def enqueue_body(document: Any, path: Path, config: Config) -> dict[str, Any]:
+    """The plan as the API takes it.  Raises NotFound where a task wants an agent that is not configured."""
+    tasks = []
+    for task in document.tasks:
+        if task.agent is not None and task.agent not in config.agents:
+            known = ", ".join(sorted(config.agents))
+            raise NotFound(
+                f"{path.name}:{task.line}: task {task.key} wants agent {task.agent}, which is not configured; "
+                "nothing was added",
+                f"add [agents.{task.agent}] to muster.toml, or use one of: {known}",
+            )
+        tasks.append(
+            {
+                "title": task.title,
+                "description": task.description,
+                "key": task.key,
+                "agent": task.agent or config.default_agent,
+                "priority": task.priority,
+                "timeout_s": int(task.timeout_s or config.task.timeout_s),
+                "max_retries": config.task.retries if task.retries is None else task.retries,
+                "depends_on": task.after,
+                "done": task.done,
+                "epic": task.epic,
+                "feature": task.feature,
+            }
+        )
+    return {"plan": document.name, "source": str(path), "tasks": tasks, "actor": actor()}
+
+
+def _supervised(project: Project) -> bool:
+    from muster.stores.sqlite.lock import holder
+
+    return holder(project.supervisor_lock) is not None
+
+
+def _add(api: Api, content: dict[str, Any], show: output.EventPrinter) -> str:
+    added = api.post("/api/v1/plans", content)
+    name: str = added["plan"]
+    new, known = added["added"], added["existing"]
+    show.say(f"Plan     {name}: {new} {'task' if new == 1 else 'tasks'} added, {known} there already")
+    if added["completed"]:
+        show.say(f"         completed by their boxes: {', '.join(added['completed'])}")
+    if added["changed"]:
+        keys = ", ".join(added["changed"][:5])
+        show.say(f"         changed in the file, kept as they were added: {keys}")
+    return name
+
+
+def _last_event(api: Api) -> int:
+    last: int = api.get("/api/v1/status")["status"]["lastEventId"]
+    return last
+
+
+def _attached(project: Project, content: dict[str, Any], show: output.EventPrinter) -> int:
+    api = Api(Connection(project.socket))
+    pid = api.get("/api/v1/status")["owner"]["pid"]
+    show.say(f"Owner    already up (pid {pid}); Ctrl-C leaves it at work, `muster down` stops it")
+    after = _last_event(api)
+    name = _add(api, content, show)
+    feed = Feed(project, after, show.event)
+    started_s = time.monotonic()
+    with Interrupts().counting() as interrupts:
+        while not _settled(api, name):
+            if interrupts.count:
+                feed.close()
+                show.say("Detached; the crew goes on. `muster watch` follows it, `muster down` stops it.")
+                return EXIT_INTERRUPTED
+            time.sleep(TICK_S)
+    feed.close()
+    return _sum_up(api, name, started_s, show)
+
+
+def _supervising(
+    project: Project,
+    config: Config,
+    workers: int | None,
+    content: dict[str, Any],
+    show: output.EventPrinter,
+) -> int:
+    count = workers or config.workers.number(cores())
+    with Interrupts().counting() as interrupts:
+        crew = Crew(project, config, count, show.say, actor())
+        try:
+            crew.start()
+            show.say(
+                f"Crew     {count} {'worker' if count == 1 else 'workers'}, state in {project.state_dir}"
+            )
+            after = _last_event(crew.api)
+            name = _add(crew.api, content, show)
+        except BaseException:
+            crew.kill()
+            crew.close()
+            raise
+        feed = Feed(project, after, show.event)
+        started_s = time.monotonic()
+        settled = _until_settled(crew, name, interrupts)
+        if not settled:
+            _say_drain(crew, show)
+            crew.wind_down(interrupts, interrupts.count)
+            feed.close()
+            show.say("Stopped. The same command goes on where this left off.")
+            return EXIT_INTERRUPTED
+        code = _sum_up(crew.api, name, started_s, show, feed)
+        crew.wind_down(interrupts, interrupts.count)
+        return code
+
+
+def _until_settled(crew: Crew, name: str, interrupts: Interrupts) -> bool:
+    """False on Ctrl-C, or when somebody else has drained the crew (`muster down`)."""
+    asked_s = 0.0
+    while not interrupts.count:
+        crew.tick()
+        if crew.supervisor.drained():
+            return False
+        if time.monotonic() - asked_s > STATUS_S / 5:
+            asked_s = time.monotonic()
+            try:
+                if _settled(crew.api, name):
+                    return True
+            except Unavailable:
+                pass
+        time.sleep(TICK_S)
+    return False
+
+
+def _settled(api: Api, name: str) -> bool:
+    from urllib.parse import quote
+
+    try:
+        return bool(api.get(f"/api/v1/plans/{quote(name, safe='')}")["settled"])
+    except Unavailable:
+        return False
+
+
+def _say_drain(crew: Crew, show: output.EventPrinter) -> None:
+    try:
+        held = running(crew.api)
+    except MusterError:
+        held = []
+    if held:
+        show.say(f"Draining: waiting for {', '.join(held)} (Ctrl-C: checkpoint, stop and give them back)")
+    else:
+        show.say("Draining: nothing is running")
+
+
+def _sum_up(
+    api: Api, name: str, started_s: float, show: output.EventPrinter, feed: Feed | None = None
+) -> int:
+    if feed is not None:
+        feed.close()
+    tasks = api.get("/api/v1/agent-tasks", {"plan": name, "limit": 100_000})
+    counts: dict[str, int] = {}
+    for task in tasks:
+        word = "blocked" if task["status"] == "PENDING" and task["unmet"] else task["status"].lower()
+        counts[word] = counts.get(word, 0) + 1
+    took_s = time.monotonic() - started_s
+    show.say(
+        f"{name}: " + ", ".join(f"{n} {word}" for word, n in sorted(counts.items())) + f" in {took_s:.1f} s"
+    )
+    stuck = [task for task in tasks if task["status"] not in ("COMPLETED", "ARCHIVED")]
+    if not stuck:
+        return EXIT_OK
+    for task in stuck[:10]:
+        show.say(f"  {task['plan']}/{task['key']}  {task['why']}")
+    show.say(f"Why      muster task show {stuck[0]['plan']}/{stuck[0]['key']}")
+    return EXIT_UNSUCCESSFUL

@@ -1,0 +1,93 @@
+"""`muster up`: the owner and the workers, until `muster down` or Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+
+from muster.cli import output
+from muster.cli.context import actor, find_project_of
+from muster.cli.crew import READY_S, TICK_S, Crew, Feed, Interrupts, cores, owner_answers
+from muster.client.api import Api
+from muster.client.http import Connection
+from muster.config import Project, load_config
+from muster.model.errors import BadInput, Conflict, StoreFault
+
+EXIT_INTERRUPTED = 130
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--daemon", action="store_true", help="in the background, output to .muster/muster.log"
+    )
+    parser.add_argument("--workers", type=int, metavar="N", help="worker processes (default: as configured)")
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.workers is not None and not 1 <= args.workers <= 64:
+        raise BadInput(f"--workers {args.workers} is not between 1 and 64", "muster up --workers 3")
+    project = find_project_of(args)
+    config = load_config(project.root)
+    from muster.stores.sqlite.lock import holder
+
+    supervised = holder(project.supervisor_lock)
+    if supervised is not None:
+        raise Conflict(f"the crew of {project.root} is up already (pid {supervised})", "muster status")
+    if args.daemon:
+        return _daemon(project, args)
+    show = output.EventPrinter(as_json=args.json, colour=args.color)
+    count = args.workers or config.workers.number(cores())
+    with Interrupts().counting() as interrupts:
+        crew = Crew(project, config, count, show.say, actor())
+        try:
+            crew.start()
+        except BaseException:
+            crew.close()
+            raise
+        show.say(f"Up       {count} workers; `muster down` or Ctrl-C stops them")
+        feed = Feed(project, crew.api.get("/api/v1/status")["status"]["lastEventId"], show.event)
+        while not interrupts.count and not crew.supervisor.drained():
+            crew.tick()
+            time.sleep(TICK_S)
+        crew.wind_down(interrupts, interrupts.count)
+        feed.close()
+        show.say("Stopped. `muster up` goes on where this left off.")
+        return EXIT_INTERRUPTED if interrupts.count else 0
+
+
+def _daemon(project: Project, args: argparse.Namespace) -> int:
+    from muster import app
+
+    app.make_state_dir(project)
+    argv = [sys.executable, "-m", "muster.cli.main", "-C", str(project.root), "up"]
+    if args.workers is not None:
+        argv += ["--workers", str(args.workers)]
+    with project.log_file.open("ab") as log_file:
+        from_byte = log_file.tell()
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=log_file,
+            stderr=log_file,
+            start_new_session=True,
+            cwd=project.root,
+        )
+    deadline_s = time.monotonic() + READY_S
+    while not owner_answers(project):
+        if process.poll() is not None or time.monotonic() > deadline_s:
+            with project.log_file.open("rb") as log_file:
+                log_file.seek(from_byte)
+                words = log_file.read().decode(errors="replace").strip().splitlines()
+            raise StoreFault("the crew did not start: " + " ".join(words[-5:]), "muster doctor")
+        time.sleep(0.05)
+    owner = Api(Connection(project.socket)).get("/api/v1/status")["owner"]
+    output.emit(
+        {"supervisor": process.pid, "owner": owner["pid"]},
+        f"Up       supervisor pid {process.pid}, owner pid {owner['pid']}; `muster down` stops them",
+        as_json=args.json,
+    )
+    # The daemon outlives this command on purpose.
+    process.returncode = 0
+    return 0

@@ -1,0 +1,67 @@
+"""The API as the command line uses it: JSON in, JSON out, errors as the classes that they were raised with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Protocol
+from urllib.parse import quote, urlencode
+
+from muster.client.http import REPLY_S
+from muster.model.errors import MusterError, from_wire
+
+
+class Transport(Protocol):
+    """`client.http.Connection`, or an owner within this very process."""
+
+    def request(
+        self,
+        method: str,
+        target: str,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        *,
+        reply_s: float = REPLY_S,
+    ) -> tuple[int, bytes]: ...
+
+    def close(self) -> None: ...
+
+
+class Api:
+    """Raises what the server raised, and OwnerUnavailable where none answers."""
+
+    def __init__(self, transport: Transport, headers: Mapping[str, str] | None = None) -> None:
+        self._transport = transport
+        self._headers = dict(headers or {})
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
+        """`query` values of None are left out; a list is repeated; `wait` (seconds) holds the answer."""
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        target = f"{path}?{urlencode(given, doseq=True)}" if given else path
+        return self._call("GET", target, None, REPLY_S + float(given.get("wait", 0)))
+
+    def post(self, path: str, content: Any, *, wait_s: float = 0.0) -> Any:
+        return self._call("POST", path, content, REPLY_S + wait_s)
+
+    def _call(self, method: str, target: str, content: Any, reply_s: float) -> Any:
+        body = b"" if content is None else json.dumps(content).encode()
+        headers = {"Content-Type": "application/json", **self._headers}
+        status, data = self._transport.request(method, target, body, headers, reply_s=reply_s)
+        if status >= 400:
+            raise error_of(status, data)
+        return json.loads(data) if data else None
+
+
+def error_of(status: int, data: bytes) -> MusterError:
+    try:
+        error = json.loads(data)["error"]
+        return from_wire(error["code"], error["message"], error["hint"])
+    except (ValueError, KeyError, TypeError):
+        return MusterError(f"the owner answered {status}: {data[:200]!r}", "see .muster/muster.log")
+
+
+def task_path(task_id: int, action: str = "") -> str:
+    return f"/api/v1/agent-tasks/{task_id:d}" + (f"/{quote(action)}" if action else "")

@@ -1,0 +1,62 @@
+"""The worker protocol over HTTP: implements ports.crew."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from muster.client.api import error_of
+from muster.client.http import REPLY_S, Connection
+from muster.model import commands as c
+from muster.model.answers import Answer, Claimed, Done, HeartbeatAnswer, Moved, Registered
+
+A = TypeVar("A", bound=Answer)
+
+_REPORTS: dict[type[c.AttemptCommand], str] = {
+    c.Start: "start",
+    c.Progress: "progress",
+    c.SaveCheckpoint: "checkpoint",
+    c.AddArtifact: "artifact",
+    c.Complete: "complete",
+    c.Fail: "fail",
+    c.Release: "release",
+    c.AppendLog: "log",
+}
+
+
+class HttpCrew:
+    """One connection for each thread that calls."""
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+        self._local = threading.local()
+
+    def register(self, command: c.Register) -> Registered:
+        return self._call("register", command, Registered)
+
+    def claim(self, command: c.Claim, *, wait_s: float) -> Claimed:
+        return self._call("claim", command, Claimed, wait_s)
+
+    def heartbeat(self, command: c.Heartbeat, *, wait_s: float) -> HeartbeatAnswer:
+        return self._call("heartbeat", command, HeartbeatAnswer, wait_s)
+
+    def report(self, command: c.AttemptCommand) -> Moved:
+        return self._call(_REPORTS[type(command)], command, Moved)
+
+    def deregister(self, command: c.Deregister) -> None:
+        self._call("deregister", command, Done)
+
+    def _call(self, name: str, command: c.Command, answer: type[A], wait_s: float = 0.0) -> A:
+        target = f"/worker/v1/{name}" + (f"?wait={wait_s:g}" if wait_s else "")
+        connection: Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = Connection(self._socket)
+        status, data = connection.request(
+            "POST", target, msgspec.json.encode(command), reply_s=REPLY_S + wait_s
+        )
+        if status >= 400:
+            raise error_of(status, data)
+        return msgspec.json.decode(data, type=answer)

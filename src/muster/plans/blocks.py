@@ -1,0 +1,339 @@
+"""The block structure of a plan: its headings, its boxes, and the lines beneath each box.
+
+CommonMark, as far as it decides what is a heading, a list item, code or a comment, with two differences.
+Inside a list item, a fence or a box that is indented by four or more columns still counts, since people align
+them with the title; and a box ends a paragraph whatever its number is (`2. [ ] ...`).  Quoted blocks (`>`)
+are text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+NESTED_ON_A_LINE_MAX = 32  # `- - - x`: bounds the work on a hostile line
+
+_LINE = re.compile(r"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
+_MARKER = re.compile(r"([-+*]|[0-9]{1,9}[.)])([ \t]+(?=[^ \t])|[ \t]*\Z)")
+_BOX = re.compile(r"\[([ xX])\](?:[ \t]+|\Z)")
+_ATX = re.compile(r"(#{1,6})(?=[ \t]|\Z)")
+_SETEXT = re.compile(r"(=+|-+)[ \t]*\Z")
+_BREAK = re.compile(r"([-*_])(?:[ \t]*\1){2,}[ \t]*\Z")
+_FENCE = re.compile(r"(`{3,})[^`]*\Z|(~{3,})")
+_VERBATIM_HTML = re.compile(r"<(pre|script|style|textarea)(?=[ \t>]|\Z)", re.IGNORECASE)
+_MATTER_KEY = re.compile(r"[A-Za-z_][\w-]*[ \t]*:")
+
+
+class Heading(NamedTuple):
+    level: int
+    text: str
+
+
+@dataclass(slots=True)
+class Box:
+    """A list item with a box."""
+
+    line: int
+    """1-based."""
+    offset: int
+    """Index in the text of the character between the brackets."""
+    done: bool
+    text: str
+    """What follows the box on its line."""
+    path: tuple[Heading, ...]
+    column: int
+    """Where the item's content begins."""
+    lines: list[str] = field(default_factory=list)
+
+    def body(self) -> str:
+        """The lines beneath the item, without their common margin and without blank lines around them."""
+        return _dedent(self.lines, self.column)
+
+
+@dataclass(slots=True)
+class Blocks:
+    headings: list[Heading] = field(default_factory=list)
+    boxes: list[Box] = field(default_factory=list)
+
+
+class _Item(NamedTuple):
+    """An open list item.  `box` is the task that its lines belong to: its own, or the enclosing item's."""
+
+    column: int
+    box: Box | None
+
+
+class _Verbatim(NamedTuple):
+    """An open fence (`end` is its run of marks) or HTML block (`end` is the string that ends it)."""
+
+    column: int
+    end: str
+    fence: bool
+    deepest: int
+    """A closing fence is indented by fewer columns than this."""
+
+    def ended_by(self, rest: str, width: int) -> bool:
+        if not self.fence:
+            return self.end in rest.lower()
+        run = rest.rstrip(" \t")
+        return width < self.deepest and len(run) >= len(self.end) and run == self.end[0] * len(run)
+
+
+def lines_of(text: str) -> Iterator[tuple[int, str]]:
+    """Every line of `text` without its end (LF, CRLF or CR), and the index where it starts."""
+    return ((match.start(), match[1]) for match in _LINE.finditer(text))
+
+
+def scan(text: str) -> Blocks:
+    """The headings and boxes of a document, in order.  Accepts any text and never raises."""
+    lines = list(lines_of(text))
+    scanner = _Scanner()
+    for number in range(_front_matter([line for _, line in lines[:1000]]), len(lines)):
+        scanner.feed(number + 1, *lines[number])
+    return scanner.blocks
+
+
+def _front_matter(lines: list[str]) -> int:
+    """How many lines the YAML block at the top takes.  (CommonMark would read its end as a heading.)"""
+    if len(lines) < 3 or lines[0].rstrip() != "---" or not _MATTER_KEY.match(lines[1]):
+        return 0
+    ends = (number for number, line in enumerate(lines[1:], 2) if line.rstrip() in ("---", "..."))
+    return next(ends, 0)
+
+
+class _Line(NamedTuple):
+    number: int
+    start: int
+    """Index in the text where the line begins."""
+    text: str
+    pos: int
+    """Index in the line where the indentation ends."""
+    width: int
+    """Columns of indentation."""
+
+
+class _Scanner:
+    """Lines in, blocks out."""
+
+    def __init__(self) -> None:
+        self.blocks = Blocks()
+        self.path: tuple[Heading, ...] = ()
+        self.items: list[_Item] = []
+        self.verbatim: _Verbatim | None = None
+        self.joinable = False
+        """The line before is a paragraph's, which the next line continues even when it is not indented."""
+        self.paragraph: list[str] | None = []
+        """The open paragraph outside of lists, which an underline makes a heading; None inside a quote."""
+
+    def feed(self, number: int, start: int, text: str) -> None:
+        rest = text.lstrip(" \t")
+        if not rest:
+            self._feed_blank(text)
+            return
+        pos = len(text) - len(rest)
+        line = _Line(number, start, text, pos, _column(text, 0, pos, 0))
+        if self.verbatim is not None:
+            if line.width >= self.verbatim.column:
+                self._add_to_body(text)
+                if self.verbatim.ended_by(rest, line.width):
+                    self.verbatim = None
+                return
+            self.verbatim = None  # its list item ends here, and it with the item
+        self._feed_block(line)
+
+    def _feed_blank(self, text: str) -> None:
+        self._add_to_body(text)
+        if self.verbatim is None:
+            self._end_paragraph()
+
+    def _feed_block(self, line: _Line) -> None:
+        depth = len(self.items)
+        while depth and self.items[depth - 1].column > line.width:
+            depth -= 1
+        base = self.items[depth - 1].column if depth else 0
+        deep = line.width - base >= 4
+        if deep and not depth:
+            self._feed_text(line, 0, code=True)
+        elif self._opens_verbatim(line, self.items[:depth], deep=deep):
+            self._add_to_body(line.text)
+        elif not self._opens_item(line, depth, deep=deep) and (
+            deep or not self._is_heading_or_break(line, depth)
+        ):
+            self._feed_text(line, depth, code=deep)
+
+    def _feed_text(self, line: _Line, depth: int, *, code: bool) -> None:
+        """A paragraph's line, or indented code where no paragraph is open."""
+        if not self.joinable:
+            del self.items[depth:]
+            self.joinable = not code
+        self._add_to_body(line.text)
+        if self.items or (code and not self.paragraph):
+            return
+        if line.text[line.pos] == ">":
+            self.paragraph = None
+        elif self.paragraph is not None:
+            self.paragraph.append(line.text[line.pos :].rstrip(" \t"))
+
+    def _opens_verbatim(self, line: _Line, items: list[_Item], *, deep: bool = False) -> bool:
+        """Opens a fence or an HTML block in these items, and closes the others."""
+        text, pos = line.text, line.pos
+        if text[pos] not in "`~<":
+            return False
+        base = items[-1].column if items else 0
+        if fence := _FENCE.match(text, pos):
+            deepest = (line.width if deep else base) + 4
+            self.verbatim = _Verbatim(base, fence[1] or fence[2], fence=True, deepest=deepest)
+        elif not deep and (end := _html_end(text, pos)):
+            closed = end in text[pos:].lower()
+            self.verbatim = None if closed else _Verbatim(base, end, fence=False, deepest=0)
+        else:
+            return False
+        self.items = items
+        self._end_paragraph()
+        return True
+
+    def _is_heading_or_break(self, line: _Line, depth: int) -> bool:
+        text, pos = line.text, line.pos
+        underline = _SETEXT.match(text, pos) if self.paragraph and not self.items else None
+        if underline:
+            self._open_heading(1 if underline[1][0] == "=" else 2, " ".join(self.paragraph or ()))
+            return True
+        atx = _ATX.match(text, pos)
+        if not atx and not _BREAK.match(text, pos):
+            return False
+        del self.items[depth:]
+        if atx and not depth:
+            self._open_heading(len(atx[1]), _atx_text(text[atx.end() :]))
+        self._add_to_body(text)
+        self._end_paragraph()
+        return True
+
+    def _open_heading(self, level: int, text: str) -> None:
+        heading = Heading(level, text)
+        self.blocks.headings.append(heading)
+        self.path = (*(above for above in self.path if above.level < level), heading)
+        self._end_paragraph()
+
+    def _opens_item(self, line: _Line, depth: int, *, deep: bool) -> bool:
+        """Opens the list item, or the items (`- - x`), that begin here in the `depth` outer items."""
+        if not _MARKER.match(line.text, line.pos) or self._is_underline_or_break(line):
+            return False
+        items = self.items[:depth]
+        owner = items[-1].box if items else None
+        rest = line
+        for _ in range(NESTED_ON_A_LINE_MAX):
+            marker = _MARKER.match(rest.text, rest.pos)
+            if not marker:
+                break
+            after = rest.width + len(marker[1])
+            width = _column(rest.text, marker.end(1), marker.end(), after)
+            rest = rest._replace(pos=marker.end(), width=width)
+            indented_code = width - after > 4
+            if rest.pos == len(rest.text) or indented_code:
+                items.append(_Item(after + 1, owner))
+                break
+            if mark := _BOX.match(rest.text, rest.pos):
+                self._open_box(rest, mark, items)
+                return True
+            items.append(_Item(width, owner))
+        if deep or (self.joinable and depth == len(self.items) and not _may_interrupt(line.text)):
+            return False
+        self._open_plain_item(rest, items)
+        return True
+
+    def _is_underline_or_break(self, line: _Line) -> bool:
+        underline = self.paragraph and not self.items and _SETEXT.match(line.text, line.pos)
+        return bool(underline or _BREAK.match(line.text, line.pos))
+
+    def _open_box(self, line: _Line, mark: re.Match[str], outer: list[_Item]) -> None:
+        box = Box(
+            line=line.number,
+            offset=line.start + mark.start(1),
+            done=mark[1] != " ",
+            text=line.text[mark.end() :].rstrip(),
+            path=self.path,
+            column=line.width,
+        )
+        self.blocks.boxes.append(box)
+        if outer and (parent := outer[-1].box):
+            parent.lines.append("")  # what follows the inner task is another paragraph
+        self.items = [*outer, _Item(line.width, box)]
+        self._end_paragraph()
+        self.joinable = True
+
+    def _open_plain_item(self, line: _Line, items: list[_Item]) -> None:
+        """`line` as from the item's content on."""
+        self.items = items
+        self._end_paragraph()
+        if line.pos < len(line.text) and not self._opens_verbatim(line, items):
+            self.joinable = line.width == items[-1].column and not _ATX.match(line.text, line.pos)
+        self._add_to_body(line.text)
+
+    def _end_paragraph(self) -> None:
+        self.joinable = False
+        self.paragraph = []
+
+    def _add_to_body(self, text: str) -> None:
+        if self.items and (box := self.items[-1].box):
+            box.lines.append(text)
+
+
+def _may_interrupt(line: str) -> bool:
+    """Whether this plain list item ends a paragraph: not when empty, nor when its number is not 1."""
+    text = line.strip(" \t")
+    marker = _MARKER.match(text)
+    return marker is not None and marker[1] in ("-", "+", "*", "1.", "1)") and marker.end() < len(text)
+
+
+def _html_end(line: str, pos: int) -> str:
+    """The string that ends the verbatim HTML which begins here, or nothing."""
+    if line.startswith("<!--", pos):
+        return "-->"
+    verbatim = _VERBATIM_HTML.match(line, pos)
+    return f"</{verbatim[1].lower()}>" if verbatim else ""
+
+
+def _atx_text(text: str) -> str:
+    text = text.strip(" \t")
+    open_text = text.rstrip("#")
+    return open_text.rstrip(" \t") if not open_text or open_text[-1] in " \t" else text
+
+
+def _column(line: str, start: int, end: int, column: int) -> int:
+    """The column after the white space `line[start:end]` that begins at `column`."""
+    if "\t" not in line[start:end]:
+        return column + end - start
+    for char in line[start:end]:
+        column += 4 - column % 4 if char == "\t" else 1
+    return column
+
+
+def _dedent(lines: Iterable[str], column: int) -> str:
+    lines = list(lines)
+    while lines and not lines[-1].strip(" \t"):
+        lines.pop()
+    first = next((number for number, line in enumerate(lines) if line.strip(" \t")), 0)
+    del lines[:first]
+    if not lines:
+        return ""
+    indents = [line[: len(line) - len(line.lstrip(" \t"))] for line in lines if line.strip(" \t")]
+    margin = _common_start(min(indents), max(indents))
+    if _column(margin, 0, len(margin), 0) >= column:
+        return "\n".join(
+            line.removeprefix(margin) if line.strip(" \t") else line[len(margin) :] for line in lines
+        )
+    return "\n".join(_cut_columns(line, column) for line in lines)
+
+
+def _common_start(one: str, other: str) -> str:
+    differs = (number for number, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    return one[: next(differs, min(len(one), len(other)))]
+
+
+def _cut_columns(line: str, column: int) -> str:
+    """`line` without up to `column` columns of indentation; a tab that is cut in two leaves spaces."""
+    rest = line.lstrip(" \t")
+    width = _column(line, 0, len(line) - len(rest), 0)
+    return " " * max(0, width - column) + rest

@@ -1,0 +1,232 @@
+"""Reads a plan from markdown, and ticks its boxes.  Pure.
+
+A plan is a markdown file with boxes (`- [ ] Title {#id after=a,b}`).  The document's only H1 is the plan's
+title and the two highest levels of headings below it are epic and feature; with several H1s, or none, the two
+highest levels there are.  What is indented beneath a box is the task's prompt.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from muster.model.errors import BadPlan
+from muster.model.plan import PlanDocument, PlanTask
+
+from . import attributes, dependencies
+from .attributes import PRIORITIES, Attributes
+from .blocks import Blocks, Box, Heading, lines_of, scan
+from .problems import EXAMPLE, Problems
+
+BOM = "\ufeff"
+PRIORITY_DEFAULT = 5
+
+_UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+_NOT_SLUG = re.compile(r"[\W_]+")
+_PRIORITY = re.compile(r"(?:\[(P[0-2])\]|\((P[0-2])\)|(P[0-2]):)(?:[ \t]+|\Z)")
+_CODE = re.compile(r"([A-Za-z]+[-.]?[0-9][A-Za-z0-9]*(?:[.-][A-Za-z0-9]+)*):(?:[ \t]+|\Z)")
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A box whose identity is known."""
+
+    box: Box
+    key: str
+    named: bool
+    """By an id or a code, not by its headings and title."""
+    aliases: tuple[str, ...]
+    title: str
+    priority: int | None
+    attributes: Attributes
+    epic: str
+    feature: str
+
+
+@dataclass(slots=True)
+class _Levels:
+    """Which headings are what."""
+
+    title: str
+    epic: int
+    feature: int
+
+    def names(self, path: Iterable[Heading]) -> list[Heading]:
+        """The headings that are part of a task's identity: all but the plan's title."""
+        return [heading for heading in path if not (self.title and heading.level == 1)]
+
+
+def parse(text: str, file: str) -> PlanDocument:
+    """The plan that `text` holds; `file` is its name in errors.
+
+    Raises BadPlan with every problem of the file, one `file:line: problem` per line (the first 20).
+    """
+    problems = Problems(file)
+    levels, drafts = _read(text, problems)
+    if not drafts and not problems:
+        raise BadPlan(f"{file}:1: the plan has no tasks", EXAMPLE)
+    after = _dependencies(drafts, problems)
+    if problems:
+        problems.raise_all()
+    return PlanDocument(
+        name=slug(levels.title) or slug(PurePath(file).stem) or "plan",
+        title=levels.title,
+        tasks=tuple(_task(draft, after[draft.key]) for draft in drafts),
+    )
+
+
+def tick(data: bytes, keys: Collection[str], file: str = "the plan") -> tuple[bytes, frozenset[str]]:
+    """The plan with the boxes of these tasks ticked, and the keys whose boxes are ticked now.
+
+    One byte per box differs.  A key that the plan does not hold is left out.  Raises BadPlan where the tasks
+    cannot be told apart: not UTF-8, control characters, wrong attributes, equal ids.
+    """
+    text = decode(data, file)
+    problems = Problems(file)
+    _, drafts = _read(text, problems)
+    if problems:
+        problems.raise_all()
+    meant = [draft for draft in drafts if draft.key in keys]
+    pieces, end = [], 0
+    for box in (draft.box for draft in meant if not draft.box.done):
+        pieces += [text[end : box.offset], "x"]
+        end = box.offset + 1
+    # Strict UTF-8 decodes and encodes to the same bytes, so all that was not touched stays as it was.
+    ticked = "".join([*pieces, text[end:]]).encode() if pieces else data
+    return ticked, frozenset(draft.key for draft in meant)
+
+
+def decode(data: bytes, file: str) -> str:
+    """`data` as text, byte order mark included.  Raises BadPlan with the line that is not UTF-8."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = len(re.findall(rb"\r\n|\r|\n", data[: error.start])) + 1
+        byte = data[error.start]
+        raise BadPlan(
+            f"{file}:{line}: not UTF-8 (byte 0x{byte:02x})", "Save the file as UTF-8 and try again."
+        ) from None
+
+
+def slug(text: str) -> str:
+    """`text` in lower case, letters and digits of any script with single dashes between; may be empty."""
+    return _NOT_SLUG.sub("-", unicodedata.normalize("NFC", text).lower()).strip("-")
+
+
+def _read(text: str, problems: Problems) -> tuple[_Levels, list[_Draft]]:
+    _find_unfit_characters(text, problems)
+    marked = len(BOM) if text.startswith(BOM) else 0
+    blocks = scan(text[marked:])
+    levels = _levels(blocks)
+    prefixes: dict[tuple[Heading, ...], str] = {}
+    drafts = []
+    for box in blocks.boxes:
+        box.offset += marked
+        if box.path not in prefixes:
+            prefixes[box.path] = _prefix(levels.names(box.path))
+        drafts.append(_draft(box, prefixes[box.path], levels, problems))
+    _find_duplicates(drafts, problems)
+    return levels, drafts
+
+
+def _find_unfit_characters(text: str, problems: Problems) -> None:
+    if not _UNFIT.search(text):
+        return
+    for number, (_, line) in enumerate(lines_of(text), 1):
+        if found := _UNFIT.search(line):
+            problems.add(
+                number, f"control character U+{ord(found[0]):04X} at column {found.start() + 1}: remove it"
+            )
+
+
+def _levels(blocks: Blocks) -> _Levels:
+    tops = [heading.text for heading in blocks.headings if heading.level == 1]
+    title = tops[0] if len(tops) == 1 else ""
+    below = sorted({heading.level for heading in blocks.headings if not (title and heading.level == 1)})
+    epic, feature, *_ = *below, 0, 0
+    return _Levels(title, epic, feature)
+
+
+def _prefix(names: list[Heading]) -> str:
+    slugs = (slug(heading.text) for heading in names)
+    return "".join(f"{part}/" for part in slugs if part)
+
+
+def _draft(box: Box, prefix: str, levels: _Levels, problems: Problems) -> _Draft:
+    text, inner = attributes.split(box.text, box.line, problems)
+    found = attributes.read(inner, box.line, problems) if inner else Attributes()
+    priority, text = _leading_priority(text)
+    code = _CODE.match(text)
+    title = text
+    if code and not found.id:
+        second, title = _leading_priority(text[code.end() :])
+        priority = priority or second
+    if priority and found.priority:
+        problems.add(box.line, "the priority is given twice")
+    if not title:
+        problems.add(box.line, "the task has no title")
+    derived = prefix + (slug(title) or "task")
+    key = found.id or (code[1] if code else derived)
+    named = {heading.level: heading.text for heading in levels.names(box.path)}
+    return _Draft(
+        box=box,
+        key=key,
+        named=bool(found.id or code),
+        aliases=tuple({code[1]: 0, derived: 0} if code else (derived,)),
+        title=title,
+        priority=found.priority or priority,
+        attributes=found,
+        epic=named.get(levels.epic, ""),
+        feature=named.get(levels.feature, ""),
+    )
+
+
+def _leading_priority(text: str) -> tuple[int | None, str]:
+    match = _PRIORITY.match(text)
+    if not match:
+        return None, text
+    return PRIORITIES[match[1] or match[2] or match[3]], text[match.end() :]
+
+
+def _find_duplicates(drafts: list[_Draft], problems: Problems) -> None:
+    first: dict[str, _Draft] = {}
+    for draft in drafts:
+        other = first.setdefault(draft.key, draft)
+        if other is not draft:
+            explicit = bool(draft.attributes.id and other.named)
+            dependencies.duplicate(draft.key, draft.box.line, other.box.line, problems, explicit=explicit)
+
+
+def _dependencies(drafts: list[_Draft], problems: Problems) -> dict[str, tuple[str, ...]]:
+    lines: dict[str, int] = {}
+    aliases: dict[str, list[str]] = {}
+    for draft in drafts:
+        lines.setdefault(draft.key, draft.box.line)
+        for alias in draft.aliases:
+            aliases.setdefault(alias, []).append(draft.key)
+    after = {
+        draft.key: dependencies.resolve(draft.attributes.after, draft.box.line, lines, aliases, problems)
+        for draft in drafts
+    }
+    dependencies.find_cycles(after, lines, problems)
+    return after
+
+
+def _task(draft: _Draft, after: tuple[str, ...]) -> PlanTask:
+    return PlanTask(
+        key=draft.key,
+        title=draft.title,
+        description=draft.box.body(),
+        done=draft.box.done,
+        after=after,
+        agent=draft.attributes.agent,
+        priority=draft.priority or PRIORITY_DEFAULT,
+        timeout_s=draft.attributes.timeout_s,
+        retries=draft.attributes.retries,
+        epic=draft.epic,
+        feature=draft.feature,
+        line=draft.box.line,
+    )

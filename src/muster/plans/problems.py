@@ -1,0 +1,65 @@
+"""What is wrong with a plan: collected over the whole file, told once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import NoReturn
+
+from muster.model.errors import BadPlan
+
+SHOWN_MAX = 20
+QUOTED_MAX = 60
+
+HINT = "Correct these lines and try again. Nothing was changed."
+EXAMPLE = "A task looks like this:  - [ ] Add the invoice model {#model agent=claude priority=P1}"
+
+
+@dataclass(slots=True, frozen=True)
+class Problem:
+    line: int
+    text: str
+    word: str = ""
+    choices: Collection[str] = ()
+
+    def told(self) -> str:
+        return self.text + did_you_mean(self.word, self.choices)
+
+
+class Problems:
+    """Everything that is wrong with one file."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self._found: list[Problem] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def add(self, line: int, text: str, word: str = "", choices: Collection[str] = ()) -> None:
+        """Notes a problem; `word` is what was written where one of `choices` is meant."""
+        self._found.append(Problem(line, text, word, choices))
+
+    def raise_all(self) -> NoReturn:
+        """Raises one BadPlan that holds every problem, a `file:line: problem` each, in the file's order."""
+        found = sorted(self._found, key=lambda problem: problem.line)
+        # Only what is shown is compared with all the other words: 10,000 wrong names must not take an hour.
+        told = [f"{self.file}:{problem.line}: {problem.told()}" for problem in found[:SHOWN_MAX]]
+        if len(found) > SHOWN_MAX:
+            told.append(f"and {len(found) - SHOWN_MAX} more")
+        raise BadPlan("\n".join(told), HINT)
+
+
+def did_you_mean(word: str, choices: Collection[str]) -> str:
+    """`; did you mean 'x'?`, or nothing where no choice is near."""
+    if not word:
+        return ""
+    near = [choice for choice in choices if choice.endswith("/" + word)][:1]
+    near = near or get_close_matches(word, choices, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def quoted(text: str) -> str:
+    """`text` as an error shows it: on one line, in quotes, cut when long."""
+    return repr(text if len(text) <= QUOTED_MAX else text[: QUOTED_MAX - 1] + "…")

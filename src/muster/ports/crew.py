@@ -1,0 +1,28 @@
+"""What a worker needs from the rest of Muster; the same for a socket on this host and for a server far away."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from muster.model.answers import Claimed, HeartbeatAnswer, Moved, Registered
+from muster.model.commands import AttemptCommand, Claim, Deregister, Heartbeat, Register
+
+
+class Crew(Protocol):
+    """Blocking calls, from any thread.
+
+    Each raises the MusterError that refuses it, and Unavailable where nobody answers: then whether it was
+    written is unknown, and repeating it does no harm.
+    """
+
+    def register(self, command: Register) -> Registered: ...
+
+    def claim(self, command: Claim, *, wait_s: float) -> Claimed:
+        """Waits up to `wait_s` for something to do."""
+
+    def heartbeat(self, command: Heartbeat, *, wait_s: float) -> HeartbeatAnswer:
+        """Renews at once; the answer may be held for `wait_s` while there are no orders."""
+
+    def report(self, command: AttemptCommand) -> Moved: ...
+
+    def deregister(self, command: Deregister) -> None: ...

@@ -1,0 +1,84 @@
+"""One owner for one store: a lock that the kernel drops when its holder dies."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from muster.model.errors import OwnerUnavailable, StoreRefused
+
+SHARED_FILE_SYSTEMS = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "vboxsf", "fuse.sshfs", "fuse.vmhgfs-fuse", "drvfs", "afs"}
+)
+"""Their locks and shared memory are not the kernel's own; SQLite's WAL corrupts on them."""
+
+
+class Lock:
+    """Held until `release` or the end of the process."""
+
+    def __init__(self, fd: int, path: Path) -> None:
+        self._fd = fd
+        self._path = path
+
+    @classmethod
+    def take(cls, path: Path) -> Lock:
+        """Raises OwnerUnavailable where another process holds it."""
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            raise OwnerUnavailable(
+                f"{path} is held by process {holder(path) or '?'}", "muster status"
+            ) from None
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, str(os.getpid()).encode(), 0)
+        return cls(fd, path)
+
+    def release(self) -> None:
+        os.close(self._fd)
+
+
+def holder(path: Path) -> int | None:
+    """The pid of the process that holds the lock, None where nobody does."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        # Shared, so that two who look at the same time do not take each other for the holder.
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        text = os.pread(fd, 32, 0)
+        return int(text) if text.isdigit() else -1
+    finally:
+        os.close(fd)
+    return None
+
+
+def refuse_shared(folder: Path) -> None:
+    """Raises StoreRefused where `folder` lies on a network or shared file system (Linux only)."""
+    kind = file_system(folder)
+    if kind in SHARED_FILE_SYSTEMS:
+        raise StoreRefused(
+            f"{folder} is on {kind}, where SQLite's locks do not hold; nothing was written",
+            "keep the project on a local disk",
+        )
+
+
+def file_system(folder: Path) -> str | None:
+    """Type of the file system that holds `folder`, None where the host does not tell."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_text("utf-8").splitlines()
+    except OSError:
+        return None
+    best, found = "", None
+    target = str(folder.resolve())
+    for line in lines:
+        fields = line.split(" ")
+        point = fields[4].encode().decode("unicode_escape")
+        inside = target == point or target.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):
+            best, found = point, fields[fields.index("-") + 1]
+    return found

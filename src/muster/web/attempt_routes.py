@@ -1,0 +1,128 @@
+"""What a task's own processes may say, with the token of their attempt."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from muster.model import commands as c
+from muster.model.errors import NotAllowed, StaleEpoch
+from muster.model.states import ErrorKind
+from muster.web.backend import Backend
+from muster.web.http import Handler, JsonResponse, body
+
+
+class _Body(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    pass
+
+
+class ProgressBody(_Body, frozen=True, kw_only=True):
+    percent: Annotated[int, Meta(ge=0, le=100)] | None = None
+    step: Annotated[str, Meta(max_length=500)] | None = None
+
+
+class CheckpointBody(_Body, frozen=True, kw_only=True):
+    data: bytes
+
+
+class ArtifactBody(_Body, frozen=True, kw_only=True):
+    name: c.Name
+    location: c.Text
+
+
+class DoneBody(_Body, frozen=True, kw_only=True):
+    result: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class FailBody(_Body, frozen=True, kw_only=True):
+    kind: ErrorKind = ErrorKind.CRASH
+    message: c.Text
+
+
+Make = Callable[[int, int, Any], c.Command]
+
+
+def _progress(task_id: int, epoch: int, given: Any) -> c.Command:
+    return c.Progress(task_id=task_id, epoch=epoch, percent=given.percent, step=given.step)
+
+
+def _checkpoint(task_id: int, epoch: int, given: Any) -> c.Command:
+    return c.SaveCheckpoint(task_id=task_id, epoch=epoch, data=given.data)
+
+
+def _artifact(task_id: int, epoch: int, given: Any) -> c.Command:
+    return c.AddArtifact(task_id=task_id, epoch=epoch, name=given.name, location=given.location)
+
+
+def _done(task_id: int, epoch: int, given: Any) -> c.Command:
+    return c.Declare(task_id=task_id, epoch=epoch, text=bytes(given.result).decode())
+
+
+def _fail(task_id: int, epoch: int, given: Any) -> c.Command:
+    return c.Declare(task_id=task_id, epoch=epoch, kind=given.kind, text=given.message)
+
+
+VERBS: dict[str, tuple[type[_Body], Make]] = {
+    "progress": (ProgressBody, _progress),
+    "checkpoint": (CheckpointBody, _checkpoint),
+    "artifact": (ArtifactBody, _artifact),
+    "done": (DoneBody, _done),
+    "fail": (FailBody, _fail),
+}
+
+_PATH = "/attempt/v1/{task_id:int}/{epoch:int}"
+
+
+def routes(backend: Backend) -> list[Route]:
+    posts = [
+        Route(f"{_PATH}/{verb}", _report(backend, shape, make), methods=["POST"])
+        for verb, (shape, make) in VERBS.items()
+    ]
+    return [*posts, Route(f"{_PATH}/checkpoint", _last_checkpoint(backend), methods=["GET"])]
+
+
+async def _authorize(backend: Backend, request: Request) -> tuple[int, int]:
+    """(task id, epoch).  Raises NotAllowed for a wrong token, StaleEpoch once the attempt is over."""
+    task_id, epoch = request.path_params["task_id"], request.path_params["epoch"]
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    attempt = await backend.reads.attempt(task_id, epoch)
+    known = (attempt.token_hash if attempt else None) or ""
+    digest = hashlib.sha256(token.encode()).hexdigest()
+    if attempt is None or scheme.lower() != "bearer" or not hmac.compare_digest(digest, known):
+        raise NotAllowed(
+            "this token is not that attempt's", "report from inside the task: MUSTER_TOKEN is set there"
+        )
+    if not attempt.open:
+        raise StaleEpoch(
+            f"attempt {epoch} is over ({attempt.status}); nothing was changed",
+            "stop: another attempt may hold the task",
+        )
+    return task_id, epoch
+
+
+def _report(backend: Backend, shape: type[_Body], make: Make) -> Handler:
+    async def handle(request: Request) -> Response:
+        task_id, epoch = await _authorize(backend, request)
+        given = await body(request, shape)
+        return JsonResponse(await backend.engine.execute(make(task_id, epoch, given)))
+
+    return handle
+
+
+def _last_checkpoint(backend: Backend) -> Handler:
+    async def handle(request: Request) -> Response:
+        task_id, _ = await _authorize(backend, request)
+        checkpoint = await backend.reads.checkpoint(task_id)
+        if checkpoint is None:
+            return Response(status_code=204)
+        return Response(checkpoint.data, media_type="application/octet-stream")
+
+    return handle

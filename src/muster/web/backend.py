@@ -1,0 +1,41 @@
+"""What the routes stand on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from muster.engine.queries import Queries
+from muster.ports.engine import Execute
+from muster.ports.runtime import Wakeups
+from muster.ports.store import Reads
+
+POLL_S = 1.0
+"""Longest wait for a hint before looking for oneself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backend:
+    engine: Execute
+    reads: Reads
+    queries: Queries
+    wakeups: Wakeups
+    shut_down: Callable[[], None]
+    """Ends the owner; the answer to the caller is still sent."""
+    started_at_ms: int
+    term: int
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+    pid: int = field(default_factory=os.getpid)
+
+    async def hold(self, topic: str, wait_s: float, look: Callable[[], Awaitable[bool]]) -> None:
+        """Returns once `look` says so, after `wait_s`, or when the owner ends."""
+        clock = asyncio.get_running_loop().time
+        deadline_s = clock() + wait_s
+        with self.wakeups.listen(topic) as listener:
+            while not self.closing.is_set() and not await look():
+                left_s = deadline_s - clock()
+                if left_s <= 0:
+                    return
+                await listener.wait(min(left_s, POLL_S))

@@ -1,0 +1,57 @@
+"""What a runner is told while its process runs, from another thread."""
+
+from __future__ import annotations
+
+import os
+import threading
+from enum import Enum
+from types import TracebackType
+from typing import Self
+
+
+class Order(Enum):
+    STOP = "stop"
+    """Save a checkpoint, stop, give the task back."""
+    ABANDON = "abandon"
+    """The attempt is over: the process tree must go at once, and nothing is reported."""
+
+
+class Orders:
+    """The newest order, and a file descriptor that wakes whoever waits for the process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._order: Order | None = None
+        self._read_fd, self._write_fd = os.pipe()
+        os.set_blocking(self._write_fd, False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            os.close(self._read_fd)
+            os.close(self._write_fd)
+            self._write_fd = -1
+
+    @property
+    def wake_fd(self) -> int:
+        return self._read_fd
+
+    @property
+    def given(self) -> Order | None:
+        return self._order
+
+    def give(self, order: Order) -> None:
+        """An order to abandon is never taken back."""
+        with self._lock:
+            if self._write_fd < 0 or self._order in (order, Order.ABANDON):
+                return
+            self._order = order
+            os.write(self._write_fd, b"!")
+
+    def seen(self) -> None:
+        """Call after waking, so that the next wait really waits."""
+        os.read(self._read_fd, 64)

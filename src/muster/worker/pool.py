@@ -1,0 +1,204 @@
+"""The worker process: claims, runs and keeps its leases alive; a thread for each slot and one to be heard."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from muster.model import commands as c
+from muster.model.answers import ClaimedJob, HeartbeatAnswer
+from muster.model.errors import AgentUnfit, Conflict, MusterError, Unavailable
+from muster.ports.clock import Chance
+from muster.ports.crew import Crew
+from muster.ports.host import ProcessId
+from muster.worker.orders import Order, Orders
+from muster.worker.runner import RECONNECT_CAP_S, RECONNECT_FIRST_S, Runner, Surroundings
+
+log = logging.getLogger(__name__)
+
+CLAIM_WAIT_S = 25.0
+DRAIN_LOOK_S = 0.02
+ORDERS_PENDING_S = 0.5
+"""Between heartbeats while orders are being carried out: the next change is soon to come."""
+
+
+class Worker:
+    """`run` returns when the worker has drained or was declared dead."""
+
+    def __init__(
+        self,
+        crew: Crew,
+        around: Surroundings,
+        chance: Chance,
+        *,
+        hostname: str,
+        boot_id: str,
+        process: ProcessId,
+        slots: int,
+        preferred_agent: str | None,
+        orphan_grace_s: float,
+    ) -> None:
+        self._crew = crew
+        self._around = around
+        self._chance = chance
+        self._hostname = hostname
+        self._boot_id = boot_id
+        self._process = process
+        self._slots = slots
+        self._orphan_grace_s = orphan_grace_s
+        names = sorted(around.agents, key=lambda name: (name != preferred_agent, name))
+        self._agents = tuple(names)
+        self._lock = threading.Lock()
+        self._held: dict[tuple[int, int], Orders] = {}
+        self._draining = threading.Event()
+        self._declared_dead = False
+        self._finished = threading.Event()
+        self._heartbeat_s = 5.0
+
+    def drain(self) -> None:
+        """Takes no new work; may be called from a signal handler."""
+        self._draining.set()
+
+    def run(self) -> bool:
+        """Works until drained; False when the owner has declared this worker dead."""
+        self._register()
+        heart = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+        heart.start()
+        slots = [
+            threading.Thread(target=self._slot, name=f"slot-{n}", daemon=True) for n in range(self._slots)
+        ]
+        for slot in slots:
+            slot.start()
+        # A slot may still be held in a claim then; whatever that brings is given back with our goodbye.
+        self._draining.wait()
+        while self._busy():
+            time.sleep(DRAIN_LOOK_S)
+        self._finished.set()
+        if not self._declared_dead:
+            try:
+                self._crew.deregister(c.Deregister(worker_id=self._around.worker_id, reason="drained"))
+            except MusterError as error:
+                log.info("could not say goodbye: %s", error)
+        return not self._declared_dead
+
+    def _busy(self) -> bool:
+        with self._lock:
+            return bool(self._held)
+
+    def _register(self) -> None:
+        unfit: dict[str, str] = {}
+        for name, agent in self._around.agents.items():
+            try:
+                agent.check()
+            except AgentUnfit as error:
+                unfit[name] = error.message
+        command = c.Register(
+            worker_id=self._around.worker_id,
+            hostname=self._hostname,
+            pid=self._process.pid,
+            pid_start=self._process.start,
+            boot_id=self._boot_id,
+            slots=self._slots,
+            agents=self._agents,
+            unfit=unfit,
+        )
+        wait_s = RECONNECT_FIRST_S
+        while True:
+            try:
+                self._heartbeat_s = self._crew.register(command).heartbeat_s
+                return
+            except Unavailable:
+                time.sleep(wait_s)
+                wait_s = min(RECONNECT_CAP_S, wait_s * 2)
+
+    def _slot(self) -> None:
+        while not self._draining.is_set():
+            job = self._claim()
+            if job is not None:
+                self._run(job)
+
+    def _claim(self) -> ClaimedJob | None:
+        """None where nothing came in time; a claim whose answer was lost is repeated until it is known."""
+        command = c.Claim(
+            worker_id=self._around.worker_id, request_id=self._chance.name(16), agents=self._agents
+        )
+        wait_s = RECONNECT_FIRST_S
+        alone_since_s = time.monotonic()
+        while True:
+            try:
+                claimed = self._crew.claim(command, wait_s=CLAIM_WAIT_S)
+            except Unavailable as error:
+                log.debug("no owner: %s", error)
+                if time.monotonic() - alone_since_s > self._orphan_grace_s:
+                    log.warning("no owner for %g s: nobody needs this worker", self._orphan_grace_s)
+                    self._draining.set()
+                if self._draining.is_set():
+                    return None
+                time.sleep(wait_s)
+                wait_s = min(RECONNECT_CAP_S, wait_s * 2)
+                continue
+            except Conflict as error:
+                log.warning("%s", error)
+                self._die()
+                return None
+            if claimed.drain:
+                self._draining.set()
+            return claimed.jobs[0] if claimed.jobs else None
+
+    def _run(self, job: ClaimedJob) -> None:
+        key = (job.task_id, job.epoch)
+        with Orders() as orders:
+            with self._lock:
+                self._held[key] = orders
+            try:
+                Runner(self._crew, self._around, job, orders).run()
+            finally:
+                with self._lock:
+                    del self._held[key]
+
+    def _beat(self) -> None:
+        """Leases are renewed from this thread alone: no agent, disk or log can hold it up."""
+        wait_s = RECONNECT_FIRST_S
+        while not self._finished.is_set():
+            with self._lock:
+                held = tuple(self._held)
+            heartbeat = c.Heartbeat(worker_id=self._around.worker_id, attempts=held)
+            try:
+                answer = self._crew.heartbeat(heartbeat, wait_s=self._heartbeat_s)
+                wait_s = RECONNECT_FIRST_S
+            except MusterError as error:
+                log.debug("heartbeat: %s", error)
+                self._finished.wait(wait_s)
+                wait_s = min(RECONNECT_CAP_S, wait_s * 2)
+                continue
+            if self._obey(answer):
+                self._finished.wait(ORDERS_PENDING_S)
+
+    def _obey(self, answer: HeartbeatAnswer) -> bool:
+        """True when there are orders that are not carried out yet."""
+        if not answer.known:
+            self._die()
+        elif answer.drain:
+            self._draining.set()
+        pending = answer.drain
+        for order in answer.attempts:
+            with self._lock:
+                orders = self._held.get((order.task_id, order.epoch))
+            if orders is None:
+                continue
+            if not order.current:
+                orders.give(Order.ABANDON)
+                pending = True
+            elif order.stop is not None:
+                orders.give(Order.STOP)
+                pending = True
+        return pending
+
+    def _die(self) -> None:
+        """Somebody else may hold our tasks by now: every process of ours has to go."""
+        self._declared_dead = True
+        self._draining.set()
+        with self._lock:
+            for orders in self._held.values():
+                orders.give(Order.ABANDON)

@@ -1,0 +1,200 @@
+"""Starts the owner and the workers, and starts them again when they die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from muster.ports.host import Host, ProcessId
+
+BACKOFF_FIRST_S = 0.1
+BACKOFF_CAP_S = 30.0
+STEADY_S = 20.0
+"""Whoever lived this long begins again with the first backoff."""
+DRAINED = 0
+DECLARED_DEAD = 3
+"""Exit code of a worker that the owner gave up: it wakes after a long sleep and finds itself replaced."""
+
+
+class Child:
+    """A process that is to be there: our own, or one that an earlier supervisor left behind."""
+
+    def __init__(self, name: str, argv: Sequence[str]) -> None:
+        self.name = name
+        self.argv = list(argv)
+        self.process: subprocess.Popen[bytes] | None = None
+        self.adopted: ProcessId | None = None
+        self.started_s = 0.0
+        self.backoff_s = BACKOFF_FIRST_S
+        self.due_s: float | None = 0.0
+        """When to start it (again); None while it runs, or once it is not wanted any more."""
+
+    @property
+    def pid(self) -> int | None:
+        if self.process is not None:
+            return self.process.pid
+        return self.adopted.pid if self.adopted else None
+
+
+class Ended(NamedTuple):
+    child: Child
+    pid: int
+    code: int | None
+    """Exit code, minus the signal's number, or None where the process was not our own child."""
+
+
+class Supervisor:
+    """Single-threaded: call `tick` a few times a second."""
+
+    def __init__(
+        self,
+        host: Host,
+        log_file: Path,
+        owner_argv: Sequence[str],
+        worker_argv: Sequence[str],
+        workers: int,
+        *,
+        say: Callable[[str], None],
+    ) -> None:
+        self._host = host
+        self._log_file = log_file
+        self._say = say
+        self.owner = Child("owner", owner_argv)
+        self.workers = [Child("worker", worker_argv) for _ in range(workers)]
+        self._given_up: list[subprocess.Popen[bytes]] = []
+
+    def adopt(self, owner_pid: int, worker_pids: Collection[int]) -> None:
+        """Takes over what a dead supervisor left running."""
+        for child, pid in zip([self.owner, *self.workers], [owner_pid, *worker_pids], strict=False):
+            process = self._host.identify(pid)
+            if process is not None:
+                child.adopted = process
+                child.started_s = time.monotonic()
+                child.due_s = None
+
+    @property
+    def own_pids(self) -> set[int]:
+        """Pids of all processes started here: any other child is a leftover of a dead worker."""
+        pids = {child.pid for child in (self.owner, *self.workers)} | {p.pid for p in self._given_up}
+        return {pid for pid in pids if pid is not None}
+
+    def start_owner(self) -> None:
+        if self.owner.due_s is not None:
+            self._start(self.owner)
+
+    def tick(self) -> list[Ended]:
+        """Notes who has ended, and starts who is due.  Returns the ended ones."""
+        ended = [found for child in (self.owner, *self.workers) if (found := self._look(child))]
+        for found in ended:
+            self._note(found)
+        now_s = time.monotonic()
+        for child in (self.owner, *self.workers):
+            if child.due_s is not None and child.due_s <= now_s:
+                self._start(child)
+        self._given_up = [process for process in self._given_up if process.poll() is None]
+        return ended
+
+    def drained(self) -> bool:
+        """True once every worker has ended on purpose."""
+        return all(child.pid is None and child.due_s is None for child in self.workers)
+
+    def replace_silent(self, living_pids: Collection[int], lease_s: float) -> None:
+        """Starts another for each worker that runs but that the owner has declared dead."""
+        for child in self.workers:
+            pid = child.pid
+            old_enough = time.monotonic() - child.started_s > lease_s
+            if pid is None or pid in living_pids or not old_enough:
+                continue
+            self._say(f"worker (pid {pid}) is silent; another one takes its place")
+            if child.process is not None:
+                self._given_up.append(child.process)
+            child.process = child.adopted = None
+            child.due_s = 0.0
+
+    def signal_workers(self, number: int) -> None:
+        for child in self.workers:
+            if child.pid is not None:
+                _signal(child.pid, number)
+
+    def kill_workers(self) -> None:
+        """At once; their agents' processes are left to whoever reaps them."""
+        for child in self.workers:
+            if child.pid is not None:
+                _signal(child.pid, signal.SIGKILL)
+            child.due_s = None
+        for process in self._given_up:
+            process.kill()
+
+    def stop_owner(self, grace_s: float) -> None:
+        pid = self.owner.pid
+        self.owner.due_s = None
+        if pid is None:
+            return
+        _signal(pid, signal.SIGTERM)
+        deadline_s = time.monotonic() + grace_s
+        while self._look(self.owner) is None:
+            if time.monotonic() > deadline_s:
+                _signal(pid, signal.SIGKILL)
+                deadline_s = float("inf")
+            time.sleep(0.02)
+        self.owner.due_s = None
+
+    def _start(self, child: Child) -> None:
+        # A session of its own: Ctrl-C in the terminal is for the supervisor to pass on.
+        with self._log_file.open("ab") as log_file:
+            child.process = subprocess.Popen(
+                child.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log_file,
+                stderr=log_file,
+                start_new_session=True,
+            )
+        child.adopted = None
+        child.started_s = time.monotonic()
+        child.due_s = None
+
+    def _look(self, child: Child) -> Ended | None:
+        pid = child.pid
+        if pid is None:
+            return None
+        code: int | None = None
+        if child.process is not None:
+            code = child.process.poll()
+            if code is None:
+                return None
+        elif child.adopted is not None and self._host.alive(child.adopted):
+            return None
+        child.process = child.adopted = None
+        return Ended(child, pid, code)
+
+    def _note(self, ended: Ended) -> None:
+        child, code = ended.child, ended.code
+        if child is not self.owner and code == DRAINED:
+            child.due_s = None
+            return
+        now_s = time.monotonic()
+        if now_s - child.started_s > STEADY_S or code == DECLARED_DEAD:
+            child.backoff_s = BACKOFF_FIRST_S
+        child.due_s = now_s + child.backoff_s
+        self._say(f"{child.name} (pid {ended.pid}) {_how(code)}; started again in {child.backoff_s:.1f} s")
+        child.backoff_s = min(BACKOFF_CAP_S, child.backoff_s * 2)
+
+
+def _how(code: int | None) -> str:
+    if code is None:
+        return "is gone"
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,395 @@
+"""Plain commands as agents: what is started, and what its end means."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from muster.agents import command as command_module
+from muster.agents.command import RESULT_BYTES_MAX, CommandAgent
+from muster.model.errors import AgentUnfit, BadInput, Unavailable
+from muster.model.states import ErrorKind
+from muster.ports.agent import Agent, AttemptFolder, Completed, Exit, Failed, Job
+
+K = ErrorKind
+
+
+def job(**changes: object) -> Job:
+    fields: dict[str, object] = {
+        "task_id": 7,
+        "epoch": 3,
+        "ref": "billing/api",
+        "title": "Write the API",
+        "prompt": "Write it.",
+        "session_key": None,
+        "checkpoint": None,
+        "timeout_s": 60.0,
+    }
+    return Job(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> AttemptFolder:
+    return AttemptFolder(path=tmp_path / "attempts" / "7" / "3")
+
+
+def agent(*command: str, **options: object) -> CommandAgent:
+    return CommandAgent(name="test", command=command, **options)  # type: ignore[arg-type]
+
+
+def argv(
+    folder: AttemptFolder, *command: str, the_job: Job | None = None, **options: object
+) -> tuple[str, ...]:
+    launch = agent(*command, **options).launch(the_job or job(), folder, cwd=folder.path, extra_env={})
+    return launch.argv
+
+
+# Arguments
+
+
+def test_it_is_an_agent():
+    plain: Agent = agent("true")
+    assert plain.name == "test"
+    assert plain.stream().feed(b"anything\n") == []
+
+
+def test_the_prompt_is_the_last_argument_by_default(folder):
+    assert argv(folder, "claude", "-p") == ("claude", "-p", "Write it.")
+
+
+def test_placeholders_are_replaced_in_place(folder):
+    found = argv(folder, "run", "--in={prompt_file}", "{task}: {title}", "{prompt}", "{other}", "{}")
+    prompt_file = str(folder.prompt)
+    assert found == (
+        "run",
+        f"--in={prompt_file}",
+        "billing/api: Write the API",
+        "Write it.",
+        "{other}",
+        "{}",
+    )
+
+
+@pytest.mark.parametrize("prompt", ["file", "stdin", "none"])
+def test_other_ways_add_no_argument(folder, prompt):
+    launch = agent("run", prompt=prompt).launch(job(), folder, cwd=folder.path, extra_env={})
+    assert launch.argv == ("run",)
+    assert launch.stdin == (folder.prompt if prompt == "stdin" else None)
+
+
+def test_the_text_of_a_task_is_never_expanded(folder):
+    evil = job(prompt="{title} $(touch x) `id` ; {prompt} {task}", title="{prompt_file} {prompt}")
+    found = argv(folder, "run", "{title}|{prompt}", the_job=evil)
+    assert found == ("run", f"{evil.title}|{evil.prompt}")
+
+
+def test_the_text_of_a_task_is_never_an_option(folder):
+    evil = job(prompt="--dangerously-skip-permissions", title="-rf")
+    assert argv(folder, "run", "{title}", "-x{title}", the_job=evil) == (
+        "run",
+        " -rf",
+        "-x-rf",
+        " --dangerously-skip-permissions",
+    )
+
+
+@pytest.mark.parametrize("field", ["prompt", "title", "ref"])
+@pytest.mark.parametrize(("text", "why"), [("a\0b", "NUL"), ("a\ud800", "Unicode")])
+def test_text_that_cannot_be_passed_is_refused(folder, field, text, why):
+    with pytest.raises(BadInput, match=why):
+        argv(folder, "run", the_job=job(**{field: text}))
+
+
+def test_an_agent_without_a_command_is_unfit(folder):
+    with pytest.raises(AgentUnfit, match="no command"):
+        argv(folder)
+    with pytest.raises(AgentUnfit, match="no command"):
+        agent().check()
+
+
+# The folder
+
+
+def test_the_folder_is_private_and_holds_the_inputs(folder):
+    folder.path.mkdir(parents=True)
+    folder.result.write_text("stale")
+    folder.prompt.write_text("stale and longer than the new one")
+    folder.prompt.chmod(0o644)
+    argv(folder, "run", the_job=job(prompt="héllo", checkpoint=b"\0\1"))
+    assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
+    assert folder.prompt.read_text() == "héllo"
+    assert folder.checkpoint.read_bytes() == b"\0\1"
+    assert not folder.result.exists()
+    for path in (folder.prompt, folder.checkpoint):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_link_in_the_folder_is_not_written_through(folder, tmp_path):
+    folder.path.mkdir(parents=True)
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    folder.prompt.symlink_to(victim)
+    argv(folder, "run")
+    assert victim.read_text() == "precious"
+    assert folder.prompt.read_text() == "Write it."
+
+
+def test_a_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(Unavailable, match="folder"):
+        argv(AttemptFolder(path=tmp_path / "file" / "7"), "run")
+
+
+# The environment
+
+
+def environment(folder: AttemptFolder, the_agent: CommandAgent, the_job: Job | None = None, **extra: str):
+    return the_agent.launch(the_job or job(), folder, cwd=folder.path, extra_env=extra).env
+
+
+def test_only_allowed_variables_reach_the_agent(folder, monkeypatch):
+    for name in ("AWS_SECRET", "MUSTER_TOKEN", "MUSTER_CHECKPOINT", "WANTED", "LC_TIME", "https_proxy"):
+        monkeypatch.setenv(name, f"old {name}")
+    env = environment(folder, agent("run", env_names=("WANTED", "ABSENT"), env={"SET": "1"}), TOKEN="t")
+    assert "AWS_SECRET" not in env and "MUSTER_TOKEN" not in env and "ABSENT" not in env
+    assert "MUSTER_CHECKPOINT" not in env, "there is none"
+    assert (env["WANTED"], env["LC_TIME"]) == ("old WANTED", "old LC_TIME")
+    assert env["https_proxy"] == "old https_proxy"
+    assert (env["SET"], env["TOKEN"]) == ("1", "t")
+
+
+def test_the_task_is_in_the_environment(folder):
+    env = environment(folder, agent("run"), job(checkpoint=b"x"))
+    assert {name: value for name, value in env.items() if name.startswith("MUSTER_")} == {
+        "MUSTER_TASK": "billing/api",
+        "MUSTER_TASK_ID": "7",
+        "MUSTER_EPOCH": "3",
+        "MUSTER_RESULT": str(folder.result),
+        "MUSTER_PROMPT_FILE": str(folder.prompt),
+        "MUSTER_CHECKPOINT": str(folder.checkpoint),
+    }
+
+
+def test_set_values_win_over_inherited_ones_and_the_callers_over_all(folder, monkeypatch):
+    monkeypatch.setenv("LANG", "inherited")
+    the_agent = agent("run", env={"LANG": "set", "MUSTER_TASK": "forged", "TOKEN": "forged"})
+    env = environment(folder, the_agent, TOKEN="real")
+    assert (env["LANG"], env["MUSTER_TASK"], env["TOKEN"]) == ("set", "billing/api", "real")
+
+
+def test_muster_is_found_at_the_end_of_the_path(folder, monkeypatch):
+    scripts = str(Path(sys.executable).parent)
+    monkeypatch.setenv("PATH", "/bin:/usr/bin")
+    assert environment(folder, agent("run"))["PATH"] == f"/bin:/usr/bin:{scripts}"
+    monkeypatch.setenv("PATH", f"{scripts}:/bin")
+    assert environment(folder, agent("run"))["PATH"] == f"{scripts}:/bin"
+    monkeypatch.delenv("PATH")
+    assert environment(folder, agent("run"))["PATH"].endswith(f":{scripts}")
+
+
+def test_a_secret_of_the_worker_does_not_reach_the_process(zoo, folder, monkeypatch):
+    monkeypatch.setenv("SECRET_KEY", "hunter2")
+    launch = agent("env", prompt="none").launch(job(), folder, cwd=zoo.tmp_path, extra_env={"A": "b"})
+    process = zoo.launcher.start(launch, folder, mark=zoo.mark)
+    assert process.wait(20) == 0
+    process.sweep()
+    said = folder.stdout.read_text().splitlines()
+    assert zoo.mark in said and "A=b" in said and "MUSTER_TASK=billing/api" in said
+    assert not any("hunter2" in line for line in said)
+
+
+# Fitness
+
+
+def test_a_binary_on_the_path_or_by_its_place_is_fit(tmp_path, monkeypatch):
+    agent("sh").check()
+    agent("/bin/sh").check()
+    (tmp_path / "mine").write_text("#!/bin/sh\n")
+    (tmp_path / "mine").chmod(0o700)
+    agent("mine", env={"PATH": str(tmp_path)}).check()
+    monkeypatch.chdir(tmp_path)
+    agent("./mine").check()
+
+
+def test_a_binary_that_is_missing_or_not_executable_is_unfit(tmp_path):
+    with pytest.raises(AgentUnfit, match="no-such-agent not found on PATH") as caught:
+        agent("no-such-agent").check()
+    assert "install" in caught.value.hint
+    with pytest.raises(AgentUnfit, match="/no/such/agent not found"):
+        agent("/no/such/agent").check()
+    with pytest.raises(AgentUnfit, match="not found"):
+        agent(str(tmp_path)).check()
+    (tmp_path / "mine").write_text("#!/bin/sh\n")
+    for command in (str(tmp_path / "mine"), "mine"):
+        with pytest.raises(AgentUnfit, match="not executable") as caught:
+            agent(command, env={"PATH": str(tmp_path)}).check()
+        assert caught.value.hint == f"chmod +x {tmp_path / 'mine'}"
+
+
+# Ends
+
+
+@pytest.fixture
+def ended(folder):
+    folder.path.mkdir(parents=True)
+    folder.stdout.write_text("out\n")
+    folder.stderr.write_text("boom\n\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("exit", "kind", "message"),
+    [
+        (Exit(code=0, timed_out=True), K.TIMEOUT, "time limit"),
+        (Exit(code=-9, timed_out=True, stopped_by_us=True), K.TIMEOUT, "time limit"),
+        (Exit(code=0, stopped_by_us=True), K.LOST, "stopped on request"),
+        (Exit(code=-9, stopped_by_us=True, out_of_memory=True), K.LOST, "stopped on request"),
+        (Exit(code=-9, out_of_memory=True), K.OUT_OF_MEMORY, "out of memory"),
+        (Exit(code=137, out_of_memory=True), K.OUT_OF_MEMORY, "out of memory"),
+        (Exit(code=-9), K.LOST, "killed by SIGKILL from outside: boom"),
+        (Exit(code=-15), K.LOST, "killed by SIGTERM from outside"),
+        (Exit(code=-1), K.LOST, "SIGHUP"),
+        (Exit(code=-2), K.LOST, "SIGINT"),
+        (Exit(code=-2, out_of_memory=True), K.LOST, "SIGINT"),
+        (Exit(code=-11), K.CRASH, "killed by SIGSEGV: boom"),
+        (Exit(code=-6), K.CRASH, "SIGABRT"),
+        (Exit(code=-7), K.CRASH, "SIGBUS"),
+        (Exit(code=-50), K.CRASH, "signal 50"),
+        (Exit(code=1), K.CRASH, "exit code 1: boom"),
+        (Exit(code=1, out_of_memory=True), K.CRASH, "exit code 1: boom"),
+        (Exit(code=64), K.INVALID, "exit code 64: boom"),
+        (Exit(code=65), K.INVALID, "exit code 65"),
+        (Exit(code=78), K.INVALID, "exit code 78"),
+        (Exit(code=143), K.CRASH, "exit code 143"),
+    ],
+)
+def test_what_an_end_means(ended, exit, kind, message):
+    outcome = agent("run").outcome(exit, ended)
+    assert isinstance(outcome, Failed)
+    assert outcome.kind is kind
+    assert message in outcome.message
+
+
+@pytest.mark.parametrize(("counted", "kind"), [(0, K.CRASH), (4, K.CRASH), (None, K.OUT_OF_MEMORY)])
+def test_exit_code_137_where_the_kernel_counts_and_where_not(ended, monkeypatch, counted, kind):
+    monkeypatch.setattr(command_module, "oom_kills", lambda: counted)
+    outcome = agent("run").outcome(Exit(code=137), ended)
+    assert isinstance(outcome, Failed) and outcome.kind is kind
+
+
+def test_exit_codes_are_configurable(ended):
+    outcome = agent("run", exit_codes={75: K.RATE_LIMIT}).outcome(Exit(code=75), ended)
+    assert outcome == Failed(kind=K.RATE_LIMIT, message="exit code 75: boom")
+    outcome = agent("run", exit_codes={75: K.RATE_LIMIT}).outcome(Exit(code=64), ended)
+    assert isinstance(outcome, Failed) and outcome.kind is K.CRASH
+
+
+@pytest.mark.parametrize(
+    ("stderr", "stdout", "expected"),
+    [
+        (b"first\nlast\n \n\n", b"out", "exit code 1: last"),
+        (b" \n", b"only out\n", "exit code 1: only out"),
+        (b"", b"", "exit code 1"),
+        (b"\x1b[1;31mred\x1b[0m \x07alert\x1b]0;title\x07\n", b"", "exit code 1: red alert"),
+        (b"10%\r20%\rfailed\r\n", b"", "exit code 1: failed"),
+        (b"bad \xff byte\n", b"", "exit code 1: bad \N{REPLACEMENT CHARACTER} byte"),
+        ("right\u202eleft\u0007\n".encode(), b"", "exit code 1: right left"),
+        (b"text\n\x1b[2K\x1b[0m\n", b"", "exit code 1: text"),
+    ],
+)
+def test_the_last_words_are_quoted_without_control_characters(ended, stderr, stdout, expected):
+    ended.stderr.write_bytes(stderr)
+    ended.stdout.write_bytes(stdout)
+    outcome = agent("run").outcome(Exit(code=1), ended)
+    assert isinstance(outcome, Failed) and outcome.message == expected
+
+
+def test_a_message_is_short_however_long_the_line(ended):
+    ended.stderr.write_text("x" * 400_000)
+    outcome = agent("run").outcome(Exit(code=1), ended)
+    assert isinstance(outcome, Failed)
+    assert len(outcome.message) == 300 and outcome.message.endswith("x…")
+
+
+def test_logs_that_are_no_files_are_no_harm(ended):
+    ended.stderr.unlink()
+    os.mkfifo(ended.stderr)
+    ended.stdout.unlink()
+    ended.stdout.mkdir()
+    outcome = agent("run").outcome(Exit(code=1), ended)
+    assert outcome == Failed(kind=K.CRASH, message="exit code 1")
+
+
+@pytest.mark.parametrize("content", [None, b"", b" \n"])
+def test_success_without_a_result(ended, content):
+    if content is not None:
+        ended.result.write_bytes(content)
+    assert agent("run").outcome(Exit(code=0, out_of_memory=True), ended) == Completed(result=None)
+
+
+def test_success_with_a_result(ended):
+    data = json.dumps({"files": ["a"], "n": 1.5}).encode()
+    ended.result.write_bytes(data)
+    assert agent("run").outcome(Exit(code=0), ended) == Completed(result=data)
+
+
+def make_link(path: Path) -> None:
+    target = path.with_name("elsewhere")
+    target.write_text("{}")
+    path.symlink_to(target)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda path: path.write_text("{nope"), "is not JSON"),
+        (lambda path: path.write_text('{"a": NaN}'), "is not JSON"),
+        (lambda path: path.write_bytes(b'"\xff"'), "is not JSON"),
+        (lambda path: path.write_text("[" * 100_000), "is not JSON"),
+        (lambda path: path.write_text(json.dumps("x" * RESULT_BYTES_MAX)), "larger than 1,048,576 bytes"),
+        (make_link, "symbolic link"),
+        (lambda path: path.symlink_to("/nowhere"), "symbolic link"),
+        (os.mkfifo, "not a regular file"),
+        (Path.mkdir, "not a regular file"),
+    ],
+)
+def test_a_broken_result_is_a_failure_with_its_reason(ended, make, message):
+    make(ended.result)
+    outcome = agent("run").outcome(Exit(code=0), ended)
+    assert isinstance(outcome, Failed) and outcome.kind is K.CRASH
+    assert message in outcome.message and "result.json" in outcome.message
+    assert len(outcome.message) <= 300
+
+
+def test_a_result_of_exactly_the_limit_is_taken(ended):
+    data = b'"' + b"x" * (RESULT_BYTES_MAX - 2) + b'"'
+    ended.result.write_bytes(data)
+    assert agent("run").outcome(Exit(code=0), ended) == Completed(result=data)
+
+
+def test_a_whole_run(zoo, folder):
+    script = 'cat "$MUSTER_PROMPT_FILE" >&2; printf \'{"done": true}\' > "$MUSTER_RESULT"'
+    the_agent = agent("sh", "-c", script, prompt="file")
+    the_agent.check()
+    launch = the_agent.launch(job(), folder, cwd=zoo.tmp_path, extra_env={})
+    process = zoo.launcher.start(launch, folder, mark=zoo.mark)
+    code = process.wait(20)
+    assert code == 0 and process.sweep() == 0
+    assert the_agent.outcome(Exit(code=code), folder) == Completed(result=b'{"done": true}')
+    assert folder.stderr.read_text() == "Write it."
+
+
+def test_a_run_killed_from_outside_is_lost(zoo, folder):
+    launch = agent("sleep", zoo.token, prompt="none").launch(job(), folder, cwd=zoo.tmp_path, extra_env={})
+    process = zoo.launcher.start(launch, folder, mark=zoo.mark)
+    os.kill(process.pid, signal.SIGKILL)
+    code = process.wait(20)
+    process.sweep()
+    outcome = agent("run").outcome(Exit(code=code if code is not None else 0), folder)
+    assert outcome == Failed(kind=K.LOST, message="killed by SIGKILL from outside")

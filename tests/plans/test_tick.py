@@ -1,0 +1,65 @@
+"""A tick changes one byte per box."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.model.errors import BadPlan
+from muster.plans.markdown import tick
+
+PROSE = st.text(st.characters(exclude_categories=["Cc", "Cs"], exclude_characters="{}`<>"), max_size=12)
+
+
+@st.composite
+def documents(draw):
+    """A document as pieces of bytes: boxes stand alone, as (key, mark)."""
+    pieces: list[bytes | tuple[str, bytes]] = [draw(st.sampled_from([b"", b"\xef\xbb\xbf"]))]
+    for number in range(draw(st.integers(1, 8))):
+        end = draw(st.sampled_from(["\n", "\r\n", "\r"]))
+        bullet = draw(st.sampled_from(["-", "*", "+", "7."]))
+        fence = f"{end}```{end}- [ ] not {{#t{number}}}{end}```{end}" if draw(st.booleans()) else end
+        mark = draw(st.sampled_from([b" ", b"x", b"X"]))
+        pieces += [f"{bullet} [".encode(), (f"t{number}", mark)]
+        pieces.append(f"]\tä{draw(PROSE)} {{#t{number}}}{end}{'   ' + draw(PROSE) + end}{fence}".encode())
+    if draw(st.booleans()):
+        pieces.append(b"the end, without a newline")
+    return pieces
+
+
+def rendered(pieces, ticked=()) -> bytes:
+    def one(piece) -> bytes:
+        if isinstance(piece, bytes):
+            return piece
+        key, mark = piece
+        return b"x" if key in ticked and mark == b" " else mark
+
+    return b"".join(map(one, pieces))
+
+
+@settings(max_examples=300, deadline=None)
+@given(documents(), st.sets(st.sampled_from([f"t{number}" for number in range(10)])))
+def test_a_tick_changes_exactly_the_boxes_asked_for(pieces, keys):
+    there = {piece[0] for piece in pieces if not isinstance(piece, bytes)}
+    after, ticked = tick(rendered(pieces), keys)
+    assert after == rendered(pieces, keys)
+    assert ticked == keys & there
+    assert tick(after, keys) == (after, ticked)
+
+
+def test_a_tick_needs_no_valid_dependencies_and_no_tasks():
+    assert tick(b"- [ ] A {#a after=gone}", ["a"]) == (b"- [x] A {#a after=gone}", {"a"})
+    assert tick(b"# All done\n", ["a"]) == (b"# All done\n", frozenset())
+
+
+@pytest.mark.parametrize("data", [b"- [ ] A {#a}\n- [ ] B {#a}", b"- [ ] A {#a oops=1}", b"- [ ] A\0"])
+def test_a_tick_is_refused_where_tasks_cannot_be_told_apart(data):
+    with pytest.raises(BadPlan, match=r"^the plan:\d: "):
+        tick(data, ["a"])
+
+
+@pytest.mark.parametrize("data", [b"- [ ] A\r\n\xff", b"- [ ] A\n\xed\xa0\x80", b"a\r\xc3"])
+def test_what_is_not_utf_8_is_refused_with_its_line(data):
+    with pytest.raises(BadPlan, match=r"plan\.md:2: not UTF-8"):
+        tick(data, ["a"], "plan.md")

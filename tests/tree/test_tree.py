@@ -1,0 +1,107 @@
+"""The tree tests itself: the rules that DESIGN part 5 and STYLE part 2 give to the whole repository."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tree_files
+import tree_imports
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src" / "muster"
+
+OVERSIZE: dict[str, int] = {}
+"""Files over 500 lines and functions over 60 (`path`, `path::Class.function`), with their size: shrink it."""
+
+HOT_PATH = ("muster.cli.main", "muster.client.http", "muster.client.api")
+SLOW = ("asyncio", "ssl", "http", "msgspec", "apsw", "starlette")
+
+
+def say(violations: list[str]) -> None:
+    __tracebackhide__ = True
+    if violations:
+        pytest.fail("\n".join(violations), pytrace=False)
+
+
+@pytest.fixture(scope="module")
+def graph() -> tree_imports.Edges:
+    return tree_imports.edges(SOURCE)
+
+
+@pytest.fixture(scope="module")
+def files() -> list[Path]:
+    found = tree_files.repository_files(ROOT)
+    assert ROOT / "pyproject.toml" in found, "the list of files is not that of this repository"
+    return found
+
+
+def test_imports_point_down(graph: tree_imports.Edges) -> None:
+    say(tree_imports.floor_violations(graph))
+
+
+def test_no_import_cycles(graph: tree_imports.Edges) -> None:
+    say(tree_imports.cycles(graph))
+
+
+def test_every_package_stands_on_a_floor(graph: tree_imports.Edges) -> None:
+    assert "muster.model.states" in graph, "the graph is empty: nothing was checked"
+    say(tree_imports.unknown_packages(graph))
+
+
+def test_the_model_is_pure() -> None:
+    say(tree_imports.impurities(SOURCE / "model"))
+
+
+def test_files_and_functions_stay_small() -> None:
+    say(tree_files.size_violations(tree_files.sizes(ROOT, ["src", "tests"]), OVERSIZE))
+
+
+def test_the_cli_starts_light() -> None:
+    """Each of these costs every command 10 to 60 ms: import them in the function that needs them."""
+    code = f"""
+import importlib.util, sys
+for name in {HOT_PATH!r}:
+    if name == "muster.cli.main" or importlib.util.find_spec(name):
+        importlib.import_module(name)
+sys.argv = ["muster", "--help"]
+try:
+    sys.modules["muster.cli.main"].main()
+except SystemExit as end:
+    assert not end.code, end.code
+loaded = {{name.split(".")[0] for name in sys.modules}}
+print("loaded:", *sorted(loaded.intersection({SLOW!r})), file=sys.stderr)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    loaded = run.stderr.rpartition("loaded:")[2].split()
+    say([f"`muster --help` imports {name}: import it inside the function that needs it" for name in loaded])
+
+
+def test_every_sql_file_is_used() -> None:
+    say(tree_files.unused_sql(SOURCE))
+
+
+def test_the_package_is_typed() -> None:
+    assert (SOURCE / "py.typed").is_file(), (
+        "src/muster/py.typed is missing: type checkers ignore us without it"
+    )
+
+
+def test_no_paths_of_one_machine(files: list[Path]) -> None:
+    say(tree_files.machine_paths(ROOT, files))
+
+
+def test_no_unfinished_work(files: list[Path]) -> None:
+    say(tree_files.leftovers(ROOT, files))
+
+
+def test_the_lock_names_the_public_index_only() -> None:
+    say(tree_files.lock_violations((ROOT / "uv.lock").read_text(encoding="utf-8")))
+
+
+def test_links_lead_somewhere() -> None:
+    pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    say(tree_files.broken_links(ROOT, pages))

@@ -1,0 +1,182 @@
+"""Who imports whom under `src/muster`, read from the syntax tree: floors, cycles, purity.
+
+Imports inside functions and under TYPE_CHECKING count, and so does `import_module("...")`: that is where
+knots hide.  Each rule returns its violations as sentences that say what to do.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT_PACKAGE = "muster"
+
+FLOORS = {
+    "model": 0,
+    "ports": 1,
+    "wire": 1,
+    "config": 1,
+    "stores": 2,
+    "runtimes": 2,
+    "agents": 2,
+    "plans": 2,
+    "outbound": 2,
+    "engine": 2,
+    "worker": 2,
+    "client": 2,
+    "web": 3,
+    "mcp": 3,
+    "testing": 3,
+    "app": 4,
+    "cli": 5,
+}
+"""DESIGN part 5: a package imports from itself and from lower floors, never from a sibling."""
+
+IMPURE = frozenset(
+    {
+        *("time", "random", "secrets", "uuid"),
+        *("asyncio", "concurrent", "multiprocessing", "subprocess", "threading", "signal"),
+        *("io", "os", "select", "selectors", "shutil", "socket", "sqlite3", "tempfile", "urllib"),
+    }
+)
+IMPURE_NAMES = {"pathlib": frozenset({"Path", "PosixPath", "WindowsPath"})}
+IMPURE_CALLS = frozenset({"open", "input", "print"})
+CLOCK_CALLS = frozenset({"now", "utcnow", "today"})
+
+Edges = dict[str, set[str]]
+
+
+def modules(source: Path) -> dict[str, Path]:
+    """Dotted name to file, for every module under the package folder `source`."""
+    found = {}
+    for path in sorted(source.rglob("*.py")):
+        parts = [source.name, *path.relative_to(source).with_suffix("").parts]
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports(tree: ast.AST, module: str, is_package: bool) -> Iterator[tuple[str, str]]:
+    """Every import as (module, name); the name is empty for `import module`."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from ((alias.name, "") for alias in names)
+            case ast.ImportFrom(module=origin, names=names, level=level):
+                base = _resolve(module, is_package, origin or "", level)
+                yield from ((base, alias.name) for alias in names)
+            case ast.Call(func=func, args=[ast.Constant(value=str(name)), *_]) if _is_import_call(func):
+                yield name, ""
+
+
+def _resolve(module: str, is_package: bool, origin: str, level: int) -> str:
+    if level == 0:
+        return origin
+    parts = module.split(".")
+    kept = parts[: len(parts) - level + is_package]
+    return ".".join([*kept, *filter(None, [origin])])
+
+
+def _is_import_call(func: ast.expr) -> bool:
+    name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+    return name in {"import_module", "__import__"}
+
+
+def edges(source: Path) -> Edges:
+    """Module to the modules of the same package tree that it imports anywhere in its text."""
+    known = modules(source)
+    graph: Edges = {module: set() for module in known}
+    for module, path in known.items():
+        for base, name in imports(_parse(path), module, path.name == "__init__.py"):
+            target = f"{base}.{name}" if f"{base}.{name}" in known else base
+            if target in known and target != module:
+                graph[module].add(target)
+            elif target not in known and target.split(".")[0] == source.name:
+                graph[module].add(target)  # not written yet; its floor counts all the same
+    return graph
+
+
+def _parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def package(module: str) -> str:
+    """The part of the program that a module belongs to: `muster.stores.sqlite.x` is `stores`."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def floor_violations(graph: Edges) -> list[str]:
+    found = []
+    for importer, targets in sorted(graph.items()):
+        for imported in sorted(targets):
+            a, b = package(importer), package(imported)
+            if a == b or not b or FLOORS.get(b, 99) < FLOORS.get(a, -1):
+                continue
+            found.append(
+                f"{importer} (floor {FLOORS.get(a, 'none')}) may not import {imported} "
+                f"(floor {FLOORS.get(b, 'none')}): put what both need on a lower floor (model, ports), "
+                "or pass it in from app.py"
+            )
+    return found
+
+
+def unknown_packages(graph: Edges) -> list[str]:
+    return [
+        f"{name!r} stands on no floor: give it one in FLOORS (tests/tree/tree_imports.py) and in the design"
+        for name in sorted({package(module) for module in graph} - FLOORS.keys() - {""})
+    ]
+
+
+def cycles(graph: Edges) -> list[str]:
+    """One shortest cycle for each module that lies on one, each cycle once."""
+    found: dict[frozenset[str], str] = {}
+    for start in sorted(graph):
+        if path := _way_back(graph, start):
+            found.setdefault(frozenset(path), " -> ".join([*path, start]))
+    return [f"import cycle {text}: move what they share to a module of its own" for text in found.values()]
+
+
+def _way_back(graph: Edges, start: str) -> list[str] | None:
+    queue, seen = [[start]], {start}
+    for path in queue:
+        for target in sorted(graph.get(path[-1], ())):
+            if target == start:
+                return path
+            if target not in seen:
+                seen.add(target)
+                queue.append([*path, target])
+    return None
+
+
+def impurities(folder: Path) -> list[str]:
+    """What in `folder` reaches for a clock, chance, a file, another process or an event loop."""
+    found = []
+    for path in sorted(folder.rglob("*.py")):
+        tree = _parse(path)
+        reasons = [reason for base, name in imports(tree, "", False) if (reason := _impure(base, name))]
+        reasons += [reason for node in ast.walk(tree) if (reason := _impure_node(node))]
+        found += [
+            f"{path.name}: {reason}: {folder.name}/ is pure, so take it as a fact or let the caller do it"
+            for reason in reasons
+        ]
+    return found
+
+
+def _impure(base: str, name: str) -> str:
+    top = base.partition(".")[0]
+    if top in IMPURE or name in IMPURE_NAMES.get(base, ()) or (base in IMPURE_NAMES and not name):
+        return f"imports {base}" + (f".{name}" if name else "")
+    return ""
+
+
+def _impure_node(node: ast.AST) -> str:
+    match node:
+        case ast.AsyncFunctionDef(name=name):
+            return f"async def {name}"
+        case ast.Call(func=ast.Name(id=name)) if name in IMPURE_CALLS:
+            return f"calls {name}()"
+        case ast.Attribute(
+            attr=name, value=ast.Name(id="datetime" | "date") | ast.Attribute(attr="datetime" | "date")
+        ):
+            return f"reads the clock by {name}()" if name in CLOCK_CALLS else ""
+    return ""
