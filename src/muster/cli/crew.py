@@ -93,10 +93,11 @@ class Crew:
     def __init__(
         self, project: Project, config: Config, workers: int, say: Callable[[str], None], actor: str
     ) -> None:
-        from muster import app
+        from muster.app.parts import make_state_dir
+        from muster.app.supervise import supervisor
         from muster.stores.sqlite.lock import Lock
 
-        app.make_state_dir(project)
+        make_state_dir(project)
         self._lock = _take_patiently(lambda: Lock.take(project.supervisor_lock))
         self._project = project
         self._lease_s = config.health.lease_s
@@ -104,7 +105,7 @@ class Crew:
         self._say = say
         self._actor = actor
         self._log_from = project.log_file.stat().st_size if project.log_file.exists() else 0
-        self.supervisor = app.supervisor(project, config, workers, say=say)
+        self.supervisor = supervisor(project, workers, say=say)
         self.api = Api(Connection(project.socket))
         self._looked_s = time.monotonic()
 

@@ -58,9 +58,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _daemon(project: Project, args: argparse.Namespace) -> int:
-    from muster import app
+    from muster.app.parts import make_state_dir
 
-    app.make_state_dir(project)
+    make_state_dir(project)
     argv = [sys.executable, "-m", "muster.cli.main", "-C", str(project.root), "up"]
     if args.workers is not None:
         argv += ["--workers", str(args.workers)]

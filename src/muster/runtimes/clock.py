@@ -1,15 +1,11 @@
-"""The machine's clocks and its randomness."""
+"""The machine's clocks."""
 
 from __future__ import annotations
 
 import asyncio
-import secrets
-import string
 import time
 
 from muster.model.task import Now
-
-_LETTERS = string.ascii_lowercase + string.digits
 
 
 class SystemClock:
@@ -23,11 +19,3 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
-
-
-class SystemChance:
-    def fraction(self) -> float:
-        return secrets.randbits(53) / (1 << 53)
-
-    def name(self, length: int) -> str:
-        return "".join(secrets.choice(_LETTERS) for _ in range(length))

@@ -41,6 +41,10 @@ class LocalWakeups:
             for listener in self._listeners.get(topic, ()):
                 listener.wake()
 
+    def wake_all(self) -> None:
+        """For the end: nobody is to be kept waiting."""
+        self._wake(list(self._listeners))
+
     @contextmanager
     def listen(self, topic: str) -> Iterator[LocalListener]:
         listener = LocalListener()

@@ -1,27 +1,20 @@
-"""The composition root: the only file that names both the engine and the drivers.
-
-`python -m muster.app owner ROOT` and `... worker ROOT` are the processes that a supervisor starts.
-"""
+"""The owner: engine, store, coordinator and API.  `python -m muster.app.owner ROOT`"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-import os
 import signal
 import socket
 import sys
-import threading
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from muster.agents.command import EXIT_CODES, CommandAgent, Prompt
-from muster.agents.host import LocalHost, become_subreaper, oom_kills
-from muster.agents.process import LocalLauncher
+from muster.agents.host import LocalHost
 from muster.agents.tree import kill_recorded
-from muster.client.crew import HttpCrew
+from muster.app.parts import log_to_stderr, make_state_dir
 from muster.client.http import address
 from muster.config import Config, Project, load_config
 from muster.engine.batch import Batcher
@@ -37,36 +30,19 @@ from muster.model.errors import MusterError
 from muster.model.retry import RetryPolicy
 from muster.model.states import CrewStatus
 from muster.plans.files import LocalPlanFiles
-from muster.ports.agent import Agent
-from muster.runtimes.clock import SystemChance, SystemClock
+from muster.runtimes.chance import SystemChance
+from muster.runtimes.clock import SystemClock
 from muster.runtimes.local import LocalWakeups
-from muster.stores.sqlite.lock import Lock, holder, refuse_shared
+from muster.stores.sqlite.lock import Lock, holder
 from muster.stores.sqlite.store import SqliteStore
 from muster.web.backend import Backend
 from muster.web.server import Server, serve, server
-from muster.worker.pool import Worker
-from muster.worker.runner import Surroundings
-from muster.worker.supervisor import DECLARED_DEAD, DRAINED, Supervisor
 
 log = logging.getLogger(__name__)
 
 ORPHAN_LOOK_S = 2.0
 ORPHAN_IDLE_S = 60.0
 """An owner that nobody supervises ends once it has had nothing to do for this long."""
-
-
-def agents_of(config: Config) -> Mapping[str, Agent]:
-    return {
-        name: CommandAgent(
-            name=name,
-            command=agent.command,
-            prompt=cast(Prompt, agent.prompt),
-            env_names=agent.env_names,
-            env=agent.env,
-            exit_codes={**EXIT_CODES, **agent.exit_codes},
-        )
-        for name, agent in config.agents.items()
-    }
 
 
 def policy_of(config: Config) -> Policy:
@@ -76,16 +52,6 @@ def policy_of(config: Config) -> Policy:
         lease_s=config.health.lease_s,
         heartbeat_s=config.health.heartbeat_s,
     )
-
-
-def make_state_dir(project: Project) -> None:
-    """`.muster/`, for its owner's eyes only, and ignored by git.  Raises StoreRefused on a shared disk."""
-    refuse_shared(project.root)
-    project.state_dir.mkdir(mode=0o700, exist_ok=True)
-    project.attempts_dir.mkdir(mode=0o700, exist_ok=True)
-    ignore = project.state_dir / ".gitignore"
-    if not ignore.exists():
-        ignore.write_text("*\n", "utf-8")
 
 
 class Owner:
@@ -163,6 +129,7 @@ async def _own(project: Project, config: Config) -> None:
         def shut_down() -> None:
             backend.closing.set()
             made.should_exit = True
+            owner.wakeups.wake_all()
 
         object.__setattr__(backend, "shut_down", shut_down)
         loop = asyncio.get_running_loop()
@@ -239,128 +206,6 @@ def run_owner(root: Path) -> int:
     return 0
 
 
-def run_worker(root: Path) -> int:
-    project, config = Project(root), load_config(root)
-    host, chance = LocalHost(), SystemChance()
-    become_subreaper()
-    kill_recorded(project.attempts_dir, host)
-    process = host.identify(os.getpid())
-    assert process is not None
-    around = Surroundings(
-        worker_id=f"worker-{chance.name(8)}",
-        root=root,
-        attempts_dir=project.attempts_dir,
-        socket=project.socket,
-        agents=agents_of(config),
-        launcher=LocalLauncher(host),
-        oom_kills=oom_kills,
-    )
-    worker = Worker(
-        HttpCrew(project.socket),
-        around,
-        chance,
-        hostname=host.hostname,
-        boot_id=host.boot_id,
-        process=process,
-        slots=config.workers.slots,
-        preferred_agent=config.default_agent,
-        orphan_grace_s=config.health.orphan_grace_s,
-    )
-    signal.signal(signal.SIGTERM, lambda *_: worker.drain())
-    return DRAINED if worker.run() else DECLARED_DEAD
-
-
-def supervisor(project: Project, config: Config, workers: int, *, say: Any) -> Supervisor:
-    """The caller becomes the parent of orphans, so that a dead worker's processes can be found here."""
-    become_subreaper()
-    start = [sys.executable, "-m", "muster.app"]
-    return Supervisor(
-        LocalHost(),
-        project.log_file,
-        [*start, "owner", str(project.root)],
-        [*start, "worker", str(project.root)],
-        workers,
-        say=say,
-    )
-
-
-class DirectTransport:
-    """An owner for the length of one command, in this process: no socket, no workers."""
-
-    def __init__(self, project: Project, config: Config) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._owner = Owner(project, config)
-        self._loop.run_until_complete(self._owner.__aenter__())
-        self._app = self._loop.run_until_complete(self._build())
-
-    async def _build(self) -> Any:
-        from muster.web.server import build
-
-        return build(self._owner.backend(0))
-
-    def request(
-        self,
-        method: str,
-        target: str,
-        body: bytes = b"",
-        headers: Mapping[str, str] | None = None,
-        *,
-        reply_s: float = 0.0,  # noqa: ARG002 - nobody else can be slow here
-    ) -> tuple[int, bytes]:
-        return self._loop.run_until_complete(self._ask(method, target, body, headers or {}))
-
-    async def _ask(
-        self, method: str, target: str, body: bytes, headers: Mapping[str, str]
-    ) -> tuple[int, bytes]:
-        path, _, query = target.partition("?")
-        scope = {
-            "type": "http",
-            "method": method,
-            "path": path,
-            "raw_path": path.encode(),
-            "query_string": query.encode(),
-            "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
-        }
-        status, parts = 500, list[bytes]()
-
-        async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        async def send(message: Mapping[str, Any]) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            else:
-                parts.append(message.get("body", b""))
-
-        await self._app(scope, receive, send)
-        return status, b"".join(parts)
-
-    def close(self) -> None:
-        self._loop.run_until_complete(self._owner.__aexit__())
-        self._loop.run_until_complete(self._loop.shutdown_default_executor())
-        self._loop.close()
-
-
-@contextlib.contextmanager
-def direct(project: Project) -> Iterator[DirectTransport]:
-    """For a command while no owner is up.  Raises OwnerUnavailable where one has come up meanwhile."""
-    transport = DirectTransport(project, load_config(project.root))
-    try:
-        yield transport
-    finally:
-        transport.close()
-
-
-def main(argv: list[str]) -> int:
-    logging.basicConfig(
-        level=logging.INFO,
-        format=f"%(asctime)s {argv[0]}[{os.getpid()}] %(levelname)s %(name)s: %(message)s",
-    )
-    threading.current_thread().name = argv[0]
-    run = {"owner": run_owner, "worker": run_worker}[argv[0]]
-    return run(Path(argv[1]))
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    log_to_stderr("owner")
+    sys.exit(run_owner(Path(sys.argv[1])))

@@ -1,0 +1,47 @@
+"""What several processes are composed of."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from typing import cast
+
+from muster.agents.command import EXIT_CODES, CommandAgent, Prompt
+from muster.config import Config, Project
+from muster.ports.agent import Agent
+from muster.stores.sqlite.lock import refuse_shared
+
+
+def agents_of(config: Config) -> Mapping[str, Agent]:
+    return {
+        name: CommandAgent(
+            name=name,
+            command=agent.command,
+            prompt=cast(Prompt, agent.prompt),
+            env_names=agent.env_names,
+            env=agent.env,
+            exit_codes={**EXIT_CODES, **agent.exit_codes},
+        )
+        for name, agent in config.agents.items()
+    }
+
+
+def make_state_dir(project: Project) -> None:
+    """`.muster/`, for its owner's eyes only, and ignored by git.  Raises StoreRefused on a shared disk."""
+    refuse_shared(project.root)
+    project.state_dir.mkdir(mode=0o700, exist_ok=True)
+    project.attempts_dir.mkdir(mode=0o700, exist_ok=True)
+    ignore = project.state_dir / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n", "utf-8")
+
+
+def log_to_stderr(name: str) -> None:
+    """For processes whose stderr is `.muster/muster.log`."""
+    logging.basicConfig(
+        level=logging.INFO,
+        stream=sys.stderr,
+        format=f"%(asctime)s {name}[{os.getpid()}] %(levelname)s %(name)s: %(message)s",
+    )

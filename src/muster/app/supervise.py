@@ -1,0 +1,23 @@
+"""The supervisor of one project's owner and workers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from muster.agents.host import LocalHost, become_subreaper
+from muster.config import Project
+from muster.worker.supervisor import Supervisor
+
+
+def supervisor(project: Project, workers: int, *, say: Callable[[str], None]) -> Supervisor:
+    """The caller becomes the parent of orphans, so that a dead worker's processes can be found here."""
+    become_subreaper()
+    return Supervisor(
+        LocalHost(),
+        project.log_file,
+        [sys.executable, "-m", "muster.app.owner", str(project.root)],
+        [sys.executable, "-m", "muster.app.worker", str(project.root)],
+        workers,
+        say=say,
+    )

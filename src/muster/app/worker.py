@@ -1,0 +1,55 @@
+"""A worker and its agents.  `python -m muster.app.worker ROOT`"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from muster.agents.host import LocalHost, become_subreaper, oom_kills
+from muster.agents.process import LocalLauncher
+from muster.agents.tree import kill_recorded
+from muster.app.parts import agents_of, log_to_stderr
+from muster.client.crew import HttpCrew
+from muster.config import Project, load_config
+from muster.runtimes.chance import SystemChance
+from muster.worker.pool import Worker
+from muster.worker.runner import Surroundings
+from muster.worker.supervisor import DECLARED_DEAD, DRAINED
+
+
+def run_worker(root: Path) -> int:
+    project, config = Project(root), load_config(root)
+    host, chance = LocalHost(), SystemChance()
+    become_subreaper()
+    kill_recorded(project.attempts_dir, host)
+    process = host.identify(os.getpid())
+    assert process is not None
+    around = Surroundings(
+        worker_id=f"worker-{chance.name(8)}",
+        root=root,
+        attempts_dir=project.attempts_dir,
+        socket=project.socket,
+        agents=agents_of(config),
+        launcher=LocalLauncher(host),
+        oom_kills=oom_kills,
+    )
+    worker = Worker(
+        HttpCrew(project.socket),
+        around,
+        chance,
+        hostname=host.hostname,
+        boot_id=host.boot_id,
+        process=process,
+        slots=config.workers.slots,
+        preferred_agent=config.default_agent,
+        orphan_grace_s=config.health.orphan_grace_s,
+    )
+    signal.signal(signal.SIGTERM, lambda *_: worker.drain())
+    return DRAINED if worker.run() else DECLARED_DEAD
+
+
+if __name__ == "__main__":
+    log_to_stderr("worker")
+    sys.exit(run_worker(Path(sys.argv[1])))
