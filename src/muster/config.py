@@ -20,8 +20,9 @@ FILE_NAME = "muster.toml"
 STATE_DIR_NAME = ".muster"
 ROOT_VARIABLE = "MUSTER_ROOT"
 
-PROMPT_CHANNELS = ("argument", "file", "stdin", "none")
-"""How an agent gets its prompt: as the last argument, as a file that is named or fed to it, or not at all."""
+PROMPT_CHANNELS = ("argument", "script", "file", "stdin", "none")
+"""How an agent gets its prompt: as the last argument (`script`: only the code in its fenced blocks, where it has
+any), as a file that is named or fed to it, or not at all."""
 
 DURATION_MAX_S = 10 * 365 * 86400.0
 """Beyond this a deadline would leave the range of dates."""
@@ -97,7 +98,7 @@ class AgentConfig:
     heartbeat_s: float | None = None
 
 
-SHELL = AgentConfig("shell", ("sh", "-eu", "-c"))
+SHELL = AgentConfig("shell", ("sh", "-eu", "-c"), "script")
 """Built in: the prompt is a shell script.  A project may redefine it."""
 
 

@@ -17,6 +17,7 @@ from typing import Literal
 import msgspec
 
 from muster.agents.host import oom_kills
+from muster.agents.script import script_of
 from muster.model.errors import AgentUnfit, BadInput, Unavailable
 from muster.model.states import ErrorKind
 from muster.ports.agent import AgentEvent, AttemptFolder, Completed, Exit, Failed, Job, Launch, Outcome
@@ -36,7 +37,7 @@ _FROM_OUTSIDE = frozenset({signal.SIGTERM, signal.SIGKILL, signal.SIGHUP, signal
 _PLACEHOLDER = re.compile(r"\{(prompt|prompt_file|task|title)\}")
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]P^_X][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
 
-Prompt = Literal["argument", "file", "stdin", "none"]
+Prompt = Literal["argument", "script", "file", "stdin", "none"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,13 +120,15 @@ class CommandAgent:
 
     def _argv(self, job: Job, folder: AttemptFolder) -> tuple[str, ...]:
         values = {
-            "prompt": job.prompt,
+            "prompt": script_of(job.prompt) if self.prompt == "script" else prompt_of(job),
             "prompt_file": str(folder.prompt.absolute()),
             "task": job.ref,
             "title": job.title,
         }
         argv = [_fill(element, values) for element in self.command]
-        if self.prompt == "argument" and not any("{prompt}" in element for element in self.command):
+        if self.prompt in ("argument", "script") and not any(
+            "{prompt}" in element for element in self.command
+        ):
             argv.append(_fill("{prompt}", values))
         return tuple(argv)
 
@@ -148,6 +151,11 @@ class SilentStream:
         return []
 
 
+def prompt_of(job: Job) -> str:
+    """The task's text, with what a person wants this attempt to know."""
+    return f"{job.prompt}\n\nNote from a person: {job.note}\n" if job.note else job.prompt
+
+
 def _fill(template: str, values: Mapping[str, str]) -> str:
     """Replaces the placeholders in one pass: what they stand for is never looked at again.
 
@@ -158,7 +166,7 @@ def _fill(template: str, values: Mapping[str, str]) -> str:
 
 
 def _refuse_unpassable(job: Job) -> None:
-    for what, text in (("prompt", job.prompt), ("title", job.title), ("reference", job.ref)):
+    for what, text in (("prompt", prompt_of(job)), ("title", job.title), ("reference", job.ref)):
         if "\0" in text:
             raise BadInput(f"the {what} of {job.ref!r} holds a NUL character", "remove it from the task")
         try:
@@ -171,7 +179,7 @@ def _write_inputs(job: Job, folder: AttemptFolder) -> None:
     folder.path.mkdir(parents=True, exist_ok=True)
     folder.path.chmod(0o700)
     folder.result.unlink(missing_ok=True)
-    _write_private(folder.prompt, job.prompt.encode())
+    _write_private(folder.prompt, prompt_of(job).encode())
     if job.checkpoint is None:
         folder.checkpoint.unlink(missing_ok=True)
     else:
@@ -194,6 +202,8 @@ def _job_env(job: Job, folder: AttemptFolder) -> dict[str, str]:
         "MUSTER_RESULT": str(folder.result.absolute()),
         "MUSTER_PROMPT_FILE": str(folder.prompt.absolute()),
     }
+    if job.note:
+        env["MUSTER_NOTE"] = job.note
     if job.checkpoint is not None:
         env["MUSTER_CHECKPOINT"] = str(folder.checkpoint.absolute())
     return env

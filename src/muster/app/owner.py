@@ -10,7 +10,7 @@ import socket
 import sys
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from muster.agents.host import LocalHost
 from muster.agents.tree import kill_recorded
@@ -64,7 +64,7 @@ class Owner:
         self.clock = SystemClock(self._host.boot_id)
         self._stack = contextlib.ExitStack()
 
-    async def __aenter__(self) -> Owner:
+    async def __aenter__(self) -> Self:
         """Raises OwnerUnavailable where another owner holds the store, StoreFault where it cannot be used."""
         make_state_dir(self._project)
         with contextlib.ExitStack() as stack:
@@ -82,7 +82,7 @@ class Owner:
         await asyncio.to_thread(self._stack.close)
 
     def backend(self, term: int) -> Backend:
-        made = Backend(
+        return Backend(
             engine=self.batcher,
             reads=self.store.reads,
             queries=Queries(self.store.reads, self.clock),
@@ -91,7 +91,6 @@ class Owner:
             started_at_ms=self.clock.now().wall_ms,
             term=term,
         )
-        return made
 
     async def take_over(self) -> int:
         """Adopts the running workers and returns the new term."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from muster.cli.context import answers
 from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config import Config, Project
@@ -41,16 +42,6 @@ class Interrupts:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-def owner_answers(project: Project) -> bool:
-    connection = Connection(project.socket)
-    try:
-        return connection.request("GET", "/healthz", reply_s=5.0)[0] == 200
-    except OwnerUnavailable:
-        return False
-    finally:
-        connection.close()
 
 
 class Feed:
@@ -110,8 +101,8 @@ class Crew:
         self._looked_s = time.monotonic()
 
     def start(self) -> None:
-        """Returns once the owner answers.  Raises StoreFault with the owner's own words where it cannot start."""
-        if owner_answers(self._project):
+        """Returns once the owner answers.  Raises StoreFault with its own words where it cannot start."""
+        if answers(self._project.socket):
             status = self.api.get("/api/v1/status")
             pids = [worker["pid"] for worker in status["status"]["workers"]]
             self.supervisor.adopt(status["owner"]["pid"], pids)
@@ -119,7 +110,7 @@ class Crew:
             self.api.post("/api/v1/crew", {"actor": self._actor, "status": "RUNNING"})
         self.supervisor.start_owner()
         deadline_s = time.monotonic() + READY_S
-        while not owner_answers(self._project):
+        while not answers(self._project.socket):
             pid = self.supervisor.owner.pid
             ended = pid is None or (
                 self.supervisor.owner.process is not None and self.supervisor.owner.process.poll() is not None

@@ -8,9 +8,9 @@ import signal
 import time
 from collections.abc import Callable
 
-from muster.cli import output
-from muster.cli.context import actor, find_project_of
-from muster.cli.crew import STOP_BY_S, TICK_S, Interrupts, owner_answers, running
+from muster.cli.context import actor, answers, project_of
+from muster.cli.crew import STOP_BY_S, TICK_S, Interrupts, running
+from muster.cli.printer import EventPrinter
 from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config import Project
@@ -25,9 +25,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    project = find_project_of(args)
-    show = output.EventPrinter(as_json=args.json, colour=args.color)
-    if not owner_answers(project):
+    project = project_of(args)
+    show = EventPrinter(as_json=args.json, colour=args.color)
+    if not answers(project.socket):
         show.say("Nothing is up.")
         return EXIT_OK
     api = Api(Connection(project.socket))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from pathlib import Path
 from typing import Any
 
-from muster.cli import output
-from muster.cli.context import actor, find_or_make_project
-from muster.cli.crew import STATUS_S, TICK_S, Crew, Feed, Interrupts, cores, owner_answers, running
+from muster.cli.context import actor, answers, start_folder
+from muster.cli.crew import STATUS_S, TICK_S, Crew, Feed, Interrupts, cores, running
+from muster.cli.printer import EventPrinter
 from muster.client.api import Api
 from muster.client.http import Connection
-from muster.config import Config, Project, load_config
+from muster.config import Config, Project, find_project, load_config
 from muster.model.errors import BadInput, MusterError, NotFound, Unavailable
 
 EXIT_OK, EXIT_UNSUCCESSFUL, EXIT_INTERRUPTED = 0, 5, 130
@@ -30,14 +31,21 @@ def run(args: argparse.Namespace) -> int:
         raise BadInput(f"--workers {args.workers} is not between 1 and 64", "muster run PLAN --workers 3")
     path = Path(args.plan)
     document = read_plan(path)
-    project = find_or_make_project(args, path.resolve().parent)
+    project = _project(args, path.resolve().parent)
     config = load_config(project.root)
     content = enqueue_body(document, path.resolve(), config)
-    show = output.EventPrinter(as_json=args.json, colour=args.color)
-    attached = owner_answers(project) and _supervised(project)
+    show = EventPrinter(as_json=args.json, colour=args.color)
+    attached = answers(project.socket) and _supervised(project)
     if attached:
         return _attached(project, content, show)
     return _supervising(project, config, args.workers, content, show)
+
+
+def _project(args: argparse.Namespace, plan_folder: Path) -> Project:
+    """The project that this command runs in; without one, the plan's folder becomes one."""
+    if args.root is not None:
+        return find_project(start_folder(args.root), {}) or Project(start_folder(args.root).resolve())
+    return find_project(Path.cwd(), os.environ) or find_project(plan_folder, {}) or Project(plan_folder)
 
 
 def enqueue_body(document: Any, path: Path, config: Config) -> dict[str, Any]:
@@ -75,7 +83,7 @@ def _supervised(project: Project) -> bool:
     return holder(project.supervisor_lock) is not None
 
 
-def _add(api: Api, content: dict[str, Any], show: output.EventPrinter) -> str:
+def _add(api: Api, content: dict[str, Any], show: EventPrinter) -> str:
     added = api.post("/api/v1/plans", content)
     name: str = added["plan"]
     new, known = added["added"], added["existing"]
@@ -93,7 +101,7 @@ def _last_event(api: Api) -> int:
     return last
 
 
-def _attached(project: Project, content: dict[str, Any], show: output.EventPrinter) -> int:
+def _attached(project: Project, content: dict[str, Any], show: EventPrinter) -> int:
     api = Api(Connection(project.socket))
     pid = api.get("/api/v1/status")["owner"]["pid"]
     show.say(f"Owner    already up (pid {pid}); Ctrl-C leaves it at work, `muster down` stops it")
@@ -117,7 +125,7 @@ def _supervising(
     config: Config,
     workers: int | None,
     content: dict[str, Any],
-    show: output.EventPrinter,
+    show: EventPrinter,
 ) -> int:
     count = workers or config.workers.number(cores())
     with Interrupts().counting() as interrupts:
@@ -174,7 +182,7 @@ def _settled(api: Api, name: str) -> bool:
         return False
 
 
-def _say_drain(crew: Crew, show: output.EventPrinter) -> None:
+def _say_drain(crew: Crew, show: EventPrinter) -> None:
     try:
         held = running(crew.api)
     except MusterError:
@@ -185,9 +193,7 @@ def _say_drain(crew: Crew, show: output.EventPrinter) -> None:
         show.say("Draining: nothing is running")
 
 
-def _sum_up(
-    api: Api, name: str, started_s: float, show: output.EventPrinter, feed: Feed | None = None
-) -> int:
+def _sum_up(api: Api, name: str, started_s: float, show: EventPrinter, feed: Feed | None = None) -> int:
     if feed is not None:
         feed.close()
     tasks = api.get("/api/v1/agent-tasks", {"plan": name, "limit": 100_000})

@@ -7,9 +7,10 @@ import subprocess
 import sys
 import time
 
-from muster.cli import output
-from muster.cli.context import actor, find_project_of
-from muster.cli.crew import READY_S, TICK_S, Crew, Feed, Interrupts, cores, owner_answers
+from muster.cli.context import actor, answers, project_of
+from muster.cli.crew import READY_S, TICK_S, Crew, Feed, Interrupts, cores
+from muster.cli.output import print_json
+from muster.cli.printer import EventPrinter
 from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config import Project, load_config
@@ -28,7 +29,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.workers is not None and not 1 <= args.workers <= 64:
         raise BadInput(f"--workers {args.workers} is not between 1 and 64", "muster up --workers 3")
-    project = find_project_of(args)
+    project = project_of(args)
     config = load_config(project.root)
     from muster.stores.sqlite.lock import holder
 
@@ -37,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
         raise Conflict(f"the crew of {project.root} is up already (pid {supervised})", "muster status")
     if args.daemon:
         return _daemon(project, args)
-    show = output.EventPrinter(as_json=args.json, colour=args.color)
+    show = EventPrinter(as_json=args.json, colour=args.color)
     count = args.workers or config.workers.number(cores())
     with Interrupts().counting() as interrupts:
         crew = Crew(project, config, count, show.say, actor())
@@ -75,7 +76,7 @@ def _daemon(project: Project, args: argparse.Namespace) -> int:
             cwd=project.root,
         )
     deadline_s = time.monotonic() + READY_S
-    while not owner_answers(project):
+    while not answers(project.socket):
         if process.poll() is not None or time.monotonic() > deadline_s:
             with project.log_file.open("rb") as log_file:
                 log_file.seek(from_byte)
@@ -83,11 +84,10 @@ def _daemon(project: Project, args: argparse.Namespace) -> int:
             raise StoreFault("the crew did not start: " + " ".join(words[-5:]), "muster doctor")
         time.sleep(0.05)
     owner = Api(Connection(project.socket)).get("/api/v1/status")["owner"]
-    output.emit(
-        {"supervisor": process.pid, "owner": owner["pid"]},
-        f"Up       supervisor pid {process.pid}, owner pid {owner['pid']}; `muster down` stops them",
-        as_json=args.json,
-    )
+    if args.json:
+        print_json({"supervisor": process.pid, "owner": owner["pid"]})
+    else:
+        print(f"Up       supervisor pid {process.pid}, owner pid {owner['pid']}; `muster down` stops them")
     # The daemon outlives this command on purpose.
     process.returncode = 0
     return 0

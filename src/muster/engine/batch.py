@@ -51,16 +51,18 @@ class Batcher:
         self._publish = publish
         self._queue: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
         self._closed = False
+        self._closing = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="commit", daemon=True)
         self._thread.start()
 
     def submit(self, command: Command) -> Future[Answer]:
         """The future holds the answer, or the MusterError that refused the command."""
         future: Future[Answer] = Future()
-        if self._closed:
-            future.set_exception(Unavailable("the owner is shutting down; nothing was written", "try again"))
-        else:
-            self._queue.put((command, future))
+        with self._closing:  # nothing may be put in after the thread's last look
+            if not self._closed:
+                self._queue.put((command, future))
+                return future
+        future.set_exception(Unavailable("the owner is shutting down; nothing was written", "try again"))
         return future
 
     async def execute(self, command: Command) -> Answer:
@@ -68,8 +70,9 @@ class Batcher:
 
     def close(self) -> None:
         """Answers what was submitted, then ends the thread."""
-        self._closed = True
-        self._queue.put(None)
+        with self._closing:
+            self._closed = True
+            self._queue.put(None)
         self._thread.join()
 
     def _run(self) -> None:

@@ -1,7 +1,7 @@
 """Claim: matching ready tasks with the agents of a worker that asks.
 
-Only the tops of the lanes that the worker serves are read, so its cost does not grow with the tasks that wait,
-are blocked, or belong to others.
+Only the tops of the lanes that the worker serves are read, so its cost does not grow with the tasks that
+wait, are blocked, or belong to others.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Claims:
             raise Conflict(f"{command.worker_id} was declared dead", "register under a new name")
         if await crew_status(view) is not CrewStatus.RUNNING:
             return Claimed(jobs=(), drain=True)
-        held = await view.tx.held(command.worker_id)
+        held = await view.held(command.worker_id)
         again = [attempt for attempt in held if attempt.request_id == command.request_id]
         if again:
             return Claimed(jobs=await self._jobs(view, again))

@@ -77,7 +77,7 @@ class Engine:
             self._remembers = True
 
     async def apply(self, commands: Sequence[c.Command], now: Now) -> Applied:
-        """One transaction for all commands.  Raises only what concerns the whole batch, which is then undone."""
+        """One transaction for all commands.  Raises only what concerns the whole batch, then undone."""
 
         async def work(tx: Tx) -> Applied:
             await self._remember(tx)

@@ -40,6 +40,7 @@ class Intake:
 
         A box that was ticked in the file since completes its task, by a person's word.
         """
+        await view.flush()  # what a neighbour in this batch has added or completed is to be seen
         found = await self._find_plan(view, command)
         known = await view.tx.existing(found.id) if found else {}
         self._check(command, known)
@@ -65,7 +66,7 @@ class Intake:
         numbers = iter(fresh.values())
         for spec in command.tasks:
             if spec.key is None or spec.key not in known:
-                await self._add(view, command, plan, spec, next(numbers), ids, done)
+                await self._add(view, command, plan, spec, task_id=next(numbers), ids=ids, done=done)
         return Enqueued(
             plan=plan.name,
             plan_id=plan.id,
@@ -130,6 +131,7 @@ class Intake:
         command: c.Enqueue,
         plan: Plan,
         spec: c.Spec,
+        *,
         task_id: int,
         ids: Mapping[str, int],
         done: set[str],

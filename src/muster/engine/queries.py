@@ -14,6 +14,7 @@ from muster.ports.store import Reads
 LOG_TAIL_CHUNKS = 50
 LOG_TAIL_LINES = 20
 EVENTS_MAX = 1000
+EPOCH_DIGITS_MAX = 15
 
 
 class Queries:
@@ -34,10 +35,13 @@ class Queries:
 
         Raises NotFound and Ambiguous, each with what is near.
         """
-        name, sharp, number = reference.rpartition("#")
-        if not sharp or not number.isdigit():
-            name, number = reference, ""
-        found = await self._reads.resolve(name)
+        name, number = reference, ""
+        found = await self._reads.resolve(reference)
+        if not found:  # a key may hold a # itself
+            start, _, end = reference.rpartition("#")
+            if start and end.isascii() and end.isdigit() and len(end) <= EPOCH_DIGITS_MAX:
+                name, number = start, end
+                found = await self._reads.resolve(name)
         if not found:
             raise NotFound(f"there is no task {name!r}", "muster task list")
         if len(found) > 1:
@@ -100,10 +104,12 @@ class Queries:
 
     async def _facts(self) -> CrewFacts:
         status = await self._reads.status()
+        # Two looks: a worker may have come between them, so it need not be in both.
+        holds = {view.id: len(view.holds) for view in status.workers}
         free: dict[str, int] = {}
         unfit: dict[str, str] = {}
         for worker in await self._reads.living_workers():
-            held = next(len(view.holds) for view in status.workers if view.id == worker.id)
+            held = holds.get(worker.id, 0)
             for agent in worker.agents:
                 if agent in worker.unfit:
                     unfit[agent] = worker.unfit[agent]

@@ -98,14 +98,12 @@ class Roster:
     async def bury(self, view: View, command: c.BuryWorker) -> Done:
         await check_term(view.tx, command.term)
         worker = await living(view, command.worker_id)
-        if worker is not None:
+        if worker is not None and command.heard_mono_ms in (None, worker.heard_mono_ms):
             await self._end(view, worker, command.reason)
         return Done()
 
     async def _give_back(self, view: View, worker_id: str, reason: str) -> None:
-        held = await view.tx.held(worker_id)
-        await view.load([attempt.task_id for attempt in held])
-        for attempt in held:
+        for attempt in await view.held(worker_id):
             view.run(attempt.task_id, c.Release(task_id=attempt.task_id, epoch=attempt.epoch, reason=reason))
 
     async def _end(self, view: View, worker: Worker, reason: str) -> None:
@@ -129,9 +127,7 @@ class Roster:
 
     async def stop_crew(self, view: View, command: c.StopCrew) -> Done:
         for worker in await view.tx.living_workers():
-            held = await view.tx.held(worker.id)
-            await view.load([attempt.task_id for attempt in held])
-            for attempt in held:
+            for attempt in await view.held(worker.id):
                 stop = c.RequestStop(
                     task_id=attempt.task_id,
                     epoch=attempt.epoch,
@@ -142,7 +138,7 @@ class Roster:
                 view.run(attempt.task_id, stop)
         return Done()
 
-    async def new_boot(self, view: View, command: c.NewBoot) -> TookOver:
+    async def new_boot(self, view: View, _: c.NewBoot) -> TookOver:
         term = await take_term(view.tx)
         return TookOver(term=term, adopted=await self._renew_all(view))
 
@@ -157,9 +153,8 @@ class Roster:
             if worker.boot_id != view.now.boot_id:
                 continue
             await view.tx.put_worker(replace(worker, heard_mono_ms=view.now.mono_ms))
-            held = await view.tx.held(worker.id)
-            await view.load([attempt.task_id for attempt in held])
-            for attempt in held:
-                view.run(attempt.task_id, c.Renew(task_id=attempt.task_id, epoch=attempt.epoch))
+            for attempt in await view.held(worker.id):
+                renew = c.Renew(task_id=attempt.task_id, epoch=attempt.epoch, fresh=True)
+                view.run(attempt.task_id, renew)
                 renewed += 1
         return renewed

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from muster.model.commands import Command, Unblock
 from muster.model.errors import NotFound
 from muster.model.machine import decide
 from muster.model.moves.decision import Decision, Facts
-from muster.model.commands import Command, Unblock
 from muster.model.retry import RetryPolicy
 from muster.model.rows import NewTask
 from muster.model.task import Attempt, Now, Task
@@ -52,6 +52,16 @@ class View:
 
     def attempt(self, task_id: int) -> Attempt | None:
         return self._attempts.get(task_id)
+
+    async def held(self, worker_id: str) -> list[Attempt]:
+        """The worker's open attempts as this transaction leaves them: neighbours may have ended some."""
+        stored = await self.tx.held(worker_id)
+        await self.load([attempt.task_id for attempt in stored])
+        return [
+            now
+            for attempt in stored
+            if (now := self._attempts[attempt.task_id]).epoch == attempt.epoch and now.open
+        ]
 
     def add(self, decision: Decision) -> None:
         """A decision on a task that is new in this transaction."""
@@ -106,6 +116,9 @@ class View:
         if not self._completed:
             return
         parents, self._completed = self._completed, []
+        if self._writes.new_tasks:
+            # Their edges to these parents must stand in the store, or nobody ever takes them off.
+            await self.flush()
         children = await self.tx.settle_dependencies(parents)
         await self.load([child_id for child_id, _ in children])
         for child_id, count in children:

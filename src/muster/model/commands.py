@@ -14,7 +14,14 @@ from muster.model.states import CrewStatus, ErrorKind, StopAction
 
 Text = Annotated[str, Meta(max_length=10_000)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
-Count = Annotated[int, Meta(ge=0)]
+NUMBER_MAX = 1 << 53
+"""Largest integer that every JSON parser keeps exact."""
+Count = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
+Id = Annotated[int, Meta(ge=1, le=NUMBER_MAX)]
+Priority = Annotated[int, Meta(ge=1, le=10)]
+SortKey = Annotated[int, Meta(ge=-NUMBER_MAX, le=NUMBER_MAX)]
+Seconds = Annotated[int, Meta(ge=1, le=366 * 86400)]
+ExitCode = Annotated[int, Meta(ge=-(1 << 31), lt=1 << 32)]
 
 CHECKPOINT_BYTES_MAX = 1 << 20
 RESULT_BYTES_MAX = 1 << 20
@@ -27,7 +34,7 @@ class Command(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_
     """Base of all commands."""
 
 
-class Spec(Struct, frozen=True, kw_only=True, gc=False):
+class Spec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """A new task, as it is to be: the texts go into the row unread."""
 
     title: str
@@ -37,10 +44,10 @@ class Spec(Struct, frozen=True, kw_only=True, gc=False):
     agent: str | None = None
     """The one agent that may take it; None: any."""
     capabilities: tuple[str, ...] = ()
-    priority: int = 5
-    sort_key: int = 0
-    timeout_s: int = 7200
-    max_retries: int = 3
+    priority: Priority = 5
+    sort_key: SortKey = 0
+    timeout_s: Seconds = 7200
+    max_retries: Annotated[int, Meta(ge=0, le=1_000_000)] = 3
     depends_on: tuple[str, ...] = ()
     """Keys within the same plan."""
     done: bool = False
@@ -70,8 +77,8 @@ class Claim(Command, frozen=True, kw_only=True):
 class AttemptCommand(Command, frozen=True, kw_only=True):
     """Base of all commands that an attempt's holder may give."""
 
-    task_id: int
-    epoch: Annotated[int, Meta(ge=1)]
+    task_id: Id
+    epoch: Id
 
 
 class Start(AttemptCommand, frozen=True, kw_only=True):
@@ -81,6 +88,9 @@ class Start(AttemptCommand, frozen=True, kw_only=True):
 
 class Renew(AttemptCommand, frozen=True, kw_only=True):
     """One attempt's share of its worker's heartbeat."""
+
+    fresh: bool = False
+    """The owner itself stood still and could hear nobody: the time to stop in begins anew as well (S15)."""
 
 
 class Progress(AttemptCommand, frozen=True, kw_only=True):
@@ -108,13 +118,13 @@ class Declare(AttemptCommand, frozen=True, kw_only=True):
 class Complete(AttemptCommand, frozen=True, kw_only=True):
     result: Annotated[str, Meta(max_length=RESULT_BYTES_MAX)] | None = None
     """JSON."""
-    exit_code: int | None = None
+    exit_code: ExitCode | None = None
 
 
 class Fail(AttemptCommand, frozen=True, kw_only=True):
     kind: ErrorKind
     message: Text
-    exit_code: int | None = None
+    exit_code: ExitCode | None = None
     retry_after_s: Annotated[float, Meta(ge=0, le=30 * 86400)] | None = None
 
 
@@ -193,8 +203,8 @@ class Unblock(Command, frozen=True, kw_only=True):
 class Register(Command, frozen=True, kw_only=True):
     worker_id: Annotated[str, Meta(pattern="^worker-[a-z0-9]{8}$")]
     hostname: Name
-    pid: int
-    pid_start: int
+    pid: Id
+    pid_start: Count
     boot_id: Name
     slots: Annotated[int, Meta(ge=1, le=1000)] = 1
     agents: tuple[Name, ...]
@@ -204,7 +214,7 @@ class Register(Command, frozen=True, kw_only=True):
 
 class Heartbeat(Command, frozen=True, kw_only=True):
     worker_id: Name
-    attempts: tuple[tuple[int, int], ...]
+    attempts: tuple[tuple[Id, Id], ...]
     """(task id, epoch) of everything that the worker holds."""
 
 
@@ -250,3 +260,5 @@ class BuryWorker(Command, frozen=True, kw_only=True):
     worker_id: Name
     term: int
     reason: Text
+    heard_mono_ms: int | None = None
+    """When the coordinator knew it to be heard last: heard since then, it lives.  None: proven dead."""

@@ -1,4 +1,4 @@
-"""What the processes of an attempt carry in their environment, so that they can be found whoever started them."""
+"""What the processes of an attempt carry in their environment, to be found by, whoever started them."""
 
 from __future__ import annotations
 

@@ -49,6 +49,7 @@ class TaskView(View, frozen=True, kw_only=True):
     """Who holds it now, with `agent`."""
     agent: str | None
     attempt_status: AttemptStatus | None
+    """Of its newest attempt, also when that has ended."""
     waits_for: tuple[str, ...] = ()
     """At most three of the tasks that it waits for, each with its status: `key (FAILED)`."""
     why: str = ""

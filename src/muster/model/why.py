@@ -39,16 +39,13 @@ def why(task: TaskView, facts: CrewFacts) -> str:
             return f"starting on {task.worker} with agent {task.agent}"
         case TaskStatus.RUNNING:
             return _running(task)
-        case TaskStatus.PAUSED:
-            return "paused"
         case TaskStatus.COMPLETED:
-            return f"done by attempt {task.epoch}" if task.agent or task.epoch else "done by a person"
+            by_attempt = task.attempt_status is AttemptStatus.COMPLETED
+            return f"done by attempt {task.epoch}" if by_attempt else "done by a person"
         case TaskStatus.FAILED:
             return _failed(task)
-        case TaskStatus.CANCELLED:
-            return "cancelled"
-        case TaskStatus.ARCHIVED:
-            return "archived"
+        case TaskStatus.PAUSED | TaskStatus.CANCELLED | TaskStatus.ARCHIVED:
+            return task.status.lower()
 
 
 def _running(task: TaskView) -> str:

@@ -25,6 +25,8 @@ class Job:
     checkpoint: bytes | None
     """The last acknowledged checkpoint of an earlier attempt, whole."""
     timeout_s: float
+    note: str = ""
+    """What a person wants this attempt to know."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from muster.model.task import Now
 
 
 class SystemClock:
-    """`mono_ms` stands still while the machine is suspended (CLOCK_MONOTONIC on Linux, mach time on macOS)."""
+    """`mono_ms` stands still while the machine is suspended: CLOCK_MONOTONIC on Linux, mach time on macOS."""
 
     def __init__(self, boot_id: str) -> None:
         self._boot_id = boot_id

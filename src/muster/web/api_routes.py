@@ -51,7 +51,7 @@ class Api:
         self._queries = backend.queries
 
     def routes(self) -> list[Route]:
-        task = "/api/v1/agent-tasks/{task_id:int}"
+        task = "/api/v1/agent-tasks/{task_id:id}"
         return [
             Route("/healthz", self.health),
             Route("/api/v1/status", self.status),

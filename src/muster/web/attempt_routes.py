@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from muster.model import commands as c
-from muster.model.errors import NotAllowed, StaleEpoch
+from muster.model.errors import BadInput, NotAllowed, StaleEpoch
 from muster.model.states import ErrorKind
 from muster.web.backend import Backend
 from muster.web.http import Handler, JsonResponse, body
@@ -62,8 +62,15 @@ def _artifact(task_id: int, epoch: int, given: Any) -> c.Command:
     return c.AddArtifact(task_id=task_id, epoch=epoch, name=given.name, location=given.location)
 
 
+def _text(raw: msgspec.Raw) -> str:
+    try:
+        return bytes(raw).decode()
+    except UnicodeDecodeError as error:
+        raise BadInput(f"the result is not UTF-8: {error}; nothing was changed") from error
+
+
 def _done(task_id: int, epoch: int, given: Any) -> c.Command:
-    return c.Declare(task_id=task_id, epoch=epoch, text=bytes(given.result).decode())
+    return c.Declare(task_id=task_id, epoch=epoch, text=_text(given.result))
 
 
 def _fail(task_id: int, epoch: int, given: Any) -> c.Command:
@@ -78,7 +85,7 @@ VERBS: dict[str, tuple[type[_Body], Make]] = {
     "fail": (FailBody, _fail),
 }
 
-_PATH = "/attempt/v1/{task_id:int}/{epoch:int}"
+_PATH = "/attempt/v1/{task_id:id}/{epoch:id}"
 
 
 def routes(backend: Backend) -> list[Route]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import msgspec
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 
-from muster.model.errors import BadInput, MusterError
+from muster.model.errors import BadInput, CallerError, MusterError, NotFound
 
 T = TypeVar("T")
 
@@ -19,6 +21,9 @@ log = logging.getLogger(__name__)
 BODY_BYTES_MAX = 64 << 20
 """A plan of 10,000 tasks with long prompts fits."""
 WAIT_S_MAX = 60.0
+
+_ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+"""The character itself, not a text about it: an even number of backslashes stands before."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -49,7 +54,8 @@ async def on_bug(request: Request, error: Exception) -> Response:
 
 async def on_http_error(request: Request, error: Exception) -> Response:
     status: int = getattr(error, "status_code", 500)
-    answer = error_response(MusterError(f"{request.method} {request.url.path}: {error}", "muster --help"))
+    kind = NotFound if status == 404 else CallerError
+    answer = error_response(kind(f"{request.method} {request.url.path}: {error}", "muster --help"))
     answer.status_code = status
     return answer
 
@@ -64,11 +70,11 @@ async def body(request: Request, shape: type[T]) -> T:
             raise BadInput(f"the request has more than {BODY_BYTES_MAX} bytes; nothing was changed")
         parts.append(part)
     data = b"".join(parts)
-    if b"\\u0000" in data:
+    if _ESCAPED_NUL.search(data):
         raise BadInput("the request holds a NUL character; nothing was changed", "remove it")
     try:
         return msgspec.json.decode(data or b"{}", type=shape)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(f"the request does not fit: {error}; nothing was changed") from error
 
 
@@ -97,5 +103,19 @@ def wait_s(request: Request) -> float:
         raise BadInput(f"wait={raw} is not between 0 and {WAIT_S_MAX:g} seconds")
     return value
 
+
+class IdConvertor(Convertor[int]):
+    """`{task_id:id}` in a path: what no store has ever numbered is a 404, not an overflow."""
+
+    regex = "[0-9]{1,16}"
+
+    def convert(self, value: str) -> int:
+        return int(value)
+
+    def to_string(self, value: int) -> str:
+        return str(value)
+
+
+register_url_convertor("id", IdConvertor())
 
 Handler = Callable[[Request], Awaitable[Response]]

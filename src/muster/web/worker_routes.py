@@ -72,8 +72,8 @@ async def _crew_runs(backend: Backend) -> bool:
 
 
 def _heartbeat(backend: Backend) -> Handler:
-    """Renews at once; holds the answer while there are no orders, `?wait=` seconds at most, so that a cancel or
-    a stop reaches the worker without delay."""
+    """Renews at once; holds the answer while there are no orders, `?wait=` seconds at most, so that a cancel
+    or a stop reaches the worker without delay."""
 
     async def handle(request: Request) -> Response:
         command = await body(request, c.Heartbeat)

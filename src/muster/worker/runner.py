@@ -150,18 +150,16 @@ class Runner:
 
     def _job_of_agent(self) -> Job:
         job = self._job
-        prompt = job.description or job.title
-        if job.note:
-            prompt = f"{prompt}\n\nNote from a person: {job.note}\n"
         return Job(
             task_id=job.task_id,
             epoch=job.epoch,
             ref=f"{job.plan}/{job.key}",
             title=job.title,
-            prompt=prompt,
+            prompt=job.description or job.title,
             session_key=job.session_key,
             checkpoint=job.checkpoint,
             timeout_s=job.timeout_s,
+            note=job.note,
         )
 
     def _environment(self, token: str) -> dict[str, str]:

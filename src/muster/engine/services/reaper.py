@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from muster.engine.service import PAGE_ROWS, Service
 from muster.model.commands import BuryWorker, FreshLeases, Reap
@@ -55,12 +55,20 @@ class Reaper(Service):
         self._lease_ms = int(lease_s * 1000)
         self.interval_s = interval_s
         self._ticked_ms: int | None = None
+        self._unwell = False
+        """The last tick did not come to its end: the store may have been away for everybody."""
 
     async def run_once(self) -> None:
         now = self.clock.now()
-        if self._stalled(now):
+        if self._unwell or self._stalled(now):
             # Nobody was silent but us: whoever called meanwhile could not be heard (S15).
+            self._unwell = True
             await self._engine.execute(FreshLeases(term=self._term))
+        self._ticked_ms, self._unwell = now.mono_ms, True
+        await self._tick(now)
+        self._unwell = False
+
+    async def _tick(self, now: Now) -> None:
         workers = {worker.id: worker for worker in await self._reads.living_workers()}
         gone = {w.id: self._proof(w, now) for w in workers.values()}
         # Descendants die before anything is freed, in one scan of the host's processes.
@@ -71,7 +79,10 @@ class Reaper(Service):
         after = (0, 0)
         while True:
             page = await self._reads.open_attempts(after, PAGE_ROWS)
+            newcomers = await self._newcomers(page, workers)
             for attempt in page:
+                if attempt.worker_id in newcomers:
+                    continue
                 await self._consider(attempt, workers.get(attempt.worker_id), gone, now)
             if len(page) < PAGE_ROWS:
                 break
@@ -80,8 +91,14 @@ class Reaper(Service):
             await self._bury(worker, gone[worker.id], now)
 
     def _stalled(self, now: Now) -> bool:
-        last_ms, self._ticked_ms = self._ticked_ms, now.mono_ms
+        last_ms = self._ticked_ms
         return last_ms is not None and now.mono_ms - last_ms > self.interval_s * 1000 + OWN_STALL_MS
+
+    async def _newcomers(self, page: Sequence[Attempt], known: Mapping[str, Worker]) -> set[str]:
+        """Workers that have registered and claimed since we looked: not there is not the same as ended."""
+        if all(attempt.worker_id in known for attempt in page):
+            return set()
+        return {worker.id for worker in await self._reads.living_workers()} - known.keys()
 
     def _proof(self, worker: Worker, now: Now) -> str | None:
         """Why the worker is dead for sure, or None."""
@@ -127,4 +144,7 @@ class Reaper(Service):
             return
         reason = proof or f"nothing was heard of it for {silent_ms // 1000} s"
         log.warning("%s is dead: %s", worker.id, reason)
-        await self._engine.execute(BuryWorker(worker_id=worker.id, term=self._term, reason=reason))
+        heard_ms = None if proof else worker.heard_mono_ms
+        await self._engine.execute(
+            BuryWorker(worker_id=worker.id, term=self._term, reason=reason, heard_mono_ms=heard_ms)
+        )

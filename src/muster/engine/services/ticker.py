@@ -18,8 +18,8 @@ log = logging.getLogger(__name__)
 
 
 class Ticker(Service):
-    """Follows each plan's completions with a persisted cursor, so that a box that a person has un-ticked since
-    stays as the person left it."""
+    """Follows each plan's completions with a persisted cursor, so that a box that a person has un-ticked
+    since stays as the person left it."""
 
     name = "ticker"
     interval_s = 1.0

@@ -27,7 +27,7 @@ class Facts(Struct, frozen=True, gc=False):
 
 
 class Decision(Struct, frozen=True, gc=False):
-    """What a command changes.  No events means that nothing changed but what stands in `task` and `attempt`."""
+    """What a command changes.  No events: nothing changed but what stands in `task` and `attempt`."""
 
     task: Task
     attempt: Attempt | None = None

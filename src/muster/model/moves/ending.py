@@ -18,7 +18,7 @@ LATEST_STOP_S = 3600.0
 
 
 def complete(task: Task, facts: Facts, command: c.Complete, now: Now) -> Decision:
-    if ended_as(facts, command, AttemptStatus.COMPLETED):
+    if ended_as(facts, command, AttemptStatus.COMPLETED) or _failed_by_own_word(facts, command):
         return Decision(task)
     attempt = current(task, facts, command)
     if attempt.declared_kind is not None:
@@ -32,6 +32,21 @@ def complete(task: Task, facts: Facts, command: c.Complete, now: Now) -> Decisio
         return _failed(task, attempt, failed, facts, now)
     result = command.result if command.result is not None else attempt.declared
     return _completed(task, attempt, result, now, exit_code=command.exit_code)
+
+
+def _failed_by_own_word(facts: Facts, command: c.Complete) -> bool:
+    """True where a first `complete` has ended the attempt as the failure that its agent had declared."""
+    attempt = facts.attempt
+    return (
+        attempt is not None
+        and attempt.declared_kind is not None
+        and ended_as(facts, command, AttemptStatus.FAILED, AttemptStatus.RELEASED, AttemptStatus.LOST)
+    )
+
+
+def _said_done(attempt: Attempt) -> bool:
+    """The agent itself has declared its result."""
+    return attempt.declared is not None and attempt.declared_kind is None
 
 
 def _completed(
@@ -95,7 +110,7 @@ def _failed(task: Task, attempt: Attempt, command: c.Fail, facts: Facts, now: No
 
 
 def _spent(task: Task, spend: Spend, facts: Facts) -> tuple[dict[str, Any], int | None]:
-    """What the failure takes from the task, and how long the next attempt waits; None: there is no next one."""
+    """What the failure takes from the task, and how long the next attempt waits; None: there is none."""
     if spend is Spend.LOSS:
         losses = task.losses + 1
         if losses >= facts.retry.losses_max:
@@ -140,6 +155,12 @@ def _wait_for_provider(task: Task, attempt: Attempt, command: c.Fail, facts: Fac
 def release(task: Task, facts: Facts, command: c.Release, now: Now) -> Decision:
     if ended_as(facts, command, AttemptStatus.RELEASED):
         return Decision(task)
+    if facts.attempt is not None and _said_done(facts.attempt):
+        if ended_as(facts, command, AttemptStatus.COMPLETED):
+            return Decision(task)
+        # Stopped after its work was done: giving it back would have it done twice.
+        attempt = current(task, facts, command)
+        return _completed(task, attempt, attempt.declared, now, exit_code=None)
     return _released(task, current(task, facts, command), command.reason, now)
 
 
@@ -178,7 +199,7 @@ def reap(task: Task, facts: Facts, command: c.Reap, now: Now) -> Decision:
     attempt = current(task, facts, command)
     if not command.proven and not lapsed(attempt, now):
         raise IllegalMove(f"attempt {command.epoch} of task {task.id} was heard again; it keeps its lease")
-    if attempt.declared is not None and attempt.declared_kind is None:
+    if _said_done(attempt):
         return _completed(task, attempt, attempt.declared, now, exit_code=None)
     if task.status is TaskStatus.ASSIGNED:
         return _released(task, attempt, f"{command.reason} before it started", now)

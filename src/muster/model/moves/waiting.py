@@ -138,6 +138,8 @@ def complete_by_person(task: Task, facts: Facts, command: c.CompleteByPerson, no
         status=TaskStatus.COMPLETED,
         next_attempt_at_ms=None,
         percent=100,
+        error_kind=None,
+        error="",
         ended_at_ms=now.wall_ms,
     )
     return Decision(after, events=(event,), unblocks=True)

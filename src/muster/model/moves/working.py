@@ -86,8 +86,13 @@ def start(task: Task, facts: Facts, command: c.Start, now: Now) -> Decision:
 
 def renew(task: Task, facts: Facts, command: c.Renew, now: Now) -> Decision:
     attempt = current(task, facts, command)
+    lease_until_ms = now.mono_ms + attempt.lease_ms
+    stop_by_ms = attempt.stop_by_ms
+    if command.fresh and stop_by_ms is not None:
+        stop_by_ms = max(stop_by_ms, lease_until_ms)
     return Decision(
-        task, replace(attempt, lease_until_ms=now.mono_ms + attempt.lease_ms, boot_id=now.boot_id)
+        task,
+        replace(attempt, lease_until_ms=lease_until_ms, stop_by_ms=stop_by_ms, boot_id=now.boot_id),
     )
 
 
@@ -155,6 +160,11 @@ def add_artifact(task: Task, facts: Facts, command: c.AddArtifact, now: Now) -> 
 
 def declare(task: Task, facts: Facts, command: c.Declare, now: Now) -> Decision:
     attempt = _running(task, facts, command)
+    if len(command.text) > c.RESULT_BYTES_MAX:
+        raise BadInput(
+            f"the result has more than {c.RESULT_BYTES_MAX} characters; nothing was kept",
+            "write a large result to a file and report its path",
+        )
     if (attempt.declared, attempt.declared_kind) == (command.text, command.kind):
         return Decision(task)
     word = f"failed ({command.kind}): {command.text}" if command.kind else "done"

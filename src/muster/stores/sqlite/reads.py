@@ -9,7 +9,7 @@ import apsw
 import msgspec
 
 from muster.model.rows import Plan, Worker
-from muster.model.states import AttemptStatus, ErrorKind, TaskStatus
+from muster.model.states import ATTEMPT_OPEN, AttemptStatus, ErrorKind, TaskStatus
 from muster.model.task import Artifact, Attempt, Checkpoint
 from muster.model.views import (
     AttemptView,
@@ -37,11 +37,10 @@ def _task_view(row: tuple[Any, ...]) -> TaskView:
     values["status"] = TaskStatus(values["status"])
     if values["error_kind"] is not None:
         values["error_kind"] = ErrorKind(values["error_kind"])
-    held = values["attempt_status"] in ("assigned", "running", "stopping")
-    if held:
+    if values["attempt_status"] is not None:
         values["attempt_status"] = AttemptStatus(values["attempt_status"])
-    else:
-        values["worker"] = values["agent"] = values["attempt_status"] = None
+    if values["attempt_status"] not in ATTEMPT_OPEN:
+        values["worker"] = values["agent"] = None
     waits_for = values.get("waits_for")
     values["waits_for"] = tuple(msgspec.json.decode(waits_for)) if waits_for else ()
     return TaskView(**values)

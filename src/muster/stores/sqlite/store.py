@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import apsw
 
-from muster.model.errors import StoreHalted, StoreRefused
+from muster.model.errors import StoreHalted, StoreRefused, Unavailable
 from muster.ports.store import Tx
 from muster.stores.sqlite.reads import SqliteReads
 from muster.stores.sqlite.tx import SqliteTx
@@ -25,7 +25,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 FIRST_SOUND_VERSION = (3, 51, 3)
-"""Older ones, from 3.7.0, can corrupt a WAL database under concurrent write and checkpoint (the WAL-reset bug)."""
+"""Older ones, from 3.7.0, can corrupt a WAL database: concurrent write and checkpoint, the WAL-reset bug."""
 
 MEMORY = Path(":memory:")
 _MEMORY_NAMES = count()
@@ -97,6 +97,11 @@ class SqliteStore:
                     "the disk is full; the write was refused and nothing was changed",
                     "free some space: work goes on by itself",
                 ) from error
+            if isinstance(error, apsw.BusyError):
+                raise Unavailable(
+                    "another program holds the store's write lock; nothing was changed",
+                    "close the program that has the store open",
+                ) from error
             if isinstance(error, apsw.IOError):
                 self._halt(str(error))
             raise
@@ -112,7 +117,7 @@ class SqliteStore:
             log.exception("rollback failed")
 
     def _halt(self, reason: str) -> None:
-        """After a failed sync nobody knows what is on the disk: no process acknowledges anything more (S17)."""
+        """After a failed sync nobody knows what is on the disk: no process acknowledges anything (S17)."""
         self._halted = f"the store could not be written: {reason}"
         if self._halt_flag is not None:
             try:

@@ -1,0 +1,178 @@
+"""Which project a command is about, and who answers for it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self, TypeVar
+
+from muster.client.api import Api, Transport
+from muster.client.http import Connection, address
+from muster.config import Project, find_project
+from muster.model.errors import BadInput, NotAllowed, NotFound, OwnerUnavailable, Unavailable
+
+T = TypeVar("T")
+
+STARTING_S = 5.0
+"""How long the holder of the lock may take to answer: an owner that starts, or another short command."""
+AWAY_S = 60.0
+"""How long a restart of the owner may take before a command that follows it gives up."""
+WAIT_S = 25.0
+"""How long a request is held by the owner while there is no news."""
+_PROBE_S = 2.0
+_POLL_S = 0.05
+_BACKOFF_FIRST_S = 0.1
+_BACKOFF_CAP_S = 2.0
+
+
+class Context:
+    """A project and a connection to its owner; use `with connect(args) as context`."""
+
+    def __init__(self, project: Project, stack: ExitStack, transport: Transport, *, direct: bool) -> None:
+        self.project = project
+        self.api = Api(transport)
+        self.direct = direct
+        """Nobody is up: this very process holds the store until the command ends."""
+        self._stack = stack
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def actor(self) -> str:
+        return actor()
+
+    def task_id(self, reference: str) -> tuple[int, int | None]:
+        """(task id, epoch or None).  Raises NotFound, Ambiguous."""
+        found = self.api.get("/api/v1/resolve", {"ref": reference})
+        return found["taskId"], found["epoch"]
+
+
+def actor() -> str:
+    import pwd
+
+    try:
+        return f"user:{pwd.getpwuid(os.getuid()).pw_name}"
+    except KeyError:
+        return f"user:{os.getuid()}"
+
+
+def start_folder(root: str | None) -> Path:
+    """Where the search for a project begins.  Raises BadInput where `-C` names no folder."""
+    if root is None:
+        try:
+            return Path.cwd()
+        except FileNotFoundError:
+            raise NotFound("the current folder is gone", "cd into a folder that exists") from None
+    folder = Path(root)
+    if not folder.is_dir():
+        raise BadInput(f"-C {root}: there is no such folder", "name the project's folder")
+    return folder
+
+
+def project_of(args: argparse.Namespace) -> Project:
+    """Raises NotFound outside of a project."""
+    start = start_folder(args.root)
+    # An explicit folder is meant, whatever the environment says.
+    env = {} if args.root is not None else os.environ
+    project = find_project(start, env)
+    if project is None:
+        raise NotFound(
+            f"there is no project in {start.resolve()} or above it",
+            "muster init, or -C DIR for another folder",
+        )
+    return project
+
+
+def connect(args: argparse.Namespace) -> Context:
+    """Raises OwnerUnavailable where somebody holds the store but does not answer."""
+    project = project_of(args)
+    deadline_s = time.monotonic() + STARTING_S
+    while True:
+        with ExitStack() as stack:
+            transport, is_direct = _reach(project, stack)
+            if transport is not None:
+                return Context(project, stack.pop_all(), transport, direct=is_direct)
+        if time.monotonic() > deadline_s:
+            raise _held(project)
+        time.sleep(_POLL_S)
+
+
+def _reach(project: Project, stack: ExitStack) -> tuple[Transport | None, bool]:
+    """(connection, whether it is an owner in this process); None while another process holds the store."""
+    try:
+        if answers(project.socket):
+            connection = Connection(project.socket)
+            stack.callback(connection.close)
+            return connection, False
+        if _holder(project) is not None:
+            return None, False
+        from muster import app
+
+        return stack.enter_context(app.direct(project)), True
+    except OwnerUnavailable:
+        # Another one was quicker; look again.
+        return None, False
+    except PermissionError as error:
+        raise NotAllowed(
+            f"{error.filename or project.state_dir}: permission denied",
+            f"run it as the user who owns {project.state_dir}",
+        ) from error
+
+
+def answers(path: Path) -> bool:
+    """Whether a process listens on this socket.  Raises PermissionError where it is somebody else's."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(_PROBE_S)
+        try:
+            with address(path) as reachable:
+                probe.connect(reachable)
+        except PermissionError as error:
+            raise PermissionError(error.errno, error.strerror, str(path)) from None
+        except (BlockingIOError, TimeoutError):
+            return True  # it listens and is busy
+        except OSError:
+            return False
+    return True
+
+
+def _holder(project: Project) -> int | None:
+    from muster.stores.sqlite.lock import holder
+
+    return holder(project.owner_lock)
+
+
+def _held(project: Project) -> OwnerUnavailable:
+    pid = _holder(project)
+    who = f"process {pid}" if pid is not None and pid > 0 else "another process"
+    end_it = f"; if it hangs: kill {pid}, then muster up" if pid is not None and pid > 0 else ""
+    return OwnerUnavailable(
+        f"{who} holds the store, but nobody answers at {project.socket}", f"try again in a moment{end_it}"
+    )
+
+
+def patiently(call: Callable[[], T], away_s: float = AWAY_S, *, quiet: bool = False) -> T:
+    """Repeats `call` while its owner is away, with backoff.  Raises the last Unavailable after `away_s`."""
+    deadline_s = time.monotonic() + away_s
+    delay_s = _BACKOFF_FIRST_S
+    told = quiet
+    while True:
+        try:
+            return call()
+        except Unavailable as error:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                raise
+            if not told:
+                told = True
+                print(f"note: {error.message}; trying for {left_s:.0f} s", file=sys.stderr, flush=True)
+        time.sleep(min(delay_s, left_s))
+        delay_s = min(delay_s * 2, _BACKOFF_CAP_S)

@@ -1,0 +1,260 @@
+"""`muster doctor`: what could keep a crew from working here, each with its fix."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from muster.cli.context import answers, project_of
+from muster.cli.output import Screen, clean, print_json
+from muster.client.http import Connection
+from muster.config import Config, Project, load_config
+from muster.model.errors import MusterError
+
+FREE_BYTES_MIN = 200 << 20
+FUTURE_S_MAX = 60.0
+PYTHON_MIN = (3, 11)
+YEAR_MIN = 2025
+REPLY_S = 5.0
+
+
+class Check(NamedTuple):
+    name: str
+    ok: bool | None
+    """None: neither good nor bad, something to know."""
+    found: str
+    fix: str = ""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Checks this machine and this project.  Exit code 1 where something has to be fixed."
+
+
+def run(args: argparse.Namespace) -> int:
+    checks = list(_all(args))
+    failed = sum(check.ok is False for check in checks)
+    if args.json:
+        print_json({"ok": not failed, "checks": [check._asdict() for check in checks]})
+        return 1 if failed else 0
+    screen = Screen(args.color)
+    room = max(len(check.name) for check in checks)
+    for check in checks:
+        look = {True: "completed", False: "attempt failed", None: "archived"}[check.ok]
+        screen.line(f"{screen.badge(look, '')} {clean(check.name):<{room}}  {clean(check.found)}")
+        if check.fix:
+            screen.line(f"  {'':<{room}}  fix: {clean(check.fix)}")
+    screen.line(f"{failed} to fix" if failed else "all is well")
+    return 1 if failed else 0
+
+
+def _all(args: argparse.Namespace) -> Iterator[Check]:
+    yield _python()
+    yield _guarded("SQLite", _sqlite)
+    yield _git()
+    try:
+        project = project_of(args)
+    except MusterError as error:
+        yield Check("project", False, error.message, error.hint)
+        return
+    yield Check("project", True, str(project.root))
+    config = Config()
+    try:
+        config = load_config(project.root)
+        yield Check(
+            "configuration", True, "valid" if project.config_file.exists() else "no muster.toml: defaults"
+        )
+    except MusterError as error:
+        yield Check("configuration", False, error.message, error.hint)
+    yield _guarded("file system", lambda: _file_system(project))
+    yield _guarded("permissions", lambda: _permissions(project))
+    yield _guarded("disk", lambda: _disk(project))
+    yield _guarded("clock", lambda: _clock(project))
+    yield _guarded("store", lambda: _store(project))
+    yield _guarded("owner", lambda: _owner(project))
+    yield _guarded("supervisor", lambda: _supervisor(project))
+    yield _guarded("processes", lambda: _processes(project))
+    yield from _agents(config)
+
+
+def _guarded(name: str, check: Callable[[], Check]) -> Check:
+    """A check that cannot be made is a failed one; the others still tell what they can."""
+    try:
+        return check()
+    except MusterError as error:
+        return Check(name, False, error.message, error.hint)
+    except OSError as error:
+        return Check(
+            name, False, f"{error.filename}: {error.strerror}", "run it as the user who owns .muster"
+        )
+    except ImportError as error:
+        return Check(name, False, str(error), "pip install --force-reinstall musterd")
+
+
+def _python() -> Check:
+    version = ".".join(map(str, sys.version_info[:3]))
+    fix = "" if sys.version_info >= PYTHON_MIN else "install Python 3.11 or newer"
+    return Check("Python", not fix, f"{version}, {sys.executable}", fix)
+
+
+def _sqlite() -> Check:
+    import apsw
+
+    from muster.stores.sqlite.store import FIRST_SOUND_VERSION
+
+    version = apsw.sqlite_lib_version()
+    sound = tuple(map(int, version.split("."))) >= FIRST_SOUND_VERSION
+    return Check("SQLite", sound, f"{version} (apsw)", "" if sound else "pip install -U apsw")
+
+
+def _git() -> Check:
+    path = shutil.which("git")
+    if path is None:
+        return Check(
+            "git", False, "not on PATH", "install git: it keeps what an interrupted agent has changed"
+        )
+    return Check("git", True, path)
+
+
+def _file_system(project: Project) -> Check:
+    from muster.stores.sqlite.lock import SHARED_FILE_SYSTEMS, file_system
+
+    folder = project.state_dir if project.state_dir.is_dir() else project.root
+    kind = file_system(folder)
+    if kind in SHARED_FILE_SYSTEMS:
+        return Check(
+            "file system", False, f"{folder} is on {kind}, a shared one", "move the project to a local disk"
+        )
+    return Check("file system", True, kind or "local, as far as this system tells")
+
+
+def _permissions(project: Project) -> Check:
+    folder = project.state_dir
+    try:
+        found = folder.stat()
+    except FileNotFoundError:
+        return Check("permissions", None, "no .muster yet: the first `muster run` makes it")
+    mode = found.st_mode & 0o777
+    if not folder.is_dir():
+        return Check(
+            "permissions", False, f"{folder} is not a folder", f"mv {folder} {folder}.old, then muster init"
+        )
+    if found.st_uid != os.geteuid():
+        owner = f"{folder} belongs to user {found.st_uid}, you are {os.geteuid()}"
+        return Check("permissions", False, owner, f"sudo chown -R {os.geteuid()} {folder}")
+    if mode != 0o700:
+        return Check("permissions", False, f"{folder} has mode {mode:04o}, not 0700", f"chmod 700 {folder}")
+    return Check("permissions", True, "0700")
+
+
+def _disk(project: Project) -> Check:
+    folder = project.state_dir if project.state_dir.is_dir() else project.root
+    free = shutil.disk_usage(folder).free
+    fix = "" if free >= FREE_BYTES_MIN else f"free some space on the disk of {folder}"
+    return Check("disk", not fix, f"{free / (1 << 30):.1f} GiB free", fix)
+
+
+def _clock(project: Project) -> Check:
+    now_s = time.time()
+    if time.gmtime(now_s).tm_year < YEAR_MIN:
+        return Check("clock", False, f"it is set to {time.strftime('%Y-%m-%d')}", "set the system's clock")
+    newest_s = max((_changed_s(path) for path in (project.store, project.log_file)), default=0.0)
+    if newest_s - now_s > FUTURE_S_MAX:
+        ahead = f"the store was written {newest_s - now_s:.0f} s in the future: the clock went back"
+        return Check("clock", False, ahead, "set the system's clock (timedatectl set-ntp true)")
+    return Check("clock", True, time.strftime("%Y-%m-%d %H:%M:%S %z"))
+
+
+def _changed_s(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _store(project: Project) -> Check:
+    flag = project.store.with_suffix(".halted")
+    if flag.exists():
+        return Check(
+            "store", False, "a write could not be synced; it is halted", f"check the disk, then rm {flag}"
+        )
+    if not project.store.exists():
+        return Check("store", None, "none yet: the first `muster run` makes it")
+    return Check("store", True, f"{project.store.stat().st_size / (1 << 20):.1f} MiB")
+
+
+def _owner(project: Project) -> Check:
+    from muster.stores.sqlite.lock import holder
+
+    pid = holder(project.owner_lock)
+    if answers(project.socket):
+        connection = Connection(project.socket)
+        try:
+            status, data = connection.request("GET", "/healthz", reply_s=REPLY_S)
+        finally:
+            connection.close()
+        if status != 200:
+            return Check(
+                "owner", False, f"pid {pid} answers {status}: {data[:100]!r}", "see .muster/muster.log"
+            )
+        return Check("owner", True, f"pid {pid} answers" if pid else "answers")
+    if pid is not None:
+        return Check(
+            "owner", False, f"pid {pid} holds the store but does not answer", f"kill {pid}, then muster up"
+        )
+    return Check("owner", None, "not running: `muster up` starts it")
+
+
+def _supervisor(project: Project) -> Check:
+    from muster.stores.sqlite.lock import holder
+
+    pid = holder(project.supervisor_lock)
+    if pid is not None:
+        return Check("supervisor", True, f"pid {pid}")
+    if answers(project.socket):
+        return Check(
+            "supervisor", False, "the owner runs, but nobody restarts it or its workers", "muster up"
+        )
+    return Check("supervisor", None, "not running")
+
+
+def _processes(project: Project) -> Check:
+    """Processes of attempts whose worker is dead; an owner or a worker that starts ends them."""
+    from muster.agents.host import LocalHost
+    from muster.agents.tree import PIDS_FILE, Record
+
+    host = LocalHost()
+    left: list[int] = []
+    for path in sorted(project.attempts_dir.glob(f"*/*/{PIDS_FILE}")):
+        record = Record.load(path)
+        if record is None or record.boot_id != host.boot_id or host.alive(record.holder):
+            continue
+        left += [process.pid for process in record.members if host.alive(process)]
+    if left:
+        pids = " ".join(map(str, sorted(left)))
+        return Check(
+            "processes", False, f"left behind by a dead worker: {pids}", f"muster up, or kill {pids}"
+        )
+    return Check("processes", True, "none left behind")
+
+
+def _agents(config: Config) -> Iterator[Check]:
+    try:
+        from muster.app import agents_of
+
+        agents = agents_of(config)
+    except MusterError as error:
+        yield Check("agents", False, error.message, error.hint)
+        return
+    for name, agent in sorted(agents.items()):
+        try:
+            agent.check()
+        except MusterError as error:
+            yield Check(f"agent {name}", False, error.message, error.hint)
+        else:
+            yield Check(f"agent {name}", True, "can run")

@@ -1,0 +1,157 @@
+"""`muster init`: makes a folder a project.  Nothing that is there is ever overwritten."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from muster.cli.context import start_folder
+from muster.cli.output import print_json
+from muster.config import FILE_NAME, ROOT_VARIABLE, STATE_DIR_NAME, Project
+from muster.model.errors import MusterError
+
+PLAN_NAME = "plan.md"
+AGENT_BINARIES = ("claude", "codex")
+
+CONFIG = """\
+# What Muster does in this project.  Every line that begins with a # and no space is an option with its usual
+# value: remove the # to change it.  `muster doctor` checks this file.
+
+# The agent of tasks that name none ({agent=NAME} in a plan).
+#agent = "claude"
+
+[task]
+#timeout = "2h"
+#retries = 3                               # runs after the first one
+#backoff = { first = "30s", max = "5m" }   # the wait before a retry doubles, up to max
+#losses = 5                                # attempts lost to dead workers before a task is given up
+
+[workers]
+#count = 2          # processes that run agents; usually one per core, at most 4
+#slots = 1          # tasks that one of them runs at the same time
+#drain = "5m"       # what `muster down` waits for running tasks
+
+[health]
+#heartbeat = "5s"
+#lease = "15s"      # silence after which a worker's tasks go to others
+#sweep = "500ms"
+#orphan_grace = "10m"
+
+# An agent is a command that gets a task's text as its last argument (prompt = "stdin" or "file": otherwise).
+# Its exit code 0 means done.  The agent `shell` is built in: it runs the text as a script.
+
+#[agents.claude]
+#command = ["claude", "-p", "--permission-mode", "acceptEdits"]
+
+#[agents.codex]
+#command = ["codex", "exec"]
+
+#[agents.check]
+#command = ["make", "check"]
+#prompt = "stdin"
+#env = ["CI"]                               # variables handed on from your environment
+#set = { LANG = "C.UTF-8" }                 # variables with a value of their own
+#exit_codes = { invalid = [2], rate_limit = [75] }
+"""
+
+PLAN = """\
+# Example
+
+Each box is a task.  What is indented below it goes to its agent; the agent `shell` runs it as a script.
+`after=` names the tasks that must be done first.  Try: muster run plan.md
+
+- [ ] Look at the machine {#machine agent=shell}
+
+      echo "This is $(uname -s) on $(uname -m)"
+      sleep 1
+
+- [ ] Count the files of this folder {#files agent=shell after=machine}
+
+      echo "There are $(ls | wc -l | tr -d ' ') files here"
+      sleep 1
+
+- [ ] Look at the disk {#disk agent=shell after=machine}
+
+      df -h .
+      sleep 1
+
+- [ ] Say that all is done {#summary agent=shell after=files,disk}
+
+      echo "Four tasks, and the second and third ran side by side"
+"""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    files = f"{FILE_NAME}, {PLAN_NAME} (an example that runs) and {STATE_DIR_NAME}/"
+    parser.description = f"Writes {files} where they are missing."
+
+
+def run(args: argparse.Namespace) -> int:
+    root = start_folder(args.root or os.environ.get(ROOT_VARIABLE) or None).resolve()
+    project = Project(root)
+    found = [name for name in AGENT_BINARIES if shutil.which(name)]
+    plan = root / PLAN_NAME
+    made = [
+        name
+        for name, make in (
+            (FILE_NAME, lambda: _write(project.config_file, CONFIG)),
+            (PLAN_NAME, lambda: _write(plan, PLAN)),
+            (f"{STATE_DIR_NAME}/", lambda: _make_state(project.state_dir)),
+        )
+        if _attempt(root, make)
+    ]
+    kept = [name for name in (FILE_NAME, PLAN_NAME, f"{STATE_DIR_NAME}/") if name not in made]
+    if args.json:
+        print_json({"root": str(root), "found": found, "created": made, "kept": kept})
+        return 0
+    _tell(found, made, kept)
+    return 0
+
+
+def _attempt(root: Path, make: Callable[[], bool]) -> bool:
+    try:
+        return make()
+    except OSError as error:
+        raise MusterError(
+            f"cannot write {error.filename or root}: {error.strerror}; what was there is untouched",
+            f"make {root} a folder that you can write to, or choose another one: muster init -C DIR",
+        ) from error
+
+
+def _write(path: Path, text: str) -> bool:
+    """False where there is something of that name, whatever it is."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _make_state(folder: Path) -> bool:
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise NotADirectoryError(20, "there is a file of that name", str(folder)) from None
+        created = False
+    else:
+        created = True
+    _write(folder / ".gitignore", "*\n")
+    return created
+
+
+def _tell(found: list[str], made: list[str], kept: list[str]) -> None:
+    if found:
+        names = " and ".join(f"[agents.{name}]" for name in found)
+        print(f"Found    {', '.join(found)} on PATH: to use, uncomment {names} in {FILE_NAME}")
+    else:
+        print(f"Found    neither {' nor '.join(AGENT_BINARIES)} on PATH; the agent `shell` is built in")
+    if made:
+        print(f"Created  {', '.join(made)}")
+    if kept:
+        print(f"Kept     {', '.join(kept)}: already there")
+    print(f"Next     muster run {PLAN_NAME}")

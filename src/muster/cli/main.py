@@ -1,0 +1,255 @@
+"""`muster`: finds the command, imports that one's module, and turns every end into an exit code.
+
+Each command is a module with `add(parser)` and `run(args) -> int`; `args.json`, `args.root` and `args.color`
+are always there.  Nothing else is imported before it is known to be needed: a command may cost 60 ms of CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+from muster import __version__
+from muster.cli.output import print_error
+from muster.model.errors import BadInput, MusterError
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "init": ("muster.cli.init", "make this folder a project: muster.toml, an example plan, .muster/"),
+    "run": ("muster.cli.run", "run a plan until it is done"),
+    "up": ("muster.cli.up", "start the crew in the background"),
+    "down": ("muster.cli.down", "let the crew finish what it holds, and stop it"),
+    "demo": ("muster.cli.demo", "see a crew at work, and what happens when one of it is killed"),
+    "status": ("muster.cli.status", "plans, workers, agents, and what needs a person"),
+    "watch": ("muster.cli.watch", "what happens from now on, one line each"),
+    "task": ("muster.cli.task", "list, show, retry or cancel tasks"),
+    "logs": ("muster.cli.logs", "what a task printed"),
+    "doctor": ("muster.cli.doctor", "check this machine and this project"),
+    "report": ("muster.cli.report", "progress, checkpoints and results, from inside a task"),
+}
+COLOURS = ("auto", "always", "never")
+_GLOBAL_OPTIONS = ("--json", "-C", "--root", "--color", "--version", "--help")
+_GLOBALS = """\
+everywhere:
+  --json              a machine's answer; errors go to stderr as {"error": {code, message, hint}}
+  -C, --root DIR      the project's folder, instead of the current one and its parents
+  --color WHEN        auto, always or never
+"""
+_EXIT_CODES = """\
+exit codes: 0 ok, 1 error, 2 usage, 3 not found or ambiguous, 4 not allowed, 5 the work failed,
+            6 conflict, 7 nobody answers, 8 waited too long, 130 interrupted
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises BadInput, with what was probably meant, where argparse would print its usage and end."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        options.setdefault("allow_abbrev", False)
+        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(*args, **options)
+
+    def error(self, message: str) -> NoReturn:
+        if "invalid choice: " in message:
+            message = _invalid_choice(message, self)
+        raise BadInput(message, f"{self.prog} --help")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    as_json = "--json" in arguments
+    try:
+        _tolerate_any_text()
+        code = _dispatch(arguments)
+        _flush()
+    except SystemExit as end:  # argparse, after --help
+        code = end.code if isinstance(end.code, int) else 1 if end.code else 0
+    except KeyboardInterrupt:
+        code = 130
+    except BrokenPipeError:
+        # Whoever read our answer has seen enough.
+        _silence()
+        code = 0
+    except MusterError as error:
+        print_error(error, as_json=as_json)
+        code = error.exit_code
+    except Exception as error:
+        code = _bug(error, as_json)
+    return _end(code)
+
+
+def _dispatch(arguments: list[str]) -> int:
+    found, rest = _split_globals(arguments)
+    if found.version:
+        print(f"muster {__version__}")
+        return 0
+    if rest[:1] == ["help"]:
+        rest = [*rest[1:2], "--help"]
+    if not rest or rest[0] in ("-h", "--help"):
+        print(_help())
+        return 0
+    name, *rest = rest
+    if name not in COMMANDS:
+        _refuse_unknown(name)
+    return _run(name, rest, found)
+
+
+def _run(name: str, rest: list[str], found: argparse.Namespace) -> int:
+    module_name, line = COMMANDS[name]
+    command = _module(name, module_name)
+    parser = Parser(prog=f"muster {name}", description=line, epilog=_GLOBALS)
+    command.add(parser)
+    args, extra = parser.parse_known_args(rest, found)
+    if extra:
+        culprit = next((text for text in extra if text.startswith("-")), extra[0])
+        kind = "option" if culprit.startswith("-") else "argument"
+        near = _near(culprit.partition("=")[0], [*_options(parser), *_GLOBAL_OPTIONS])
+        raise BadInput(f"muster {name} knows no {kind} {culprit!r}{near}", f"muster {name} --help")
+    code: int = command.run(args)
+    return code
+
+
+def _module(name: str, module_name: str) -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name != module_name:
+            raise
+        raise MusterError(f"`muster {name}` is not part of this build", "pip install -U musterd") from None
+
+
+def _split_globals(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """The global options, wherever they stand before a `--`, and the other arguments."""
+    found = argparse.Namespace(json=False, root=None, color="auto", version=False)
+    rest: list[str] = []
+    left = iter(arguments)
+    for text in left:
+        name, equals, value = text.partition("=")
+        if text == "--":
+            rest += [text, *left]
+        elif text == "--json":
+            found.json = True
+        elif text == "--version":
+            found.version = True
+        elif name in ("-C", "--root"):
+            found.root = value if equals else _value(name, left, "the project's folder")
+        elif name == "--color":
+            found.color = value if equals else _value(name, left, "auto, always or never")
+        else:
+            rest.append(text)
+    if found.color not in COLOURS:
+        near = _near(found.color, COLOURS)
+        raise BadInput(f"--color {found.color!r} is none of auto, always, never{near}", "--color auto")
+    return found, rest
+
+
+def _value(name: str, left: Iterable[str], what: str) -> str:
+    for text in left:
+        return text
+    raise BadInput(f"{name} needs a value: {what}", "muster --help")
+
+
+def _help() -> str:
+    room = max(map(len, COMMANDS))
+    lines = [f"  {name:<{room}}  {line}" for name, (_, line) in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: muster COMMAND [ARGUMENTS]",
+            "",
+            "Runs a crew of AI agents on a plan, and never loses a task.",
+            "",
+            "commands:",
+            *lines,
+            "",
+            _GLOBALS,
+            "A task is named plan/key, key, its number, a unique start of these, @last or @failed;",
+            "plan/key#2 is its second attempt.",
+            "",
+            _EXIT_CODES,
+            "first steps: muster init, then muster run plan.md; `muster COMMAND --help` tells more",
+        ]
+    )
+
+
+def _refuse_unknown(name: str) -> NoReturn:
+    kind = "option" if name.startswith("-") else "command"
+    near = _near(name, [*COMMANDS, *_GLOBAL_OPTIONS])
+    raise BadInput(f"there is no {kind} {name!r}{near}", "muster --help")
+
+
+def _near(text: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(text, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _invalid_choice(message: str, parser: argparse.ArgumentParser) -> str:
+    """Says it the same way in every version of Python, and shorter."""
+    given = message.partition("invalid choice: ")[2].partition(" (")[0].strip("'\"")
+    known = [str(choice) for action in parser._actions for choice in action.choices or ()]
+    return f"{given!r} is not one of {', '.join(known)}{_near(given, known)}"
+
+
+def _options(parser: argparse.ArgumentParser) -> list[str]:
+    found = list(parser._option_string_actions)
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                found += _options(below)
+    return found
+
+
+def _tolerate_any_text() -> None:
+    """What the terminal's encoding cannot say becomes `?`; it is never a reason to fail."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")
+
+
+def _bug(error: Exception, as_json: bool) -> int:
+    if os.environ.get("MUSTER_DEBUG") == "1":
+        import traceback
+
+        traceback.print_exception(error)
+        return 1
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    print_error(MusterError(text, "set MUSTER_DEBUG=1 for the traceback"), as_json=as_json)
+    return 1
+
+
+def _flush() -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def _end(code: int) -> int:
+    """Writes out what is left; the interpreter would complain about a closed pipe in its own words."""
+    try:
+        _flush()
+    except BrokenPipeError:
+        _silence()
+    except OSError as error:
+        _silence()
+        print(f"error: the answer could not be written: {error.strerror}", file=sys.stderr)
+        return code or 1
+    return code
+
+
+def _silence() -> None:
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError, AttributeError):
+        # No real stdout, as in a test: then there is nothing to keep quiet.
+        return
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,292 @@
+"""What the command line looks like: glyphs and words, tables, event lines, errors.
+
+Everything that an agent or a plan file wrote goes through `clean` before a person's terminal sees it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TextIO
+
+from muster.model.errors import MusterError
+from muster.model.states import TaskStatus
+
+RED, GREEN, YELLOW, BLUE, CYAN, DIM, BOLD = "31", "32", "33", "34", "36", "2", "1"
+_RESET = "\x1b[0m"
+_WHY_WIDTH_MIN = 20
+_BIDI = frozenset(range(0x202A, 0x202F)) | frozenset(range(0x2066, 0x206A))
+
+
+class Look(NamedTuple):
+    glyph: str
+    plain: str
+    """For terminals whose encoding has no such glyph."""
+    colour: str
+
+
+LOOKS: dict[str, Look] = {
+    "blocked": Look("○", "o", DIM),
+    "waiting": Look("○", "o", DIM),
+    "ready": Look("◌", ".", CYAN),
+    "assigned": Look("◔", ">", BLUE),
+    "running": Look("●", "*", BLUE),
+    "stopping": Look("●", "*", YELLOW),
+    "delayed": Look("◷", "~", YELLOW),
+    "paused": Look("‖", "=", YELLOW),
+    "completed": Look("✓", "+", GREEN),
+    "failed": Look("†", "!", RED),
+    "cancelled": Look("⊘", "x", DIM),
+    "archived": Look("·", "-", DIM),
+    "attempt failed": Look("✗", "x", RED),
+}
+_UNKNOWN = Look("·", "-", "")
+_ALL_GLYPHS = "".join(look.glyph for look in LOOKS.values())
+
+_WORDS = {
+    TaskStatus.ASSIGNED: "assigned",
+    TaskStatus.RUNNING: "running",
+    TaskStatus.PAUSED: "paused",
+    TaskStatus.COMPLETED: "completed",
+    TaskStatus.FAILED: "failed",
+    TaskStatus.ABORTED: "delayed",
+    TaskStatus.CANCELLED: "cancelled",
+    TaskStatus.ARCHIVED: "archived",
+}
+_COUNT_WORDS = {status.value: _WORDS.get(status, "waiting") for status in TaskStatus}
+_COUNT_ORDER = (
+    *(TaskStatus.COMPLETED, TaskStatus.RUNNING, TaskStatus.ASSIGNED, TaskStatus.PENDING),
+    *(TaskStatus.ABORTED, TaskStatus.PAUSED, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.ARCHIVED),
+)
+
+_EVENTS = {
+    "enqueued": ("waiting", "added"),
+    "unblocked": ("ready", "ready"),
+    "promoted": ("ready", "ready"),
+    "retried": ("ready", "retried"),
+    "released": ("ready", "released"),
+    "claimed": ("assigned", "assigned"),
+    "started": ("running", "running"),
+    "progress": ("running", "progress"),
+    "checkpoint": ("running", "checkpoint"),
+    "artifact": ("running", "artifact"),
+    "declared": ("running", "declared"),
+    "stop_requested": ("stopping", "stopping"),
+    "completed": ("completed", "completed"),
+    "cancelled": ("cancelled", "cancelled"),
+}
+
+
+def clean(text: str) -> str:
+    """`text` in one line, without anything that could move a terminal's cursor or turn its writing around."""
+    if text.isascii() and text.isprintable():
+        return text
+    flat = " ".join(text.split()) if any(char in text for char in "\r\n\t\v\f") else text
+    return "".join(map(_inert, flat))
+
+
+def _inert(char: str) -> str:
+    code = ord(char)
+    if code < 0x20 or code == 0x7F:
+        return "^" + chr(code ^ 0x40)
+    if 0x80 <= code < 0xA0 or code in _BIDI:
+        return f"<{code:04X}>"
+    return char
+
+
+def inert(text: str) -> str:
+    """As `clean`, but line ends and tabs stay."""
+    return "".join(char if char in "\n\t" else _inert(char) for char in text)
+
+
+def task_word(task: Mapping[str, Any]) -> str:
+    """The one word for where a task stands: a key of LOOKS."""
+    if task["status"] == TaskStatus.PENDING:
+        if task["unmet"]:
+            return "blocked"
+        return "delayed" if task["nextAttemptAtMs"] is not None else "ready"
+    return "stopping" if task["attemptStatus"] == "stopping" else _WORDS[task["status"]]
+
+
+def ref_of(row: Mapping[str, Any]) -> str:
+    """`plan/key` of a task or an event."""
+    return f"{row['plan']}/{row['key']}" if row["plan"] else str(row["key"])
+
+
+def paint(text: str, code: str, *, colour: bool) -> str:
+    return f"\x1b[{code}m{text}{_RESET}" if colour and code else text
+
+
+def badge(look: str, *, colour: bool, ascii_only: bool, word: str | None = None) -> str:
+    """`● running`; `word` replaces the look's own."""
+    found = LOOKS.get(look, _UNKNOWN)
+    glyph = found.plain if ascii_only else found.glyph
+    return paint(f"{glyph} {look if word is None else word}".rstrip(), found.colour, colour=colour)
+
+
+def event_line(event: Mapping[str, Any], *, colour: bool, ascii_only: bool) -> str:
+    """`10:02:11 ● billing/model  running  worker-ab12 shell  attempt 1`."""
+    look, word, text = _told(event)
+    clock = paint(clock_time(event["atMs"]), DIM, colour=colour)
+    glyph = badge(look, colour=colour, ascii_only=ascii_only, word="")
+    painted = paint(word, LOOKS.get(look, _UNKNOWN).colour, colour=colour)
+    return "  ".join(filter(None, [f"{clock} {glyph} {clean(ref_of(event))}", painted, clean(text)]))
+
+
+def _told(event: Mapping[str, Any]) -> tuple[str, str, str]:
+    """(look, word, the rest) of an event."""
+    name, message = event["event"], event["message"]
+    if name in ("failed", "lost"):
+        if event["newStatus"] == TaskStatus.FAILED:
+            return "failed", name, message
+        return "attempt failed", name, f"{message}; it will be tried again"
+    look, word = _EVENTS.get(name, (_COUNT_WORDS.get(event["newStatus"], ""), name))
+    if name in ("started", "claimed"):
+        agent = message.rpartition(" with agent ")[2] if " with agent " in message else ""
+        message = f"{event['actor']} {agent}".rstrip() + f"  attempt {event['epoch']}"
+    elif name == "enqueued" and message == "added":
+        message = ""
+    return look, word, message
+
+
+def clock_time(at_ms: int) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(at_ms / 1000))
+
+
+def age(ms: int) -> str:
+    """`44s`, `5m`, `3h`, `2d`."""
+    seconds = max(0, ms // 1000)
+    for size, unit, until in ((1, "s", 100), (60, "m", 100 * 60), (3600, "h", 48 * 3600)):
+        if seconds < until:
+            return f"{seconds // size}{unit}"
+    return f"{seconds // 86400}d"
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Screen:
+    """Where a command's answer goes, and what may be used there."""
+
+    def __init__(self, colour: str = "auto", stream: TextIO | None = None) -> None:
+        self.stream = sys.stdout if stream is None else stream
+        self.tty = bool(self.stream is not None and self.stream.isatty())
+        self.colour = _wants_colour(colour, self.tty)
+        self.ascii_only = not _can_show_glyphs(self.stream)
+
+    def line(self, text: str = "") -> None:
+        print(text, file=self.stream)
+
+    def badge(self, look: str, word: str | None = None) -> str:
+        return badge(look, colour=self.colour, ascii_only=self.ascii_only, word=word)
+
+    def paint(self, text: str, code: str) -> str:
+        return paint(text, code, colour=self.colour)
+
+    def event(self, event: Mapping[str, Any]) -> str:
+        return event_line(event, colour=self.colour, ascii_only=self.ascii_only)
+
+    def counts(self, counts: Mapping[str, int]) -> str:
+        """`✓ 2 completed  ● 1 running`."""
+        shown = []
+        for status in _COUNT_ORDER:
+            if number := counts.get(status, 0):
+                look = _COUNT_WORDS[status]
+                shown.append(self.badge(look, f"{number} {look}"))
+        return "  ".join(shown) or "no tasks"
+
+    def fields(self, rows: Sequence[tuple[str, str]]) -> None:
+        """Names in one column, values beside them; an empty name continues the one above."""
+        room = max((len(name) for name, _ in rows), default=0)
+        for name, value in rows:
+            self.line(f"{self.paint(name.ljust(room), DIM)}  {value}".rstrip())
+
+    def table(
+        self, head: Sequence[str], rows: Sequence[Sequence[str]], *, give: int, looks: Sequence[str]
+    ) -> None:
+        """Column `give` is cut where the terminal is too narrow; `looks` colour the first column."""
+        widths = [max(map(width, column)) for column in zip(head, *rows, strict=True)]
+        if self.tty:
+            spare = _columns() - sum(widths) - 2 * (len(widths) - 1)
+            widths[give] = max(min(widths[give], _WHY_WIDTH_MIN), widths[give] + min(0, spare))
+        self.line(self.paint(_row(head, widths).rstrip(), DIM))
+        for row, look in zip(rows, looks, strict=True):
+            first, *rest = (_fit(cell, room) for cell, room in zip(row, widths, strict=True))
+            painted = self.paint(first, LOOKS.get(look, _UNKNOWN).colour)
+            self.line("  ".join([painted, *rest]).rstrip())
+
+
+def _wants_colour(choice: str, tty: bool) -> bool:
+    if choice != "auto":
+        return choice == "always"
+    return tty and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _can_show_glyphs(stream: TextIO | None) -> bool:
+    try:
+        _ALL_GLYPHS.encode(getattr(stream, "encoding", None) or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def _columns() -> int:
+    given = os.environ.get("COLUMNS", "")
+    if given.isdigit() and int(given):
+        return int(given)
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
+
+
+def width(text: str) -> int:
+    """Columns that `text` takes: East Asian letters take two, combining marks none."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width
+
+    return sum(0 if combining(char) else 1 + (east_asian_width(char) in "WF") for char in text)
+
+
+def _fit(text: str, room: int) -> str:
+    if width(text) > room:
+        while text and width(text) > room - 3:
+            text = text[:-1]
+        text += "..."
+    return text + " " * (room - width(text))
+
+
+def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(_fit(cell, room) for cell, room in zip(cells, widths, strict=True))
+
+
+def print_json(value: Any, *, lines: bool = False) -> None:
+    """One JSON value: indented for a person, in one line (always with `lines`) for a program."""
+    out = sys.stdout
+    utf8 = (getattr(out, "encoding", None) or "").lower().replace("-", "") == "utf8"
+    indent = 2 if out is not None and out.isatty() and not lines else None
+    print(json.dumps(value, indent=indent, ensure_ascii=not utf8), file=out, flush=lines)
+
+
+def error_body(error: MusterError) -> dict[str, str]:
+    return {"code": error.code, "message": error.message, "hint": error.hint}
+
+
+def print_error(error: MusterError, *, as_json: bool) -> None:
+    """To stderr, so that stdout holds nothing but the answer."""
+    if as_json:
+        print(json.dumps({"error": error_body(error)}), file=sys.stderr)
+        return
+    print(f"error: {inert(error.message)}", file=sys.stderr)
+    if error.hint:
+        print(f"  hint  {inert(error.hint)}", file=sys.stderr)
+
+
+def note(text: str) -> None:
+    """A remark beside the answer."""
+    print(f"note: {inert(text)}", file=sys.stderr, flush=True)

@@ -1,0 +1,254 @@
+"""`muster report`: what a task says about itself, with the token of its attempt."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from muster.cli.context import AWAY_S, patiently
+from muster.cli.output import note, print_json
+from muster.client.api import Api, error_of
+from muster.client.http import REPLY_S, Connection
+from muster.config import parse_duration
+from muster.model.errors import BadConfig, BadInput, NotFound
+from muster.model.states import ErrorKind
+
+CHECKPOINT_BYTES_MAX = 1 << 20
+RESULT_BYTES_MAX = 1 << 20
+"""As in model.commands, which would cost 30 ms to import."""
+STEP_CHARS_MAX = 500
+MESSAGE_CHARS_MAX = 10_000
+
+_HELP = """\
+Called inside a task; Muster sets MUSTER_SOCKET, MUSTER_TOKEN, MUSTER_TASK_ID and MUSTER_EPOCH for it.
+
+    muster report progress 40 --step "migrating users"
+    echo '{"last": 4711}' | muster report checkpoint -
+    last=$(muster report checkpoint --show || echo '{}')     # in the next attempt
+    muster report artifact report dist/report.html
+    muster report done --result '{"rows": 120}'
+
+While the owner restarts, a report waits for it (--timeout).  Exit code 6 means that this attempt is over and
+another one may hold the task: stop working.
+"""
+_VARIABLES = ("MUSTER_SOCKET", "MUSTER_TOKEN", "MUSTER_TASK_ID", "MUSTER_EPOCH")
+
+
+class Attempt(NamedTuple):
+    socket: Path
+    token: str
+    task_id: int
+    epoch: int
+
+    def path(self, verb: str) -> str:
+        return f"/attempt/v1/{self.task_id:d}/{self.epoch:d}/{verb}"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"}
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.description = _HELP
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    progress = verbs.add_parser("progress", help="how far it is")
+    progress.add_argument("percent", metavar="PERCENT", nargs="?", type=_percent)
+    progress.add_argument("--step", metavar="TEXT", help="what it does now")
+    checkpoint = verbs.add_parser("checkpoint", help="save what the next attempt needs to go on from here")
+    checkpoint.add_argument("file", metavar="FILE", nargs="?", help="a file, or - for stdin")
+    checkpoint.add_argument("--text", metavar="TEXT", help="the checkpoint itself")
+    checkpoint.add_argument(
+        "--show", action="store_true", help="print the last one instead (exit code 3: none)"
+    )
+    artifact = verbs.add_parser("artifact", help="name something that the task has made")
+    artifact.add_argument("name", metavar="NAME")
+    artifact.add_argument("location", metavar="LOCATION", help="a path or an address")
+    done = verbs.add_parser("done", help="it is done; counts once its process has ended")
+    done.add_argument("--result", metavar="JSON|@FILE", help="what came out, as JSON")
+    fail = verbs.add_parser("fail", help="it cannot be done; counts once its process has ended")
+    fail.add_argument("message", metavar="MESSAGE")
+    fail.add_argument(
+        "--kind", metavar="KIND", default="crash", help=f"one of {', '.join(ErrorKind)} (crash)"
+    )
+    for verb in (progress, checkpoint, artifact, done, fail):
+        verb.add_argument(
+            "--timeout",
+            metavar="TIME",
+            type=_timeout,
+            default=AWAY_S,
+            help=f"how long to wait for an owner that is away ({AWAY_S:g}s)",
+        )
+
+
+def run(args: argparse.Namespace) -> int:
+    attempt = _attempt(os.environ)
+    if args.verb == "checkpoint" and args.show:
+        return _show_checkpoint(args, attempt)
+    body = {
+        "progress": _progress,
+        "checkpoint": _checkpoint,
+        "artifact": _artifact,
+        "done": _done,
+        "fail": _fail,
+    }
+    content = body[args.verb](args)
+    api = Api(Connection(attempt.socket), attempt.headers)
+    answer = patiently(lambda: api.post(attempt.path(args.verb), content), args.timeout)
+    api.close()
+    if args.json:
+        print_json(answer)
+    return 0
+
+
+def _attempt(env: Mapping[str, str]) -> Attempt:
+    missing = [name for name in _VARIABLES if not env.get(name)]
+    if missing:
+        raise BadInput(
+            f"this is not inside a task: {', '.join(missing)} not set",
+            "`muster report` is for the processes of a task; Muster sets these variables for them",
+        )
+    numbers = {}
+    for name in ("MUSTER_TASK_ID", "MUSTER_EPOCH"):
+        if not (env[name].isascii() and env[name].isdigit()):
+            raise BadInput(f"{name} is {env[name]!r}, which is not a number", "leave it as Muster has set it")
+        numbers[name] = int(env[name])
+    token = env["MUSTER_TOKEN"]
+    if not (token.isascii() and token.isprintable()):
+        raise BadInput("MUSTER_TOKEN is not a token", "leave it as Muster has set it")
+    return Attempt(Path(env["MUSTER_SOCKET"]), token, numbers["MUSTER_TASK_ID"], numbers["MUSTER_EPOCH"])
+
+
+def _percent(text: str) -> int:
+    bare = text.removesuffix("%").strip()
+    if not (bare.isascii() and bare.isdigit()) or int(bare[:4]) > 100:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 100")
+    return int(bare)
+
+
+def _timeout(text: str) -> float:
+    try:
+        return parse_duration(text)
+    except BadConfig as error:
+        raise argparse.ArgumentTypeError(error.message) from None
+
+
+def _progress(args: argparse.Namespace) -> dict[str, Any]:
+    if args.percent is None and args.step is None:
+        raise BadInput("there is nothing to report", "muster report progress 40 --step TEXT")
+    step = None if args.step is None else _text("the step", args.step, STEP_CHARS_MAX)
+    return {"percent": args.percent, "step": step}
+
+
+def _checkpoint(args: argparse.Namespace) -> dict[str, Any]:
+    if (args.file is None) == (args.text is None):
+        what = "a FILE and --text exclude each other" if args.file is not None else "there is nothing to save"
+        raise BadInput(what, "muster report checkpoint FILE, or - for stdin, or --text TEXT")
+    if args.text is not None:
+        data = args.text.encode("utf-8", "surrogateescape")
+    else:
+        data = _read(args.file, CHECKPOINT_BYTES_MAX)
+    if len(data) > CHECKPOINT_BYTES_MAX:
+        raise BadInput(
+            f"the checkpoint has more than {CHECKPOINT_BYTES_MAX} bytes; the last one is kept",
+            "write large state to a file and save its path",
+        )
+    return {"data": base64.b64encode(data).decode()}
+
+
+def _artifact(args: argparse.Namespace) -> dict[str, Any]:
+    for what, text, limit in (("NAME", args.name, 200), ("LOCATION", args.location, MESSAGE_CHARS_MAX)):
+        if not 0 < len(text) <= limit:
+            raise BadInput(
+                f"{what} has {len(text)} characters, not 1 to {limit}", "muster report artifact --help"
+            )
+    return {
+        "name": _text("the name", args.name, 200),
+        "location": _text("", args.location, MESSAGE_CHARS_MAX),
+    }
+
+
+def _done(args: argparse.Namespace) -> dict[str, Any]:
+    if args.result is None:
+        return {}
+    named = args.result.startswith("@")
+    data = (
+        _read(args.result[1:], RESULT_BYTES_MAX) if named else args.result.encode("utf-8", "surrogateescape")
+    )
+    if len(data) > RESULT_BYTES_MAX:
+        raise BadInput(
+            f"the result has more than {RESULT_BYTES_MAX} bytes; nothing was sent",
+            "muster report artifact NAME FILE, and a short result",
+        )
+    try:
+        return {"result": json.loads(data.decode(), parse_constant=_refuse_constant)}
+    except (ValueError, RecursionError) as error:
+        where = f" in {args.result[1:]}" if named else ""
+        raise BadInput(
+            f"--result is not JSON{where}: {error}; nothing was sent", "--result '{\"rows\": 120}', or @FILE"
+        ) from None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _fail(args: argparse.Namespace) -> dict[str, Any]:
+    if args.kind not in list(ErrorKind):
+        from difflib import get_close_matches
+
+        near = get_close_matches(args.kind, list(ErrorKind), n=1)
+        hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(ErrorKind)}"
+        raise BadInput(f"--kind {args.kind!r} is no kind of failure; nothing was sent", hint)
+    return {"kind": args.kind, "message": _text("the message", args.message, MESSAGE_CHARS_MAX)}
+
+
+def _text(what: str, text: str, limit: int) -> str:
+    """Without bytes that are no Unicode; cut rather than refused: a shorter report is better than none."""
+    sound = text.encode("utf-8", "replace").decode()
+    if len(sound) > limit:
+        note(f"{what} was cut to {limit} characters")
+        sound = sound[: limit - 3] + "..."
+    return sound
+
+
+def _read(name: str, limit: int) -> bytes:
+    """At most one byte more than `limit`."""
+    try:
+        if name == "-":
+            return sys.stdin.buffer.read(limit + 1)
+        with Path(name).open("rb") as file:
+            return file.read(limit + 1)
+    except OSError as error:
+        raise BadInput(
+            f"cannot read {name}: {error.strerror}; nothing was sent", "name a file that you can read"
+        ) from error
+
+
+def _show_checkpoint(args: argparse.Namespace, attempt: Attempt) -> int:
+    if args.file is not None or args.text is not None:
+        raise BadInput("--show saves nothing", "muster report checkpoint --show")
+    connection = Connection(attempt.socket)
+
+    def ask() -> tuple[int, bytes]:
+        target = attempt.path("checkpoint")
+        status, data = connection.request("GET", target, headers=attempt.headers, reply_s=REPLY_S)
+        if status >= 400:
+            raise error_of(status, data)
+        return status, data
+
+    status, data = patiently(ask, args.timeout)
+    connection.close()
+    if status == 204:
+        raise NotFound("no attempt of this task has saved a checkpoint", "start from the beginning")
+    if args.json:
+        print_json({"data": base64.b64encode(data).decode()})
+        return 0
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    return 0

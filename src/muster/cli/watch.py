@@ -1,0 +1,69 @@
+"""`muster watch`: what happens, one line for each event."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, NoReturn
+from urllib.parse import quote
+
+from muster.cli.context import WAIT_S, Context, connect, patiently
+from muster.cli.output import Screen, clean, print_json, ref_of, task_word
+from muster.cli.task import find_tasks
+from muster.model.errors import OwnerUnavailable
+
+Json = dict[str, Any]
+
+SHOWN_MAX = 50
+_OPEN = ("pending", "assigned", "running", "paused", "aborted")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--plan", metavar="PLAN", help="this plan only")
+    parser.description = "Says where things stand, then one line for each event until Ctrl-C."
+
+
+def run(args: argparse.Namespace) -> int:
+    with connect(args) as context:
+        if args.plan is not None:
+            context.api.get(f"/api/v1/plans/{quote(args.plan, safe='')}")  # refuses one that is not there
+        screen = Screen(args.color)
+        last = _present(context, args, screen)
+        if context.direct:
+            raise OwnerUnavailable("no owner is up, so nothing happens that could be watched", "muster up")
+        _follow(context, args, screen, last)
+
+
+def _present(context: Context, args: argparse.Namespace, screen: Screen) -> int:
+    """Prints where things stand; returns the last event that this takes in."""
+    status = context.api.get("/api/v1/status")["status"]
+    plans = [plan for plan in status["plans"] if args.plan in (None, plan["name"])]
+    tasks = find_tasks(context, plan=args.plan, names=_OPEN, limit=SHOWN_MAX + 1)
+    if args.json:
+        print_json({"type": "state", "crew": status["crew"], "plans": plans, "tasks": tasks}, lines=True)
+    else:
+        for plan in plans:
+            screen.line(f"{clean(plan['name'])}  {screen.counts(plan['counts'])}")
+        for task in tasks[:SHOWN_MAX]:
+            screen.line(f"  {screen.badge(task_word(task))}  {clean(ref_of(task))}  {clean(task['why'])}")
+        if len(tasks) > SHOWN_MAX:
+            screen.line("  and more: muster task list")
+        if not plans:
+            screen.line("0 tasks: muster run PLAN.md")
+        screen.stream.flush()
+    last: int = status["lastEventId"]
+    return last
+
+
+def _follow(context: Context, args: argparse.Namespace, screen: Screen, last: int) -> NoReturn:
+    while True:
+        query = {"after": last, "wait": WAIT_S}
+        events: list[Json] = patiently(lambda query=query: context.api.get("/api/v1/events", query))  # type: ignore[misc]
+        for event in events:
+            last = event["id"]
+            if args.plan not in (None, event["plan"]):
+                continue
+            if args.json:
+                print_json({"type": "event", **event}, lines=True)
+            else:
+                screen.line(screen.event(event))
+        screen.stream.flush()

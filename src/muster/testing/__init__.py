@@ -1,0 +1,1 @@
+"""Tools for those who test Muster, or their own agents on it."""

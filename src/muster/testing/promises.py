@@ -1,0 +1,187 @@
+"""Checks a store's history, and a ledger of what agents really did, against the promises of the design.
+
+Pure: rows in, findings out.  Each check names every violation that it finds, and how much it looked at: a check
+that looked at nothing proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from muster.model.events import BrokenAudit, Event, fold
+from muster.model.states import TaskStatus
+from muster.model.task import Attempt, Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deed:
+    """One line of the ledger: an attempt did something that can be seen from outside."""
+
+    task_id: int
+    epoch: int
+    what: str
+    at_ms: int
+    """Wall time of this host."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    tasks: Sequence[Task]
+    attempts: Sequence[Attempt]
+    events: Sequence[Event]
+    """In the order in which they were written."""
+    dependencies: Sequence[tuple[int, int]]
+    """(parent, child)."""
+    deeds: Sequence[Deed] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    promise: str
+    says: str
+    looked_at: int
+    violations: list[str] = field(default_factory=list)
+
+    @property
+    def holds(self) -> bool:
+        return not self.violations and self.looked_at > 0
+
+
+CLOCK_SLACK_MS = 2
+"""A deed and the event that fences it are stamped by two processes, each rounding to a millisecond."""
+
+
+def check(history: History) -> list[Finding]:
+    by_task: dict[int, list[Event]] = defaultdict(list)
+    for event in history.events:
+        by_task[event.task_id].append(event)
+    return [
+        _one_open_attempt(history),
+        _fenced(history, by_task),
+        _one_end(by_task),
+        _audit(history, by_task),
+        _unblocked_once(history, by_task),
+    ]
+
+
+def _one_open_attempt(history: History) -> Finding:
+    """S1: attempts of a task do not overlap, and an epoch is granted once."""
+    found = Finding(promise="S1", says="one attempt at a time", looked_at=len(history.attempts))
+    granted = Counter((event.task_id, event.epoch) for event in history.events if event.event == "claimed")
+    found.violations.extend(f"task {t} epoch {e} granted {n} times" for (t, e), n in granted.items() if n > 1)
+    for task_id, attempts in _by_task(history.attempts).items():
+        ordered = sorted(attempts, key=lambda attempt: attempt.epoch)
+        for earlier, later in pairwise(ordered):
+            if earlier.ended_at_ms is None or earlier.ended_at_ms > later.assigned_at_ms:
+                found.violations.append(
+                    f"task {task_id}: attempt {later.epoch} was granted while {earlier.epoch} was open"
+                )
+    return found
+
+
+def _fenced(history: History, by_task: Mapping[int, Sequence[Event]]) -> Finding:
+    """S3: nothing is written, and nothing done, by an attempt once a newer one was granted."""
+    looked_at = len(history.events) + len(history.deeds)
+    found = Finding(promise="S3", says="no write by a superseded attempt", looked_at=looked_at)
+    granted_at: dict[tuple[int, int], int] = {}
+    for task_id, events in by_task.items():
+        newest = 0
+        for event in events:
+            if event.epoch < newest:
+                found.violations.append(f"task {task_id}: event {event.seq} is of epoch {event.epoch}")
+            newest = max(newest, event.epoch)
+            if event.event == "claimed":
+                granted_at[task_id, event.epoch] = event.at_ms
+    for deed in history.deeds:
+        successor_ms = granted_at.get((deed.task_id, deed.epoch + 1))
+        if successor_ms is not None and deed.at_ms > successor_ms + CLOCK_SLACK_MS:
+            found.violations.append(
+                f"task {deed.task_id}: attempt {deed.epoch} did {deed.what} "
+                f"{deed.at_ms - successor_ms} ms after attempt {deed.epoch + 1} was granted"
+            )
+    return found
+
+
+def _one_end(by_task: Mapping[int, Sequence[Event]]) -> Finding:
+    """S4: at most one final move in each generation."""
+    found = Finding(promise="S4", says="each task ended once", looked_at=len(by_task))
+    final = {TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED}
+    for task_id, events in by_task.items():
+        ends = Counter(
+            event.generation
+            for event in events
+            if event.new_status in final and event.previous_status != event.new_status
+        )
+        found.violations.extend(
+            f"task {task_id} ended {n} times in generation {generation}"
+            for generation, n in ends.items()
+            if n > 1
+        )
+    return found
+
+
+def _audit(history: History, by_task: Mapping[int, Sequence[Event]]) -> Finding:
+    """S7: a task's events have no gap and fold to its row."""
+    found = Finding(promise="S7", says="the audit folds to the state", looked_at=len(history.events))
+    for task in history.tasks:
+        try:
+            folded = fold(sorted(by_task.get(task.id, ()), key=lambda event: event.seq))
+        except BrokenAudit as error:
+            found.violations.append(str(error))
+            continue
+        row = (task.status, task.generation, task.epoch, task.event_seq)
+        if (folded.status, folded.generation, folded.epoch, folded.seq) != row:
+            found.violations.append(f"task {task.id}: its events say {folded}, its row {row}")
+    return found
+
+
+def _unblocked_once(history: History, by_task: Mapping[int, Sequence[Event]]) -> Finding:
+    """S8: a child becomes ready once, with its last dependency, and starts after all of them."""
+    found = Finding(
+        promise="S8", says="children start after their dependencies", looked_at=len(history.dependencies)
+    )
+    place = {(event.task_id, event.seq): n for n, event in enumerate(history.events)}
+    done_at: dict[int, int] = {}
+    for event in history.events:
+        if event.new_status is TaskStatus.COMPLETED and event.task_id not in done_at:
+            done_at[event.task_id] = place[event.task_id, event.seq]
+    parents: dict[int, list[int]] = defaultdict(list)
+    for parent_id, child_id in history.dependencies:
+        parents[child_id].append(parent_id)
+    for child_id, parent_ids in parents.items():
+        events = by_task.get(child_id, ())
+        unblocked = sum(event.event == "unblocked" for event in events)
+        if unblocked > 1:
+            found.violations.append(f"task {child_id} was unblocked {unblocked} times")
+        claims = [place[child_id, event.seq] for event in events if event.event == "claimed"]
+        for parent_id in parent_ids:
+            if claims and done_at.get(parent_id, len(place)) > claims[0]:
+                found.violations.append(f"task {child_id} was claimed before {parent_id} was done")
+    return found
+
+
+def all_completed(history: History) -> Finding:
+    """Nothing is lost: every task is completed in the end."""
+    found = Finding(promise="lost 0", says="every task completed", looked_at=len(history.tasks))
+    found.violations.extend(
+        f"task {task.id} is {task.status}"
+        for task in history.tasks
+        if task.status is not TaskStatus.COMPLETED
+    )
+    return found
+
+
+def repeated(deeds: Iterable[Deed]) -> int:
+    """Pieces of work that were done by more than one attempt: what crashes cost."""
+    pieces = Counter((deed.task_id, deed.what) for deed in deeds)
+    return sum(n - 1 for n in pieces.values())
+
+
+def _by_task(attempts: Iterable[Attempt]) -> dict[int, list[Attempt]]:
+    found: dict[int, list[Attempt]] = defaultdict(list)
+    for attempt in attempts:
+        found[attempt.task_id].append(attempt)
+    return found

@@ -1,0 +1,178 @@
+"""A real crew under test: `muster up` in a folder of its own, and hands to hurt it with."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from muster.agents.host import LocalHost
+from muster.client.api import Api
+from muster.client.http import Connection
+from muster.config import Project
+from muster.model.errors import MusterError
+from muster.stores.sqlite.lock import holder
+
+T = TypeVar("T")
+
+AGENT = Path(__file__).with_name("agent.py")
+CONFIG = """\
+[health]
+heartbeat = "500ms"
+lease = "2s"
+sweep = "200ms"
+[task]
+retries = 50
+losses = 1000
+backoff = {{ first = "50ms", max = "200ms" }}
+[agents.work]
+command = ["{python}", "{agent}", "{folder}", "{pieces}", "{piece_s}"]
+prompt = "none"
+"""
+LEASE_S = 2.0
+
+
+def until(condition: Callable[[], T | None], limit_s: float, what: str) -> T:
+    """The first true value of `condition`; fails after `limit_s`."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {limit_s:g} s: {what}")
+        time.sleep(0.02)
+
+
+class Rig:
+    def __init__(self, root: Path, *, pieces: int = 4, piece_s: float = 0.1) -> None:
+        self.root = root
+        self.project = Project(root)
+        self.ledger_file = root / "ledger.jsonl"
+        self.ledger_file.touch()
+        config = CONFIG.format(
+            python=sys.executable, agent=AGENT, folder=root, pieces=pieces, piece_s=piece_s
+        )
+        (root / "muster.toml").write_text(config)
+        self.api = Api(Connection(self.project.socket))
+        self._supervisor: subprocess.Popen[bytes] | None = None
+
+    def up(self, workers: int = 3) -> None:
+        argv = [sys.executable, "-m", "muster.cli.main", "-C", str(self.root)]
+        with (self.root / "up.log").open("ab") as log_file:
+            self._supervisor = subprocess.Popen(
+                [*argv, "up", "--workers", str(workers)],
+                stdout=log_file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        until(self.workers, 20, "the crew is up")
+
+    @property
+    def supervisor_pid(self) -> int:
+        assert self._supervisor is not None
+        return self._supervisor.pid
+
+    def kill_supervisor(self) -> None:
+        assert self._supervisor is not None
+        self._supervisor.kill()
+        self._supervisor.wait()
+
+    def down(self) -> None:
+        """Ends everything, by force where it must be, and leaves nothing behind."""
+        if self._supervisor is not None and self._supervisor.poll() is None:
+            self._supervisor.send_signal(signal.SIGTERM)
+            try:
+                self._supervisor.wait(20)
+            except subprocess.TimeoutExpired:
+                self._supervisor.kill()
+                self._supervisor.wait()
+        owner = holder(self.project.owner_lock)
+        if owner:
+            os.kill(owner, signal.SIGKILL)
+        LocalHost().kill_marked([f"MUSTER_ROOT={self.root}"])
+        self.kill_own_processes()
+        self.api.close()
+
+    def kill_own_processes(self) -> None:
+        for pid in self.crew_pids():
+            os.kill(pid, signal.SIGKILL)
+
+    def crew_pids(self) -> list[int]:
+        """Owner and workers of this folder, found by their command lines."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                argv = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"-m" in argv and os.fsencode(self.root) in argv:
+                found.append(int(entry.name))
+        return [pid for pid in found if pid != os.getpid()]
+
+    def add(self, plan: str, tasks: list[dict[str, Any]]) -> None:
+        body = {"plan": plan, "source": None, "tasks": tasks, "actor": "test"}
+        self.patiently(lambda: self.api.post("/api/v1/plans", body))
+
+    def patiently(self, call: Callable[[], T]) -> T:
+        """Through restarts of the owner."""
+
+        def attempt() -> tuple[T] | None:
+            try:
+                return (call(),)
+            except MusterError as error:
+                if error.http_status != 503:
+                    raise
+                return None
+
+        return until(attempt, 20, "the owner answers")[0]
+
+    def tasks(self) -> list[dict[str, Any]]:
+        return self.patiently(lambda: self.api.get("/api/v1/agent-tasks", {"limit": 10_000}))
+
+    def task(self, task_id: int) -> dict[str, Any]:
+        return self.patiently(lambda: self.api.get(f"/api/v1/agent-tasks/{task_id}"))
+
+    def status(self) -> dict[str, Any]:
+        return self.patiently(lambda: self.api.get("/api/v1/status"))
+
+    def workers(self) -> list[dict[str, Any]]:
+        return [w for w in self.status()["status"]["workers"] if w["status"] != "dead"]
+
+    def running(self) -> list[dict[str, Any]]:
+        return [task for task in self.tasks() if task["status"] == "RUNNING"]
+
+    def ledger(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.ledger_file.read_text().splitlines()]
+
+    def agent_pids(self, task_id: int, epoch: int) -> list[int]:
+        host = LocalHost()
+        worker = next(t["worker"] for t in self.tasks() if t["id"] == task_id)
+        mark = f"MUSTER_ATTEMPT={worker}:{task_id}:{epoch}"
+        return [process.pid for process in host.marked([mark])[mark]]
+
+    def all_done(self) -> bool:
+        return all(task["status"] == "COMPLETED" for task in self.tasks())
+
+
+@contextmanager
+def crew(root: Path, *, workers: int = 3, pieces: int = 4, piece_s: float = 0.1) -> Iterator[Rig]:
+    rig = Rig(root, pieces=pieces, piece_s=piece_s)
+    try:
+        rig.up(workers)
+        yield rig
+    finally:
+        rig.down()
+
+
+def spec(key: str, after: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
+    return {"title": key, "key": key, "agent": "work", "max_retries": 50, "depends_on": after, **more}

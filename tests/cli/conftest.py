@@ -1,0 +1,238 @@
+"""A real owner on a unix socket, in a thread of this process, and the command line in front of it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from muster.cli.main import main
+from muster.client.http import address
+from muster.engine.batch import Batcher, drive
+from muster.engine.commands import Engine, Policy
+from muster.engine.queries import Queries
+from muster.model import commands as c
+from muster.model.states import ErrorKind
+from muster.model.views import TaskFilter
+from muster.runtimes.chance import SystemChance
+from muster.runtimes.clock import SystemClock
+from muster.runtimes.local import LocalWakeups
+from muster.stores.sqlite.store import SqliteStore
+from muster.web.backend import Backend
+from muster.web.server import Server, serve, server
+
+WORKER = "worker-abcdefgh"
+TOKEN = "token-of-api"
+STARTED_S = 20.0
+
+
+class Owner:
+    """Starts and stops the server; the store stays open in between."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.socket = root / ".muster" / "muster.sock"
+        self.socket.parent.mkdir(mode=0o700, exist_ok=True)
+        self.clock = SystemClock("boot")
+        self.store = SqliteStore.open(root / ".muster" / "state.db")
+        self._batcher: Batcher | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._backend: Backend | None = None
+        self._server: Server | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(ready)), daemon=True)
+        self._thread.start()
+        assert ready.wait(STARTED_S)
+
+    async def _serve(self, ready: threading.Event) -> None:
+        self._loop = asyncio.get_running_loop()
+        wakeups = LocalWakeups()
+        engine = Engine(self.store, SystemChance(), Policy())
+        self._batcher = Batcher(engine, self.clock.now, wakeups.publish)
+        self._backend = Backend(
+            engine=self._batcher,
+            reads=self.store.reads,
+            queries=Queries(self.store.reads, self.clock),
+            wakeups=wakeups,
+            shut_down=lambda: None,
+            started_at_ms=self.clock.now().wall_ms,
+            term=1,
+        )
+        self._server = server(self._backend)
+        self.socket.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+            with address(self.socket) as reachable:
+                listening.bind(reachable)
+            listening.listen(64)
+            ready.set()
+            await serve(self._server, listening)
+        self.socket.unlink(missing_ok=True)
+
+    def stop(self) -> None:
+        if self._thread is None:
+            return
+        assert self._loop and self._backend and self._server and self._batcher
+        self._loop.call_soon_threadsafe(self._backend.closing.set)
+        self._server.should_exit = True
+        self._thread.join(STARTED_S)
+        self._batcher.close()
+        self._thread = None
+
+    def close(self) -> None:
+        self.stop()
+        self.store.close()
+
+    def do(self, command: c.Command) -> Any:
+        assert self._batcher
+        return self._batcher.submit(command).result(STARTED_S)
+
+    def tasks(self) -> dict[str, Any]:
+        """By key."""
+        return {task.key: task for task in drive(self.store.reads.task_views(TaskFilter()))}
+
+    def fingerprint(self) -> Any:
+        """Equal before and after a command that has changed nothing."""
+        return drive(self.store.reads.status()).last_event_id, self.tasks()
+
+    def claim(self, name: str, slots: int = 10) -> dict[str, Any]:
+        claim = c.Claim(worker_id=WORKER, request_id=name, agents=("shell",), slots=slots)
+        return {job.key: job for job in self.do(claim).jobs}
+
+    def begin(self, job: Any, token: str = TOKEN) -> None:
+        digest = hashlib.sha256(token.encode()).hexdigest()
+        self.do(c.Start(task_id=job.task_id, epoch=job.epoch, token_hash=digest))
+
+    def log(self, task_id: int, epoch: int, data: bytes, *, stream: str = "stdout", offset: int = 0) -> None:
+        self.do(c.AppendLog(task_id=task_id, epoch=epoch, stream=stream, offset=offset, data=data))
+
+    def seed(self) -> None:
+        """`billing`: model completed, api running, tests failed, docs blocked by it, other wants a ghost."""
+        tasks = (
+            c.Spec(title="Invoice model", key="model"),
+            c.Spec(title="REST endpoints", key="api", depends_on=("model",)),
+            c.Spec(title="Property tests", key="tests", depends_on=("model",), max_retries=0),
+            c.Spec(title="Docs page", key="docs", depends_on=("api", "tests")),
+            c.Spec(title="Something else", key="other", agent="ghost"),
+        )
+        self.do(c.Enqueue(plan="billing", source=None, tasks=tasks, actor="user:ann"))
+        self.do(
+            c.Register(
+                worker_id=WORKER, hostname="h", pid=1, pid_start=1, boot_id="boot", slots=9, agents=("shell",)
+            )
+        )
+        model = self.claim("r1")["model"]
+        self.begin(model)
+        self.do(c.Complete(task_id=model.task_id, epoch=1, result='{"rows":3}', exit_code=0))
+        jobs = self.claim("r2")
+        self.begin(jobs["api"])
+        self.begin(jobs["tests"])
+        self.log(jobs["tests"].task_id, 1, b"collected 44 items\n3 failed\n")
+        self.do(
+            c.Fail(
+                task_id=jobs["tests"].task_id, epoch=1, kind=ErrorKind.CRASH, message="exit code 1: 3 failed"
+            )
+        )
+
+    def inside(self, key: str = "api", epoch: int = 1, token: str = TOKEN) -> dict[str, str]:
+        """The environment of a task's process."""
+        return {
+            "MUSTER_SOCKET": str(self.socket),
+            "MUSTER_TOKEN": token,
+            "MUSTER_TASK_ID": str(self.tasks()[key].id),
+            "MUSTER_EPOCH": str(epoch),
+        }
+
+
+class Ran(NamedTuple):
+    code: int
+    raw: bytes
+    err: str
+
+    @property
+    def out(self) -> str:
+        return self.raw.decode()
+
+
+Cli = Callable[..., Ran]
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder that commands run in, with nothing of our own environment."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    for name in [
+        name for name in os.environ if name.startswith("MUSTER_") or name in {"NO_COLOR", "COLUMNS"}
+    ]:
+        monkeypatch.delenv(name)
+    return folder
+
+
+@pytest.fixture
+def empty(root: Path) -> Iterator[Owner]:
+    """An owner without any task."""
+    made = Owner(root)
+    made.start()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def owner(empty: Owner) -> Owner:
+    empty.seed()
+    return empty
+
+
+@pytest.fixture
+def cli(root: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Runs a command in this process."""
+
+    def run(*argv: str, stdin: bytes = b"", env: dict[str, str] | None = None) -> Ran:
+        capfdbinary.readouterr()
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+            for name, value in (env or {}).items():
+                patch.setenv(name, value)
+            code = main(argv)
+        out, err = capfdbinary.readouterr()
+        return Ran(code, out, err.decode())
+
+    return run
+
+
+class Process(subprocess.Popen[bytes]):
+    """`muster ARGV` as a process of its own; lines of its output arrive as they are written."""
+
+    def __init__(self, root: Path, *argv: str, **options: Any) -> None:
+        env = {**os.environ, **options.pop("env", {})}
+        command = [sys.executable, "-m", "muster.cli.main", *argv]
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+        super().__init__(command, cwd=root, env=env, **(streams | options))
+
+
+@pytest.fixture
+def start(root: Path) -> Iterator[Callable[..., Process]]:
+    started: list[Process] = []
+
+    def run(*argv: str, **options: Any) -> Process:
+        started.append(Process(root, *argv, **options))
+        return started[-1]
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()

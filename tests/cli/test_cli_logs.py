@@ -1,0 +1,147 @@
+"""`muster logs` and `muster watch`."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+
+from muster.cli.logs import Inert
+from muster.model import commands as c
+
+
+def test_a_pipe_gets_the_bytes_as_they_were_printed(cli, owner):
+    data = b"\x1b[31mred\x1b[0m\r\n\xff\x00\x1b]0;title\x07end"
+    api = owner.tasks()["api"]
+    owner.log(api.id, 1, data)
+    owner.log(api.id, 1, b"oops", stream="stderr")
+    assert cli("logs", "api").raw == data + b"oops"
+    assert cli("logs", "api#1", "--stream", "stdout").raw == data
+    assert cli("logs", "api", "--stream=stderr").raw == b"oops"
+
+
+def test_many_pages_of_log(cli, owner):
+    api = owner.tasks()["api"]
+    lines = [f"line {number}\n".encode() for number in range(450)]
+    offset = 0
+    for line in lines:
+        owner.log(api.id, 1, line, offset=offset)
+        offset += len(line)
+    assert cli("logs", "api").raw == b"".join(lines)
+
+
+def test_a_task_that_has_not_run_says_why(cli, owner):
+    ran = cli("logs", "docs")
+    assert (ran.code, ran.raw) == (0, b"")
+    assert "billing/docs has not run yet: waits for tests (FAILED), api" in ran.err
+    assert "attempt 1 has printed nothing" in cli("logs", "api").err
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "message"),
+    [
+        (("logs", "nope"), 3, "there is no task 'nope'"),
+        (("logs", "billing/"), 3, "may be any of"),
+        (("logs", "api#7"), 3, "has no attempt 7"),
+        (("logs", "api", "--json"), 2, "logs are bytes"),
+        (("watch", "--plan", "nope"), 3, "there is no plan 'nope'"),
+    ],
+)
+def test_wrong_input(cli, owner, argv, code, message):
+    before = owner.fingerprint()
+    ran = cli(*argv)
+    assert ran.code == code
+    assert message in ran.err
+    assert owner.fingerprint() == before
+
+
+def test_following_goes_on_with_the_next_attempt_until_the_task_is_final(start, owner):
+    api = owner.tasks()["api"]
+    owner.log(api.id, 1, b"first\n")
+    process = start("logs", "api", "-f")
+    assert process.stdout.readline() == b"first\n"
+    owner.log(api.id, 1, b"more\n", offset=6)
+    assert process.stdout.readline() == b"more\n"
+    owner.do(c.Fail(task_id=api.id, epoch=1, kind="crash", message="boom"))
+    owner.do(c.Promote(task_id=api.id))
+    job = owner.claim("again")["api"]
+    owner.begin(job)
+    owner.log(api.id, 2, b"second\n")
+    assert process.stdout.readline() == b"second\n"
+    owner.do(c.Complete(task_id=api.id, epoch=2, exit_code=0))
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (0, b"")
+    assert b"attempt 2 of billing/api" in err
+
+
+def test_following_one_attempt_ends_with_it(start, owner):
+    api = owner.tasks()["api"]
+    owner.log(api.id, 1, b"first\n")
+    process = start("logs", "api#1", "--follow")
+    assert process.stdout.readline() == b"first\n"
+    owner.do(c.Fail(task_id=api.id, epoch=1, kind="crash", message="boom"))
+    assert process.communicate(timeout=30)[0] == b""
+    assert process.returncode == 0
+
+
+def test_following_is_interrupted(start, owner):
+    owner.log(owner.tasks()["api"].id, 1, b"first\n")
+    process = start("logs", "api", "-f")
+    assert process.stdout.readline() == b"first\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert b"Traceback" not in err
+
+
+def test_following_survives_a_restart_of_the_owner(start, owner):
+    api = owner.tasks()["api"]
+    owner.log(api.id, 1, b"first\n")
+    process = start("logs", "api#1", "-f")
+    assert process.stdout.readline() == b"first\n"
+    owner.stop()
+    owner.start()
+    owner.log(api.id, 1, b"more\n", offset=6)
+    assert process.stdout.readline() == b"more\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [
+        (b"plain\ttab\n", "plain\ttab\n"),
+        (b"\x1b[1;31mred\x1b[m", "\x1b[1;31mred\x1b[m"),
+        (b"\x1b[2J\x1b]0;x\x07", "^[[2J^[]0;x^G"),
+        (b"10%\r20%\r\n", "10%\n20%\n"),
+        ("\u009b2J \u202e".encode(), "<009B>2J <202E>"),
+        (b"\xff\xfe", "\ufffd\ufffd"),
+        ("grün ✓".encode(), "grün ✓"),
+    ],
+)
+def test_what_reaches_a_terminal_moves_nothing_however_it_is_cut(data, shown):
+    whole = Inert()
+    assert (whole.feed(data) + whole.end()).decode() == shown
+    bytewise = Inert()
+    parts = [bytewise.feed(bytes([byte])) for byte in data]
+    assert (b"".join(parts) + bytewise.end()).decode() == shown
+
+
+def test_watch_shows_what_is_and_what_happens(start, owner):
+    process = start("watch", "--plan", "billing")
+    head = [process.stdout.readline().decode() for _ in range(4)]
+    assert head[0] == "billing  ✓ 1 completed  ● 1 running  ○ 2 waiting  † 1 failed\n"
+    assert head[1].startswith("  ● running  billing/api  ")
+    other = (c.Spec(title="t", key="k"),)
+    owner.do(c.Enqueue(plan="elsewhere", source=None, tasks=other, actor="me"))
+    owner.do(c.Complete(task_id=owner.tasks()["api"].id, epoch=1, exit_code=0))
+    assert "✓ billing/api  completed  attempt 1 completed\n" in process.stdout.readline().decode()
+
+
+def test_watch_in_json_is_one_object_a_line(start, owner):
+    process = start("watch", "--json")
+    state = json.loads(process.stdout.readline())
+    assert state["type"] == "state"
+    assert {task["key"] for task in state["tasks"]} == {"api", "docs", "other"}
+    owner.do(c.Complete(task_id=owner.tasks()["api"].id, epoch=1, exit_code=0))
+    event = json.loads(process.stdout.readline())
+    assert (event["type"], event["event"], event["key"]) == ("event", "completed", "api")

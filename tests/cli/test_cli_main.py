@@ -1,0 +1,208 @@
+"""Options, errors and ends that all commands share."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from muster import __version__
+from muster.cli import main as main_module
+from muster.model.errors import OwnerUnavailable
+
+
+def test_help_names_every_command(cli):
+    for argv in ((), ("--help",), ("-h",), ("help",)):
+        ran = cli(*argv)
+        assert ran.code == 0
+        assert all(name in ran.out for name in main_module.COMMANDS)
+
+
+@pytest.mark.parametrize("name", ["init", "status", "watch", "task", "logs", "doctor", "report"])
+def test_each_command_explains_itself_and_the_global_options(cli, name):
+    for argv in ((name, "--help"), ("help", name)):
+        ran = cli(*argv)
+        assert ran.code == 0
+        assert f"usage: muster {name}" in ran.out
+        assert "--root DIR" in ran.out
+
+
+def test_version(cli):
+    assert cli("--version").out == f"muster {__version__}\n"
+    assert cli("status", "--version").out == f"muster {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "message", "hint"),
+    [
+        (("stauts",), "no command 'stauts'; did you mean 'status'?", "muster --help"),
+        (("--jsn",), "no option '--jsn'; did you mean '--json'?", "muster --help"),
+        (("status", "--jsn"), "knows no option '--jsn'; did you mean '--json'?", "muster status --help"),
+        (("status", "now"), "knows no argument 'now'", "muster status --help"),
+        (("task", "list", "--staus=x"), "no option '--staus=x'; did you mean '--status'?", "task --help"),
+        (("task", "lst"), "'lst' is not one of list, show, retry, cancel; did you mean 'list'?", "--help"),
+        (("task",), "required: VERB", "muster task --help"),
+        (("task", "show"), "required: REF", "muster task show --help"),
+        (("task", "list", "--limit", "0"), "'0' is not a number from 1", "muster task list --help"),
+        (("logs",), "required: REF", "muster logs --help"),
+        (("logs", "a", "--stream", "stdin"), "'stdin' is not one of stdout, stderr; did you", "--help"),
+        (("status", "--color", "alway"), "--color 'alway' is none of", "--color auto"),
+        (("status", "-C"), "-C needs a value", "muster --help"),
+        (("status", "-C", "nowhere"), "-C nowhere: there is no such folder", "name the project"),
+    ],
+)
+def test_wrong_usage(cli, owner, argv, message, hint):
+    before = owner.fingerprint()
+    ran = cli(*argv)
+    assert ran.code == 2
+    assert message in ran.err
+    assert f"  hint  {hint}" in ran.err or hint in ran.err
+    assert ran.raw == b""
+    assert owner.fingerprint() == before
+
+
+def test_global_options_stand_before_or_after_the_command(cli, owner, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    root = str(owner.root)
+    for argv in (
+        ("--json", "-C", root, "status"),
+        ("status", "-C", root, "--json"),
+        (f"--root={root}", "status", "--json"),
+        ("task", "--json", "list", "--root", root),
+    ):
+        ran = cli(*argv)
+        assert ran.code == 0, ran.err
+        json.loads(ran.out)
+
+
+def test_a_named_folder_wins_over_the_environment(cli, owner, tmp_path):
+    ran = cli("status", "--json", "-C", str(owner.root), env={"MUSTER_ROOT": str(tmp_path)})
+    assert json.loads(ran.out)["tasks"] == 5
+
+
+@pytest.mark.parametrize(
+    "argv", [("status",), ("task", "list"), ("task", "show", "a"), ("logs", "a"), ("watch",)]
+)
+def test_outside_of_a_project(cli, root, argv):
+    ran = cli(*argv)
+    assert ran.code == 3
+    assert f"there is no project in {root}" in ran.err
+    assert "muster init" in ran.err
+    assert list(root.iterdir()) == []
+
+
+def test_an_error_in_json(cli, owner):
+    ran = cli("task", "show", "nope", "--json")
+    assert (ran.code, ran.raw) == (3, b"")
+    error = json.loads(ran.err)["error"]
+    assert error == {
+        "code": "not_found",
+        "message": "there is no task 'nope'",
+        "hint": "muster task list",
+    }
+
+
+@pytest.fixture
+def command(monkeypatch):
+    """A command `try` that does what the test wants."""
+
+    def install(run):
+        made = types.ModuleType("muster.cli.trial")
+        made.add = lambda parser: None
+        made.run = run
+        monkeypatch.setitem(sys.modules, made.__name__, made)
+        monkeypatch.setitem(main_module.COMMANDS, "try", (made.__name__, "a trial"))
+
+    return install
+
+
+def _raise(error):
+    def run(args):
+        raise error
+
+    return run
+
+
+def test_a_bug_is_one_line(cli, command):
+    command(_raise(ZeroDivisionError("by zero")))
+    ran = cli("try")
+    assert ran.code == 1
+    assert ran.err == "error: ZeroDivisionError: by zero\n  hint  set MUSTER_DEBUG=1 for the traceback\n"
+    assert "Traceback" in cli("try", env={"MUSTER_DEBUG": "1"}).err
+
+
+def test_interrupted(cli, command):
+    command(_raise(KeyboardInterrupt()))
+    assert cli("try").code == 130
+
+
+def test_an_error_keeps_its_exit_code(cli, command):
+    command(_raise(OwnerUnavailable("away", "muster up")))
+    assert cli("try").code == 7
+
+
+def test_a_command_that_this_build_lacks(cli, monkeypatch):
+    monkeypatch.setitem(main_module.COMMANDS, "later", ("muster.cli.later", "not yet"))
+    ran = cli("later")
+    assert ran.code == 1
+    assert "`muster later` is not part of this build" in ran.err
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(start, owner):
+    read, write = os.pipe()
+    process = start("task", "list", "--json", stdout=write)
+    os.close(read)
+    os.close(write)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (0, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_an_answer_that_cannot_be_written_is_an_error(start, owner):
+    with Path("/dev/full").open("wb") as full:
+        process = start("task", "list", stdout=full)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert b"Traceback" not in err
+    assert b"No space left" in err
+
+
+def test_a_terminal_without_our_glyphs_gets_ascii(start, owner):
+    process = start("task", "list", env={"PYTHONIOENCODING": "ascii"})
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (0, b"")
+    assert b"! failed" in out
+    assert b"* running" in out
+
+
+def test_no_colour_where_it_is_not_wanted(cli, owner):
+    assert "\x1b[" not in cli("status").out
+    assert "\x1b[" in cli("status", "--color", "always").out
+    assert "\x1b[" in cli("status", "--color=always", env={"NO_COLOR": "1"}).out
+
+
+def test_ctrl_c_ends_with_130(start, owner):
+    process = start("watch")
+    assert process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert b"Traceback" not in err
+
+
+def test_the_hot_path_imports_nothing_slow(owner, root):
+    code = """
+import sys
+from muster.cli.main import main
+codes = [main(argv) for argv in (["status", "--json"], ["task", "list"], ["task", "show", "api"])]
+slow = {"asyncio", "ssl", "http", "msgspec", "apsw", "starlette"} & {n.split(".")[0] for n in sys.modules}
+assert codes == [0, 0, 0] and not slow, (codes, slow)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr

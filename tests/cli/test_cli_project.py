@@ -1,0 +1,283 @@
+"""`muster init`, `muster doctor`, and how a command finds its owner."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from muster.agents.host import LocalHost
+from muster.agents.tree import Record
+from muster.cli import context as context_module
+from muster.cli import doctor
+from muster.cli.init import CONFIG, PLAN
+from muster.config import Config, load_config, parse_config
+from muster.plans.markdown import parse
+
+
+def test_init_makes_a_project_that_is_valid(cli, root):
+    ran = cli("init")
+    assert ran.code == 0
+    assert "Created  muster.toml, plan.md, .muster/" in ran.out
+    assert "Next     muster run plan.md" in ran.out
+    assert load_config(root) == Config()
+    assert stat.S_IMODE((root / ".muster").stat().st_mode) == 0o700
+    assert (root / ".muster" / ".gitignore").read_text() == "*\n"
+
+
+def test_init_twice_changes_nothing(cli, root):
+    cli("init")
+    (root / "plan.md").write_text("mine")
+    (root / "muster.toml").write_text("broken = [")
+    ran = cli("init")
+    assert ran.code == 0
+    assert "Kept     muster.toml, plan.md, .muster/: already there" in ran.out
+    assert (root / "plan.md").read_text() == "mine"
+    assert (root / "muster.toml").read_text() == "broken = ["
+    assert json.loads(cli("init", "--json").out)["created"] == []
+
+
+def test_init_follows_no_link_to_write(cli, root, tmp_path):
+    (root / "plan.md").symlink_to(tmp_path / "elsewhere")
+    assert cli("init").code == 0
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_init_finds_agents(cli, root, tmp_path):
+    binary = tmp_path / "claude"
+    binary.write_text("#!/bin/sh\n")
+    binary.chmod(0o755)
+    ran = cli("init", env={"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    assert "Found    claude on PATH: to use, uncomment [agents.claude] in muster.toml" in ran.out
+
+
+def test_every_option_of_the_example_is_valid_once_uncommented():
+    text = re.sub(r"^#(?=[a-z\[])", "", CONFIG, flags=re.MULTILINE)
+    config = parse_config(tomllib.loads(text))
+    assert config.default_agent == "claude"
+    assert set(config.agents) == {"shell", "claude", "codex", "check"}
+    assert (config.task, config.health) == (Config().task, Config().health)
+
+
+def test_the_example_plan_really_runs(root):
+    plan = parse(PLAN, "plan.md")
+    assert [(task.key, set(task.after)) for task in plan.tasks] == [
+        ("machine", set()),
+        ("files", {"machine"}),
+        ("disk", {"machine"}),
+        ("summary", {"files", "disk"}),
+    ]
+    for task in plan.tasks:
+        assert task.agent == "shell"
+        script = task.description.replace("sleep 1", "sleep 0")
+        ran = subprocess.run(["sh", "-eu", "-c", script], cwd=root, capture_output=True, check=False)
+        assert ran.returncode == 0, ran.stderr
+        assert ran.stdout
+    assert list(root.iterdir()) == []
+
+
+def test_init_says_what_stands_in_the_way(cli, root):
+    (root / ".muster").write_text("a file")
+    ran = cli("init")
+    assert ran.code == 1
+    assert ".muster: there is a file of that name" in ran.err
+    assert (root / ".muster").read_text() == "a file"
+    assert cli("init", "-C", "nowhere").code == 2
+    assert cli("init", "extra").code == 2
+
+
+def _checks(ran):
+    return {check["name"]: check for check in json.loads(ran.out)["checks"]}
+
+
+def test_doctor_of_a_sound_project(cli, root):
+    cli("init")
+    ran = cli("doctor")
+    assert ran.code == 0, ran.out
+    assert "all is well" in ran.out
+    checks = _checks(cli("doctor", "--json"))
+    assert checks["owner"]["ok"] is None
+    assert checks["agent shell"]["ok"] is True
+    assert {"Python", "SQLite", "git", "file system", "permissions", "disk", "clock", "processes"} <= set(
+        checks
+    )
+
+
+def test_doctor_outside_of_a_project(cli, root):
+    ran = cli("doctor")
+    assert ran.code == 1
+    assert "there is no project in" in ran.out
+    assert "fix: muster init" in ran.out
+    assert list(root.iterdir()) == []
+
+
+def test_doctor_finds_what_is_wrong(cli, root):
+    cli("init")
+    (root / "muster.toml").write_text("[task]\nretry = 1\n")
+    (root / ".muster").chmod(0o755)
+    (root / ".muster" / "state.halted").write_text("EIO")
+    (root / ".muster" / "state.db").touch()
+    os.utime(root / ".muster" / "state.db", (4e9, 4e9))
+    ran = cli("doctor", "--json")
+    assert ran.code == 1
+    checks = _checks(ran)
+    assert {name for name, check in checks.items() if check["ok"] is False} == {
+        "configuration",
+        "permissions",
+        "store",
+        "clock",
+    }
+    assert "retry" in checks["configuration"]["found"]
+    assert checks["permissions"]["fix"] == f"chmod 700 {root / '.muster'}"
+    assert all(check["fix"] for check in checks.values() if check["ok"] is False)
+
+
+def test_doctor_knows_an_agent_that_cannot_run(cli, root):
+    (root / "muster.toml").write_text('[agents.ghost]\ncommand = ["no-such-binary"]\n')
+    ran = cli("doctor", "--json")
+    assert ran.code == 1
+    check = _checks(ran)["agent ghost"]
+    assert "no-such-binary not found" in check["found"]
+    assert check["fix"]
+
+
+def test_doctor_refuses_a_shared_file_system(cli, root, monkeypatch):
+    cli("init")
+    monkeypatch.setattr("muster.stores.sqlite.lock.file_system", lambda folder: "nfs4")
+    check = _checks(cli("doctor", "--json"))["file system"]
+    assert check["ok"] is False
+    assert "nfs4" in check["found"]
+
+
+def test_doctor_sees_the_owner_and_that_nobody_minds_it(cli, owner):
+    checks = _checks(cli("doctor", "--json"))
+    assert checks["owner"]["ok"] is True
+    assert checks["supervisor"]["ok"] is False
+
+
+def test_doctor_finds_processes_that_outlived_their_worker(cli, root):
+    cli("init")
+    host = LocalHost()
+    folder = root / ".muster" / "attempts" / "7" / "1"
+    folder.mkdir(parents=True)
+    with subprocess.Popen(["sleep", "60"]) as left, subprocess.Popen(["true"]) as worker:
+        member, dead = host.identify(left.pid), host.identify(worker.pid)
+        worker.wait()
+        record = Record(boot_id=host.boot_id, holder=dead or member, mark="MUSTER_X=1", members={member})
+        record = Record(
+            boot_id=host.boot_id,
+            holder=record.holder._replace(pid=worker.pid),
+            mark=record.mark,
+            members=frozenset({member}),
+        )
+        record.save(folder / "pids")
+        try:
+            check = _checks(cli("doctor", "--json"))["processes"]
+        finally:
+            left.kill()
+    assert check["ok"] is False
+    assert str(left.pid) in check["found"]
+    assert _checks(cli("doctor", "--json"))["processes"]["ok"] is True
+
+
+def test_doctor_goes_on_when_a_check_cannot_be_made(cli, root, monkeypatch):
+    cli("init")
+
+    def broken(project):
+        raise PermissionError(13, "Permission denied", "somewhere")
+
+    monkeypatch.setattr(doctor, "_disk", broken)
+    checks = _checks(cli("doctor", "--json"))
+    assert checks["disk"]["found"] == "somewhere: Permission denied"
+    assert checks["agent shell"]["ok"] is True
+
+
+def test_doctor_wrong_usage(cli, root):
+    assert cli("doctor", "--jsn").code == 2
+
+
+def test_without_an_owner_the_command_holds_the_store_itself(cli, root):
+    cli("init")
+    ran = cli("status")
+    assert (ran.code, ran.err) == (0, "")
+    assert "no owner: `muster up`" in ran.out
+    assert json.loads(cli("status", "--json").out)["owner"] is None
+    watching = cli("watch")
+    assert watching.code == 7
+    assert "no owner is up" in watching.err
+
+
+def test_a_dead_owners_socket_is_in_nobodys_way(cli, owner):
+    owner.stop()
+    owner.store.close()
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(owner.socket))
+    ran = cli("task", "retry", "tests")
+    assert ran.code == 0, ran.err
+    assert "starts anew (generation 2); `muster up` runs it" in ran.out
+    assert "no owner is up" in cli("logs", "docs", "-f").err
+
+
+def test_a_holder_that_does_not_answer(cli, root, monkeypatch):
+    cli("init")
+    monkeypatch.setattr(context_module, "STARTING_S", 0.2)
+    code = """
+import fcntl, os, sys
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+fcntl.flock(fd, fcntl.LOCK_EX)
+os.write(fd, str(os.getpid()).encode())
+print("held", flush=True)
+sys.stdin.read()
+"""
+    lock = root / ".muster" / "owner.lock"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout.readline() == b"held\n"
+        ran = cli("status")
+        check = _checks(cli("doctor", "--json"))["owner"]
+        holder.stdin.close()
+    assert ran.code == 7
+    assert f"process {holder.pid} holds the store, but nobody answers" in ran.err
+    assert f"kill {holder.pid}" in ran.err
+    assert check["ok"] is False
+    assert not (root / ".muster" / "state.db").exists()
+
+
+def test_an_owner_that_is_just_starting_is_waited_for(start, empty):
+    empty.stop()
+    with (empty.root / ".muster" / "owner.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        process = start("status")
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+        empty.start()
+        out, _ = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert b"crew running" in out
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may open everything")
+def test_somebody_elses_project(cli, owner):
+    owner.socket.chmod(0)
+    ran = cli("status")
+    assert ran.code == 4
+    assert "permission denied" in ran.err
+
+
+def test_a_project_deep_down(cli, tmp_path):
+    deep = tmp_path.joinpath(*["deep" * 10] * 4)
+    deep.mkdir(parents=True)
+    assert cli("init", "-C", str(deep)).code == 0
+    assert cli("status", "-C", str(deep)).code == 0
+    assert Path(deep / ".muster").is_dir()

@@ -1,0 +1,194 @@
+"""`muster report`: a task speaks for itself."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from muster.engine.batch import drive
+from muster.model import commands as c
+
+VERBS = (
+    ("progress", "40"),
+    ("checkpoint", "--text", "x"),
+    ("checkpoint", "--show"),
+    ("artifact", "n", "l"),
+    ("done",),
+    ("fail", "m"),
+)
+
+
+def test_progress(cli, owner):
+    assert cli("report", "progress", "40", "--step", "half way", env=owner.inside()).code == 0
+    api = owner.tasks()["api"]
+    assert (api.percent, api.step) == (40, "half way")
+    assert cli("report", "progress", "50%", env=owner.inside()).code == 0
+    assert cli("report", "progress", "--step", "s" * 600, env=owner.inside()).code == 0
+    api = owner.tasks()["api"]
+    assert api.percent == 50
+    assert len(api.step) == 500
+
+
+def test_checkpoints_are_bytes(cli, owner, root):
+    inside = owner.inside()
+    none = cli("report", "checkpoint", "--show", env=inside)
+    assert none.code == 3
+    assert "no attempt of this task has saved a checkpoint" in none.err
+    (root / "state").write_bytes(b"\x00\xffstate")
+    assert cli("report", "checkpoint", "state", env=inside).code == 0
+    assert cli("report", "checkpoint", "--show", env=inside).raw == b"\x00\xffstate"
+    assert cli("report", "checkpoint", "-", stdin=b"\xfe\n", env=inside).code == 0
+    assert cli("report", "checkpoint", "--show", env=inside).raw == b"\xfe\n"
+    assert cli("report", "checkpoint", "--text", "größer", env=inside).code == 0
+    assert cli("report", "checkpoint", "--show", env=inside).raw == "größer".encode()
+
+
+def test_artifact(cli, owner):
+    assert cli("report", "artifact", "page", "dist/x.html", env=owner.inside()).code == 0
+    found = drive(owner.store.reads.artifacts(owner.tasks()["api"].id))
+    assert [(artifact.name, artifact.location) for artifact in found] == [("page", "dist/x.html")]
+
+
+def test_done_with_a_result_counts_once_the_process_has_ended(cli, owner, root):
+    (root / "result.json").write_text('{"rows": 120, "name": "größer"}', "utf-8")
+    assert cli("report", "done", "--result", "@result.json", env=owner.inside()).code == 0
+    api = owner.tasks()["api"]
+    assert api.status == "RUNNING"
+    owner.do(c.Complete(task_id=api.id, epoch=1, exit_code=0))
+    assert json.loads(drive(owner.store.reads.result(api.id))) == {"rows": 120, "name": "größer"}
+
+
+def test_fail(cli, owner):
+    assert cli("report", "fail", "no such table", "--kind", "invalid", env=owner.inside()).code == 0
+    api = owner.tasks()["api"]
+    owner.do(c.Complete(task_id=api.id, epoch=1, exit_code=0))
+    api = owner.tasks()["api"]
+    assert (api.status, api.error_kind, api.error) == ("FAILED", "invalid", "no such table")
+
+
+@pytest.mark.parametrize("argv", VERBS)
+def test_outside_of_a_task(cli, owner, argv):
+    before = owner.fingerprint()
+    ran = cli("report", *argv)
+    assert ran.code == 2
+    assert "this is not inside a task: MUSTER_SOCKET, MUSTER_TOKEN, MUSTER_TASK_ID, MUSTER_EPOCH" in ran.err
+    assert owner.fingerprint() == before
+
+
+@pytest.mark.parametrize("argv", VERBS)
+def test_a_stale_attempt(cli, owner, argv):
+    inside = owner.inside()
+    owner.do(c.Cancel(task_id=owner.tasks()["api"].id, actor="me"))
+    before = owner.fingerprint()
+    ran = cli("report", *argv, env=inside)
+    assert ran.code == 6
+    assert "attempt 1 is over" in ran.err
+    assert "another attempt may hold the task" in ran.err
+    assert owner.fingerprint() == before
+
+
+@pytest.mark.parametrize("argv", VERBS)
+def test_a_wrong_token(cli, owner, argv):
+    before = owner.fingerprint()
+    ran = cli("report", *argv, env=owner.inside(token="guessed"))
+    assert ran.code == 4
+    assert "this token is not that attempt's" in ran.err
+    assert owner.fingerprint() == before
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ((), "required: VERB"),
+        (("progres",), "did you mean 'progress'?"),
+        (("progress",), "there is nothing to report"),
+        (("progress", "101"), "'101' is not a whole number from 0 to 100"),
+        (("progress", "-1"), "-1"),
+        (("progress", "half"), "'half' is not a whole number"),
+        (("checkpoint",), "there is nothing to save"),
+        (("checkpoint", "a", "--text", "b"), "exclude each other"),
+        (("checkpoint", "--show", "a"), "--show saves nothing"),
+        (("checkpoint", "absent"), "cannot read absent: No such file"),
+        (("checkpoint", "."), "cannot read .: Is a directory"),
+        (("checkpoint", "large"), "more than 1048576 bytes; the last one is kept"),
+        (("artifact", "only"), "required: LOCATION"),
+        (("artifact", "", "x"), "NAME has 0 characters"),
+        (("artifact", "n" * 201, "x"), "NAME has 201 characters"),
+        (("done", "--result", "{rows: 1}"), "--result is not JSON: "),
+        (("done", "--result", "NaN"), "NaN is not a JSON number"),
+        (("done", "--result", "@absent"), "cannot read absent"),
+        (("done", "--result", "@broken"), "--result is not JSON in broken"),
+        (("done", "--result", "[" * 100_000), "--result is not JSON"),
+        (("fail",), "required: MESSAGE"),
+        (("fail", "m", "--kind", "crsh"), "did you mean crash?"),
+        (("progress", "1", "--timeout", "soon"), "'soon' is not a duration"),
+    ],
+)
+def test_wrong_input(cli, owner, root, argv, message):
+    (root / "large").write_bytes(b"x" * ((1 << 20) + 1))
+    (root / "broken").write_bytes(b"\xff{")
+    before = owner.fingerprint()
+    ran = cli("report", *argv, env=owner.inside())
+    assert ran.code == 2, ran.err
+    assert message in ran.err
+    assert owner.fingerprint() == before
+
+
+def test_a_broken_environment(cli, owner):
+    for name, value in (("MUSTER_EPOCH", "one"), ("MUSTER_TASK_ID", "-1"), ("MUSTER_TOKEN", "a\nb: c")):
+        ran = cli("report", "progress", "1", env=owner.inside() | {name: value})
+        assert ran.code == 2
+        assert name in ran.err
+
+
+def test_a_nul_is_refused_by_the_owner(cli, owner):
+    before = owner.fingerprint()
+    ran = cli("report", "done", "--result", '"\\u0000"', env=owner.inside())
+    assert ran.code == 2
+    assert "NUL character" in ran.err
+    assert owner.fingerprint() == before
+
+
+def test_a_report_waits_for_an_owner_that_restarts(cli, owner):
+    inside = owner.inside()
+    owner.stop()
+    threading.Timer(0.5, owner.start).start()
+    ran = cli("report", "progress", "60", env=inside)
+    assert ran.code == 0, ran.err
+    assert "trying for 60 s" in ran.err
+    assert owner.tasks()["api"].percent == 60
+
+
+def test_a_report_gives_up_in_the_end(cli, owner):
+    inside = owner.inside()
+    owner.stop()
+    begun_s = time.monotonic()
+    ran = cli("report", "progress", "60", "--timeout", "300ms", "--json", env=inside)
+    assert ran.code == 7
+    assert time.monotonic() - begun_s >= 0.3
+    assert '"owner_unavailable"' in ran.err
+
+
+def test_the_examples_of_the_help_work(owner, root):
+    """As an agent would: through a shell, with the console script's arguments."""
+    muster = f"{sys.executable} -m muster.cli.main"
+    script = f"""
+set -eu
+last=$({muster} report checkpoint --show 2>/dev/null || echo none)
+[ "$last" = none ]
+echo '{{"last": 4711}}' | {muster} report checkpoint -
+[ "$({muster} report checkpoint --show)" = '{{"last": 4711}}' ]
+{muster} report progress 40 --step "migrating users"
+{muster} report artifact report dist/report.html
+{muster} report done --result '{{"rows": 120}}'
+"""
+    ran = subprocess.run(
+        ["sh", "-c", script], cwd=root, env=owner.inside(), capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert owner.tasks()["api"].step == "migrating users"

@@ -1,0 +1,268 @@
+"""`muster status` and `muster task`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from muster.cli.output import Screen, clean, event_line
+from muster.model import commands as c
+
+
+def test_status_says_who_works_and_what_needs_a_person(cli, owner):
+    ran = cli("status")
+    assert ran.code == 0
+    out = ran.out
+    assert "crew running" in out
+    assert "✓ 1 completed  ● 1 running  ○ 2 waiting  † 1 failed" in out
+    assert "worker-abcdefgh" in out and "holds billing/api#1" in out
+    assert "shell  ● busy" in out
+    assert "Needs you (3)" in out
+    assert "† failed  billing/tests  failed after 1 run: exit code 1: 3 failed" in out
+    assert "billing/docs  waits for tests (FAILED)" in out
+    assert "billing/other  no worker offers agent ghost" in out
+
+
+def test_status_json(cli, owner):
+    answer = json.loads(cli("status", "--json").out)
+    assert answer["tasks"] == 5
+    assert answer["owner"]["pid"] > 0
+    assert answer["agents"] == [
+        {"name": "shell", "status": "busy", "workers": 1, "holds": ["billing/api#1"], "problem": ""}
+    ]
+    assert [need["ref"] for need in answer["needsPerson"]] == [
+        "billing/tests",
+        "billing/docs",
+        "billing/other",
+    ]
+
+
+def test_an_unfit_agent_is_in_error(cli, empty):
+    empty.do(
+        c.Register(
+            worker_id="worker-bbbbbbbb",
+            hostname="h",
+            pid=1,
+            pid_start=1,
+            boot_id="boot",
+            agents=("shell", "claude"),
+            unfit={"claude": "claude not found"},
+        )
+    )
+    agents = {agent["name"]: agent for agent in json.loads(cli("status", "--json").out)["agents"]}
+    assert agents["claude"]["status"] == "error"
+    assert agents["claude"]["problem"] == "claude not found"
+    assert agents["shell"]["status"] == "idle"
+
+
+def test_status_of_an_empty_store(cli, empty):
+    assert "0 tasks: muster run PLAN.md" in cli("status").out
+    assert json.loads(cli("status", "--json").out)["plans"] == []
+    assert cli("task", "list").out == "0 tasks: muster run PLAN.md\n"
+    assert json.loads(cli("task", "list", "--json").out) == []
+
+
+def test_list_shows_glyph_word_and_why(cli, owner):
+    lines = {line.split()[2]: line for line in cli("task", "list").out.splitlines()[1:]}
+    assert lines["billing/model"].startswith("✓ completed")
+    assert "running on worker-abcdefgh with agent shell" in lines["billing/api"]
+    assert lines["billing/docs"].startswith("○ blocked")
+    assert lines["billing/other"].startswith("◌ ready")
+    assert "ghost" in lines["billing/other"]
+
+
+def test_a_task_that_waits_for_its_next_try_is_never_a_bare_aborted(cli, owner):
+    api = owner.tasks()["api"]
+    owner.do(c.Fail(task_id=api.id, epoch=1, kind="crash", message="boom"))
+    line = next(line for line in cli("task", "list").out.splitlines() if "billing/api" in line)
+    assert line.startswith("◷ delayed")
+    assert "retry in" in line and "ABORTED" not in line
+
+
+@pytest.mark.parametrize(
+    ("names", "keys"),
+    [
+        (("failed",), ["tests"]),
+        (("failed", "running"), ["api", "tests"]),
+        (("FAILED,running",), ["api", "tests"]),
+        (("blocked",), ["docs"]),
+        (("ready",), ["other"]),
+        (("pending",), ["docs", "other"]),
+        (("cancelled",), []),
+    ],
+)
+def test_list_by_status(cli, owner, names, keys):
+    ran = cli("task", "list", "--json", "--status", *names)
+    assert [task["key"] for task in json.loads(ran.out)] == keys
+
+
+def test_list_of_many_is_cut_and_says_so(cli, empty):
+    tasks = tuple(c.Spec(title=f"t{number}", key=f"k{number}") for number in range(1203))
+    empty.do(c.Enqueue(plan="big", source=None, tasks=tasks, actor="me"))
+    ran = cli("task", "list", "--json", "--limit", "2")
+    assert len(json.loads(ran.out)) == 2
+    assert "more than 2 tasks" in ran.err
+    assert len(json.loads(cli("task", "list", "--plan", "big", "--limit", "2000", "--json").out)) == 1203
+
+
+def test_list_refuses_what_is_not_there(cli, owner):
+    ran = cli("task", "list", "--plan", "biling")
+    assert ran.code == 3 and "there is no plan 'biling'" in ran.err
+    ran = cli("task", "list", "--status", "faild")
+    assert ran.code == 2 and "did you mean failed?" in ran.err
+
+
+def test_show(cli, owner):
+    out = cli("task", "show", "billing/tests").out
+    assert out.startswith("billing/tests  Property tests  † failed\n")
+    assert "Why       failed after 1 run: exit code 1: 3 failed" in out
+    assert "Blocks    billing/docs" in out
+    assert "#1 " in out and "✗ failed  crash  exit code 1: 3 failed" in out
+    assert "Log tail  collected 44 items\n          3 failed" in out
+    assert "Next      muster task retry billing/tests [--note TEXT]" in out
+    assert 'Result    {"rows":3}' in cli("task", "show", "model").out
+    assert "Next      muster task retry billing/tests" in cli("task", "show", "docs").out
+    assert "muster logs billing/api -f" in cli("task", "show", "api").out
+
+
+def test_show_json_holds_all_events_of_a_long_life(cli, owner):
+    api = owner.tasks()["api"]
+    for number in range(1100):
+        owner.do(c.Progress(task_id=api.id, epoch=1, percent=number % 100, step=str(number)))
+    detail = json.loads(cli("task", "show", "api", "--json").out)
+    assert [event["seq"] for event in detail["events"]] == list(range(1, len(detail["events"]) + 1))
+    assert detail["events"][-1]["message"] == "99 % 1099"
+    assert "99 % 1099" in cli("task", "show", "api").out
+
+
+@pytest.mark.parametrize("verb", ["show", "retry", "cancel"])
+@pytest.mark.parametrize(
+    ("ref", "message", "hint"),
+    [
+        ("nope", "there is no task 'nope'", "muster task list"),
+        ("billing/", "may be any of", "write plan/key in full"),
+        ("tests#9", "has no attempt 9", "muster task show tests"),
+    ],
+)
+def test_wrong_references(cli, owner, verb, ref, message, hint):
+    before = owner.fingerprint()
+    ran = cli("task", verb, ref)
+    assert ran.code == 3
+    assert message in ran.err and hint in ran.err
+    assert owner.fingerprint() == before
+
+
+def test_retry_and_cancel_are_about_tasks_not_attempts(cli, owner):
+    before = owner.fingerprint()
+    for verb in ("retry", "cancel"):
+        ran = cli("task", verb, "tests#1")
+        assert ran.code == 2 and "leave out #1" in ran.err
+    assert owner.fingerprint() == before
+
+
+def test_one_unknown_reference_and_none_is_touched(cli, owner):
+    before = owner.fingerprint()
+    assert cli("task", "cancel", "api", "nope").code == 3
+    assert owner.fingerprint() == before
+
+
+def test_retry(cli, owner):
+    ran = cli("task", "retry", "tests", "--note", "rounding is meant")
+    assert ran.code == 0
+    assert "billing/tests  starts anew (generation 2)" in ran.out
+    task = owner.tasks()["tests"]
+    assert (task.status, task.generation) == ("PENDING", 2)
+    assert owner.claim("r9")["tests"].note == "rounding is meant"
+
+
+def test_retry_of_a_waiting_task_is_now_and_tells_that_a_note_is_lost(cli, owner):
+    api = owner.tasks()["api"]
+    owner.do(c.Fail(task_id=api.id, epoch=1, kind="crash", message="boom"))
+    ran = cli("task", "retry", "api", "--note", "x")
+    assert ran.code == 0
+    assert "its next try is due now" in ran.out
+    assert "the note was not kept" in ran.err
+    assert owner.tasks()["api"].next_attempt_at_ms is None
+
+
+def test_retry_of_a_running_task_is_a_conflict(cli, owner):
+    before = owner.fingerprint()
+    ran = cli("task", "retry", "api")
+    assert ran.code == 6
+    assert "billing/api: task" in ran.err and "cancel it first" in ran.err
+    assert owner.fingerprint() == before
+
+
+def test_cancel_several_at_once(cli, owner):
+    ran = cli("task", "cancel", "api", "docs", "billing/api", "--reason", "not wanted")
+    assert ran.code == 0
+    assert "billing/api  cancelled; attempt 1 is stopped" in ran.out
+    tasks = owner.tasks()
+    assert (tasks["api"].status, tasks["docs"].status) == ("CANCELLED", "CANCELLED")
+    assert "was cancelled already" in cli("task", "cancel", "api").out
+    assert "not wanted" in cli("task", "show", "api").out
+
+
+def test_a_refusal_does_not_hold_up_the_others(cli, owner):
+    ran = cli("task", "cancel", "--json", "model", "other")
+    assert ran.code == 6
+    done = json.loads(ran.out)
+    assert [(task["ref"], task["status"]) for task in done] == [("billing/other", "CANCELLED")]
+    assert json.loads(ran.err)["error"]["message"].startswith("billing/model: ")
+
+
+def test_hostile_text_cannot_reach_the_terminal(cli, empty):
+    evil = "title \x1b]0;owned\x07\x1b[2J\u202e\x9b31m"
+    empty.do(c.Enqueue(plan="p", source=None, tasks=(c.Spec(title=evil, key="k"),), actor="me"))
+    for argv in (("task", "show", "k"), ("task", "list"), ("status",)):
+        out = cli(*argv).out
+        assert not set("\x1b\x07\u202e\x9b") & set(out)
+    assert "^[]0;owned^G" in cli("task", "show", "k").out
+
+
+def test_clean_keeps_one_line():
+    assert clean("a\n  b\tc") == "a b c"
+    assert clean("größer ✓") == "größer ✓"
+
+
+def test_columns_fit_a_narrow_terminal(cli, owner, monkeypatch):
+    class Terminal:
+        encoding = "utf-8"
+        text = ""
+
+        def isatty(self):
+            return True
+
+        def write(self, text):
+            self.text += text
+
+    monkeypatch.setenv("COLUMNS", "90")
+    terminal = Terminal()
+    screen = Screen("never", terminal)
+    screen.table(["A", "WHY", "B"], [["✓ ok", "日本" * 60, "end"]], give=1, looks=["completed"])
+    assert all(len(line) + sum(char in "日本" for char in line) <= 90 for line in terminal.text.splitlines())
+    assert "..." in terminal.text
+
+
+def _event(**changes):
+    event = {
+        "atMs": 0,
+        "plan": "billing",
+        "key": "model",
+        "event": "started",
+        "actor": "worker-ab12",
+        "epoch": 1,
+    }
+    event |= {"message": "attempt 1 runs on worker-ab12 with agent shell", "newStatus": "RUNNING"}
+    return event_line(event | changes, colour=False, ascii_only=False)[9:]
+
+
+def test_event_lines():
+    assert _event() == "● billing/model  running  worker-ab12 shell  attempt 1"
+    failed = {"event": "failed", "message": "attempt 1: exit code 1"}
+    assert _event(**failed, newStatus="FAILED") == "† billing/model  failed  attempt 1: exit code 1"
+    again = "✗ billing/model  failed  attempt 1: exit code 1; it will be tried again"
+    assert _event(**failed, newStatus="ABORTED") == again
+    assert _event(event="enqueued", message="added", newStatus="PENDING") == "○ billing/model  added"
+    assert _event(event="dreamed", message="of sheep") == "● billing/model  dreamed  of sheep"
