@@ -88,10 +88,14 @@ class Rig:
     def down(self) -> None:
         """Ends everything, by force where it must be, and leaves nothing behind."""
         if self._supervisor is not None and self._supervisor.poll() is None:
-            self._supervisor.send_signal(signal.SIGTERM)
-            try:
-                self._supervisor.wait(20)
-            except subprocess.TimeoutExpired:
+            for patience_s in (3, 15, 5):  # drain, stop, kill
+                self._supervisor.send_signal(signal.SIGTERM)
+                try:
+                    self._supervisor.wait(patience_s)
+                    break
+                except subprocess.TimeoutExpired:
+                    continue
+            else:
                 self._supervisor.kill()
                 self._supervisor.wait()
         owner = holder(self.project.owner_lock)

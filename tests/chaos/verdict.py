@@ -5,7 +5,7 @@ from __future__ import annotations
 from rig import Rig
 
 from muster.stores.sqlite.history import read_history
-from muster.testing.promises import Deed, History, check, all_completed
+from muster.testing.promises import Deed, History, all_completed, check
 
 
 def history_of(rig: Rig) -> History:

@@ -122,7 +122,7 @@ def test_show(cli, owner):
     assert "Log tail  collected 44 items\n          3 failed" in out
     assert "Next      muster task retry billing/tests [--note TEXT]" in out
     assert 'Result    {"rows":3}' in cli("task", "show", "model").out
-    assert "Next      muster task retry billing/tests" in cli("task", "show", "docs").out
+    assert "Next    muster task retry billing/tests" in cli("task", "show", "docs").out
     assert "muster logs billing/api -f" in cli("task", "show", "api").out
 
 

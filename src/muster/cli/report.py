@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -98,9 +99,8 @@ def run(args: argparse.Namespace) -> int:
         "fail": _fail,
     }
     content = body[args.verb](args)
-    api = Api(Connection(attempt.socket), attempt.headers)
-    answer = patiently(lambda: api.post(attempt.path(args.verb), content), args.timeout)
-    api.close()
+    with closing(Api(Connection(attempt.socket), attempt.headers)) as api:
+        answer = patiently(lambda: api.post(attempt.path(args.verb), content), args.timeout)
     if args.json:
         print_json(answer)
     return 0
@@ -233,7 +233,6 @@ def _read(name: str, limit: int) -> bytes:
 def _show_checkpoint(args: argparse.Namespace, attempt: Attempt) -> int:
     if args.file is not None or args.text is not None:
         raise BadInput("--show saves nothing", "muster report checkpoint --show")
-    connection = Connection(attempt.socket)
 
     def ask() -> tuple[int, bytes]:
         target = attempt.path("checkpoint")
@@ -242,8 +241,8 @@ def _show_checkpoint(args: argparse.Namespace, attempt: Attempt) -> int:
             raise error_of(status, data)
         return status, data
 
-    status, data = patiently(ask, args.timeout)
-    connection.close()
+    with closing(Connection(attempt.socket)) as connection:
+        status, data = patiently(ask, args.timeout)
     if status == 204:
         raise NotFound("no attempt of this task has saved a checkpoint", "start from the beginning")
     if args.json:

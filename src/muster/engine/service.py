@@ -38,7 +38,7 @@ class Service:
             except TermOver:
                 raise
             except MusterError as error:
-                # Weather: say it once, try again at the next tick.  Anything else is a bug: it ends the owner.
+                # Weather: say it once, try again at the next tick.  All else is a bug and ends the owner.
                 if str(error) != stalled:
                     stalled = str(error)
                     log.warning("%s: %s", self.name, error)

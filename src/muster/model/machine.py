@@ -43,6 +43,6 @@ TASK_COMMANDS = frozenset(_DECIDERS)
 def decide(task: Task, facts: Facts, command: c.Command, now: Now) -> Decision:
     """What `command` does to `task`.
 
-    Raises StaleEpoch, StoreRewound, IllegalMove or BadInput where it is refused: nothing is to be written then.
+    Raises StaleEpoch, StoreRewound, IllegalMove or BadInput where it is refused; nothing is written then.
     """
     return _DECIDERS[type(command)](task, facts, command, now)

@@ -1,0 +1,164 @@
+"""Every command from every situation: the documented move, or the documented refusal.
+
+A situation is a task's status with its newest attempt's.  A cell reads `TASK/attempt` where both move,
+`=` where the command is accepted and neither status changes, and an error's code where it is refused.
+"""
+
+from __future__ import annotations
+
+import pytest
+from machine_makers import NOW, commands, make_attempt, make_task, run
+from msgspec.structs import replace
+
+from muster.model.errors import MusterError
+from muster.model.machine import TASK_COMMANDS
+from muster.model.states import ATTEMPT_MOVES, HELD, TASK_MOVES, AttemptStatus, TaskStatus
+from muster.model.task import Attempt, Task
+
+ILLEGAL, STALE, REWOUND = "illegal_move", "stale_epoch", "store_rewound"
+
+COLUMNS = ("ASSIGNED/assigned", "ASSIGNED/stopping", "RUNNING/running", "RUNNING/stopping")
+HELD_TABLE: dict[str, tuple[str, str, str, str]] = {
+    "grant": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
+    "start": ("RUNNING/running", "RUNNING/stopping", ILLEGAL, ILLEGAL),
+    "renew": ("=", "=", "=", "="),
+    "progress": (ILLEGAL, ILLEGAL, "=", "="),
+    "checkpoint": (ILLEGAL, ILLEGAL, "=", "="),
+    "artifact": (ILLEGAL, ILLEGAL, "=", "="),
+    "declare": (ILLEGAL, ILLEGAL, "=", "="),
+    "log": ("=", "=", "=", "="),
+    "complete": ("COMPLETED/completed",) * 4,
+    "crash": ("ABORTED/failed",) * 4,
+    "invalid": ("FAILED/failed",) * 4,
+    "quota": ("PENDING/released",) * 4,
+    "release": ("PENDING/released",) * 4,
+    "stop": ("ASSIGNED/stopping", "=", "RUNNING/stopping", "="),
+    "reap": ("PENDING/released", "PENDING/released", "ABORTED/lost", "PENDING/released"),
+    "promote": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
+    "cancel": ("CANCELLED/cancelled",) * 4,
+    "retry": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
+    "person": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
+    "unblock": ("=", "=", "=", "="),
+}
+
+FREE = tuple(status for status in TaskStatus if status not in HELD)
+ENDED = tuple(status for status in AttemptStatus if not ATTEMPT_MOVES[status])
+FREE_TABLE: dict[str, dict[str, str]] = {
+    "grant": {"PENDING": "ASSIGNED/assigned"},
+    "promote": {"ABORTED": "PENDING"},
+    "cancel": {"PENDING": "CANCELLED", "PAUSED": "CANCELLED", "ABORTED": "CANCELLED", "CANCELLED": "="},
+    "retry": {"FAILED": "PENDING", "CANCELLED": "PENDING", "COMPLETED": "PENDING"},
+    "person": {"PENDING": "COMPLETED", "PAUSED": "COMPLETED", "FAILED": "COMPLETED", "COMPLETED": "="},
+    "unblock": dict.fromkeys(FREE, "="),
+}
+"""What moves a task that nobody holds, by its status; all else is an illegal move."""
+REPEATED: dict[str, set[AttemptStatus]] = {
+    "complete": {AttemptStatus.COMPLETED},
+    "crash": {AttemptStatus.FAILED, AttemptStatus.RELEASED},
+    "invalid": {AttemptStatus.FAILED, AttemptStatus.RELEASED},
+    "quota": {AttemptStatus.FAILED, AttemptStatus.RELEASED},
+    "release": {AttemptStatus.RELEASED},
+    "log": set(ENDED),
+}
+"""An attempt's own commands on its ended attempt: accepted as a repetition in these statuses, else stale."""
+
+
+def outcome(task: Task, attempt: Attempt | None, name: str) -> str:
+    command = commands()[name]
+    if name == "unblock":
+        task = replace(task, unmet=1)
+    try:
+        decision = run(task, attempt, command)
+    except MusterError as error:
+        return error.code
+    follow_legally(task, attempt, decision.task, decision.attempt)
+    count_events(task, attempt, decision.task, decision.attempt, len(decision.events))
+    before = (task.status, attempt.status if attempt else None)
+    newest = decision.attempt or attempt
+    after = (decision.task.status, newest.status if newest else None)
+    if before == after:
+        return "="
+    return f"{after[0]}/{after[1]}" if decision.attempt else after[0]
+
+
+def follow_legally(task: Task, attempt: Attempt | None, after: Task, after_attempt: Attempt | None) -> None:
+    assert after.status in TASK_MOVES[task.status] | {task.status}
+    if attempt is not None and after_attempt is not None and after_attempt.epoch == attempt.epoch:
+        assert after_attempt.status in ATTEMPT_MOVES[attempt.status] | {attempt.status}
+
+
+def count_events(
+    task: Task, attempt: Attempt | None, after: Task, after_attempt: Attempt | None, events: int
+) -> None:
+    """Exactly one event for what changes a state, none without (S7)."""
+    changed = after.status is not task.status or (
+        after_attempt is not None and (attempt is None or after_attempt.status is not attempt.status)
+    )
+    assert after.event_seq - task.event_seq == events
+    assert events == 1 or (events == 0 and not changed)
+
+
+def held_by_attempt(situation: str) -> tuple[Task, Attempt]:
+    status, _, attempt_status = situation.partition("/")
+    return make_task(TaskStatus(status)), make_attempt(AttemptStatus(attempt_status))
+
+
+@pytest.mark.parametrize("name", HELD_TABLE)
+def test_a_held_task_moves_as_the_table_says(name: str) -> None:
+    found = tuple(outcome(*held_by_attempt(situation), name) for situation in COLUMNS)
+    assert found == HELD_TABLE[name]
+
+
+@pytest.mark.parametrize("status", FREE)
+@pytest.mark.parametrize("ended", ENDED)
+@pytest.mark.parametrize("name", HELD_TABLE)
+def test_a_free_task_moves_as_the_table_says(name: str, status: TaskStatus, ended: AttemptStatus) -> None:
+    task, attempt = make_task(status, epoch=4), make_attempt(ended)
+    if name in FREE_TABLE:
+        assert outcome(task, attempt, name) == FREE_TABLE[name].get(status, ILLEGAL)
+    else:
+        assert outcome(task, attempt, name) == ("=" if ended in REPEATED.get(name, ()) else STALE)
+
+
+@pytest.mark.parametrize("status", FREE)
+@pytest.mark.parametrize("name", HELD_TABLE)
+def test_a_task_that_was_never_claimed_knows_no_epoch(name: str, status: TaskStatus) -> None:
+    task = make_task(status)
+    if name in FREE_TABLE:
+        assert outcome(task, None, name) == FREE_TABLE[name].get(status, ILLEGAL)
+    else:
+        assert outcome(task, None, name) == (STALE if name == "log" else REWOUND)
+
+
+def test_the_tables_know_all_commands() -> None:
+    assert {type(command) for command in commands().values()} == TASK_COMMANDS
+    assert HELD_TABLE.keys() == commands().keys()
+
+
+@pytest.mark.parametrize("name", HELD_TABLE)
+@pytest.mark.parametrize("situation", COLUMNS)
+def test_an_older_epoch_is_stale_in_every_situation(name: str, situation: str) -> None:
+    task, attempt = held_by_attempt(situation)
+    command = commands(epoch=3)[name]
+    if not hasattr(command, "epoch"):
+        return
+    with pytest.raises(MusterError) as refused:
+        run(task, attempt, command)
+    assert refused.value.code == STALE
+
+
+@pytest.mark.parametrize("name", [name for name, command in commands().items() if hasattr(command, "epoch")])
+def test_an_epoch_above_the_stores_means_that_it_was_rewound(name: str) -> None:
+    task, attempt = held_by_attempt("RUNNING/running")
+    with pytest.raises(MusterError) as refused:
+        run(task, attempt, commands(epoch=5)[name])
+    assert refused.value.code == (STALE if name == "log" else REWOUND)
+    assert name == "log" or "muster db restored" in refused.value.hint
+
+
+def test_a_task_is_given_out_only_when_ready() -> None:
+    grant = commands()["grant"]
+    assert run(make_task(), None, grant).task.status is TaskStatus.ASSIGNED
+    for waiting in ({"unmet": 1}, {"next_attempt_at_ms": NOW.wall_ms}, {"next_attempt_at_ms": 0}):
+        with pytest.raises(MusterError, match="cannot be claimed"):
+            run(make_task(**waiting), None, grant)
