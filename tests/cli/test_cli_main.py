@@ -51,7 +51,7 @@ def test_version(cli):
         (("task", "show"), "required: REF", "muster task show --help"),
         (("task", "list", "--limit", "0"), "'0' is not a number from 1", "muster task list --help"),
         (("logs",), "required: REF", "muster logs --help"),
-        (("logs", "a", "--stream", "stdin"), "'stdin' is not one of stdout, stderr; did you", "--help"),
+        (("logs", "a", "--stream", "stdin"), "'stdin' is not one of stdout, stderr", "--help"),
         (("status", "--color", "alway"), "--color 'alway' is none of", "--color auto"),
         (("status", "-C"), "-C needs a value", "muster --help"),
         (("status", "-C", "nowhere"), "-C nowhere: there is no such folder", "name the project"),

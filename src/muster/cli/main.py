@@ -7,13 +7,14 @@ are always there.  Nothing else is imported before it is known to be needed: a c
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from muster import __version__
-from muster.cli.output import print_error
+from muster.cli.output import columns, print_error
 from muster.model.errors import BadInput, MusterError
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -43,12 +44,19 @@ exit codes: 0 ok, 1 error, 2 usage, 3 not found or ambiguous, 4 not allowed, 5 t
 """
 
 
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Told the width: argparse would import shutil for it on every call, help or not, which costs 2 ms."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=columns() - 2)
+
+
 class Parser(argparse.ArgumentParser):
     """Raises BadInput, with what was probably meant, where argparse would print its usage and end."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         options.setdefault("allow_abbrev", False)
-        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        options.setdefault("formatter_class", _Formatter)
         super().__init__(*args, **options)
 
     def error(self, message: str) -> NoReturn:
@@ -98,7 +106,12 @@ def _dispatch(arguments: list[str]) -> int:
 
 def _run(name: str, rest: list[str], found: argparse.Namespace) -> int:
     module_name, line = COMMANDS[name]
-    command = _module(name, module_name)
+    # Imports make no garbage; to look for it while they run costs 3 ms.
+    gc.disable()
+    try:
+        command = _module(name, module_name)
+    finally:
+        gc.enable()
     parser = Parser(prog=f"muster {name}", description=line, epilog=_GLOBALS)
     command.add(parser)
     args, extra = parser.parse_known_args(rest, found)

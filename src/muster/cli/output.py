@@ -211,7 +211,7 @@ class Screen:
         """Column `give` is cut where the terminal is too narrow; `looks` colour the first column."""
         widths = [max(map(width, column)) for column in zip(head, *rows, strict=True)]
         if self.tty:
-            spare = _columns() - sum(widths) - 2 * (len(widths) - 1)
+            spare = columns() - sum(widths) - 2 * (len(widths) - 1)
             widths[give] = max(min(widths[give], _WHY_WIDTH_MIN), widths[give] + min(0, spare))
         self.line(self.paint(_row(head, widths).rstrip(), DIM))
         for row, look in zip(rows, looks, strict=True):
@@ -234,7 +234,7 @@ def _can_show_glyphs(stream: TextIO | None) -> bool:
     return True
 
 
-def _columns() -> int:
+def columns() -> int:
     given = os.environ.get("COLUMNS", "")
     if given.isdigit() and int(given):
         return int(given)

@@ -9,7 +9,7 @@ import apsw
 import msgspec
 
 from muster.model.rows import Plan, Worker
-from muster.model.states import ATTEMPT_OPEN, AttemptStatus, ErrorKind, TaskStatus
+from muster.model.states import ATTEMPT_OPEN, AttemptStatus, ErrorKind, TaskStatus, WorkerStatus
 from muster.model.task import Artifact, Attempt, Checkpoint
 from muster.model.views import (
     AttemptView,
@@ -147,7 +147,7 @@ class SqliteReads:
                 id=worker.id,
                 hostname=worker.hostname,
                 pid=worker.pid,
-                status=worker.status,
+                status=_present(worker, busy=worker.id in holds),
                 agents=worker.agents,
                 unfit=worker.unfit,
                 holds=tuple(holds.get(worker.id, ())),
@@ -179,6 +179,13 @@ class SqliteReads:
 
     async def blocks(self, task_id: int) -> list[str]:
         return [row[0] for row in self._all("blocks", task_id)]
+
+
+def _present(worker: Worker, *, busy: bool) -> WorkerStatus:
+    """The row says what the last heartbeat knew; an attempt may have begun or ended since."""
+    if worker.status in {WorkerStatus.IDLE, WorkerStatus.BUSY}:
+        return WorkerStatus.BUSY if busy else WorkerStatus.IDLE
+    return worker.status
 
 
 def _camel(name: str) -> str:

@@ -75,7 +75,7 @@ SELECT epoch, generation, status, worker_id, agent, assigned_at_ms, started_at_m
   FROM attempts WHERE task_id = ?1 ORDER BY epoch
 
 -- name: events
-SELECT e.id, e.task_id, coalesce(p.name, ''), coalesce(t.key, CAST(t.id AS TEXT)), e.seq, e.at_ms, e.level,
+SELECT e.id, e.task_id, coalesce(p.name, ''), coalesce(t.key, CAST(e.task_id AS TEXT)), e.seq, e.at_ms, e.level,
        e.event, e.message, e.previous_status, e.new_status, e.generation, e.epoch, e.actor
   FROM events e
   LEFT JOIN tasks t ON t.id = e.task_id

@@ -1,0 +1,238 @@
+"""`run`, `up` and `down` as a user meets them: real processes, real signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from muster.config import Project
+from muster.stores.sqlite.history import read_history
+from muster.stores.sqlite.lock import holder
+
+MUSTER = [sys.executable, "-m", "muster.cli.main"]
+QUICK = """\
+# Quick
+
+- [ ] First {#a}
+  echo one > a.txt
+- [ ] Second {#b after=a}
+  cat a.txt
+- [x] Done before {#c}
+- [ ] Third {#d after=b,c}
+
+  ```sh
+  echo '{"lines": 1}' > "$MUSTER_RESULT"
+  ```
+"""
+SLOW = """\
+# Slow
+
+- [ ] Long {#long}
+  trap 'muster report checkpoint --text saved; exit 1' INT
+  echo begun; touch begun
+  i=0; while [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done
+- [ ] After {#after after=long}
+  echo after
+"""
+
+
+def muster(folder: Path, *argv: str, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # type: ignore[call-overload, no-any-return]
+        [*MUSTER, *argv], cwd=folder, capture_output=True, text=True, timeout=60, check=False, **options
+    )
+
+
+def until(condition: Callable[[], object], what: str, limit_s: float = 20) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {limit_s} s: {what}"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    project = Project(tmp_path)
+    for _ in range(3):
+        for lock in (project.supervisor_lock, project.owner_lock):
+            pid = holder(lock)
+            if pid:
+                os.kill(pid, signal.SIGTERM)
+        time.sleep(0.3)
+    left = [pid for lock in (project.supervisor_lock, project.owner_lock) if (pid := holder(lock))]
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert not left, "the crew did not end"
+
+
+@contextmanager
+def started(folder: Path, *argv: str) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [*MUSTER, *argv], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_plan_is_run_ticked_and_found_done_the_second_time(folder: Path) -> None:
+    plan = folder / "plan.md"
+    plan.write_text(QUICK)
+    first = muster(folder, "run", "plan.md", "--workers", "2")
+    assert first.returncode == 0, first.stdout + first.stderr
+    assert "quick: 4 completed" in first.stdout
+    assert plan.read_text() == QUICK.replace("- [ ]", "- [x]")
+    second = muster(folder, "run", "plan.md")
+    assert second.returncode == 0
+    assert "0 tasks added, 4 there already" in second.stdout
+    shown = json.loads(muster(folder, "task", "show", "quick/d", "--json").stdout)
+    assert json.loads(shown["result"]) == {"lines": 1}
+    assert holder(Project(folder).owner_lock) is None
+
+
+def test_a_failing_task_ends_the_run_with_5_and_names_what_waits(folder: Path) -> None:
+    (folder / "plan.md").write_text(
+        "# P\n- [ ] Bad {#bad retries=0}\n  exit 3\n- [ ] Next {#next after=bad}\n"
+    )
+    result = muster(folder, "run", "plan.md")
+    assert result.returncode == 5
+    assert "failed after 1 run: exit code 3" in result.stdout
+    assert "waits for bad (FAILED)" in result.stdout
+
+
+def test_an_agent_that_is_not_there_ends_the_run_instead_of_hanging(folder: Path) -> None:
+    (folder / "muster.toml").write_text('[agents.ghost]\ncommand = ["no-such-binary"]\n')
+    (folder / "plan.md").write_text("# P\n- [ ] Task {#t agent=ghost}\n")
+    result = muster(folder, "run", "plan.md")
+    assert result.returncode == 5
+    assert "agent ghost cannot run" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "words"),
+    [
+        (["run"], 2, "PLAN"),
+        (["run", "none.md"], 2, "none.md"),
+        (["run", "."], 2, "director"),
+        (["run", "empty.md"], 2, "- [ ]"),
+        (["run", "cycle.md"], 2, "cycle.md:1"),
+        (["run", "plan.md", "--workers", "0"], 2, "--workers"),
+        (["run", "plan.md", "--wrokers", "2"], 2, "--workers"),
+        (["run", "ghost.md"], 3, "ghost.md:1"),
+        (["up", "--workers", "99"], 2, "--workers"),
+        (["up"], 3, "muster init"),
+        (["down", "now"], 2, "now"),
+        (["down"], 3, "muster init"),
+    ],
+)
+def test_wrong_input_says_what_is_wrong_and_changes_nothing(
+    tmp_path: Path, argv: list[str], code: int, words: str
+) -> None:
+    (tmp_path / "plan.md").write_text(QUICK)
+    (tmp_path / "empty.md").write_text("# Nothing\n")
+    (tmp_path / "cycle.md").write_text("- [ ] A {#a after=b}\n- [ ] B {#b after=a}\n")
+    (tmp_path / "ghost.md").write_text("- [ ] A {#a agent=ghost}\n")
+    before = sorted(tmp_path.rglob("*"))
+    result = muster(tmp_path, *argv)
+    assert result.returncode == code, result.stderr
+    assert words in result.stderr
+    assert "error:" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_first_ctrl_c_drains_second_stops_with_a_checkpoint(folder: Path) -> None:
+    (folder / "plan.md").write_text(SLOW)
+    lines = []
+    with started(folder, "run", "plan.md", "--workers", "1") as run:
+        until((folder / "begun").exists, "the task has begun")
+        run.send_signal(signal.SIGINT)
+        assert run.stdout is not None
+        for line in run.stdout:
+            lines.append(line)
+            if line.startswith("Draining: waiting for slow/long#1"):
+                run.send_signal(signal.SIGINT)
+        assert run.wait(20) == 130
+    assert any("checkpoint 1 of attempt 1 saved" in line for line in lines)
+    rows = read_history(Project(folder).store)
+    assert [task.status for task in rows.tasks] == ["PENDING", "PENDING"]
+    assert rows.attempts[0].status == "released"
+    assert rows.tasks[0].retries == 0
+    assert rows.tasks[0].losses == 0
+
+
+def test_third_ctrl_c_kills_and_the_next_run_goes_on(folder: Path) -> None:
+    (folder / "plan.md").write_text(SLOW.replace("exit 1' INT", "' INT").replace("-lt 600", "-lt 30"))
+    with started(folder, "run", "plan.md", "--workers", "1") as run:
+        until((folder / "begun").exists, "the task has begun")
+        for _ in range(3):
+            run.send_signal(signal.SIGINT)
+            time.sleep(0.2)  # as a person would: signals of one moment count as one
+        assert run.wait(20) == 130
+    again = muster(folder, "run", "plan.md")
+    assert again.returncode == 0, again.stdout
+    rows = read_history(Project(folder).store)
+    assert {task.status for task in rows.tasks} == {"COMPLETED"}
+
+
+def test_up_in_the_background_run_attaches_and_down_ends_it(folder: Path) -> None:
+    (folder / "plan.md").write_text(QUICK)
+    assert muster(folder, "init").returncode == 0
+    up = muster(folder, "up", "--daemon", "--workers", "2", "--json")
+    assert up.returncode == 0, up.stderr
+    pids = json.loads(up.stdout)
+    assert holder(Project(folder).owner_lock) == pids["owner"]
+    again = muster(folder, "up")
+    assert again.returncode == 6
+    assert "up already" in again.stderr
+    run = muster(folder, "run", "plan.md")
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "already up" in run.stdout
+    assert holder(Project(folder).owner_lock) == pids["owner"], "the crew stays up after an attached run"
+    down = muster(folder, "down")
+    assert down.returncode == 0
+    assert holder(Project(folder).owner_lock) is None
+    assert "Nothing is up" in muster(folder, "down").stdout
+
+
+def test_down_lets_a_foreground_run_end(folder: Path) -> None:
+    (folder / "plan.md").write_text(SLOW)
+    with started(folder, "run", "plan.md", "--workers", "1") as run:
+        until((folder / "begun").exists, "the task has begun")
+        down = muster(folder, "down", "--now")
+        assert down.returncode == 0
+        assert run.wait(20) == 130
+
+
+def test_a_box_ticked_by_hand_completes_its_task(folder: Path) -> None:
+    plan = folder / "plan.md"
+    plan.write_text("# P\n- [ ] Bad {#bad retries=0}\n  exit 3\n- [ ] Next {#next after=bad}\n  echo next\n")
+    assert muster(folder, "run", "plan.md").returncode == 5
+    plan.write_text(plan.read_text().replace("- [ ] Bad", "- [x] Bad"))
+    result = muster(folder, "run", "plan.md")
+    assert result.returncode == 0, result.stdout
+    assert "completed by their boxes: bad" in result.stdout
+
+
+def test_a_damaged_store_is_named_and_kept(folder: Path) -> None:
+    (folder / "plan.md").write_text(QUICK)
+    assert muster(folder, "run", "plan.md").returncode == 0
+    store = Project(folder).store
+    for extra in folder.glob(".muster/state.db-*"):
+        extra.unlink()
+    damaged = b"not a database" * 1000
+    store.write_bytes(damaged)
+    result = muster(folder, "run", "plan.md")
+    assert result.returncode == 1
+    assert "is damaged" in result.stderr
+    assert store.read_bytes() == damaged

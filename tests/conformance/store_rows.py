@@ -1,0 +1,204 @@
+"""Rows for the store's conformance suite, and a store that is driven without `await`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec.structs import replace
+
+from muster.model.events import Event, Level
+from muster.model.rows import WORKSPACE_ID, Lane, NewTask, Plan, Worker
+from muster.model.states import FINAL, AttemptStatus, TaskStatus, WorkerStatus
+from muster.model.task import Attempt, Now, Task
+from muster.ports.store import Store, Tx, Writes
+
+NOW = Now(1_800_000_000_000, 50_000, "boot-a")
+PLAN_ID, LANE_ID = 900, 800
+
+
+@dataclass
+class Subject:
+    """A store under test.  Another driver brings its own `store`, `sql` and `integrity_error`."""
+
+    store: Store
+    runner: asyncio.Runner
+    sql: Callable[[str], Any]
+    """One statement in the database's own words, past the port, committed at once."""
+    integrity_error: type[Exception]
+    """What the database raises where a constraint is broken."""
+
+    def ask(self, question: Awaitable[Any]) -> Any:
+        async def asked() -> Any:
+            return await question
+
+        return self.runner.run(asked())
+
+    def transact(self, work: Callable[[Tx], Coroutine[Any, Any, Any]]) -> Any:
+        return self.ask(self.store.transact(work))
+
+    def tx(self, name: str, *args: Any) -> Any:
+        """One call on a transaction of its own."""
+
+        async def work(tx: Tx) -> Any:
+            return await getattr(tx, name)(*args)
+
+        return self.transact(work)
+
+    def write(self, **rows: Any) -> None:
+        self.tx("write", writes(**rows), NOW)
+
+    def read(self, name: str, *args: Any, **named: Any) -> Any:
+        return self.ask(getattr(self.store.reads, name)(*args, **named))
+
+    def task(self, task_id: int) -> Task:
+        (found,) = self.tx("tasks", [task_id])
+        return found  # type: ignore[no-any-return]
+
+    def add_plan(self, name: str = "api", plan_id: int = PLAN_ID, source: str | None = None) -> None:
+        self.tx("add_plan", Plan(plan_id, WORKSPACE_ID, name, source, NOW.wall_ms, 0))
+
+    def add(self, *new_tasks: tuple[NewTask, Task]) -> None:
+        self.write(new_tasks=list(new_tasks))
+
+
+def writes(**rows: Any) -> Writes:
+    found = Writes.nothing()
+    for name, value in rows.items():
+        assert name in Writes.__struct_fields__
+        setattr(found, name, value)
+    return found
+
+
+def make_task(task_id: int, **changes: Any) -> Task:
+    status = changes.get("status", TaskStatus.PENDING)
+    task = Task(
+        id=task_id,
+        workspace_id=WORKSPACE_ID,
+        plan_id=PLAN_ID,
+        lane_id=LANE_ID,
+        status=status,
+        generation=1,
+        epoch=0,
+        event_seq=1,
+        priority=5,
+        sort_key=0,
+        unmet=0,
+        next_attempt_at_ms=None,
+        timeout_s=7200,
+        timeout_factor=1,
+        max_retries=3,
+        retries=0,
+        losses=0,
+        percent=0,
+        step="",
+        error_kind=None,
+        error="",
+        note="",
+        updated_at_ms=NOW.wall_ms,
+        started_at_ms=None,
+        ended_at_ms=NOW.wall_ms if status in FINAL else None,
+    )
+    return replace(task, **changes)
+
+
+def new_task(
+    task_id: int,
+    key: str | None = None,
+    *,
+    after: tuple[tuple[int, bool], ...] = (),
+    title: str = "a title",
+    agent: str | None = None,
+    **changes: Any,
+) -> tuple[NewTask, Task]:
+    text = NewTask(
+        task_id=task_id,
+        key=key,
+        title=title,
+        description="a prompt",
+        agent=agent,
+        epic="",
+        feature="",
+        created_by="ada",
+        created_at_ms=NOW.wall_ms,
+        dependencies=after,
+    )
+    unmet = sum(not met for _, met in after)
+    return text, make_task(task_id, **({"unmet": unmet} | changes))
+
+
+def make_attempt(task_id: int, epoch: int, **changes: Any) -> Attempt:
+    status = changes.get("status", AttemptStatus.RUNNING)
+    attempt = Attempt(
+        task_id=task_id,
+        epoch=epoch,
+        generation=1,
+        status=status,
+        worker_id="worker-aaaaaaaa",
+        agent="claude",
+        request_id="r1",
+        boot_id=NOW.boot_id,
+        lease_ms=15_000,
+        lease_until_ms=NOW.mono_ms + 15_000,
+        assigned_at_ms=NOW.wall_ms,
+        started_at_ms=None,
+        ended_at_ms=None,
+        session_key=None,
+        token_hash=None,
+        stop_action=None,
+        stop_by_ms=None,
+        error_kind=None,
+        error="",
+        exit_code=None,
+        declared_kind=None,
+        declared=None,
+        checkpoints=0,
+        log_bytes=0,
+    )
+    if not attempt.open:
+        attempt = replace(attempt, ended_at_ms=NOW.wall_ms)
+    return replace(attempt, **changes)
+
+
+def make_event(task_id: int, seq: int, **changes: Any) -> Event:
+    event = Event(
+        task_id=task_id,
+        seq=seq,
+        at_ms=NOW.wall_ms,
+        level=Level.INFO,
+        event="noted",
+        message="",
+        details="{}",
+        previous_status=TaskStatus.PENDING if seq > 1 else None,
+        new_status=TaskStatus.PENDING,
+        generation=1,
+        epoch=0,
+        actor="ada",
+    )
+    return replace(event, **changes)
+
+
+def make_worker(worker_id: str, **changes: Any) -> Worker:
+    worker = Worker(
+        id=worker_id,
+        hostname="here",
+        pid=100,
+        pid_start=1,
+        boot_id=NOW.boot_id,
+        slots=2,
+        agents=("claude", "codex"),
+        unfit={},
+        status=WorkerStatus.IDLE,
+        registered_at_ms=NOW.wall_ms,
+        last_seen_at_ms=NOW.wall_ms,
+        heard_mono_ms=NOW.mono_ms,
+        ended_at_ms=None,
+        reason="",
+    )
+    return replace(worker, **changes)
+
+
+def make_lane(lane_id: int, **changes: Any) -> Lane:
+    return replace(Lane(lane_id, WORKSPACE_ID, PLAN_ID, "claude", ()), **changes)

@@ -1,0 +1,356 @@
+"""What every store promises of a write transaction."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+from store_rows import (
+    LANE_ID,
+    NOW,
+    PLAN_ID,
+    Subject,
+    make_attempt,
+    make_event,
+    make_lane,
+    make_task,
+    make_worker,
+    new_task,
+    writes,
+)
+
+from muster.model.commands import AppendLog
+from muster.model.rows import WORKSPACE_ID, Plan
+from muster.model.states import AttemptStatus, ErrorKind, StopAction, TaskStatus
+from muster.model.task import Artifact, Checkpoint
+from muster.ports.store import Existing, ReadyTask, Tx
+
+
+class Broken(Exception):
+    pass
+
+
+def test_what_was_written_comes_back_as_it_was(subject: Subject) -> None:
+    task = make_task(
+        1,
+        status=TaskStatus.ABORTED,
+        next_attempt_at_ms=5,
+        error_kind=ErrorKind.TIMEOUT,
+        error="späte Antwort 🐙",
+        step="naïve",
+        sort_key=-3,
+        epoch=2,
+    )
+    attempt = make_attempt(
+        1, 2, status=AttemptStatus.STOPPING, stop_action=StopAction.RELEASE, stop_by_ms=9, declared="1"
+    )
+    worker = make_worker("worker-aaaaaaaa", unfit={"codex": "no such file"})
+    subject.add((new_task(1)[0], task))
+    subject.write(opened=[attempt])
+    subject.tx("put_worker", worker)
+    assert subject.tx("tasks", [1]) == [task]
+    assert subject.tx("newest_attempts", [1]) == [attempt]
+    assert subject.read("attempt", 1, 2) == attempt
+    assert subject.tx("worker", worker.id) == worker
+    task = replace(task, status=TaskStatus.COMPLETED, next_attempt_at_ms=None, error_kind=None, event_seq=3)
+    attempt = replace(
+        attempt, status=AttemptStatus.FAILED, ended_at_ms=7, exit_code=-9, declared_kind=ErrorKind.CRASH
+    )
+    subject.write(tasks=[task], attempts=[attempt])
+    assert (subject.task(1), subject.read("attempt", 1, 2)) == (task, attempt)
+
+
+def test_unknown_ids_are_left_out(subject: Subject) -> None:
+    subject.add(new_task(1))
+    assert [task.id for task in subject.tx("tasks", [2, 1, 3])] == [1]
+    assert subject.tx("newest_attempts", [1, 2]) == []
+    assert subject.tx("job_texts", [2]) == []
+    assert (subject.tx("worker", "worker-zzzzzzzz"), subject.tx("meta", "nothing")) == (None, None)
+
+
+def test_an_exception_leaves_nothing_of_the_transaction(subject: Subject) -> None:
+    subject.add(new_task(1))
+
+    async def work(tx: Tx) -> None:
+        await tx.write(writes(new_tasks=[new_task(2, after=((1, False),))], events=[make_event(2, 1)]), NOW)
+        await tx.add_plan(Plan(1, WORKSPACE_ID, "p", None, 0, 0))
+        await tx.put_worker(make_worker("worker-bbbbbbbb"))
+        await tx.set_meta("crew", "STOPPED")
+        await tx.settle_dependencies([1])
+        raise Broken
+
+    with pytest.raises(Broken):
+        subject.transact(work)
+    assert subject.tx("tasks", [2]) == []
+    assert subject.tx("plan_names", WORKSPACE_ID) == set()
+    assert subject.tx("living_workers") == []
+    assert subject.tx("meta", "crew") is None
+    assert subject.read("events", after_id=0, task_id=None, limit=10) == []
+    subject.add(new_task(2, after=((1, False),)))
+    assert subject.tx("settle_dependencies", [1]) == [(2, 1)]
+
+
+def test_a_failed_statement_undoes_what_stood_before_it(subject: Subject) -> None:
+    subject.add(new_task(1))
+    with pytest.raises(subject.integrity_error):
+        subject.write(new_tasks=[new_task(2), new_task(1)])
+    assert subject.tx("tasks", [2]) == []
+    subject.add(new_task(2))
+
+
+def test_readers_see_only_what_is_committed(subject: Subject) -> None:
+    async def work(tx: Tx) -> list[int]:
+        await tx.write(writes(new_tasks=[new_task(1)], events=[make_event(1, 1)]), NOW)
+        before = await subject.store.reads.resolve("1")
+        assert not await subject.store.reads.any_ready()
+        assert (await tx.tasks([1]))[0].id == 1, "the writer itself does see it"
+        return before
+
+    assert subject.transact(work) == []
+    assert subject.read("resolve", "1") == [1]
+    assert subject.read("any_ready")
+
+
+# -- constraints that the database itself keeps
+
+
+def test_a_task_has_one_open_attempt_at_most(subject: Subject) -> None:
+    subject.add(new_task(1))
+    subject.write(opened=[make_attempt(1, 1)])
+    with pytest.raises(subject.integrity_error):
+        subject.write(opened=[make_attempt(1, 2)])
+    subject.write(attempts=[make_attempt(1, 1, status=AttemptStatus.LOST)])
+    subject.write(opened=[make_attempt(1, 2)])
+    with pytest.raises(subject.integrity_error):
+        subject.write(attempts=[make_attempt(1, 1)])
+    assert [attempt.epoch for attempt in subject.read("open_attempts", (0, 0), 10)] == [2]
+
+
+def test_an_epoch_is_granted_once(subject: Subject) -> None:
+    subject.add(new_task(1))
+    subject.write(opened=[make_attempt(1, 1, status=AttemptStatus.LOST)])
+    with pytest.raises(subject.integrity_error):
+        subject.write(opened=[make_attempt(1, 1)])
+
+
+@pytest.mark.parametrize("changes", [{"ended_at_ms": 5}, {"status": AttemptStatus.LOST, "ended_at_ms": None}])
+def test_an_attempt_is_ended_exactly_when_it_has_an_end(subject: Subject, changes: dict[str, object]) -> None:
+    subject.add(new_task(1))
+    with pytest.raises(subject.integrity_error):
+        subject.write(opened=[make_attempt(1, 1, **changes)])
+
+
+@pytest.mark.parametrize(
+    "statement", ["UPDATE events SET message = 'x'", "DELETE FROM events", "DELETE FROM events WHERE seq = 1"]
+)
+def test_events_are_never_changed(subject: Subject, statement: str) -> None:
+    subject.write(events=[make_event(1, 1), make_event(1, 2)])
+    with pytest.raises(subject.integrity_error, match="never"):
+        subject.sql(statement)
+    assert len(subject.read("events", after_id=0, task_id=1, limit=10)) == 2
+
+
+def test_a_tasks_events_have_each_number_once(subject: Subject) -> None:
+    subject.write(events=[make_event(1, 1)])
+    with pytest.raises(subject.integrity_error):
+        subject.write(events=[make_event(1, 1)])
+
+
+def test_a_key_is_unique_in_its_plan_and_free_in_others(subject: Subject) -> None:
+    subject.add(new_task(1, "a"), new_task(2, "a", plan_id=2), new_task(3), new_task(4))
+    with pytest.raises(subject.integrity_error):
+        subject.add(new_task(5, "a"))
+
+
+@pytest.mark.parametrize("priority", [0, 11])
+def test_a_priority_outside_the_scale_is_refused(subject: Subject, priority: int) -> None:
+    with pytest.raises(subject.integrity_error):
+        subject.add(new_task(1, priority=priority))
+
+
+def test_plans_have_their_own_names_and_sources(subject: Subject) -> None:
+    subject.add_plan("api", 1, "/a/plan.md")
+    subject.add_plan("web", 2)
+    subject.add_plan("ops", 3)
+    assert subject.tx("plan_names", WORKSPACE_ID) == {"api", "web", "ops"}
+    assert subject.tx("plan_by_source", WORKSPACE_ID, "/a/plan.md").id == 1
+    assert subject.tx("plan_by_source", WORKSPACE_ID, "/b/plan.md") is None
+    assert subject.tx("plan_by_name", WORKSPACE_ID, "web").id == 2
+    assert subject.tx("plan_by_name", WORKSPACE_ID + 1, "web") is None
+    for name, plan_id, source in (("api", 4, None), ("other", 5, "/a/plan.md")):
+        with pytest.raises(subject.integrity_error):
+            subject.add_plan(name, plan_id, source)
+    subject.tx("set_ticked", 1, 77)
+    assert subject.tx("plan_by_name", WORKSPACE_ID, "api").ticked_event_id == 77
+
+
+# -- dependencies
+
+
+def test_a_dependency_is_settled_once(subject: Subject) -> None:
+    subject.add(
+        new_task(1),
+        new_task(2),
+        new_task(3, after=((1, False), (2, False))),
+        new_task(4, after=((1, False),)),
+        new_task(5, after=((1, True),)),
+    )
+    assert sorted(subject.tx("settle_dependencies", [1])) == [(3, 1), (4, 1)]
+    assert subject.tx("settle_dependencies", [1]) == []
+    assert subject.tx("settle_dependencies", [1, 2]) == [(3, 1)]
+    assert subject.tx("settle_dependencies", [4]) == []
+
+
+def test_two_parents_that_end_together_are_counted_together(subject: Subject) -> None:
+    subject.add(new_task(1), new_task(2), new_task(3, after=((1, False), (2, False))))
+    assert subject.tx("settle_dependencies", [1, 2]) == [(3, 2)]
+
+
+# -- claiming
+
+
+def test_ready_tasks_stand_in_line_by_priority_then_sort_key_then_age(subject: Subject) -> None:
+    subject.add(
+        new_task(1, priority=5, sort_key=1),
+        new_task(2, priority=9, sort_key=9),
+        new_task(3, priority=5, sort_key=-1),
+        new_task(5, priority=5, sort_key=1),
+        new_task(4, priority=5, sort_key=1),
+    )
+    line = subject.tx("ready", LANE_ID, 10)
+    assert [task.id for task in line] == [2, 3, 1, 4, 5]
+    assert line[0] == ReadyTask(2, 9, 9)
+    assert [task.id for task in subject.tx("ready", LANE_ID, 2)] == [2, 3]
+
+
+def test_only_claimable_tasks_open_a_lane(subject: Subject) -> None:
+    subject.add(
+        new_task(1, lane_id=10),
+        new_task(2, lane_id=30),
+        new_task(3, lane_id=30),
+        new_task(4, lane_id=20, after=((1, False),)),
+        new_task(5, lane_id=40, next_attempt_at_ms=0),
+        new_task(6, lane_id=50, status=TaskStatus.PAUSED),
+        new_task(7, lane_id=60, status=TaskStatus.COMPLETED),
+    )
+    assert subject.tx("open_lanes") == [10, 30]
+    assert [subject.tx("ready", lane, 5) for lane in (20, 40, 50, 60)] == [[], [], [], []]
+    subject.write(tasks=[make_task(1, lane_id=10, status=TaskStatus.CANCELLED)])
+    subject.write(tasks=[make_task(4, lane_id=20)])
+    assert subject.tx("open_lanes") == [20, 30]
+
+
+def test_no_lane_is_open_in_an_empty_store(subject: Subject) -> None:
+    assert subject.tx("open_lanes") == []
+    assert not subject.read("any_ready")
+
+
+def test_lanes_come_back_with_what_they_match(subject: Subject) -> None:
+    lanes = [make_lane(1), make_lane(2, agent="", capabilities=("gpu", "rust"))]
+    for lane in lanes:
+        subject.tx("add_lane", lane)
+    assert subject.tx("lanes") == lanes
+    with pytest.raises(subject.integrity_error):
+        subject.tx("add_lane", make_lane(3))
+
+
+def test_a_worker_holds_its_open_attempts_only(subject: Subject) -> None:
+    subject.add(new_task(1), new_task(2), new_task(3))
+    subject.write(
+        opened=[
+            make_attempt(1, 1),
+            make_attempt(2, 1, status=AttemptStatus.LOST),
+            make_attempt(3, 1, worker_id="worker-bbbbbbbb"),
+        ]
+    )
+    assert [attempt.task_id for attempt in subject.tx("held", "worker-aaaaaaaa")] == [1]
+    assert subject.tx("held", "worker-cccccccc") == []
+
+
+def test_a_job_brings_the_newest_checkpoint_and_session(subject: Subject) -> None:
+    subject.add_plan("api")
+    subject.add(new_task(1, "a", title="Türe 🚪"), new_task(2))
+    subject.write(
+        opened=[
+            make_attempt(1, 1, status=AttemptStatus.LOST, session_key="s1"),
+            make_attempt(1, 9, status=AttemptStatus.LOST, session_key="s9"),
+            make_attempt(1, 10, status=AttemptStatus.LOST),
+        ],
+        checkpoints=[
+            Checkpoint(1, 9, 1, 1, b"nine/1"),
+            Checkpoint(1, 9, 10, 1, b"nine/10"),
+            Checkpoint(1, 9, 2, 1, b"nine/2"),
+            Checkpoint(1, 2, 99, 1, b"two/99"),
+        ],
+    )
+    first, second = sorted(subject.tx("job_texts", [1, 2]), key=lambda text: text.task_id)
+    assert (first.plan, first.key, first.title) == ("api", "a", "Türe 🚪")
+    assert (first.session_key, first.checkpoint) == ("s9", b"nine/10")
+    assert (second.key, second.session_key, second.checkpoint) == ("2", None, None)
+    newest = subject.read("checkpoint", 1)
+    assert (newest.epoch, newest.number, newest.data) == (9, 10, b"nine/10")
+    assert subject.read("checkpoint", 2) is None
+
+
+def test_what_a_plan_holds_already(subject: Subject) -> None:
+    subject.add(
+        new_task(1, "a", agent="claude"),
+        new_task(2, "b", status=TaskStatus.COMPLETED),
+        new_task(3, "c", status=TaskStatus.FAILED),
+        new_task(4, "d", plan_id=2),
+        new_task(5),
+    )
+    found = subject.tx("existing", PLAN_ID)
+    assert found.keys() == {"a", "b", "c"}
+    assert found["a"] == Existing(1, False, "a title", "a prompt", "claude")
+    assert [found[key].done for key in "abc"] == [False, True, False]
+
+
+# -- what attempts leave behind
+
+
+def test_a_log_chunk_that_is_known_is_dropped(subject: Subject) -> None:
+    def chunk(stream: str, offset: int, data: bytes) -> AppendLog:
+        return AppendLog(task_id=1, epoch=1, stream=stream, offset=offset, data=data)
+
+    subject.write(logs=[chunk("stdout", 0, b"ab"), chunk("stderr", 0, b"xx")])
+    subject.write(logs=[chunk("stdout", 0, b"ab"), chunk("stdout", 2, b"cd")])
+    found = subject.read("log", 1, 1, after=0, limit=10)
+    assert [(c.stream, c.offset, c.data) for _, c in found] == [
+        ("stdout", 0, b"ab"),
+        ("stderr", 0, b"xx"),
+        ("stdout", 2, b"cd"),
+    ]
+    first_place = found[0][0]
+    rest = subject.read("log", 1, 1, after=first_place, limit=1)
+    assert [c.stream for _, c in rest] == ["stderr"]
+    assert subject.read("log", 1, 1, after=found[-1][0], limit=10) == []
+    assert subject.read("log", 1, 2, after=0, limit=10) == []
+
+
+def test_an_artifact_keeps_its_newest_location(subject: Subject) -> None:
+    subject.write(artifacts=[Artifact(1, 1, "report", "a.md", 1), Artifact(1, 1, "code", "b", 1)])
+    subject.write(artifacts=[Artifact(1, 1, "report", "c.md", 2), Artifact(1, 2, "report", "d.md", 2)])
+    found = [(a.epoch, a.name, a.location) for a in subject.read("artifacts", 1)]
+    assert found == [(1, "code", "b"), (1, "report", "c.md"), (2, "report", "d.md")]
+
+
+def test_a_result_belongs_to_its_task(subject: Subject) -> None:
+    subject.add(new_task(1), new_task(2))
+    subject.write(results=[(1, '{"a": "ü"}')])
+    assert [subject.read("result", i) for i in (1, 2, 3)] == ['{"a": "ü"}', None, None]
+
+
+def test_meta_keeps_the_last_word(subject: Subject) -> None:
+    subject.tx("set_meta", "term", "1")
+    subject.tx("set_meta", "term", "2")
+    assert (subject.tx("meta", "term"), subject.read("meta", "term")) == ("2", "2")
+
+
+def test_the_highest_id_counts_tasks_plans_and_lanes(subject: Subject) -> None:
+    assert subject.tx("last_id") == 0
+    subject.add(new_task(5))
+    assert subject.tx("last_id") == 5
+    subject.add_plan(plan_id=8)
+    assert subject.tx("last_id") == 8
+    subject.tx("add_lane", make_lane(11))
+    assert subject.tx("last_id") == 11

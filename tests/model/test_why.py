@@ -1,0 +1,154 @@
+"""A sentence for every situation of a task."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from muster.model.states import AttemptStatus, CrewStatus, ErrorKind, TaskStatus
+from muster.model.views import TaskView
+from muster.model.why import CrewFacts, duration, why
+
+NOW_MS = 1_000_000
+T, A, K = TaskStatus, AttemptStatus, ErrorKind
+
+BUSY_CREW = CrewFacts(NOW_MS, CrewStatus.RUNNING, {"claude": 0, "codex": 2}, {"gone": "no such file: gone"})
+
+
+def view(status: TaskStatus, **changes: Any) -> TaskView:
+    plain = TaskView(
+        id=7,
+        plan="api",
+        key="a",
+        title="t",
+        description="",
+        status=status,
+        priority=5,
+        generation=1,
+        epoch=0,
+        unmet=0,
+        next_attempt_at_ms=None,
+        max_retries=3,
+        retries=0,
+        losses=0,
+        percent=0,
+        step="",
+        error_kind=None,
+        error="",
+        wanted_agent=None,
+        epic="",
+        feature="",
+        created_at_ms=0,
+        updated_at_ms=0,
+        started_at_ms=None,
+        ended_at_ms=None,
+        worker=None,
+        agent=None,
+        attempt_status=None,
+    )
+    return replace(plain, **changes)
+
+
+def crew(**changes: Any) -> CrewFacts:
+    return replace(BUSY_CREW, **changes)
+
+
+HELD = {"worker": "worker-aaaaaaaa", "agent": "claude", "epoch": 2}
+DUE = {"next_attempt_at_ms": NOW_MS + 3_000, "error": "boom"}
+
+SENTENCES: list[tuple[TaskView, CrewFacts, str]] = [
+    (view(T.PENDING, unmet=1, waits_for=("b",)), BUSY_CREW, "waits for b"),
+    (
+        view(T.PENDING, unmet=5, waits_for=("b", "c (FAILED)", "d")),
+        BUSY_CREW,
+        "waits for b, c (FAILED), d and 2 more",
+    ),
+    (
+        view(T.ABORTED, **DUE, retries=1, error_kind=K.CRASH),
+        BUSY_CREW,
+        "retry in 3 s, run 1 of 4 failed: boom",
+    ),
+    (
+        view(T.ABORTED, **DUE, error_kind=K.LOST),
+        crew(now_ms=NOW_MS + 3_000),
+        "retry is due, its holder was lost: boom",
+    ),
+    (view(T.PENDING, **DUE, error_kind=K.QUOTA), BUSY_CREW, "quota or rate limit, retry in 3 s: boom"),
+    (
+        view(T.PENDING, **DUE, error_kind=K.AUTH),
+        BUSY_CREW,
+        "login or billing needs a person, retry in 3 s: boom",
+    ),
+    (view(T.PENDING), crew(crew=CrewStatus.STOPPED), "the crew is stopped: `muster up` goes on"),
+    (view(T.PENDING), crew(free={}, unfit={}), "no worker is up: `muster up` starts some"),
+    (view(T.PENDING, wanted_agent="gone"), BUSY_CREW, "agent gone cannot run: no such file: gone"),
+    (
+        view(T.PENDING, wanted_agent="rust"),
+        BUSY_CREW,
+        "no worker offers agent rust: add [agents.rust] to muster.toml",
+    ),
+    (view(T.PENDING), crew(free={}), "no agent can run; gone: no such file: gone"),
+    (view(T.PENDING, wanted_agent="claude"), BUSY_CREW, "waits for a free worker"),
+    (view(T.PENDING), crew(free={"claude": 0}), "waits for a free worker"),
+    (view(T.PENDING), BUSY_CREW, "ready, a worker takes it now"),
+    (view(T.ASSIGNED, **HELD), BUSY_CREW, "starting on worker-aaaaaaaa with agent claude"),
+    (view(T.RUNNING, **HELD), BUSY_CREW, "running on worker-aaaaaaaa with agent claude"),
+    (
+        view(T.RUNNING, **HELD, percent=40, step="tests"),
+        BUSY_CREW,
+        "running on worker-aaaaaaaa with agent claude, 40 % tests",
+    ),
+    (
+        view(T.RUNNING, **HELD, attempt_status=A.STOPPING),
+        BUSY_CREW,
+        "is being stopped on worker-aaaaaaaa with agent claude",
+    ),
+    (view(T.PAUSED), BUSY_CREW, "paused"),
+    (view(T.COMPLETED, epoch=2, attempt_status=A.COMPLETED), BUSY_CREW, "done by attempt 2"),
+    (view(T.COMPLETED), BUSY_CREW, "done by a person"),
+    (view(T.COMPLETED, epoch=2, attempt_status=A.FAILED), BUSY_CREW, "done by a person"),
+    (
+        view(T.FAILED, losses=5, error_kind=K.LOST, error="gone"),
+        BUSY_CREW,
+        "lost 5 times, so it is not given out again: gone",
+    ),
+    (view(T.FAILED, error_kind=K.INVALID, error="400"), BUSY_CREW, "failed for good: 400"),
+    (view(T.FAILED, error_kind=K.CRASH, error="x"), BUSY_CREW, "failed after 1 run: x"),
+    (view(T.FAILED, retries=3, error_kind=K.CRASH, error="x"), BUSY_CREW, "failed after 4 runs: x"),
+    (view(T.CANCELLED), BUSY_CREW, "cancelled"),
+    (view(T.ARCHIVED), BUSY_CREW, "archived"),
+]
+
+
+@pytest.mark.parametrize(("task", "facts", "sentence"), SENTENCES, ids=[s for *_, s in SENTENCES])
+def test_the_sentence(task: TaskView, facts: CrewFacts, sentence: str) -> None:
+    assert why(task, facts) == sentence
+
+
+def test_every_status_has_one() -> None:
+    assert {task.status for task, *_ in SENTENCES} == set(TaskStatus)
+    assert all(why(view(status), BUSY_CREW) for status in TaskStatus)
+
+
+@pytest.mark.parametrize("kind", ErrorKind)
+def test_every_kind_of_failure_is_told_while_waiting_and_in_the_end(kind: ErrorKind) -> None:
+    for status in (T.ABORTED, T.FAILED):
+        assert "boom" in why(view(status, **DUE, error_kind=kind), BUSY_CREW)
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [
+        (-5, "0 s"),
+        (0, "0 s"),
+        (3_400, "3 s"),
+        (99_400, "99 s"),
+        (99_600, "2 min"),
+        (3_600_000, "60 min"),
+        (7_200_000, "2 h"),
+    ],
+)
+def test_durations_have_two_digits(ms: int, text: str) -> None:
+    assert duration(ms) == text
