@@ -15,7 +15,13 @@ from muster.stores.sqlite.store import MEMORY, SqliteStore
 
 def _sqlite(path: Path, runner: asyncio.Runner) -> Subject:
     store = SqliteStore.open(path)
-    return Subject(store, runner, lambda sql: store._writer.execute(sql).fetchall(), apsw.ConstraintError)
+    return Subject(
+        store,
+        runner,
+        sql=lambda sql: store._writer.execute(sql).fetchall(),
+        integrity_error=apsw.ConstraintError,
+        concurrent=path != MEMORY,
+    )
 
 
 @pytest.fixture(params=["sqlite file", "sqlite memory"])

@@ -29,6 +29,8 @@ class Subject:
     """One statement in the database's own words, past the port, committed at once."""
     integrity_error: type[Exception]
     """What the database raises where a constraint is broken."""
+    concurrent: bool = True
+    """Readers need not wait for a writer; SQLite in memory knows no WAL, so there they do."""
 
     def ask(self, question: Awaitable[Any]) -> Any:
         async def asked() -> Any:

@@ -22,6 +22,7 @@ from muster.model.commands import AppendLog
 from muster.model.rows import WORKSPACE_ID, Plan
 from muster.model.states import AttemptStatus, ErrorKind, StopAction, TaskStatus
 from muster.model.task import Artifact, Checkpoint
+from muster.model.views import TaskFilter
 from muster.ports.store import Existing, ReadyTask, Tx
 
 
@@ -98,16 +99,28 @@ def test_a_failed_statement_undoes_what_stood_before_it(subject: Subject) -> Non
 
 
 def test_readers_see_only_what_is_committed(subject: Subject) -> None:
-    async def work(tx: Tx) -> list[int]:
-        await tx.write(writes(new_tasks=[new_task(1)], events=[make_event(1, 1)]), NOW)
-        before = await subject.store.reads.resolve("1")
-        assert not await subject.store.reads.any_ready()
-        assert (await tx.tasks([1]))[0].id == 1, "the writer itself does see it"
-        return before
+    seen_before: list[object] = []
 
-    assert subject.transact(work) == []
+    async def work(tx: Tx) -> None:
+        await tx.write(writes(new_tasks=[new_task(1)], events=[make_event(1, 1)]), NOW)
+        assert (await tx.tasks([1]))[0].id == 1, "the writer itself does see it"
+        if subject.concurrent:
+            reads = subject.store.reads
+            seen_before.append(await reads.resolve("1"))
+            seen_before.append(await reads.events(after_id=0, task_id=None, limit=10))
+            seen_before.append(await reads.task_views(TaskFilter()))
+
+    assert subject.read("resolve", "1") == []
+    subject.transact(work)
+    assert seen_before == ([[], [], []] if subject.concurrent else [])
     assert subject.read("resolve", "1") == [1]
-    assert subject.read("any_ready")
+    assert len(subject.read("events", after_id=0, task_id=None, limit=10)) == 1
+
+
+def test_events_outlive_their_task(subject: Subject) -> None:
+    subject.write(events=[make_event(44, 1)])
+    (event,) = subject.read("events", after_id=0, task_id=None, limit=10)
+    assert (event.task_id, event.key, event.plan) == (44, "44", "")
 
 
 # -- constraints that the database itself keeps

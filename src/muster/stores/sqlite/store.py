@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 FIRST_SOUND_VERSION = (3, 51, 3)
 """Older ones, from 3.7.0, can corrupt a WAL database: concurrent write and checkpoint, the WAL-reset bug."""
 
+_PAGE_BYTES_MIN = 512
 MEMORY = Path(":memory:")
 _MEMORY_NAMES = count()
 
@@ -70,13 +71,12 @@ class SqliteStore:
                 f"{path}: a write could not be synced: {halt_flag.read_text('utf-8').strip()}",
                 f"check the disk, restore a backup or verify the file, then remove {halt_flag}",
             )
+        if path != MEMORY and _cut(path):
+            raise _damaged(path, "it was cut short")
         try:
             return cls(*_connect(path), halt_flag)
         except (apsw.CorruptError, apsw.NotADBError) as error:
-            raise StoreRefused(
-                f"{path} is damaged: {error}; nothing was changed",
-                "restore the newest backup; Muster never replaces a damaged store by an empty one",
-            ) from error
+            raise _damaged(path, error) from error
 
     def close(self) -> None:
         self._reader.close()
@@ -125,6 +125,23 @@ class SqliteStore:
             except OSError:
                 log.exception("could not leave the halt flag %s", self._halt_flag)
         raise StoreHalted(self._halted, "check the disk, then restart the owner")
+
+
+def _damaged(path: Path, reason: object) -> StoreRefused:
+    return StoreRefused(
+        f"{path} is damaged: {reason}; nothing was changed",
+        "restore the newest backup; Muster never replaces a damaged store by an empty one",
+    )
+
+
+def _cut(path: Path) -> bool:
+    """True for what SQLite itself would take for an empty database, and write over, its WAL included."""
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        return False
+    wal = path.with_name(f"{path.name}-wal")
+    return 0 < size < _PAGE_BYTES_MIN or (size == 0 and wal.exists() and wal.stat().st_size > 0)
 
 
 def _connect(path: Path) -> tuple[apsw.Connection, apsw.Connection]:

@@ -1,0 +1,145 @@
+"""`muster demo`: a real crew on a real plan, with two of its workers hurt on the way.
+
+Nothing is canned: the supervisor, the owner and the workers are those of `muster run`, the agents are processes
+that build a small package in a git repository, and every word about them was read from what they left behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from muster.cli.context import actor
+from muster.cli.crew import Crew, Interrupts
+from muster.cli.demo import checks, evidence, project, show, story
+from muster.cli.output import Screen, print_json
+from muster.cli.printer import EventPrinter
+from muster.cli.run import EXIT_INTERRUPTED, enqueue_body
+from muster.config import Project, load_config
+
+if TYPE_CHECKING:
+    from muster.cli.demo.evidence import Fault, LateWrite
+
+WORKERS = 3
+EXIT_OK, EXIT_FAILED = 0, 1
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        f"Builds a small Python package with {WORKERS} workers, kills one of them and stops another, and checks "
+        "afterwards that nothing was lost or done by two.  Needs git, no keys and no network; under a minute."
+    )
+    parser.add_argument("--keep", action="store_true", help="leave the folder, to look around in it")
+    parser.add_argument("--dir", metavar="DIR", help="work in this new or empty folder, and leave it")
+
+
+def run(args: argparse.Namespace) -> int:
+    started_s = time.monotonic()
+    project.refuse_without_git()
+    screen = EventPrinter(as_json=args.json, colour=args.color)
+    with Interrupts().counting() as interrupts:
+        folder = project.choose_folder(args.dir)
+        keep = args.keep or args.dir is not None
+        try:
+            return _demo(args, folder, screen, interrupts, started_s, keep=keep)
+        except story.Interrupted:
+            screen.say("Interrupted: everything was stopped.")
+            return EXIT_INTERRUPTED
+        finally:
+            _leave(folder, screen, keep=keep)
+
+
+def _leave(folder: Path, screen: EventPrinter, *, keep: bool) -> None:
+    if keep:
+        screen.say(f"Kept     {folder}   (try there: muster status, muster task list, git log)")
+    elif not project.remove(folder):
+        screen.say(f"note: {folder} could not be removed whole")
+
+
+def _demo(
+    args: argparse.Namespace,
+    folder: Path,
+    printer: EventPrinter,
+    interrupts: Interrupts,
+    started_s: float,
+    *,
+    keep: bool,
+) -> int:
+    project.make(folder)
+    printer.say(f"Folder   {folder}, a new git repository")
+    printer.say("Agents   real processes; scripts stand in for models, so no key is needed")
+    where = Project(folder)
+    faults, late = _work(where, printer, interrupts)
+    found = evidence.read(where.store, folder / project.LEDGER_FILE, late, faults)
+    verdicts = checks.check_all(found)
+    recoveries = [checks.recovery(found, fault) for fault in faults]
+    code, output = project.use_package(folder)
+    commits = project.git(folder, "log", "--oneline").splitlines()
+    ok = code == 0 and all(v.ok for v in verdicts) and all(map(checks.recovered, recoveries))
+    took_s = time.monotonic() - started_s
+    if args.json:
+        print_json(
+            show.as_json(
+                ok=ok,
+                seconds=took_s,
+                folder=str(folder) if keep else None,
+                checks=verdicts,
+                found=recoveries,
+                late=late,
+                output=output,
+                commits=commits,
+            ),
+            lines=True,
+        )
+    else:
+        screen = Screen(args.color)
+        show.built(screen, output, commits)
+        show.recoveries(screen, recoveries)
+        show.promises(screen, verdicts)
+        screen.line()
+        screen.line(f"{'All of it holds' if ok else 'NOT ALL OF IT HOLDS'}; {took_s:.1f} s in all")
+    return EXIT_OK if ok else EXIT_FAILED
+
+
+def _work(
+    where: Project, printer: EventPrinter, interrupts: Interrupts
+) -> tuple[list[Fault], list[LateWrite]]:
+    """The plan, from its first task to its last.  When this returns or raises, no process is left."""
+    from muster.plans.files import read_plan
+
+    config = load_config(where.root)
+    document = read_plan(where.root / project.PLAN_FILE)
+    content = enqueue_body(document, where.root / project.PLAN_FILE, config)
+    with _swept(where, Crew(where, config, WORKERS, printer.say, actor())) as crew:
+        crew.start()
+        added = crew.api.post("/api/v1/plans", content)
+        printer.say(f"Crew     {WORKERS} workers; plan {added['plan']} with {added['added']} tasks")
+        stage = story.Stage(where, crew, added["plan"], printer, interrupts)
+        try:
+            faults, late = story.play(stage, config.health.lease_s)
+            crew.drain()
+            stage.until("the workers to end", lambda: crew.supervisor.drained() or None)
+        finally:
+            stage.close()
+        saved = sum(event["event"] == "checkpoint" for event in stage.events)
+        printer.say(f"--- done; {saved} checkpoints were saved, which are not shown above")
+    return faults, late
+
+
+@contextmanager
+def _swept(where: Project, crew: Crew) -> Iterator[Crew]:
+    """Ends the crew in any case, and whatever is left of its agents."""
+    from muster.agents.host import LocalHost
+
+    try:
+        yield crew
+    except BaseException:
+        crew.kill()
+        raise
+    finally:
+        crew.close()
+        LocalHost().kill_marked([f"MUSTER_ROOT={where.root}"])

@@ -1,0 +1,83 @@
+"""Every command that the documentation shows is run, in the order in which a reader would."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from muster.config import load_config
+from muster.plans.markdown import parse
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_EXIT = re.compile(r"# exits with (\d+)$")
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [body for kind, body in _BLOCK.findall(page.read_text("utf-8")) if kind == language]
+
+
+def commands(page: Path) -> list[tuple[str, int]]:
+    found = []
+    for body in blocks(page, "console"):
+        for line in body.splitlines():
+            if line.startswith("$ "):
+                expected = _EXIT.search(line)
+                found.append((line[2:], int(expected[1]) if expected else 0))
+    return found
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=lambda page: page.name)
+def test_commands_work_as_shown(page: Path, tmp_path: Path) -> None:
+    env = {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(tmp_path / "home"),
+    }
+    folder = tmp_path / "project"
+    folder.mkdir()
+    try:
+        for command, expected in commands(page):
+            done = subprocess.run(
+                ["sh", "-c", command],
+                cwd=folder,
+                env=env,
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            assert done.returncode == expected, f"$ {command}\n{done.stdout}{done.stderr}"
+    finally:
+        subprocess.run(
+            ["sh", "-c", "muster down --now"], cwd=folder, env=env, capture_output=True, check=False
+        )
+
+
+def test_the_pages_show_commands() -> None:
+    assert sum(len(commands(page)) for page in PAGES) > 10
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_plans_and_settings_shown_are_valid(page: Path, tmp_path: Path) -> None:
+    for plan in blocks(page, "markdown"):
+        assert parse(plan, page.name).tasks
+    for settings in blocks(page, "toml"):
+        (tmp_path / "muster.toml").write_text(settings)
+        assert load_config(tmp_path).agents
+
+
+def test_reports_shown_in_concepts_are_accepted(tmp_path: Path) -> None:
+    """The shell block of `muster report` lines, run inside a task."""
+    (script,) = [body for body in blocks(ROOT / "docs" / "concepts.md", "sh") if "muster report" in body]
+    lines = [line for line in script.splitlines() if " fail " not in line]
+    body = "\n".join(f"  {line}" for line in ["set -e", *lines])
+    (tmp_path / "plan.md").write_text(f"# P\n- [ ] Report {{#report retries=0}}\n\n  ```sh\n{body}\n  ```\n")
+    run = [sys.executable, "-m", "muster.cli.main", "run", "plan.md"]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,245 @@
+"""Opening a SQLite store: what is refused, and what a killed writer leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+from store_rows import NOW, Subject, new_task, writes
+
+from muster.model.errors import OwnerUnavailable, StoreHalted, StoreRefused, Unavailable
+from muster.ports.store import Tx
+from muster.stores.sqlite import store as sqlite_store
+from muster.stores.sqlite.lock import Lock, holder
+from muster.stores.sqlite.store import SqliteStore
+
+BIG = 12 << 20
+"""More than the writer's cache: SQLite must write it to the WAL before the commit."""
+
+WRITER = f"""
+import asyncio, sys, time
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from pathlib import Path
+from store_rows import NOW, new_task, writes
+from muster.stores.sqlite.store import SqliteStore
+
+store = SqliteStore.open(Path(sys.argv[1]))
+
+async def add(first, last, *, then_hang=False):
+    async def work(tx):
+        for i in range(first, last):
+            title = "x" * ({BIG} if then_hang else 10)
+            await tx.write(writes(new_tasks=[new_task(i, title=title)]), NOW)
+        if then_hang:
+            print("in the middle", flush=True)
+            time.sleep(600)
+    await store.transact(work)
+
+if sys.argv[2] == "hang":
+    asyncio.run(add(1, 3))
+    asyncio.run(add(3, 6, then_hang=True))
+for i in range(1, 100_000):
+    asyncio.run(add(i, i + 1))
+    print(i, flush=True)
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "muster.db"
+
+
+@pytest.fixture
+def runner() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner() as made:
+        yield made
+
+
+def opened(path: Path, runner: asyncio.Runner) -> Subject:
+    store = SqliteStore.open(path)
+    return Subject(store, runner, store._writer.execute, apsw.ConstraintError)
+
+
+def ids(path: Path, runner: asyncio.Runner) -> list[int]:
+    subject = opened(path, runner)
+    try:
+        assert subject.sql("PRAGMA integrity_check").fetchall() == [("ok",)]
+        return [row[0] for row in subject.sql("SELECT id FROM tasks ORDER BY id")]
+    finally:
+        subject.store.close()
+
+
+def writer(path: Path, mode: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path), mode], stdout=subprocess.PIPE, text=True
+    )
+
+
+def killed(process: subprocess.Popen[str]) -> str:
+    """Kills it; what it had still said."""
+    process.send_signal(signal.SIGKILL)
+    rest, _ = process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGKILL
+    return rest
+
+
+def test_a_writer_killed_in_mid_transaction_leaves_what_was_committed(
+    path: Path, runner: asyncio.Runner
+) -> None:
+    process = writer(path, "hang")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "in the middle\n"
+    wal = path.with_name("muster.db-wal")
+    assert wal.stat().st_size > BIG, "the uncommitted rows never reached the file: nothing is tested"
+    killed(process)
+    assert ids(path, runner) == [1, 2]
+
+
+def test_what_was_acknowledged_survives_a_kill_at_any_time(path: Path, runner: asyncio.Runner) -> None:
+    process = writer(path, "run")
+    assert process.stdout is not None
+    said = [int(process.stdout.readline()) for _ in range(25)]
+    said += [int(line) for line in killed(process).splitlines()]
+    found = ids(path, runner)
+    assert found == list(range(1, len(found) + 1))
+    assert len(found) in {said[-1], said[-1] + 1}, "at most the one that was being said"
+
+
+def test_a_store_is_for_its_owners_eyes_only(path: Path, runner: asyncio.Runner) -> None:
+    opened(path, runner).store.close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_reopening_brings_back_everything(path: Path, runner: asyncio.Runner) -> None:
+    subject = opened(path, runner)
+    subject.add(new_task(1, "a"))
+    subject.store.close()
+    assert ids(path, runner) == [1]
+
+
+@pytest.mark.parametrize(
+    "junk", [b"this is no database at all\n" * 40, b"SQLite format 3\0" + b"\xff" * 4080, b"x"]
+)
+def test_a_damaged_file_is_refused_and_kept(path: Path, junk: bytes) -> None:
+    path.write_bytes(junk)
+    with pytest.raises(StoreRefused, match="damaged") as refused:
+        SqliteStore.open(path)
+    assert "backup" in refused.value.hint
+    assert path.read_bytes() == junk
+
+
+def test_a_cut_file_is_refused_and_kept(path: Path, runner: asyncio.Runner) -> None:
+    subject = opened(path, runner)
+    subject.add(*(new_task(i, title="x" * 500) for i in range(1, 200)))
+    subject.store.close()
+    whole = path.read_bytes()
+    cut = whole[:2048]
+    path.write_bytes(cut)
+    with pytest.raises(StoreRefused, match="damaged"):
+        SqliteStore.open(path)
+    assert path.read_bytes()[100:] == cut[100:]
+
+
+def test_an_emptied_file_does_not_take_its_wal_with_it(path: Path) -> None:
+    path.write_bytes(b"")
+    wal = path.with_name("muster.db-wal")
+    wal.write_bytes(b"committed work")
+    with pytest.raises(StoreRefused, match="cut short"):
+        SqliteStore.open(path)
+    assert wal.read_bytes() == b"committed work"
+    wal.write_bytes(b"")
+    SqliteStore.open(path).close()  # an owner that was killed at its very first start
+
+
+def test_a_newer_schema_is_refused_and_kept(path: Path, runner: asyncio.Runner) -> None:
+    subject = opened(path, runner)
+    subject.add(new_task(1))
+    subject.sql("PRAGMA user_version = 1000")
+    subject.store.close()
+    with pytest.raises(StoreRefused, match="schema 1000") as refused:
+        SqliteStore.open(path)
+    assert "upgrade" in refused.value.hint
+    plain = apsw.Connection(str(path))
+    assert plain.execute("PRAGMA user_version").fetchone() == (1000,)
+    assert plain.execute("SELECT id FROM tasks").fetchall() == [(1,)]
+    plain.close()
+
+
+def test_an_unsound_sqlite_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_store, "_version", lambda: (3, 51, 2))
+    with pytest.raises(StoreRefused, match="can corrupt"):
+        SqliteStore.open(path)
+    assert not path.exists()
+
+
+async def _nothing(tx: Tx) -> None:
+    await tx.write(writes(new_tasks=[new_task(9)]), NOW)
+
+
+async def _cannot_sync(_: Tx) -> None:
+    raise apsw.IOError("disk I/O error")
+
+
+def test_after_a_failed_sync_nobody_writes_until_a_person_has_looked(
+    path: Path, runner: asyncio.Runner
+) -> None:
+    subject = opened(path, runner)
+    with pytest.raises(StoreHalted, match="disk I/O error"):
+        subject.transact(_cannot_sync)
+    with pytest.raises(StoreHalted, match="disk I/O error"):
+        subject.transact(_nothing)
+    subject.store.close()
+    with pytest.raises(StoreHalted, match="could not be synced") as halted:
+        SqliteStore.open(path)
+    flag = path.with_suffix(".halted")
+    assert str(flag) in halted.value.hint
+    flag.unlink()
+    assert ids(path, runner) == []
+
+
+async def _disk_is_full(tx: Tx) -> None:
+    await tx.write(writes(new_tasks=[new_task(1)]), NOW)
+    raise apsw.FullError("database or disk is full")
+
+
+def test_a_full_disk_refuses_one_write_and_harms_nothing(path: Path, runner: asyncio.Runner) -> None:
+    subject = opened(path, runner)
+    with pytest.raises(StoreRefused, match="full"):
+        subject.transact(_disk_is_full)
+    subject.transact(_nothing)
+    subject.store.close()
+    assert ids(path, runner) == [9]
+
+
+def test_a_foreign_writer_is_weather_and_not_a_bug(path: Path, runner: asyncio.Runner) -> None:
+    subject = opened(path, runner)
+    subject.store._writer.set_busy_timeout(1)  # type: ignore[attr-defined]
+    foreign = apsw.Connection(str(path))
+    foreign.execute("BEGIN IMMEDIATE")
+    with pytest.raises(Unavailable, match="another program"):
+        subject.transact(_nothing)
+    foreign.execute("ROLLBACK")
+    foreign.close()
+    subject.transact(_nothing)
+    subject.store.close()
+    assert ids(path, runner) == [9]
+
+
+def test_one_owner_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "owner.lock"
+    assert holder(path) is None
+    lock = Lock.take(path)
+    assert holder(path) == os.getpid()
+    with pytest.raises(OwnerUnavailable, match=str(os.getpid())):
+        Lock.take(path)
+    lock.release()
+    assert holder(path) is None
+    Lock.take(path).release()

@@ -1,0 +1,265 @@
+"""What every store promises of its queries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from store_rows import NOW, PLAN_ID, Subject, make_attempt, make_event, make_task, make_worker, new_task
+
+from muster.model.states import AttemptStatus, TaskStatus
+from muster.model.views import TaskFilter
+
+T = TaskStatus
+
+
+def keys(subject: Subject, **selection: Any) -> list[str]:
+    return [view.key for view in subject.read("task_views", TaskFilter(**selection))]
+
+
+# -- references
+
+
+@pytest.fixture
+def named(subject: Subject) -> Subject:
+    subject.add_plan("api", PLAN_ID)
+    subject.add_plan("web", 2)
+    subject.add(
+        new_task(1, "login"),
+        new_task(2, "logout"),
+        new_task(3, "deploy"),
+        new_task(4, "deploy", plan_id=2),
+        new_task(5, "api/deploy", plan_id=2),
+        new_task(6, "42"),
+        new_task(42, "it's 100%_done\\ok"),
+        new_task(43, 'say "hi" #7 🐙'),
+        new_task(44),
+    )
+    return subject
+
+
+@pytest.mark.parametrize(
+    ("reference", "ids"),
+    [
+        ("api/login", {1}),
+        ("login", {1}),
+        ("logi", {1}),
+        ("api/logo", {2}),
+        ("log", {1, 2}),
+        ("api/log", {1, 2}),
+        ("deploy", {3, 4}),
+        ("api/deploy", {3}),
+        ("web/deploy", {4}),
+        ("web/api/deploy", {5}),
+        ("web/login", set()),
+        ("nowhere/login", set()),
+        ("42", {42}),
+        ("api/42", {6}),
+        ("44", {44}),
+        ("it's 100%_done\\ok", {42}),
+        ("it's", {42}),
+        ('say "hi"', {43}),
+        ('say "hi" #7 🐙', {43}),
+        ("%", set()),
+        ("_ogin", set()),
+        ("l%", set()),
+        ("LOGIN", set()),
+        ("'; DROP TABLE tasks; --", set()),
+        ("9" * 18, set()),
+        ("9" * 400, set()),
+        ("-1", set()),
+        ("²", set()),
+        ("\0", set()),
+        ("@first", set()),
+    ],
+)
+def test_a_reference_finds_what_it_may_mean(named: Subject, reference: str, ids: set[int]) -> None:
+    assert set(named.read("resolve", reference)) == ids
+
+
+def test_a_whole_key_goes_before_the_start_of_a_longer_one(subject: Subject) -> None:
+    subject.add(new_task(1, "a"), new_task(2, "ab"))
+    assert subject.read("resolve", "a") == [1]
+
+
+def test_the_last_and_the_last_failed_one(subject: Subject) -> None:
+    assert (subject.read("resolve", "@last"), subject.read("resolve", "@failed")) == ([], [])
+    subject.add(
+        new_task(1, updated_at_ms=10),
+        new_task(2, updated_at_ms=30, status=T.FAILED),
+        new_task(3, updated_at_ms=40),
+        new_task(4, updated_at_ms=40),
+        new_task(5, updated_at_ms=20, status=T.FAILED),
+    )
+    assert (subject.read("resolve", "@last"), subject.read("resolve", "@failed")) == ([4], [2])
+
+
+# -- lists
+
+
+def test_tasks_are_filtered_and_paged(subject: Subject) -> None:
+    subject.add_plan("api", PLAN_ID)
+    subject.add_plan("web", 2)
+    subject.add(new_task(1, "a"), new_task(2, "b", status=T.FAILED), new_task(3, "c", plan_id=2), new_task(4))
+    assert keys(subject) == ["a", "b", "c", "4"]
+    assert keys(subject, plan="web") == ["c"]
+    assert keys(subject, statuses=(T.FAILED, T.CANCELLED)) == ["b"]
+    assert keys(subject, ids=(4, 1, 99)) == ["a", "4"]
+    assert keys(subject, after_id=1, limit=2) == ["b", "c"]
+    assert keys(subject, plan="api", statuses=(T.PENDING,), after_id=1) == ["4"]
+    assert keys(subject, plan="' OR 1=1 --") == []
+
+
+def test_a_view_names_who_holds_the_task_now(subject: Subject) -> None:
+    subject.add(new_task(1, epoch=2, status=T.RUNNING), new_task(2, epoch=1))
+    subject.write(
+        opened=[
+            make_attempt(1, 1, status=AttemptStatus.LOST, worker_id="worker-bbbbbbbb"),
+            make_attempt(1, 2),
+            make_attempt(2, 1, status=AttemptStatus.RELEASED),
+        ]
+    )
+    held, free = subject.read("task_views", TaskFilter())
+    assert (held.worker, held.agent, held.attempt_status) == ("worker-aaaaaaaa", "claude", "running")
+    assert (free.worker, free.agent, free.attempt_status) == (None, None, "released")
+
+
+def test_a_view_names_three_of_what_it_waits_for_the_ended_ones_first(subject: Subject) -> None:
+    subject.add(
+        new_task(1, "a"),
+        new_task(2, "b", status=T.COMPLETED),
+        new_task(3, "c"),
+        new_task(4, "d", status=T.FAILED),
+        new_task(5, "e"),
+        new_task(9, "z", after=((1, False), (2, True), (3, False), (4, False), (5, False))),
+    )
+    (view,) = subject.read("task_views", TaskFilter(ids=(9,)))
+    assert (view.waits_for, view.unmet) == (("d (FAILED)", "a", "c"), 4)
+    assert subject.read("blocks", 1) == ["z"]
+    assert subject.read("blocks", 9) == []
+
+
+def test_what_is_due_comes_longest_overdue_first(subject: Subject) -> None:
+    subject.add(
+        new_task(1, next_attempt_at_ms=30, status=T.ABORTED),
+        new_task(2, next_attempt_at_ms=10),
+        new_task(3, next_attempt_at_ms=20),
+        new_task(4, next_attempt_at_ms=31),
+        new_task(5, next_attempt_at_ms=5, status=T.PAUSED),
+        new_task(6),
+    )
+    assert subject.read("due", 30, 10) == [2, 3, 1]
+    assert subject.read("due", 30, 2) == [2, 3]
+    assert subject.read("due", 9, 10) == []
+
+
+def test_open_attempts_are_paged_in_order(subject: Subject) -> None:
+    subject.add(*(new_task(i) for i in (1, 2, 3, 4)))
+    subject.write(opened=[make_attempt(i, i) for i in (3, 1, 2)])
+    subject.write(opened=[make_attempt(4, 1, status=AttemptStatus.LOST)])
+
+    def page(after: tuple[int, int]) -> list[tuple[int, int]]:
+        return [(a.task_id, a.epoch) for a in subject.read("open_attempts", after, 2)]
+
+    assert page((0, 0)) == [(1, 1), (2, 2)]
+    assert page((2, 2)) == [(3, 3)]
+    assert page((2, 1)) == [(2, 2), (3, 3)]
+    assert page((3, 3)) == []
+
+
+def test_events_are_paged_and_told_by_task(subject: Subject) -> None:
+    subject.add_plan("api")
+    subject.add(new_task(1, "a"))
+    subject.write(events=[make_event(1, 1), make_event(2, 1), make_event(1, 2, message="späť")])
+    feed = subject.read("events", after_id=0, task_id=None, limit=2)
+    assert [(e.plan, e.key, e.seq) for e in feed] == [("api", "a", 1), ("", "2", 1)]
+    assert feed[0].previous_status is None
+    rest = subject.read("events", after_id=feed[-1].id, task_id=None, limit=2)
+    assert [(e.task_id, e.seq, e.message) for e in rest] == [(1, 2, "späť")]
+    assert [e.seq for e in subject.read("events", after_id=0, task_id=1, limit=9)] == [1, 2]
+    assert subject.read("events", after_id=rest[-1].id, task_id=None, limit=2) == []
+
+
+def test_completions_are_followed_by_a_cursor(subject: Subject) -> None:
+    def done(task_id: int, seq: int) -> Any:
+        return make_event(task_id, seq, previous_status=T.RUNNING, new_status=T.COMPLETED)
+
+    subject.add(new_task(1, "a"), new_task(2, "b"), new_task(3), new_task(4, "x", plan_id=2))
+    ticked_already = make_event(2, 1, new_status=T.COMPLETED)
+    subject.write(events=[ticked_already, make_event(1, 1), done(1, 2), done(3, 1), done(4, 1)])
+    cursor, found = subject.read("completions", PLAN_ID, 0)
+    assert found == ["a"]
+    assert subject.read("completions", PLAN_ID, cursor) == (cursor, [])
+    subject.write(events=[done(2, 2)])
+    newer, found = subject.read("completions", PLAN_ID, cursor)
+    assert (found, newer > cursor) == (["b"], True)
+
+
+def test_plans_are_counted_by_status_also_when_empty(subject: Subject) -> None:
+    subject.add_plan("api", PLAN_ID, "/plan.md")
+    subject.add_plan("web", 2)
+    subject.add(new_task(1), new_task(2), new_task(3, status=T.FAILED))
+    found = {plan.name: plan.counts for plan in subject.read("plans")}
+    assert found == {"api": {"PENDING": 2, "FAILED": 1}, "web": {}}
+    assert [plan.name for plan in subject.read("plan_sources")] == ["api"]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "moving", "wanted"),
+    [
+        ([], 0, set()),
+        ([new_task(1, status=T.COMPLETED), new_task(2, after=((1, False),))], 0, set()),
+        ([new_task(1), new_task(2, agent="rust")], 0, {None, "rust"}),
+        ([new_task(1, status=T.ABORTED, next_attempt_at_ms=1), new_task(2, next_attempt_at_ms=1)], 2, set()),
+        ([new_task(1, status=T.RUNNING), new_task(2, status=T.ASSIGNED), new_task(3)], 2, {None}),
+        ([new_task(1, status=T.PAUSED), new_task(2, status=T.FAILED)], 0, set()),
+        ([new_task(1, status=T.RUNNING, plan_id=2)], 0, set()),
+    ],
+)
+def test_what_can_still_move(subject: Subject, tasks: Any, moving: int, wanted: set[str | None]) -> None:
+    if tasks:
+        subject.add(*tasks)
+    assert subject.read("movable", PLAN_ID) == (moving, wanted)
+
+
+def test_the_status_names_the_living_and_what_they_hold(subject: Subject) -> None:
+    subject.add_plan("api")
+    subject.add(new_task(1, "a"), new_task(2, plan_id=None))
+    subject.write(opened=[make_attempt(1, 3), make_attempt(2, 1)], events=[make_event(1, 1)])
+    subject.tx("put_worker", make_worker("worker-aaaaaaaa"))
+    subject.tx("put_worker", make_worker("worker-bbbbbbbb", registered_at_ms=NOW.wall_ms - 1))
+    subject.tx("put_worker", make_worker("worker-cccccccc", ended_at_ms=5))
+    status = subject.read("status")
+    assert [(worker.id, worker.holds) for worker in status.workers] == [
+        ("worker-bbbbbbbb", ()),
+        ("worker-aaaaaaaa", ("api/a#3", "2#1")),
+    ]
+    assert [worker.id for worker in subject.read("living_workers")] == ["worker-bbbbbbbb", "worker-aaaaaaaa"]
+    assert status.crew == "RUNNING"
+    assert status.last_event_id == subject.read("events", after_id=0, task_id=None, limit=1)[0].id
+    subject.tx("set_meta", "crew", "STOPPED")
+    assert subject.read("status").crew == "STOPPED"
+
+
+def test_attempts_are_told_in_order(subject: Subject) -> None:
+    subject.add(new_task(1))
+    subject.write(
+        opened=[
+            make_attempt(1, 2, status=AttemptStatus.FAILED, exit_code=-9),
+            make_attempt(1, 1, status=AttemptStatus.LOST, error="gone"),
+        ]
+    )
+    first, second = subject.read("attempts", 1)
+    assert (first.epoch, first.status, first.error) == (1, AttemptStatus.LOST, "gone")
+    assert (second.epoch, second.exit_code) == (2, -9)
+    assert subject.read("attempts", 2) == []
+    assert subject.read("attempt", 1, 9) is None
+
+
+def test_texts_that_look_like_sql_stay_texts(subject: Subject) -> None:
+    title = "Robert'); DROP TABLE tasks;-- \x01 $1 ?1 :x"
+    subject.add_plan("o'plan")
+    subject.add(new_task(1, title, title=title))
+    subject.write(tasks=[make_task(1, error=title, step=title)])
+    (view,) = subject.read("task_views", TaskFilter(plan="o'plan"))
+    assert (view.title, view.key, view.error, view.step) == (title,) * 4
