@@ -115,6 +115,13 @@ class Config:
     default_agent: str | None = None
     """The agent of a task that names none (`agent` at the top of the file)."""
 
+    @property
+    def general(self) -> tuple[str, ...]:
+        """Agents for tasks that name none.  A shell would run prose as a script, so it is the last resort."""
+        if self.default_agent is not None:
+            return (self.default_agent,)
+        return tuple(sorted(self.agents.keys() - {SHELL.name})) or (SHELL.name,)
+
 
 @dataclass(frozen=True)
 class Project:

@@ -108,7 +108,7 @@ class Owner:
         return drive(self.store.reads.status()).last_event_id, self.tasks()
 
     def claim(self, name: str, slots: int = 10) -> dict[str, Any]:
-        claim = c.Claim(worker_id=WORKER, request_id=name, agents=("shell",), slots=slots)
+        claim = c.Claim(worker_id=WORKER, request_id=name, slots=slots)
         return {job.key: job for job in self.do(claim).jobs}
 
     def begin(self, job: Any, token: str = TOKEN) -> None:
@@ -130,7 +130,14 @@ class Owner:
         self.do(c.Enqueue(plan="billing", source=None, tasks=tasks, actor="user:ann"))
         self.do(
             c.Register(
-                worker_id=WORKER, hostname="h", pid=1, pid_start=1, boot_id="boot", slots=9, agents=("shell",)
+                worker_id=WORKER,
+                hostname="h",
+                pid=1,
+                pid_start=1,
+                boot_id="boot",
+                slots=9,
+                agents=("shell",),
+                general=("shell",),
             )
         )
         model = self.claim("r1")["model"]

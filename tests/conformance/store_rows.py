@@ -191,6 +191,7 @@ def make_worker(worker_id: str, **changes: Any) -> Worker:
         boot_id=NOW.boot_id,
         slots=2,
         agents=("claude", "codex"),
+        general=("codex",),
         unfit={},
         status=WorkerStatus.IDLE,
         registered_at_ms=NOW.wall_ms,

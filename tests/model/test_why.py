@@ -14,7 +14,9 @@ from muster.model.why import CrewFacts, duration, why
 NOW_MS = 1_000_000
 T, A, K = TaskStatus, AttemptStatus, ErrorKind
 
-BUSY_CREW = CrewFacts(NOW_MS, CrewStatus.RUNNING, {"claude": 0, "codex": 2}, {"gone": "no such file: gone"})
+BUSY_CREW = CrewFacts(
+    NOW_MS, CrewStatus.RUNNING, {"": 2, "claude": 0, "codex": 2}, {"gone": "no such file: gone"}
+)
 
 
 def view(status: TaskStatus, **changes: Any) -> TaskView:
@@ -89,9 +91,14 @@ SENTENCES: list[tuple[TaskView, CrewFacts, str]] = [
         BUSY_CREW,
         "no worker offers agent rust: add [agents.rust] to muster.toml",
     ),
-    (view(T.PENDING), crew(free={}), "no agent can run; gone: no such file: gone"),
+    (view(T.PENDING), crew(free={}, unfit={"": "codex cannot run: gone"}), "agent codex cannot run: gone"),
+    (
+        view(T.PENDING),
+        crew(free={"codex": 2}),
+        "it names no agent and there is none for such tasks: set `agent` in muster.toml",
+    ),
     (view(T.PENDING, wanted_agent="claude"), BUSY_CREW, "waits for a free worker"),
-    (view(T.PENDING), crew(free={"claude": 0}), "waits for a free worker"),
+    (view(T.PENDING), crew(free={"": 0}), "waits for a free worker"),
     (view(T.PENDING), BUSY_CREW, "ready, a worker takes it now"),
     (view(T.ASSIGNED, **HELD), BUSY_CREW, "starting on worker-aaaaaaaa with agent claude"),
     (view(T.RUNNING, **HELD), BUSY_CREW, "running on worker-aaaaaaaa with agent claude"),

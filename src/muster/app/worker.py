@@ -43,7 +43,7 @@ def run_worker(root: Path) -> int:
         boot_id=host.boot_id,
         process=process,
         slots=config.workers.slots,
-        preferred_agent=config.default_agent,
+        general=config.general,
         orphan_grace_s=config.health.orphan_grace_s,
     )
     signal.signal(signal.SIGTERM, lambda *_: worker.drain())

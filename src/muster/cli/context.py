@@ -115,9 +115,9 @@ def _reach(project: Project, stack: ExitStack) -> tuple[Transport | None, bool]:
             return connection, False
         if _holder(project) is not None:
             return None, False
-        from muster import app
+        from muster.app.direct import direct
 
-        return stack.enter_context(app.direct(project)), True
+        return stack.enter_context(direct(project)), True
     except OwnerUnavailable:
         # Another one was quicker; look again.
         return None, False

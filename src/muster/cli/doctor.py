@@ -245,7 +245,7 @@ def _processes(project: Project) -> Check:
 
 def _agents(config: Config) -> Iterator[Check]:
     try:
-        from muster.app import agents_of
+        from muster.app.parts import agents_of
 
         agents = agents_of(config)
     except MusterError as error:

@@ -13,7 +13,7 @@ from muster.engine.view import View
 from muster.model import commands as c
 from muster.model.answers import Claimed, ClaimedJob
 from muster.model.errors import Conflict
-from muster.model.rows import Lane
+from muster.model.rows import Lane, Worker
 from muster.model.states import CrewStatus
 from muster.model.task import Attempt
 from muster.ports.store import ReadyTask
@@ -37,21 +37,21 @@ class Claims:
         again = [attempt for attempt in held if attempt.request_id == command.request_id]
         if again:
             return Claimed(jobs=await self._jobs(view, again))
-        agents = tuple(agent for agent in command.agents if agent not in worker.unfit)
         free = min(command.slots, worker.slots - len(held))
-        if not agents or free <= 0:
+        if free <= 0:
             return Claimed(jobs=())
-        chosen = await self._choose(view, agents, free)
+        chosen = await self._choose(view, worker, free)
         await view.load([task.id for task, _ in chosen])
         opened = [self._grant(view, command, task, agent, lease_ms) for task, agent in chosen]
         await view.flush()
         return Claimed(jobs=await self._jobs(view, opened))
 
-    async def _choose(self, view: View, agents: tuple[str, ...], free: int) -> list[tuple[ReadyTask, str]]:
+    async def _choose(self, view: View, worker: Worker, free: int) -> list[tuple[ReadyTask, str]]:
+        agents = [agent for agent in worker.agents if agent not in worker.unfit]
+        general = [agent for agent in worker.general if agent not in worker.unfit]
         candidates: list[tuple[ReadyTask, str]] = []
         for lane_id in await view.tx.open_lanes():
-            lane = self._lanes[lane_id]
-            agent = next((name for name in agents if lane.serves(name)), None)
+            agent = self._lanes[lane_id].agent_for(agents, general)
             if agent is not None:
                 candidates += [(task, agent) for task in await view.tx.ready(lane_id, free)]
         candidates.sort(key=lambda pair: (-pair[0].priority, pair[0].sort_key, pair[0].id))

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from muster.model.errors import Ambiguous, NotFound
 from muster.model.states import CrewStatus
 from muster.model.views import EventView, LogChunk, PlanProgress, StatusView, TaskDetail, TaskFilter, TaskView
-from muster.model.why import CrewFacts, why
+from muster.model.why import ANY_AGENT, CrewFacts, why
 from muster.ports.clock import Clock
 from muster.ports.store import Reads
 
@@ -61,7 +61,7 @@ class Queries:
         return TaskDetail(
             task=view,
             attempts=tuple(await self._reads.attempts(task_id)),
-            events=tuple(await self._reads.events(after_id=0, task_id=task_id, limit=EVENTS_MAX)),
+            events=tuple(await self._reads.last_events(task_id, EVENTS_MAX)),
             blocks=tuple(await self._reads.blocks(task_id)),
             artifacts=tuple((a.name, a.location) for a in await self._reads.artifacts(task_id)),
             result=await self._reads.result(task_id),
@@ -100,20 +100,24 @@ class Queries:
         facts = await self._facts()
         if not facts.free and not facts.unfit:
             return False
-        return all(agent not in facts.free if agent else not facts.free for agent in wanted)
+        return all((agent or ANY_AGENT) not in facts.free for agent in wanted)
 
     async def _facts(self) -> CrewFacts:
         status = await self._reads.status()
-        # Two looks: a worker may have come between them, so it need not be in both.
         holds = {view.id: len(view.holds) for view in status.workers}
         free: dict[str, int] = {}
         unfit: dict[str, str] = {}
         for worker in await self._reads.living_workers():
-            held = holds.get(worker.id, 0)
+            slots = max(0, worker.slots - holds.get(worker.id, 0))
             for agent in worker.agents:
                 if agent in worker.unfit:
                     unfit[agent] = worker.unfit[agent]
                 else:
-                    free[agent] = free.get(agent, 0) + max(0, worker.slots - held)
+                    free[agent] = free.get(agent, 0) + slots
+            fit = [agent for agent in worker.general if agent not in worker.unfit]
+            if fit:
+                free[ANY_AGENT] = free.get(ANY_AGENT, 0) + slots
+            elif worker.general:
+                unfit[ANY_AGENT] = f"{worker.general[0]} cannot run: {worker.unfit[worker.general[0]]}"
         unfit = {agent: missing for agent, missing in unfit.items() if agent not in free}
         return CrewFacts(self._clock.now().wall_ms, CrewStatus(status.crew), free, unfit)

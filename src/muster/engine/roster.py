@@ -46,6 +46,7 @@ class Roster:
                 boot_id=command.boot_id,
                 slots=command.slots,
                 agents=command.agents,
+                general=command.general,
                 unfit=command.unfit,
                 status=WorkerStatus.IDLE,
                 registered_at_ms=now.wall_ms,

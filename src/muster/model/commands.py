@@ -70,7 +70,6 @@ class Claim(Command, frozen=True, kw_only=True):
     worker_id: Name
     request_id: Name
     """Repeating a claim with the same id gives the same attempts: a lost answer strands nothing."""
-    agents: tuple[Name, ...]
     slots: Annotated[int, Meta(ge=1, le=1000)] = 1
 
 
@@ -208,6 +207,8 @@ class Register(Command, frozen=True, kw_only=True):
     boot_id: Name
     slots: Annotated[int, Meta(ge=1, le=1000)] = 1
     agents: tuple[Name, ...]
+    general: tuple[Name, ...] = ()
+    """Those of the agents that take tasks which name none, the preferred one first."""
     unfit: dict[Name, Text] = {}
     """Agents that cannot run on this worker, with what is missing."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from muster.model.states import WorkerStatus
@@ -30,8 +32,11 @@ class Lane(Struct, frozen=True, gc=False):
     """Empty: any agent."""
     capabilities: tuple[str, ...]
 
-    def serves(self, agent: str) -> bool:
-        return self.agent in ("", agent)
+    def agent_for(self, agents: Sequence[str], general: Sequence[str]) -> str | None:
+        """Which of a worker's agents does this lane's tasks, None where none of them does."""
+        if self.agent:
+            return self.agent if self.agent in agents else None
+        return general[0] if general else None
 
 
 class Worker(Struct, frozen=True, gc=False):
@@ -43,6 +48,8 @@ class Worker(Struct, frozen=True, gc=False):
     boot_id: str
     slots: int
     agents: tuple[str, ...]
+    general: tuple[str, ...]
+    """Those of its agents that take tasks which name none, in order of preference."""
     unfit: dict[str, str]
     """Agents that cannot run on this worker, with what is missing."""
     status: WorkerStatus

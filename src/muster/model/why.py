@@ -10,13 +10,18 @@ from muster.model.states import AttemptStatus, CrewStatus, ErrorKind, TaskStatus
 from muster.model.views import TaskView
 
 
+ANY_AGENT = ""
+"""Stands for the agent of tasks that name none."""
+
+
 class CrewFacts(Struct, frozen=True):
     """What a waiting task's row cannot know about those who could take it."""
 
     now_ms: int
     crew: CrewStatus
     free: Mapping[str, int]
-    """Free slots by agent, over all living workers that can run it; an agent that nobody offers is absent."""
+    """Free slots by agent (and ANY_AGENT), over all living workers that can run it; an agent that nobody
+    offers is absent."""
     unfit: Mapping[str, str]
     """Agents that no living worker can run, with what is missing."""
 
@@ -91,15 +96,18 @@ def _delayed(task: TaskView, wait_ms: int) -> str:
 def _matching(task: TaskView, facts: CrewFacts) -> str:
     if not facts.free and not facts.unfit:
         return "no worker is up: `muster up` starts some"
-    wanted = task.wanted_agent
-    if wanted is not None and wanted not in facts.free:
-        if wanted in facts.unfit:
-            return f"agent {wanted} cannot run: {facts.unfit[wanted]}"
-        return f"no worker offers agent {wanted}: add [agents.{wanted}] to muster.toml"
-    if not facts.free:
-        name, missing = next(iter(facts.unfit.items()))
-        return f"no agent can run; {name}: {missing}"
-    free = facts.free[wanted] if wanted is not None else max(facts.free.values())
+    wanted = task.wanted_agent or ANY_AGENT
+    free = facts.free.get(wanted)
+    if free:
+        return "ready, a worker takes it now"
     if free == 0:
         return "waits for a free worker"
-    return "ready, a worker takes it now"
+    if wanted in facts.unfit:
+        return (
+            f"agent {facts.unfit[wanted]}"
+            if wanted == ANY_AGENT
+            else f"agent {wanted} cannot run: {facts.unfit[wanted]}"
+        )
+    if task.wanted_agent is None:
+        return "it names no agent and there is none for such tasks: set `agent` in muster.toml"
+    return f"no worker offers agent {wanted}: add [agents.{wanted}] to muster.toml"

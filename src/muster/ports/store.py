@@ -152,6 +152,9 @@ class Reads(Protocol):
 
     async def events(self, *, after_id: int, task_id: int | None, limit: int) -> list[EventView]: ...
 
+    async def last_events(self, task_id: int, limit: int) -> list[EventView]:
+        """The task's newest events, oldest of them first."""
+
     async def log(self, task_id: int, epoch: int, *, after: int, limit: int) -> list[tuple[int, LogChunk]]:
         """Chunks in the order in which they came, each with its place: read on with `after=place`."""
 

@@ -36,7 +36,7 @@ class Worker:
         boot_id: str,
         process: ProcessId,
         slots: int,
-        preferred_agent: str | None,
+        general: tuple[str, ...],
         orphan_grace_s: float,
     ) -> None:
         self._crew = crew
@@ -47,8 +47,8 @@ class Worker:
         self._process = process
         self._slots = slots
         self._orphan_grace_s = orphan_grace_s
-        names = sorted(around.agents, key=lambda name: (name != preferred_agent, name))
-        self._agents = tuple(names)
+        self._agents = tuple(sorted(around.agents))
+        self._general = general
         self._lock = threading.Lock()
         self._held: dict[tuple[int, int], Orders] = {}
         self._draining = threading.Event()
@@ -101,6 +101,7 @@ class Worker:
             boot_id=self._boot_id,
             slots=self._slots,
             agents=self._agents,
+            general=self._general,
             unfit=unfit,
         )
         wait_s = RECONNECT_FIRST_S
@@ -120,9 +121,7 @@ class Worker:
 
     def _claim(self) -> ClaimedJob | None:
         """None where nothing came in time; a claim whose answer was lost is repeated until it is known."""
-        command = c.Claim(
-            worker_id=self._around.worker_id, request_id=self._chance.name(16), agents=self._agents
-        )
+        command = c.Claim(worker_id=self._around.worker_id, request_id=self._chance.name(16))
         wait_s = RECONNECT_FIRST_S
         alone_since_s = time.monotonic()
         while True:

@@ -1,7 +1,8 @@
 """`muster demo`: a real crew on a real plan, with two of its workers hurt on the way.
 
-Nothing is canned: the supervisor, the owner and the workers are those of `muster run`, the agents are processes
-that build a small package in a git repository, and every word about them was read from what they left behind.
+Nothing is canned: the supervisor, the owner and the workers are those of `muster run`, the agents are
+processes that build a small package in a git repository, and every word about them was read from what they
+left behind.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ EXIT_OK, EXIT_FAILED = 0, 1
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        f"Builds a small Python package with {WORKERS} workers, kills one of them and stops another, and checks "
-        "afterwards that nothing was lost or done by two.  Needs git, no keys and no network; under a minute."
+        f"Builds a small Python package with {WORKERS} workers, kills one of them and stops another, and "
+        "checks afterwards that nothing was lost or done by two.  Needs git, but no keys and no network, and "
+        "takes less than a minute."
     )
     parser.add_argument("--keep", action="store_true", help="leave the folder, to look around in it")
     parser.add_argument("--dir", metavar="DIR", help="work in this new or empty folder, and leave it")
@@ -121,10 +123,11 @@ def _work(
         stage = story.Stage(where, crew, added["plan"], printer, interrupts)
         try:
             faults, late = story.play(stage, config.health.lease_s)
-            crew.drain()
-            stage.until("the workers to end", lambda: crew.supervisor.drained() or None)
         finally:
             stage.close()
+        crew.wind_down(interrupts, interrupts.count)
+        if interrupts.count:
+            raise story.Interrupted
         saved = sum(event["event"] == "checkpoint" for event in stage.events)
         printer.say(f"--- done; {saved} checkpoints were saved, which are not shown above")
     return faults, late

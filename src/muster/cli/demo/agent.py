@@ -1,8 +1,8 @@
 """The demo's agent: a script where a real crew has Claude Code or Codex.
 
 It gets a task as any command does, builds its part of the package piece by piece in the shared repository
-(writes it, runs its tests, commits it), notes each piece in the ledger of side effects, saves a checkpoint after
-it, and resumes from `$MUSTER_CHECKPOINT` where there is one.  It needs nothing but the standard library.
+(writes it, runs its tests, commits it), notes each piece in the ledger of side effects, saves a checkpoint
+after it, and resumes from `$MUSTER_CHECKPOINT` where there is one.  It needs nothing but the standard library.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main() -> int:
     state = _saved_state()
     if state["done"]:
         print(f"resuming {key}: {state['done']} of {len(pieces)} pieces are done", flush=True)
-    for number, piece in enumerate(pieces[state["done"] :], state["done"] + 1):
+    for number, piece in list(enumerate(pieces, 1))[state["done"] :]:
         begun_s = time.monotonic()
         print(f"{number}/{len(pieces)} {piece.title}", flush=True)
         piece.do(state)
@@ -153,9 +153,10 @@ def _commit(message: str, *names: str) -> None:
             return done.returncode
 
         git("add", "--", *names)
-        if git("diff", "--cached", "--quiet", "--", *names):
-            if git("commit", "--quiet", "--message", message, "--", *names):
-                raise RuntimeError(f"git could not commit {' '.join(names)}")
+        # Nothing differs where this piece was done before by an attempt that could not say so any more.
+        changed = git("diff", "--cached", "--quiet", "--", *names)
+        if changed and git("commit", "--quiet", "--message", message, "--", *names):
+            raise RuntimeError(f"git could not commit {' '.join(names)}")
 
 
 def _sections(name: str) -> tuple[str, list[tuple[str, str]]]:
@@ -217,7 +218,10 @@ def _fuzz() -> list[Piece]:
         return do
 
     def sum_up(state: dict[str, Any]) -> None:
-        _write("docs/fuzz.md", f"# Fuzzing\n\n{FUZZ_ROUNDS} seeds, {state['cases']:,} pairs of texts, no law broken.\n")
+        _write(
+            "docs/fuzz.md",
+            f"# Fuzzing\n\n{FUZZ_ROUNDS} seeds, {state['cases']:,} pairs of texts, no law broken.\n",
+        )
         _commit("fuzz: what was tried", "docs/fuzz.md")
 
     overhead_s = [0.2]
@@ -233,7 +237,9 @@ def _docs() -> list[Piece]:
             for node in tree.body:
                 if isinstance(node, ast.FunctionDef):
                     returns = ast.unparse(node.returns) if node.returns else "None"
-                    lines += [f"- `{node.name}({ast.unparse(node.args)}) -> {returns}`: {ast.get_docstring(node)}"]
+                    lines += [
+                        f"- `{node.name}({ast.unparse(node.args)}) -> {returns}`: {ast.get_docstring(node)}"
+                    ]
             _write(f"docs/{module}.md", "\n".join(lines) + "\n")
             _commit(f"docs: {module}", f"docs/{module}.md")
 

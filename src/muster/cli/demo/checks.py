@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from muster.cli.demo.evidence import Evidence, Fault, Line
-from muster.model.events import BrokenAudit, fold
+from muster.model.events import BrokenAudit, Folded, fold
 from muster.model.states import FINAL, TaskStatus
 
 
@@ -93,13 +93,10 @@ def s1(evidence: Evidence) -> Check:
 
 def s3(evidence: Evidence) -> Check:
     problems = [*_late_lines(evidence), *_late_events(evidence)]
-    for write in evidence.late_writes:
-        if not write.refused:
-            problems.append(f"{write.ref}: {write.what} after its end was accepted: {write.answer}")
-    tried = {write.ref for write in evidence.late_writes}
-    for fault in evidence.faults:
-        if f"{fault.key}#{fault.epoch}" not in tried:
-            problems.append(f"{fault.key}#{fault.epoch}: nobody tried a late write")
+    accepted = [write for write in evidence.late_writes if not write.refused]
+    problems += [f"{w.ref}: {w.what} after its end was accepted: {w.answer}" for w in accepted]
+    untried = {fault.ref for fault in evidence.faults} - {write.ref for write in evidence.late_writes}
+    problems += [f"{ref}: nobody tried a late write" for ref in sorted(untried)]
     numbers = (
         f"{len(evidence.late_writes)} late writes refused; none of {len(evidence.ledger)} ledger lines "
         f"and {len(evidence.events)} events is late"
@@ -115,7 +112,9 @@ def _late_lines(evidence: Evidence) -> list[str]:
         newest[line.task_id] = max(line.epoch, newest.get(line.task_id, 0))
         superseded_ms = granted.get((line.task_id, line.epoch + 1))
         if line.epoch < newest[line.task_id] or (superseded_ms is not None and line.at_ms > superseded_ms):
-            problems.append(f"{line.key}#{line.epoch} did piece {line.piece} after a newer attempt was granted")
+            problems.append(
+                f"{line.key}#{line.epoch} did piece {line.piece} after a newer attempt was granted"
+            )
     return problems
 
 
@@ -162,11 +161,11 @@ def s7(evidence: Evidence) -> Check:
         except BrokenAudit as error:
             problems.append(f"{task.key}: {error}")
             continue
-        if tuple(state) != task[2:]:
-            problems.append(f"{task.key}: its events lead to {tuple(state)}, its row says {task[2:]}")
-    for word in ("UPDATE", "DELETE"):
-        if not evidence.denials.get(word):
-            problems.append(f"the database allows to {word} an event")
+        row = Folded(task.status, task.generation, task.epoch, task.seq)
+        if state != row:
+            problems.append(f"{task.key}: its events lead to {state}, its row says {row}")
+    allowed = [word for word in ("UPDATE", "DELETE") if not evidence.denials.get(word)]
+    problems += [f"the database allows to {word} an event" for word in allowed]
     numbers = f"{len(evidence.events)} events fold to {len(evidence.tasks)} rows; UPDATE and DELETE refused"
     return Check("S7", "the audit is whole", numbers, tuple(problems))
 
@@ -178,11 +177,12 @@ def s8(evidence: Evidence) -> Check:
     for task in evidence.tasks:
         parents = evidence.parents.get(task.id, ())
         begun = [r.id for r in evidence.events_of(task.id) if r.event.event in ("claimed", "started")]
-        for parent in parents:
-            if begun and not done.get(parent, begun[0]) < begun[0]:
-                problems.append(f"{task.key} began before {evidence.key(parent)} was done")
+        early = [parent for parent in parents if begun and done.get(parent, begun[0]) >= begun[0]]
+        problems += [f"{task.key} began before {evidence.key(parent)} was done" for parent in early]
         if ready[task.id] != bool(parents):
-            problems.append(f"{task.key} has {len(parents)} dependencies and became ready {ready[task.id]} times")
+            problems.append(
+                f"{task.key} has {len(parents)} dependencies and became ready {ready[task.id]} times"
+            )
     edges = sum(map(len, evidence.parents.values()))
     numbers = f"{edges} dependencies done first; {ready.total()} tasks unblocked, each once"
     return Check("S8", "a task starts after its dependencies", numbers, tuple(problems))
@@ -204,12 +204,13 @@ def s16(evidence: Evidence) -> Check:
         if not saved or not own:
             problems.append(f"{fault.key}: no checkpoint, or no attempt after #{fault.epoch}")
         elif own[0].piece != saved[-1].done + 1:
-            problems.append(
-                f"{fault.key}#{fault.epoch + 1} began with piece {own[0].piece}, the checkpoint said {saved[-1].done}"
-            )
+            first, done = own[0].piece, saved[-1].done
+            problems.append(f"{fault.ref}: the next began with piece {first}, the checkpoint said {done}")
         else:
             resumed += 1
-    numbers = f"{resumed} resumed right after their last checkpoint; {len(evidence.checkpoints)} were saved in all"
+    numbers = (
+        f"{resumed} resumed right after their last checkpoint; {len(evidence.checkpoints)} were saved in all"
+    )
     return Check("S16", "the next attempt sees the last checkpoint", numbers, tuple(problems))
 
 

@@ -6,13 +6,17 @@ Read with plain SQL, not through the product's own queries: they could be wrong 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from muster.model.events import Event, Level
 from muster.model.states import TaskStatus
+
+
+if TYPE_CHECKING:
+    import apsw
 
 
 class TaskRow(NamedTuple):
@@ -71,6 +75,10 @@ class Fault(NamedTuple):
     epoch: int
     at_ms: int
 
+    @property
+    def ref(self) -> str:
+        return f"{self.key}#{self.epoch}"
+
 
 class LateWrite(NamedTuple):
     """A write of an attempt that was over, tried for real."""
@@ -121,20 +129,20 @@ def read(
     import apsw
 
     connection = apsw.Connection(str(store), flags=apsw.SQLITE_OPEN_READWRITE)
+
+    def rows(sql: str) -> list[Any]:
+        return connection.execute(sql).fetchall()
+
     try:
         denials = {word: _denial(connection, sql) for word, sql in _FORBIDDEN.items()}
         connection.execute("PRAGMA query_only = ON")
         return Evidence(
-            tasks=tuple(
-                TaskRow(row[0], row[1], TaskStatus(row[2]), *row[3:])
-                for row in connection.execute(_TASKS).fetchall()
-            ),
-            parents=_parents(connection),
-            attempts=tuple(AttemptRow(*row) for row in connection.execute(_ATTEMPTS).fetchall()),
-            events=tuple(_event(*row) for row in connection.execute(_EVENTS).fetchall()),
+            tasks=tuple(TaskRow(row[0], row[1], TaskStatus(row[2]), *row[3:]) for row in rows(_TASKS)),
+            parents=_parents(rows(_DEPENDENCIES)),
+            attempts=tuple(AttemptRow(*row) for row in rows(_ATTEMPTS)),
+            events=tuple(_event(*row) for row in rows(_EVENTS)),
             checkpoints=tuple(
-                CheckpointRow(*row[:4], json.loads(row[4])["done"])
-                for row in connection.execute(_CHECKPOINTS).fetchall()
+                CheckpointRow(*row[:4], json.loads(row[4])["done"]) for row in rows(_CHECKPOINTS)
             ),
             ledger=read_ledger(ledger),
             late_writes=tuple(late_writes),
@@ -145,11 +153,13 @@ def read(
         connection.close()
 
 
+_DEPENDENCIES = "SELECT child_id, parent_id FROM dependencies ORDER BY child_id, parent_id"
 _TASKS = "SELECT id, key, status, generation, epoch, event_seq FROM tasks ORDER BY id"
 _ATTEMPTS = """
 SELECT task_id, epoch, status, worker_id, assigned_at_ms, ended_at_ms FROM attempts ORDER BY task_id, epoch"""
 _EVENTS = """
-SELECT id, task_id, seq, at_ms, level, event, message, details, previous_status, new_status, generation, epoch, actor
+SELECT id, task_id, seq, at_ms, level, event, message, details, previous_status, new_status, generation, epoch,
+       actor
   FROM events ORDER BY id"""
 _CHECKPOINTS = """
 SELECT task_id, epoch, number, created_at_ms, data FROM checkpoints ORDER BY task_id, epoch, number"""
@@ -159,10 +169,9 @@ _FORBIDDEN = {
 }
 
 
-def _parents(connection: object) -> dict[int, tuple[int, ...]]:
+def _parents(rows: Iterable[tuple[int, int]]) -> dict[int, tuple[int, ...]]:
     found: dict[int, tuple[int, ...]] = {}
-    rows = connection.execute("SELECT child_id, parent_id FROM dependencies")  # type: ignore[attr-defined]
-    for child, parent in rows.fetchall():
+    for child, parent in rows:
         found[child] = (*found.get(child, ()), parent)
     return found
 
@@ -176,16 +185,15 @@ def _event(row_id: int, *columns: object) -> EventRow:
     return EventRow(row_id, Event(**values))  # type: ignore[arg-type]
 
 
-def _denial(connection: object, sql: str) -> str:
+def _denial(connection: apsw.Connection, sql: str) -> str:
     """What the database says to this; it is undone in any case."""
     import apsw
 
-    run = connection.execute  # type: ignore[attr-defined]
-    run("BEGIN IMMEDIATE")
+    connection.execute("BEGIN IMMEDIATE")
     try:
-        run(sql)
+        connection.execute(sql)
     except apsw.ConstraintError as error:
         return str(error) or "refused"
     finally:
-        run("ROLLBACK")
+        connection.execute("ROLLBACK")
     return ""

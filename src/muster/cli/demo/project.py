@@ -72,7 +72,7 @@ def _config() -> str:
     return (
         'agent = "builder"\n\n'
         "# A script stands in for a real agent: this is all that it takes to add one.\n"
-        f"[agents.builder]\ncommand = [{command}]\nprompt = \"none\"\nset = {{ {variables} }}\n"
+        f'[agents.builder]\ncommand = [{command}]\nprompt = "none"\nset = {{ {variables} }}\n'
     )
 
 

@@ -28,9 +28,8 @@ def recoveries(screen: Screen, found: Sequence[Recovery]) -> None:
     screen.line()
     screen.line(screen.paint("Recoveries, from the signal", BOLD))
     for r in found:
-        times = (
-            f"noticed {_seconds(r.noticed_ms)}, restarted {_seconds(r.restarted_ms)}, done {_seconds(r.done_ms)}"
-        )
+        steps = (("noticed", r.noticed_ms), ("restarted", r.restarted_ms), ("done", r.done_ms))
+        times = ", ".join(f"{word} {_seconds(ms)}" for word, ms in steps)
         screen.line(f"  {r.fault.signal}  tally/{r.fault.key}: {times}")
         screen.line(
             f"           from {r.fault.worker} to {r.by_worker}: of {r.before} pieces done "

@@ -24,6 +24,7 @@ from muster.cli.printer import EventPrinter
 from muster.config import Project
 from muster.model.errors import MusterError, StaleEpoch, Unavailable
 from muster.model.states import FINAL
+from muster.worker.supervisor import DECLARED_DEAD
 
 T = TypeVar("T")
 
@@ -32,10 +33,14 @@ REMARK_EVERY_S = 4.0
 LOOK_S = 0.3
 STALE_EXIT_CODE = 6
 REPORT_S = 20.0
-LEFT_AT_LEAST = 2
-"""Pieces that a victim still has to do: whoever is done before the signal arrives would prove nothing."""
+PIECES_AT_LEAST = 2
+"""Pieces that a victim has done and still has to do, so that there is something to keep and to resume."""
 SPARE_S = 3.0
+LOG_LINES = 3
 NOT_SHOWN = frozenset({"checkpoint", "progress"})
+
+
+_LOG_LINE = re.compile(r"\S+ \S+ (\S+\[\d+\]) \w+ [\w.]+: (.*)")
 
 
 class Interrupted(Exception):
@@ -89,7 +94,7 @@ class Stage:
         self.show.say(f"    {text}")
 
     def until(self, what: str, look: Callable[[], T | None]) -> T:
-        """Keeps the crew alive until `look` returns something.  Raises Interrupted, or MusterError in the end."""
+        """Keeps the crew alive until `look` returns something.  Raises Interrupted, in the end MusterError."""
         looked_s = 0.0
         while True:
             if self._interrupts.count:
@@ -180,7 +185,11 @@ def play(stage: Stage, lease_s: float) -> tuple[list[Fault], list[LateWrite]]:
 def _kill_one(stage: Stage, lease_s: float) -> Fault:
     def look() -> Holder | None:
         holders = stage.holders()
-        short = [h for h in holders if h.left >= LEFT_AT_LEAST and h.left * h.pace_s < lease_s]
+        short = [
+            holder
+            for holder in holders
+            if holder.last.piece >= PIECES_AT_LEAST <= holder.left and holder.left * holder.pace_s < lease_s
+        ]
         # Not before there is a crew to take over.
         return max(short, key=lambda h: h.left) if short and len(holders) > 1 else None
 
@@ -188,7 +197,9 @@ def _kill_one(stage: Stage, lease_s: float) -> Fault:
     stage.show.say("")
     stage.say(f"killing {victim.worker} (pid {victim.pid}) with SIGKILL")
     fault = _hurt(victim, signal.SIGKILL)
-    stage.more(f"it holds tally/{victim.key}#{victim.epoch}, {victim.last.piece} of {victim.last.of} pieces done")
+    stage.more(
+        f"it holds tally/{victim.key}#{victim.epoch}, {victim.last.piece} of {victim.last.of} pieces done"
+    )
     return fault
 
 
@@ -202,7 +213,9 @@ def _stop_one(stage: Stage, lease_s: float) -> Fault:
     stage.show.say("")
     stage.say(f"stopping {victim.worker} (pid {victim.pid}) with SIGSTOP: it lives, and is silent")
     fault = _hurt(victim, signal.SIGSTOP)
-    stage.more(f"it holds tally/{victim.key}#{victim.epoch}, {victim.last.piece} of {victim.last.of} pieces done")
+    stage.more(
+        f"it holds tally/{victim.key}#{victim.epoch}, {victim.last.piece} of {victim.last.of} pieces done"
+    )
     stage.more(f"the lease of its task is {lease_s:g} s; its agent (pid {victim.last.pid}) goes on meanwhile")
     return fault
 
@@ -210,9 +223,7 @@ def _stop_one(stage: Stage, lease_s: float) -> Fault:
 def _hurt(victim: Holder, number: signal.Signals) -> Fault:
     at_ms = time.time_ns() // 1_000_000
     os.kill(victim.pid, number)
-    return Fault(
-        number.name, victim.worker, victim.pid, victim.task_id, victim.key, victim.epoch, at_ms
-    )
+    return Fault(number.name, victim.worker, victim.pid, victim.task_id, victim.key, victim.epoch, at_ms)
 
 
 def _watch_silence(stage: Stage, fault: Fault, lease_s: float) -> None:
@@ -226,7 +237,9 @@ def _watch_silence(stage: Stage, fault: Fault, lease_s: float) -> None:
             own = [line for line in stage.ledger() if (line.key, line.epoch) == (fault.key, fault.epoch)]
             gone_s = time.time() - fault.at_ms / 1000
             if _alive(own[-1].pid):
-                stage.more(f"{gone_s:.0f} s of silence; its agent has done piece {own[-1].piece} of {own[-1].of}")
+                stage.more(
+                    f"{gone_s:.0f} s of silence; its agent has done piece {own[-1].piece} of {own[-1].of}"
+                )
         return stage.event("lost", fault.key, fault.epoch)
 
     stage.until(f"the silence of {fault.worker} to be noticed within {lease_s:g} s", look)
@@ -246,10 +259,12 @@ def _restarted(stage: Stage, fault: Fault) -> None:
         f"{fault.signal} noticed after {_since(fault, lost)}; tally/{fault.key}#{epoch} started on "
         f"{started['actor']} after {_since(fault, started)}"
     )
-    pids = {line.pid for line in old}
-    alive = sorted(filter(_alive, pids))
-    ended = f"still runs: {alive}" if alive else "is gone: killed before the task was given away"
-    stage.more(f"the lost attempt had done {old[-1].piece} pieces; its agent (pid {old[-1].pid}) {ended}")
+    pid = old[-1].pid
+    after = sum(line.at_ms > fault.at_ms for line in old)
+    stage.more(
+        f"the lost attempt did {old[-1].piece} of {old[-1].of} pieces, {after} of them after the signal; "
+        f"its agent {'STILL RUNS' if _alive(pid) else 'is gone'}"
+    )
 
 
 def _since(fault: Fault, event: Mapping[str, Any]) -> str:
@@ -264,35 +279,34 @@ def _alive(pid: int) -> bool:
 
 def _write_late(stage: Stage, fault: Fault) -> list[LateWrite]:
     """Tries what a ghost would: a checkpoint with its own token, a completion in its worker's name."""
-    ref = f"{fault.key}#{fault.epoch}"
-    writes = [_late_checkpoint(stage, fault, ref), _late_completion(stage, fault, ref)]
-    stage.say(f"trying two late writes of tally/{ref}")
+    stage.say(f"trying two late writes of tally/{fault.ref}")
+    writes = [_late_checkpoint(stage, fault), _late_completion(stage, fault)]
     for write in writes:
         verdict = "refused" if write.refused else "ACCEPTED"
         stage.more(f"{write.what}: {verdict}: {write.answer}")
     return writes
 
 
-def _late_checkpoint(stage: Stage, fault: Fault, ref: str) -> LateWrite:
+def _late_checkpoint(stage: Stage, fault: Fault) -> LateWrite:
     kept = stage.project.root / NOTES_DIR / f"{fault.task_id}-{fault.epoch}.json"
     env = {**os.environ, **json.loads(kept.read_text("utf-8"))}
     argv = [sys.executable, "-m", "muster.cli.main", "report", "checkpoint", "--text", '{"done": 0}']
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=REPORT_S)
     said = (done.stderr or done.stdout).strip().partition("\n")[0].removeprefix("error: ")
     answer = f"exit code {done.returncode}, {said}"
-    return LateWrite(ref, "muster report checkpoint", done.returncode == STALE_EXIT_CODE, answer)
+    return LateWrite(fault.ref, "muster report checkpoint", done.returncode == STALE_EXIT_CODE, answer)
 
 
-def _late_completion(stage: Stage, fault: Fault, ref: str) -> LateWrite:
+def _late_completion(stage: Stage, fault: Fault) -> LateWrite:
     what = "its worker's `complete`"
     body = {"taskId": fault.task_id, "epoch": fault.epoch, "exitCode": 0}
     try:
         answer = stage.crew.api.post("/worker/v1/complete", body)
     except StaleEpoch as error:
-        return LateWrite(ref, what, True, error.message.partition(": ")[2] or error.message)
+        return LateWrite(fault.ref, what, True, error.message.partition(": ")[2] or error.message)
     except MusterError as error:
-        return LateWrite(ref, what, False, f"{error.code}: {error.message}")
-    return LateWrite(ref, what, False, json.dumps(answer))
+        return LateWrite(fault.ref, what, False, f"{error.code}: {error.message}")
+    return LateWrite(fault.ref, what, False, json.dumps(answer))
 
 
 def _wake(stage: Stage, fault: Fault, process: subprocess.Popen[bytes] | None, log_from: int) -> None:
@@ -308,15 +322,17 @@ def _wake(stage: Stage, fault: Fault, process: subprocess.Popen[bytes] | None, l
         return None if _alive(pid) else 0
 
     code = stage.until(f"{fault.worker} to learn that it was declared dead", look)
-    stage.more(f"it ended by itself with exit code {code}; its own log:")
-    for line in _words_of(stage.project.log_file, pid, log_from)[-3:]:
+    meaning = " (declared dead)" if code == DECLARED_DEAD else ""
+    stage.more(f"it ended by itself with exit code {code}{meaning}; .muster/muster.log about it:")
+    for line in _words_about(stage.project.log_file, fault, log_from)[-LOG_LINES:]:
         stage.more(f"  {line}")
 
 
-def _words_of(log_file: Path, pid: int, start: int) -> list[str]:
-    """What this worker logged after `start`, without time and module."""
+def _words_about(log_file: Path, fault: Fault, start: int) -> list[str]:
+    """What was logged after `start` by this worker or with its name, without time and module."""
     with log_file.open("rb") as file:
         file.seek(start)
         lines = file.read().decode(errors="replace").splitlines()
-    marked = re.compile(rf"\bworker\[{pid}\] \w+ [\w.]+: (.*)")
-    return [match[1] for line in lines if (match := marked.search(line))]
+    parts = [match for line in lines if (match := _LOG_LINE.match(line))]
+    mine = f"worker[{fault.worker_pid}]"
+    return [f"{m[1]}: {m[2]}" for m in parts if m[1] == mine or fault.worker in m[2]]

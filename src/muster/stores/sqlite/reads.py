@@ -123,9 +123,11 @@ class SqliteReads:
         return [msgspec.convert(dict(zip(map(_camel, names), row, strict=True)), AttemptView) for row in rows]
 
     async def events(self, *, after_id: int, task_id: int | None, limit: int) -> list[EventView]:
-        names = EventView.__struct_fields__
-        rows = self._all("events", after_id, task_id, limit)
-        return [msgspec.convert(dict(zip(map(_camel, names), row, strict=True)), EventView) for row in rows]
+        return [_event_view(row) for row in self._all("events", after_id, task_id, limit)]
+
+    async def last_events(self, task_id: int, limit: int) -> list[EventView]:
+        rows = self._all("last_events", task_id, limit)
+        return [_event_view(row) for row in reversed(rows)]
 
     async def log(self, task_id: int, epoch: int, *, after: int, limit: int) -> list[tuple[int, LogChunk]]:
         rows = self._all("log", task_id, epoch, after, limit)
@@ -186,6 +188,11 @@ def _present(worker: Worker, *, busy: bool) -> WorkerStatus:
     if worker.status in {WorkerStatus.IDLE, WorkerStatus.BUSY}:
         return WorkerStatus.BUSY if busy else WorkerStatus.IDLE
     return worker.status
+
+
+def _event_view(row: tuple[Any, ...]) -> EventView:
+    names = map(_camel, EventView.__struct_fields__)
+    return msgspec.convert(dict(zip(names, row, strict=True)), EventView)
 
 
 def _camel(name: str) -> str:

@@ -42,6 +42,7 @@ def attempt_of(row: tuple[Any, ...]) -> Attempt:
 def worker_of(row: tuple[Any, ...]) -> Worker:
     values = dict(zip(Worker.__struct_fields__, row, strict=True))
     values["agents"] = tuple(msgspec.json.decode(values["agents"]))
+    values["general"] = tuple(msgspec.json.decode(values["general"]))
     values["unfit"] = msgspec.json.decode(values["unfit"])
     values["status"] = WorkerStatus(values["status"])
     return Worker(**values)
@@ -185,6 +186,7 @@ class SqliteTx:
     async def put_worker(self, worker: Worker) -> None:
         values = {name: getattr(worker, name) for name in Worker.__struct_fields__}
         values["agents"] = _json(worker.agents)
+        values["general"] = _json(worker.general)
         values["unfit"] = _json(worker.unfit)
         self._all("put_worker", *values.values())
 

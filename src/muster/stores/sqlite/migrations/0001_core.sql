@@ -172,6 +172,7 @@ CREATE TABLE workers (
     boot_id          TEXT NOT NULL,
     slots            INTEGER NOT NULL,
     agents           TEXT NOT NULL,
+    general          TEXT NOT NULL,
     unfit            TEXT NOT NULL,
     status           TEXT NOT NULL CHECK (status IN ('starting', 'idle', 'busy', 'stopping', 'dead')),
     registered_at_ms INTEGER NOT NULL,

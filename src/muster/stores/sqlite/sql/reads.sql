@@ -83,6 +83,15 @@ SELECT e.id, e.task_id, coalesce(p.name, ''), coalesce(t.key, CAST(e.task_id AS 
  WHERE e.id > ?1 AND (?2 IS NULL OR e.task_id = ?2)
  ORDER BY e.id LIMIT ?3
 
+-- name: last_events
+SELECT e.id, e.task_id, coalesce(p.name, ''), coalesce(t.key, CAST(e.task_id AS TEXT)), e.seq, e.at_ms, e.level,
+       e.event, e.message, e.previous_status, e.new_status, e.generation, e.epoch, e.actor
+  FROM events e
+  LEFT JOIN tasks t ON t.id = e.task_id
+  LEFT JOIN plans p ON p.id = t.plan_id
+ WHERE e.task_id = ?1
+ ORDER BY e.seq DESC LIMIT ?2
+
 -- name: log
 SELECT rowid, stream, offset, at_ms, data FROM logs
  WHERE task_id = ?1 AND epoch = ?2 AND rowid > ?3

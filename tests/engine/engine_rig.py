@@ -1,0 +1,252 @@
+"""An engine over real SQLite with a clock and a chance that the test owns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from hypothesis import settings
+from msgspec.structs import replace
+
+from muster.engine.batch import drive
+from muster.engine.commands import Applied, Engine, Policy
+from muster.engine.queries import Queries
+from muster.model import commands as c
+from muster.model.answers import Answer, Claimed, ClaimedJob, Enqueued, TookOver
+from muster.model.events import Event, Level, fold
+from muster.model.retry import RetryPolicy
+from muster.model.states import HELD, ErrorKind
+from muster.model.task import Attempt, Now, Task
+from muster.model.views import EventView, TaskFilter, TaskView
+from muster.ports.host import ProcessId
+from muster.stores.sqlite.store import MEMORY, SqliteStore
+
+LEASE_S = 15.0
+TOKEN = "a" * 64
+W1, W2 = "worker-aaaaaaaa", "worker-bbbbbbbb"
+HOST = "here"
+
+
+def properties(examples: int) -> settings:
+    """Repeatable in CI; a failure prints how to repeat it anywhere."""
+    return settings(max_examples=examples, deadline=None, print_blob=True, derandomize="CI" in os.environ)
+
+
+class FakeClock:
+    """Stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.present = Now(1_800_000_000_000, 50_000, "boot-a")
+
+    def now(self) -> Now:
+        return self.present
+
+    def advance(self, seconds: float) -> None:
+        ms = round(seconds * 1000)
+        self.present = replace(
+            self.present, wall_ms=self.present.wall_ms + ms, mono_ms=self.present.mono_ms + ms
+        )
+
+    def restart(self) -> None:
+        self.present = replace(self.present, mono_ms=1_000, boot_id=self.present.boot_id + "'")
+
+    async def sleep(self, seconds: float) -> None:
+        self.advance(seconds)
+
+
+class FixedChance:
+    def fraction(self) -> float:
+        return 0.5
+
+    def name(self, length: int) -> str:
+        return "x" * length
+
+
+class FakeHost:
+    """Processes as the test says; `log` keeps the order of kills among commands."""
+
+    hostname = HOST
+    boot_id = "boot-a"
+
+    def __init__(self, log: list[Any]) -> None:
+        self.log = log
+        self.dead: set[int] = set()
+
+    def identify(self, pid: int) -> ProcessId | None:
+        return ProcessId(pid, 1)
+
+    def alive(self, process: ProcessId) -> bool:
+        return process.pid not in self.dead
+
+    def marked(self, marks: Iterable[str]) -> dict[str, list[ProcessId]]:
+        return {mark: [] for mark in marks}
+
+    def kill_marked(self, marks: Iterable[str]) -> int:
+        self.log.append(("kill", *marks))
+        return 1
+
+
+class Rig:
+    """Commands in, outcomes out; `log` names every command that came through `execute`."""
+
+    def __init__(self, policy: Policy | None = None) -> None:
+        self.store = SqliteStore.open(MEMORY)
+        self.clock = FakeClock()
+        self.engine = Engine(self.store, FixedChance(), policy or Policy(lease_s=LEASE_S))
+        self.reads = self.store.reads
+        self.queries = Queries(self.reads, self.clock)
+        self.log: list[Any] = []
+        self.requests = 0
+
+    # -- commands
+
+    def apply(self, *commands: c.Command) -> Applied:
+        """One batch."""
+        return drive(self.engine.apply(commands, self.clock.now()))
+
+    def batch(self, *commands: c.Command) -> list[str]:
+        """One batch: each command's code where it was refused, else the class of its answer."""
+        return [
+            getattr(outcome, "code", type(outcome).__name__) for outcome in self.apply(*commands).outcomes
+        ]
+
+    def do(self, command: c.Command) -> Any:
+        (outcome,) = self.apply(command).outcomes
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async def execute(self, command: c.Command) -> Answer:
+        self.log.append(command)
+        answer: Answer = self.do(command)
+        return answer
+
+    def enqueue(self, tasks: Mapping[str, Collection[str]], **fields: Any) -> Enqueued:
+        answer: Enqueued = self.do(enqueue(tasks, **fields))
+        return answer
+
+    def register(self, worker_id: str = W1, **fields: Any) -> None:
+        plain: dict[str, Any] = {
+            "hostname": HOST,
+            "pid": 100 if worker_id == W1 else 200,
+            "pid_start": 1,
+            "boot_id": self.clock.present.boot_id,
+            "agents": ("claude",),
+            "general": ("claude",),
+            "slots": 10,
+        }
+        self.do(c.Register(worker_id=worker_id, **(plain | fields)))
+
+    def claim_command(self, worker_id: str = W1, slots: int = 10, **fields: Any) -> c.Claim:
+        self.requests += 1
+        return c.Claim(worker_id=worker_id, slots=slots, **({"request_id": f"r{self.requests}"} | fields))
+
+    def claim(self, worker_id: str = W1, slots: int = 10, **fields: Any) -> tuple[ClaimedJob, ...]:
+        answer: Claimed = self.do(self.claim_command(worker_id, slots, **fields))
+        return answer.jobs
+
+    def start(self, *jobs: ClaimedJob) -> None:
+        for job in jobs:
+            self.do(c.Start(task_id=job.task_id, epoch=job.epoch, token_hash=TOKEN))
+
+    def started(self, worker_id: str = W1, slots: int = 10) -> tuple[ClaimedJob, ...]:
+        jobs = self.claim(worker_id, slots)
+        self.start(*jobs)
+        return jobs
+
+    def beat(self, worker_id: str, *jobs: ClaimedJob) -> Any:
+        pairs = tuple((job.task_id, job.epoch) for job in jobs)
+        return self.do(c.Heartbeat(worker_id=worker_id, attempts=pairs))
+
+    def new_boot(self) -> TookOver:
+        answer: TookOver = self.do(c.NewBoot())
+        return answer
+
+    # -- what is there
+
+    def id(self, key: str) -> int:
+        (task_id,) = drive(self.reads.resolve(key))
+        return task_id
+
+    def task(self, key: str | int) -> Task:
+        async def work(tx: Any) -> list[Task]:
+            return await tx.tasks([key if isinstance(key, int) else self.id(key)])
+
+        (found,) = drive(self.store.transact(work))
+        return found
+
+    def attempt(self, job: ClaimedJob) -> Attempt:
+        found = drive(self.reads.attempt(job.task_id, job.epoch))
+        assert found is not None
+        return found
+
+    def views(self) -> dict[str, TaskView]:
+        return {view.key: view for view in drive(self.queries.tasks(TaskFilter()))}
+
+    def statuses(self) -> dict[str, str]:
+        return {key: str(view.status) for key, view in self.views().items()}
+
+    def events(self, key: str | None = None) -> list[EventView]:
+        task_id = self.id(key) if key is not None else None
+        return drive(self.reads.events(after_id=0, task_id=task_id, limit=100_000))
+
+    def names(self, key: str) -> list[str]:
+        return [event.event for event in self.events(key)]
+
+    def audit(self) -> None:
+        """What holds after every test: events fold to rows (S7), nothing waits in limbo (L3)."""
+        by_task: dict[int, list[Event]] = {}
+        for view in self.events():
+            by_task.setdefault(view.task_id, []).append(_event(view))
+        held = {(a.task_id, a.epoch) for a in drive(self.reads.open_attempts((0, 0), 100_000))}
+        for view in drive(self.reads.task_views(TaskFilter(limit=100_000))):
+            task, state = self.task(view.id), fold(by_task[view.id])
+            assert (task.status, task.generation, task.epoch, task.event_seq) == (
+                state.status,
+                state.generation,
+                state.epoch,
+                state.seq,
+            )
+            assert ((task.id, task.epoch) in held) == (task.status in HELD)
+            assert len(view.waits_for) == min(3, task.unmet), "a dependency is counted that is not there"
+            waits = task.unmet or task.next_attempt_at_ms is not None
+            assert task.final or task.status in HELD or task.ready or waits
+
+
+def _event(view: EventView) -> Event:
+    fields = {name: getattr(view, name) for name in Event.__struct_fields__ if name != "details"}
+    return Event(**fields | {"details": "{}", "level": Level(view.level)})
+
+
+def enqueue(tasks: Mapping[str, Collection[str]], plan: str = "api", **fields: Any) -> c.Enqueue:
+    """A plan of `{key: keys that it waits for}`; `specs={key: {field: value}}` changes single tasks."""
+    changes: Mapping[str, Any] = fields.pop("specs", {})
+    specs = tuple(
+        c.Spec(**({"title": key, "key": key, "depends_on": tuple(after)} | changes.get(key, {})))
+        for key, after in tasks.items()
+    )
+    return c.Enqueue(plan=plan, source=fields.pop("source", None), tasks=specs, actor="ada", **fields)
+
+
+def complete(job: ClaimedJob, result: str = "1") -> c.Complete:
+    return c.Complete(task_id=job.task_id, epoch=job.epoch, result=result)
+
+
+def fail(job: ClaimedJob, kind: ErrorKind = ErrorKind.CRASH, **more: Any) -> c.Fail:
+    return c.Fail(task_id=job.task_id, epoch=job.epoch, kind=kind, message="no", **more)
+
+
+def release(job: ClaimedJob, **more: Any) -> c.Release:
+    return c.Release(task_id=job.task_id, epoch=job.epoch, reason="drain", **more)
+
+
+def reap(job: ClaimedJob, term: int, *, proven: bool = True) -> c.Reap:
+    return c.Reap(task_id=job.task_id, epoch=job.epoch, term=term, reason="gone", proven=proven)
+
+
+def cancel(task_id: int) -> c.Cancel:
+    return c.Cancel(task_id=task_id, actor="ada")
+
+
+PATIENT = Policy(lease_s=LEASE_S, retry=RetryPolicy(losses_max=10**6))
