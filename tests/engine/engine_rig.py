@@ -170,8 +170,10 @@ class Rig:
         return task_id
 
     def task(self, key: str | int) -> Task:
+        task_id = key if isinstance(key, int) else self.id(key)
+
         async def work(tx: Any) -> list[Task]:
-            return await tx.tasks([key if isinstance(key, int) else self.id(key)])
+            return await tx.tasks([task_id])
 
         (found,) = drive(self.store.transact(work))
         return found

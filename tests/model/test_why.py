@@ -14,9 +14,8 @@ from muster.model.why import CrewFacts, duration, why
 NOW_MS = 1_000_000
 T, A, K = TaskStatus, AttemptStatus, ErrorKind
 
-BUSY_CREW = CrewFacts(
-    NOW_MS, CrewStatus.RUNNING, {"": 2, "claude": 0, "codex": 2}, {"gone": "no such file: gone"}
-)
+UNFIT = {"gone": "no such file: gone"}
+BUSY_CREW = CrewFacts(NOW_MS, CrewStatus.RUNNING, {"": 2, "claude": 0, "codex": 2}, UNFIT)
 
 
 def view(status: TaskStatus, **changes: Any) -> TaskView:

@@ -11,7 +11,6 @@ from typing import Any
 
 from muster.cli.context import WAIT_S, Context, connect, patiently
 from muster.cli.output import inert, note, ref_of
-from muster.cli.task import all_events
 from muster.client.api import task_path
 from muster.model.errors import BadInput
 from muster.model.states import FINAL
@@ -76,7 +75,7 @@ def _newest(context: Context, task_id: int, out: Output, *, follow: bool) -> Non
         if context.direct:
             note("no owner is up, so nothing more happens: `muster up`")
             return
-        _await_news(context, task_id, all_events(context, task_id, detail["events"]))
+        _await_news(context, task_id, detail["events"])
 
 
 def _explain_silence(task: Json) -> None:

@@ -152,7 +152,8 @@ def _show(args: argparse.Namespace) -> int:
     with connect(args) as context:
         task_id, epoch = context.task_id(args.ref)
         detail = context.api.get(task_path(task_id))
-        detail["events"] = all_events(context, task_id, detail["events"])
+        if args.json:
+            detail["events"] = _all_events(context, task_id, detail["events"])
     if epoch is not None:
         detail["attempts"] = [attempt for attempt in detail["attempts"] if attempt["epoch"] == epoch]
     if args.json:
@@ -162,13 +163,16 @@ def _show(args: argparse.Namespace) -> int:
     return 0
 
 
-def all_events(context: Context, task_id: int, events: list[Json]) -> list[Json]:
-    """A task's page holds its first events; a long life has more."""
-    page = events
-    while len(page) >= EVENTS_PAGE:
-        query = {"task": task_id, "after": page[-1]["id"], "limit": EVENTS_PAGE}
+def _all_events(context: Context, task_id: int, newest: list[Json]) -> list[Json]:
+    """A task's page holds its newest events; a long life has more."""
+    if not newest or newest[0]["seq"] == 1:
+        return newest
+    events: list[Json] = []
+    page = newest
+    while len(page) >= EVENTS_PAGE or not events:
+        query = {"task": task_id, "after": events[-1]["id"] if events else 0, "limit": EVENTS_PAGE}
         page = context.api.get("/api/v1/events", query)
-        events = events + page
+        events += page
     return events
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,11 +77,11 @@ def _demo(
     where = Project(folder)
     faults, late = _work(where, printer, interrupts)
     found = evidence.read(where.store, folder / project.LEDGER_FILE, late, faults)
-    verdicts = checks.check_all(found)
     recoveries = [checks.recovery(found, fault) for fault in faults]
     code, output = project.use_package(folder)
+    verdicts = [*checks.check_all(found), checks.came_back(recoveries), checks.works(code, output)]
     commits = project.git(folder, "log", "--oneline").splitlines()
-    ok = code == 0 and all(v.ok for v in verdicts) and all(map(checks.recovered, recoveries))
+    ok = all(verdict.ok for verdict in verdicts)
     took_s = time.monotonic() - started_s
     if args.json:
         print_json(
@@ -142,7 +142,9 @@ def _swept(where: Project, crew: Crew) -> Iterator[Crew]:
         yield crew
     except BaseException:
         crew.kill()
+        # Closed already where winding it down was interrupted late.
+        with suppress(OSError):
+            crew.close()
         raise
     finally:
-        crew.close()
         LocalHost().kill_marked([f"MUSTER_ROOT={where.root}"])

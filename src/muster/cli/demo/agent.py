@@ -2,7 +2,7 @@
 
 It gets a task as any command does, builds its part of the package piece by piece in the shared repository
 (writes it, runs its tests, commits it), notes each piece in the ledger of side effects, saves a checkpoint
-after it, and resumes from `$MUSTER_CHECKPOINT` where there is one.  It needs nothing but the standard library.
+after it, and resumes from `$MUSTER_CHECKPOINT` where there is one.  It needs the standard library only.
 """
 
 from __future__ import annotations
@@ -61,7 +61,14 @@ def main() -> int:
 
 
 def pieces_of(key: str) -> list[Piece]:
-    special = {"skeleton": _skeleton, "fuzz": _fuzz, "docs": _docs, "verify": _verify, "release": _release}
+    special = {
+        "skeleton": _skeleton,
+        "fuzz": _fuzz,
+        "cli": _cli,
+        "docs": _docs,
+        "verify": _verify,
+        "release": _release,
+    }
     return special[key]() if key in special else _module(key)
 
 
@@ -198,6 +205,17 @@ def _module(key: str) -> list[Piece]:
         return do
 
     return [Piece(title, make(count)) for count, (title, _) in enumerate(parts, 1)]
+
+
+def _cli() -> list[Piece]:
+    def make_runnable(_: dict[str, Any]) -> None:
+        _write(
+            "tally/__main__.py", "import sys\n\nfrom tally.cli import main\n\nsys.exit(main(sys.argv[1:]))\n"
+        )
+        _python("-m", "tally", "README.md")
+        _commit("cli: python -m tally", "tally/__main__.py")
+
+    return [*_module("cli"), Piece("make it runnable", make_runnable)]
 
 
 def _fuzz() -> list[Piece]:

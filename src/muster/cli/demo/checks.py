@@ -246,5 +246,20 @@ def recovery(evidence: Evidence, fault: Fault) -> Recovery:
     )
 
 
-def recovered(found: Recovery) -> bool:
-    return None not in (found.noticed_ms, found.restarted_ms, found.done_ms)
+def came_back(recoveries: Sequence[Recovery]) -> Check:
+    problems = []
+    for found in recoveries:
+        if None in (found.noticed_ms, found.restarted_ms, found.done_ms):
+            problems.append(f"{found.fault.ref} was not taken up and done by another worker")
+        elif found.by_worker == found.fault.worker:
+            problems.append(f"{found.fault.ref} went back to {found.by_worker}")
+    kept, repeated = sum(r.kept for r in recoveries), sum(r.repeated for r in recoveries)
+    numbers = f"{len(recoveries)} tasks went to other workers; {kept} pieces kept, {repeated} repeated"
+    return Check("back", "what a hurt worker held was done by another", numbers, tuple(problems))
+
+
+def works(exit_code: int, output: str) -> Check:
+    lines = output.splitlines()
+    problems = [] if exit_code == 0 else [f"exit code {exit_code}: {' '.join(lines[-1:])}"]
+    numbers = f"it ran with exit code {exit_code} and printed {len(lines)} lines"
+    return Check("use", "what the agents have built works", numbers, tuple(problems))

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from muster.model.events import Event, Level
 from muster.model.states import TaskStatus
 
-
 if TYPE_CHECKING:
     import apsw
 
@@ -142,7 +141,8 @@ def read(
             attempts=tuple(AttemptRow(*row) for row in rows(_ATTEMPTS)),
             events=tuple(_event(*row) for row in rows(_EVENTS)),
             checkpoints=tuple(
-                CheckpointRow(*row[:4], json.loads(row[4])["done"]) for row in rows(_CHECKPOINTS)
+                CheckpointRow(task_id, epoch, number, at_ms, json.loads(data)["done"])
+                for task_id, epoch, number, at_ms, data in rows(_CHECKPOINTS)
             ),
             ledger=read_ledger(ledger),
             late_writes=tuple(late_writes),
@@ -158,8 +158,8 @@ _TASKS = "SELECT id, key, status, generation, epoch, event_seq FROM tasks ORDER 
 _ATTEMPTS = """
 SELECT task_id, epoch, status, worker_id, assigned_at_ms, ended_at_ms FROM attempts ORDER BY task_id, epoch"""
 _EVENTS = """
-SELECT id, task_id, seq, at_ms, level, event, message, details, previous_status, new_status, generation, epoch,
-       actor
+SELECT id, task_id, seq, at_ms, level, event, message, details, previous_status, new_status, generation,
+       epoch, actor
   FROM events ORDER BY id"""
 _CHECKPOINTS = """
 SELECT task_id, epoch, number, created_at_ms, data FROM checkpoints ORDER BY task_id, epoch, number"""

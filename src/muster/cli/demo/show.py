@@ -43,13 +43,13 @@ def promises(screen: Screen, checks: Sequence[Check]) -> None:
     for check in checks:
         good, bad = ("+", "x") if screen.ascii_only else ("✓", "✗")
         glyph = screen.paint(good, GREEN) if check.ok else screen.paint(bad, RED)
-        screen.line(f"  {glyph} {check.id:<4} {check.promise}")
+        screen.line(f"  {glyph} {check.id:<5} {check.promise}")
         if check.ok:
-            screen.line(f"         {check.looked_at}")
+            screen.line(f"          {check.looked_at}")
         for problem in check.problems[:PROBLEMS_SHOWN]:
-            screen.line(f"         {screen.paint(problem, RED)}")
+            screen.line(f"          {screen.paint(problem, RED)}")
         if len(check.problems) > PROBLEMS_SHOWN:
-            screen.line(f"         and {len(check.problems) - PROBLEMS_SHOWN} more")
+            screen.line(f"          and {len(check.problems) - PROBLEMS_SHOWN} more")
 
 
 def _seconds(ms: int | None) -> str:

@@ -94,7 +94,7 @@ class Stage:
         self.show.say(f"    {text}")
 
     def until(self, what: str, look: Callable[[], T | None]) -> T:
-        """Keeps the crew alive until `look` returns something.  Raises Interrupted, in the end MusterError."""
+        """Keeps the crew alive until `look` returns something.  Raises Interrupted, or MusterError."""
         looked_s = 0.0
         while True:
             if self._interrupts.count:

@@ -1,0 +1,156 @@
+"""Who gets which task."""
+
+from __future__ import annotations
+
+import pytest
+from engine_rig import W1, W2, Rig, complete, fail, release
+
+from muster.model import commands as c
+from muster.model.answers import Claimed
+from muster.model.errors import Conflict
+from muster.model.states import CrewStatus, ErrorKind
+
+
+def keys(claimed: object) -> list[str]:
+    assert isinstance(claimed, Claimed)
+    return [job.key for job in claimed.jobs]
+
+
+def test_two_claims_in_one_batch_never_share_a_task(rig: Rig) -> None:
+    rig.register(W1)
+    rig.register(W2)
+    rig.enqueue({key: [] for key in "abcde"})
+    first, second = rig.apply(rig.claim_command(W1, 3), rig.claim_command(W2, 3)).outcomes
+    assert (keys(first), keys(second)) == (["a", "b", "c"], ["d", "e"])
+
+
+@pytest.mark.parametrize("same_batch", [True, False])
+def test_a_claim_that_is_repeated_gives_the_same_attempts(rig: Rig, same_batch: bool) -> None:
+    rig.register()
+    rig.enqueue({key: [] for key in "abc"})
+    claim = rig.claim_command(slots=2)
+    if same_batch:
+        first, second = rig.apply(claim, claim).outcomes
+    else:
+        first, second = rig.do(claim), rig.do(claim)
+    assert first == second
+    assert keys(first) == ["a", "b"]
+    assert [job.epoch for job in first.jobs] == [1, 1]  # type: ignore[union-attr]
+    assert [job.key for job in rig.claim()] == ["c"]
+
+
+def test_a_claim_takes_no_more_than_asked_and_than_there_are_slots(rig: Rig) -> None:
+    rig.register(slots=3)
+    rig.enqueue({key: [] for key in "abcde"})
+    assert [job.key for job in rig.claim(slots=2)] == ["a", "b"]
+    assert [job.key for job in rig.claim(slots=2)] == ["c"]
+    assert rig.claim(slots=2) == ()
+
+
+def test_a_task_goes_only_to_the_agent_that_it_names(rig: Rig) -> None:
+    specs = {"a": {"agent": "codex"}, "b": {"agent": "claude"}, "c": {}}
+    rig.enqueue(dict.fromkeys("abc", ()), specs=specs)
+    rig.register(W1, agents=("claude",), general=())
+    rig.register(W2, agents=("codex", "gemini"), general=("gemini",))
+    assert [(job.key, job.agent) for job in rig.claim(W1)] == [("b", "claude")]
+    assert [(job.key, job.agent) for job in rig.claim(W2)] == [("a", "codex"), ("c", "gemini")]
+
+
+def test_an_agent_that_cannot_run_takes_nothing(rig: Rig) -> None:
+    rig.enqueue({"a": [], "b": []}, specs={"a": {"agent": "claude"}, "b": {"agent": "codex"}})
+    rig.register(agents=("claude", "codex"), unfit={"claude": "no such file"})
+    assert [job.key for job in rig.claim()] == ["b"]
+
+
+def test_an_agent_found_unfit_gives_the_task_back_and_is_asked_no_more(rig: Rig) -> None:
+    rig.register(W1)
+    rig.register(W2)
+    rig.enqueue({"a": []})
+    (job,) = rig.claim(W1)
+    rig.do(release(job, unfit_agent="no such file: claude"))
+    assert rig.claim(W1) == ()
+    (again,) = rig.claim(W2)
+    assert (again.key, again.epoch) == ("a", 2)
+    assert rig.task("a").retries == 0
+
+
+def test_the_line_goes_by_priority_then_order_then_age_across_lanes(rig: Rig) -> None:
+    specs = {
+        "low": {"priority": 1},
+        "claude": {"agent": "claude", "priority": 7},
+        "first": {"priority": 7, "sort_key": -1},
+        "old": {},
+        "new": {},
+        "top": {"priority": 10, "agent": "claude"},
+    }
+    rig.enqueue(dict.fromkeys(specs, ()), specs=specs)
+    rig.register()
+    assert [job.key for job in rig.claim()] == ["top", "first", "claude", "old", "new", "low"]
+
+
+def test_a_stopped_crew_gets_nothing_and_is_told_to_drain(rig: Rig) -> None:
+    rig.register()
+    rig.enqueue({"a": []})
+    for status in (CrewStatus.STOPPED, CrewStatus.PAUSED):
+        rig.do(c.SetCrew(status=status))
+        assert rig.do(rig.claim_command()) == Claimed(jobs=(), drain=True)
+    rig.do(c.SetCrew(status=CrewStatus.RUNNING))
+    assert [job.key for job in rig.claim()] == ["a"]
+
+
+def test_nobody_who_is_dead_or_unknown_gets_work(rig: Rig) -> None:
+    rig.enqueue({"a": []})
+    with pytest.raises(Conflict, match="register"):
+        raise_with_hint(rig)
+    rig.register()
+    rig.do(c.Deregister(worker_id=W1))
+    with pytest.raises(Conflict, match="register"):
+        raise_with_hint(rig)
+    assert rig.task("a").ready
+
+
+def raise_with_hint(rig: Rig) -> None:
+    try:
+        rig.claim()
+    except Conflict as error:
+        raise Conflict(f"{error.message}; {error.hint}") from None
+
+
+def test_a_job_brings_what_earlier_attempts_have_left(rig: Rig) -> None:
+    rig.register()
+    rig.enqueue({"a": []})
+    (first,) = rig.started()
+    assert (first.checkpoint, first.session_key, first.note) == (None, None, "")
+    for data in (b"one", b"two"):
+        rig.do(c.SaveCheckpoint(task_id=first.task_id, epoch=first.epoch, data=data))
+    rig.do(fail(first, ErrorKind.TIMEOUT))
+    rig.do(c.Promote(task_id=first.task_id))
+    (second,) = rig.claim()
+    assert (second.epoch, second.checkpoint) == (2, b"two")
+    assert second.timeout_s == 2 * first.timeout_s
+    rig.do(c.Cancel(task_id=first.task_id, actor="ada"))
+    rig.do(c.Retry(task_id=first.task_id, actor="ada", note="the other way"))
+    (third,) = rig.claim()
+    assert (third.epoch, third.note, third.timeout_s) == (3, "the other way", first.timeout_s)
+
+
+def test_a_session_is_resumed_by_the_next_attempt(rig: Rig) -> None:
+    rig.register()
+    rig.enqueue({"a": []})
+    (job,) = rig.claim()
+    rig.do(c.Start(task_id=job.task_id, epoch=1, token_hash="a" * 64, session_key="s1"))
+    rig.do(release(job))
+    assert rig.claim()[0].session_key == "s1"
+
+
+def test_what_waits_for_time_or_others_is_not_given_out(rig: Rig) -> None:
+    rig.register()
+    rig.enqueue({"a": [], "b": ["a"]})
+    (a,) = rig.started()
+    assert rig.claim() == ()
+    rig.do(fail(a, ErrorKind.QUOTA, retry_after_s=60))
+    assert rig.claim() == ()
+    rig.do(c.Promote(task_id=a.task_id))
+    (again,) = rig.started()
+    rig.do(complete(again))
+    assert [job.key for job in rig.claim()] == ["b"]

@@ -1,0 +1,165 @@
+"""Plans taken in: whole, once, or not at all."""
+
+from __future__ import annotations
+
+import pytest
+from engine_rig import Rig, complete, enqueue, fail, properties
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.engine.batch import drive
+from muster.engine.ids import Ids
+from muster.model import commands as c
+from muster.model.errors import BadInput
+from muster.model.states import ErrorKind
+
+
+def plans(rig: Rig) -> list[str]:
+    return [plan.name for plan in drive(rig.reads.plans())]
+
+
+def test_the_same_plan_twice_adds_nothing(rig: Rig) -> None:
+    first = rig.enqueue({"a": [], "b": ["a"]}, source="/plan.md")
+    events = len(rig.events())
+    second = rig.enqueue({"a": [], "b": ["a"]}, source="/plan.md")
+    assert (first.added, first.existing, second.added, second.existing) == (2, 0, 0, 2)
+    assert (second.changed, second.completed, second.plan_id) == ((), (), first.plan_id)
+    assert len(rig.events()) == events
+
+
+@pytest.mark.parametrize("change", [{"title": "new"}, {"description": "new"}, {"agent": "codex"}])
+def test_a_changed_text_is_told_and_the_task_is_kept(rig: Rig, change: dict[str, str]) -> None:
+    rig.enqueue({"a": [], "b": []})
+    before = rig.views()["a"]
+    answer = rig.enqueue({"a": [], "b": []}, specs={"a": change})
+    assert (answer.changed, answer.added) == (("a",), 0)
+    assert rig.views()["a"] == before
+
+
+def test_what_is_new_is_added_behind_what_is_there(rig: Rig) -> None:
+    rig.register()
+    rig.enqueue({"a": [], "b": []})
+    a, _ = rig.started()
+    rig.do(complete(a))
+    answer = rig.enqueue({"c": ["a"], "d": ["b"], "e": ["c", "d"]})
+    assert (answer.added, answer.existing) == (3, 0)
+    unmet = {key: view.unmet for key, view in rig.views().items()}
+    assert unmet == {"a": 0, "b": 0, "c": 0, "d": 1, "e": 2}
+
+
+@pytest.mark.parametrize(
+    ("tasks", "specs", "said"),
+    [
+        ({"a": ["nowhere"]}, {}, "a depends on nowhere"),
+        ({"a": ["b"], "b": ["c"], "c": ["a"]}, {}, "a -> b -> c -> a"),
+        ({"a": ["a"]}, {}, "a -> a"),
+        ({"a": [], "A": []}, {"A": {"key": "a"}}, "a is given twice"),
+    ],
+)
+def test_a_plan_that_does_not_fit_is_refused_whole(
+    rig: Rig, tasks: dict[str, list[str]], specs: dict[str, dict[str, str]], said: str
+) -> None:
+    with pytest.raises(BadInput, match=said) as refused:
+        rig.enqueue({"good": []} | tasks, plan="new", specs=specs)
+    assert "nothing was added" in refused.value.message
+    assert (plans(rig), rig.views(), rig.events()) == ([], {}, [])
+
+
+def test_a_refused_addition_leaves_the_plan_as_it_was(rig: Rig) -> None:
+    rig.enqueue({"a": []})
+    before = rig.views()
+    with pytest.raises(BadInput):
+        rig.enqueue({"a": [], "b": [], "c": ["x"]}, specs={"a": {"done": True}})
+    assert rig.views() == before
+
+
+def test_ticked_boxes_complete_tasks_and_free_those_behind(rig: Rig) -> None:
+    rig.enqueue({"a": [], "b": ["a"], "c": ["b"]})
+    answer = rig.enqueue({"a": [], "b": ["a"], "c": ["b"]}, specs={"a": {"done": True}})
+    assert answer.completed == ("a",)
+    assert rig.statuses() == {"a": "COMPLETED", "b": "PENDING", "c": "PENDING"}
+    assert (rig.task("b").ready, rig.task("c").ready) == (True, False)
+    assert rig.events("a")[-1].actor == "ada"
+    again = rig.enqueue({"a": [], "b": ["a"], "c": ["b"]}, specs={"a": {"done": True}})
+    assert again.completed == ()
+
+
+def test_a_box_ticked_from_the_start_holds_nobody_up(rig: Rig) -> None:
+    rig.enqueue({"a": [], "b": ["a"], "c": ["b"]}, specs={"a": {"done": True}})
+    assert rig.statuses()["a"] == "COMPLETED"
+    assert (rig.task("b").ready, rig.task("c").unmet) == (True, 1)
+
+
+def test_a_box_ticked_together_with_a_new_task_behind_it(rig: Rig) -> None:
+    rig.enqueue({"a": []})
+    rig.enqueue({"a": [], "b": ["a"]}, specs={"a": {"done": True}})
+    assert rig.task("b").ready
+    assert rig.names("b") == ["enqueued"]
+
+
+def test_a_box_ticked_while_an_agent_works_is_left_to_the_agent(rig: Rig) -> None:
+    rig.register()
+    rig.enqueue({"a": []})
+    (job,) = rig.started()
+    answer = rig.enqueue({"a": [], "b": ["a"]}, specs={"a": {"done": True}})
+    assert (answer.completed, rig.statuses()["a"], rig.task("b").unmet) == ((), "RUNNING", 1)
+    rig.do(complete(job))
+    assert rig.task("b").ready
+
+
+def test_a_ticked_box_settles_a_failed_task(rig: Rig) -> None:
+    rig.register()
+    rig.enqueue({"a": [], "b": ["a"]})
+    (job,) = rig.started()
+    rig.do(fail(job, ErrorKind.INVALID))
+    rig.enqueue({"a": [], "b": ["a"]}, specs={"a": {"done": True}})
+    view = rig.views()["a"]
+    assert (view.status, view.error, view.why) == ("COMPLETED", "", "done by a person")
+    assert rig.task("b").ready
+
+
+def test_plans_from_other_files_get_names_of_their_own(rig: Rig) -> None:
+    names = [rig.enqueue({"a": []}, source=f"/{i}/plan.md").plan for i in range(3)]
+    assert names == ["api", "api-2", "api-3"]
+    assert rig.enqueue({"a": []}, source="/1/plan.md").plan == "api-2"
+    assert len(rig.events()) == 3
+
+
+def test_tasks_without_a_key_are_added_each_time(rig: Rig) -> None:
+    spec = c.Spec(title="loose")
+    for _ in range(2):
+        rig.do(c.Enqueue(plan="api", source=None, tasks=(spec, spec), actor="ada"))
+    assert len(rig.views()) == 4
+
+
+def test_a_dependency_named_twice_counts_once(rig: Rig) -> None:
+    rig.enqueue({"a": [], "b": ["a", "a"]})
+    assert rig.task("b").unmet == 1
+
+
+def test_an_empty_plan_is_a_plan(rig: Rig) -> None:
+    assert rig.enqueue({}).added == 0
+    assert plans(rig) == ["api"]
+    assert rig.do(enqueue({"a": []})).added == 1
+
+
+@given(jumps=st.lists(st.integers(-(10**6), 10**6), max_size=50), last=st.integers(0, 1 << 52))
+@properties(100)
+def test_ids_grow_whatever_the_clock_does(jumps: list[int], last: int) -> None:
+    ids, wall_ms, given_out = Ids(0), 1_800_000_000_000, []
+    ids.next_after(last)
+    for jump in jumps:
+        wall_ms += jump
+        given_out.append(ids.next(wall_ms))
+    assert given_out == sorted(set(given_out))
+    assert all(last < i < 1 << 53 for i in given_out)
+
+
+def test_a_new_owner_goes_on_with_numbers_above_the_old_ones(rig: Rig) -> None:
+    from muster.engine.commands import Engine
+
+    rig.enqueue({"a": []})
+    rig.engine = Engine(rig.store, rig.engine.chance, rig.engine.policy)
+    rig.clock.advance(-3600)
+    rig.enqueue({"b": []})
+    assert rig.id("b") > rig.id("a")
