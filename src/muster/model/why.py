@@ -9,7 +9,6 @@ from msgspec import Struct
 from muster.model.states import AttemptStatus, CrewStatus, ErrorKind, TaskStatus
 from muster.model.views import TaskView
 
-
 ANY_AGENT = ""
 """Stands for the agent of tasks that name none."""
 

@@ -116,7 +116,8 @@ class Reaper(Service):
         proof = gone.get(attempt.worker_id) if worker else f"{attempt.worker_id} has ended"
         if proof is None and not lapsed(attempt, now):
             return
-        if proof is None:
+        if proof is None or worker is None:
+            # A worker that was buried for its silence may have left its agent at work.
             self._host.kill_marked([attempt_mark(attempt.worker_id, attempt.task_id, attempt.epoch)])
         reason = proof or self._silence(attempt, now)
         await self._reap(attempt, reason, proven=proof is not None)

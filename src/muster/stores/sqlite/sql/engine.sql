@@ -2,8 +2,7 @@
 SELECT $task_columns FROM tasks WHERE id = ?1
 
 -- name: newest_attempts
-SELECT $attempt_columns FROM attempts
- WHERE task_id = ?1 AND epoch = (SELECT max(epoch) FROM attempts WHERE task_id = ?1)
+SELECT $attempt_columns FROM attempts WHERE task_id = ?1 ORDER BY epoch DESC LIMIT 1
 
 -- name: held
 SELECT $attempt_columns FROM attempts WHERE worker_id = ?1 AND ended_at_ms IS NULL

@@ -1,0 +1,211 @@
+"""The scheduler, the ticker, and the loop that all services share."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection
+from typing import Any
+
+import pytest
+from engine_rig import FakeClock, Rig, complete, fail
+
+from muster.engine.batch import drive
+from muster.engine.service import Service
+from muster.engine.services import scheduler as scheduler_module
+from muster.engine.services.scheduler import Scheduler
+from muster.engine.services.ticker import Ticker
+from muster.model import commands as c
+from muster.model.answers import Answer
+from muster.model.errors import BadPlan, StoreRefused, TermOver
+from muster.model.states import ErrorKind
+
+
+def failed(rig: Rig, *keys: str) -> None:
+    rig.register()
+    rig.enqueue(dict.fromkeys(keys, ()))
+    for job in rig.started():
+        rig.do(fail(job, ErrorKind.CRASH))
+        rig.clock.advance(1)
+
+
+def scheduler(rig: Rig) -> Scheduler:
+    return Scheduler(rig.clock, rig.reads, rig, term=rig.new_boot().term, interval_s=0.5)
+
+
+# -- scheduler
+
+
+def test_only_what_is_due_may_be_claimed_again(rig: Rig) -> None:
+    failed(rig, "a", "b")
+    service = scheduler(rig)
+    due_ms = rig.task("a").next_attempt_at_ms or 0
+    rig.clock.advance((due_ms - rig.clock.present.wall_ms - 1) / 1000)
+    drive(service.run_once())
+    assert rig.statuses() == {"a": "ABORTED", "b": "ABORTED"}
+    rig.clock.advance(0.001)
+    drive(service.run_once())
+    assert rig.statuses() == {"a": "PENDING", "b": "ABORTED"}
+    assert rig.task("a").ready
+    rig.clock.advance(60)
+    drive(service.run_once())
+    drive(service.run_once())
+    assert rig.names("a").count("promoted") == rig.names("b").count("promoted") == 1
+
+
+def test_a_person_who_was_faster_is_no_error(rig: Rig) -> None:
+    failed(rig, "a", "b")
+    rig.clock.advance(60)
+
+    class Slow:
+        async def execute(self, command: c.Command) -> Answer:
+            if command.task_id == rig.id("a"):  # type: ignore[attr-defined]
+                rig.do(c.Cancel(task_id=rig.id("a"), actor="ada"))
+            return await rig.execute(command)
+
+    term = rig.new_boot().term
+    drive(Scheduler(rig.clock, rig.reads, Slow(), term=term, interval_s=0.5).run_once())
+    assert rig.statuses() == {"a": "CANCELLED", "b": "PENDING"}
+
+
+def test_a_scheduler_whose_term_is_over_stops(rig: Rig) -> None:
+    failed(rig, "a")
+    service = scheduler(rig)
+    rig.new_boot()
+    rig.clock.advance(60)
+    with pytest.raises(TermOver):
+        drive(service.run_once())
+    assert rig.statuses() == {"a": "ABORTED"}
+
+
+def test_what_is_overdue_beyond_one_page_comes_at_the_next_tick(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler_module, "PAGE_ROWS", 2)
+    failed(rig, "a", "b", "c")
+    rig.clock.advance(60)
+    service = scheduler(rig)
+    drive(service.run_once())
+    assert sorted(rig.statuses().values()) == ["ABORTED", "PENDING", "PENDING"]
+    drive(service.run_once())
+    assert set(rig.statuses().values()) == {"PENDING"}
+
+
+# -- ticker
+
+
+class Files:
+    """Plan files as a list of what was ticked."""
+
+    def __init__(self) -> None:
+        self.ticked: list[tuple[str, frozenset[str]]] = []
+        self.broken: Exception | None = None
+
+    def tick(self, path: str, keys: Collection[str]) -> frozenset[str]:
+        if self.broken is not None:
+            raise self.broken
+        self.ticked.append((path, frozenset(keys)))
+        return frozenset(keys)
+
+
+@pytest.fixture
+def files() -> Files:
+    return Files()
+
+
+@pytest.fixture
+def tick(rig: Rig, files: Files) -> Any:
+    ticker = Ticker(rig.clock, rig.reads, rig, files)
+    return lambda: asyncio.run(ticker.run_once())
+
+
+def test_boxes_are_ticked_once_and_the_cursor_is_kept(rig: Rig, files: Files, tick: Any) -> None:
+    rig.register()
+    rig.enqueue({"a": [], "b": [], "c": []}, source="/plan.md", specs={"c": {"done": True}})
+    rig.enqueue({"x": []}, plan="no file")
+    tick()
+    assert files.ticked == []
+    a, b, x = rig.started()
+    rig.apply(complete(a), complete(x))
+    tick()
+    assert files.ticked == [("/plan.md", frozenset({"a"}))]
+    tick()
+    asyncio.run(Ticker(rig.clock, rig.reads, rig, files).run_once())
+    assert len(files.ticked) == 1, "a box that a person un-ticked since stays so, also under the next owner"
+    rig.do(complete(b))
+    tick()
+    assert files.ticked[1:] == [("/plan.md", frozenset({"b"}))]
+
+
+@pytest.mark.parametrize("broken", [BadPlan("line 3: no box"), PermissionError("read-only")])
+def test_a_file_that_cannot_be_ticked_now_is_ticked_later(
+    rig: Rig, files: Files, tick: Any, broken: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.register()
+    rig.enqueue({"a": [], "b": []}, source="/plan.md")
+    a, b = rig.started()
+    rig.do(complete(a))
+    files.broken = broken
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            tick()
+    assert len(caplog.records) == 1, "said once, not every second"
+    rig.do(complete(b))
+    files.broken = None
+    tick()
+    assert files.ticked == [("/plan.md", frozenset({"a", "b"}))]
+    tick()
+    assert len(files.ticked) == 1
+
+
+def test_one_broken_plan_does_not_hold_up_the_others(rig: Rig, tick: Any, files: Files) -> None:
+    rig.register()
+    for i in (1, 2):
+        rig.enqueue({"a": []}, source=f"/{i}.md")
+    for job in rig.started():
+        rig.do(complete(job))
+    plain = files.tick
+
+    def choosy(path: str, keys: Collection[str]) -> frozenset[str]:
+        if path == "/1.md":
+            raise BadPlan("no")
+        return plain(path, keys)
+
+    files.tick = choosy  # type: ignore[method-assign]
+    tick()
+    assert files.ticked == [("/2.md", frozenset({"a"}))]
+
+
+# -- the shared loop
+
+
+class Stop(Exception):
+    pass
+
+
+class Scripted(Service):
+    interval_s = 7.0
+
+    def __init__(self, *outcomes: Exception | None) -> None:
+        super().__init__(FakeClock())
+        self.outcomes = list(outcomes)
+
+    async def run_once(self) -> None:
+        outcome = self.outcomes.pop(0)
+        if outcome is not None:
+            raise outcome
+
+
+def test_weather_is_said_once_and_waited_out(caplog: pytest.LogCaptureFixture) -> None:
+    full = [StoreRefused("full") for _ in range(3)]
+    service = Scripted(None, *full, None, StoreRefused("full"), Stop())
+    started_ms = service.clock.now().mono_ms
+    with caplog.at_level(logging.WARNING), pytest.raises(Stop):
+        asyncio.run(service.run())
+    assert [record.getMessage() for record in caplog.records] == ["service: full"] * 2
+    assert service.clock.now().mono_ms - started_ms == 6 * 7000
+
+
+def test_the_end_of_the_term_ends_the_loop() -> None:
+    with pytest.raises(TermOver):
+        asyncio.run(Scripted(TermOver("over")).run())
