@@ -1,7 +1,6 @@
 """What a project is and how it wants to be run: `muster.toml`, read once, checked whole, then frozen.
 
-Every error is a BadConfig that names the file, the key and the fix.  The CLI imports this module on every
-call, so nothing here may pull in tomllib, msgspec or asyncio at import time (the tree test checks it).
+Every error is a BadConfig with file, key and fix.  The CLI imports this on every call: keep its imports light.
 """
 
 from __future__ import annotations
@@ -21,11 +20,9 @@ STATE_DIR_NAME = ".muster"
 ROOT_VARIABLE = "MUSTER_ROOT"
 
 PROMPT_CHANNELS = ("argument", "script", "file", "stdin", "none")
-"""How an agent gets its prompt: as the last argument (`script`: only the code in its fenced blocks, where it has
-any), as a file that is named or fed to it, or not at all."""
+"""As the last argument (`script`: only the code in its fenced blocks, if any), as a file, or not at all."""
 
-DURATION_MAX_S = 10 * 365 * 86400.0
-"""Beyond this a deadline would leave the range of dates."""
+DURATION_MAX_S = 10 * 365 * 86400.0  # beyond this a deadline would leave the range of dates
 
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h|d))+")
@@ -83,8 +80,7 @@ class AgentConfig:
 
     name: str
     command: tuple[str, ...]
-    prompt: str = "argument"
-    """One of PROMPT_CHANNELS."""
+    prompt: str = "argument"  # one of PROMPT_CHANNELS
     env_names: tuple[str, ...] = ()
     """Variables handed on from the worker's environment (`env`)."""
     env: Mapping[str, str] = field(default_factory=dict)
@@ -98,8 +94,7 @@ class AgentConfig:
     heartbeat_s: float | None = None
 
 
-SHELL = AgentConfig("shell", ("sh", "-eu", "-c"), "script")
-"""Built in: the prompt is a shell script.  A project may redefine it."""
+SHELL = AgentConfig("shell", ("sh", "-eu", "-c"), "script")  # built in; a project may redefine it
 
 
 def _built_in_agents() -> dict[str, AgentConfig]:
@@ -117,8 +112,8 @@ class Config:
 
     @property
     def general(self) -> tuple[str, ...]:
-        """Agents for tasks that name none.  A shell would run prose as a script, so it is the last resort."""
-        if self.default_agent is not None:
+        """Agents for tasks that name none.  A shell would run prose as a script: it is the last resort."""
+        if self.default_agent:
             return (self.default_agent,)
         return tuple(sorted(self.agents.keys() - {SHELL.name})) or (SHELL.name,)
 

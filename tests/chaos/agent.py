@@ -1,7 +1,8 @@
 """The chaos agent: works in pieces, notes each in a ledger, saves a checkpoint after it, resumes from one.
 
-Arguments: folder of the ledger, pieces, seconds per piece.  Reports over the socket itself: starting `muster`
-for each report would be the slowest part of it.
+Arguments: folder of the ledger, pieces, seconds per piece.  A piece is one line when it is done, and another one
+once its checkpoint was acknowledged.  Reports over the socket itself: starting `muster` for each report would be
+the slowest part of it.
 """
 
 import json
@@ -25,17 +26,21 @@ def main() -> int:
     )
     saved = os.environ.get("MUSTER_CHECKPOINT")
     done = json.loads(Path(saved).read_bytes())["done"] if saved else 0
-    for piece in range(done + 1, pieces + 1):
-        time.sleep(piece_s)
-        line = json.dumps(
-            {"task": int(task), "epoch": epoch, "piece": piece, "pid": os.getpid(), "at": time.time()}
-        )
+
+    def note(piece: int, **more: float | bool) -> None:
+        line = {"task": int(task), "epoch": epoch, "piece": piece, "pid": os.getpid(), "at": time.time()}
         with (folder / "ledger.jsonl").open("a") as ledger:
-            ledger.write(line + "\n")
+            ledger.write(json.dumps(line | more) + "\n")
+
+    for piece in range(done + 1, pieces + 1):
+        began = time.time()
+        time.sleep(piece_s)
+        note(piece, began=began)
         body = {"data": b64encode(json.dumps({"done": piece}).encode()).decode()}
         while True:
             try:
                 api.post(f"/attempt/v1/{task}/{epoch}/checkpoint", body)
+                note(piece, saved=True)
                 break
             except Unavailable:
                 time.sleep(0.05)

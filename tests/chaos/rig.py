@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from muster.agents.host import LocalHost
+from muster.app.failpoint import VARIABLE
 from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config import Project
@@ -37,6 +38,7 @@ command = ["{python}", "{agent}", "{folder}", "{pieces}", "{piece_s}"]
 prompt = "none"
 """
 LEASE_S = 2.0
+OPEN = ("PENDING", "ASSIGNED", "RUNNING", "PAUSED", "ABORTED")
 
 
 def until(condition: Callable[[], T | None], limit_s: float, what: str) -> T:
@@ -48,7 +50,7 @@ def until(condition: Callable[[], T | None], limit_s: float, what: str) -> T:
             return value
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {limit_s:g} s: {what}")
-        time.sleep(0.02)
+        time.sleep(0.03)
 
 
 class Rig:
@@ -57,6 +59,9 @@ class Rig:
         self.project = Project(root)
         self.ledger_file = root / "ledger.jsonl"
         self.ledger_file.touch()
+        self.failpoint = root / "failpoint"
+        self.leftovers: list[int] = []
+        """Processes that were there after the crew had ended."""
         config = CONFIG.format(
             python=sys.executable, agent=AGENT, folder=root, pieces=pieces, piece_s=piece_s
         )
@@ -72,6 +77,7 @@ class Rig:
                 stdout=log_file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                env={**os.environ, VARIABLE: str(self.failpoint)},
             )
         until(self.workers, 20, "the crew is up")
 
@@ -98,10 +104,12 @@ class Rig:
             else:
                 self._supervisor.kill()
                 self._supervisor.wait()
+        host, mark = LocalHost(), f"MUSTER_ROOT={self.root}"
+        self.leftovers = [*self.crew_pids(), *(process.pid for process in host.marked([mark])[mark])]
         owner = holder(self.project.owner_lock)
         if owner:
             os.kill(owner, signal.SIGKILL)
-        LocalHost().kill_marked([f"MUSTER_ROOT={self.root}"])
+        host.kill_marked([mark])
         self.kill_own_processes()
         self.api.close()
 
@@ -140,8 +148,9 @@ class Rig:
 
         return until(attempt, 20, "the owner answers")[0]
 
-    def tasks(self) -> list[dict[str, Any]]:
-        return self.patiently(lambda: self.api.get("/api/v1/agent-tasks", {"limit": 10_000}))
+    def tasks(self, *statuses: str) -> list[dict[str, Any]]:
+        query = {"limit": 10_000, "status": list(statuses)}
+        return self.patiently(lambda: self.api.get("/api/v1/agent-tasks", query))
 
     def task(self, task_id: int) -> dict[str, Any]:
         return self.patiently(lambda: self.api.get(f"/api/v1/agent-tasks/{task_id}"))
@@ -150,22 +159,51 @@ class Rig:
         return self.patiently(lambda: self.api.get("/api/v1/status"))
 
     def workers(self) -> list[dict[str, Any]]:
-        return [w for w in self.status()["status"]["workers"] if w["status"] != "dead"]
+        """Of the crew: those that the store takes for living, without the rig itself."""
+        workers = self.status()["status"]["workers"]
+        return [w for w in workers if w["status"] != "dead" and w["pid"] != os.getpid()]
+
+    def strength(self) -> int:
+        """How many workers are registered and really there."""
+        return sum(LocalHost().identify(worker["pid"]) is not None for worker in self.workers())
+
+    def owner_pid(self) -> int:
+        pid: int = self.status()["owner"]["pid"]
+        return pid
 
     def running(self) -> list[dict[str, Any]]:
-        return [task for task in self.tasks() if task["status"] == "RUNNING"]
+        return self.tasks("RUNNING")
 
     def ledger(self) -> list[dict[str, Any]]:
+        """What agents did, a line for each piece."""
+        return [line for line in self._lines() if not line.get("saved")]
+
+    def saved(self) -> list[dict[str, Any]]:
+        """The pieces whose checkpoints were acknowledged to the agent."""
+        return [line for line in self._lines() if line.get("saved")]
+
+    def _lines(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.ledger_file.read_text().splitlines()]
+
+    def note(self, **line: Any) -> None:
+        """A line of the ledger, for work that the rig does itself."""
+        with self.ledger_file.open("a") as ledger:
+            ledger.write(json.dumps(line) + "\n")
 
     def agent_pids(self, task_id: int, epoch: int) -> list[int]:
         host = LocalHost()
-        worker = next(t["worker"] for t in self.tasks() if t["id"] == task_id)
+        worker = self.task(task_id)["task"]["worker"]
         mark = f"MUSTER_ATTEMPT={worker}:{task_id}:{epoch}"
         return [process.pid for process in host.marked([mark])[mark]]
 
     def all_done(self) -> bool:
         return all(task["status"] == "COMPLETED" for task in self.tasks())
+
+    def arm(self, order: str) -> None:
+        """The owner is to kill itself: see muster.app.failpoint."""
+        draft = self.failpoint.with_suffix(".new")
+        draft.write_text(order)
+        draft.replace(self.failpoint)
 
 
 @contextmanager

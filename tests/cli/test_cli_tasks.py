@@ -262,7 +262,7 @@ def test_event_lines():
     assert _event() == "● billing/model  running  worker-ab12 shell  attempt 1"
     failed = {"event": "failed", "message": "attempt 1: exit code 1"}
     assert _event(**failed, newStatus="FAILED") == "† billing/model  failed  attempt 1: exit code 1"
-    again = "✗ billing/model  failed  attempt 1: exit code 1; it will be tried again"
+    again = "✗ billing/model  failed  attempt 1: exit code 1; will be retried"
     assert _event(**failed, newStatus="ABORTED") == again
     assert _event(event="enqueued", message="added", newStatus="PENDING") == "○ billing/model  added"
     assert _event(event="dreamed", message="of sheep") == "● billing/model  dreamed  of sheep"

@@ -227,14 +227,24 @@ def test_what_waits_for_one_sync_shares_the_next(line: Line) -> None:
 
 
 def test_lanes_of_a_batch_that_was_undone_are_forgotten(line: Line) -> None:
-    """The poisoned batch had made a lane in memory: tasks must not go into a lane that no store knows."""
+    """The undone batch had made a lane in memory: no task may go into a lane that the store does not know."""
+    line.batcher.submit(enqueue({"z": []}, plan="good", specs={"z": {"agent": "codex"}})).result(30)
     line.together(enqueue({"a": []}, plan="good", specs={"a": {"agent": "claude"}}), POISON[0])
+
+    async def lanes(tx: Any) -> list[Any]:
+        return [lane.id for lane in await tx.lanes()]
+
+    async def used(tx: Any) -> list[int]:
+        return list(await tx.open_lanes())
+
+    known = drive(line.store.transact(lanes))
+    assert len(known) == 2
+    assert set(drive(line.store.transact(used))) == set(known)
     register = c.Register(
         worker_id=W1, hostname="h", pid=1, pid_start=1, boot_id="boot-a", agents=("claude",)
     )
     line.batcher.submit(register).result(30)
-    claim = c.Claim(worker_id=W1, request_id="r")
-    claimed = line.batcher.submit(claim).result(30)
+    claimed = line.batcher.submit(c.Claim(worker_id=W1, request_id="r")).result(30)
     assert [job.key for job in claimed.jobs] == ["a"]  # type: ignore[attr-defined]
 
 

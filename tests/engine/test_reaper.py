@@ -106,6 +106,17 @@ def test_silence_ends_exactly_with_the_lease(post: Post, jobs: Any) -> None:
     assert f"{LEASE_S:.0f} s" in post.rig.task("a").error
 
 
+def test_a_silent_worker_is_not_buried_before_the_lease_of_what_it_holds(post: Post) -> None:
+    """A start renews its attempt's lease, and nothing else of its worker."""
+    (job,) = post.rig.claim(slots=1)
+    assert post.ticks(LEASE_S - TICK_S) == []
+    post.rig.start(job)
+    post.rig.beat(W2)
+    assert post.ticks(LEASE_S - TICK_S) == []
+    post.rig.beat(W2)
+    assert post.ticks(TICK_S) == [("kill", attempt_mark(W1, job.task_id, 1)), "Reap", "BuryWorker"]
+
+
 def test_an_attempt_that_never_began_costs_nothing(post: Post) -> None:
     post.rig.claim(W1, 1)
     post.host.dead.add(100)
@@ -240,9 +251,10 @@ def test_a_worker_that_came_after_the_look_is_not_taken_for_a_dead_one(post: Pos
     assert post.ticks(5) == []
 
 
-def test_what_a_buried_worker_still_holds_is_freed(post: Post, jobs: Any) -> None:
+def test_what_a_buried_worker_still_holds_is_freed_after_its_tree_is_dead(post: Post, jobs: Any) -> None:
     post.rig.do(c.BuryWorker(worker_id=W1, term=post.term, reason="gone"))
-    assert post.tick() == ["Reap"]
+    a, _ = jobs
+    assert post.tick() == [("kill", attempt_mark(W1, a.task_id, a.epoch)), "Reap"]
     assert post.rig.task("a").losses == 1
 
 

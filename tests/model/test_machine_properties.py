@@ -28,7 +28,7 @@ from muster.model.task import Attempt, Now, Task
 
 POLICY = RetryPolicy()
 EPOCH_OFFSETS = st.sampled_from([0, 0, 0, 0, -1, -2, 1])
-KINDS = st.sampled_from(list(ErrorKind))
+KINDS = st.sampled_from([*ErrorKind, ErrorKind.CRASH, ErrorKind.CRASH, ErrorKind.LOST, ErrorKind.LOST])
 
 
 class OneTask(RuleBasedStateMachine):
@@ -37,7 +37,7 @@ class OneTask(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = NOW
-        spec = c.Spec(title="t", max_retries=2)
+        spec = c.Spec(title="t", max_retries=1)
         made = enqueued(spec, task_id=7, workspace_id=1, plan_id=3, lane_id=5, unmet=2, actor="ada", now=NOW)
         self.task: Task = made.task
         self.attempt: Attempt | None = None
@@ -97,6 +97,21 @@ class OneTask(RuleBasedStateMachine):
     @rule(offset=EPOCH_OFFSETS, token=st.sampled_from([TOKEN, OTHER_TOKEN]))
     def start(self, offset: int, token: str) -> None:
         self.give(c.Start(task_id=7, epoch=self.epoch(offset), token_hash=token))
+
+    @rule(from_the_end=st.booleans())
+    def comes_to_work(self, from_the_end: bool) -> None:
+        """The usual way, in one step: random steps alone would rarely get far."""
+        if from_the_end:
+            self.give(c.Retry(task_id=7, actor="ada"))
+        self.give(c.Unblock(task_id=7, count=2))
+        self.give(c.Promote(task_id=7))
+        self.grant()
+        self.start(0, TOKEN)
+
+    @rule(kind=KINDS, jitter=st.floats(0, 1))
+    def comes_to_work_and_breaks_down(self, kind: ErrorKind, jitter: float) -> None:
+        self.comes_to_work(False)
+        self.give(c.Fail(task_id=7, epoch=self.epoch(0), kind=kind, message="no"), jitter)
 
     @rule(offset=EPOCH_OFFSETS, percent=st.integers(0, 100))
     def progress(self, offset: int, percent: int) -> None:
@@ -253,7 +268,7 @@ class OneTask(RuleBasedStateMachine):
         assert task.final or task.status in HELD or task.ready or waits
 
 
-OneTask.TestCase.settings = properties(150, stateful_step_count=40)
+OneTask.TestCase.settings = properties(300, stateful_step_count=60)
 TestOneTask = OneTask.TestCase
 
 

@@ -50,7 +50,7 @@ class Site:
             reads=store.reads,
             queries=Queries(store.reads, clock),
             wakeups=wakeups,
-            shut_down=lambda: self.end(),
+            shut_down=self.end,
             started_at_ms=0,
             term=1,
         )

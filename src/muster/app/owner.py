@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import socket
 import sys
@@ -14,6 +15,7 @@ from typing import Any, Self
 
 from muster.agents.host import LocalHost
 from muster.agents.tree import kill_recorded
+from muster.app.failpoint import CrashingEngine, Failpoint
 from muster.app.parts import log_to_stderr, make_state_dir
 from muster.client.http import address
 from muster.config import Config, Project, load_config
@@ -62,6 +64,7 @@ class Owner:
         self._config = config
         self._host = LocalHost()
         self.clock = SystemClock(self._host.boot_id)
+        self.failpoint = Failpoint.of(os.environ)
         self._stack = contextlib.ExitStack()
 
     async def __aenter__(self) -> Self:
@@ -72,14 +75,19 @@ class Owner:
             self.store = SqliteStore.open(self._project.store)
             stack.callback(self.store.close)
             self.wakeups = LocalWakeups()
-            engine = Engine(self.store, SystemChance(), policy_of(self._config))
-            self.batcher = Batcher(engine, self.clock.now, self.wakeups.publish)
+            self.batcher = Batcher(self._engine(), self.clock.now, self.wakeups.publish)
             stack.callback(self.batcher.close)
             self._stack = stack.pop_all()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self._stack.close)
+
+    def _engine(self) -> Engine:
+        policy = policy_of(self._config)
+        if self.failpoint is not None:
+            return CrashingEngine(self.store, SystemChance(), policy, self.failpoint)
+        return Engine(self.store, SystemChance(), policy)
 
     def backend(self, term: int) -> Backend:
         return Backend(
@@ -124,6 +132,8 @@ async def _own(project: Project, config: Config) -> None:
         term = await owner.take_over()
         backend = owner.backend(term)
         made = server(backend)
+        if owner.failpoint is not None:
+            made.config.app = owner.failpoint.after_answers(made.config.app)
 
         def shut_down() -> None:
             backend.closing.set()

@@ -142,7 +142,7 @@ def _told(event: Mapping[str, Any]) -> tuple[str, str, str]:
     if name in ("failed", "lost"):
         if event["newStatus"] == TaskStatus.FAILED:
             return "failed", name, message
-        return "attempt failed", name, f"{message}; it will be tried again"
+        return "attempt failed", name, f"{message}; will be retried"
     look, word = _EVENTS.get(name, (_COUNT_WORDS.get(event["newStatus"], ""), name))
     if name in ("started", "claimed"):
         agent = message.rpartition(" with agent ")[2] if " with agent " in message else ""

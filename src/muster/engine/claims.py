@@ -31,12 +31,12 @@ class Claims:
         worker = await living(view, command.worker_id)
         if worker is None:
             raise Conflict(f"{command.worker_id} was declared dead", "register under a new name")
-        if await crew_status(view) is not CrewStatus.RUNNING:
-            return Claimed(jobs=(), drain=True)
         held = await view.held(command.worker_id)
         again = [attempt for attempt in held if attempt.request_id == command.request_id]
         if again:
             return Claimed(jobs=await self._jobs(view, again))
+        if await crew_status(view) is not CrewStatus.RUNNING:
+            return Claimed(jobs=(), drain=True)
         free = min(command.slots, worker.slots - len(held))
         if free <= 0:
             return Claimed(jobs=())

@@ -118,6 +118,9 @@ class Intake:
 
     async def _tick(self, view: View, command: c.Enqueue, task_id: int) -> bool:
         await view.load([task_id])
+        if view.task(task_id).generation > 1:
+            # A retry came after the tick: the box is from the life before.
+            return False
         try:
             view.run(task_id, c.CompleteByPerson(task_id=task_id, actor=command.actor))
         except IllegalMove:

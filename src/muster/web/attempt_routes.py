@@ -74,6 +74,8 @@ def _done(task_id: int, epoch: int, given: Any) -> c.Command:
 
 
 def _fail(task_id: int, epoch: int, given: Any) -> c.Command:
+    if given.kind is ErrorKind.LOST:
+        raise BadInput("an agent that can say so is not lost; nothing was changed", "name another kind")
     return c.Declare(task_id=task_id, epoch=epoch, kind=given.kind, text=given.message)
 
 

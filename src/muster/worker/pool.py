@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 
@@ -18,6 +19,8 @@ from muster.worker.runner import RECONNECT_CAP_S, RECONNECT_FIRST_S, Runner, Sur
 log = logging.getLogger(__name__)
 
 CLAIM_WAIT_S = 25.0
+BROKEN = 70
+"""Exit code of a worker that met a bug (EX_SOFTWARE of sysexits.h)."""
 DRAIN_LOOK_S = 0.02
 ORDERS_PENDING_S = 0.5
 """Between heartbeats while orders are being carried out: the next change is soon to come."""
@@ -55,6 +58,7 @@ class Worker:
         self._declared_dead = False
         self._finished = threading.Event()
         self._heartbeat_s = 5.0
+        self._heard_s = 0.0
 
     def drain(self) -> None:
         """Takes no new work; may be called from a signal handler."""
@@ -105,33 +109,40 @@ class Worker:
             unfit=unfit,
         )
         wait_s = RECONNECT_FIRST_S
+        self._heard_s = time.monotonic()
         while True:
             try:
                 self._heartbeat_s = self._crew.register(command).heartbeat_s
                 return
             except Unavailable:
+                if self._left_alone():
+                    raise
                 time.sleep(wait_s)
                 wait_s = min(RECONNECT_CAP_S, wait_s * 2)
 
+    def _left_alone(self) -> bool:
+        return time.monotonic() - self._heard_s > self._orphan_grace_s
+
     def _slot(self) -> None:
-        while not self._draining.is_set():
-            job = self._claim()
-            if job is not None:
-                self._run(job)
+        try:
+            while not self._draining.is_set():
+                job = self._claim()
+                if job is not None:
+                    self._run(job)
+        except BaseException:
+            # A bug.  A worker with a slot less would look healthy; a dead one is replaced, and its task with it.
+            log.exception("this worker is broken")
+            os._exit(BROKEN)
 
     def _claim(self) -> ClaimedJob | None:
         """None where nothing came in time; a claim whose answer was lost is repeated until it is known."""
         command = c.Claim(worker_id=self._around.worker_id, request_id=self._chance.name(16))
         wait_s = RECONNECT_FIRST_S
-        alone_since_s = time.monotonic()
         while True:
             try:
                 claimed = self._crew.claim(command, wait_s=CLAIM_WAIT_S)
             except Unavailable as error:
                 log.debug("no owner: %s", error)
-                if time.monotonic() - alone_since_s > self._orphan_grace_s:
-                    log.warning("no owner for %g s: nobody needs this worker", self._orphan_grace_s)
-                    self._draining.set()
                 if self._draining.is_set():
                     return None
                 time.sleep(wait_s)
@@ -165,9 +176,12 @@ class Worker:
             heartbeat = c.Heartbeat(worker_id=self._around.worker_id, attempts=held)
             try:
                 answer = self._crew.heartbeat(heartbeat, wait_s=self._heartbeat_s)
-                wait_s = RECONNECT_FIRST_S
+                wait_s, self._heard_s = RECONNECT_FIRST_S, time.monotonic()
             except MusterError as error:
                 log.debug("heartbeat: %s", error)
+                if self._left_alone():
+                    log.warning("no owner for %g s: this worker and its agents end", self._orphan_grace_s)
+                    self._die()
                 self._finished.wait(wait_s)
                 wait_s = min(RECONNECT_CAP_S, wait_s * 2)
                 continue
@@ -177,6 +191,7 @@ class Worker:
     def _obey(self, answer: HeartbeatAnswer) -> bool:
         """True when there are orders that are not carried out yet."""
         if not answer.known:
+            log.warning("the owner has given this worker up: it ends")
             self._die()
         elif answer.drain:
             self._draining.set()

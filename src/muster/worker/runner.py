@@ -139,13 +139,16 @@ class Runner:
             task_id=self._job.task_id,
             epoch=self._job.epoch,
             kind=kind,
-            message=message[:5000],
+            message=message[:5000].replace("\0", "?"),
             exit_code=exit_code,
         )
 
     def _release(self, reason: str, *, unfit: str | None = None) -> c.Release:
         return c.Release(
-            task_id=self._job.task_id, epoch=self._job.epoch, reason=reason[:5000], unfit_agent=unfit
+            task_id=self._job.task_id,
+            epoch=self._job.epoch,
+            reason=reason[:5000].replace("\0", "?"),
+            unfit_agent=unfit,
         )
 
     def _job_of_agent(self) -> Job:

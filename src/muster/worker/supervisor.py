@@ -15,7 +15,9 @@ from muster.ports.host import Host, ProcessId
 BACKOFF_FIRST_S = 0.1
 BACKOFF_CAP_S = 30.0
 STEADY_S = 20.0
-"""Whoever lived this long begins again with the first backoff."""
+STEADY_FACTOR = 10.0
+"""Whoever lived that many times longer than it had to wait, or STEADY_S, begins again with the first backoff:
+what dies at once is started ever more rarely, what worked for a while is back soon."""
 DRAINED = 0
 DECLARED_DEAD = 3
 """Exit code of a worker that the owner gave up: it wakes after a long sleep and finds itself replaced."""
@@ -178,7 +180,8 @@ class Supervisor:
             child.due_s = None
             return
         now_s = time.monotonic()
-        if now_s - child.started_s > STEADY_S or code == DECLARED_DEAD:
+        steady_s = min(STEADY_S, STEADY_FACTOR * child.backoff_s)
+        if now_s - child.started_s > steady_s or code == DECLARED_DEAD:
             child.backoff_s = BACKOFF_FIRST_S
         child.due_s = now_s + child.backoff_s
         self._say(f"{child.name} (pid {ended.pid}) {_how(code)}; started again in {child.backoff_s:.1f} s")

@@ -8,8 +8,11 @@ left behind.
 from __future__ import annotations
 
 import argparse
+import os
+import signal
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,11 +24,15 @@ from muster.cli.output import Screen, print_json
 from muster.cli.printer import EventPrinter
 from muster.cli.run import EXIT_INTERRUPTED, enqueue_body
 from muster.config import Project, load_config
+from muster.model.errors import MusterError, Unavailable
 
 if TYPE_CHECKING:
     from muster.cli.demo.evidence import Fault, LateWrite
 
 WORKERS = 3
+FREQUENT = ("checkpoint", "progress")
+"""Events that would bury the others on a terminal."""
+LIMIT_S = 120.0
 EXIT_OK, EXIT_FAILED = 0, 1
 
 
@@ -48,7 +55,10 @@ def run(args: argparse.Namespace) -> int:
         keep = args.keep or args.dir is not None
         try:
             return _demo(args, folder, screen, interrupts, started_s, keep=keep)
-        except story.Interrupted:
+        except (story.Interrupted, MusterError) as error:
+            # Ctrl-C reaches git and the like, too: then their failure is no news.
+            if isinstance(error, MusterError) and not interrupts.count:
+                raise
             screen.say("Interrupted: everything was stopped.")
             return EXIT_INTERRUPTED
         finally:
@@ -75,7 +85,7 @@ def _demo(
     printer.say(f"Folder   {folder}, a new git repository")
     printer.say("Agents   real processes; scripts stand in for models, so no key is needed")
     where = Project(folder)
-    faults, late = _work(where, printer, interrupts)
+    faults, late = _work(where, printer, interrupts, hide=() if args.json else FREQUENT)
     found = evidence.read(where.store, folder / project.LEDGER_FILE, late, faults)
     recoveries = [checks.recovery(found, fault) for fault in faults]
     code, output = project.use_package(folder)
@@ -108,7 +118,7 @@ def _demo(
 
 
 def _work(
-    where: Project, printer: EventPrinter, interrupts: Interrupts
+    where: Project, printer: EventPrinter, interrupts: Interrupts, *, hide: Collection[str]
 ) -> tuple[list[Fault], list[LateWrite]]:
     """The plan, from its first task to its last.  When this returns or raises, no process is left."""
     from muster.plans.files import read_plan
@@ -120,17 +130,56 @@ def _work(
         crew.start()
         added = crew.api.post("/api/v1/plans", content)
         printer.say(f"Crew     {WORKERS} workers; plan {added['plan']} with {added['added']} tasks")
-        stage = story.Stage(where, crew, added["plan"], printer, interrupts)
+        stage = story.Stage(where, crew, added["plan"], printer, interrupts, hide=hide)
+        limit = _Limit(crew, interrupts)
         try:
             faults, late = story.play(stage, config.health.lease_s)
-        finally:
             stage.close()
-        crew.wind_down(interrupts, interrupts.count)
-        if interrupts.count:
-            raise story.Interrupted
+            stage.waits_for = "the workers to end"
+            crew.wind_down(interrupts, interrupts.count)
+            if interrupts.count:
+                raise story.Interrupted
+        except (story.Interrupted, Unavailable):
+            limit.refuse(stage.waits_for)
+            raise
+        finally:
+            limit.cancel()
+            stage.close()
         saved = sum(event["event"] == "checkpoint" for event in stage.events)
-        printer.say(f"--- done; {saved} checkpoints were saved, which are not shown above")
+        printer.say(f"--- done; {saved} checkpoints were saved{', not shown above' if hide else ''}")
     return faults, late
+
+
+class _Limit:
+    """Whatever hangs, the demo ends: after LIMIT_S it is interrupted, and who waits for the owner goes on."""
+
+    def __init__(self, crew: Crew, interrupts: Interrupts) -> None:
+        self._crew = crew
+        self._interrupts = interrupts
+        self._over = False
+        self._timer = threading.Timer(LIMIT_S, self._end)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+    def refuse(self, waits_for: str) -> None:
+        """Raises MusterError where it was the limit that interrupted, and no person."""
+        if self._over:
+            self._interrupts.count = 0
+            raise MusterError(
+                f"the demo was to end in {LIMIT_S:.0f} s and still waits for {waits_for}",
+                "muster demo --keep, then read .muster/muster.log there",
+            )
+
+    def _end(self) -> None:
+        self._over = True
+        self._interrupts.count = 3
+        pid = self._crew.supervisor.owner.pid
+        if pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 @contextmanager

@@ -39,7 +39,12 @@ def refuse_without_git() -> None:
 def choose_folder(named: str | None) -> Path:
     """A new, empty folder.  Raises BadInput where the named one is not empty."""
     if named is None:
-        return Path(tempfile.mkdtemp(prefix="muster-demo-")).resolve()
+        try:
+            return Path(tempfile.mkdtemp(prefix="muster-demo-")).resolve()
+        except OSError as error:
+            raise MusterError(
+                f"no temporary folder: {error.strerror}", "muster demo --dir NEW_FOLDER"
+            ) from error
     folder = Path(named)
     hint = "muster demo --dir NEW_FOLDER, or without --dir for a temporary one"
     try:

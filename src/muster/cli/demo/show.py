@@ -17,11 +17,11 @@ def built(screen: Screen, output: str, commits: Sequence[str]) -> None:
     screen.line()
     screen.line(screen.paint("What the agents have built: python -m tally README.md", BOLD))
     for line in output.splitlines():
-        screen.line(f"  {line}")
+        screen.line(f"  {line}".rstrip())
     screen.line()
     screen.line(screen.paint(f"git log --oneline | head   ({len(commits)} commits)", BOLD))
     for line in commits[:GIT_LINES]:
-        screen.line(f"  {line}")
+        screen.line(f"  {line}".rstrip())
 
 
 def recoveries(screen: Screen, found: Sequence[Recovery]) -> None:

@@ -76,6 +76,7 @@ class Reaper(Service):
         if dead_marks:
             self._host.kill_marked(dead_marks)
             self._sweep()
+        trusted: set[str] = set()
         after = (0, 0)
         while True:
             page = await self._reads.open_attempts(after, PAGE_ROWS)
@@ -83,12 +84,16 @@ class Reaper(Service):
             for attempt in page:
                 if attempt.worker_id in newcomers:
                     continue
-                await self._consider(attempt, workers.get(attempt.worker_id), gone, now)
+                worker = workers.get(attempt.worker_id)
+                if not await self._consider(attempt, worker, gone, now):
+                    trusted.add(attempt.worker_id)
             if len(page) < PAGE_ROWS:
                 break
             after = (page[-1].task_id, page[-1].epoch)
         for worker in workers.values():
-            await self._bury(worker, gone[worker.id], now)
+            # While it holds an attempt whose lease is not over, nobody may take it for dead (L1).
+            if worker.id not in trusted:
+                await self._bury(worker, gone[worker.id], now)
 
     def _stalled(self, now: Now) -> bool:
         last_ms = self._ticked_ms
@@ -112,15 +117,17 @@ class Reaper(Service):
 
     async def _consider(
         self, attempt: Attempt, worker: Worker | None, gone: dict[str, str | None], now: Now
-    ) -> None:
+    ) -> bool:
+        """False where the attempt keeps its lease."""
         proof = gone.get(attempt.worker_id) if worker else f"{attempt.worker_id} has ended"
         if proof is None and not lapsed(attempt, now):
-            return
+            return False
         if proof is None or worker is None:
             # A worker that was buried for its silence may have left its agent at work.
             self._host.kill_marked([attempt_mark(attempt.worker_id, attempt.task_id, attempt.epoch)])
         reason = proof or self._silence(attempt, now)
         await self._reap(attempt, reason, proven=proof is not None)
+        return True
 
     def _silence(self, attempt: Attempt, now: Now) -> str:
         if attempt.status is AttemptStatus.STOPPING and now.mono_ms < attempt.lease_until_ms:

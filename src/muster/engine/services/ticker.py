@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 
 from muster.engine.service import Service
 from muster.model.commands import SetTicked
@@ -24,11 +25,20 @@ class Ticker(Service):
     name = "ticker"
     interval_s = 1.0
 
-    def __init__(self, clock: Clock, reads: Reads, engine: Execute, files: PlanFiles) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        reads: Reads,
+        engine: Execute,
+        files: PlanFiles,
+        *,
+        in_thread: Callable[..., Awaitable[object]] = asyncio.to_thread,
+    ) -> None:
         super().__init__(clock)
         self._reads = reads
         self._engine = engine
         self._files = files
+        self._in_thread = in_thread
         self._warned: dict[int, str] = {}
 
     async def run_once(self) -> None:
@@ -41,7 +51,7 @@ class Ticker(Service):
             return
         try:
             # A long plan takes a while to parse and sync: not on the loop that answers heartbeats.
-            await asyncio.to_thread(self._files.tick, plan.source, frozenset(keys))
+            await self._in_thread(self._files.tick, plan.source, frozenset(keys))
         except (BadPlan, OSError) as error:
             if self._warned.get(plan.id) != str(error):
                 self._warned[plan.id] = str(error)

@@ -15,6 +15,8 @@ from muster.model.states import AttemptStatus, ErrorKind, StopAction, TaskStatus
 from muster.model.task import Attempt, Now, Task
 
 LATEST_STOP_S = 3600.0
+RETRY_AFTER_MS_MIN = 1000
+"""What costs nothing must not go round in circles at full speed."""
 
 
 def complete(task: Task, facts: Facts, command: c.Complete, now: Now) -> Decision:
@@ -125,7 +127,7 @@ def _spent(task: Task, spend: Spend, facts: Facts) -> tuple[dict[str, Any], int 
 def _wait_for_provider(task: Task, attempt: Attempt, command: c.Fail, facts: Facts, now: Now) -> Decision:
     """Quota, rate limit, login and billing are nobody's failure: the task waits and spends nothing."""
     if command.retry_after_s is not None:
-        wait_ms = int(command.retry_after_s * 1000)
+        wait_ms = max(RETRY_AFTER_MS_MIN, int(command.retry_after_s * 1000))
     else:
         wait_ms = int(facts.retry.cap_s * 1000)
     after, event = moved(
@@ -137,7 +139,7 @@ def _wait_for_provider(task: Task, attempt: Attempt, command: c.Fail, facts: Fac
         level=Level.WARN,
         details={"kind": command.kind, "retryInMs": wait_ms},
         status=TaskStatus.PENDING,
-        next_attempt_at_ms=now.wall_ms + wait_ms if wait_ms else None,
+        next_attempt_at_ms=now.wall_ms + wait_ms,
         error_kind=command.kind,
         error=command.message,
     )

@@ -102,7 +102,7 @@ class SqliteStore:
                     "another program holds the store's write lock; nothing was changed",
                     "close the program that has the store open",
                 ) from error
-            if isinstance(error, apsw.IOError):
+            if isinstance(error, apsw.IOError | apsw.CorruptError):
                 self._halt(str(error))
             raise
         return result

@@ -1,0 +1,171 @@
+"""Claim, reap and promote beside up to a million tasks that have nothing to do with them."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from inside import WORKER, Inside, complete, enqueue, specs, start
+from setting import Setting, progress
+from table import Row, most, told
+
+from muster.engine.batch import drive
+from muster.engine.commands import Policy
+from muster.engine.service import PAGE_ROWS
+from muster.model import commands as c
+from muster.model.retry import RetryPolicy
+from muster.model.states import ErrorKind
+from muster.stores.sqlite.store import SqliteStore
+
+LIMIT = 1.5
+FOREIGN_LANES = 10
+BASE_ID = 1_000
+"""Below all ids of the engine, which grow with time."""
+
+TASK = """
+WITH RECURSIVE n(i) AS (SELECT ?1 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?2)
+INSERT INTO tasks (id, workspace_id, plan_id, lane_id, status, generation, epoch, event_seq, priority, sort_key,
+                   unmet, next_attempt_at_ms, timeout_s, timeout_factor, max_retries, retries, losses, percent,
+                   step, error, note, updated_at_ms, ended_at_ms, ready, key, title, description, agent, epic,
+                   feature, created_by, created_at_ms)
+SELECT i, 1, 1, 1 + i % {lanes}, '{status}', 1, {epoch}, 1, 5, 0, {unmet}, {due}, 7200, 1, 3, 0, 0, 0, '',
+       '', '', 0, {ended}, {ready}, 'k' || i, 'task ' || i, '', 'other', '', '', 'bench', 0
+  FROM n"""
+EVENT = """
+INSERT INTO events (task_id, seq, at_ms, level, event, message, details, previous_status, new_status, generation,
+                    epoch, actor)
+SELECT id, 1, 0, 'INFO', 'enqueued', '', '{{}}', NULL, status, 1, epoch, 'bench' FROM tasks WHERE id < ?1"""
+ATTEMPT = """
+INSERT INTO attempts (task_id, epoch, generation, status, worker_id, agent, request_id, boot_id, lease_ms,
+                      lease_until_ms, assigned_at_ms, ended_at_ms, error, checkpoints, log_bytes)
+SELECT id, 1, 1, 'completed', 'worker-x', 'other', 'r', 'b', 1, 0, 0, 0, '', 0, 0 FROM tasks WHERE id < ?1"""
+EDGE = "INSERT INTO dependencies (parent_id, child_id, met) SELECT id, id + 1, 0 FROM tasks WHERE id < ?1"
+
+_PLAIN: dict[str, object] = {
+    "lanes": FOREIGN_LANES,
+    "status": "PENDING",
+    "epoch": 0,
+    "unmet": 0,
+    "due": "NULL",
+    "ended": "NULL",
+    "ready": 0,
+}
+KINDS: dict[str, Mapping[str, object]] = {
+    "foreign": _PLAIN | {"ready": 1},
+    "blocked": _PLAIN | {"unmet": 1},
+    "delayed": _PLAIN | {"due": "4000000000000 + i"},
+    "finished": _PLAIN | {"status": "COMPLETED", "epoch": 1, "ended": 0},
+}
+"""`foreign` waits in lanes that our worker does not serve."""
+
+
+def rows(setting: Setting) -> Iterator[Row]:
+    sizes = setting.size((1000, 100_000, 1_000_000), (1000, 10_000))
+    for kind in setting.size(tuple(KINDS), ("foreign", "finished")):
+        with setting.place() as folder:
+            for size in sizes:
+                progress(f"filling a store with {size:,} {kind} tasks ...")
+                _fill(folder / f"{size}.db", kind, size)
+            yield from _measure(setting, folder, kind, sizes)
+
+
+def _fill(path: Path, kind: str, number: int) -> None:
+    store = SqliteStore.open(path)
+    db = store._writer
+    end = BASE_ID + number
+    db.execute("PRAGMA synchronous = OFF")
+    db.execute("BEGIN")
+    db.execute("INSERT INTO plans VALUES (1, 1, 'other', NULL, 0, 0)")
+    lanes = [(1 + i, 1, 1, "other", f'["{i}"]') for i in range(FOREIGN_LANES)]
+    db.executemany("INSERT INTO lanes VALUES (?, ?, ?, ?, ?)", lanes)
+    db.execute(TASK.format(**KINDS[kind]), (BASE_ID, end))
+    db.execute(EVENT.format(), (end,))
+    if kind == "finished":
+        db.execute(ATTEMPT, (end,))
+    if kind == "blocked":
+        db.execute(EDGE, (end,))
+    db.execute("COMMIT")
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    store.close()
+
+
+class _Stand:
+    """One store and the steps that are measured on it."""
+
+    def __init__(self, path: Path, rounds: int) -> None:
+        # No backoff: a failed task is due at once, and a promotion can be measured.
+        policy = Policy(retry=RetryPolicy(first_s=0.0))
+        self.inside = Inside(path, policy=policy)
+        took = self.inside.apply([c.NewBoot()])[0]
+        self._term = took.term
+        self.inside.apply([enqueue(specs(rounds), plan="ours")])
+        self.times_s: dict[str, list[float]] = {}
+
+    def _timed(self, what: str, call: Callable[[], Any]) -> Any:
+        started_s = time.perf_counter()
+        result = call()
+        self.times_s.setdefault(what, []).append(time.perf_counter() - started_s)
+        return result
+
+    def _claim(self) -> Any:
+        claim = c.Claim(worker_id=WORKER, request_id=self.inside.chance.name(16))
+        return self.inside.apply([claim])[0].jobs[0]
+
+    def round(self) -> None:
+        """One task's life: claimed, reaped, claimed, failed, promoted, claimed, completed."""
+        inside, reads = self.inside, self.inside.store.reads
+        job = self._timed("claim", self._claim)
+        inside.apply([start(job)])
+        self._timed("sweep's look", lambda: drive(reads.open_attempts((0, 0), PAGE_ROWS)))
+        reap = c.Reap(task_id=job.task_id, epoch=job.epoch, term=self._term, reason="bench", proven=True)
+        self._timed("reap", lambda: inside.apply([reap]))
+        job = self._claim()
+        inside.apply([start(job)])
+        inside.apply([c.Fail(task_id=job.task_id, epoch=job.epoch, kind=ErrorKind.CRASH, message="")])
+        due = self._timed("due look", lambda: drive(reads.due(inside.clock.now().wall_ms, PAGE_ROWS)))
+        assert due == [job.task_id]
+        promote = c.Promote(task_id=job.task_id, term=self._term)
+        self._timed("promote", lambda: inside.apply([promote]))
+        job = self._claim()
+        inside.apply([start(job)])
+        inside.apply([complete(job)])
+
+    def p50_ms(self, what: str) -> float:
+        return statistics.median(self.times_s[what]) * 1000
+
+    def plans_ms(self) -> float:
+        """What `muster status` asks for, once."""
+        started_s = time.perf_counter()
+        drive(self.inside.store.reads.plans())
+        return (time.perf_counter() - started_s) * 1000
+
+
+def _measure(setting: Setting, folder: Path, kind: str, sizes: tuple[int, ...]) -> Iterator[Row]:
+    rounds = setting.size(150, 20)
+    with ExitStack() as stack:
+        stands = [_Stand(folder / f"{size}.db", rounds) for size in sizes]
+        for stand in stands:
+            stack.callback(stand.inside.store.close)
+        for _ in range(rounds):
+            for stand in stands:
+                stand.round()
+        for what in ("claim", "reap", "promote"):
+            yield _ratio(what, kind, sizes, [stand.p50_ms(what) for stand in stands])
+        for what in ("sweep's look", "due look"):
+            figures = [stand.p50_ms(what) for stand in stands]
+            yield told(f"{what}, {sizes[-1]:,} {kind}", [figures[-1]], "ms", _each(sizes, figures))
+        figures = [stand.plans_ms() for stand in stands]
+        yield told(f"counts for `status`, {sizes[-1]:,} {kind}", [figures[-1]], "ms", _each(sizes, figures))
+
+
+def _ratio(what: str, kind: str, sizes: tuple[int, ...], p50s: list[float]) -> Row:
+    title = f"{what} at {sizes[-1]:,} {kind}, to {sizes[0]:,}"
+    return most(title, [max(p50s) / p50s[0]], "x", LIMIT, "p50 " + _each(sizes, p50s))
+
+
+def _each(sizes: tuple[int, ...], figures: list[float]) -> str:
+    return ", ".join(f"{size:,}: {ms:.3f} ms" for size, ms in zip(sizes, figures, strict=True))

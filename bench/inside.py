@@ -1,0 +1,112 @@
+"""Muster in this process: an engine on a store, without server and loops."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from muster.agents.host import LocalHost
+from muster.engine.batch import drive
+from muster.engine.commands import Engine, Policy
+from muster.model import commands as c
+from muster.model.errors import MusterError
+from muster.runtimes.chance import SystemChance
+from muster.runtimes.clock import SystemClock
+from muster.stores.sqlite.store import SqliteStore
+
+AGENT = "bench"
+WORKER = "worker-benchmrk"
+TOKEN_HASH = "0" * 64
+PLAN = "bench"
+
+
+class Inside:
+    """Use as a context manager: the store is closed at the end."""
+
+    def __init__(
+        self, path: Path, kind: type[SqliteStore] = SqliteStore, *, policy: Policy | None = None
+    ) -> None:
+        self.store: Any = kind.open(path)
+        self.clock = SystemClock("bench")
+        self.chance = SystemChance()
+        self.engine = Engine(self.store, self.chance, policy or Policy())
+        self.apply([registration(WORKER)])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.store.close()
+
+    def apply(self, commands: Sequence[c.Command]) -> list[Any]:
+        """One transaction.  Raises the first refusal."""
+        outcomes = drive(self.engine.apply(commands, self.clock.now())).outcomes
+        for outcome in outcomes:
+            if isinstance(outcome, MusterError):
+                raise outcome
+        return outcomes
+
+    def drain(self, batch: int) -> int:
+        """Claims, starts and completes all that is ready, `batch` tasks in a transaction."""
+        done = 0
+        while True:
+            claim = c.Claim(worker_id=WORKER, request_id=self.chance.name(16), slots=batch)
+            jobs = self.apply([claim])[0].jobs
+            if not jobs:
+                return done
+            self.apply([start(job) for job in jobs])
+            self.apply([complete(job) for job in jobs])
+            done += len(jobs)
+
+
+def start(job: Any) -> c.Start:
+    return c.Start(task_id=job.task_id, epoch=job.epoch, token_hash=TOKEN_HASH)
+
+
+def complete(job: Any) -> c.Complete:
+    return c.Complete(task_id=job.task_id, epoch=job.epoch, exit_code=0)
+
+
+def registration(worker_id: str, slots: int = 1000) -> c.Register:
+    """A worker that lives as long as this process does."""
+    host = LocalHost()
+    process = host.identify(os.getpid())
+    assert process is not None
+    return c.Register(
+        worker_id=worker_id,
+        hostname=host.hostname,
+        pid=process.pid,
+        pid_start=process.start,
+        boot_id=host.boot_id,
+        slots=slots,
+        agents=(AGENT,),
+        general=(AGENT,),
+    )
+
+
+def specs(number: int, *, first: int = 0, keyed: bool = True) -> tuple[c.Spec, ...]:
+    return tuple(
+        c.Spec(title=f"task {i}", key=f"t{i}" if keyed else None, agent=AGENT)
+        for i in range(first, first + number)
+    )
+
+
+def enqueue(tasks: tuple[c.Spec, ...], plan: str = PLAN) -> c.Enqueue:
+    return c.Enqueue(plan=plan, source=None, tasks=tasks, actor="bench")
+
+
+def template(path: Path, number: int) -> Path:
+    """A closed store with that many ready tasks."""
+    with Inside(path) as inside:
+        inside.apply([enqueue(specs(number))])
+    return path
+
+
+def copy(source: Path, target: Path) -> Path:
+    for suffix in ("", "-wal", "-shm"):
+        target.with_name(target.name + suffix).unlink(missing_ok=True)
+    shutil.copyfile(source, target)
+    return target

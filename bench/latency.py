@@ -1,0 +1,276 @@
+"""How long one caller waits: enqueue to start, last dependency to start, 16 writers, registering, heartbeats."""
+
+from __future__ import annotations
+
+import queue
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import inside
+from inside import Inside, copy, enqueue, specs
+from outside import Hand, Site, cpu_s, name, site, together, until
+from replay import RecordingStore, replay
+from setting import Setting, Stopwatch
+from table import Row, most, percentile, told
+
+from muster.client.crew import HttpCrew
+from muster.engine.batch import Batcher
+from muster.model import commands as c
+
+START_P50_MS, START_P99_MS = 2.0, 10.0
+UNBLOCK_P99_MS = 50.0
+CALLERS, COMMITS = 16, 3.0
+REGISTER_P95_MS = 100.0
+BETWEEN_S = 0.005
+"""So that the worker waits again before the next task comes."""
+
+
+def rows(setting: Setting) -> Iterator[Row]:
+    yield from _start(setting)
+    yield from _start_by_process(setting)
+    yield from _unblock(setting)
+    yield from _sixteen(setting)
+    yield from _registration(setting)
+    yield from _heartbeats(setting)
+
+
+class _Idler:
+    """A worker that long-polls, starts what comes at once, and notes when."""
+
+    def __init__(self, socket: Path, number: int) -> None:
+        self._hand = Hand(socket)
+        self.started: queue.SimpleQueue[tuple[str, float]] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, args=(number,), daemon=True)
+        self._thread.start()
+
+    def _work(self, number: int) -> None:
+        for _ in range(number):
+            job = None
+            while job is None:
+                job = self._hand.claim(wait_s=10)
+            self._hand.crew.report(inside.start(job))
+            self.started.put((job.key, time.perf_counter()))
+            self._hand.crew.report(inside.complete(job))
+
+
+def _start(setting: Setting) -> Iterator[Row]:
+    number = setting.size(500, 40)
+    with setting.place() as folder, site(folder / "p") as project, project.api() as api:
+        owner = project.owner()
+        idler = _Idler(project.project.socket, number)
+        from_ack_ms, from_sent_ms, before_s = [], [], cpu_s(owner.pid)
+        for i in range(number):
+            time.sleep(BETWEEN_S)
+            sent_s = time.perf_counter()
+            tasks = [{"title": f"task {i}", "agent": inside.AGENT}]
+            api.post("/api/v1/plans", {"plan": "p", "source": None, "tasks": tasks, "actor": "bench"})
+            acknowledged_s = time.perf_counter()
+            _, started_s = idler.started.get(timeout=10)
+            from_ack_ms.append((started_s - acknowledged_s) * 1000)
+            from_sent_ms.append((started_s - sent_s) * 1000)
+        owner_ms = (cpu_s(owner.pid) - before_s) / number * 1000
+        trips_ms = [_ms(lambda: api.get("/healthz")) for _ in range(50)]
+    bound = (
+        f"from sending it p50 {statistics.median(from_sent_ms):.2f} ms; owner's CPU {owner_ms:.2f} ms "
+        f"for a task's 4 requests; an empty request takes {statistics.median(trips_ms):.2f} ms"
+    )
+    spread = f"worst {max(from_ack_ms):.2f} ms"
+    yield most(
+        "enqueue to start, idle worker, p50", [statistics.median(from_ack_ms)], "ms", START_P50_MS, bound
+    )
+    yield most(
+        "enqueue to start, idle worker, p99", [percentile(from_ack_ms, 0.99)], "ms", START_P99_MS, spread
+    )
+
+
+def _start_by_process(setting: Setting) -> Iterator[Row]:
+    """With a real worker process and `sh`.  Events have milliseconds, so this is to 1 ms."""
+    number = setting.size(30, 5)
+    waits_ms, lives_ms = [], []
+    with setting.place() as folder, site(folder / "p") as project:
+        project.owner()
+        project.worker()
+        for i in range(number):
+            key = f"t{i}"
+            project.add("p", [{"title": key, "key": key, "agent": "shell", "description": "exit 0"}])
+            acknowledged_ms = time.time() * 1000
+            task = until(lambda key=key: _ended(project, key), 20, f"{key} has ended")  # type: ignore[misc]
+            waits_ms.append(max(0.0, task["startedAtMs"] - acknowledged_ms))
+            lives_ms.append(task["endedAtMs"] - task["startedAtMs"])
+    life = f"and start to end of an empty `sh` script p50 {statistics.median(lives_ms):.0f} ms"
+    yield told("enqueue to start, worker process, p50", [statistics.median(waits_ms)], "ms", life)
+    yield told("enqueue to start, worker process, p99", [percentile(waits_ms, 0.99)], "ms")
+
+
+def _ended(project: Site, key: str) -> dict[str, Any] | None:
+    task = project.task(key)
+    return task if task["status"] == "COMPLETED" else None
+
+
+def _unblock(setting: Setting) -> Iterator[Row]:
+    """A chain on two idle workers: a parent's end to its child's start."""
+    number = setting.size(200, 30)
+    with setting.place() as folder, site(folder / "p") as project:
+        project.owner()
+        chain = [
+            {
+                "title": f"c{i}",
+                "key": f"c{i}",
+                "agent": inside.AGENT,
+                "depends_on": [f"c{i - 1}"] if i else [],
+            }
+            for i in range(number)
+        ]
+        hands = [Hand(project.project.socket) for _ in range(2)]
+        starts: dict[int, float] = {}
+        ends: dict[int, float] = {}
+
+        def work(hand: Hand) -> None:
+            while len(starts) < number:
+                job = hand.claim(wait_s=1)
+                if job is None:
+                    continue
+                hand.crew.report(inside.start(job))
+                starts[int(job.key[1:])] = time.perf_counter()
+                time.sleep(BETWEEN_S)
+                ends[int(job.key[1:])] = time.perf_counter()
+                hand.crew.report(inside.complete(job))
+
+        project.add("p", chain)
+        together([lambda hand=hand: work(hand) for hand in hands])  # type: ignore[misc]
+    waits_ms = [(starts[i] - ends[i - 1]) * 1000 for i in range(1, number)]
+    what = "last dependency's end (sent) to start, p99"
+    yield most(
+        what, [percentile(waits_ms, 0.99)], "ms", UNBLOCK_P99_MS, f"p50 {statistics.median(waits_ms):.2f} ms"
+    )
+
+
+def _sixteen(setting: Setting) -> Iterator[Row]:
+    each = setting.size(150, 20)
+    commit_ms = _commit_ms(setting, each)
+    yield told(
+        "one synced commit of a progress report, p50", [commit_ms], "ms", "the bare loop, one at a time"
+    )
+    title = f"write latency, {CALLERS} callers, p99 to a commit"
+    limit_ms = COMMITS * commit_ms
+    in_process = _sixteen_inside(setting, each)
+    yield _against(f"{title}, in process", in_process, commit_ms, limit_ms, "")
+    with setting.place() as folder, site(folder / "p") as project:
+        owner = project.owner()
+        tasks = [{"title": f"t{i}", "agent": inside.AGENT} for i in range(CALLERS)]
+        project.add("p", tasks)
+        hands = [Hand(project.project.socket) for _ in range(CALLERS)]
+        jobs = [hand.claim(1) for hand in hands]
+        for hand, job in zip(hands, jobs, strict=True):
+            hand.crew.report(inside.start(job))
+        before_s, watch = cpu_s(owner.pid), Stopwatch()
+        pairs = list(zip(hands, jobs, strict=True))
+        found = together([lambda p=p: _progress(p[0].crew.report, p[1], each) for p in pairs])  # type: ignore[misc]
+        wall_s, owner_s, clients_s = watch.s, cpu_s(owner.pid) - before_s, watch.cpu_s
+    waits_ms = [wait for waits in found for wait in waits]
+    busy = f"owner {owner_s / wall_s:.0%} and clients {clients_s / wall_s:.0%} of a core; "
+    busy += f"owner's CPU {owner_s / len(waits_ms) * 1e3:.2f} ms a request, times {CALLERS} callers in line"
+    yield _against(f"{title}, socket", waits_ms, commit_ms, limit_ms, busy)
+
+
+def _against(what: str, waits_ms: list[float], commit_ms: float, limit_ms: float, why: str) -> Row:
+    p99_ms = percentile(waits_ms, 0.99)
+    bound = f"p50 {statistics.median(waits_ms):.2f}, p99 {p99_ms:.2f} ms, allowed {limit_ms:.2f} ms; {why}"
+    return most(what, [p99_ms / commit_ms], "x", COMMITS, bound)
+
+
+def _progress(report: Callable[[c.AttemptCommand], object], job: Any, each: int) -> list[float]:
+    waits_ms = []
+    for i in range(each):
+        command = c.Progress(task_id=job.task_id, epoch=job.epoch, percent=i % 101, step=f"step {i}")
+        waits_ms.append(_ms(lambda command=command: report(command)))  # type: ignore[misc]
+    return waits_ms
+
+
+def _jobs(made: Inside, number: int) -> list[Any]:
+    made.apply([enqueue(specs(number))])
+    claim = c.Claim(worker_id=inside.WORKER, request_id="jobs", slots=number)
+    jobs = list(made.apply([claim])[0].jobs)
+    made.apply([inside.start(job) for job in jobs])
+    return jobs
+
+
+def _commit_ms(setting: Setting, each: int) -> float:
+    with setting.place() as folder:
+        with Inside(folder / "template.db") as made:
+            job = _jobs(made, 1)[0]
+        with Inside(copy(folder / "template.db", folder / "record.db"), RecordingStore) as made:
+            _progress(lambda command: made.apply([command]), job, each)
+            recording = made.store.recording[1:]
+        times = [
+            replay(copy(folder / "template.db", folder / "bare.db"), recording) / each
+            for _ in range(setting.size(5, 1))
+        ]
+        return statistics.median(times) * 1000
+
+
+def _sixteen_inside(setting: Setting, each: int) -> list[float]:
+    with setting.place() as folder, Inside(folder / "store.db") as made:
+        jobs = _jobs(made, CALLERS)
+        batcher = Batcher(made.engine, made.clock.now, lambda _: None)
+
+        def report(command: c.AttemptCommand) -> object:
+            return batcher.submit(command).result()
+
+        found = together([lambda job=job: _progress(report, job, each) for job in jobs])  # type: ignore[misc]
+        batcher.close()
+    return [wait for waits in found for wait in waits]
+
+
+def _registration(setting: Setting) -> Iterator[Row]:
+    with setting.place() as folder, site(folder / "p") as project:
+        project.owner()
+        waits_ms = []
+        for _ in range(50):
+            command, crew = inside.registration(name()), HttpCrew(project.project.socket)
+            waits_ms.append(_ms(lambda crew=crew, command=command: crew.register(command)))  # type: ignore[misc]
+        bound = f"a connection of its own each; p50 {statistics.median(waits_ms):.2f} ms"
+        yield most("worker registration, p95", [percentile(waits_ms, 0.95)], "ms", REGISTER_P95_MS, bound)
+    starts_ms = []
+    for _ in range(setting.size(5, 1)):
+        with setting.place() as folder, site(folder / "p") as project:
+            project.owner()
+            starts_ms.append(_ms(project.worker))
+    yield told("worker process, start to registered", starts_ms, "ms", "looked at every 10 ms")
+
+
+def _heartbeats(setting: Setting) -> Iterator[Row]:
+    number, attempts = setting.size(2000, 200), 1
+    with setting.place() as folder, Inside(folder / "store.db") as made:
+        jobs = _jobs(made, 100)
+        held = [((job.task_id, job.epoch),) for job in jobs]
+        beats = [c.Heartbeat(worker_id=inside.WORKER, attempts=pair) for pair in held]
+        watch = Stopwatch()
+        for _ in range(max(1, number // len(beats))):
+            made.apply(beats)
+        rate = max(1, number // len(beats)) * len(beats) / watch.s
+        yield told("heartbeats, in process, 100 at a time", [rate], "/s", f"{attempts} attempt each")
+    with setting.place() as folder, site(folder / "p") as project:
+        owner = project.owner()
+        hands = [Hand(project.project.socket) for _ in range(8)]
+        each = number // len(hands)
+
+        def beat(hand: Hand) -> None:
+            for _ in range(each):
+                hand.crew.heartbeat(c.Heartbeat(worker_id=hand.id, attempts=()), wait_s=0)
+
+        before_s, watch = cpu_s(owner.pid), Stopwatch()
+        together([lambda hand=hand: beat(hand) for hand in hands])  # type: ignore[misc]
+        rate, us = each * len(hands) / watch.s, (cpu_s(owner.pid) - before_s) / (each * len(hands)) * 1e6
+        workers = f"owner's CPU {us:.0f} us each: one core hears {1e6 / us * 5:,.0f} workers at a beat of 5 s"
+        yield told("heartbeats, socket, 8 connections", [rate], "/s", workers)
+
+
+def _ms(call: Callable[[], object]) -> float:
+    started_s = time.perf_counter()
+    call()
+    return (time.perf_counter() - started_s) * 1000

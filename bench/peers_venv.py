@@ -1,0 +1,68 @@
+"""Other durable queues, in a venv of their own: measured on the same machine, in the same run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import venv
+from dataclasses import dataclass, field
+
+from setting import HERE, Setting, progress
+
+PINNED = ("huey==3.5.4", "dbos==3.4.0")
+TASKS = {"huey": 3000, "dbos": 200}
+INSTALL_S = 240
+RUN_S = 120
+
+_FOLDER = HERE / ".cache" / "peers"
+
+
+@dataclass
+class Peers:
+    """Rates by (peer, `enqueue` or `drain`), one for each call of `measure`."""
+
+    rates: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def measure(self, name: str, setting: Setting) -> None:
+        """A peer that cannot be run says why, once."""
+        if name in self.refused:
+            return
+        if not setting.peers:
+            self.refused[name] = "peers are left out of a quick run"
+            return
+        progress(f"{name} ...")
+        try:
+            found = _run(name, setting)
+        except (OSError, subprocess.SubprocessError, ValueError) as error:
+            output = getattr(error, "stderr", None) or str(error)
+            text = output.decode(errors="replace") if isinstance(output, bytes) else str(output)
+            self.refused[name] = (text.strip().splitlines() or ["no reason was given"])[-1]
+            return
+        for what, rate in found.items():
+            self.rates.setdefault((name, what), []).append(rate)
+
+
+def _run(name: str, setting: Setting) -> dict[str, float]:
+    python = _python()
+    script = HERE / "peers" / f"run_{name}.py"
+    with setting.place() as folder:
+        argv = [python, str(script), str(folder), str(TASKS[name])]
+        done = subprocess.run(argv, capture_output=True, check=True, timeout=RUN_S, cwd=folder)
+    rates: dict[str, float] = json.loads(done.stdout.decode().strip().splitlines()[-1])
+    return rates
+
+
+def _python() -> str:
+    """The interpreter of the peers' venv, which is made on first use."""
+    python = _FOLDER / "bin" / "python"
+    mark = _FOLDER / "installed"
+    if not mark.exists() or mark.read_text("utf-8") != "\n".join(PINNED):
+        progress("installing the peers ...")
+        venv.create(_FOLDER, clear=True, with_pip=True, symlinks=os.name != "nt")
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PINNED]
+        subprocess.run(pip, capture_output=True, check=True, timeout=INSTALL_S)
+        mark.write_text("\n".join(PINNED), "utf-8")
+    return str(python) if python.exists() else sys.executable

@@ -1,0 +1,108 @@
+"""Memory, CPU while idle, what a command costs, and how fast ten workers end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+from inside import AGENT
+from outside import Hand, Site, cpu_s, peak_mb, site, together, until, wakeups
+from setting import Setting
+from table import Row, most, told
+
+OWNER_MB, WORKER_MB = 50.0, 40.0
+IDLE_PERCENT, WAKEUPS_PER_S = 0.5, 20.0
+CLI_MS, DOWN_S = 60.0, 3.0
+
+
+def rows(setting: Setting) -> Iterator[Row]:
+    yield _owner_memory(setting)
+    yield from _idle(setting)
+    yield from _cli(setting)
+    yield _down(setting)
+
+
+def _owner_memory(setting: Setting) -> Row:
+    number = setting.size(5000, 500)
+    with setting.place() as folder, site(folder / "p") as project:
+        owner = project.owner()
+        fresh_mb = peak_mb(owner.pid)
+        project.add("p", [{"title": f"task {i}", "key": f"t{i}", "agent": AGENT} for i in range(number)])
+        added_mb = peak_mb(owner.pid)
+        hands = [Hand(project.project.socket) for _ in range(8)]
+        assert sum(together([hand.drain for hand in hands])) == number
+        bound = f"{fresh_mb:.1f} MB when started, {added_mb:.1f} after one request with all {number:,} tasks"
+        return most(f"owner's memory, {number:,} tasks drained", [peak_mb(owner.pid)], "MB", OWNER_MB, bound)
+
+
+def _idle(setting: Setting) -> Iterator[Row]:
+    watch_s = setting.size(20.0, 4.0)
+    with setting.place() as folder, site(folder / "p") as project:
+        owner, worker = project.owner(), project.worker()
+        time.sleep(1)
+        before = {p.pid: (cpu_s(p.pid), wakeups(p.pid)) for p in (owner, worker)}
+        time.sleep(watch_s)
+        after = {p.pid: (cpu_s(p.pid), wakeups(p.pid)) for p in (owner, worker)}
+        used = {pid: tuple(a - b for a, b in zip(after[pid], before[pid], strict=True)) for pid in after}
+        percent = {pid: cpu / watch_s * 100 for pid, (cpu, _) in used.items()}
+        rate = {pid: woken / watch_s for pid, (_, woken) in used.items()}
+        yield most("worker's memory without an agent", [peak_mb(worker.pid)], "MB", WORKER_MB)
+        yield most("idle worker, of a core", [percent[worker.pid]], "%", IDLE_PERCENT, f"over {watch_s:g} s")
+        yield most("idle worker, wake-ups", [rate[worker.pid]], "/s", WAKEUPS_PER_S)
+        sweeps = f"{rate[owner.pid]:.0f} wake-ups a second; sweeps every 0.5 s look at each worker's process"
+        yield told("idle owner with one worker, of a core", [percent[owner.pid]], "%", sweeps)
+
+
+def _cli(setting: Setting) -> Iterator[Row]:
+    with setting.place() as folder, site(folder / "p") as project:
+        project.owner()
+        project.add("p", [{"title": f"task {i}", "key": f"t{i}", "agent": AGENT} for i in range(20)])
+        costs = [_cli_cpu_ms(project, "status", "--json") for _ in range(setting.size(11, 4))][1:]
+        empty = min(_python_cpu_ms(project) for _ in range(5))
+        bound = f"of it {empty:.0f} ms Python's own start; the first run, which compiles, is left out"
+        yield most("`muster status --json`, CPU with start", costs, "ms", CLI_MS, bound)
+
+
+def _cli_cpu_ms(project: Site, *argv: str) -> float:
+    return _cpu_ms(project, [sys.executable, "-m", "muster.cli.main", *argv])
+
+
+def _python_cpu_ms(project: Site) -> float:
+    return _cpu_ms(project, [sys.executable, "-c", "pass"])
+
+
+def _cpu_ms(project: Site, argv: list[str]) -> float:
+    process = subprocess.Popen(argv, cwd=project.root, env=project.env, stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return (used.ru_utime + used.ru_stime) * 1000
+
+
+def _down(setting: Setting) -> Row:
+    workers = setting.size(10, 2)
+    times_s, drained_s = [], []
+    for _ in range(setting.size(3, 1)):
+        with setting.place() as folder, site(folder / "p") as project:
+            crew = project.up(workers)
+            pids = [worker["pid"] for worker in project.workers()]
+            started_s = time.monotonic()
+            down = project.muster("down")
+            until(lambda pids=pids: not any(map(_runs, pids)), 20, "all workers have ended")  # type: ignore[misc]
+            drained_s.append(time.monotonic() - started_s)
+            assert down.wait(20) == 0
+            assert crew.wait(20) == 0
+            times_s.append(time.monotonic() - started_s)
+    bound = f"the workers are gone after {min(drained_s):.2f} s; the rest is owner, supervisor and command"
+    return most(f"`muster down`, {workers} idle workers", times_s, "s", DOWN_S, bound)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123 - read often
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

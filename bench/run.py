@@ -1,0 +1,124 @@
+"""The benchmark: `./run bench [--quick] [--only NAME,...] [--json FILE]`.
+
+Every row of the design's targets that concerns SQLite is measured and printed with its target, side by side with
+the bare loop and the peers in the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import crew_faults
+import dag
+import drain
+import enqueue
+import growth
+import latency
+import resources
+from setting import Setting, progress
+from table import Row, head, line, load, noise
+
+import muster
+
+Section = Callable[[Setting], Iterable[Row]]
+
+SECTIONS: dict[str, Section] = {
+    "enqueue": enqueue.rows,
+    "drain": drain.rows,
+    "latency": latency.rows,
+    "growth": growth.rows,
+    "resources": resources.rows,
+    "recovery": crew_faults.recovery,
+    "lost": crew_faults.lost,
+    "dag": dag.rows,
+}
+
+
+def main(argv: list[str]) -> int:
+    args = _arguments(argv)
+    names = args.only.split(",") if args.only else list(SECTIONS)
+    unknown = [name for name in names if name not in SECTIONS]
+    if unknown:
+        print(f"error: no section {', '.join(unknown)}; there are {', '.join(SECTIONS)}", file=sys.stderr)
+        return 2
+    load_before, started_s = load(), time.monotonic()
+    print(
+        f"Muster {muster.__version__}, Python {platform.python_version()}, {os.cpu_count()} cores", flush=True
+    )
+    print(f"\n{head()}", flush=True)
+    by_section: dict[str, list[Row]] = {}
+    with tempfile.TemporaryDirectory(prefix="mb", dir=args.dir) as folder:
+        setting = Setting(quick=args.quick, folder=Path(folder), peers=not args.quick)
+        for name in names:
+            by_section[name] = _measure(name, setting)
+    rows = [row for found in by_section.values() for row in found]
+    warnings = noise(load_before, rows)
+    for warning in warnings:
+        print(f"noise: {warning}")
+    misses = sum(row.ok is False for row in rows)
+    took_s = time.monotonic() - started_s
+    print(f"\n{len(rows)} rows, {misses} missed their target, {took_s:.0f} s")
+    if args.json:
+        args.json.write_text(_json(args, by_section, warnings, took_s), "utf-8")
+    return 0
+
+
+def _arguments(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="./run bench", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="small counts, one repetition, no peers")
+    parser.add_argument("--only", metavar="NAME,...", help=f"sections: {', '.join(SECTIONS)}")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples there")
+    parser.add_argument(
+        "--dir", type=Path, metavar="FOLDER", help="disk to measure on (default: temporary folder)"
+    )
+    return parser.parse_args(argv)
+
+
+def _measure(name: str, setting: Setting) -> list[Row]:
+    """A section that breaks says so and leaves the others alone."""
+    found: list[Row] = []
+    progress(f"{name} ...")
+    try:
+        for row in SECTIONS[name](setting):
+            found.append(row)
+            progress("")
+            print(line(row), flush=True)
+            progress(f"{name} ...")
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        found.append(Row(f"{name}: the rest", not_run=reason, ok=False))
+        progress("")
+        print(line(found[-1]), flush=True)
+    progress("")
+    return found
+
+
+def _json(
+    args: argparse.Namespace, by_section: dict[str, list[Row]], warnings: list[str], took_s: float
+) -> str:
+    content: dict[str, Any] = {
+        "muster": muster.__version__,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "cores": os.cpu_count(),
+        "quick": args.quick,
+        "seconds": round(took_s, 1),
+        "noise": warnings,
+        "sections": {name: [row.as_json() for row in rows] for name, rows in by_section.items()},
+    }
+    return json.dumps(content, indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

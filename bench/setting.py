@@ -1,0 +1,71 @@
+"""How large a run is, and where it works."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from shutil import rmtree
+from typing import TypeVar
+
+T = TypeVar("T")
+
+HERE = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class Setting:
+    quick: bool
+    folder: Path
+    peers: bool
+    _numbers: Iterator[int] = field(default_factory=count)
+
+    def size(self, full: T, quick: T) -> T:
+        return quick if self.quick else full
+
+    @property
+    def repetitions(self) -> int:
+        return self.size(5, 1)
+
+    @contextmanager
+    def place(self) -> Iterator[Path]:
+        """An empty folder that is gone afterwards.  Its path is short enough for a socket."""
+        made = self.folder / str(next(self._numbers))
+        made.mkdir()
+        try:
+            yield made
+        finally:
+            rmtree(made, ignore_errors=True)
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """For processes as a user has them: with bytecode, and nothing of our own settings."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("MUSTER_")}
+    kept.pop("PYTHONDONTWRITEBYTECODE", None)
+    return kept | {"PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
+
+
+def progress(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+class Stopwatch:
+    """Wall and CPU seconds of this process since it was made."""
+
+    def __init__(self) -> None:
+        self._wall = time.perf_counter()
+        self._cpu = time.process_time()
+
+    @property
+    def s(self) -> float:
+        return time.perf_counter() - self._wall
+
+    @property
+    def cpu_s(self) -> float:
+        return time.process_time() - self._cpu

@@ -1,0 +1,112 @@
+"""For crash tests: an owner that kills itself at a named point.
+
+MUSTER_FAILPOINT names a file.  Once the file is there, it says where and when: `POINT:HITS` or `POINT:HITS:NAME`.
+At the HITSth passing of POINT the owner removes the file and sends itself SIGKILL; the file may be put there at
+any time.  Without the variable nothing of this is built in.
+
+    before_commit   everything is written but not committed; NAME: a command of the batch, such as `Claim`
+    after_commit    it is on the disk, nobody was told; NAME: as before
+    after_answer    the caller has its answer; NAME: the last part of the request's path, such as `claim`
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from muster.engine.commands import Applied, Engine, Policy
+from muster.model import commands as c
+from muster.model.task import Now
+from muster.ports.clock import Chance
+from muster.ports.store import Reads, Store, Tx
+
+T = TypeVar("T")
+
+VARIABLE = "MUSTER_FAILPOINT"
+
+
+class Failpoint:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._order = ""
+        self._hits = 0
+
+    @classmethod
+    def of(cls, env: Mapping[str, str]) -> Failpoint | None:
+        return cls(Path(env[VARIABLE])) if env.get(VARIABLE) else None
+
+    def at(self, point: str, names: Collection[str]) -> None:
+        """Does not return where this is the place and the time to die."""
+        with self._lock:
+            try:
+                order = self._path.read_text("utf-8")
+            except OSError:
+                self._order = ""
+                return
+            if order != self._order:
+                self._order, self._hits = order, 0
+            wanted, hits, name = (*order.split(":"), "")[:3]
+            if wanted != point or (name and name not in names):
+                return
+            self._hits += 1
+            if self._hits >= int(hits):
+                self._path.unlink(missing_ok=True)
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def after_answers(self, app: Any) -> Any:
+        """The ASGI application `app`, with the point after each answer."""
+
+        async def passing(scope: Any, receive: Any, send: Callable[[Any], Awaitable[None]]) -> None:
+            async def sent(message: Mapping[str, Any]) -> None:
+                await send(message)
+                if message["type"] == "http.response.body" and not message.get("more_body"):
+                    self.at("after_answer", [scope["path"].rpartition("/")[2]])
+
+            await app(scope, receive, sent)
+
+        return passing
+
+
+class CrashingEngine(Engine):
+    """An engine with the points around its commits."""
+
+    def __init__(self, store: Store, chance: Chance, policy: Policy, failpoint: Failpoint) -> None:
+        self._failpoint = failpoint
+        self._brink = _Brink(store, failpoint)
+        super().__init__(self._brink, chance, policy)
+
+    async def apply(self, commands: Sequence[c.Command], now: Now) -> Applied:
+        names = {type(command).__name__ for command in commands}
+        self._brink.names = names
+        applied = await super().apply(commands, now)
+        self._failpoint.at("after_commit", names)
+        return applied
+
+
+class _Brink:
+    """A store with the point at the end of each transaction's work."""
+
+    def __init__(self, store: Store, failpoint: Failpoint) -> None:
+        self._store = store
+        self._failpoint = failpoint
+        self.names: Collection[str] = ()
+
+    @property
+    def reads(self) -> Reads:
+        return self._store.reads
+
+    async def transact(self, work: Callable[[Tx], Awaitable[T]]) -> T:
+        async def to_the_brink(tx: Tx) -> T:
+            done = await work(tx)
+            self._failpoint.at("before_commit", self.names)
+            return done
+
+        return await self._store.transact(to_the_brink)
+
+    def close(self) -> None:
+        self._store.close()

@@ -1,0 +1,289 @@
+"""What can happen to a crew.  Each fault strikes, waits until the crew has got over it, and says whom it hit."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from lost import lose_answers
+from rig import LEASE_S, Rig, until
+
+RECOVERY_LIMIT_S = 60.0
+COMMITS = ("", "Claim", "Start", "SaveCheckpoint", "Complete", "Heartbeat")
+ANSWERS = ("", "claim", "start", "checkpoint", "complete", "heartbeat")
+
+
+@dataclass
+class Fault:
+    kind: str
+    at_ms: int = field(default_factory=lambda: int(time.time() * 1000))
+    """Wall time of the kill."""
+    victims: list[tuple[int, int]] = field(default_factory=list)
+    """(task, epoch) of the attempts that it cut off."""
+    back_s: float | None = None
+    """How long nobody answered, for faults of the owner and the supervisor."""
+
+
+@dataclass
+class Scene:
+    rig: Rig
+    chance: random.Random
+    size: int
+    """Workers of the whole crew."""
+    pieces: int
+
+
+def _victims(tasks: list[dict[str, Any]]) -> list[tuple[int, int]]:
+    return [(task["id"], task["epoch"]) for task in tasks]
+
+
+def _recovered(scene: Scene, fault: Fault) -> Fault:
+    """Once every victim has moved on and the crew is whole again."""
+
+    def moved_on(task_id: int, epoch: int) -> bool:
+        now = scene.rig.task(task_id)["task"]
+        over = now["status"] in {"COMPLETED", "CANCELLED"} or now["epoch"] > epoch + 1
+        return bool(over or (now["epoch"] > epoch and now["status"] == "RUNNING"))
+
+    for task_id, epoch in fault.victims:
+        until(lambda t=task_id, e=epoch: moved_on(t, e), RECOVERY_LIMIT_S, f"task {task_id} goes on")  # type: ignore[misc]
+    until(lambda: scene.rig.strength() == scene.size, RECOVERY_LIMIT_S, "the crew has its full size")
+    return fault
+
+
+def _busy(scene: Scene) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A running task of the crew, and its worker."""
+
+    def look() -> tuple[dict[str, Any], dict[str, Any]] | None:
+        workers = {worker["id"]: worker for worker in scene.rig.workers()}
+        found = [task for task in scene.rig.running() if task["worker"] in workers]
+        if not found:
+            return None
+        task = scene.chance.choice(found)
+        return task, workers[task["worker"]]
+
+    return until(look, RECOVERY_LIMIT_S, "a worker has something to do")
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+# -- workers and agents
+
+
+def worker(scene: Scene) -> Fault:
+    task, victim = _busy(scene)
+    time.sleep(scene.chance.random() * 0.2)
+    fault = Fault("worker, at random", victims=_victims([task]))
+    _kill(victim["pid"])
+    return _recovered(scene, fault)
+
+
+def worker_at(scene: Scene, event: str, kind: str) -> Fault:
+    """As soon as the event is heard of, a few milliseconds after it was committed."""
+    rig = scene.rig
+    pids = {worker["id"]: worker["pid"] for worker in rig.workers()}
+    after = rig.status()["status"]["lastEventId"]
+
+    def look() -> dict[str, Any] | None:
+        nonlocal after
+        query = {"after": after, "wait": 1}
+        page = rig.patiently(lambda: rig.api.get("/api/v1/events", query))
+        after = page[-1]["id"] if page else after
+        return next((e for e in page if e["event"] == event and e["actor"] in pids), None)
+
+    heard = until(look, RECOVERY_LIMIT_S, f"something is {event}")
+    fault = Fault(kind, victims=[(heard["taskId"], heard["epoch"])])
+    _kill(pids[heard["actor"]])
+    return _recovered(scene, fault)
+
+
+def worker_finishing(scene: Scene) -> Fault:
+    """Between the last piece of work and the word that it is done."""
+    rig = scene.rig
+
+    def look() -> tuple[dict[str, Any], int] | None:
+        with rig.ledger_file.open("rb") as ledger:
+            ledger.seek(start)
+            text = ledger.read().decode()
+        last = f'"piece": {scene.pieces},'
+        for line in reversed(text.splitlines()):
+            if last in line and line.endswith("}"):
+                task_id = int(line.split('"task": ')[1].split(",")[0])
+                task = rig.task(task_id)["task"]
+                pid = {worker["id"]: worker["pid"] for worker in rig.workers()}.get(task["worker"])
+                return (task, pid) if pid else None
+        return None
+
+    start = rig.ledger_file.stat().st_size
+    task, pid = until(look, RECOVERY_LIMIT_S, "an agent is about to end")
+    time.sleep(scene.chance.random() * 0.05)
+    fault = Fault("worker, as its agent ends", victims=_victims([task]))
+    _kill(pid)
+    return _recovered(scene, fault)
+
+
+def zombie(scene: Scene) -> Fault:
+    """A worker that stands still for longer than its lease, and then goes on."""
+    task, victim = _busy(scene)
+    fault = Fault("worker, stopped and awake again", victims=_victims([task]))
+    os.kill(victim["pid"], signal.SIGSTOP)
+    try:
+        buried = lambda: victim["id"] not in [w["id"] for w in scene.rig.workers()]  # noqa: E731
+        until(buried, LEASE_S + RECOVERY_LIMIT_S, "the silent worker is given up")
+    finally:
+        os.kill(victim["pid"], signal.SIGCONT)
+    until(lambda: victim["pid"] not in scene.rig.crew_pids(), RECOVERY_LIMIT_S, "it has ended")
+    return _recovered(scene, fault)
+
+
+def agent(scene: Scene) -> Fault:
+    def look() -> tuple[dict[str, Any], list[int]] | None:
+        task, _ = _busy(scene)
+        pids = scene.rig.agent_pids(task["id"], task["epoch"])
+        return (task, pids) if pids else None
+
+    task, pids = until(look, RECOVERY_LIMIT_S, "an agent runs")
+    fault = Fault("agent, at random", victims=_victims([task]))
+    for pid in pids:
+        _kill(pid)
+    return _recovered(scene, fault)
+
+
+# -- the owner
+
+
+def _owner_dies(scene: Scene, fault: Fault, old_pid: int) -> Fault:
+    began_s = time.monotonic() - (time.time() - fault.at_ms / 1000)
+    until(lambda: scene.rig.owner_pid() != old_pid, RECOVERY_LIMIT_S, "another owner answers")
+    fault.back_s = time.monotonic() - began_s
+    return _recovered(scene, fault)
+
+
+def owner(scene: Scene) -> Fault:
+    _busy(scene)
+    pid = scene.rig.owner_pid()
+    time.sleep(scene.chance.random() * 0.2)
+    fault = Fault("owner, at random")
+    _kill(pid)
+    return _owner_dies(scene, fault, pid)
+
+
+def _fires(rig: Rig, limit_s: float) -> bool:
+    """Waits until the failpoint has struck; takes it away where it does not."""
+    deadline_s = time.monotonic() + limit_s
+    while rig.failpoint.exists():
+        if time.monotonic() > deadline_s:
+            rig.failpoint.unlink(missing_ok=True)
+            return False
+        time.sleep(0.002)
+    return True
+
+
+def owner_at(scene: Scene, point: str, kind: str) -> Fault:
+    names = ANSWERS if point == "after_answer" else COMMITS
+    pid = scene.rig.owner_pid()
+    _busy(scene)
+    scene.rig.arm(f"{point}:{scene.chance.randint(1, 4)}:{scene.chance.choice(names)}")
+    assert _fires(scene.rig, RECOVERY_LIMIT_S), "the point was never passed"
+    return _owner_dies(scene, Fault(kind), pid)
+
+
+def owner_taking_over(scene: Scene) -> Fault:
+    """Twice: the second one dies while it takes over from the first."""
+    _busy(scene)
+    pid = scene.rig.owner_pid()
+    scene.rig.arm(f"{scene.chance.choice(['before_commit', 'after_commit'])}:1:NewBoot")
+    fault = Fault("owner, again while taking over")
+    _kill(pid)
+    assert _fires(scene.rig, RECOVERY_LIMIT_S), "nobody took over"
+    return _owner_dies(scene, fault, pid)
+
+
+def owner_reaping(scene: Scene) -> Fault:
+    """A worker is killed, and the owner while it frees that worker's task."""
+    task, victim = _busy(scene)
+    pid = scene.rig.owner_pid()
+    point = scene.chance.choice(["before_commit", "after_commit"])
+    scene.rig.arm(f"{point}:1:{scene.chance.choice(['Reap', 'BuryWorker', 'Register'])}")
+    fault = Fault("worker, and the owner as it frees its task", victims=_victims([task]))
+    _kill(victim["pid"])
+    # The task may have ended just before: then there was nothing to free.
+    if _fires(scene.rig, 5.0):
+        return _owner_dies(scene, fault, pid)
+    return _recovered(scene, fault)
+
+
+# -- the supervisor, and everybody
+
+
+def supervisor(scene: Scene) -> Fault:
+    rig = scene.rig
+    fault = Fault("supervisor")
+    began_s = time.monotonic()
+    rig.kill_supervisor()
+    rig.up(scene.size)
+    fault.back_s = time.monotonic() - began_s
+    if scene.chance.random() < 0.5:  # and the new one minds whom it has adopted
+        _, victim = _busy(scene)
+        _kill(victim["pid"])
+    return _recovered(scene, fault)
+
+
+def everybody(scene: Scene) -> Fault:
+    rig = scene.rig
+    _busy(scene)
+    running = rig.running()
+    agents = [pid for task in running for pid in rig.agent_pids(task["id"], task["epoch"])]
+    fault = Fault("everything at once", victims=_victims(running))
+    rig.kill_supervisor()
+    rig.kill_own_processes()
+    if scene.chance.random() < 0.5:  # or they are orphans, to be killed by the next owner
+        for pid in agents:
+            _kill(pid)
+    rig.up(scene.size)
+    fault.back_s = time.time() - fault.at_ms / 1000
+    return _recovered(scene, fault)
+
+
+def lost_answers(scene: Scene) -> Fault:
+    fault = Fault("answers lost")
+    lose_answers(scene.rig, scene.chance, scene.pieces)
+    return _recovered(scene, fault)
+
+
+def _at_point(point: str, kind: str) -> Callable[[Scene], Fault]:
+    return lambda scene: owner_at(scene, point, kind)
+
+
+def _at_event(event: str, kind: str) -> Callable[[Scene], Fault]:
+    return lambda scene: worker_at(scene, event, kind)
+
+
+FAULTS: dict[str, tuple[int, Callable[[Scene], Fault]]] = {
+    "worker": (20, worker),
+    "worker-claimed": (6, _at_event("claimed", "worker, as it gets a task")),
+    "worker-started": (6, _at_event("started", "worker, as it starts an agent")),
+    "worker-finishing": (6, worker_finishing),
+    "zombie": (4, zombie),
+    "agent": (14, agent),
+    "owner": (8, owner),
+    "before-commit": (8, _at_point("before_commit", "owner, before a commit")),
+    "after-commit": (8, _at_point("after_commit", "owner, after a commit, before its answer")),
+    "after-answer": (6, _at_point("after_answer", "owner, after an answer")),
+    "owner-taking-over": (3, owner_taking_over),
+    "owner-reaping": (4, owner_reaping),
+    "supervisor": (4, supervisor),
+    "everybody": (4, everybody),
+    "lost-answers": (7, lost_answers),
+}
+"""Name: (weight, fault)."""

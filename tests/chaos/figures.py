@@ -1,0 +1,154 @@
+"""What a run cost: how long until work went on, and how much of it was done again."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from client import Operation
+from faults import Fault
+
+from muster.model.states import AttemptStatus
+from muster.testing.promises import Finding, History, repeated
+
+CUT_OFF = {AttemptStatus.LOST, AttemptStatus.FAILED}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One kind of fault.  Seconds."""
+
+    kind: str
+    count: int
+    recoveries: int
+    """Attempts that were cut off, or, for faults of owner and supervisor, how often nobody answered."""
+    p50_s: float | None
+    p99_s: float | None
+    max_s: float | None
+    lost_agent_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    rows: tuple[Row, ...]
+    tasks: int
+    attempts: int
+    pieces: int
+    pieces_again: int
+    operations: dict[str, dict[str, int]]
+    lost: int
+    done_twice: int
+
+
+def figures(
+    history: History, faults: Sequence[Fault], operations: Iterable[Operation], findings: Iterable[Finding]
+) -> Figures:
+    recoveries = _recoveries(history, faults)
+    lost_s = _lost_agent_s(history, faults)
+    kinds = sorted({fault.kind for fault in faults})
+    counts = Counter(fault.kind for fault in faults)
+    rows = [_row(kind, counts[kind], recoveries[kind], lost_s[kind]) for kind in kinds]
+    struck = [s for fault in faults if fault.back_s is None for s in recoveries.pop(fault.kind, [])]
+    rows.append(_row("all: task cut off, to its next attempt", len(faults), struck, sum(lost_s.values())))
+    told: dict[str, dict[str, int]] = defaultdict(lambda: {"ok": 0, "failed": 0, "unknown": 0})
+    for operation in operations:
+        told[operation.kind][operation.outcome] += 1
+    violations = {finding.promise: len(finding.violations) for finding in findings}
+    return Figures(
+        rows=tuple(rows),
+        tasks=len(history.tasks),
+        attempts=len(history.attempts),
+        pieces=len(history.deeds),
+        pieces_again=repeated(history.deeds),
+        operations=dict(sorted(told.items())),
+        lost=violations.get("lost 0", 0) + violations.get("S6", 0),
+        done_twice=violations.get("done twice 0", 0) + violations.get("S3", 0) + violations.get("S4", 0),
+    )
+
+
+def _recoveries(history: History, faults: Iterable[Fault]) -> dict[str, list[float]]:
+    """Seconds from the kill until the victim's next attempt has started, or until somebody answered again."""
+    started: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for event in history.events:
+        if event.event == "started":
+            started[event.task_id].append((event.epoch, event.at_ms))
+    ended = {(attempt.task_id, attempt.epoch): attempt for attempt in history.attempts}
+    found: dict[str, list[float]] = defaultdict(list)
+    for fault in faults:
+        if fault.back_s is not None:
+            found[fault.kind].append(fault.back_s)
+            continue
+        for task_id, epoch in fault.victims:
+            status = ended[task_id, epoch].status
+            if status in {AttemptStatus.COMPLETED, AttemptStatus.CANCELLED}:
+                continue  # it was over before the kill, or was not wanted any more
+            next_ms = min((at for number, at in started[task_id] if number > epoch), default=None)
+            if next_ms is not None:
+                found[fault.kind].append((next_ms - fault.at_ms) / 1000)
+    return found
+
+
+def _lost_agent_s(history: History, faults: Sequence[Fault]) -> dict[str, float]:
+    """From the last checkpoint (or the start) of each attempt that was cut off until its end."""
+    last_ms: dict[tuple[int, int], int] = {}
+    for event in history.events:
+        if event.event in {"started", "checkpoint"}:
+            last_ms[event.task_id, event.epoch] = event.at_ms
+    found: dict[str, float] = defaultdict(float)
+    for attempt in history.attempts:
+        since_ms = last_ms.get((attempt.task_id, attempt.epoch))
+        if attempt.status not in CUT_OFF or since_ms is None or attempt.ended_at_ms is None:
+            continue
+        before = [fault for fault in faults if fault.at_ms <= attempt.ended_at_ms]
+        kind = before[-1].kind if before else "without a fault"
+        found[kind] += (attempt.ended_at_ms - since_ms) / 1000
+    return found
+
+
+def _row(kind: str, count: int, seconds: Iterable[float], lost_agent_s: float) -> Row:
+    ordered = sorted(seconds)
+    return Row(
+        kind=kind,
+        count=count,
+        recoveries=len(ordered),
+        p50_s=_percentile(ordered, 50),
+        p99_s=_percentile(ordered, 99),
+        max_s=ordered[-1] if ordered else None,
+        lost_agent_s=round(lost_agent_s, 2),
+    )
+
+
+def _percentile(ordered: Sequence[float], percent: float) -> float | None:
+    """The nearest rank: a value that was really measured."""
+    return ordered[math.ceil(len(ordered) * percent / 100) - 1] if ordered else None
+
+
+def table(found: Figures) -> str:
+    """Markdown that can be read as it stands."""
+    lines = [
+        f"| {'fault':<44} | count | recoveries | p50 s | p99 s | max s | agent-minutes lost |",
+        f"|{'-' * 46}|------:|-----------:|------:|------:|------:|-------------------:|",
+    ]
+    for row in found.rows:
+        times = " | ".join(f"{'' if t is None else f'{t:.2f}':>5}" for t in (row.p50_s, row.p99_s, row.max_s))
+        lines.append(
+            f"| {row.kind:<44} | {row.count:>5} | {row.recoveries:>10} | {times} | {row.lost_agent_s / 60:>18.2f} |"
+        )
+    lines += ["", "| operation | ok | failed | unknown |", "|-----------|---:|-------:|--------:|"]
+    lines += [
+        f"| {kind:<9} | {by['ok']:>2} | {by['failed']:>6} | {by['unknown']:>7} |"
+        for kind, by in found.operations.items()
+    ]
+    lines += [
+        "",
+        f"lost {found.lost}, done twice {found.done_twice}; {found.tasks} tasks in {found.attempts} attempts; "
+        f"{found.pieces} pieces of work, {found.pieces_again} of them again after a crash",
+    ]
+    return "\n".join(lines)
+
+
+def as_json(found: Figures, findings: Iterable[Finding], **more: Any) -> dict[str, Any]:
+    return {**more, **asdict(found), "findings": [asdict(finding) for finding in findings]}

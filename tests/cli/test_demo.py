@@ -1,0 +1,302 @@
+"""`muster demo`: the real thing once, and each of its checks on evidence that was tampered with."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.agents.host import LocalHost
+from muster.cli.demo import checks
+from muster.cli.demo.evidence import (
+    AttemptRow,
+    CheckpointRow,
+    EventRow,
+    Evidence,
+    Fault,
+    LateWrite,
+    Line,
+    TaskRow,
+)
+from muster.model.events import Event, Level
+from muster.model.states import TaskStatus as S
+
+MUSTER = [sys.executable, "-m", "muster.cli.main"]
+A, B = 1, 2
+W1, W2 = "worker-aaaaaaaa", "worker-bbbbbbbb"
+
+
+def marked(folder: Path) -> list[Any]:
+    """Processes of agents that run in this folder."""
+    mark = f"MUSTER_ROOT={folder}"
+    return LocalHost().marked([mark])[mark]
+
+
+def naming(folder: Path) -> list[str]:
+    """Processes (owner, workers) that were started with this folder as an argument."""
+    table = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    return [line for line in table.splitlines() if "muster.app." in line and str(folder) in line]
+
+
+def environment(tmp_path: Path) -> dict[str, str]:
+    """Its temporary folder is ours, and nobody is at home."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "tmp").mkdir()
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path / "home"),
+        "TMPDIR": str(tmp_path / "tmp"),
+        "GIT_DIR": "/nowhere",
+    }
+
+
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="the demo needs git")
+
+
+@needs_git
+def test_the_whole_demo(tmp_path: Path) -> None:
+    started_s = time.monotonic()
+    done = subprocess.run(
+        [*MUSTER, "demo", "--json"],
+        env=environment(tmp_path),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    *events, last = [json.loads(line) for line in done.stdout.splitlines()]
+    demo = last["demo"]
+    assert demo["ok"] and demo["folder"] is None
+    assert {check["id"] for check in demo["checks"]} >= {"S1", "S3", "S4", "S7", "S8"}
+    assert [check for check in demo["checks"] if not check["ok"]] == []
+    killed, stopped = demo["recoveries"]
+    assert (killed["signal"], stopped["signal"]) == ("SIGKILL", "SIGSTOP")
+    assert killed["kept"] >= 1 and stopped["kept"] >= 1
+    assert 0 < killed["noticedMs"] <= killed["restartedMs"] < killed["doneMs"]
+    assert stopped["noticedMs"] > 5_000 and stopped["afterSignal"] > 0
+    assert len(demo["lateWrites"]) == 4 and all(write["refused"] for write in demo["lateWrites"])
+    completed = {event["taskId"] for event in events if event["event"] == "completed"}
+    assert len(completed) == 15
+    assert sum(event["event"] == "checkpoint" for event in events) >= 100
+    assert "reading ease" in demo["output"]
+    assert time.monotonic() - started_s < 90
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert naming(tmp_path) == []
+    assert list((tmp_path / "home").iterdir()) == []
+
+
+@needs_git
+def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    demo = subprocess.Popen(
+        [*MUSTER, "demo"], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert demo.stdout is not None
+    folder = None
+    for line in demo.stdout:
+        if line.startswith("Folder"):
+            folder = Path(line.split()[1].rstrip(","))
+        if "tally/words  running" in line:
+            break
+    assert folder is not None and folder.is_dir()
+    demo.send_signal(signal.SIGINT)
+    said = demo.communicate(timeout=30)[0]
+    assert demo.returncode == 130, said
+    assert "Interrupted" in said
+    assert not folder.exists()
+    assert marked(folder) == [] and naming(folder) == []
+
+
+def test_without_git(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*MUSTER, "demo"],
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert done.returncode == 1
+    assert "no git on PATH" in done.stderr and "install git" in done.stderr
+
+
+@needs_git
+def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("precious", "utf-8")
+    done = subprocess.run(
+        [*MUSTER, "demo", "--dir", str(tmp_path)], capture_output=True, text=True, check=False, timeout=30
+    )
+    assert done.returncode == 2 and "not empty" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+class Tape:
+    """Events of several tasks, numbered as a store would."""
+
+    def __init__(self) -> None:
+        self.rows: list[EventRow] = []
+        self._last: dict[int, Event] = {}
+
+    def add(
+        self, task: int, name: str, status: S, *, at: int, epoch: int = 0, actor: str = "coordinator"
+    ) -> None:
+        last = self._last.get(task)
+        event = Event(
+            task, last.seq + 1 if last else 1, at, Level.INFO, name, "", "{}",
+            last.new_status if last else None, status, 1, epoch, actor,
+        )  # fmt: skip
+        self._last[task] = event
+        self.rows.append(EventRow(len(self.rows) + 1, event))
+
+
+@pytest.fixture
+def sound() -> Evidence:
+    """Task b depends on a; a's first worker was killed after one of two pieces."""
+    tape = Tape()
+    tape.add(A, "enqueued", S.PENDING, at=0)
+    tape.add(B, "enqueued", S.PENDING, at=0)
+    tape.add(A, "claimed", S.ASSIGNED, at=10, epoch=1, actor=W1)
+    tape.add(A, "started", S.RUNNING, at=11, epoch=1, actor=W1)
+    tape.add(A, "checkpoint", S.RUNNING, at=20, epoch=1, actor=W1)
+    tape.add(A, "lost", S.ABORTED, at=30, epoch=1, actor=W1)
+    tape.add(A, "promoted", S.PENDING, at=30, epoch=1)
+    tape.add(A, "claimed", S.ASSIGNED, at=31, epoch=2, actor=W2)
+    tape.add(A, "started", S.RUNNING, at=32, epoch=2, actor=W2)
+    tape.add(A, "completed", S.COMPLETED, at=40, epoch=2, actor=W2)
+    tape.add(B, "unblocked", S.PENDING, at=40)
+    tape.add(B, "claimed", S.ASSIGNED, at=41, epoch=1, actor=W2)
+    tape.add(B, "started", S.RUNNING, at=42, epoch=1, actor=W2)
+    tape.add(B, "completed", S.COMPLETED, at=50, epoch=1, actor=W2)
+    return Evidence(
+        tasks=(TaskRow(A, "a", S.COMPLETED, 1, 2, 9), TaskRow(B, "b", S.COMPLETED, 1, 1, 5)),
+        parents={B: (A,)},
+        attempts=(
+            AttemptRow(A, 1, "lost", W1, 10, 30),
+            AttemptRow(A, 2, "completed", W2, 31, 40),
+            AttemptRow(B, 1, "completed", W2, 41, 50),
+        ),
+        events=tuple(tape.rows),
+        checkpoints=(CheckpointRow(A, 1, 1, 20, 1),),
+        ledger=(
+            Line(A, "a", 1, 1, 2, 100, 19),
+            Line(A, "a", 2, 2, 2, 101, 35),
+            Line(B, "b", 1, 1, 1, 102, 45),
+        ),
+        late_writes=(LateWrite("a#1", "checkpoint", True, "refused"),),
+        faults=(Fault("SIGKILL", W1, 7, A, "a", 1, 25),),
+        denials={"UPDATE": "never", "DELETE": "never"},
+    )
+
+
+def broken(evidence: Evidence) -> set[str]:
+    return {check.id for check in checks.check_all(evidence) if not check.ok}
+
+
+def test_sound_evidence_passes(sound: Evidence) -> None:
+    assert broken(sound) == set()
+    found = checks.recovery(sound, sound.faults[0])
+    assert (found.noticed_ms, found.restarted_ms, found.done_ms) == (5, 7, 15)
+    assert (found.before, found.kept, found.repeated, found.by_worker) == (1, 1, 0, W2)
+    assert checks.came_back([found]).ok
+
+
+def test_s1_two_open_attempts(sound: Evidence) -> None:
+    first, *others = sound.attempts
+    assert broken(replace(sound, attempts=(first._replace(ended_at_ms=None), *others))) == {"S1"}
+    assert broken(replace(sound, attempts=(first._replace(ended_at_ms=35), *others))) == {"S1"}
+
+
+def test_s1_an_epoch_granted_twice(sound: Evidence) -> None:
+    again = sound.events[2]._replace(id=99)
+    assert "S1" in broken(replace(sound, events=(*sound.events, again)))
+    assert "S1" in broken(replace(sound, attempts=sound.attempts[1:]))
+
+
+def test_s1_two_processes_of_one_attempt(sound: Evidence) -> None:
+    twin = sound.ledger[2]._replace(pid=999)
+    assert broken(replace(sound, ledger=(*sound.ledger, twin))) == {"S1"}
+
+
+def test_s3_a_ledger_line_after_supersession(sound: Evidence) -> None:
+    by_order = (*sound.ledger, sound.ledger[0]._replace(at_ms=30))
+    assert broken(replace(sound, ledger=by_order)) == {"S3"}
+    by_time = (sound.ledger[0]._replace(at_ms=33), *sound.ledger[1:])
+    assert broken(replace(sound, ledger=by_time)) == {"S3"}
+
+
+def test_s3_an_event_of_a_ghost(sound: Evidence) -> None:
+    events = list(sound.events)
+    old = events[8].event
+    ghost = Event(
+        old.task_id, old.seq, old.at_ms, old.level, old.event, "", "{}",
+        old.previous_status, old.new_status, 1, old.epoch, W1,
+    )  # fmt: skip
+    events[8] = EventRow(9, ghost)
+    assert broken(replace(sound, events=tuple(events))) == {"S3"}
+
+
+def test_s3_late_writes(sound: Evidence) -> None:
+    accepted = LateWrite("a#1", "checkpoint", False, "{}")
+    assert broken(replace(sound, late_writes=(accepted,))) == {"S3"}
+    assert broken(replace(sound, late_writes=())) == {"S3"}
+
+
+def test_s4_a_task_that_ended_twice_or_never(sound: Evidence) -> None:
+    twice = (*sound.events, sound.events[-1]._replace(id=99))
+    assert "S4" in broken(replace(sound, events=twice))
+    assert "S4" in broken(replace(sound, events=sound.events[:-1]))
+
+
+def test_s7_a_missing_event(sound: Evidence) -> None:
+    without_checkpoint = tuple(row for row in sound.events if row.event.event != "checkpoint")
+    assert broken(replace(sound, events=without_checkpoint)) == {"S7"}
+
+
+def test_s7_a_row_that_says_something_else(sound: Evidence) -> None:
+    a, b = sound.tasks
+    assert broken(replace(sound, tasks=(a._replace(seq=8), b))) == {"S7"}
+
+
+def test_s7_a_database_that_lets_events_change(sound: Evidence) -> None:
+    assert broken(replace(sound, denials={"UPDATE": "", "DELETE": "never"})) == {"S7"}
+
+
+def test_s8_a_child_that_started_early(sound: Evidence) -> None:
+    *others, claimed, started, completed = sound.events
+    early = (claimed._replace(id=5), started, completed)
+    assert broken(replace(sound, events=(*others, *early))) == {"S8"}
+
+
+def test_s8_unblocked_once(sound: Evidence) -> None:
+    assert "S8" in broken(replace(sound, parents={}))
+    assert "S8" in broken(replace(sound, parents={A: (B,), B: (A,)}))
+
+
+def test_s16_a_resume_from_somewhere_else(sound: Evidence) -> None:
+    from_start = (sound.ledger[0], sound.ledger[1]._replace(piece=1), *sound.ledger[1:])
+    assert broken(replace(sound, ledger=from_start)) == {"S16"}
+    assert broken(replace(sound, checkpoints=())) == {"S16"}
+
+
+def test_work_that_was_not_done(sound: Evidence) -> None:
+    assert broken(replace(sound, ledger=sound.ledger[:-1])) == {"all"}
+    a, b = sound.tasks
+    assert "all" in broken(replace(sound, tasks=(a, b._replace(status=S.FAILED))))
+
+
+def test_a_task_that_did_not_come_back(sound: Evidence) -> None:
+    found = checks.recovery(sound, sound.faults[0])
+    assert not checks.came_back([found._replace(done_ms=None)]).ok
+    assert not checks.came_back([found._replace(by_worker=W1)]).ok
+    assert not checks.works(1, "Traceback\nValueError: no").ok
