@@ -113,13 +113,13 @@ def _peer_rows(peers: Peers, ours: float) -> Iterator[Row]:
 def _socket(setting: Setting) -> Iterator[Row]:
     """Through a real owner, one by one on each connection, as agents do."""
     number = setting.size(3000, 300)
-    inside_us = _cpu_inside_us(setting)
+    known = _cpu_inside(setting)
     for hands in setting.size((1, 8, 32), (1, 8)):
         rates, bounds = [], []
         for _ in range(setting.size(3, 1)):
             with setting.place() as folder, site(folder / "p") as project:
                 template(project.project.store, number)
-                rate, bound = _drain_socket(project, hands, number, inside_us)
+                rate, bound = _drain_socket(project, hands, number, known)
             rates.append(rate)
             bounds.append(bound)
         what = f"drain, through the socket, {hands} connections"
@@ -129,16 +129,23 @@ def _socket(setting: Setting) -> Iterator[Row]:
             yield told(what, rates, "/s", bounds[-1])
 
 
-def _cpu_inside_us(setting: Setting) -> float:
-    """What one task costs the engine and SQLite without a server around them."""
+def _cpu_inside(setting: Setting) -> str:
+    """What one task costs the engine without a server, and the server without the engine."""
     number = setting.size(1000, 200)
     with setting.place() as folder, Inside(template(folder / "cpu.db", number)) as inside:
         watch = Stopwatch()
         inside.drain(1)
-        return watch.cpu_s / number * 1e6
+        engine_us = watch.cpu_s / number * 1e6
+    with setting.place() as folder, site(folder / "p") as project, project.api() as api:
+        owner = project.owner()
+        before_s = cpu_s(owner.pid)
+        for _ in range(3 * number):
+            api.get("/healthz")
+        http_us = (cpu_s(owner.pid) - before_s) / number * 1e6
+    return f"engine and SQLite alone, one by one: {engine_us:.0f} us; 3 empty requests: {http_us:.0f} us"
 
 
-def _drain_socket(project: Site, hands: int, number: int, inside_us: float) -> tuple[float, str]:
+def _drain_socket(project: Site, hands: int, number: int, known: str) -> tuple[float, str]:
     process = project.owner()
     workers = [Hand(project.project.socket) for _ in range(hands)]
     owner_before_s, watch = cpu_s(process.pid), Stopwatch()
@@ -147,7 +154,7 @@ def _drain_socket(project: Site, hands: int, number: int, inside_us: float) -> t
     assert done == number, f"{done} of {number} were drained"
     per_task_us = owner_s / number * 1e6
     bound = (
-        f"owner's CPU {per_task_us:.0f} us per task = {owner_s / wall_s:.0%} of a core, of it {inside_us:.0f} us "
-        f"engine and SQLite as in process, the rest HTTP; clients {clients_s / wall_s:.0%} of a core"
+        f"owner's CPU {per_task_us:.0f} us per task = {owner_s / wall_s:.0%} of a core, the rest of the time "
+        f"waits for syncs and hand-overs between threads ({known}); clients {clients_s / wall_s:.0%} of a core"
     )
     return number / wall_s, bound

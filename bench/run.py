@@ -26,7 +26,7 @@ import enqueue
 import growth
 import latency
 import resources
-from setting import Setting, progress
+from setting import Setting, contention, progress
 from table import Row, head, line, load, noise
 
 import muster
@@ -60,10 +60,13 @@ def main(argv: list[str]) -> int:
     by_section: dict[str, list[Row]] = {}
     with tempfile.TemporaryDirectory(prefix="mb", dir=args.dir) as folder:
         setting = Setting(quick=args.quick, folder=Path(folder), peers=not args.quick)
+        contended: dict[str, float] = {}
         for name in names:
+            before = contention()
             by_section[name] = _measure(name, setting)
+            contended[name] = max(before, contention())
     rows = [row for found in by_section.values() for row in found]
-    warnings = noise(load_before, rows)
+    warnings = noise(load_before, contended, rows)
     for warning in warnings:
         print(f"noise: {warning}")
     misses = sum(row.ok is False for row in rows)

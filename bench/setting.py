@@ -15,6 +15,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+CONTENTION_CPU_S = 0.1
+
 HERE = Path(__file__).resolve().parent
 
 
@@ -53,6 +55,14 @@ def environment(folder: Path) -> dict[str, str]:
 def progress(text: str) -> None:
     if sys.stderr.isatty():
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def contention() -> float:
+    """How many times longer than its CPU time a busy loop takes: 1.0 on a machine that nobody else uses."""
+    watch = Stopwatch()
+    while watch.cpu_s < CONTENTION_CPU_S:
+        sum(range(1000))
+    return watch.s / watch.cpu_s
 
 
 class Stopwatch:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import statistics
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 WHAT_CHARS, MEASURED_CHARS, TARGET_CHARS, BOUND_CHARS = 50, 32, 12, 76
+CONTENTION_MAX = 1.15
 
 
 @dataclass(frozen=True)
@@ -103,10 +104,15 @@ def load() -> float:
     return os.getloadavg()[0]
 
 
-def noise(load_before: float, rows: Sequence[Row]) -> list[str]:
-    """What a reader should know before trusting the figures."""
+def noise(load_before: float, contended: Mapping[str, float], rows: Sequence[Row]) -> list[str]:
+    """What a reader should know before trusting the figures; `contended` by section, 1.0 is alone."""
     said = []
     cores = os.cpu_count() or 1
+    for section, factor in contended.items():
+        if factor > CONTENTION_MAX:
+            said.append(
+                f"others used the machine around section {section}: a busy loop took {factor:.1f}x its CPU time"
+            )
     if load_before > cores / 2:
         said.append(f"the machine was busy before the run: load {load_before:.1f} on {cores} cores")
     wide = [row.what for row in rows if len(row.samples) > 2 and max(row.samples) > 2 * min(row.samples) > 0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -128,7 +129,7 @@ def test_kill_marked_spares_its_caller_the_ancestors_and_their_other_children(zo
         "plain.kill(); plain.wait()"
     )
     # The shell is marked as well: an ancestor of the caller.
-    argv = ["sh", "-c", f'{sys.executable} -c "$CODE"; echo shell lives']
+    argv = ["sh", "-c", f'{shlex.quote(sys.executable)} -c "$CODE"; echo shell lives']
     name, _, value = zoo.mark.partition("=")
     env = {"PATH": os.environ["PATH"], "CODE": code, "PYTHONPATH": os.pathsep.join(sys.path), name: value}
     done = subprocess.run(argv, capture_output=True, env=env, check=True)

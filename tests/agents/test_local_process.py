@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -131,7 +132,7 @@ def test_a_worker_that_ignores_signals_does_not_pass_that_on():
         "os.kill(os.getpid(), signal.SIGINT)\n"
         "print(process.wait(20), process.sweep(), process.poll())\n"
     )
-    argv = ["sh", "-c", f'trap "" INT QUIT CHLD; exec {sys.executable} -c "$CODE"']
+    argv = ["sh", "-c", f'trap "" INT QUIT CHLD; exec {shlex.quote(sys.executable)} -c "$CODE"']
     done = subprocess.run(argv, capture_output=True, env={**os.environ, "CODE": code}, check=False)
     assert done.stdout == b"-2 0 -2\n", done.stderr
 

@@ -66,7 +66,10 @@ class Client:
                 self._enqueue(plans)
                 continue
             try:
-                tasks = api.get("/api/v1/agent-tasks", {"plan": self._chance.choice(plans[-20:])})
+                tasks = api.get(
+                    "/api/v1/agent-tasks",
+                    {"plan": self._chance.choice(plans[-3:] if kind == "cancel" else plans[-20:])},
+                )
             except MusterError:
                 continue
             self._move(kind, tasks)
@@ -106,8 +109,11 @@ class Client:
     def _move(self, kind: Any, tasks: list[dict[str, Any]]) -> None:
         now_ms = time.time() * 1000
         over = [t for t in tasks if t["status"] in {"COMPLETED", "CANCELLED"}]
-        # What is over may be cancelled and what is not be retried as well: that is to be refused.
-        chosen = [t for t in over if now_ms - (t["endedAtMs"] or 0) > QUIET_MS] if kind == "retry" else tasks
+        # Where nothing else is there, what is over is cancelled: that is to be refused.
+        if kind == "retry":
+            chosen = [task for task in over if now_ms - (task["endedAtMs"] or 0) > QUIET_MS]
+        else:
+            chosen = [task for task in tasks if task not in over] or tasks
         if not chosen:
             return
         task_id = self._chance.choice(chosen)["id"]

@@ -233,9 +233,12 @@ def supervisor(scene: Scene) -> Fault:
     rig.kill_supervisor()
     rig.up(scene.size)
     fault.back_s = time.monotonic() - began_s
-    if scene.chance.random() < 0.5:  # and the new one minds whom it has adopted
+    then = scene.chance.choice(("worker", "owner", "nobody"))
+    if then == "worker":  # the new one minds whom it has adopted, also while it does so
         _, victim = _busy(scene)
         _kill(victim["pid"])
+    elif then == "owner":
+        _kill(rig.owner_pid())
     return _recovered(scene, fault)
 
 
@@ -282,7 +285,7 @@ FAULTS: dict[str, tuple[int, Callable[[Scene], Fault]]] = {
     "after-answer": (6, _at_point("after_answer", "owner, after an answer")),
     "owner-taking-over": (3, owner_taking_over),
     "owner-reaping": (4, owner_reaping),
-    "supervisor": (4, supervisor),
+    "supervisor": (6, supervisor),
     "everybody": (4, everybody),
     "lost-answers": (7, lost_answers),
 }

@@ -134,9 +134,8 @@ def table(found: Figures) -> str:
     ]
     for row in found.rows:
         times = " | ".join(f"{'' if t is None else f'{t:.2f}':>5}" for t in (row.p50_s, row.p99_s, row.max_s))
-        lines.append(
-            f"| {row.kind:<44} | {row.count:>5} | {row.recoveries:>10} | {times} | {row.lost_agent_s / 60:>18.2f} |"
-        )
+        lost = f"{row.lost_agent_s / 60:>18.2f}"
+        lines.append(f"| {row.kind:<44} | {row.count:>5} | {row.recoveries:>10} | {times} | {lost} |")
     lines += ["", "| operation | ok | failed | unknown |", "|-----------|---:|-------:|--------:|"]
     lines += [
         f"| {kind:<9} | {by['ok']:>2} | {by['failed']:>6} | {by['unknown']:>7} |"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import random
@@ -39,10 +40,8 @@ class DeafWorker:
     def twice(self, target: str, content: Any) -> Any:
         """The second answer.  The first request may have been carried out or not."""
         path = self._rig.project.socket
-        try:
+        with contextlib.suppress(NoAnswer, NotSent):
             send(path, target, content, hang_up_s=self._chance.random() * HANG_UP_S)
-        except (NoAnswer, NotSent):
-            pass
         return self.once(target, content)
 
     def once(self, target: str, content: Any) -> Any:

@@ -79,6 +79,8 @@ class Rig:
                 start_new_session=True,
                 env={**os.environ, VARIABLE: str(self.failpoint)},
             )
+        lock = self.project.supervisor_lock
+        until(lambda: holder(lock) == self.supervisor_pid, 20, "the supervisor is there")
         until(self.workers, 20, "the crew is up")
 
     @property

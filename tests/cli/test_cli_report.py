@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 import threading
@@ -176,7 +177,7 @@ def test_a_report_gives_up_in_the_end(cli, owner):
 
 def test_the_examples_of_the_help_work(owner, root):
     """As an agent would: through a shell, with the console script's arguments."""
-    muster = f"{sys.executable} -m muster.cli.main"
+    muster = f"{shlex.quote(sys.executable)} -m muster.cli.main"
     script = f"""
 set -eu
 last=$({muster} report checkpoint --show 2>/dev/null || echo none)

@@ -16,8 +16,9 @@ def supervisor(project: Project, workers: int, *, say: Callable[[str], None]) ->
     return Supervisor(
         LocalHost(),
         project.log_file,
-        [sys.executable, "-m", "muster.app.owner", str(project.root)],
-        [sys.executable, "-m", "muster.app.worker", str(project.root)],
-        workers,
+        project.state_dir / "crew",
+        owner_argv=[sys.executable, "-m", "muster.app.owner", str(project.root)],
+        worker_argv=[sys.executable, "-m", "muster.app.worker", str(project.root)],
+        workers=workers,
         say=say,
     )

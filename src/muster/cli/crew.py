@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from muster.cli.context import answers
@@ -102,23 +102,35 @@ class Crew:
 
     def start(self) -> None:
         """Returns once the owner answers.  Raises StoreFault with its own words where it cannot start."""
+        if found := self.supervisor.adopt():
+            self._say(f"took over from a dead supervisor: {', '.join(found)}")
         if answers(self._project.socket):
-            status = self.api.get("/api/v1/status")
-            pids = [worker["pid"] for worker in status["status"]["workers"]]
-            self.supervisor.adopt(status["owner"]["pid"], pids)
-            self._say(f"took over the owner (pid {status['owner']['pid']}) and {len(pids)} workers")
-            self.api.post("/api/v1/crew", {"actor": self._actor, "status": "RUNNING"})
+            with suppress(Unavailable):  # it may die any moment: then it is started anew
+                self.supervisor.adopt_owner(self.api.get("/api/v1/status")["owner"]["pid"])
+                self.api.post("/api/v1/crew", {"actor": self._actor, "status": "RUNNING"})
         self.supervisor.start_owner()
         deadline_s = time.monotonic() + READY_S
         while not answers(self._project.socket):
-            pid = self.supervisor.owner.pid
-            ended = pid is None or (
-                self.supervisor.owner.process is not None and self.supervisor.owner.process.poll() is not None
-            )
-            if ended or time.monotonic() > deadline_s:
+            process = self.supervisor.owner.process
+            code = process.poll() if process is not None else None
+            if (code is not None and code >= 0) or time.monotonic() > deadline_s:
                 raise StoreFault(f"the owner did not start: {self._owner_words()}", "muster doctor")
+            if process is None or code is not None:
+                self.supervisor.tick()
             time.sleep(0.02)
         self.supervisor.tick()
+
+    def last_event(self) -> int:
+        """Through restarts of the owner.  Raises Unavailable where it stays away."""
+        deadline_s = time.monotonic() + READY_S
+        while True:
+            try:
+                return int(self.api.get("/api/v1/status")["status"]["lastEventId"])
+            except Unavailable:
+                if time.monotonic() > deadline_s:
+                    raise
+                self.tick()
+                time.sleep(TICK_S)
 
     def _owner_words(self) -> str:
         with self._project.log_file.open("rb") as file:

@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
             crew.close()
             raise
         show.say(f"Up       {count} workers; `muster down` or Ctrl-C stops them")
-        feed = Feed(project, crew.api.get("/api/v1/status")["status"]["lastEventId"], show.event)
+        feed = Feed(project, crew.last_event(), show.event)
         while not interrupts.count and not crew.supervisor.drained():
             crew.tick()
             time.sleep(TICK_S)

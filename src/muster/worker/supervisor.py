@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -14,10 +15,12 @@ from muster.ports.host import Host, ProcessId
 
 BACKOFF_FIRST_S = 0.1
 BACKOFF_CAP_S = 30.0
-STEADY_S = 20.0
-STEADY_FACTOR = 10.0
-"""Whoever lived that many times longer than it had to wait, or STEADY_S, begins again with the first backoff:
-what dies at once is started ever more rarely, what worked for a while is back soon."""
+STEADY_S = 1.0
+STEADY_FACTOR = 3.0
+"""Whoever lived longer than STEADY_S, and that many times longer than it had to wait, begins again with the first
+backoff: what dies at once is started ever more rarely, what worked for a while is back soon."""
+REGISTER_S = 10.0
+"""How long a worker may take to be known to an owner that answers: it asks again every few seconds only."""
 DRAINED = 0
 DECLARED_DEAD = 3
 """Exit code of a worker that the owner gave up: it wakes after a long sleep and finds itself replaced."""
@@ -33,6 +36,10 @@ class Child:
         self.adopted: ProcessId | None = None
         self.started_s = 0.0
         self.backoff_s = BACKOFF_FIRST_S
+        self.waited_s = 0.0
+        """How long its last start had to wait."""
+        self.registered = False
+        """The owner has known this very process."""
         self.due_s: float | None = 0.0
         """When to start it (again); None while it runs, or once it is not wanted any more."""
 
@@ -57,27 +64,65 @@ class Supervisor:
         self,
         host: Host,
         log_file: Path,
+        crew_file: Path,
+        *,
         owner_argv: Sequence[str],
         worker_argv: Sequence[str],
         workers: int,
-        *,
         say: Callable[[str], None],
     ) -> None:
         self._host = host
         self._log_file = log_file
+        self._crew_file = crew_file
         self._say = say
         self.owner = Child("owner", owner_argv)
         self.workers = [Child("worker", worker_argv) for _ in range(workers)]
         self._given_up: list[subprocess.Popen[bytes]] = []
 
-    def adopt(self, owner_pid: int, worker_pids: Collection[int]) -> None:
-        """Takes over what a dead supervisor left running."""
-        for child, pid in zip([self.owner, *self.workers], [owner_pid, *worker_pids], strict=False):
-            process = self._host.identify(pid)
+    def adopt(self) -> list[str]:
+        """Takes over what a dead supervisor left running; returns what that is.
+
+        It is read from the file that each supervisor keeps, so it needs no owner that answers, no worker that has
+        registered yet, and takes no stranger for ours.  Workers that are too many finish what they hold, and end.
+        """
+        found: list[str] = []
+        free = {"owner": [self.owner], "worker": list(self.workers)}
+        for name, process in self._recorded():
+            if not self._host.alive(process):
+                continue
+            found.append(f"{name} {process.pid}")
+            if free[name]:
+                _adopt(free[name].pop(0), process)
+            else:
+                _signal(process.pid, signal.SIGTERM)
+        return found
+
+    def adopt_owner(self, pid: int) -> None:
+        """One that answers, whoever has started it."""
+        process = self._host.identify(pid)
+        if process is not None and self.owner.pid is None:
+            _adopt(self.owner, process)
+
+    def _recorded(self) -> list[tuple[str, ProcessId]]:
+        try:
+            boot, *lines = self._crew_file.read_text("utf-8").splitlines()
+            rows = [line.split() for line in lines]
+            found = [(name, ProcessId(int(pid), int(start))) for name, pid, start in rows]
+        except (OSError, ValueError):
+            return []
+        return found if boot == self._host.boot_id else []
+
+    def _record(self) -> None:
+        lines = [self._host.boot_id]
+        for child in (self.owner, *self.workers):
+            process = child.adopted or (self._host.identify(child.process.pid) if child.process else None)
             if process is not None:
-                child.adopted = process
-                child.started_s = time.monotonic()
-                child.due_s = None
+                lines.append(f"{child.name} {process.pid} {process.start}")
+        draft = self._crew_file.with_name(self._crew_file.name + ".tmp")
+        # Where the disk is full the next supervisor knows less; this one goes on.
+        with contextlib.suppress(OSError):
+            draft.write_text("\n".join([*lines, ""]), "utf-8")
+            draft.replace(self._crew_file)
 
     @property
     def own_pids(self) -> set[int]:
@@ -109,14 +154,21 @@ class Supervisor:
         """Starts another for each worker that runs but that the owner has declared dead."""
         for child in self.workers:
             pid = child.pid
-            old_enough = time.monotonic() - child.started_s > lease_s
-            if pid is None or pid in living_pids or not old_enough:
+            if pid in living_pids:
+                child.registered = True
+            limit_s = lease_s if child.registered else max(lease_s, REGISTER_S)
+            quiet_s = time.monotonic() - max(child.started_s, self.owner.started_s)
+            if pid is None or pid in living_pids or quiet_s < limit_s:
                 continue
             self._say(f"worker (pid {pid}) is silent; another one takes its place")
             if child.process is not None:
                 self._given_up.append(child.process)
             child.process = child.adopted = None
             child.due_s = 0.0
+        for process in self._given_up:
+            if process.pid in living_pids:
+                # It was only slow, and its place is taken: it finishes what it holds, and ends.
+                _signal(process.pid, signal.SIGTERM)
 
     def signal_workers(self, number: int) -> None:
         for child in self.workers:
@@ -157,8 +209,10 @@ class Supervisor:
                 start_new_session=True,
             )
         child.adopted = None
+        child.registered = False
         child.started_s = time.monotonic()
         child.due_s = None
+        self._record()
 
     def _look(self, child: Child) -> Ended | None:
         pid = child.pid
@@ -180,12 +234,18 @@ class Supervisor:
             child.due_s = None
             return
         now_s = time.monotonic()
-        steady_s = min(STEADY_S, STEADY_FACTOR * child.backoff_s)
+        steady_s = max(STEADY_S, STEADY_FACTOR * child.waited_s)
         if now_s - child.started_s > steady_s or code == DECLARED_DEAD:
             child.backoff_s = BACKOFF_FIRST_S
-        child.due_s = now_s + child.backoff_s
+        child.due_s, child.waited_s = now_s + child.backoff_s, child.backoff_s
         self._say(f"{child.name} (pid {ended.pid}) {_how(code)}; started again in {child.backoff_s:.1f} s")
         child.backoff_s = min(BACKOFF_CAP_S, child.backoff_s * 2)
+
+
+def _adopt(child: Child, process: ProcessId) -> None:
+    child.adopted = process
+    child.started_s = time.monotonic()
+    child.due_s = None
 
 
 def _how(code: int | None) -> str:
