@@ -18,7 +18,7 @@ from muster.model.errors import MusterError
 
 Outcome = Literal["ok", "failed", "unknown"]
 
-PAUSE_S = 0.4
+PAUSE_S = 0.25
 DEAF_SHARE = 0.15
 """Of the operations whose answer is not even listened to."""
 QUIET_MS = int((LEASE_S + 1.5) * 1000)

@@ -24,7 +24,9 @@ class Fault:
     at_ms: int = field(default_factory=lambda: int(time.time() * 1000))
     """Wall time of the kill."""
     victims: list[tuple[int, int]] = field(default_factory=list)
-    """(task, epoch) of the attempts that it cut off."""
+    """(task, epoch) of the attempts that it was aimed at."""
+    workers: set[str] = field(default_factory=set)
+    """Those that were killed: whatever they held at that moment was hit as well."""
     back_s: float | None = None
     """How long nobody answered, for faults of the owner and the supervisor."""
 
@@ -81,9 +83,9 @@ def _kill(pid: int) -> None:
 
 
 def worker(scene: Scene) -> Fault:
-    task, victim = _busy(scene)
     time.sleep(scene.chance.random() * 0.2)
-    fault = Fault("worker, at random", victims=_victims([task]))
+    task, victim = _busy(scene)
+    fault = Fault("worker, at random", victims=_victims([task]), workers={victim["id"]})
     _kill(victim["pid"])
     return _recovered(scene, fault)
 
@@ -102,7 +104,7 @@ def worker_at(scene: Scene, event: str, kind: str) -> Fault:
         return next((e for e in page if e["event"] == event and e["actor"] in pids), None)
 
     heard = until(look, RECOVERY_LIMIT_S, f"something is {event}")
-    fault = Fault(kind, victims=[(heard["taskId"], heard["epoch"])])
+    fault = Fault(kind, victims=[(heard["taskId"], heard["epoch"])], workers={heard["actor"]})
     _kill(pids[heard["actor"]])
     return _recovered(scene, fault)
 
@@ -127,7 +129,7 @@ def worker_finishing(scene: Scene) -> Fault:
     start = rig.ledger_file.stat().st_size
     task, pid = until(look, RECOVERY_LIMIT_S, "an agent is about to end")
     time.sleep(scene.chance.random() * 0.05)
-    fault = Fault("worker, as its agent ends", victims=_victims([task]))
+    fault = Fault("worker, as its agent ends", victims=_victims([task]), workers={task["worker"]})
     _kill(pid)
     return _recovered(scene, fault)
 
@@ -135,7 +137,7 @@ def worker_finishing(scene: Scene) -> Fault:
 def zombie(scene: Scene) -> Fault:
     """A worker that stands still for longer than its lease, and then goes on."""
     task, victim = _busy(scene)
-    fault = Fault("worker, stopped and awake again", victims=_victims([task]))
+    fault = Fault("worker, stopped and awake again", victims=_victims([task]), workers={victim["id"]})
     os.kill(victim["pid"], signal.SIGSTOP)
     try:
         buried = lambda: victim["id"] not in [w["id"] for w in scene.rig.workers()]  # noqa: E731
@@ -215,7 +217,8 @@ def owner_reaping(scene: Scene) -> Fault:
     pid = scene.rig.owner_pid()
     point = scene.chance.choice(["before_commit", "after_commit"])
     scene.rig.arm(f"{point}:1:{scene.chance.choice(['Reap', 'BuryWorker', 'Register'])}")
-    fault = Fault("worker, and the owner as it frees its task", victims=_victims([task]))
+    kind = "worker, and the owner as it frees its task"
+    fault = Fault(kind, victims=_victims([task]), workers={victim["id"]})
     _kill(victim["pid"])
     # The task may have ended just before: then there was nothing to free.
     if _fires(scene.rig, 5.0):
@@ -233,12 +236,17 @@ def supervisor(scene: Scene) -> Fault:
     rig.kill_supervisor()
     rig.up(scene.size)
     fault.back_s = time.monotonic() - began_s
+    # And the new one minds whom it has adopted, also while it does so.
     then = scene.chance.choice(("worker", "owner", "nobody"))
-    if then == "worker":  # the new one minds whom it has adopted, also while it does so
-        _, victim = _busy(scene)
+    if then == "worker":
+        task, victim = _busy(scene)
+        fault = Fault("supervisor, then a worker", victims=_victims([task]), workers={victim["id"]})
         _kill(victim["pid"])
     elif then == "owner":
-        _kill(rig.owner_pid())
+        pid = rig.owner_pid()
+        fault = Fault("supervisor, then the owner")
+        _kill(pid)
+        return _owner_dies(scene, fault, pid)
     return _recovered(scene, fault)
 
 
@@ -247,14 +255,14 @@ def everybody(scene: Scene) -> Fault:
     _busy(scene)
     running = rig.running()
     agents = [pid for task in running for pid in rig.agent_pids(task["id"], task["epoch"])]
-    fault = Fault("everything at once", victims=_victims(running))
+    workers = {worker["id"] for worker in rig.workers()}
+    fault = Fault("everything at once", victims=_victims(running), workers=workers)
     rig.kill_supervisor()
     rig.kill_own_processes()
     if scene.chance.random() < 0.5:  # or they are orphans, to be killed by the next owner
         for pid in agents:
             _kill(pid)
     rig.up(scene.size)
-    fault.back_s = time.time() - fault.at_ms / 1000
     return _recovered(scene, fault)
 
 

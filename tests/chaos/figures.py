@@ -24,7 +24,7 @@ class Row:
     kind: str
     count: int
     recoveries: int
-    """Attempts that were cut off, or, for faults of owner and supervisor, how often nobody answered."""
+    """Attempts that were cut off and begun anew, or, where none was, how often nobody answered for a while."""
     p50_s: float | None
     p99_s: float | None
     max_s: float | None
@@ -51,8 +51,12 @@ def figures(
     kinds = sorted({fault.kind for fault in faults})
     counts = Counter(fault.kind for fault in faults)
     rows = [_row(kind, counts[kind], recoveries[kind], lost_s[kind]) for kind in kinds]
-    struck = [s for fault in faults if fault.back_s is None for s in recoveries.pop(fault.kind, [])]
-    rows.append(_row("all: task cut off, to its next attempt", len(faults), struck, sum(lost_s.values())))
+    cutting = {fault.kind for fault in faults if fault.victims}
+    tasks = [seconds for kind in cutting for seconds in recoveries[kind]]
+    others = [seconds for kind in counts.keys() - cutting for seconds in recoveries[kind]]
+    of = {True: sum(counts[kind] for kind in cutting), False: len(faults)}
+    rows.append(_row("**until a task that was cut off runs again**", of[True], tasks, sum(lost_s.values())))
+    rows.append(_row("**until somebody answers again**", of[False] - of[True], others, 0.0))
     told: dict[str, dict[str, int]] = defaultdict(lambda: {"ok": 0, "failed": 0, "unknown": 0})
     for operation in operations:
         told[operation.kind][operation.outcome] += 1
@@ -69,25 +73,45 @@ def figures(
     )
 
 
-def _recoveries(history: History, faults: Iterable[Fault]) -> dict[str, list[float]]:
-    """Seconds from the kill until the victim's next attempt has started, or until somebody answered again."""
+def _struck(history: History, faults: Sequence[Fault]) -> dict[tuple[int, int], Fault]:
+    """Which fault cut off which attempt."""
+    by_worker = {worker_id: fault for fault in faults for worker_id in fault.workers}
+    aimed_at = {victim: fault for fault in faults for victim in fault.victims}
+    found = {}
+    for attempt in history.attempts:
+        fault = by_worker.get(attempt.worker_id) or aimed_at.get((attempt.task_id, attempt.epoch))
+        if fault is not None and attempt.status in CUT_OFF | {AttemptStatus.RELEASED}:
+            found[attempt.task_id, attempt.epoch] = fault
+    return found
+
+
+def unexplained(history: History, faults: Sequence[Fault]) -> Finding:
+    """No attempt is cut off but by a fault that killed its worker or its agent: owners may die for nothing."""
+    found = Finding(
+        promise="L5", says="nothing is cut off but what was killed", looked_at=len(history.attempts)
+    )
+    struck = _struck(history, faults)
+    for attempt in history.attempts:
+        if attempt.status in CUT_OFF and (attempt.task_id, attempt.epoch) not in struck:
+            found.violations.append(f"task {attempt.task_id} attempt {attempt.epoch}: {attempt.error}")
+    return found
+
+
+def _recoveries(history: History, faults: Sequence[Fault]) -> dict[str, list[float]]:
+    """Seconds from the kill until the victim's next attempt has started; for faults that cut nothing off,
+    until somebody answered again."""
     started: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for event in history.events:
         if event.event == "started":
             started[event.task_id].append((event.epoch, event.at_ms))
-    ended = {(attempt.task_id, attempt.epoch): attempt for attempt in history.attempts}
     found: dict[str, list[float]] = defaultdict(list)
     for fault in faults:
-        if fault.back_s is not None:
+        if fault.back_s is not None and not fault.victims:
             found[fault.kind].append(fault.back_s)
-            continue
-        for task_id, epoch in fault.victims:
-            status = ended[task_id, epoch].status
-            if status in {AttemptStatus.COMPLETED, AttemptStatus.CANCELLED}:
-                continue  # it was over before the kill, or was not wanted any more
-            next_ms = min((at for number, at in started[task_id] if number > epoch), default=None)
-            if next_ms is not None:
-                found[fault.kind].append((next_ms - fault.at_ms) / 1000)
+    for (task_id, epoch), fault in _struck(history, faults).items():
+        next_ms = min((at for number, at in started[task_id] if number > epoch), default=None)
+        if next_ms is not None:
+            found[fault.kind].append((next_ms - fault.at_ms) / 1000)
     return found
 
 
@@ -97,14 +121,12 @@ def _lost_agent_s(history: History, faults: Sequence[Fault]) -> dict[str, float]
     for event in history.events:
         if event.event in {"started", "checkpoint"}:
             last_ms[event.task_id, event.epoch] = event.at_ms
+    struck = _struck(history, faults)
     found: dict[str, float] = defaultdict(float)
     for attempt in history.attempts:
-        since_ms = last_ms.get((attempt.task_id, attempt.epoch))
-        if attempt.status not in CUT_OFF or since_ms is None or attempt.ended_at_ms is None:
-            continue
-        before = [fault for fault in faults if fault.at_ms <= attempt.ended_at_ms]
-        kind = before[-1].kind if before else "without a fault"
-        found[kind] += (attempt.ended_at_ms - since_ms) / 1000
+        place = attempt.task_id, attempt.epoch
+        if place in struck and place in last_ms and attempt.ended_at_ms is not None:
+            found[struck[place].kind] += (attempt.ended_at_ms - last_ms[place]) / 1000
     return found
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from client import Client, Operation
 from faults import FAULTS, Fault, Scene
-from figures import Figures, figures
+from figures import Figures, figures, unexplained
 from rig import OPEN, Rig, spec, until
 from verdict import findings_of, history_of
 
@@ -87,9 +87,11 @@ def run(root: Path, rounds: int, seed: int, *, say: Callable[[str], None] = lamb
             client.close()
         rig.down()
     operations = client.operations if client else []
+    history = history_of(rig)
     findings = [
         Finding(promise="L4", says="the crew got over every fault", looked_at=len(faults), violations=stuck),
-        *findings_of(rig, operations, pieces=PIECES),
+        *findings_of(rig, history, operations, pieces=PIECES),
+        unexplained(history, faults),
         Finding(
             promise="500",
             says="no request ran into a bug",
@@ -102,6 +104,6 @@ def run(root: Path, rounds: int, seed: int, *, say: Callable[[str], None] = lamb
         rounds=rounds,
         took_s=time.monotonic() - began_s,
         findings=findings,
-        figures=figures(history_of(rig), faults, operations, findings),
+        figures=figures(history, faults, operations, findings),
         operations=operations,
     )

@@ -49,9 +49,11 @@ def assert_promises(rig: Rig, *, pieces: int) -> History:
     return history
 
 
-def findings_of(rig: Rig, operations: Collection[Operation], *, pieces: int) -> list[Finding]:
+def findings_of(
+    rig: Rig, history: History, operations: Collection[Operation], *, pieces: int
+) -> list[Finding]:
     """All checks of a run whose crew has ended."""
-    history, deeds = history_of(rig), rig.ledger()
+    deeds = rig.ledger()
     return [
         *check(history),
         ended(history, operations),
@@ -61,7 +63,7 @@ def findings_of(rig: Rig, operations: Collection[Operation], *, pieces: int) -> 
         told(history, operations),
         sound(rig.project.store),
         Finding(
-            promise="L5",
+            promise="gone",
             says="no process is left",
             looked_at=1,
             violations=[f"process {pid}" for pid in rig.leftovers],
