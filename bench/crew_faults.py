@@ -33,7 +33,7 @@ def recovery(setting: Setting) -> Iterator[Row]:
     waits_s = []
     with setting.place() as folder, site(folder / "p") as project:
         project.up(3)
-        for i in range(setting.size(8, 2)):
+        for i in range(setting.size(8, 1)):
             key = f"t{i}"
             project.add("p", [{"title": key, "key": key, "agent": "shell", "description": "sleep 600"}])
             task = until(lambda key=key: _running(project, key), 20, f"{key} runs")  # type: ignore[misc]

@@ -39,7 +39,7 @@ def _owner_memory(setting: Setting) -> Row:
 
 
 def _idle(setting: Setting) -> Iterator[Row]:
-    watch_s = setting.size(20.0, 4.0)
+    watch_s = setting.size(20.0, 2.0)
     with setting.place() as folder, site(folder / "p") as project:
         owner, worker = project.owner(), project.worker()
         time.sleep(1)

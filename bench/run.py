@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import sys
 import tempfile
 import time
@@ -52,6 +53,8 @@ def main(argv: list[str]) -> int:
     if unknown:
         print(f"error: no section {', '.join(unknown)}; there are {', '.join(SECTIONS)}", file=sys.stderr)
         return 2
+    # So that a run that is ended still ends its processes and removes its folder.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     load_before, started_s = load(), time.monotonic()
     print(
         f"Muster {muster.__version__}, Python {platform.python_version()}, {os.cpu_count()} cores", flush=True
@@ -61,9 +64,11 @@ def main(argv: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="mb", dir=args.dir) as folder:
         setting = Setting(quick=args.quick, folder=Path(folder), peers=not args.quick)
         contended: dict[str, float] = {}
+        seconds: dict[str, float] = {}
         for name in names:
-            before = contention()
+            before, section_s = contention(), time.monotonic()
             by_section[name] = _measure(name, setting)
+            seconds[name] = round(time.monotonic() - section_s, 1)
             contended[name] = max(before, contention())
     rows = [row for found in by_section.values() for row in found]
     warnings = noise(load_before, contended, rows)
@@ -73,7 +78,7 @@ def main(argv: list[str]) -> int:
     took_s = time.monotonic() - started_s
     print(f"\n{len(rows)} rows, {misses} missed their target, {took_s:.0f} s")
     if args.json:
-        args.json.write_text(_json(args, by_section, warnings, took_s), "utf-8")
+        args.json.write_text(_json(args, by_section, warnings, seconds), "utf-8")
     return 0
 
 
@@ -108,7 +113,7 @@ def _measure(name: str, setting: Setting) -> list[Row]:
 
 
 def _json(
-    args: argparse.Namespace, by_section: dict[str, list[Row]], warnings: list[str], took_s: float
+    args: argparse.Namespace, by_section: dict[str, list[Row]], warnings: list[str], seconds: dict[str, float]
 ) -> str:
     content: dict[str, Any] = {
         "muster": muster.__version__,
@@ -116,7 +121,7 @@ def _json(
         "system": platform.platform(),
         "cores": os.cpu_count(),
         "quick": args.quick,
-        "seconds": round(took_s, 1),
+        "seconds": seconds,
         "noise": warnings,
         "sections": {name: [row.as_json() for row in rows] for name, rows in by_section.items()},
     }

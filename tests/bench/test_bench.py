@@ -31,7 +31,7 @@ def test_every_figure_is_positive_and_judged(quick):
     _, figures = quick
     assert list(figures["sections"]) == ["drain", "enqueue"]
     assert figures["quick"] is True
-    assert figures["seconds"] > 0
+    assert list(figures["seconds"]) == ["drain", "enqueue"]
     rows = [row for found in figures["sections"].values() for row in found]
     measured = [row for row in rows if not row["notRun"]]
     assert len(measured) >= 15

@@ -49,7 +49,7 @@ def test_what_was_written_comes_back_as_it_was(subject: Subject) -> None:
     subject.write(opened=[attempt])
     subject.tx("put_worker", worker)
     assert subject.tx("tasks", [1]) == [task]
-    assert subject.tx("newest_attempts", [1]) == [attempt]
+    assert subject.tx("attempts", [(1, 2)]) == [attempt]
     assert subject.read("attempt", 1, 2) == attempt
     assert subject.tx("worker", worker.id) == worker
     task = replace(task, status=TaskStatus.COMPLETED, next_attempt_at_ms=None, error_kind=None, event_seq=3)
@@ -63,7 +63,7 @@ def test_what_was_written_comes_back_as_it_was(subject: Subject) -> None:
 def test_unknown_ids_are_left_out(subject: Subject) -> None:
     subject.add(new_task(1))
     assert [task.id for task in subject.tx("tasks", [2, 1, 3])] == [1]
-    assert subject.tx("newest_attempts", [1, 2]) == []
+    assert subject.tx("attempts", [(1, 1), (2, 1)]) == []
     assert subject.tx("job_texts", [2]) == []
     assert (subject.tx("worker", "worker-zzzzzzzz"), subject.tx("meta", "nothing")) == (None, None)
 
@@ -281,7 +281,7 @@ def test_a_worker_holds_its_open_attempts_only(subject: Subject) -> None:
 
 def test_a_job_brings_the_newest_checkpoint_and_session(subject: Subject) -> None:
     subject.add_plan("api")
-    subject.add(new_task(1, "a", title="Türe 🚪"), new_task(2))
+    subject.add(new_task(1, "a", title="Türe 🚪", epoch=11), new_task(2))
     subject.write(
         opened=[
             make_attempt(1, 1, status=AttemptStatus.LOST, session_key="s1"),

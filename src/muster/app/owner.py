@@ -205,7 +205,13 @@ def _listening(path: Path) -> Iterator[socket.socket]:
         path.unlink(missing_ok=True)
 
 
+SWITCH_S = 0.0005
+"""The committing thread and the loop take turns this often: with 8 callers a fifth more commands a second than
+with Python's 5 ms (measured with `./run bench --only drain`)."""
+
+
 def run_owner(root: Path) -> int:
+    sys.setswitchinterval(SWITCH_S)
     project = Project(root)
     try:
         asyncio.run(_own(project, load_config(root)))

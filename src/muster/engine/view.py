@@ -39,9 +39,10 @@ class View:
         missing = [i for i in ids if i not in self._tasks]
         if not missing:
             return
-        for task in await self.tx.tasks(missing):
-            self._tasks[task.id] = task
-        for attempt in await self.tx.newest_attempts(missing):
+        tasks = await self.tx.tasks(missing)
+        self._tasks.update((task.id, task) for task in tasks)
+        newest = [(task.id, task.epoch) for task in tasks if task.epoch]
+        for attempt in await self.tx.attempts(newest):
             self._attempts[attempt.task_id] = attempt
 
     def task(self, task_id: int) -> Task:

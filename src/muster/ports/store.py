@@ -71,8 +71,8 @@ class Tx(Protocol):
 
     async def tasks(self, ids: Collection[int]) -> list[Task]: ...
 
-    async def newest_attempts(self, ids: Collection[int]) -> list[Attempt]:
-        """Each task's attempt of its present epoch; none for a task that was never claimed."""
+    async def attempts(self, keys: Collection[tuple[int, int]]) -> list[Attempt]:
+        """Attempts by (task id, epoch)."""
 
     async def held(self, worker_id: str) -> list[Attempt]:
         """The worker's open attempts."""

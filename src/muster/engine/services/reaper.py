@@ -123,6 +123,11 @@ class Reaper(Service):
         if proof is None and not lapsed(attempt, now):
             return False
         if proof is None or worker is None:
+            fresh = await self._reads.attempt(attempt.task_id, attempt.epoch)
+            if fresh is None or not fresh.open:
+                return True  # ended while we wrote what came before it in this page
+            if proof is None and not lapsed(fresh, now):
+                return False  # heard again meanwhile: its processes live on
             # A worker that was buried for its silence may have left its agent at work.
             self._host.kill_marked([attempt_mark(attempt.worker_id, attempt.task_id, attempt.epoch)])
         reason = proof or self._silence(attempt, now)

@@ -70,8 +70,8 @@ class SqliteTx:
     async def tasks(self, ids: Collection[int]) -> list[Task]:
         return [task_of(row) for row in self._many("tasks", [(i,) for i in ids])]
 
-    async def newest_attempts(self, ids: Collection[int]) -> list[Attempt]:
-        return [attempt_of(row) for row in self._many("newest_attempts", [(i,) for i in ids])]
+    async def attempts(self, keys: Collection[tuple[int, int]]) -> list[Attempt]:
+        return [attempt_of(row) for row in self._many("attempts", keys)]
 
     async def held(self, worker_id: str) -> list[Attempt]:
         return [attempt_of(row) for row in self._all("held", worker_id)]

@@ -1,8 +1,8 @@
 -- name: tasks
 SELECT $task_columns FROM tasks WHERE id = ?1
 
--- name: newest_attempts
-SELECT $attempt_columns FROM attempts WHERE task_id = ?1 ORDER BY epoch DESC LIMIT 1
+-- name: attempts
+SELECT $attempt_columns FROM attempts WHERE task_id = ?1 AND epoch = ?2
 
 -- name: held
 SELECT $attempt_columns FROM attempts WHERE worker_id = ?1 AND ended_at_ms IS NULL
@@ -25,9 +25,11 @@ SELECT id, priority, sort_key FROM tasks
 
 -- name: job_texts
 SELECT t.id, p.name, coalesce(t.key, CAST(t.id AS TEXT)), t.title, t.description,
-       (SELECT session_key FROM attempts a
-         WHERE a.task_id = t.id AND a.session_key IS NOT NULL ORDER BY a.epoch DESC LIMIT 1),
-       (SELECT data FROM checkpoints c WHERE c.task_id = t.id ORDER BY c.epoch DESC, c.number DESC LIMIT 1)
+       CASE WHEN t.epoch > 1 THEN (
+           SELECT session_key FROM attempts a
+            WHERE a.task_id = t.id AND a.session_key IS NOT NULL ORDER BY a.epoch DESC LIMIT 1) END,
+       CASE WHEN t.epoch > 1 THEN (
+           SELECT data FROM checkpoints c WHERE c.task_id = t.id ORDER BY c.epoch DESC, c.number DESC LIMIT 1) END
   FROM tasks t LEFT JOIN plans p ON p.id = t.plan_id
  WHERE t.id = ?1
 
