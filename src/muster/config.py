@@ -20,7 +20,7 @@ STATE_DIR_NAME = ".muster"
 ROOT_VARIABLE = "MUSTER_ROOT"
 
 PROMPT_CHANNELS = ("argument", "script", "file", "stdin", "none")
-"""As the last argument (`script`: only the code in its fenced blocks, if any), as a file, or not at all."""
+"""As the last argument, as a file (`script`: the code of its fenced blocks), or not at all."""
 
 DURATION_MAX_S = 10 * 365 * 86400.0  # beyond this a deadline would leave the range of dates
 
@@ -94,7 +94,7 @@ class AgentConfig:
     heartbeat_s: float | None = None
 
 
-SHELL = AgentConfig("shell", ("sh", "-eu", "-c"), "script")  # built in; a project may redefine it
+SHELL = AgentConfig("shell", ("sh", "-eu"), "script")  # built in; a project may redefine it
 
 
 def _built_in_agents() -> dict[str, AgentConfig]:

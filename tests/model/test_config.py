@@ -81,7 +81,7 @@ def test_a_missing_and_an_empty_file_give_the_defaults(tmp_path: Path) -> None:
     )
     assert Config().workers == Workers(count=None, slots=1, drain_s=300)
     assert Config().health == Health(heartbeat_s=5, lease_s=15, sweep_s=0.5, orphan_grace_s=600)
-    assert Config().agents == {"shell": AgentConfig("shell", ("sh", "-eu", "-c"), prompt="script")}
+    assert Config().agents == {"shell": AgentConfig("shell", ("sh", "-eu"), prompt="script")}
     assert Config().default_agent is None
 
 

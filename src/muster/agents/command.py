@@ -120,15 +120,17 @@ class CommandAgent:
 
     def _argv(self, job: Job, folder: AttemptFolder) -> tuple[str, ...]:
         values = {
-            "prompt": script_of(job.prompt) if self.prompt == "script" else prompt_of(job),
+            "prompt": prompt_of(job),
             "prompt_file": str(folder.prompt.absolute()),
             "task": job.ref,
             "title": job.title,
         }
         argv = [_fill(element, values) for element in self.command]
-        if self.prompt in ("argument", "script") and not any(
-            "{prompt}" in element for element in self.command
-        ):
+        if self.prompt == "script":
+            # In a file: a script may be longer than an argument can be.
+            _write_private(folder.script, script_of(job.prompt).encode())
+            argv.append(str(folder.script.absolute()))
+        elif self.prompt == "argument" and not any("{prompt}" in element for element in self.command):
             argv.append(_fill("{prompt}", values))
         return tuple(argv)
 

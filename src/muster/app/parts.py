@@ -10,6 +10,7 @@ from typing import cast
 
 from muster.agents.command import EXIT_CODES, CommandAgent, Prompt
 from muster.config import Config, Project
+from muster.model.errors import StoreRefused
 from muster.ports.agent import Agent
 from muster.stores.sqlite.lock import refuse_shared
 
@@ -31,11 +32,21 @@ def agents_of(config: Config) -> Mapping[str, Agent]:
 def make_state_dir(project: Project) -> None:
     """`.muster/`, for its owner's eyes only, and ignored by git.  Raises StoreRefused on a shared disk."""
     refuse_shared(project.root)
-    project.state_dir.mkdir(mode=0o700, exist_ok=True)
-    project.attempts_dir.mkdir(mode=0o700, exist_ok=True)
-    ignore = project.state_dir / ".gitignore"
-    if not ignore.exists():
-        ignore.write_text("*\n", "utf-8")
+    try:
+        project.state_dir.mkdir(mode=0o700, exist_ok=True)
+        project.attempts_dir.mkdir(mode=0o700, exist_ok=True)
+        ignore = project.state_dir / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n", "utf-8")
+    except OSError as error:
+        raise StoreRefused(
+            f"{project.state_dir} cannot be made: {error.strerror}", "work in a folder that you may write to"
+        ) from error
+
+
+def python_module(name: str) -> list[str]:
+    """Arguments that run one of our modules.  `-P`: files of the user's project are not to be imported."""
+    return [sys.executable, "-P", "-m", name]
 
 
 def log_to_stderr(name: str) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 
 from muster.agents.host import LocalHost, become_subreaper
+from muster.app.parts import python_module
 from muster.config import Project
 from muster.worker.supervisor import Supervisor
 
@@ -17,8 +17,8 @@ def supervisor(project: Project, workers: int, *, say: Callable[[str], None]) ->
         LocalHost(),
         project.log_file,
         project.state_dir / "crew",
-        owner_argv=[sys.executable, "-m", "muster.app.owner", str(project.root)],
-        worker_argv=[sys.executable, "-m", "muster.app.worker", str(project.root)],
+        owner_argv=[*python_module("muster.app.owner"), str(project.root)],
+        worker_argv=[*python_module("muster.app.worker"), str(project.root)],
         workers=workers,
         say=say,
     )

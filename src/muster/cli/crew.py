@@ -14,11 +14,18 @@ from muster.cli.context import answers
 from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config import Config, Project
-from muster.model.errors import MusterError, OwnerUnavailable, StoreFault, Unavailable
+from muster.model.errors import MusterError, OwnerUnavailable, StoreFault, StoreRefused, Unavailable
 
 READY_S = 20.0
 TICK_S = 0.1
 STATUS_S = 1.0
+CONTROL_S = 2.0
+"""How long the owner may take to answer while the crew is being ended."""
+DRAIN, STOP, KILL = 1, 2, 3
+_STEP_WORDS = {
+    STOP: "stopping: agents are interrupted and give their tasks back (Ctrl-C: kill)",
+    KILL: "killing everything; what ran is resumed by the next `muster up`",
+}
 STOP_BY_S = 15.0
 """Both rungs of the stop ladder, and some air."""
 KILL_S = 3.0
@@ -66,7 +73,7 @@ class Feed:
             last = self._closing.is_set()
             try:
                 page = api.get("/api/v1/events", {"after": self._after, "wait": 0 if last else 1})
-            except Unavailable:
+            except MusterError:
                 if last:
                     return
                 self._closing.wait(0.2)
@@ -98,11 +105,14 @@ class Crew:
         self._log_from = project.log_file.stat().st_size if project.log_file.exists() else 0
         self.supervisor = supervisor(project, workers, say=say)
         self.api = Api(Connection(project.socket))
+        self.control = Api(Connection(project.socket), reply_s=CONTROL_S)
         self._looked_s = time.monotonic()
+        self._took_over = False
 
     def start(self) -> None:
         """Returns once the owner answers.  Raises StoreFault with its own words where it cannot start."""
         if found := self.supervisor.adopt():
+            self._took_over = True
             self._say(f"took over from a dead supervisor: {', '.join(found)}")
         if answers(self._project.socket):
             with suppress(Unavailable):  # it may die any moment: then it is started anew
@@ -140,6 +150,12 @@ class Crew:
 
     def tick(self) -> None:
         """Keeps everybody running.  Call a few times a second."""
+        if not self._lock.in_place:
+            raise StoreRefused(
+                f"{self._project.state_dir} was deleted or replaced while its crew was at work; "
+                "the crew is ended, and what it had written is gone",
+                "run the plan again; `git clean` spares it with -e .muster",
+            )
         self.supervisor.tick()
         self._kill_leftovers()
         now_s = time.monotonic()
@@ -147,7 +163,7 @@ class Crew:
             return
         self._looked_s = now_s
         try:
-            workers = self.api.get("/api/v1/status")["status"]["workers"]
+            workers = self.control.get("/api/v1/status")["status"]["workers"]
         except MusterError:
             return
         self.supervisor.replace_silent({worker["pid"] for worker in workers}, self._lease_s)
@@ -163,57 +179,66 @@ class Crew:
                 send(orphan.id, signal.SIGKILL)
         reap_zombies(orphans)
 
-    def drain(self) -> None:
-        self._tell("/api/v1/crew", {"status": "STOPPED"})
-
-    def stop(self) -> None:
-        self._tell("/api/v1/crew", {"status": "STOPPED"})
-        self._tell("/api/v1/crew/stop", {"stopByS": STOP_BY_S})
-
     def _tell(self, path: str, content: dict[str, Any]) -> None:
-        try:
-            self.api.post(path, {"actor": self._actor, **content})
-        except Unavailable:
-            # It is being started again; the loop that drains asks once more.
-            return
+        # It may be full, halted, or being started again: the loop that winds down asks once more.
+        with suppress(MusterError):
+            self.control.post(path, {"actor": self._actor, **content})
 
-    def wind_down(self, interrupts: Interrupts, already: int) -> None:
+    def wind_down(self, interrupts: Interrupts) -> None:
         """Drains, stops or kills as Ctrl-C says, until every worker has ended; then the owner ends."""
-        done = already
+        self.supervisor.draining = True
+        step, asked_s = DRAIN, 0.0
         drain_until_s = time.monotonic() + self._drain_s
-        self.drain()
         while not self.supervisor.drained():
-            if interrupts.count > done or time.monotonic() > drain_until_s:
-                done = max(done + 1, min(interrupts.count, 3))
-                drain_until_s = float("inf")
-                if done >= 3:
-                    self._say("killing everything; what ran is resumed by the next `muster up`")
-                    self.kill()
-                    break
-                self._say("stopping: agents are interrupted and give their tasks back (Ctrl-C: kill)")
-                self.stop()
+            wanted = min(max(interrupts.count, DRAIN), KILL)
+            if step == DRAIN and time.monotonic() > drain_until_s:
+                wanted = max(wanted, STOP)
+            if wanted > step:
+                step, asked_s = step + 1, 0.0
+                self._say(_STEP_WORDS[step])
+            if step == KILL:
+                self.kill()
+                break
+            if time.monotonic() - asked_s > STATUS_S:
+                asked_s = time.monotonic()
+                self._tell("/api/v1/crew", {"status": "STOPPED"})
+                if step == STOP:
+                    self._tell("/api/v1/crew/stop", {"stopByS": STOP_BY_S})
             self.supervisor.tick()
             self._kill_leftovers()
             time.sleep(TICK_S / 2)
         self.close()
 
     def kill(self) -> None:
+        """Workers and their agents at once, whether the owner answers or not."""
         self.supervisor.kill_workers()
         deadline_s = time.monotonic() + KILL_S
         # The owner sees them die, kills their agents' processes and frees their tasks.
         while time.monotonic() < deadline_s and self._living_workers():
+            self._kill_leftovers()
             time.sleep(TICK_S)
         self._kill_leftovers()
 
     def _living_workers(self) -> bool:
         try:
-            return bool(self.api.get("/api/v1/status")["status"]["workers"])
-        except Unavailable:
+            return bool(self.control.get("/api/v1/status")["status"]["workers"])
+        except MusterError:
             return False
 
     def close(self) -> None:
         self.supervisor.stop_owner(KILL_S)
+        self._release()
+
+    def give_up(self) -> None:
+        """After an error of ours: a crew that was taken over is left as it was found, any other one is ended."""
+        if not self._took_over:
+            self.kill()
+            self.supervisor.stop_owner(KILL_S)
+        self._release()
+
+    def _release(self) -> None:
         self.api.close()
+        self.control.close()
         self._lock.release()
 
 

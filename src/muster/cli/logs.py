@@ -93,12 +93,13 @@ def _attempt(context: Context, task_id: int, epoch: int, out: Output, *, follow:
     """Prints what is there of one attempt, with `follow` all of it.  True where anything was printed."""
     after = 0
     wrote = False
+    out.begin()
     wait_s = WAIT_S if follow and not context.direct else 0
     while True:
         query = {"epoch": epoch, "after": after, "wait": wait_s}
         answer = patiently(lambda query=query: context.api.get(task_path(task_id, "logs"), query))  # type: ignore[misc]
         for chunk in answer["chunks"]:
-            wrote = out.write(chunk["stream"], base64.b64decode(chunk["data"])) or wrote
+            wrote = out.write(chunk["stream"], chunk["offset"], base64.b64decode(chunk["data"])) or wrote
         out.flush()
         after = answer["next"]
         if answer["done"] or (not answer["chunks"] and not wait_s):
@@ -110,13 +111,23 @@ class Output:
 
     def __init__(self, only: str | None) -> None:
         self._only = only
+        self._next = {"stdout": 0, "stderr": 0}
         self._raw = getattr(sys.stdout, "buffer", None)
         tty = sys.stdout.isatty()
         self._inert = {"stdout": Inert(), "stderr": Inert()} if tty or self._raw is None else {}
 
-    def write(self, stream: str, data: bytes) -> bool:
+    def begin(self) -> None:
+        """Another attempt's output follows."""
+        self._next = {"stdout": 0, "stderr": 0}
+
+    def write(self, stream: str, offset: int, data: bytes) -> bool:
         if self._only not in (None, stream) or not data:
             return False
+        missing = offset - self._next[stream]
+        if missing > 0:
+            self.flush()
+            note(f"{missing} bytes of {stream} are left out here; the whole of it is in .muster/attempts/")
+        self._next[stream] = offset + len(data)
         self._emit(self._inert[stream].feed(data) if self._inert else data)
         return True
 

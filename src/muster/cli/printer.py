@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from muster.cli.output import Screen, inert, print_json
@@ -20,15 +21,37 @@ class EventPrinter:
         self._as_json = as_json
         self._screen = Screen(colour)
         self._lock = threading.Lock()
+        self._mute = False
 
     def event(self, event: Mapping[str, Any]) -> None:
-        with self._lock:
-            if self._as_json:
-                print_json(event, lines=True)
-            elif event["event"] not in QUIET_EVENTS:
-                self._screen.line(self._screen.event(event))
-                sys.stdout.flush()
+        if self._as_json:
+            self._show(lambda: print_json(event, lines=True))
+        elif event["event"] not in QUIET_EVENTS:
+            self._show(lambda: self._screen.line(self._screen.event(event)))
 
     def say(self, text: str) -> None:
+        self._show(lambda: print(inert(text), file=sys.stderr if self._as_json else sys.stdout))
+
+    def _show(self, show: Callable[[], None]) -> None:
+        """A terminal that was closed, or `| head`, must not cost the crew its supervisor."""
         with self._lock:
-            print(inert(text), file=sys.stderr if self._as_json else sys.stdout, flush=True)
+            if self._mute:
+                return
+            try:
+                show()
+                (sys.stderr if self._as_json else sys.stdout).flush()
+                sys.stdout.flush()
+            except OSError:
+                self._mute = True
+                _redirect_to_nowhere()
+
+
+def _redirect_to_nowhere() -> None:
+    """What is still in the buffers would fail again when Python ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from muster.cli.context import actor, answers, start_folder
-from muster.cli.crew import STATUS_S, TICK_S, Crew, Feed, Interrupts, cores, running
+from muster.cli.crew import READY_S, STATUS_S, TICK_S, Crew, Feed, Interrupts, cores, running
 from muster.cli.printer import EventPrinter
 from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config import Config, Project, find_project, load_config
-from muster.model.errors import BadInput, MusterError, NotFound, Unavailable
+from muster.model.errors import BadInput, MusterError, NotFound, OwnerUnavailable, Unavailable
 
 EXIT_OK, EXIT_UNSUCCESSFUL, EXIT_INTERRUPTED = 0, 5, 130
 
@@ -35,10 +35,23 @@ def run(args: argparse.Namespace) -> int:
     config = load_config(project.root)
     content = enqueue_body(document, path.resolve(), config)
     show = EventPrinter(as_json=args.json, colour=args.color)
-    attached = answers(project.socket) and _supervised(project)
-    if attached:
-        return _attached(project, content, show)
-    return _supervising(project, config, args.workers, content, show)
+    deadline_s = time.monotonic() + READY_S
+    while True:
+        if _supervised(project):
+            if answers(project.socket):
+                return _attached(project, content, show)
+        else:
+            try:
+                crew = Crew(
+                    project, config, args.workers or config.workers.number(cores()), show.say, actor()
+                )
+            except OwnerUnavailable:
+                pass  # another one was faster at this very moment: attach to its crew
+            else:
+                return _supervising(crew, project, content, show)
+        if time.monotonic() > deadline_s:
+            raise OwnerUnavailable(f"the crew of {project.root} neither starts nor ends", "muster doctor")
+        time.sleep(TICK_S)
 
 
 def _project(args: argparse.Namespace, plan_folder: Path) -> Project:
@@ -115,44 +128,61 @@ def _attached(project: Project, content: dict[str, Any], show: EventPrinter) -> 
                 feed.close()
                 show.say("Detached; the crew goes on. `muster watch` follows it, `muster down` stops it.")
                 return EXIT_INTERRUPTED
+            if not answers(project.socket) and not _supervised(project):
+                feed.close()
+                show.say(
+                    f"The crew has ended before {name} was done. The same command goes on where this left off."
+                )
+                return EXIT_UNSUCCESSFUL
             time.sleep(TICK_S)
     feed.close()
     return _sum_up(api, name, started_s, show)
 
 
-def _supervising(
-    project: Project,
-    config: Config,
-    workers: int | None,
-    content: dict[str, Any],
-    show: EventPrinter,
-) -> int:
-    count = workers or config.workers.number(cores())
+def _supervising(crew: Crew, project: Project, content: dict[str, Any], show: EventPrinter) -> int:
     with Interrupts().counting() as interrupts:
-        crew = Crew(project, config, count, show.say, actor())
         try:
             crew.start()
+            count = len(crew.supervisor.workers)
             show.say(
                 f"Crew     {count} {'worker' if count == 1 else 'workers'}, state in {project.state_dir}"
             )
-            after = _last_event(crew.api)
+            after = crew.last_event()
             name = _add(crew.api, content, show)
+            feed = Feed(project, after, show.event)
+            started_s = time.monotonic()
+            settled = _until_settled(crew, name, interrupts)
+            code = _sum_up(crew.api, name, started_s, show, feed) if settled else EXIT_INTERRUPTED
+            if settled:
+                _work_for_others(crew, interrupts, show)
+            if interrupts.count:
+                _say_drain(crew, show)
+            crew.wind_down(interrupts)
         except BaseException:
-            crew.kill()
-            crew.close()
+            crew.give_up()
             raise
-        feed = Feed(project, after, show.event)
-        started_s = time.monotonic()
-        settled = _until_settled(crew, name, interrupts)
         if not settled:
-            _say_drain(crew, show)
-            crew.wind_down(interrupts, interrupts.count)
             feed.close()
             show.say("Stopped. The same command goes on where this left off.")
-            return EXIT_INTERRUPTED
-        code = _sum_up(crew.api, name, started_s, show, feed)
-        crew.wind_down(interrupts, interrupts.count)
         return code
+
+
+def _work_for_others(crew: Crew, interrupts: Interrupts, show: EventPrinter) -> None:
+    """Other plans of this project have the same crew: somebody may be waiting for them."""
+    told: list[str] = []
+    while not interrupts.count and not crew.supervisor.drained():
+        try:
+            names = [plan["name"] for plan in crew.control.get("/api/v1/status")["status"]["plans"]]
+            others = [name for name in names if not _settled(crew.control, name)]
+        except MusterError:
+            others = told
+        if not others:
+            return
+        if others != told:
+            told = others
+            show.say(f"Crew     goes on with {', '.join(others)} (Ctrl-C: drain)")
+        crew.tick()
+        time.sleep(STATUS_S / 5)
 
 
 def _until_settled(crew: Crew, name: str, interrupts: Interrupts) -> bool:
@@ -164,16 +194,14 @@ def _until_settled(crew: Crew, name: str, interrupts: Interrupts) -> bool:
             return False
         if time.monotonic() - asked_s > STATUS_S / 5:
             asked_s = time.monotonic()
-            try:
-                if _settled(crew.api, name):
-                    return True
-            except Unavailable:
-                pass
+            if _settled(crew.control, name):
+                return True
         time.sleep(TICK_S)
     return False
 
 
 def _settled(api: Api, name: str) -> bool:
+    """False as well while the owner is away."""
     from urllib.parse import quote
 
     try:
@@ -184,7 +212,7 @@ def _settled(api: Api, name: str) -> bool:
 
 def _say_drain(crew: Crew, show: EventPrinter) -> None:
     try:
-        held = running(crew.api)
+        held = running(crew.control)
     except MusterError:
         held = []
     if held:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import subprocess
-import sys
 import time
 
 from muster.cli.context import actor, answers, project_of
@@ -15,6 +14,7 @@ from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config import Project, load_config
 from muster.model.errors import BadInput, Conflict, StoreFault
+from muster.stores.sqlite.lock import holder
 
 EXIT_INTERRUPTED = 130
 
@@ -31,8 +31,6 @@ def run(args: argparse.Namespace) -> int:
         raise BadInput(f"--workers {args.workers} is not between 1 and 64", "muster up --workers 3")
     project = project_of(args)
     config = load_config(project.root)
-    from muster.stores.sqlite.lock import holder
-
     supervised = holder(project.supervisor_lock)
     if supervised is not None:
         raise Conflict(f"the crew of {project.root} is up already (pid {supervised})", "muster status")
@@ -44,25 +42,25 @@ def run(args: argparse.Namespace) -> int:
         crew = Crew(project, config, count, show.say, actor())
         try:
             crew.start()
+            show.say(f"Up       {count} workers; `muster down` or Ctrl-C stops them")
+            feed = Feed(project, crew.last_event(), show.event)
+            while not interrupts.count and not crew.supervisor.drained():
+                crew.tick()
+                time.sleep(TICK_S)
+            crew.wind_down(interrupts)
         except BaseException:
-            crew.close()
+            crew.give_up()
             raise
-        show.say(f"Up       {count} workers; `muster down` or Ctrl-C stops them")
-        feed = Feed(project, crew.last_event(), show.event)
-        while not interrupts.count and not crew.supervisor.drained():
-            crew.tick()
-            time.sleep(TICK_S)
-        crew.wind_down(interrupts, interrupts.count)
         feed.close()
         show.say("Stopped. `muster up` goes on where this left off.")
         return EXIT_INTERRUPTED if interrupts.count else 0
 
 
 def _daemon(project: Project, args: argparse.Namespace) -> int:
-    from muster.app.parts import make_state_dir
+    from muster.app.parts import make_state_dir, python_module
 
     make_state_dir(project)
-    argv = [sys.executable, "-m", "muster.cli.main", "-C", str(project.root), "up"]
+    argv = [*python_module("muster.cli.main"), "-C", str(project.root), "up"]
     if args.workers is not None:
         argv += ["--workers", str(args.workers)]
     with project.log_file.open("ab") as log_file:
@@ -76,7 +74,7 @@ def _daemon(project: Project, args: argparse.Namespace) -> int:
             cwd=project.root,
         )
     deadline_s = time.monotonic() + READY_S
-    while not answers(project.socket):
+    while holder(project.supervisor_lock) != process.pid or not answers(project.socket):
         if process.poll() is not None or time.monotonic() > deadline_s:
             with project.log_file.open("rb") as log_file:
                 log_file.seek(from_byte)

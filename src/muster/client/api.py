@@ -30,8 +30,15 @@ class Transport(Protocol):
 class Api:
     """Raises what the server raised, and OwnerUnavailable where none answers."""
 
-    def __init__(self, transport: Transport, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        headers: Mapping[str, str] | None = None,
+        *,
+        reply_s: float = REPLY_S,
+    ) -> None:
         self._transport = transport
+        self._reply_s = reply_s
         self._headers = dict(headers or {})
 
     def close(self) -> None:
@@ -41,10 +48,10 @@ class Api:
         """`query` values of None are left out; a list is repeated; `wait` (seconds) holds the answer."""
         given = {name: value for name, value in (query or {}).items() if value is not None}
         target = f"{path}?{urlencode(given, doseq=True)}" if given else path
-        return self._call("GET", target, None, REPLY_S + float(given.get("wait", 0)))
+        return self._call("GET", target, None, self._reply_s + float(given.get("wait", 0)))
 
     def post(self, path: str, content: Any, *, wait_s: float = 0.0) -> Any:
-        return self._call("POST", path, content, REPLY_S + wait_s)
+        return self._call("POST", path, content, self._reply_s + wait_s)
 
     def _call(self, method: str, target: str, content: Any, reply_s: float) -> Any:
         body = b"" if content is None else json.dumps(content).encode()

@@ -6,7 +6,7 @@
     + NotFound, Ambiguous (exit 3, HTTP 404, 409)
     + NotAllowed (exit 4, HTTP 401)
     + Conflict (exit 6, HTTP 409): StaleEpoch, IllegalMove, TermOver
-  x Unavailable: wait and try again (exit 7, HTTP 503): OwnerUnavailable
+  x Unavailable: wait and try again (exit 7, HTTP 503): OwnerUnavailable, StoreFull (507)
   x StoreFault: a person must act (exit 1, HTTP 507): StoreHalted, StoreRewound, StoreRefused
   x AgentUnfit: this agent cannot run here; the task is unharmed (exit 1, HTTP 500)
 
@@ -97,6 +97,13 @@ class OwnerUnavailable(Unavailable):
 
 class StoreFault(MusterError):
     code = "store_fault"
+    http_status = 507
+
+
+class StoreFull(Unavailable):
+    """The disk is full: what was asked was not written, and works again once there is space."""
+
+    code = "store_full"
     http_status = 507
 
 

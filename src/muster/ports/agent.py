@@ -48,6 +48,10 @@ class AttemptFolder:
         return self.path / "prompt.md"
 
     @property
+    def script(self) -> Path:
+        return self.path / "script"
+
+    @property
     def result(self) -> Path:
         return self.path / "result.json"
 

@@ -9,12 +9,12 @@ import time
 
 from muster.model import commands as c
 from muster.model.answers import ClaimedJob, HeartbeatAnswer
-from muster.model.errors import AgentUnfit, Conflict, MusterError, Unavailable
+from muster.model.errors import AgentUnfit, Conflict, MusterError
 from muster.ports.clock import Chance
 from muster.ports.crew import Crew
 from muster.ports.host import ProcessId
 from muster.worker.orders import Order, Orders
-from muster.worker.runner import RECONNECT_CAP_S, RECONNECT_FIRST_S, Runner, Surroundings
+from muster.worker.runner import AWAY, RECONNECT_CAP_S, RECONNECT_FIRST_S, Runner, Surroundings
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ class Worker:
             try:
                 self._heartbeat_s = self._crew.register(command).heartbeat_s
                 return
-            except Unavailable:
+            except AWAY:
                 if self._left_alone():
                     raise
                 time.sleep(wait_s)
@@ -141,7 +141,7 @@ class Worker:
         while True:
             try:
                 claimed = self._crew.claim(command, wait_s=CLAIM_WAIT_S)
-            except Unavailable as error:
+            except AWAY as error:
                 log.debug("no owner: %s", error)
                 if self._draining.is_set():
                     return None

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from muster.model import commands as c
 from muster.model.answers import ClaimedJob
-from muster.model.errors import AgentUnfit, BadInput, Conflict, MusterError, Unavailable
+from muster.model.errors import AgentUnfit, BadInput, Conflict, MusterError, StoreFault, Unavailable
 from muster.model.marks import WORKER, attempt_mark
 from muster.model.states import ErrorKind
 from muster.ports.agent import Agent, AttemptFolder, Completed, Exit, Job, Launcher, RunningProcess
@@ -27,6 +27,8 @@ LOOK_S = 1.0
 """How often output is sent on and the process tree is looked at while an agent works."""
 STOP_GRACE_S = 5.0
 """Between the rungs of the stop ladder (DESIGN.md part 6)."""
+AWAY = (Unavailable, StoreFault)
+"""Nothing can be written now; whoever waits may go on later."""
 RECONNECT_FIRST_S = 0.1
 RECONNECT_CAP_S = 2.0
 
@@ -70,7 +72,8 @@ class Runner:
         except Conflict as error:
             log.info("attempt %s#%s is over: %s", self._job.task_id, self._job.epoch, error)
         except (Unavailable, OSError) as error:
-            self._report(self._release(f"this worker's host is in the way: {error}"))
+            # It spends a retry: what the host does not allow now must not be tried at full speed for ever.
+            self._report(self._failure(ErrorKind.CRASH, f"this worker's host is in the way: {error}"))
 
     def _attempt(self, agent: Agent) -> None:
         self._folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -89,15 +92,20 @@ class Runner:
         oom_before = self._around.oom_kills()
         mark = attempt_mark(self._around.worker_id, self._job.task_id, self._job.epoch)
         process = self._around.launcher.start(launch, self._folder, mark=mark)
-        exit_code, timed_out = self._watch(process)
-        if self._orders.given is Order.ABANDON:
+        try:
+            exit_code, timed_out = self._watch(process)
+            if self._orders.given is Order.ABANDON:
+                process.kill()
+                return
+            stopped = exit_code is None and not timed_out
+            if exit_code is None:
+                exit_code = process.stop(grace_s=STOP_GRACE_S, on_step=self._step)
+            else:
+                process.sweep()
+        except BaseException:
+            # Whatever went wrong here: nobody else may get the task while this process lives.
             process.kill()
-            return
-        stopped = exit_code is None and not timed_out
-        if exit_code is None:
-            exit_code = process.stop(grace_s=STOP_GRACE_S, on_step=self._step)
-        else:
-            process.sweep()
+            raise
         self._ship_all()
         if stopped:
             self._report(self._release("stopped on request"))
@@ -122,7 +130,7 @@ class Runner:
                 return None, False
             process.descendants()
             # An owner that is away for a while must not keep us from watching: the files keep the output.
-            with contextlib.suppress(Unavailable):
+            with contextlib.suppress(*AWAY):
                 self._ship()
 
     def _word_on(self, agent: Agent, ended: Exit) -> c.AttemptCommand:
@@ -192,7 +200,7 @@ class Runner:
             )
             try:
                 self._crew.report(chunk)
-            except Unavailable:
+            except AWAY:
                 raise
             except MusterError as error:
                 log.warning("output of %s#%s was refused: %s", self._job.task_id, self._job.epoch, error)
@@ -202,6 +210,10 @@ class Runner:
         return sent
 
     def _ship_all(self) -> None:
+        while self._patiently(self._ship):
+            pass
+        for tail in self._tails:
+            tail.skip_to_the_end()
         while self._patiently(self._ship):
             pass
 
@@ -223,7 +235,7 @@ class Runner:
         while self._orders.given is not Order.ABANDON:
             try:
                 return call()
-            except Unavailable:
+            except AWAY:
                 time.sleep(wait_s)
                 wait_s = min(RECONNECT_CAP_S, wait_s * 2)
         return False

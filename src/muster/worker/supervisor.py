@@ -16,9 +16,8 @@ from muster.ports.host import Host, ProcessId
 BACKOFF_FIRST_S = 0.1
 BACKOFF_CAP_S = 30.0
 STEADY_S = 1.0
-STEADY_FACTOR = 3.0
-"""Whoever lived longer than STEADY_S, and that many times longer than it had to wait, begins again with the first
-backoff: what dies at once is started ever more rarely, what worked for a while is back soon."""
+"""Whoever lived this long begins again with the first backoff: what dies at its start is started ever more
+rarely, what worked is back at once, however often it is killed."""
 REGISTER_S = 10.0
 """How long a worker may take to be known to an owner that answers: it asks again every few seconds only."""
 DRAINED = 0
@@ -36,8 +35,6 @@ class Child:
         self.adopted: ProcessId | None = None
         self.started_s = 0.0
         self.backoff_s = BACKOFF_FIRST_S
-        self.waited_s = 0.0
-        """How long its last start had to wait."""
         self.registered = False
         """The owner has known this very process."""
         self.due_s: float | None = 0.0
@@ -77,6 +74,8 @@ class Supervisor:
         self._say = say
         self.owner = Child("owner", owner_argv)
         self.workers = [Child("worker", worker_argv) for _ in range(workers)]
+        self.draining = False
+        """A worker that ends now is not started again."""
         self._given_up: list[subprocess.Popen[bytes]] = []
 
     def adopt(self) -> list[str]:
@@ -230,14 +229,13 @@ class Supervisor:
 
     def _note(self, ended: Ended) -> None:
         child, code = ended.child, ended.code
-        if child is not self.owner and code == DRAINED:
+        if child is not self.owner and (code == DRAINED or self.draining):
             child.due_s = None
             return
         now_s = time.monotonic()
-        steady_s = max(STEADY_S, STEADY_FACTOR * child.waited_s)
-        if now_s - child.started_s > steady_s or code == DECLARED_DEAD:
+        if now_s - child.started_s > STEADY_S or code == DECLARED_DEAD:
             child.backoff_s = BACKOFF_FIRST_S
-        child.due_s, child.waited_s = now_s + child.backoff_s, child.backoff_s
+        child.due_s = now_s + child.backoff_s
         self._say(f"{child.name} (pid {ended.pid}) {_how(code)}; started again in {child.backoff_s:.1f} s")
         child.backoff_s = min(BACKOFF_CAP_S, child.backoff_s * 2)
 

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from muster.model.commands import LOG_BYTES_MAX, LOG_CHUNK_BYTES_MAX
 
+log = logging.getLogger(__name__)
+
+END_BYTES = 1 << 20
+"""Of each stream: kept free for the end, which says why something failed."""
+BEGINNING_BYTES = LOG_BYTES_MAX // 2 - END_BYTES
+
 
 class Tail:
-    """One stream: what was read but not acknowledged is read again."""
+    """One stream: what was read but not acknowledged is read again.
+
+    The store keeps the beginning and the end of what is too long; the middle stays in the file on this host.
+    """
 
     def __init__(self, stream: str, path: Path) -> None:
         self.stream = stream
         self.offset = 0
         self._path = path
+        self._until = BEGINNING_BYTES
+        self._broken = False
 
     def read(self) -> bytes:
-        """The next bytes, empty where there are none (yet) or the store keeps no more of this attempt."""
-        room = LOG_BYTES_MAX - self.offset
+        """The next bytes, empty where there are none (yet), or the file cannot be read."""
+        room = self._until - self.offset
         if room <= 0:
             return b""
         try:
@@ -26,6 +38,21 @@ class Tail:
                 return file.read(min(room, LOG_CHUNK_BYTES_MAX))
         except FileNotFoundError:
             return b""
+        except OSError as error:
+            # An agent may do what it likes to its files; it costs the log, not the attempt.
+            if not self._broken:
+                log.warning("%s cannot be read: %s", self._path, error)
+            self._broken = True
+            return b""
 
     def acknowledge(self, count: int) -> None:
         self.offset += count
+
+    def skip_to_the_end(self) -> None:
+        """Call once nothing more is written: `read` goes on with what is left, its last part at most."""
+        try:
+            size = self._path.stat().st_size
+        except OSError:
+            return
+        self.offset = max(self.offset, size - END_BYTES)
+        self._until = size

@@ -136,7 +136,7 @@ def _work(
             faults, late = story.play(stage, config.health.lease_s)
             stage.close()
             stage.waits_for = "the workers to end"
-            crew.wind_down(interrupts, interrupts.count)
+            crew.wind_down(interrupts)
             if interrupts.count:
                 raise story.Interrupted
         except (story.Interrupted, Unavailable):

@@ -36,6 +36,16 @@ class Lock:
         os.pwrite(fd, str(os.getpid()).encode(), 0)
         return cls(fd, path)
 
+    @property
+    def in_place(self) -> bool:
+        """False once the file was deleted or replaced: then another process may hold a lock of its own."""
+        try:
+            there = self._path.stat()
+        except OSError:
+            return False
+        ours = os.fstat(self._fd)
+        return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
+
     def release(self) -> None:
         os.close(self._fd)
 

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import apsw
 
-from muster.model.errors import StoreHalted, StoreRefused, Unavailable
+from muster.model.errors import StoreFull, StoreHalted, StoreRefused, Unavailable
 from muster.ports.store import Tx
 from muster.stores.sqlite.reads import SqliteReads
 from muster.stores.sqlite.tx import SqliteTx
@@ -93,7 +93,7 @@ class SqliteStore:
         except BaseException as error:
             self._roll_back()
             if isinstance(error, apsw.FullError):
-                raise StoreRefused(
+                raise StoreFull(
                     "the disk is full; the write was refused and nothing was changed",
                     "free some space: work goes on by itself",
                 ) from error

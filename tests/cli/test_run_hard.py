@@ -1,0 +1,167 @@
+"""`run` where the world does not behave: closed terminals, two runs at once, hostile files, a deleted store."""
+
+from __future__ import annotations
+
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from test_run import MUSTER, QUICK, SLOW, folder, muster, started, until
+
+from muster.agents.host import LocalHost
+from muster.config import Project
+from muster.stores.sqlite.history import read_history
+from muster.stores.sqlite.lock import holder
+
+__all__ = ["folder"]
+
+
+def nobody_up(folder: Path) -> bool:
+    project = Project(folder)
+    return holder(project.owner_lock) is None and holder(project.supervisor_lock) is None
+
+
+def test_an_agent_that_breaks_its_own_output_is_still_the_only_one(folder: Path) -> None:
+    """It turns its log into a folder: that costs the log, not the attempt."""
+    body = """\
+  echo "$MUSTER_EPOCH" >> epochs
+  d=$(dirname "$MUSTER_PROMPT_FILE"); rm "$d/stdout"; mkdir "$d/stdout"
+  sleep 2.5
+"""
+    (folder / "plan.md").write_text(f"# P\n- [ ] One {{#one}}\n{body}")
+    assert muster(folder, "run", "plan.md", "--workers", "2").returncode == 0
+    assert (folder / "epochs").read_text().split() == ["1"]
+
+
+def test_two_runs_share_one_crew_and_both_are_finished(folder: Path) -> None:
+    (folder / "a.md").write_text("# A\n- [ ] One {#one}\n  touch begun; sleep 2\n")
+    (folder / "b.md").write_text("# B\n- [ ] One {#one}\n  sleep 4\n- [ ] Two {#two after=one}\n  echo two\n")
+    with started(folder, "run", "a.md", "--workers", "2") as first:
+        until((folder / "begun").exists, "the first plan is at work")
+        second = muster(folder, "run", "b.md")
+        assert second.returncode == 0, second.stdout + second.stderr
+        assert "already up" in second.stdout
+        assert first.wait(20) == 0
+    assert nobody_up(folder)
+
+
+def test_two_runs_of_one_moment_both_end_well(folder: Path) -> None:
+    (folder / "plan.md").write_text(QUICK)
+    with started(folder, "run", "plan.md") as first, started(folder, "run", "plan.md") as second:
+        assert (first.wait(40), second.wait(40)) == (0, 0)
+
+
+def test_a_run_whose_crew_is_taken_down_ends_as_well(folder: Path) -> None:
+    (folder / "plan.md").write_text(SLOW)
+    assert muster(folder, "init").returncode == 0
+    (folder / "plan.md").write_text(SLOW)
+    assert muster(folder, "up", "--daemon", "--workers", "1").returncode == 0
+    with started(folder, "run", "plan.md") as run:
+        until((folder / "begun").exists, "the task has begun")
+        assert muster(folder, "down", "--now").returncode == 0
+        assert run.wait(20) == 5
+        assert run.stdout is not None
+        assert "The crew has ended" in run.stdout.read()
+
+
+def test_files_of_the_project_are_not_imported(folder: Path) -> None:
+    for name in ("logging.py", "queue.py", "secrets.py", "msgspec.py"):
+        (folder / name).write_text("raise SystemExit('hijacked')\n")
+    (folder / "plan.md").write_text(QUICK)
+    scripts = Path(sys.executable).parent / "muster"
+    run = subprocess.run(
+        [scripts, "run", "plan.md"], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_a_closed_terminal_ends_the_crew_in_order(folder: Path) -> None:
+    (folder / "plan.md").write_text(SLOW.replace("-lt 600", "-lt 20"))
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(folder)
+        os.execv(sys.executable, [*MUSTER, "run", "plan.md", "--workers", "1"])
+    until((folder / "begun").exists, "the task has begun")
+    os.close(terminal)
+    deadline = time.monotonic() + 30
+    while os.waitpid(pid, os.WNOHANG) == (0, 0):
+        assert time.monotonic() < deadline, "the run goes on without its terminal"
+        time.sleep(0.05)
+    assert nobody_up(folder)
+    (first, _) = read_history(Project(folder).store).tasks
+    assert first.status == "COMPLETED", "what ran was finished"
+
+
+def test_a_reader_that_goes_away_costs_nothing(folder: Path) -> None:
+    (folder / "plan.md").write_text(QUICK)
+    pipe = f"{sys.executable} -m muster.cli.main run plan.md | head -n 1"
+    done = subprocess.run(
+        ["sh", "-c", pipe], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "Traceback" not in done.stderr
+    until(lambda: nobody_up(folder), "the crew has ended")
+    assert {task.status for task in read_history(Project(folder).store).tasks} == {"COMPLETED"}
+
+
+@pytest.mark.timeout(90)
+def test_three_quick_ctrl_c_kill(folder: Path) -> None:
+    (folder / "plan.md").write_text(SLOW)
+    with started(folder, "run", "plan.md", "--workers", "1") as run:
+        until((folder / "begun").exists, "the task has begun")
+        for _ in range(3):
+            run.send_signal(signal.SIGINT)
+            time.sleep(0.05)  # as fast as a person in panic
+        assert run.wait(12) == 130
+    assert nobody_up(folder)
+    assert LocalHost().marked([f"MUSTER_ROOT={folder}"]) == {f"MUSTER_ROOT={folder}": []}
+
+
+@pytest.mark.timeout(90)
+def test_ctrl_c_works_while_the_owner_hangs(folder: Path) -> None:
+    (folder / "plan.md").write_text(SLOW)
+    with started(folder, "run", "plan.md", "--workers", "1") as run:
+        until((folder / "begun").exists, "the task has begun")
+        owner = holder(Project(folder).owner_lock)
+        assert owner
+        os.kill(owner, signal.SIGSTOP)
+        for _ in range(3):
+            run.send_signal(signal.SIGINT)
+            time.sleep(0.3)  # as a person would
+        assert run.wait(40) == 130
+    assert nobody_up(folder)
+    assert LocalHost().marked([f"MUSTER_ROOT={folder}"]) == {f"MUSTER_ROOT={folder}": []}
+
+
+def test_a_deleted_state_folder_ends_the_crew_and_says_so(folder: Path) -> None:
+    (folder / "plan.md").write_text(SLOW)
+    with started(folder, "run", "plan.md", "--workers", "1") as run:
+        until((folder / "begun").exists, "the task has begun")
+        shutil.rmtree(folder / ".muster")
+        assert run.wait(20) == 1
+        assert run.stdout is not None
+        assert "was deleted or replaced" in run.stdout.read()
+    assert LocalHost().marked([f"MUSTER_ROOT={folder}"]) == {f"MUSTER_ROOT={folder}": []}
+
+
+def test_a_long_output_keeps_its_beginning_and_its_end(folder: Path) -> None:
+    body = "  echo FIRST; head -c 30000000 /dev/zero | tr '\\0' x; echo; echo LAST\n"
+    (folder / "plan.md").write_text(f"# P\n- [ ] Out {{#out}}\n{body}")
+    assert muster(folder, "run", "plan.md").returncode == 0
+    logs = muster(folder, "logs", "p/out")
+    assert logs.stdout.startswith("FIRST")
+    assert logs.stdout.endswith("LAST\n")
+    assert len(logs.stdout) < 17_000_000
+    assert "bytes of stdout are left out here" in logs.stderr
+
+
+def test_a_script_may_be_longer_than_an_argument(folder: Path) -> None:
+    lines = "".join(f"  echo {n:0100d} >> long\n" for n in range(2500))
+    (folder / "plan.md").write_text(f"# P\n- [ ] Long {{#long retries=0}}\n{lines}")
+    assert muster(folder, "run", "plan.md").returncode == 0
+    assert len((folder / "long").read_text().splitlines()) == 2500

@@ -1,0 +1,160 @@
+"""Who is started, started again, adopted, and sent home."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from muster.agents.host import LocalHost
+from muster.worker import supervisor as module
+from muster.worker.supervisor import Supervisor
+
+SLEEP = ["sleep", "300"]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Callable[..., Supervisor]]:
+    made: list[Supervisor] = []
+
+    def supervisor(workers: int = 2, argv: list[str] | None = None) -> Supervisor:
+        made.append(
+            Supervisor(
+                LocalHost(),
+                tmp_path / "log",
+                tmp_path / "crew",
+                owner_argv=SLEEP,
+                worker_argv=argv or SLEEP,
+                workers=workers,
+                say=lambda _: None,
+            )
+        )
+        return made[-1]
+
+    yield supervisor
+    for one in made:
+        for child in (one.owner, *one.workers):
+            if child.process is not None:
+                child.process.kill()
+                child.process.wait()
+        for process in one._given_up:
+            process.kill()
+            process.wait()
+
+
+def _pids(one: Supervisor) -> list[int | None]:
+    return [child.pid for child in (one.owner, *one.workers)]
+
+
+def _ended(process: subprocess.Popen[bytes] | None) -> int:
+    assert process is not None
+    return process.wait(5)
+
+
+def test_another_supervisor_adopts_all_of_a_dead_ones_processes(make: Callable[..., Supervisor]) -> None:
+    """Whether or not the owner answers, and whether or not the workers have registered."""
+    first, second = make(), make()
+    first.tick()
+    assert second.adopt() == [
+        f"{name} {pid}" for name, pid in zip(["owner", "worker", "worker"], _pids(first), strict=True)
+    ]
+    assert _pids(second) == _pids(first)
+    second.tick()
+    assert _pids(second) == _pids(first), "nobody is started beside them"
+
+
+def test_only_the_living_are_adopted_and_the_rest_is_started(make: Callable[..., Supervisor]) -> None:
+    first, second = make(), make()
+    first.tick()
+    assert first.workers[0].process is not None
+    first.workers[0].process.kill()
+    _ended(first.workers[0].process)
+    assert len(second.adopt()) == 2
+    second.tick()
+    living = set(_pids(second))
+    assert None not in living and len(living) == 3
+    assert len(living & set(_pids(first))) == 2
+
+
+def test_workers_that_are_too_many_are_asked_to_end(make: Callable[..., Supervisor]) -> None:
+    first, second = make(3), make(1)
+    first.tick()
+    second.adopt()
+    assert _pids(second) == _pids(first)[:2]
+    assert [_ended(child.process) for child in first.workers[1:]] == [-signal.SIGTERM] * 2
+
+
+def test_a_pid_of_another_boot_or_another_process_is_not_ours(
+    make: Callable[..., Supervisor], tmp_path: Path
+) -> None:
+    first, second = make(), make()
+    first.tick()
+    text = (tmp_path / "crew").read_text()
+    boot, *lines = text.splitlines()
+    (tmp_path / "crew").write_text("\n".join(["another-boot", *lines]))
+    assert second.adopt() == []
+    shifted = [f"{name} {pid} {int(start) - 1}" for name, pid, start in (line.split() for line in lines)]
+    (tmp_path / "crew").write_text("\n".join([boot, *shifted]))
+    assert second.adopt() == []
+    (tmp_path / "crew").write_text("half a li")
+    assert second.adopt() == []
+
+
+def test_a_worker_that_could_not_register_yet_is_not_silent(
+    make: Callable[..., Supervisor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The owner was away: a worker that it has never known gets the time to come back to it."""
+    one = make(1)
+    one.tick()
+    pid = one.workers[0].pid
+    one.replace_silent([], lease_s=0.0)
+    assert one.workers[0].pid == pid
+    one.replace_silent([pid] if pid else [], lease_s=0.0)
+    one.replace_silent([], lease_s=0.0)
+    assert one.workers[0].pid is None, "it was known and is silent now"
+    one.tick()
+    monkeypatch.setattr(module, "REGISTER_S", 0.0)
+    one.replace_silent([], lease_s=0.0)
+    assert one.workers[0].pid is None, "it has had its time"
+
+
+def test_a_replaced_worker_that_comes_back_is_sent_home(make: Callable[..., Supervisor]) -> None:
+    one = make(1)
+    one.tick()
+    late = one.workers[0].process
+    assert late is not None
+    one.replace_silent([late.pid], lease_s=0.0)
+    one.replace_silent([], lease_s=0.0)
+    one.tick()
+    assert one.workers[0].pid not in (None, late.pid)
+    one.replace_silent([late.pid, one.workers[0].pid or 0], lease_s=0.0)
+    assert _ended(late) == -signal.SIGTERM
+
+
+def _backoffs(one: Supervisor, lives_s: list[float]) -> list[float]:
+    """What a worker that lives as long as given, again and again, has to wait."""
+    child, waits = one.workers[0], []
+    one.tick()
+    for life_s in lives_s:
+        child.started_s = time.monotonic() - life_s
+        _ended(child.process)
+        one.tick()
+        assert child.due_s is not None
+        waits.append(round(child.due_s - time.monotonic() + 0.05, 1))
+        child.due_s = 0.0
+        one.tick()
+    return waits
+
+
+def test_what_dies_at_once_is_started_ever_more_rarely(make: Callable[..., Supervisor]) -> None:
+    one = make(1, ["false"])
+    assert _backoffs(one, [0.1] * 5) == [0.1, 0.2, 0.4, 0.8, 1.6]
+
+
+def test_what_worked_for_a_while_is_back_soon(make: Callable[..., Supervisor]) -> None:
+    one = make(1, ["false"])
+    assert _backoffs(one, [0.1, 0.1, 0.1, 0.5, 1.1, 1.1]) == [0.1, 0.2, 0.4, 0.8, 0.1, 0.1]
