@@ -18,7 +18,8 @@ from muster.app.parts import log_to_stderr, make_state_dir
 from muster.client.http import address
 from muster.config import Config, Project, load_config
 from muster.engine.batch import Batcher
-from muster.engine.commands import Engine, Policy
+from muster.engine.commands import Engine
+from muster.engine.policy import Policy
 from muster.engine.queries import Queries
 from muster.engine.service import Service
 from muster.engine.services.reaper import Reaper

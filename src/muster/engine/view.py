@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from muster.model.commands import Command, Unblock
+from muster.model.commands import Command, Skip, Unblock
 from muster.model.errors import NotFound
 from muster.model.machine import decide
 from muster.model.moves.decision import Decision, Facts
 from muster.model.retry import RetryPolicy
 from muster.model.rows import NewTask
+from muster.model.states import FailedDependency, TaskStatus
 from muster.model.task import Attempt, Now, Task
 from muster.ports.clock import Chance
 from muster.ports.store import Tx, Writes
@@ -29,6 +30,7 @@ class View:
         self._changed_attempts: set[int] = set()
         self._opened: set[int] = set()
         self._completed: list[int] = []
+        self._failed: list[int] = []
         self._writes = Writes.nothing()
         self.became_ready = False
         self.wrote_events = False
@@ -101,6 +103,8 @@ class View:
             self.became_ready = self.became_ready or decision.task.ready
         if decision.unblocks:
             self._completed.append(decision.task.id)
+        elif decision.events and decision.task.status in {TaskStatus.FAILED, TaskStatus.CANCELLED}:
+            self._failed.append(decision.task.id)
         if decision.result is not None:
             writes.results.append((decision.task.id, decision.result))
         if decision.checkpoint is not None:
@@ -111,18 +115,44 @@ class View:
             writes.logs.append(decision.log)
             self.wrote_events = True
 
-    async def unblock(self) -> None:
-        """Takes one unmet dependency off every child of the tasks completed so far (S8)."""
+    async def settle(self) -> None:
+        """Passes on what has ended to its children (S8): done takes one unmet dependency off each, failed and
+        cancelled does what the child wants."""
+        if (self._completed or self._failed) and self._writes.new_tasks:
+            # Their edges to these parents must stand in the store, or nobody ever takes them off.
+            await self.flush()
+        while self._completed or self._failed:
+            await self._unblock()
+            await self._cascade()
+
+    async def _unblock(self) -> None:
         if not self._completed:
             return
         parents, self._completed = self._completed, []
-        if self._writes.new_tasks:
-            # Their edges to these parents must stand in the store, or nobody ever takes them off.
-            await self.flush()
-        children = await self.tx.settle_dependencies(parents)
+        await self._take_off(await self.tx.settle_dependencies(parents))
+
+    async def _take_off(self, children: list[tuple[int, int]]) -> None:
         await self.load([child_id for child_id, _ in children])
         for child_id, count in children:
             self.run(child_id, Unblock(task_id=child_id, count=count))
+
+    async def _cascade(self) -> None:
+        parents, self._failed = self._failed, []
+        for parent_id in parents:
+            children = await self.tx.yielding_children(parent_id)
+            await self.load(children)
+            for child_id in children:
+                child = self.task(child_id)
+                if child.on_failed is FailedDependency.RUN:
+                    if await self.tx.settle_dependency(parent_id, child_id):
+                        await self._take_off([(child_id, 1)])
+                elif child.status in {TaskStatus.PENDING, TaskStatus.PAUSED}:
+                    reason = f"task {parent_id} ended as {self.task(parent_id).status}"
+                    self.run(child_id, Skip(task_id=child_id, actor="coordinator", reason=reason))
+
+    def note_failed(self, parent_id: int) -> None:
+        """A new task depends on what has failed already."""
+        self._failed.append(parent_id)
 
     def insert(self, new: NewTask, task: Task) -> None:
         self._writes.new_tasks.append((new, task))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from muster.model.states import AttemptStatus, CrewStatus, ErrorKind, TaskStatus
+from muster.model.states import AttemptStatus, CrewStatus, ErrorKind, PauseReason, TaskStatus
 from muster.model.views import TaskView
 
 ANY_AGENT = ""
@@ -48,8 +48,12 @@ def why(task: TaskView, facts: CrewFacts) -> str:
             return f"done by attempt {task.epoch}" if by_attempt else "done by a person"
         case TaskStatus.FAILED:
             return _failed(task)
-        case TaskStatus.PAUSED | TaskStatus.CANCELLED | TaskStatus.ARCHIVED:
-            return task.status.lower()
+        case TaskStatus.PAUSED:
+            return _paused(task)
+        case TaskStatus.CANCELLED:
+            return "skipped" if task.error == "skipped" else "cancelled"
+        case TaskStatus.ARCHIVED:
+            return "archived"
 
 
 def _running(task: TaskView) -> str:
@@ -58,9 +62,25 @@ def _running(task: TaskView) -> str:
     return f"{stopping} on {task.worker} with agent {task.agent}{progress}"
 
 
+def _paused(task: TaskView) -> str:
+    match task.paused_reason:
+        case PauseReason.QUESTION:
+            return f"asks: {task.question}"
+        case PauseReason.BREAKER:
+            return "paused, because too many tasks of its plan failed in a row"
+        case PauseReason.BUDGET:
+            return "paused, its budget is used up"
+        case PauseReason.REVIEW:
+            return "waits for a review"
+        case _:
+            return "paused by a person"
+
+
 def _failed(task: TaskView) -> str:
     if task.error_kind is ErrorKind.LOST:
         return f"lost {task.losses} times, so it is not given out again: {task.error}"
+    if task.error_kind is ErrorKind.EXPIRED:
+        return "its time was over before an agent could begin"
     if task.error_kind in {ErrorKind.INVALID, ErrorKind.OUT_OF_MEMORY}:
         return f"failed for good: {task.error}"
     runs = task.retries + 1
@@ -80,6 +100,8 @@ def _waiting(task: TaskView, facts: CrewFacts) -> str:
 
 
 def _delayed(task: TaskView, wait_ms: int) -> str:
+    if task.error_kind is None:
+        return f"begins in {duration(wait_ms)}" if wait_ms > 0 else "its time has come"
     when = f"retry in {duration(wait_ms)}" if wait_ms > 0 else "retry is due"
     match task.error_kind:
         case ErrorKind.LOST:
@@ -95,7 +117,7 @@ def _delayed(task: TaskView, wait_ms: int) -> str:
 def _matching(task: TaskView, facts: CrewFacts) -> str:
     if not facts.free and not facts.unfit:
         return "no worker is up: `muster up` starts some"
-    wanted = task.wanted_agent or ANY_AGENT
+    wanted = task.aim or task.wanted_agent or ANY_AGENT
     free = facts.free.get(wanted)
     if free:
         return "ready, a worker takes it now"

@@ -120,16 +120,23 @@ class Reaper(Service):
             # A worker that was buried for its silence may have left its agent at work.
             self._host.kill_marked([attempt_mark(attempt.worker_id, attempt.task_id, attempt.epoch)])
         reason = proof or self._silence(attempt, now)
-        await self._reap(attempt, reason, proven=proof is not None)
+        # On another host nobody could kill its processes: if it was only cut off, it may come back.
+        here = worker is None or worker.hostname == self._host.hostname
+        await self._reap(attempt, reason, proven=proof is not None, here=here)
 
     def _silence(self, attempt: Attempt, now: Now) -> str:
         if attempt.status is AttemptStatus.STOPPING and now.mono_ms < attempt.lease_until_ms:
             return "it did not stop in time"
         return f"nothing was heard of {attempt.worker_id} for {attempt.lease_ms // 1000} s"
 
-    async def _reap(self, attempt: Attempt, reason: str, *, proven: bool) -> None:
+    async def _reap(self, attempt: Attempt, reason: str, *, proven: bool, here: bool) -> None:
         reap = Reap(
-            task_id=attempt.task_id, epoch=attempt.epoch, term=self._term, reason=reason, proven=proven
+            task_id=attempt.task_id,
+            epoch=attempt.epoch,
+            term=self._term,
+            reason=reason,
+            proven=proven,
+            tree_killed=here,
         )
         try:
             await self._engine.execute(reap)
@@ -147,5 +154,11 @@ class Reaper(Service):
         log.warning("%s is dead: %s", worker.id, reason)
         heard_ms = None if proof else worker.heard_mono_ms
         await self._engine.execute(
-            BuryWorker(worker_id=worker.id, term=self._term, reason=reason, heard_mono_ms=heard_ms)
+            BuryWorker(
+                worker_id=worker.id,
+                term=self._term,
+                reason=reason,
+                heard_mono_ms=heard_ms,
+                for_good=worker.hostname == self._host.hostname,
+            )
         )

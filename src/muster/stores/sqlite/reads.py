@@ -9,7 +9,15 @@ import apsw
 import msgspec
 
 from muster.model.rows import Plan, Worker
-from muster.model.states import ATTEMPT_OPEN, AttemptStatus, ErrorKind, TaskStatus, WorkerStatus
+from muster.model.states import (
+    ATTEMPT_OPEN,
+    AttemptStatus,
+    ErrorKind,
+    FailedDependency,
+    PauseReason,
+    TaskStatus,
+    WorkerStatus,
+)
 from muster.model.task import Artifact, Attempt, Checkpoint
 from muster.model.views import (
     AttemptView,
@@ -37,6 +45,12 @@ def _task_view(row: tuple[Any, ...]) -> TaskView:
     values["status"] = TaskStatus(values["status"])
     if values["error_kind"] is not None:
         values["error_kind"] = ErrorKind(values["error_kind"])
+    if values["paused_reason"] is not None:
+        values["paused_reason"] = PauseReason(values["paused_reason"])
+    values["on_failed"] = FailedDependency(values["on_failed"])
+    for name in ("capabilities", "tags"):
+        values[name] = tuple(msgspec.json.decode(values[name]))
+    values["metadata"] = msgspec.json.decode(values["metadata"])
     if values["attempt_status"] is not None:
         values["attempt_status"] = AttemptStatus(values["attempt_status"])
     if values["attempt_status"] not in ATTEMPT_OPEN:
@@ -65,6 +79,15 @@ class SqliteReads:
 
     async def due(self, wall_ms: int, limit: int) -> list[int]:
         return [row[0] for row in self._all("due", wall_ms, limit)]
+
+    async def expired(self, wall_ms: int, limit: int) -> list[int]:
+        return [row[0] for row in self._all("expired", wall_ms, limit)]
+
+    async def stale_aims(self, wall_ms: int, limit: int) -> list[int]:
+        return [row[0] for row in self._all("stale_aims", wall_ms, limit)]
+
+    async def overdue(self, wall_ms: int, limit: int) -> list[int]:
+        return [row[0] for row in self._all("overdue", wall_ms, limit)]
 
     async def any_ready(self) -> bool:
         return bool(self._first("any_ready")[0])
@@ -95,6 +118,9 @@ class SqliteReads:
             selection.plan,
             _json_or_none(selection.statuses),
             _json_or_none(selection.ids),
+            _json_or_none(selection.tags),
+            msgspec.json.encode(selection.metadata).decode() if selection.metadata else None,
+            selection.parent_task_id,
             selection.limit,
         )
         return [_task_view(row) for row in rows]

@@ -33,7 +33,8 @@ SELECT e.id, t.key
 SELECT t.id, coalesce(p.name, ''), coalesce(t.key, CAST(t.id AS TEXT)), t.title, t.description, t.status,
        t.priority, t.generation, t.epoch, t.unmet, t.next_attempt_at_ms, t.max_retries, t.retries, t.losses,
        t.percent, t.step, t.error_kind, t.error, t.agent, t.epic, t.feature, t.created_at_ms, t.updated_at_ms,
-       t.started_at_ms, t.ended_at_ms, a.worker_id, a.agent, a.status,
+       t.started_at_ms, t.ended_at_ms, t.paused_reason, t.question, t.aim, t.expires_at_ms, t.on_failed,
+       t.limit_key, t.capabilities, t.profile, t.tags, t.metadata, t.parent_task_id, a.worker_id, a.agent, a.status,
        CASE WHEN t.unmet > 0 THEN (
            SELECT json_group_array(name) FROM (
                SELECT CASE WHEN parent.status IN ('FAILED', 'CANCELLED')
@@ -50,7 +51,14 @@ SELECT t.id, coalesce(p.name, ''), coalesce(t.key, CAST(t.id AS TEXT)), t.title,
    AND (?2 IS NULL OR p.name = ?2)
    AND (?3 IS NULL OR t.status IN (SELECT value FROM json_each(?3)))
    AND (?4 IS NULL OR t.id IN (SELECT value FROM json_each(?4)))
- ORDER BY t.id LIMIT ?5
+   AND (?5 IS NULL OR NOT EXISTS (
+           SELECT 1 FROM json_each(?5) wanted
+            WHERE wanted.value NOT IN (SELECT value FROM json_each(t.tags))))
+   AND (?6 IS NULL OR NOT EXISTS (
+           SELECT 1 FROM json_each(?6) wanted
+            WHERE wanted.value IS NOT (SELECT held.value FROM json_each(t.metadata) held WHERE held.key = wanted.key)))
+   AND (?7 IS NULL OR t.parent_task_id = ?7)
+ ORDER BY t.id LIMIT ?8
 
 -- name: resolve_id
 SELECT id FROM tasks WHERE id = ?1
@@ -121,5 +129,17 @@ SELECT coalesce(t.key, CAST(t.id AS TEXT)) FROM dependencies d JOIN tasks t ON t
 
 -- name: movable
 SELECT sum(status IN ('ASSIGNED', 'RUNNING', 'ABORTED') OR next_attempt_at_ms IS NOT NULL),
-       json_group_array(DISTINCT agent) FILTER (WHERE ready = 1)
+       json_group_array(DISTINCT coalesce(aim, agent)) FILTER (WHERE ready = 1)
   FROM tasks WHERE plan_id = ?1 AND status IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ABORTED')
+
+-- name: expired
+SELECT id FROM tasks
+ WHERE expires_at_ms IS NOT NULL AND expires_at_ms <= ?1 AND status IN ('PENDING', 'ABORTED')
+ ORDER BY expires_at_ms LIMIT ?2
+
+-- name: stale_aims
+SELECT id FROM tasks WHERE aim_until_ms IS NOT NULL AND aim_until_ms <= ?1 ORDER BY aim_until_ms LIMIT ?2
+
+-- name: overdue
+SELECT id FROM tasks
+ WHERE overdue_at_ms IS NOT NULL AND overdue_at_ms <= ?1 AND status = 'RUNNING' ORDER BY overdue_at_ms LIMIT ?2
