@@ -19,7 +19,8 @@ from muster.agents.tree import Record
 from muster.cli import context as context_module
 from muster.cli import doctor
 from muster.cli.init import CONFIG, PLAN
-from muster.config import Config, load_config, parse_config
+from muster.config.load import load_config, parse_config
+from muster.config.settings import Config
 from muster.plans.markdown import parse
 
 

@@ -314,7 +314,7 @@ def test_what_a_plan_holds_already(subject: Subject) -> None:
     )
     found = subject.tx("existing", PLAN_ID)
     assert found.keys() == {"a", "b", "c"}
-    assert found["a"] == Existing(1, False, "a title", "a prompt", "claude")
+    assert found["a"] == Existing(1, False, False, "a title", "a prompt", "claude")
     assert [found[key].done for key in "abc"] == [False, True, False]
 
 

@@ -242,7 +242,8 @@ def test_a_worker_that_came_after_the_look_is_not_taken_for_a_dead_one(post: Pos
 
 def test_what_a_buried_worker_still_holds_is_freed(post: Post, jobs: Any) -> None:
     post.rig.do(c.BuryWorker(worker_id=W1, term=post.term, reason="gone"))
-    assert post.tick() == ["Reap"]
+    kill, reaped = post.tick()
+    assert (kill[0], reaped) == ("kill", "Reap")
     assert post.rig.task("a").losses == 1
 
 

@@ -10,19 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from muster.config import (
-    SHELL,
-    AgentConfig,
-    Config,
-    Health,
-    Project,
-    TaskDefaults,
-    Workers,
-    find_project,
-    load_config,
-    parse_config,
-    parse_duration,
-)
+from muster.config.durations import parse_duration
+from muster.config.load import load_config, parse_config
+from muster.config.project import Project, find_project
+from muster.config.settings import SHELL, AgentConfig, Config, Health, TaskDefaults, Workers
 from muster.model.errors import BadConfig
 from muster.model.states import ErrorKind
 
@@ -292,7 +283,7 @@ def test_a_folder_that_we_may_not_look_into_is_no_project(
 
 
 def test_importing_it_is_cheap() -> None:
-    slow = {"tomllib", "msgspec", "asyncio", "difflib"}
-    code = f"import sys, muster.config; print(*sorted({slow} & set(sys.modules)))"
+    slow = {"tomllib", "msgspec", "asyncio", "difflib", "dataclasses", "inspect"}
+    code = f"import sys, muster.config.project; print(*sorted({slow} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.split() == []

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 
 from muster.agents.host import LocalHost, become_subreaper
-from muster.config import Project
+from muster.config.project import Project
 from muster.worker.supervisor import Supervisor
 
 

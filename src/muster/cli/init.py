@@ -10,7 +10,7 @@ from pathlib import Path
 
 from muster.cli.context import start_folder
 from muster.cli.output import print_json
-from muster.config import FILE_NAME, ROOT_VARIABLE, STATE_DIR_NAME, Project
+from muster.config.project import FILE_NAME, ROOT_VARIABLE, STATE_DIR_NAME, Project
 from muster.model.errors import MusterError
 
 PLAN_NAME = "plan.md"

@@ -13,7 +13,9 @@ from muster.cli.crew import STATUS_S, TICK_S, Crew, Feed, Interrupts, cores, run
 from muster.cli.printer import EventPrinter
 from muster.client.api import Api
 from muster.client.http import Connection
-from muster.config import Config, Project, find_project, load_config
+from muster.config.load import load_config
+from muster.config.project import Project, find_project
+from muster.config.settings import Config
 from muster.model.errors import BadInput, MusterError, NotFound, Unavailable
 
 EXIT_OK, EXIT_UNSUCCESSFUL, EXIT_INTERRUPTED = 0, 5, 130

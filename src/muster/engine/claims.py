@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from muster.engine.policy import Policy
-from muster.engine.roster import crew_status, living
+from muster.engine.roster import crew_status
 from muster.engine.view import View
 from muster.model import commands as c
 from muster.model.answers import Claimed, ClaimedJob
@@ -51,9 +51,11 @@ class Claims:
 
         Raises Conflict for a worker that was declared dead.
         """
-        worker = await living(view, command.worker_id)
-        if worker is None:
+        worker = await view.tx.worker(command.worker_id)
+        if worker is None or worker.for_good:
             raise Conflict(f"{command.worker_id} was declared dead", "register under a new name")
+        if worker.ended_at_ms is not None:
+            return Claimed(jobs=())  # it was cut off; its heartbeat brings it back, with what it holds
         if await crew_status(view) is not CrewStatus.RUNNING:
             return Claimed(jobs=(), drain=True)
         held = await view.held(command.worker_id)

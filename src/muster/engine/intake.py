@@ -54,40 +54,54 @@ class Intake:
         found = await self._find_plan(view, command)
         known = await view.tx.existing(found.id) if found else {}
         self._check(command, known)
+        await self._check_parents(view, command)
         given = await self._given_before(view, command)
-        fresh_specs = [spec for spec in command.tasks if spec.key not in known and id(spec) not in given]
-        await self._make_room(view, sum(not spec.done for spec in fresh_specs))
+        fresh = {
+            at: spec for at, spec in enumerate(command.tasks) if spec.key not in known and at not in given
+        }
+        await self._make_room(view, sum(not spec.done for spec in fresh.values()))
         plan = found or await self._new_plan(view, command)
         changed, completed = await self._compare(view, command, known)
-        ids = {id(spec): self._ids.next(view.now.wall_ms) for spec in fresh_specs}
+        ids = given | {at: self._ids.next(view.now.wall_ms) for at in fresh}
         by_key = {key: task.id for key, task in known.items()}
-        by_key |= {spec.key: ids[id(spec)] for spec in fresh_specs if spec.key is not None}
+        by_key |= {spec.key: ids[at] for at, spec in fresh.items() if spec.key is not None}
         done = {key for key, task in known.items() if task.done} | set(completed)
-        done |= {spec.key for spec in fresh_specs if spec.done and spec.key is not None}
-        for spec in fresh_specs:
-            await self._add(view, command, plan, spec, task_id=ids[id(spec)], ids=by_key, done=done)
-        self._note_failed_parents(view, fresh_specs, known)
+        done |= {spec.key for spec in fresh.values() if spec.done and spec.key is not None}
+        for at, spec in fresh.items():
+            await self._add(view, command, plan, spec, task_id=ids[at], ids=by_key, done=done)
+        self._note_failed_parents(view, fresh.values(), known)
         return Enqueued(
             plan=plan.name,
             plan_id=plan.id,
-            added=len(fresh_specs),
-            existing=len(command.tasks) - len(fresh_specs),
+            added=len(fresh),
+            existing=len(command.tasks) - len(fresh),
             changed=tuple(changed),
             completed=tuple(completed),
             task_ids=tuple(
-                ids.get(id(spec)) or given.get(id(spec)) or by_key[spec.key or ""] for spec in command.tasks
+                ids[at] if at in ids else by_key[spec.key or ""] for at, spec in enumerate(command.tasks)
             ),
         )
 
-    async def _given_before(self, view: View, command: c.Enqueue) -> dict[int, int]:
-        """Tasks by `id(spec)` that an earlier request with the same idempotency key has added.
+    async def _check_parents(self, view: View, command: c.Enqueue) -> None:
+        """Raises NotFound where a task names a parent that is not there."""
+        parents = {spec.parent_task_id for spec in command.tasks if spec.parent_task_id is not None}
+        await view.load(parents)
+        for parent_id in sorted(parents):
+            view.task(parent_id)
 
-        Raises Conflict where that one asked for something else.
+    async def _given_before(self, view: View, command: c.Enqueue) -> dict[int, int]:
+        """Tasks, by their place in the command, that an earlier request with the same idempotency key has added.
+
+        Raises Conflict where that one asked for something else, BadInput where one key is given twice.
         """
         given: dict[int, int] = {}
-        for spec in command.tasks:
+        seen: set[str] = set()
+        for at, spec in enumerate(command.tasks):
             if spec.idempotency_key is None:
                 continue
+            if spec.idempotency_key in seen:
+                raise BadInput(f"idempotency key {spec.idempotency_key} is given twice; nothing was added")
+            seen.add(spec.idempotency_key)
             earlier = await view.tx.idempotent(WORKSPACE_ID, spec.idempotency_key)
             if earlier is None:
                 continue
@@ -98,7 +112,7 @@ class Intake:
                     "nothing was added",
                     "use a new key, or send the same body",
                 )
-            given[id(spec)] = task_id
+            given[at] = task_id
         return given
 
     async def _compare(

@@ -15,6 +15,8 @@ from muster.model.task import Attempt, Now, Task
 from muster.ports.clock import Chance
 from muster.ports.store import Tx, Writes
 
+_DEAD = frozenset({TaskStatus.FAILED, TaskStatus.CANCELLED})
+
 
 class View:
     """Commands of a batch are decided in order on this view; `flush` writes all of it set-wise."""
@@ -103,7 +105,7 @@ class View:
             self.became_ready = self.became_ready or decision.task.ready
         if decision.unblocks:
             self._completed.append(decision.task.id)
-        elif decision.events and decision.task.status in {TaskStatus.FAILED, TaskStatus.CANCELLED}:
+        elif decision.events and decision.task.status in _DEAD:
             self._failed.append(decision.task.id)
         if decision.result is not None:
             writes.results.append((decision.task.id, decision.result))
@@ -138,7 +140,10 @@ class View:
 
     async def _cascade(self) -> None:
         parents, self._failed = self._failed, []
+        await self.load(parents)
         for parent_id in parents:
+            if self.task(parent_id).status not in _DEAD:
+                continue  # a neighbour in this batch has opened it anew
             children = await self.tx.yielding_children(parent_id)
             await self.load(children)
             for child_id in children:

@@ -50,14 +50,25 @@ class Lane(Struct, frozen=True, gc=False):
     """Empty: no shared limit."""
 
     def agents_for(self, worker: Worker) -> list[str]:
-        """Which of a worker's agents may do this lane's tasks, those of the preferred kind first."""
-        names = worker.general if not self.agent else (self.agent,) if self.agent in worker.agents else ()
+        """Which of a worker's agents may do this lane's tasks, those of the preferred kind first.
+
+        A task that names no agent goes to the general ones, or to one that offers what it asks for.
+        """
+        names: tuple[str, ...]
+        if self.agent:
+            names = (self.agent,) if self.agent in worker.agents else ()
+        else:
+            special = (name for name in worker.agents if name not in worker.general)
+            names = (*worker.general, *(name for name in special if self._asks_for(worker.offer(name))))
         fit = [
             name
             for name in names
             if name not in worker.unfit and set(self.capabilities) <= set(worker.offer(name).capabilities)
         ]
         return sorted(fit, key=lambda name: self.mismatch(worker.offer(name)))
+
+    def _asks_for(self, offer: Offer) -> bool:
+        return bool(self.capabilities) or bool(self.profile and self.profile in offer.profiles)
 
     def mismatch(self, offer: Offer) -> int:
         """0 for an agent of the preferred kind, 1 for any other that will do."""

@@ -19,6 +19,9 @@ from muster.model.states import (
     TaskStatus,
 )
 
+CANCELLED, SKIPPED = "cancelled", "skipped"
+"""`Task.error` of what a person did not want; behind a skipped task its children go on."""
+
 
 class Now(Struct, frozen=True, gc=False):
     """One reading of the clocks, passed in: the model has none of its own."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 
 from muster.model.states import AttemptStatus, CrewStatus, ErrorKind, PauseReason, TaskStatus
+from muster.model.task import SKIPPED
 from muster.model.views import TaskView
 
 ANY_AGENT = ""
@@ -23,6 +24,22 @@ class CrewFacts(Struct, frozen=True):
     offers is absent."""
     unfit: Mapping[str, str]
     """Agents that no living worker can run, with what is missing."""
+    capabilities: Mapping[str, frozenset[str]] = {}
+    """By agent, for those that a living worker can run."""
+    full_agents: Mapping[str, int] = {}
+    """Agents that run as many attempts as they may at one time, with how many that is."""
+    full_limits: Mapping[str, int] = {}
+    """Limit keys of which no more tasks may run now."""
+
+
+def takers(agent: str | None, capabilities: Collection[str], facts: CrewFacts) -> list[str]:
+    """Which agents, of those that a living worker can run, could take a task with these wishes."""
+    if agent is None and not capabilities:
+        return [ANY_AGENT] if ANY_AGENT in facts.free else []
+    names = facts.free.keys() - {ANY_AGENT} if agent is None else facts.free.keys() & {agent}
+    return sorted(
+        name for name in names if frozenset(capabilities) <= facts.capabilities.get(name, frozenset())
+    )
 
 
 def duration(ms: int) -> str:
@@ -51,7 +68,7 @@ def why(task: TaskView, facts: CrewFacts) -> str:
         case TaskStatus.PAUSED:
             return _paused(task)
         case TaskStatus.CANCELLED:
-            return "skipped" if task.error == "skipped" else "cancelled"
+            return "skipped" if task.error == SKIPPED else "cancelled"
         case TaskStatus.ARCHIVED:
             return "archived"
 
@@ -118,11 +135,11 @@ def _matching(task: TaskView, facts: CrewFacts) -> str:
     if not facts.free and not facts.unfit:
         return "no worker is up: `muster up` starts some"
     wanted = task.aim or task.wanted_agent or ANY_AGENT
-    free = facts.free.get(wanted)
-    if free:
-        return "ready, a worker takes it now"
-    if free == 0:
-        return "waits for a free worker"
+    names = takers(wanted or None, task.capabilities, facts)
+    if names:
+        return _among(names, task, facts)
+    if task.capabilities and wanted not in facts.unfit and (wanted == ANY_AGENT or wanted in facts.free):
+        return _nobody_offers(task, wanted, facts)
     if wanted in facts.unfit:
         return (
             f"agent {facts.unfit[wanted]}"
@@ -132,3 +149,25 @@ def _matching(task: TaskView, facts: CrewFacts) -> str:
     if task.wanted_agent is None:
         return "it names no agent and there is none for such tasks: set `agent` in muster.toml"
     return f"no worker offers agent {wanted}: add [agents.{wanted}] to muster.toml"
+
+
+def _among(names: list[str], task: TaskView, facts: CrewFacts) -> str:
+    """Some agent can do it: what keeps it from beginning now."""
+    most = facts.full_limits.get(task.limit_key or "")
+    if most is not None:
+        return f"waits for its turn: {most} of {most} tasks of limit {task.limit_key} run already"
+    if all(name in facts.full_agents for name in names):
+        places = facts.full_agents[names[0]]
+        return f"waits for agent {names[0]}, which does {places} of {places} tasks already"
+    if any(facts.free[name] for name in names):
+        return "ready, a worker takes it now"
+    return "waits for a free worker"
+
+
+def _nobody_offers(task: TaskView, wanted: str, facts: CrewFacts) -> str:
+    offered = facts.capabilities if wanted == ANY_AGENT else {wanted: facts.capabilities.get(wanted, ())}
+    known = {name for names in offered.values() for name in names}
+    missing = [name for name in task.capabilities if name not in known] or task.capabilities
+    who = "no agent offers" if wanted == ANY_AGENT else f"agent {wanted} does not offer"
+    where = f"agents.{wanted or 'NAME'}.capabilities"
+    return f"{who} {' and '.join(missing)}: add it to {where} in muster.toml"

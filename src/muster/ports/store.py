@@ -156,6 +156,15 @@ class Reads(Protocol):
 
     async def living_workers(self) -> list[Worker]: ...
 
+    async def worker(self, worker_id: str) -> Worker | None:
+        """Also one that has ended."""
+
+    async def open_by_agent(self) -> dict[str, int]:
+        """Open attempts by agent."""
+
+    async def open_by_limit(self) -> dict[str, int]:
+        """Open attempts by limit key."""
+
     async def due(self, wall_ms: int, limit: int) -> list[int]:
         """Ids of tasks whose due time has come, the longest overdue first."""
 
@@ -194,8 +203,8 @@ class Reads(Protocol):
     async def log(self, task_id: int, epoch: int, *, after: int, limit: int) -> list[tuple[int, LogChunk]]:
         """Chunks in the order in which they came, each with its place: read on with `after=place`."""
 
-    async def movable(self, plan_id: int) -> tuple[int, set[str | None]]:
-        """(tasks that are held or wait for their retry, agents wanted by those that are ready or due)."""
+    async def movable(self, plan_id: int) -> tuple[int, set[tuple[str | None, tuple[str, ...]]]]:
+        """(tasks that are held or wait for a due time, (agent, capabilities) wanted by those that are ready)."""
 
     async def status(self) -> StatusView: ...
 

@@ -20,7 +20,8 @@ from muster.cli.demo import checks, evidence, project, show, story
 from muster.cli.output import Screen, print_json
 from muster.cli.printer import EventPrinter
 from muster.cli.run import EXIT_INTERRUPTED, enqueue_body
-from muster.config import Project, load_config
+from muster.config.load import load_config
+from muster.config.project import Project
 
 if TYPE_CHECKING:
     from muster.cli.demo.evidence import Fault, LateWrite

@@ -113,10 +113,13 @@ class Reaper(Service):
     async def _consider(
         self, attempt: Attempt, worker: Worker | None, gone: dict[str, str | None], now: Now
     ) -> None:
-        proof = gone.get(attempt.worker_id) if worker else f"{attempt.worker_id} has ended"
+        if worker is None:
+            worker = await self._reads.worker(attempt.worker_id)
+        ended = worker is None or worker.ended_at_ms is not None
+        proof = f"{attempt.worker_id} has ended" if ended else gone.get(attempt.worker_id)
         if proof is None and not lapsed(attempt, now):
             return
-        if proof is None or worker is None:
+        if proof is None or ended:
             # A worker that was buried for its silence may have left its agent at work.
             self._host.kill_marked([attempt_mark(attempt.worker_id, attempt.task_id, attempt.epoch)])
         reason = proof or self._silence(attempt, now)

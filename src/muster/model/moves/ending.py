@@ -9,7 +9,16 @@ from msgspec.structs import replace
 from muster.model import commands as c
 from muster.model.errors import IllegalMove, StaleEpoch
 from muster.model.events import Level
-from muster.model.moves.decision import Decision, Facts, close, current, ended_as, lapsed, moved
+from muster.model.moves.decision import (
+    Decision,
+    Facts,
+    close,
+    current,
+    ended_as,
+    lapsed,
+    moved,
+    refuse_rewound,
+)
 from muster.model.retry import SPENDS, TIMEOUT_FACTOR_MAX, Spend, backoff_ms
 from muster.model.states import AttemptStatus, ErrorKind, PauseReason, StopAction, TaskStatus
 from muster.model.task import Attempt, Now, Task
@@ -61,6 +70,7 @@ def _completed(
         details={} if exit_code is None else {"exitCode": exit_code},
         status=TaskStatus.COMPLETED,
         percent=100,
+        paused_reason=None,
         error_kind=None,
         error="",
         ended_at_ms=now.wall_ms,
@@ -83,7 +93,7 @@ def _failed(task: Task, attempt: Attempt, command: c.Fail, facts: Facts, now: No
     if command.kind is ErrorKind.TIMEOUT:
         changes["timeout_factor"] = min(task.timeout_factor * 2, TIMEOUT_FACTOR_MAX)
     if wait_ms is None:
-        changes |= {"status": TaskStatus.FAILED, "ended_at_ms": now.wall_ms}
+        changes |= {"status": TaskStatus.FAILED, "paused_reason": None, "ended_at_ms": now.wall_ms}
     else:
         changes |= {"status": TaskStatus.ABORTED, "next_attempt_at_ms": now.wall_ms + wait_ms}
     details: dict[str, Any] = {"kind": command.kind, "exitCode": command.exit_code}
@@ -105,8 +115,15 @@ def _failed(task: Task, attempt: Attempt, command: c.Fail, facts: Facts, now: No
     closed = close(
         attempt, status, now, error_kind=command.kind, error=command.message, exit_code=command.exit_code
     )
+    if wait_ms is not None and attempt.stop_action is StopAction.PAUSE:
+        return Decision(after, closed, (event,), (_pause(task),))
     follow_ups = (c.Promote(task_id=task.id),) if wait_ms == 0 and spend is Spend.LOSS else ()
     return Decision(after, closed, (event,), follow_ups)
+
+
+def _pause(task: Task) -> c.Pause:
+    """The attempt failed before it was stopped for a pause: the pause holds all the same."""
+    return c.Pause(task_id=task.id, actor="coordinator", reason=task.paused_reason or PauseReason.USER)
 
 
 def _spent(task: Task, spend: Spend, facts: Facts) -> tuple[dict[str, Any], int | None]:
@@ -149,7 +166,8 @@ def _wait_for_provider(task: Task, attempt: Attempt, command: c.Fail, facts: Fac
         error=command.message,
         exit_code=command.exit_code,
     )
-    return Decision(after, closed, (event,))
+    follow_ups = (_pause(task),) if attempt.stop_action is StopAction.PAUSE else ()
+    return Decision(after, closed, (event,), follow_ups)
 
 
 def release(task: Task, facts: Facts, command: c.Release, now: Now) -> Decision:
@@ -202,7 +220,9 @@ def ask(task: Task, facts: Facts, command: c.Ask, now: Now) -> Decision:
 
 def request_stop(task: Task, facts: Facts, command: c.RequestStop, now: Now) -> Decision:
     attempt = current(task, facts, command)
-    if attempt.status is AttemptStatus.STOPPING and attempt.stop_action is command.action:
+    if attempt.stop_action in (command.action, StopAction.PAUSE):
+        return Decision(task)  # a drain does not undo a person's pause
+    if attempt.stop_action is not None and command.action is StopAction.RELEASE:
         return Decision(task)
     return stop(task, attempt, command.action, command.stop_by_s, command.actor, now)
 
@@ -250,11 +270,13 @@ def reap(task: Task, facts: Facts, command: c.Reap, now: Now) -> Decision:
 
 def readopt(task: Task, facts: Facts, command: c.Readopt, now: Now) -> Decision:
     """The one exception to the fence (S3): the newest attempt, lost while nobody took the task, comes back."""
+    refuse_rewound(task, command)
     attempt = facts.attempt
     here = attempt is not None and attempt.epoch == command.epoch == task.epoch
     if attempt is None or not here or attempt.generation != task.generation:
         raise StaleEpoch(f"attempt {command.epoch} of task {task.id} is over and another one was granted")
     may = attempt.status is AttemptStatus.LOST and not attempt.tree_killed
+    may = may and task.aim in (None, attempt.agent)
     if not may or task.status not in {TaskStatus.ABORTED, TaskStatus.PENDING}:
         raise StaleEpoch(
             f"attempt {command.epoch} of task {task.id} cannot come back: it is {attempt.status}"

@@ -12,7 +12,7 @@ from muster.model.events import Level
 from muster.model.moves.decision import Decision, Facts, moved
 from muster.model.moves.ending import stop
 from muster.model.states import HELD, ErrorKind, PauseReason, StopAction, TaskStatus
-from muster.model.task import Attempt, Now, Task
+from muster.model.task import SKIPPED, Attempt, Now, Task
 
 STOP_BY_S = 15.0
 """Both rungs of the stop ladder (5 s each), and some air."""
@@ -98,9 +98,13 @@ def transfer(task: Task, facts: Facts, command: c.Transfer, now: Now) -> Decisio
         "aim_until_ms": now.wall_ms + int(command.timeout_s * 1000),
         "lane_id": command.lane_id,
     }
-    if task.status in HELD:
-        return _stop_for(task, facts, StopAction.TRANSFER, command.actor, now, **aim)
-    if task.status not in _WAITING and task.status is not TaskStatus.PAUSED:
+    attempt = facts.attempt
+    if task.status in HELD and attempt is not None and attempt.stop_action is None:
+        return stop(task, attempt, StopAction.TRANSFER, STOP_BY_S, command.actor, now, **aim)
+    if task.status in HELD and attempt is not None and attempt.stop_action is StopAction.TRANSFER:
+        if task.aim == command.agent:
+            return Decision(task)
+    elif task.status not in HELD and task.status not in _WAITING and task.status is not TaskStatus.PAUSED:
         raise IllegalMove(f"task {task.id} is {task.status} and cannot be transferred")
     after, event = moved(task, now, "transferred", f"aimed at agent {command.agent}", command.actor, **aim)
     return Decision(after, events=(event,))
@@ -145,7 +149,7 @@ def expire(task: Task, facts: Facts, command: c.Expire, now: Now) -> Decision:
 
 
 def skip(task: Task, facts: Facts, command: c.Skip, now: Now) -> Decision:
-    if task.status is TaskStatus.CANCELLED and task.error == "skipped":
+    if task.status is TaskStatus.CANCELLED and task.error == SKIPPED:
         return Decision(task)
     if task.status not in {TaskStatus.PENDING, TaskStatus.ABORTED, TaskStatus.PAUSED, TaskStatus.FAILED}:
         raise IllegalMove(f"task {task.id} is {task.status} and cannot be skipped")
@@ -161,7 +165,7 @@ def skip(task: Task, facts: Facts, command: c.Skip, now: Now) -> Decision:
         paused_reason=None,
         question="",
         error_kind=None,
-        error="skipped",
+        error=SKIPPED,
         ended_at_ms=now.wall_ms,
     )
     return Decision(after, events=(event,), unblocks=True)

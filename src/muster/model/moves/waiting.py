@@ -9,7 +9,7 @@ from muster.model.errors import IllegalMove
 from muster.model.events import Level
 from muster.model.moves.decision import Decision, Facts, close, event, moved
 from muster.model.states import AttemptStatus, TaskStatus
-from muster.model.task import Now, Task
+from muster.model.task import CANCELLED, Now, Task
 
 
 def enqueued(
@@ -99,6 +99,8 @@ def cancel(task: Task, facts: Facts, command: c.Cancel, now: Now) -> Decision:
         next_attempt_at_ms=None,
         paused_reason=None,
         question="",
+        error_kind=None,
+        error=CANCELLED,
         ended_at_ms=now.wall_ms,
     )
     attempt = facts.attempt

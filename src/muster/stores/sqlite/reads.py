@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import apsw
@@ -38,6 +38,10 @@ SQL = load_sql("reads.sql")
 
 def _json_or_none(values: Collection[object]) -> str | None:
     return msgspec.json.encode(list(values)).decode() if values else None
+
+
+def _counts(rows: Iterable[Any]) -> dict[str, int]:
+    return dict(rows)
 
 
 def _task_view(row: tuple[Any, ...]) -> TaskView:
@@ -76,6 +80,16 @@ class SqliteReads:
     async def living_workers(self) -> list[Worker]:
         rows = self._db.execute(ENGINE_SQL["living_workers"]).fetchall()
         return [worker_of(row) for row in rows]
+
+    async def worker(self, worker_id: str) -> Worker | None:
+        row = self._db.execute(ENGINE_SQL["worker"], (worker_id,)).fetchone()
+        return worker_of(row) if row else None
+
+    async def open_by_agent(self) -> dict[str, int]:
+        return _counts(self._db.execute(ENGINE_SQL["open_by_agent"]))
+
+    async def open_by_limit(self) -> dict[str, int]:
+        return _counts(self._db.execute(ENGINE_SQL["open_by_limit"]))
 
     async def due(self, wall_ms: int, limit: int) -> list[int]:
         return [row[0] for row in self._all("due", wall_ms, limit)]
@@ -162,9 +176,10 @@ class SqliteReads:
             for place, stream, offset, at_ms, data in rows
         ]
 
-    async def movable(self, plan_id: int) -> tuple[int, set[str | None]]:
+    async def movable(self, plan_id: int) -> tuple[int, set[tuple[str | None, tuple[str, ...]]]]:
         moving, wanted = self._first("movable", plan_id)
-        return moving or 0, set(msgspec.json.decode(wanted))
+        pairs = (msgspec.json.decode(pair) for pair in msgspec.json.decode(wanted))
+        return moving or 0, {(agent, tuple(capabilities)) for agent, capabilities in pairs}
 
     async def status(self) -> StatusView:
         holds: dict[str, list[str]] = {}

@@ -97,8 +97,12 @@ INSERT INTO plans ($plan_columns) VALUES ($plan_slots)
 UPDATE plans SET ticked_event_id = ?2 WHERE id = ?1
 
 -- name: existing
-SELECT key, id, status IN ('COMPLETED', 'ARCHIVED'), status IN ('FAILED', 'CANCELLED'), title, description, agent
-  FROM tasks WHERE plan_id = ?1 AND key IS NOT NULL
+-- Behind what was completed or skipped children go on, also once it was archived.
+SELECT key, id, done, ended AND NOT done, title, description, agent
+  FROM (SELECT *, status IN ('FAILED', 'CANCELLED', 'ARCHIVED') AS ended,
+               status = 'COMPLETED' OR (status IN ('CANCELLED', 'ARCHIVED') AND error_kind IS NULL
+                                        AND error IN ('', 'skipped')) AS done
+          FROM tasks WHERE plan_id = ?1 AND key IS NOT NULL)
 
 -- name: lanes
 SELECT id, workspace_id, plan_id, agent, capabilities, profile, limit_key FROM lanes

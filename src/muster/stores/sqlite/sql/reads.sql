@@ -37,12 +37,12 @@ SELECT t.id, coalesce(p.name, ''), coalesce(t.key, CAST(t.id AS TEXT)), t.title,
        t.limit_key, t.capabilities, t.profile, t.tags, t.metadata, t.parent_task_id, a.worker_id, a.agent, a.status,
        CASE WHEN t.unmet > 0 THEN (
            SELECT json_group_array(name) FROM (
-               SELECT CASE WHEN parent.status IN ('FAILED', 'CANCELLED')
+               SELECT CASE WHEN parent.status IN ('FAILED', 'CANCELLED', 'ARCHIVED')
                            THEN coalesce(parent.key, parent.id) || ' (' || parent.status || ')'
                            ELSE coalesce(parent.key, parent.id) END AS name
                  FROM dependencies d JOIN tasks parent ON parent.id = d.parent_id
                 WHERE d.child_id = t.id AND d.met = 0
-                ORDER BY parent.status NOT IN ('FAILED', 'CANCELLED'), parent.id LIMIT 3))
+                ORDER BY parent.status NOT IN ('FAILED', 'CANCELLED', 'ARCHIVED'), parent.id LIMIT 3))
        END
   FROM tasks t
   LEFT JOIN plans p ON p.id = t.plan_id
@@ -114,8 +114,9 @@ SELECT a.worker_id, coalesce(p.name || '/', '') || coalesce(t.key, CAST(t.id AS 
  WHERE a.ended_at_ms IS NULL ORDER BY a.task_id
 
 -- name: checkpoint
-SELECT task_id, epoch, number, created_at_ms, data FROM checkpoints
- WHERE task_id = ?1 ORDER BY epoch DESC, number DESC LIMIT 1
+SELECT c.task_id, c.epoch, c.number, c.created_at_ms, c.data
+  FROM checkpoints c JOIN tasks t ON t.id = c.task_id
+ WHERE c.task_id = ?1 AND c.epoch > t.fresh_after_epoch ORDER BY c.epoch DESC, c.number DESC LIMIT 1
 
 -- name: artifacts
 SELECT task_id, epoch, name, location, created_at_ms FROM artifacts WHERE task_id = ?1 ORDER BY epoch, name
@@ -129,7 +130,7 @@ SELECT coalesce(t.key, CAST(t.id AS TEXT)) FROM dependencies d JOIN tasks t ON t
 
 -- name: movable
 SELECT sum(status IN ('ASSIGNED', 'RUNNING', 'ABORTED') OR next_attempt_at_ms IS NOT NULL),
-       json_group_array(DISTINCT coalesce(aim, agent)) FILTER (WHERE ready = 1)
+       json_group_array(DISTINCT json_array(coalesce(aim, agent), json(capabilities)) || '') FILTER (WHERE ready = 1)
   FROM tasks WHERE plan_id = ?1 AND status IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ABORTED')
 
 -- name: expired
