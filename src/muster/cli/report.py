@@ -16,7 +16,6 @@ from muster.cli.context import AWAY_S, patiently
 from muster.cli.output import note, print_json
 from muster.client.api import Api, error_of
 from muster.client.http import REPLY_S, Connection
-from muster.config.durations import parse_duration
 from muster.model.errors import BadConfig, BadInput, NotFound
 from muster.model.states import ErrorKind
 
@@ -136,6 +135,8 @@ def _percent(text: str) -> int:
 
 
 def _timeout(text: str) -> float:
+    from muster.config.durations import parse_duration
+
     try:
         return parse_duration(text)
     except BadConfig as error:

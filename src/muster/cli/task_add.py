@@ -10,7 +10,6 @@ from muster.cli.context import Context, connect
 from muster.cli.output import Screen, clean, now_ms, print_json
 from muster.cli.task_moves import one, refuse_unknown_agent
 from muster.client.api import task_path
-from muster.config.durations import parse_duration
 from muster.model.errors import BadConfig, BadInput
 from muster.model.states import FailedDependency
 
@@ -138,6 +137,8 @@ def _priority(text: str) -> int:
 
 
 def _time(text: str) -> float:
+    from muster.config.durations import parse_duration
+
     try:
         return parse_duration(text)
     except BadConfig as error:
