@@ -12,6 +12,7 @@ from muster.engine.batch import drive
 from muster.engine.policy import Policy
 from muster.model import commands as c
 from muster.model.commands import Offer
+from muster.ports.runtime import READY
 
 
 def limited(**policy: object) -> Rig:
@@ -196,4 +197,14 @@ def test_a_worker_of_any_host_counts(hostname: str) -> None:
     rig.register(W2, hostname=hostname)
     rig.enqueue({"a": [], "b": []})
     assert (len(rig.claim(W1)), len(rig.claim(W2))) == (1, 0)
+    rig.store.close()
+
+
+@pytest.mark.parametrize("limits", [{}, {"gpu": 1}])
+def test_who_waits_for_a_place_is_woken_when_one_is_free(limits: dict[str, int]) -> None:
+    rig = limited(limits=limits)
+    rig.register()
+    rig.enqueue({"a": [], "b": []}, specs={"a": {"limit_key": "gpu"}, "b": {"limit_key": "gpu"}})
+    job, *_ = rig.started()
+    assert (READY in rig.apply(complete(job)).topics) == bool(limits)
     rig.store.close()

@@ -35,6 +35,8 @@ class View:
         self._failed: list[int] = []
         self._writes = Writes.nothing()
         self.became_ready = False
+        self.freed_place = False
+        """An attempt has ended: under a limit, another task may begin now."""
         self.wrote_events = False
         self.disturbed: set[str] = set()
         """Workers whose attempts were ended or told to stop by somebody else."""
@@ -92,6 +94,7 @@ class View:
         self._attempts[attempt.task_id] = attempt
         if known is not None and known.epoch == attempt.epoch:
             self._changed_attempts.add(attempt.task_id)
+            self.freed_place = self.freed_place or (known.open and not attempt.open)
             if known.open and (not attempt.open or attempt.stop_action is not known.stop_action):
                 self.disturbed.add(attempt.worker_id)
         else:
