@@ -14,7 +14,7 @@ from setting import Setting, progress
 from table import Row, most, told
 
 from muster.engine.batch import drive
-from muster.engine.commands import Policy
+from muster.engine.policy import Policy
 from muster.engine.service import PAGE_ROWS
 from muster.model import commands as c
 from muster.model.retry import RetryPolicy

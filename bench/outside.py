@@ -20,7 +20,7 @@ from muster.agents.host import LocalHost
 from muster.client.api import Api
 from muster.client.crew import HttpCrew
 from muster.client.http import Connection
-from muster.config import Project
+from muster.config.project import Project
 from muster.model import commands as c
 from muster.model.errors import MusterError
 from muster.runtimes.chance import SystemChance

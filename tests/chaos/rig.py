@@ -17,7 +17,7 @@ from muster.agents.host import LocalHost
 from muster.app.failpoint import VARIABLE
 from muster.client.api import Api
 from muster.client.http import Connection
-from muster.config import Project
+from muster.config.project import Project
 from muster.model.errors import MusterError
 from muster.stores.sqlite.lock import holder
 

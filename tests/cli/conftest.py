@@ -19,7 +19,8 @@ import pytest
 from muster.cli.main import main
 from muster.client.http import address
 from muster.engine.batch import Batcher, drive
-from muster.engine.commands import Engine, Policy
+from muster.engine.commands import Engine
+from muster.engine.policy import Policy
 from muster.engine.queries import Queries
 from muster.model import commands as c
 from muster.model.states import ErrorKind
@@ -65,7 +66,7 @@ class Owner:
         self._backend = Backend(
             engine=self._batcher,
             reads=self.store.reads,
-            queries=Queries(self.store.reads, self.clock),
+            queries=Queries(self.store.reads, self.clock, Policy()),
             wakeups=wakeups,
             shut_down=lambda: None,
             started_at_ms=self.clock.now().wall_ms,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.config import load_config
+from muster.config.load import load_config
 from muster.plans.markdown import parse
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.config import Project
+from muster.config.project import Project
 from muster.stores.sqlite.history import read_history
 from muster.stores.sqlite.lock import holder
 

@@ -15,7 +15,7 @@ import pytest
 from test_run import MUSTER, QUICK, SLOW, folder, muster, started, until
 
 from muster.agents.host import LocalHost
-from muster.config import Project
+from muster.config.project import Project
 from muster.stores.sqlite.history import read_history
 from muster.stores.sqlite.lock import holder
 

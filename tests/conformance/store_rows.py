@@ -9,9 +9,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from muster.model.commands import Offer
 from muster.model.events import Event, Level
 from muster.model.rows import WORKSPACE_ID, Lane, NewTask, Plan, Worker
-from muster.model.states import FINAL, AttemptStatus, TaskStatus, WorkerStatus
+from muster.model.states import FINAL, AttemptStatus, FailedDependency, TaskStatus, WorkerStatus
 from muster.model.task import Attempt, Now, Task
 from muster.ports.store import Store, Tx, Writes
 
@@ -99,6 +100,15 @@ def make_task(task_id: int, **changes: Any) -> Task:
         error_kind=None,
         error="",
         note="",
+        paused_reason=None,
+        question="",
+        aim=None,
+        aim_until_ms=None,
+        expires_at_ms=None,
+        overdue_at_ms=None,
+        fresh_after_epoch=0,
+        on_failed=FailedDependency.BLOCK,
+        limit_key=None,
         updated_at_ms=NOW.wall_ms,
         started_at_ms=None,
         ended_at_ms=NOW.wall_ms if status in FINAL else None,
@@ -121,6 +131,11 @@ def new_task(
         title=title,
         description="a prompt",
         agent=agent,
+        capabilities=(),
+        profile=None,
+        tags=(),
+        metadata={},
+        parent_task_id=None,
         epic="",
         feature="",
         created_by="ada",
@@ -153,6 +168,7 @@ def make_attempt(task_id: int, epoch: int, **changes: Any) -> Attempt:
         stop_by_ms=None,
         error_kind=None,
         error="",
+        tree_killed=False,
         exit_code=None,
         declared_kind=None,
         declared=None,
@@ -192,16 +208,18 @@ def make_worker(worker_id: str, **changes: Any) -> Worker:
         slots=2,
         agents=("claude", "codex"),
         general=("codex",),
+        offers={"claude": Offer(capabilities=("rust",), profiles=("writer",))},
         unfit={},
         status=WorkerStatus.IDLE,
         registered_at_ms=NOW.wall_ms,
         last_seen_at_ms=NOW.wall_ms,
         heard_mono_ms=NOW.mono_ms,
         ended_at_ms=None,
+        for_good=False,
         reason="",
     )
     return replace(worker, **changes)
 
 
 def make_lane(lane_id: int, **changes: Any) -> Lane:
-    return replace(Lane(lane_id, WORKSPACE_ID, PLAN_ID, "claude", ()), **changes)
+    return replace(Lane(lane_id, WORKSPACE_ID, PLAN_ID, "claude", (), "", ""), **changes)

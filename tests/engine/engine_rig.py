@@ -10,13 +10,14 @@ from hypothesis import settings
 from msgspec.structs import replace
 
 from muster.engine.batch import drive
-from muster.engine.commands import Applied, Engine, Policy
+from muster.engine.commands import Applied, Engine
+from muster.engine.policy import Policy
 from muster.engine.queries import Queries
 from muster.model import commands as c
 from muster.model.answers import Answer, Claimed, ClaimedJob, Enqueued, TookOver
 from muster.model.events import Event, Level, fold
 from muster.model.retry import RetryPolicy
-from muster.model.states import HELD, ErrorKind
+from muster.model.states import HELD, ErrorKind, TaskStatus
 from muster.model.task import Attempt, Now, Task
 from muster.model.views import EventView, TaskFilter, TaskView
 from muster.ports.host import ProcessId
@@ -93,9 +94,10 @@ class Rig:
     def __init__(self, policy: Policy | None = None) -> None:
         self.store = SqliteStore.open(MEMORY)
         self.clock = FakeClock()
-        self.engine = Engine(self.store, FixedChance(), policy or Policy(lease_s=LEASE_S))
+        policy = policy or Policy(lease_s=LEASE_S)
+        self.engine = Engine(self.store, FixedChance(), policy)
         self.reads = self.store.reads
-        self.queries = Queries(self.reads, self.clock)
+        self.queries = Queries(self.reads, self.clock, policy)
         self.log: list[Any] = []
         self.requests = 0
 
@@ -212,7 +214,7 @@ class Rig:
             )
             assert ((task.id, task.epoch) in held) == (task.status in HELD)
             assert len(view.waits_for) == min(3, task.unmet), "a dependency is counted that is not there"
-            waits = task.unmet or task.next_attempt_at_ms is not None
+            waits = task.unmet or task.next_attempt_at_ms is not None or task.status is TaskStatus.PAUSED
             assert task.final or task.status in HELD or task.ready or waits
 
 

@@ -12,7 +12,8 @@ import pytest
 from engine_rig import W1, W2, FakeClock, FixedChance, Rig, cancel, complete, enqueue, fail, release
 
 from muster.engine.batch import Batcher, drive
-from muster.engine.commands import Engine, Policy
+from muster.engine.commands import Engine
+from muster.engine.policy import Policy
 from muster.model import commands as c
 from muster.model.answers import Answer, Enqueued
 from muster.model.errors import MusterError, StoreHalted, Unavailable

@@ -13,7 +13,7 @@ from muster.model.errors import MusterError
 from muster.model.machine import decide
 from muster.model.moves.decision import Decision, Facts
 from muster.model.retry import RetryPolicy
-from muster.model.states import HELD, AttemptStatus, ErrorKind, StopAction, TaskStatus
+from muster.model.states import HELD, AttemptStatus, ErrorKind, FailedDependency, StopAction, TaskStatus
 from muster.model.task import Attempt, Now, Task
 
 NOW = Now(1_800_000_000_000, 50_000, "boot-a")
@@ -57,6 +57,15 @@ def make_task(status: TaskStatus = TaskStatus.PENDING, **changes: Any) -> Task:
         error_kind=None,
         error="",
         note="",
+        paused_reason=None,
+        question="",
+        aim=None,
+        aim_until_ms=None,
+        expires_at_ms=None,
+        overdue_at_ms=None,
+        fresh_after_epoch=0,
+        on_failed=FailedDependency.BLOCK,
+        limit_key=None,
         updated_at_ms=NOW.wall_ms - 1,
         started_at_ms=None,
         ended_at_ms=None,
@@ -86,6 +95,7 @@ def make_attempt(status: AttemptStatus = AttemptStatus.RUNNING, **changes: Any) 
         stop_by_ms=NOW.mono_ms + 5_000 if stopping else None,
         error_kind=None,
         error="",
+        tree_killed=False,
         exit_code=None,
         declared_kind=None,
         declared=None,
@@ -154,4 +164,14 @@ def commands(epoch: int = 4) -> dict[str, c.Command]:
         "retry": c.Retry(task_id=7, actor="ada"),
         "person": c.CompleteByPerson(task_id=7, actor="ada"),
         "unblock": c.Unblock(task_id=7, count=1),
+        "ask": c.Ask(**mine, question="which one?"),
+        "readopt": c.Readopt(**mine),
+        "pause": c.Pause(task_id=7, actor="ada"),
+        "resume": c.Resume(task_id=7, actor="ada"),
+        "answer": c.AnswerQuestion(task_id=7, actor="ada", text="the blue one"),
+        "transfer": c.Transfer(task_id=7, actor="ada", agent="codex", lane_id=6),
+        "drop aim": c.DropAim(task_id=7, term=1, lane_id=5),
+        "expire": c.Expire(task_id=7, term=1),
+        "skip": c.Skip(task_id=7, actor="ada"),
+        "archive": c.Archive(task_id=7, actor="ada"),
     }

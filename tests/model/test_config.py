@@ -10,19 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from muster.config import (
-    SHELL,
-    AgentConfig,
-    Config,
-    Health,
-    Project,
-    TaskDefaults,
-    Workers,
-    find_project,
-    load_config,
-    parse_config,
-    parse_duration,
-)
+from muster.config.durations import parse_duration
+from muster.config.load import load_config, parse_config
+from muster.config.project import Project, find_project
+from muster.config.settings import SHELL, AgentConfig, Config, Health, TaskDefaults, Workers
 from muster.model.errors import BadConfig
 from muster.model.states import ErrorKind
 
@@ -292,7 +283,47 @@ def test_a_folder_that_we_may_not_look_into_is_no_project(
 
 
 def test_importing_it_is_cheap() -> None:
-    slow = {"tomllib", "msgspec", "asyncio", "difflib"}
-    code = f"import sys, muster.config; print(*sorted({slow} & set(sys.modules)))"
+    slow = {"tomllib", "msgspec", "asyncio", "difflib", "dataclasses", "inspect"}
+    code = f"import sys, muster.config.project; print(*sorted({slow} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.split() == []
+
+
+# -- limits, slots, offers
+
+
+def test_limits_slots_and_offers(tmp_path: Path) -> None:
+    config = written(
+        tmp_path,
+        """
+        [task]
+        waiting = 500
+        [limits]
+        gpu = 2
+        "git push" = 1
+        [agents.claude]
+        command = ["claude"]
+        slots = 3
+        capabilities = ["rust"]
+        profiles = ["writer"]
+        """,
+    )
+    assert (config.task.waiting_max, config.limits) == (500, {"gpu": 2, "git push": 1})
+    claude = config.agents["claude"]
+    assert (claude.slots, claude.capabilities, claude.profiles) == (3, ("rust",), ("writer",))
+    assert (Config().task.waiting_max, Config().limits) == (100_000, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[limits]\ngpu = 0", "limits.gpu"),
+        ("[limits]\ngpu = 'two'", "limits.gpu"),
+        ("[limits]\ngpu = true", "limits.gpu"),
+        ("limits = 3", "limits"),
+        ("[task]\nwaiting = 0", "task.waiting"),
+        ("[task]\nwaitin = 5", "did you mean 'waiting'"),
+    ],
+)
+def test_wrong_limits_are_named(tmp_path: Path, text: str, said: str) -> None:
+    assert said in refused(tmp_path, text)

@@ -37,7 +37,7 @@ class OneTask(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = NOW
-        spec = c.Spec(title="t", max_retries=1)
+        spec = c.Spec(title="t", max_retries=1, expires_at_ms=NOW.wall_ms + 3_600_000)
         made = enqueued(spec, task_id=7, workspace_id=1, plan_id=3, lane_id=5, unmet=2, actor="ada", now=NOW)
         self.task: Task = made.task
         self.attempt: Attempt | None = None
@@ -157,20 +157,56 @@ class OneTask(RuleBasedStateMachine):
         assert self.give(command) == ""
         assert (self.task, self.attempt, len(self.events)) == before
 
-    @rule(offset=EPOCH_OFFSETS, stop_by_s=st.floats(-10, 10**9))
-    def request_stop(self, offset: int, stop_by_s: float) -> None:
+    @rule(offset=EPOCH_OFFSETS, stop_by_s=st.floats(-10, 10**9), action=st.sampled_from(StopAction))
+    def request_stop(self, offset: int, stop_by_s: float, action: StopAction) -> None:
         stop = c.RequestStop(
-            task_id=7, epoch=self.epoch(offset), action=StopAction.RELEASE, stop_by_s=stop_by_s, actor="ada"
+            task_id=7, epoch=self.epoch(offset), action=action, stop_by_s=stop_by_s, actor="ada"
         )
-        self.give(stop)
+        paused = self.attempt is not None and self.attempt.stop_action is StopAction.PAUSE
+        if self.give(stop) == "" and paused and self.task.status in HELD:
+            assert self.attempt is not None and self.attempt.stop_action is StopAction.PAUSE
 
-    @rule(offset=EPOCH_OFFSETS, proven=st.booleans(), jitter=st.floats(0, 1))
-    def reap(self, offset: int, proven: bool, jitter: float) -> None:
+    @rule(offset=EPOCH_OFFSETS, proven=st.booleans(), killed=st.booleans(), jitter=st.floats(0, 1))
+    def reap(self, offset: int, proven: bool, killed: bool, jitter: float) -> None:
         trusted = self.attempt is not None and not lapsed(self.attempt, self.now)
-        refused = self.give(
-            c.Reap(task_id=7, epoch=self.epoch(offset), term=1, reason="gone", proven=proven), jitter
+        command = c.Reap(
+            task_id=7, epoch=self.epoch(offset), term=1, reason="gone", proven=proven, tree_killed=killed
         )
+        refused = self.give(command, jitter)
         assert proven or not trusted or refused
+
+    @rule(offset=EPOCH_OFFSETS, twice=st.booleans())
+    def ask(self, offset: int, twice: bool) -> None:
+        command = c.Ask(task_id=7, epoch=self.epoch(offset), question="which?")
+        if self.give(command) == "" and twice:
+            self.repeat(command)
+
+    @rule(offset=EPOCH_OFFSETS)
+    def readopt(self, offset: int) -> None:
+        before = self.attempt
+        if self.give(c.Readopt(task_id=7, epoch=self.epoch(offset))) == "":
+            assert before is not None and before.status is AttemptStatus.LOST and not before.tree_killed
+
+    @rule(action=st.sampled_from(["pause", "resume", "answer", "transfer", "skip", "expire", "drop aim"]))
+    def steer(self, action: str) -> None:
+        commands: dict[str, c.Command] = {
+            "pause": c.Pause(task_id=7, actor="ada"),
+            "resume": c.Resume(task_id=7, actor="ada"),
+            "answer": c.AnswerQuestion(task_id=7, actor="ada", text="this one"),
+            "transfer": c.Transfer(task_id=7, actor="ada", agent="codex", lane_id=6),
+            "skip": c.Skip(task_id=7, actor="ada"),
+            "expire": c.Expire(task_id=7, term=1),
+            "drop aim": c.DropAim(task_id=7, term=1, lane_id=5),
+        }
+        refused = self.give(commands[action])
+        if action == "pause" and refused == "":
+            self.repeat(commands[action])
+            assert self.task.status is TaskStatus.PAUSED or self.task.status in HELD
+
+    @rule(really=st.integers(0, 9))
+    def archive(self, really: int) -> None:
+        if really == 0:  # nothing happens to it afterwards
+            self.give(c.Archive(task_id=7, actor="ada"))
 
     @rule(by_coordinator=st.booleans())
     def promote(self, by_coordinator: bool) -> None:
@@ -183,7 +219,7 @@ class OneTask(RuleBasedStateMachine):
     def from_outside(self, name: str) -> None:
         commands: dict[str, c.Command] = {
             "cancel": c.Cancel(task_id=7, actor="ada"),
-            "retry": c.Retry(task_id=7, actor="ada", note="again"),
+            "retry": c.Retry(task_id=7, actor="ada", note="again", fresh=len(self.events) % 2 == 0),
             "person": c.CompleteByPerson(task_id=7, actor="ada"),
             "unblock": c.Unblock(task_id=7, count=1),
         }
@@ -197,12 +233,12 @@ class OneTask(RuleBasedStateMachine):
         stale = isinstance(command, c.AttemptCommand) and (
             known is None or command.epoch != known.epoch or not known.open
         )
-        if stale and not isinstance(command, c.AppendLog):
+        if stale and not isinstance(command, c.AppendLog | c.Readopt):
             assert (after, attempt, decision.events, decision.follow_ups) == (task, None, (), ())
             assert command.epoch == task.epoch, "only the newest attempt's last word is a repetition"
         assert after.status in TASK_MOVES[task.status] | {task.status}
         if task.status in FINAL and after.status is not task.status:
-            assert isinstance(command, c.Retry | c.CompleteByPerson)
+            assert isinstance(command, c.Retry | c.CompleteByPerson | c.Skip | c.Archive)
         assert after.epoch == task.epoch + isinstance(command, c.Grant)
         assert after.generation == task.generation + isinstance(command, c.Retry)
         assert len(decision.events) == after.event_seq - task.event_seq <= 1
@@ -211,7 +247,8 @@ class OneTask(RuleBasedStateMachine):
             assert attempt.status in ATTEMPT_MOVES[known.status] | {known.status}
             moved = moved or attempt.status is not known.status
         assert not moved or decision.events
-        assert (after.status is TaskStatus.COMPLETED is not task.status) == decision.unblocks
+        over = isinstance(command, c.Skip) and after.status is not task.status
+        assert (over or after.status is TaskStatus.COMPLETED is not task.status) == decision.unblocks
 
     def count(self, command: c.Command, before: Task) -> None:
         after = self.task

@@ -12,7 +12,15 @@ from msgspec.structs import replace
 
 from muster.model.errors import MusterError
 from muster.model.machine import TASK_COMMANDS
-from muster.model.states import ATTEMPT_MOVES, HELD, TASK_MOVES, AttemptStatus, TaskStatus
+from muster.model.states import (
+    ATTEMPT_MOVES,
+    ATTEMPT_OPEN,
+    HELD,
+    TASK_MOVES,
+    AttemptStatus,
+    PauseReason,
+    TaskStatus,
+)
 from muster.model.task import Attempt, Task
 
 ILLEGAL, STALE, REWOUND = "illegal_move", "stale_epoch", "store_rewound"
@@ -39,10 +47,20 @@ HELD_TABLE: dict[str, tuple[str, str, str, str]] = {
     "retry": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
     "person": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
     "unblock": ("=", "=", "=", "="),
+    "ask": (ILLEGAL, ILLEGAL, "PAUSED/released", "PAUSED/released"),
+    "readopt": (STALE, STALE, STALE, STALE),
+    "pause": ("ASSIGNED/stopping", "=", "RUNNING/stopping", "="),
+    "resume": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
+    "answer": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
+    "transfer": ("ASSIGNED/stopping", "=", "RUNNING/stopping", "="),
+    "drop aim": ("=", "=", "=", "="),
+    "expire": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
+    "skip": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
+    "archive": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
 }
 
 FREE = tuple(status for status in TaskStatus if status not in HELD)
-ENDED = tuple(status for status in AttemptStatus if not ATTEMPT_MOVES[status])
+ENDED = tuple(status for status in AttemptStatus if status not in ATTEMPT_OPEN)
 FREE_TABLE: dict[str, dict[str, str]] = {
     "grant": {"PENDING": "ASSIGNED/assigned"},
     "promote": {"ABORTED": "PENDING"},
@@ -50,6 +68,14 @@ FREE_TABLE: dict[str, dict[str, str]] = {
     "retry": {"FAILED": "PENDING", "CANCELLED": "PENDING", "COMPLETED": "PENDING"},
     "person": {"PENDING": "COMPLETED", "PAUSED": "COMPLETED", "FAILED": "COMPLETED", "COMPLETED": "="},
     "unblock": dict.fromkeys(FREE, "="),
+    "pause": {"PENDING": "PAUSED", "ABORTED": "PAUSED", "PAUSED": "="},
+    "resume": {"PAUSED": "PENDING"},
+    "answer": {"PAUSED": "PENDING"},
+    "transfer": {"PENDING": "=", "ABORTED": "=", "PAUSED": "="},
+    "drop aim": dict.fromkeys(FREE, "="),
+    "expire": {"PENDING": "FAILED", "ABORTED": "FAILED"},
+    "skip": dict.fromkeys(("PENDING", "ABORTED", "PAUSED", "FAILED"), "CANCELLED"),
+    "archive": {**dict.fromkeys(("COMPLETED", "FAILED", "CANCELLED"), "ARCHIVED"), "ARCHIVED": "="},
 }
 """What moves a task that nobody holds, by its status; all else is an illegal move."""
 REPEATED: dict[str, set[AttemptStatus]] = {
@@ -61,12 +87,18 @@ REPEATED: dict[str, set[AttemptStatus]] = {
     "log": set(ENDED),
 }
 """An attempt's own commands on its ended attempt: accepted as a repetition in these statuses, else stale."""
+SITUATION: dict[str, dict[str, object]] = {
+    "unblock": {"unmet": 1},
+    "answer": {"paused_reason": PauseReason.QUESTION, "question": "which one?"},
+    "drop aim": {"aim": "codex", "aim_until_ms": NOW.wall_ms},
+    "expire": {"expires_at_ms": NOW.wall_ms},
+}
+"""What must be so for a command to have a sense at all."""
 
 
 def outcome(task: Task, attempt: Attempt | None, name: str) -> str:
     command = commands()[name]
-    if name == "unblock":
-        task = replace(task, unmet=1)
+    task = replace(task, **SITUATION.get(name, {}))
     try:
         decision = run(task, attempt, command)
     except MusterError as error:
@@ -116,6 +148,8 @@ def test_a_free_task_moves_as_the_table_says(name: str, status: TaskStatus, ende
     task, attempt = make_task(status, epoch=4), make_attempt(ended)
     if name in FREE_TABLE:
         assert outcome(task, attempt, name) == FREE_TABLE[name].get(status, ILLEGAL)
+    elif name == "readopt" and ended is AttemptStatus.LOST and status in {"PENDING", "ABORTED"}:
+        assert outcome(task, attempt, name) == "RUNNING/running"
     else:
         assert outcome(task, attempt, name) == ("=" if ended in REPEATED.get(name, ()) else STALE)
 

@@ -16,7 +16,8 @@ from typing import Any
 
 from muster.client.http import Connection
 from muster.engine.batch import Batcher
-from muster.engine.commands import Engine, Policy
+from muster.engine.commands import Engine
+from muster.engine.policy import Policy
 from muster.engine.queries import Queries
 from muster.model.states import CrewStatus
 from muster.runtimes.chance import SystemChance
@@ -48,7 +49,7 @@ class Site:
         self.backend = Backend(
             engine=batcher,
             reads=store.reads,
-            queries=Queries(store.reads, clock),
+            queries=Queries(store.reads, clock, Policy()),
             wakeups=wakeups,
             shut_down=self.end,
             started_at_ms=0,

@@ -13,7 +13,7 @@ from pathlib import Path
 from muster.agents.host import LocalHost
 from muster.client.api import Api
 from muster.client.http import Connection
-from muster.config import Project
+from muster.config.project import Project
 from muster.model.errors import MusterError
 
 CONFIG = """\

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from muster.app.owner import Owner
-from muster.config import Config, Project, load_config
+from muster.config.load import load_config
+from muster.config.project import Project
+from muster.config.settings import Config
 from muster.web.server import build
 
 

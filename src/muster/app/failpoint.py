@@ -18,7 +18,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from muster.engine.commands import Applied, Engine, Policy
+from muster.engine.commands import Applied, Engine
+from muster.engine.policy import Policy
 from muster.model import commands as c
 from muster.model.task import Now
 from muster.ports.clock import Chance

@@ -18,9 +18,12 @@ from muster.agents.tree import kill_recorded
 from muster.app.failpoint import CrashingEngine, Failpoint
 from muster.app.parts import log_to_stderr, make_state_dir
 from muster.client.http import address
-from muster.config import Config, Project, load_config
+from muster.config.load import load_config
+from muster.config.project import Project
+from muster.config.settings import Config
 from muster.engine.batch import Batcher
-from muster.engine.commands import Engine, Policy
+from muster.engine.commands import Engine
+from muster.engine.policy import Policy
 from muster.engine.queries import Queries
 from muster.engine.service import Service
 from muster.engine.services.reaper import Reaper
@@ -53,6 +56,9 @@ def policy_of(config: Config) -> Policy:
         retry=RetryPolicy(first_s=task.backoff_first_s, cap_s=task.backoff_cap_s, losses_max=task.losses_max),
         lease_s=config.health.lease_s,
         heartbeat_s=config.health.heartbeat_s,
+        agent_slots={agent.name: agent.slots for agent in config.agents.values() if agent.slots is not None},
+        limits=config.limits,
+        waiting_max=task.waiting_max,
     )
 
 
@@ -93,7 +99,7 @@ class Owner:
         return Backend(
             engine=self.batcher,
             reads=self.store.reads,
-            queries=Queries(self.store.reads, self.clock),
+            queries=Queries(self.store.reads, self.clock, policy_of(self._config)),
             wakeups=self.wakeups,
             shut_down=lambda: None,
             started_at_ms=self.clock.now().wall_ms,

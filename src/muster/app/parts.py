@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from typing import cast
 
 from muster.agents.command import EXIT_CODES, CommandAgent, Prompt
-from muster.config import Config, Project
+from muster.config.project import Project
+from muster.config.settings import Config
+from muster.model.commands import Offer
 from muster.model.errors import StoreRefused
 from muster.ports.agent import Agent
 from muster.stores.sqlite.lock import refuse_shared
@@ -26,6 +28,15 @@ def agents_of(config: Config) -> Mapping[str, Agent]:
             exit_codes={**EXIT_CODES, **agent.exit_codes},
         )
         for name, agent in config.agents.items()
+    }
+
+
+def offers_of(config: Config) -> dict[str, Offer]:
+    """What each agent is good for, for those that say so."""
+    return {
+        name: Offer(capabilities=agent.capabilities, profiles=agent.profiles)
+        for name, agent in config.agents.items()
+        if agent.capabilities or agent.profiles
     }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from muster.agents.host import LocalHost, become_subreaper
 from muster.app.parts import python_module
-from muster.config import Project
+from muster.config.project import Project
 from muster.worker.supervisor import Supervisor
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from muster.agents.host import LocalHost, become_subreaper, oom_kills
 from muster.agents.process import LocalLauncher
 from muster.agents.tree import kill_recorded
-from muster.app.parts import agents_of, log_to_stderr
+from muster.app.parts import agents_of, log_to_stderr, offers_of
 from muster.client.crew import HttpCrew
-from muster.config import Project, load_config
+from muster.config.load import load_config
+from muster.config.project import Project
 from muster.runtimes.chance import SystemChance
 from muster.worker.pool import Worker
 from muster.worker.runner import Surroundings
@@ -44,6 +45,7 @@ def run_worker(root: Path) -> int:
         process=process,
         slots=config.workers.slots,
         general=config.general,
+        offers=offers_of(config),
         orphan_grace_s=config.health.orphan_grace_s,
     )
     signal.signal(signal.SIGTERM, lambda *_: worker.drain())

@@ -14,7 +14,7 @@ from typing import Self, TypeVar
 
 from muster.client.api import Api, Transport
 from muster.client.http import Connection, address
-from muster.config import Project, find_project
+from muster.config.project import Project, find_project
 from muster.model.errors import BadInput, NotAllowed, NotFound, OwnerUnavailable, Unavailable
 
 T = TypeVar("T")

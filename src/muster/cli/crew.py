@@ -13,7 +13,8 @@ from typing import Any
 from muster.cli.context import answers
 from muster.client.api import Api
 from muster.client.http import Connection
-from muster.config import Config, Project
+from muster.config.project import Project
+from muster.config.settings import Config
 from muster.model.errors import MusterError, OwnerUnavailable, StoreFault, StoreRefused, Unavailable
 
 READY_S = 20.0

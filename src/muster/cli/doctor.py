@@ -14,7 +14,9 @@ from typing import NamedTuple
 from muster.cli.context import answers, project_of
 from muster.cli.output import Screen, clean, print_json
 from muster.client.http import Connection
-from muster.config import Config, Project, load_config
+from muster.config.load import load_config
+from muster.config.project import Project
+from muster.config.settings import Config
 from muster.model.errors import MusterError
 
 FREE_BYTES_MIN = 200 << 20

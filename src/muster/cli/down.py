@@ -13,7 +13,7 @@ from muster.cli.crew import STOP_BY_S, TICK_S, Interrupts, running
 from muster.cli.printer import EventPrinter
 from muster.client.api import Api
 from muster.client.http import Connection
-from muster.config import Project
+from muster.config.project import Project
 from muster.model.errors import MusterError, Unavailable
 
 EXIT_OK, EXIT_INTERRUPTED = 0, 130

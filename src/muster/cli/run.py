@@ -13,7 +13,9 @@ from muster.cli.crew import READY_S, STATUS_S, TICK_S, Crew, Feed, Interrupts, c
 from muster.cli.printer import EventPrinter
 from muster.client.api import Api
 from muster.client.http import Connection
-from muster.config import Config, Project, find_project, load_config
+from muster.config.load import load_config
+from muster.config.project import Project, find_project
+from muster.config.settings import Config
 from muster.model.errors import BadInput, MusterError, NotFound, OwnerUnavailable, Unavailable
 
 EXIT_OK, EXIT_UNSUCCESSFUL, EXIT_INTERRUPTED = 0, 5, 130
@@ -72,12 +74,18 @@ def enqueue_body(document: Any, path: Path, config: Config) -> dict[str, Any]:
                 "nothing was added",
                 f"add [agents.{task.agent}] to muster.toml, or use one of: {known}",
             )
+        asks = task.capabilities or task.profile  # then whoever offers that, not the usual agent
         tasks.append(
             {
                 "title": task.title,
                 "description": task.description,
                 "key": task.key,
-                "agent": task.agent or config.default_agent,
+                "agent": task.agent or (None if asks else config.default_agent),
+                "capabilities": task.capabilities,
+                "profile": task.profile,
+                "limit_key": task.limit_key,
+                "on_failed": task.on_failed,
+                "tags": task.tags,
                 "priority": task.priority,
                 "timeout_s": int(task.timeout_s or config.task.timeout_s),
                 "max_retries": config.task.retries if task.retries is None else task.retries,

@@ -12,7 +12,8 @@ from muster.cli.output import print_json
 from muster.cli.printer import EventPrinter
 from muster.client.api import Api
 from muster.client.http import Connection
-from muster.config import Project, load_config
+from muster.config.load import load_config
+from muster.config.project import Project
 from muster.model.errors import BadInput, Conflict, StoreFault
 from muster.stores.sqlite.lock import holder
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from muster.engine.roster import crew_status, living
+from muster.engine.policy import Policy
+from muster.engine.roster import crew_status
 from muster.engine.view import View
 from muster.model import commands as c
 from muster.model.answers import Claimed, ClaimedJob
@@ -19,18 +20,42 @@ from muster.model.task import Attempt
 from muster.ports.store import ReadyTask
 
 
+class _Room:
+    """How many more attempts the limits allow; what is not limited is absent."""
+
+    def __init__(self, by_agent: dict[str, int], by_limit: dict[str, int]) -> None:
+        self._by_agent = by_agent
+        self._by_limit = by_limit
+
+    def take(self, limit_key: str, agents: list[str]) -> str | None:
+        """Takes a place for the first of the agents that has one, if the key has one too."""
+        if self._by_limit.get(limit_key, 1) <= 0:
+            return None
+        for agent in agents:
+            if self._by_agent.get(agent, 1) > 0:
+                if agent in self._by_agent:
+                    self._by_agent[agent] -= 1
+                if limit_key in self._by_limit:
+                    self._by_limit[limit_key] -= 1
+                return agent
+        return None
+
+
 class Claims:
-    def __init__(self, lanes: Mapping[int, Lane]) -> None:
+    def __init__(self, lanes: Mapping[int, Lane], policy: Policy) -> None:
         self._lanes = lanes
+        self._policy = policy
 
     async def claim(self, view: View, command: c.Claim, lease_ms: int) -> Claimed:
         """Up to `slots` tasks, highest priority first; none where nothing fits or the crew is to stop.
 
         Raises Conflict for a worker that was declared dead.
         """
-        worker = await living(view, command.worker_id)
-        if worker is None:
+        worker = await view.tx.worker(command.worker_id)
+        if worker is None or worker.for_good:
             raise Conflict(f"{command.worker_id} was declared dead", "register under a new name")
+        if worker.ended_at_ms is not None:
+            return Claimed(jobs=())  # it was cut off; its heartbeat brings it back, with what it holds
         held = await view.held(command.worker_id)
         again = [attempt for attempt in held if attempt.request_id == command.request_id]
         if again:
@@ -47,15 +72,36 @@ class Claims:
         return Claimed(jobs=await self._jobs(view, opened))
 
     async def _choose(self, view: View, worker: Worker, free: int) -> list[tuple[ReadyTask, str]]:
-        agents = [agent for agent in worker.agents if agent not in worker.unfit]
-        general = [agent for agent in worker.general if agent not in worker.unfit]
-        candidates: list[tuple[ReadyTask, str]] = []
+        candidates: list[tuple[tuple[int, int, int, int], ReadyTask, Lane, list[str]]] = []
         for lane_id in await view.tx.open_lanes():
-            agent = self._lanes[lane_id].agent_for(agents, general)
+            lane = self._lanes[lane_id]
+            agents = lane.agents_for(worker)
+            if agents:
+                mismatch = lane.mismatch(worker.offer(agents[0]))
+                for task in await view.tx.ready(lane_id, free):
+                    place = (-task.priority, mismatch, task.sort_key, task.id)
+                    candidates.append((place, task, lane, agents))
+        candidates.sort(key=lambda candidate: candidate[0])
+        room = await self._room(view) if candidates else None
+        chosen: list[tuple[ReadyTask, str]] = []
+        for _, task, lane, agents in candidates:
+            if len(chosen) == free:
+                break
+            agent = room.take(lane.limit_key, agents) if room else agents[0]
             if agent is not None:
-                candidates += [(task, agent) for task in await view.tx.ready(lane_id, free)]
-        candidates.sort(key=lambda pair: (-pair[0].priority, pair[0].sort_key, pair[0].id))
-        return candidates[:free]
+                chosen.append((task, agent))
+        return chosen
+
+    async def _room(self, view: View) -> _Room | None:
+        """None where nothing is limited.  Counted in this transaction: two claims cannot overfill (S12)."""
+        policy = self._policy
+        if not policy.agent_slots and not policy.limits:
+            return None
+        by_agent, by_limit = await view.tx.open_by_agent(), await view.tx.open_by_limit()
+        return _Room(
+            {agent: most - by_agent.get(agent, 0) for agent, most in policy.agent_slots.items()},
+            {key: most - by_limit.get(key, 0) for key, most in policy.limits.items()},
+        )
 
     def _grant(self, view: View, command: c.Claim, task: ReadyTask, agent: str, lease_ms: int) -> Attempt:
         grant = c.Grant(

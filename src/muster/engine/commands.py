@@ -9,18 +9,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.engine.claims import Claims
 from muster.engine.ids import Ids
 from muster.engine.intake import Intake
 from muster.engine.leader import check_term
+from muster.engine.policy import Policy
 from muster.engine.roster import Roster
 from muster.engine.view import View
 from muster.model import commands as c
 from muster.model.answers import Answer, Moved
 from muster.model.errors import MusterError
 from muster.model.machine import TASK_COMMANDS
-from muster.model.retry import RetryPolicy
 from muster.model.task import Now, Task
 from muster.ports.clock import Chance
 from muster.ports.runtime import EVENTS, READY, orders_for
@@ -28,14 +29,6 @@ from muster.ports.store import Store, Tx
 
 Outcome = Answer | MusterError
 """A refused command is a value: its neighbours in the batch are not touched by it."""
-
-
-class Policy(Struct, frozen=True, kw_only=True):
-    """What the engine is configured with.  Seconds."""
-
-    retry: RetryPolicy = RetryPolicy()
-    lease_s: float = 15.0
-    heartbeat_s: float = 5.0
 
 
 class Applied(Struct, frozen=True):
@@ -50,8 +43,8 @@ class Engine:
         self.chance = chance
         self.policy = policy
         self._ids = Ids(0)
-        self._intake = Intake(self._ids)
-        self._claims = Claims(self._intake.lanes)
+        self._intake = Intake(self._ids, policy)
+        self._claims = Claims(self._intake.lanes, policy)
         self._remembers = False
         self._roster = Roster(policy.heartbeat_s, policy.lease_s)
         self._handlers: dict[type[c.Command], Callable[[View, Any], Awaitable[Answer]]] = {
@@ -66,6 +59,8 @@ class Engine:
             c.NewBoot: self._roster.new_boot,
             c.FreshLeases: self._roster.fresh_leases,
             c.Release: self._release,
+            c.Transfer: self._transfer,
+            c.DropAim: self._drop_aim,
         }
 
     async def _remember(self, tx: Tx) -> None:
@@ -91,7 +86,7 @@ class Engine:
                     claims.append(i)
                 else:
                     outcomes[i] = await self._settled(self._one, view, command)
-            await view.unblock()
+            await view.settle()
             await view.flush()
             for i in claims:
                 outcomes[i] = await self._settled(self._claim, view, commands[i])
@@ -115,7 +110,7 @@ class Engine:
         handler = self._handlers.get(type(command))
         if handler is not None:
             return await handler(view, command)
-        if isinstance(command, c.Reap | c.Promote) and command.term is not None:
+        if isinstance(command, c.Reap | c.Promote | c.Expire) and command.term is not None:
             await check_term(view.tx, command.term)
         return moved(view.run(command.task_id, command))  # type: ignore[attr-defined]
 
@@ -125,6 +120,20 @@ class Engine:
             await self._roster.mark_unfit(view, command)
         return moved(task)
 
+    async def _transfer(self, view: View, command: c.Transfer) -> Answer:
+        await view.flush()
+        view.task(command.task_id)
+        key = await view.tx.lane_key(command.task_id)
+        lane_id = await self._intake.lane(view, key._replace(agent=command.agent))
+        return moved(view.run(command.task_id, replace(command, lane_id=lane_id)))
+
+    async def _drop_aim(self, view: View, command: c.DropAim) -> Answer:
+        await check_term(view.tx, command.term)
+        await view.flush()
+        view.task(command.task_id)
+        lane_id = await self._intake.lane(view, await view.tx.lane_key(command.task_id))
+        return moved(view.run(command.task_id, replace(command, lane_id=lane_id)))
+
     async def _claim(self, view: View, command: c.Claim) -> Answer:
         return await self._claims.claim(view, command, int(self.policy.lease_s * 1000))
 
@@ -132,7 +141,12 @@ class Engine:
         topics = {orders_for(worker_id) for worker_id in view.disturbed}
         if view.wrote_events:
             topics.add(EVENTS)
-        if view.became_ready or any(isinstance(command, c.SetCrew) for command in commands):
+        limited = bool(self.policy.limits or self.policy.agent_slots)
+        if (
+            view.became_ready
+            or (limited and view.freed_place)
+            or any(isinstance(command, c.SetCrew) for command in commands)
+        ):
             topics.add(READY)
         return frozenset(topics)
 

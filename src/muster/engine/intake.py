@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+
+import msgspec
 
 from muster.engine.ids import Ids
+from muster.engine.policy import Policy
 from muster.engine.view import View
 from muster.model import commands as c
 from muster.model.answers import Done, Enqueued
-from muster.model.errors import BadInput, IllegalMove
+from muster.model.errors import BadInput, Conflict, IllegalMove, Overloaded
 from muster.model.graph import find_cycle
 from muster.model.moves.waiting import enqueued
-from muster.model.rows import WORKSPACE_ID, Lane, NewTask, Plan
+from muster.model.rows import WORKSPACE_ID, Lane, LaneKey, NewTask, Plan
+from muster.model.states import FailedDependency
 from muster.ports.store import Existing
 
 
 class Intake:
-    def __init__(self, ids: Ids) -> None:
+    def __init__(self, ids: Ids, policy: Policy) -> None:
         self._ids = ids
+        self._policy = policy
+        self._room = 0
+        """Tasks that may surely be added before the waiting ones must be counted again."""
         self.lanes: dict[int, Lane] = {}
-        self._lane_ids: dict[tuple[int, str, tuple[str, ...]], int] = {}
+        self._lane_ids: dict[LaneKey, int] = {}
 
     def forget_lanes(self) -> None:
         self.lanes.clear()
@@ -29,7 +38,9 @@ class Intake:
         """Lanes are kept in memory: they are few, and every claim looks through them."""
         for lane in lanes:
             self.lanes[lane.id] = lane
-            self._lane_ids[lane.plan_id, lane.agent, lane.capabilities] = lane.id
+            self._lane_ids[
+                LaneKey(lane.plan_id, lane.agent, lane.capabilities, lane.profile, lane.limit_key)
+            ] = lane.id
 
     async def set_ticked(self, view: View, command: c.SetTicked) -> Done:
         await view.tx.set_ticked(command.plan_id, command.event_id)
@@ -43,30 +54,25 @@ class Intake:
         await view.flush()  # what a neighbour in this batch has added or completed is to be seen
         found = await self._find_plan(view, command)
         known = await view.tx.existing(found.id) if found else {}
-        self._check(command, known)
+        others = await self._by_number(view, command, known)
+        self._check(command, known.keys() | others.keys())
+        await self._check_parents(view, command)
+        given = await self._given_before(view, command)
+        fresh = {
+            at: spec for at, spec in enumerate(command.tasks) if spec.key not in known and at not in given
+        }
+        await self._make_room(view, sum(not spec.done for spec in fresh.values()))
         plan = found or await self._new_plan(view, command)
-        changed, completed = [], []
-        fresh: dict[str, int] = {}
-        done = {key for key, task in known.items() if task.done}
-        for spec in command.tasks:
-            key = spec.key
-            if key is None or key not in known:
-                task_id = self._ids.next(view.now.wall_ms)
-                fresh[key or str(task_id)] = task_id
-                if spec.done and key is not None:
-                    done.add(key)
-                continue
-            task = known[key]
-            if spec.done and not task.done and await self._tick(view, command, task.id):
-                completed.append(key)
-                done.add(key)
-            if (task.title, task.description, task.agent) != (spec.title, spec.description, spec.agent):
-                changed.append(key)
-        ids = {key: task.id for key, task in known.items()} | fresh
-        numbers = iter(fresh.values())
-        for spec in command.tasks:
-            if spec.key is None or spec.key not in known:
-                await self._add(view, command, plan, spec, task_id=next(numbers), ids=ids, done=done)
+        changed, completed = await self._compare(view, command, known)
+        ids = given | {at: self._ids.next(view.now.wall_ms) for at in fresh}
+        parents = known | others
+        by_key = {key: task.id for key, task in parents.items()}
+        by_key |= {spec.key: ids[at] for at, spec in fresh.items() if spec.key is not None}
+        done = {key for key, task in parents.items() if task.done} | set(completed)
+        done |= {spec.key for spec in fresh.values() if spec.done and spec.key is not None}
+        for at, spec in fresh.items():
+            await self._add(view, command, plan, spec, task_id=ids[at], ids=by_key, done=done)
+        self._note_failed_parents(view, fresh.values(), parents)
         return Enqueued(
             plan=plan.name,
             plan_id=plan.id,
@@ -74,7 +80,92 @@ class Intake:
             existing=len(command.tasks) - len(fresh),
             changed=tuple(changed),
             completed=tuple(completed),
+            task_ids=tuple(
+                ids[at] if at in ids else by_key[spec.key or ""] for at, spec in enumerate(command.tasks)
+            ),
         )
+
+    async def _check_parents(self, view: View, command: c.Enqueue) -> None:
+        """Raises NotFound where a task names a parent that is not there."""
+        parents = {spec.parent_task_id for spec in command.tasks if spec.parent_task_id is not None}
+        await view.load(parents)
+        for parent_id in sorted(parents):
+            view.task(parent_id)
+
+    async def _given_before(self, view: View, command: c.Enqueue) -> dict[int, int]:
+        """Tasks, by their place in the command, that an earlier request with the same idempotency key has added.
+
+        Raises Conflict where that one asked for something else, BadInput where one key is given twice.
+        """
+        given: dict[int, int] = {}
+        seen: set[str] = set()
+        for at, spec in enumerate(command.tasks):
+            if spec.idempotency_key is None:
+                continue
+            if spec.idempotency_key in seen:
+                raise BadInput(f"idempotency key {spec.idempotency_key} is given twice; nothing was added")
+            seen.add(spec.idempotency_key)
+            earlier = await view.tx.idempotent(WORKSPACE_ID, spec.idempotency_key)
+            if earlier is None:
+                continue
+            body_hash, task_id = earlier
+            if body_hash != _body_hash(spec):
+                raise Conflict(
+                    f"idempotency key {spec.idempotency_key} was used for another task ({task_id}); "
+                    "nothing was added",
+                    "use a new key, or send the same body",
+                )
+            given[at] = task_id
+        return given
+
+    async def _compare(
+        self, view: View, command: c.Enqueue, known: Mapping[str, Existing]
+    ) -> tuple[list[str], list[str]]:
+        """(keys whose text differs from what is kept, keys that were ticked in the file since)."""
+        changed, completed = [], []
+        for spec in command.tasks:
+            task = known.get(spec.key) if spec.key is not None else None
+            if task is None or spec.key is None:
+                continue
+            if spec.done and not task.done and await self._tick(view, command, task.id):
+                completed.append(spec.key)
+            if (task.title, task.description, task.agent) != (spec.title, spec.description, spec.agent):
+                changed.append(spec.key)
+        return changed, completed
+
+    def _note_failed_parents(
+        self, view: View, specs: Iterable[c.Spec], parents: Mapping[str, Existing]
+    ) -> None:
+        for spec in specs:
+            if spec.on_failed is not FailedDependency.BLOCK:
+                for parent in spec.depends_on:
+                    if parent in parents and parents[parent].failed:
+                        view.note_failed(parents[parent].id)
+
+    async def _by_number(
+        self, view: View, command: c.Enqueue, known: Mapping[str, Existing]
+    ) -> dict[str, Existing]:
+        """Dependencies that are no keys of the plan but numbers of tasks, in whatever plan."""
+        keys = {spec.key for spec in command.tasks} | known.keys()
+        names = {name for spec in command.tasks for name in spec.depends_on if name not in keys}
+        numbers = {int(name): name for name in names if name.isascii() and name.isdigit() and len(name) < 17}
+        found = await view.tx.existing_ids(numbers.keys())
+        return {numbers[task.id]: task for task in found}
+
+    async def _make_room(self, view: View, count: int) -> None:
+        """Raises Overloaded where more would wait than the workspace may hold.
+
+        Counting costs a scan, so it is done only when what was counted last does not suffice.
+        """
+        if count > self._room:
+            self._room = self._policy.waiting_max - await view.tx.waiting()
+        if count > self._room:
+            raise Overloaded(
+                f"{self._policy.waiting_max - self._room} tasks wait already and at most "
+                f"{self._policy.waiting_max} may; none of the {count} was added",
+                "let the crew catch up, or raise [task] waiting in muster.toml",
+            )
+        self._room -= count
 
     async def _find_plan(self, view: View, command: c.Enqueue) -> Plan | None:
         if command.source is not None:
@@ -97,7 +188,7 @@ class Intake:
         await view.tx.add_plan(plan)
         return plan
 
-    def _check(self, command: c.Enqueue, known: Mapping[str, Existing]) -> None:
+    def _check(self, command: c.Enqueue, known: AbstractSet[str]) -> None:
         edges: dict[str, tuple[str, ...]] = {}
         for spec in command.tasks:
             if spec.key is None:
@@ -139,18 +230,22 @@ class Intake:
         ids: Mapping[str, int],
         done: set[str],
     ) -> None:
-        parents = [(ids[parent], parent in done) for parent in dict.fromkeys(spec.depends_on)]
+        parents = list({ids[parent]: parent in done for parent in spec.depends_on}.items())
         decision = enqueued(
             spec,
             task_id=task_id,
             workspace_id=WORKSPACE_ID,
             plan_id=plan.id,
-            lane_id=await self._lane(view, plan.id, spec),
+            lane_id=await self.lane(view, _lane_key(plan.id, spec)),
             unmet=sum(not met for _, met in parents),
             actor=command.actor,
             now=view.now,
         )
         view.add(decision)
+        if spec.idempotency_key is not None:
+            await view.tx.add_idempotent(
+                WORKSPACE_ID, spec.idempotency_key, _body_hash(spec), task_id, view.now.wall_ms
+            )
         view.insert(
             NewTask(
                 task_id=task_id,
@@ -158,6 +253,11 @@ class Intake:
                 title=spec.title,
                 description=spec.description,
                 agent=spec.agent,
+                capabilities=tuple(sorted(set(spec.capabilities))),
+                profile=spec.profile,
+                tags=spec.tags,
+                metadata=spec.metadata,
+                parent_task_id=spec.parent_task_id,
                 epic=spec.epic,
                 feature=spec.feature,
                 created_by=spec.created_by or command.actor,
@@ -167,12 +267,25 @@ class Intake:
             decision.task,
         )
 
-    async def _lane(self, view: View, plan_id: int, spec: c.Spec) -> int:
-        identity = (plan_id, spec.agent or "", tuple(sorted(spec.capabilities)))
-        lane_id = self._lane_ids.get(identity)
+    async def lane(self, view: View, key: LaneKey) -> int:
+        lane_id = self._lane_ids.get(key)
         if lane_id is None:
             lane_id = self._ids.next(view.now.wall_ms)
-            lane = Lane(lane_id, WORKSPACE_ID, *identity)
+            lane = Lane(lane_id, WORKSPACE_ID, *key)
             await view.tx.add_lane(lane)
             self.know_lanes([lane])
         return lane_id
+
+
+def _body_hash(spec: c.Spec) -> str:
+    return hashlib.sha256(msgspec.json.encode(spec, order="deterministic")).hexdigest()
+
+
+def _lane_key(plan_id: int, spec: c.Spec) -> LaneKey:
+    return LaneKey(
+        plan_id,
+        spec.agent or "",
+        tuple(sorted(set(spec.capabilities))),
+        spec.profile or "",
+        spec.limit_key or "",
+    )

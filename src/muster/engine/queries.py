@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from muster.engine.policy import Policy
 from muster.model.errors import Ambiguous, NotFound
 from muster.model.states import CrewStatus
 from muster.model.views import EventView, LogChunk, PlanProgress, StatusView, TaskDetail, TaskFilter, TaskView
-from muster.model.why import ANY_AGENT, CrewFacts, why
+from muster.model.why import ANY_AGENT, CrewFacts, takers, why
 from muster.ports.clock import Clock
 from muster.ports.store import Reads
 
@@ -18,9 +19,10 @@ EPOCH_DIGITS_MAX = 15
 
 
 class Queries:
-    def __init__(self, reads: Reads, clock: Clock) -> None:
+    def __init__(self, reads: Reads, clock: Clock, policy: Policy) -> None:
         self._reads = reads
         self._clock = clock
+        self._policy = policy
 
     async def status(self) -> StatusView:
         return await self._reads.status()
@@ -100,12 +102,14 @@ class Queries:
         facts = await self._facts()
         if not facts.free and not facts.unfit:
             return False
-        return all((agent or ANY_AGENT) not in facts.free for agent in wanted)
+        return not any(takers(agent, capabilities, facts) for agent, capabilities in wanted)
 
     async def _facts(self) -> CrewFacts:
         status = await self._reads.status()
         holds = {view.id: len(view.holds) for view in status.workers}
         free: dict[str, int] = {}
+        capabilities: dict[str, frozenset[str]] = {}
+        general: set[str] = set()
         unfit: dict[str, str] = {}
         for worker in await self._reads.living_workers():
             slots = max(0, worker.slots - holds.get(worker.id, 0))
@@ -114,10 +118,27 @@ class Queries:
                     unfit[agent] = worker.unfit[agent]
                 else:
                     free[agent] = free.get(agent, 0) + slots
+                    offered = worker.offer(agent).capabilities
+                    capabilities[agent] = capabilities.get(agent, frozenset()).union(offered)
             fit = [agent for agent in worker.general if agent not in worker.unfit]
             if fit:
+                general.update(fit)
                 free[ANY_AGENT] = free.get(ANY_AGENT, 0) + slots
             elif worker.general:
                 unfit[ANY_AGENT] = f"{worker.general[0]} cannot run: {worker.unfit[worker.general[0]]}"
         unfit = {agent: missing for agent, missing in unfit.items() if agent not in free}
-        return CrewFacts(self._clock.now().wall_ms, CrewStatus(status.crew), free, unfit)
+        crew, now_ms = CrewStatus(status.crew), self._clock.now().wall_ms
+        full_agents, full_limits = await self._full()
+        return CrewFacts(
+            now_ms, crew, free, unfit, capabilities, frozenset(general), full_agents, full_limits
+        )
+
+    async def _full(self) -> tuple[dict[str, int], dict[str, int]]:
+        """(agents, limit keys) that have no place left, each with its number of places."""
+        most_by_agent, most_by_key = self._policy.agent_slots, self._policy.limits
+        by_agent = await self._reads.open_by_agent() if most_by_agent else {}
+        by_key = await self._reads.open_by_limit() if most_by_key else {}
+        return (
+            {agent: most for agent, most in most_by_agent.items() if by_agent.get(agent, 0) >= most},
+            {key: most for key, most in most_by_key.items() if by_key.get(key, 0) >= most},
+        )

@@ -10,7 +10,7 @@ from muster.model import commands as c
 from muster.model.answers import AttemptOrder, Done, HeartbeatAnswer, Registered, TookOver
 from muster.model.errors import Conflict, NotFound, StaleEpoch
 from muster.model.rows import Worker
-from muster.model.states import CrewStatus, StopAction, WorkerStatus
+from muster.model.states import AttemptStatus, CrewStatus, StopAction, WorkerStatus
 
 CREW = "crew"
 
@@ -47,12 +47,14 @@ class Roster:
                 slots=command.slots,
                 agents=command.agents,
                 general=command.general,
+                offers=command.offers,
                 unfit=command.unfit,
                 status=WorkerStatus.IDLE,
                 registered_at_ms=now.wall_ms,
                 last_seen_at_ms=now.wall_ms,
                 heard_mono_ms=now.mono_ms,
                 ended_at_ms=None,
+                for_good=False,
                 reason="",
             )
         )
@@ -60,9 +62,9 @@ class Roster:
         return Registered(heartbeat_s=self._heartbeat_s, lease_s=self._lease_s)
 
     async def heartbeat(self, view: View, command: c.Heartbeat) -> HeartbeatAnswer:
-        worker = await living(view, command.worker_id)
+        worker = await view.tx.worker(command.worker_id)
         orders = [self._renew(view, command, task_id, epoch) for task_id, epoch in command.attempts]
-        if worker is None:
+        if worker is None or worker.for_good:
             return HeartbeatAnswer(known=False, drain=True, attempts=tuple(orders))
         drain = await crew_status(view) is not CrewStatus.RUNNING
         busy = any(order.current for order in orders)
@@ -74,6 +76,8 @@ class Roster:
                 last_seen_at_ms=view.now.wall_ms,
                 heard_mono_ms=view.now.mono_ms,
                 boot_id=view.now.boot_id,
+                ended_at_ms=None,
+                reason="",
             )
         )
         return HeartbeatAnswer(known=True, drain=drain, attempts=tuple(orders))
@@ -83,7 +87,9 @@ class Roster:
         try:
             if attempt is None or attempt.worker_id != command.worker_id:
                 raise StaleEpoch(f"attempt {epoch} of task {task_id} is not held by {command.worker_id}")
-            view.run(task_id, c.Renew(task_id=task_id, epoch=epoch))
+            back = attempt.status is AttemptStatus.LOST
+            shape = c.Readopt if back else c.Renew
+            view.run(task_id, shape(task_id=task_id, epoch=epoch))
         except (StaleEpoch, NotFound):
             return AttemptOrder(task_id=task_id, epoch=epoch, current=False)
         return AttemptOrder(task_id=task_id, epoch=epoch, current=True, stop=attempt.stop_action)
@@ -93,23 +99,29 @@ class Roster:
         worker = await living(view, command.worker_id)
         if worker is not None:
             await self._give_back(view, command.worker_id, command.reason or "the worker ended")
-            await self._end(view, worker, command.reason)
+            await self._end(view, worker, command.reason, for_good=True)
         return Done()
 
     async def bury(self, view: View, command: c.BuryWorker) -> Done:
         await check_term(view.tx, command.term)
         worker = await living(view, command.worker_id)
         if worker is not None and command.heard_mono_ms in (None, worker.heard_mono_ms):
-            await self._end(view, worker, command.reason)
+            await self._end(view, worker, command.reason, for_good=command.for_good)
         return Done()
 
     async def _give_back(self, view: View, worker_id: str, reason: str) -> None:
         for attempt in await view.held(worker_id):
             view.run(attempt.task_id, c.Release(task_id=attempt.task_id, epoch=attempt.epoch, reason=reason))
 
-    async def _end(self, view: View, worker: Worker, reason: str) -> None:
+    async def _end(self, view: View, worker: Worker, reason: str, *, for_good: bool) -> None:
         await view.tx.put_worker(
-            replace(worker, status=WorkerStatus.DEAD, ended_at_ms=view.now.wall_ms, reason=reason)
+            replace(
+                worker,
+                status=WorkerStatus.DEAD,
+                ended_at_ms=view.now.wall_ms,
+                for_good=for_good,
+                reason=reason,
+            )
         )
         view.wrote_events = True
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from muster.model.commands import Command, Unblock
+from muster.model.commands import Command, Skip, Unblock
 from muster.model.errors import NotFound
 from muster.model.machine import decide
 from muster.model.moves.decision import Decision, Facts
 from muster.model.retry import RetryPolicy
 from muster.model.rows import NewTask
+from muster.model.states import FailedDependency, TaskStatus
 from muster.model.task import Attempt, Now, Task
 from muster.ports.clock import Chance
 from muster.ports.store import Tx, Writes
+
+_DEAD = frozenset({TaskStatus.FAILED, TaskStatus.CANCELLED})
 
 
 class View:
@@ -29,8 +32,11 @@ class View:
         self._changed_attempts: set[int] = set()
         self._opened: set[int] = set()
         self._completed: list[int] = []
+        self._failed: list[int] = []
         self._writes = Writes.nothing()
         self.became_ready = False
+        self.freed_place = False
+        """An attempt has ended: under a limit, another task may begin now."""
         self.wrote_events = False
         self.disturbed: set[str] = set()
         """Workers whose attempts were ended or told to stop by somebody else."""
@@ -89,6 +95,7 @@ class View:
         self._attempts[attempt.task_id] = attempt
         if known is not None and known.epoch == attempt.epoch:
             self._changed_attempts.add(attempt.task_id)
+            self.freed_place = self.freed_place or (known.open and not attempt.open)
             if known.open and (not attempt.open or attempt.stop_action is not known.stop_action):
                 self.disturbed.add(attempt.worker_id)
         else:
@@ -102,6 +109,8 @@ class View:
             self.became_ready = self.became_ready or decision.task.ready
         if decision.unblocks:
             self._completed.append(decision.task.id)
+        elif decision.events and decision.task.status in _DEAD:
+            self._failed.append(decision.task.id)
         if decision.result is not None:
             writes.results.append((decision.task.id, decision.result))
         if decision.checkpoint is not None:
@@ -112,18 +121,47 @@ class View:
             writes.logs.append(decision.log)
             self.wrote_events = True
 
-    async def unblock(self) -> None:
-        """Takes one unmet dependency off every child of the tasks completed so far (S8)."""
+    async def settle(self) -> None:
+        """Passes on what has ended to its children (S8): done takes one unmet dependency off each, failed and
+        cancelled does what the child wants."""
+        if (self._completed or self._failed) and self._writes.new_tasks:
+            # Their edges to these parents must stand in the store, or nobody ever takes them off.
+            await self.flush()
+        while self._completed or self._failed:
+            await self._unblock()
+            await self._cascade()
+
+    async def _unblock(self) -> None:
         if not self._completed:
             return
         parents, self._completed = self._completed, []
-        if self._writes.new_tasks:
-            # Their edges to these parents must stand in the store, or nobody ever takes them off.
-            await self.flush()
-        children = await self.tx.settle_dependencies(parents)
+        await self._take_off(await self.tx.settle_dependencies(parents))
+
+    async def _take_off(self, children: list[tuple[int, int]]) -> None:
         await self.load([child_id for child_id, _ in children])
         for child_id, count in children:
             self.run(child_id, Unblock(task_id=child_id, count=count))
+
+    async def _cascade(self) -> None:
+        parents, self._failed = self._failed, []
+        await self.load(parents)
+        for parent_id in parents:
+            if self.task(parent_id).status not in _DEAD:
+                continue  # a neighbour in this batch has opened it anew
+            children = await self.tx.yielding_children(parent_id)
+            await self.load(children)
+            for child_id in children:
+                child = self.task(child_id)
+                if child.on_failed is FailedDependency.RUN:
+                    if await self.tx.settle_dependency(parent_id, child_id):
+                        await self._take_off([(child_id, 1)])
+                elif child.status in {TaskStatus.PENDING, TaskStatus.PAUSED}:
+                    reason = f"task {parent_id} ended as {self.task(parent_id).status}"
+                    self.run(child_id, Skip(task_id=child_id, actor="coordinator", reason=reason))
+
+    def note_failed(self, parent_id: int) -> None:
+        """A new task depends on what has failed already."""
+        self._failed.append(parent_id)
 
     def insert(self, new: NewTask, task: Task) -> None:
         self._writes.new_tasks.append((new, task))

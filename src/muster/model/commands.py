@@ -10,7 +10,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from muster.model.states import CrewStatus, ErrorKind, StopAction
+from muster.model.states import CrewStatus, ErrorKind, FailedDependency, PauseReason, StopAction
 
 Text = Annotated[str, Meta(max_length=10_000)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -44,8 +44,25 @@ class Spec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=Fal
     agent: str | None = None
     """The one agent that may take it; None: any."""
     capabilities: tuple[str, ...] = ()
+    """What the agent must be able to do."""
+    profile: str | None = None
+    """The kind of agent that is preferred for it."""
     priority: Priority = 5
+    """High first."""
     sort_key: SortKey = 0
+    """Among tasks of one priority, low first."""
+    limit_key: str | None = None
+    """Tasks of one key share a limit on how many run at the same time."""
+    not_before_ms: Annotated[int, Meta(ge=0)] | None = None
+    """Wall time of the earliest start."""
+    expires_at_ms: Annotated[int, Meta(ge=0)] | None = None
+    """Wall time after which no attempt is to begin."""
+    on_failed: FailedDependency = FailedDependency.BLOCK
+    idempotency_key: str | None = None
+    parent_task_id: int | None = None
+    """Who spawned it; not a dependency."""
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, str] = {}
     timeout_s: Seconds = 7200
     max_retries: Annotated[int, Meta(ge=0, le=1_000_000)] = 3
     depends_on: tuple[str, ...] = ()
@@ -54,6 +71,13 @@ class Spec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=Fal
     epic: str = ""
     feature: str = ""
     created_by: str = ""
+
+
+class Offer(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, gc=False):
+    """What an agent is good for."""
+
+    capabilities: tuple[Name, ...] = ()
+    profiles: tuple[Name, ...] = ()
 
 
 class Enqueue(Command, frozen=True, kw_only=True):
@@ -95,6 +119,8 @@ class Renew(AttemptCommand, frozen=True, kw_only=True):
 class Progress(AttemptCommand, frozen=True, kw_only=True):
     percent: Annotated[int, Meta(ge=0, le=100)] | None = None
     step: Annotated[str, Meta(max_length=500)] | None = None
+    estimated_completion_at_ms: Annotated[int, Meta(ge=0)] | None = None
+    """Wall time at which the agent expects to be done."""
 
 
 class SaveCheckpoint(AttemptCommand, frozen=True, kw_only=True):
@@ -112,6 +138,12 @@ class Declare(AttemptCommand, frozen=True, kw_only=True):
     kind: ErrorKind | None = None
     text: Annotated[str, Meta(max_length=RESULT_BYTES_MAX)] = "null"
     """The result as JSON, or the failure's message."""
+
+
+class Ask(AttemptCommand, frozen=True, kw_only=True):
+    """The agent needs a person's word: the task pauses, its slot is free, the answer resumes it."""
+
+    question: Annotated[str, Meta(min_length=1, max_length=10_000)]
 
 
 class Complete(AttemptCommand, frozen=True, kw_only=True):
@@ -153,6 +185,12 @@ class Reap(AttemptCommand, frozen=True, kw_only=True):
     reason: Text
     proven: bool
     """True: the holder's process is known to be dead.  False: its lease ran out."""
+    tree_killed: bool = True
+    """Whether the attempt's processes were killed first, as they are on the coordinator's own host."""
+
+
+class Readopt(AttemptCommand, frozen=True, kw_only=True):
+    """A worker that was given up is heard again, its process still at work, and nobody has taken the task."""
 
 
 class Promote(Command, frozen=True, kw_only=True):
@@ -161,6 +199,63 @@ class Promote(Command, frozen=True, kw_only=True):
     task_id: int
     term: int | None = None
     actor: Name = "coordinator"
+
+
+class Expire(Command, frozen=True, kw_only=True):
+    """The task's time is over before an attempt could begin."""
+
+    task_id: int
+    term: int
+
+
+class DropAim(Command, frozen=True, kw_only=True):
+    """The picked agent did not take the task in time: any agent may."""
+
+    task_id: int
+    term: int
+    lane_id: int = 0
+    """Filled in by the engine: the lane of the task without its aim."""
+
+
+class Pause(Command, frozen=True, kw_only=True):
+    task_id: int
+    actor: Name
+    reason: PauseReason = PauseReason.USER
+
+
+class Resume(Command, frozen=True, kw_only=True):
+    task_id: int
+    actor: Name
+
+
+class AnswerQuestion(Command, frozen=True, kw_only=True):
+    task_id: int
+    actor: Name
+    text: Annotated[str, Meta(min_length=1, max_length=10_000)]
+
+
+class Transfer(Command, frozen=True, kw_only=True):
+    """To another agent: a running attempt is stopped with a checkpoint first."""
+
+    task_id: int
+    actor: Name
+    agent: Name
+    lane_id: int = 0
+    """Filled in by the engine: the lane of the task with its new aim."""
+    timeout_s: Annotated[float, Meta(gt=0, le=7 * 86400)] = 600.0
+
+
+class Skip(Command, frozen=True, kw_only=True):
+    """The task is not wanted, and its children go on without it."""
+
+    task_id: int
+    actor: Name
+    reason: Text = ""
+
+
+class Archive(Command, frozen=True, kw_only=True):
+    task_id: int
+    actor: Name
 
 
 class Cancel(Command, frozen=True, kw_only=True):
@@ -175,6 +270,8 @@ class Retry(Command, frozen=True, kw_only=True):
     task_id: int
     actor: Name
     note: Text = ""
+    fresh: bool = False
+    """From the start, not from the last checkpoint."""
 
 
 class CompleteByPerson(Command, frozen=True, kw_only=True):
@@ -209,6 +306,8 @@ class Register(Command, frozen=True, kw_only=True):
     agents: tuple[Name, ...]
     general: tuple[Name, ...] = ()
     """Those of the agents that take tasks which name none, the preferred one first."""
+    offers: dict[Name, Offer] = {}
+    """What its agents are good for; an agent that is absent offers nothing special."""
     unfit: dict[Name, Text] = {}
     """Agents that cannot run on this worker, with what is missing."""
 
@@ -261,5 +360,7 @@ class BuryWorker(Command, frozen=True, kw_only=True):
     worker_id: Name
     term: int
     reason: Text
+    for_good: bool = True
+    """False: it is on another host and may only have been cut off; when it is heard again it may go on."""
     heard_mono_ms: int | None = None
     """When the coordinator knew it to be heard last: heard since then, it lives.  None: proven dead."""

@@ -95,6 +95,14 @@ class OwnerUnavailable(Unavailable):
     code = "owner_unavailable"
 
 
+class Overloaded(Unavailable):
+    """The queue is full: backpressure, not a fault."""
+
+    code = "overloaded"
+    exit_code = 1
+    http_status = 429
+
+
 class StoreFault(MusterError):
     code = "store_fault"
     http_status = 507

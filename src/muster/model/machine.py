@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from muster.model import commands as c
-from muster.model.moves import ending, waiting, working
+from muster.model.moves import ending, steering, waiting, working
 from muster.model.moves.decision import Decision, Facts
 from muster.model.task import Now, Task
 
@@ -25,6 +25,8 @@ _DECIDERS: dict[type[c.Command], _Decider] = {
     c.AddArtifact: working.add_artifact,
     c.Declare: working.declare,
     c.AppendLog: working.append_log,
+    c.Ask: ending.ask,
+    c.Readopt: ending.readopt,
     c.Complete: ending.complete,
     c.Fail: ending.fail,
     c.Release: ending.release,
@@ -35,6 +37,14 @@ _DECIDERS: dict[type[c.Command], _Decider] = {
     c.Retry: waiting.retry,
     c.CompleteByPerson: waiting.complete_by_person,
     c.Unblock: waiting.unblock,
+    c.Pause: steering.pause,
+    c.Resume: steering.resume,
+    c.AnswerQuestion: steering.answer,
+    c.Transfer: steering.transfer,
+    c.DropAim: steering.drop_aim,
+    c.Expire: steering.expire,
+    c.Skip: steering.skip,
+    c.Archive: steering.archive,
 }
 
 TASK_COMMANDS = frozenset(_DECIDERS)

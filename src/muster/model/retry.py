@@ -30,6 +30,7 @@ SPENDS: dict[ErrorKind, Spend] = {
     ErrorKind.QUOTA: Spend.NOTHING,
     ErrorKind.AUTH: Spend.NOTHING,
     ErrorKind.BILLING: Spend.NOTHING,
+    ErrorKind.EXPIRED: Spend.ALL,
 }
 
 TIMEOUT_FACTOR_MAX = 4

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 
+from muster.model.commands import Offer
 from muster.model.states import WorkerStatus
 
 WORKSPACE_ID = 1
 """A SQLite store is one tenant's."""
+
+NOTHING_SPECIAL = Offer()
 
 
 class Plan(Struct, frozen=True, gc=False):
@@ -22,6 +25,16 @@ class Plan(Struct, frozen=True, gc=False):
     """Boxes are ticked for completions up to this event."""
 
 
+class LaneKey(NamedTuple):
+    """What makes two tasks stand in one lane."""
+
+    plan_id: int
+    agent: str
+    capabilities: tuple[str, ...]
+    profile: str
+    limit_key: str
+
+
 class Lane(Struct, frozen=True, gc=False):
     """What a claim is matched against: all tasks of one lane can be taken by the same agents."""
 
@@ -31,12 +44,35 @@ class Lane(Struct, frozen=True, gc=False):
     agent: str
     """Empty: any agent."""
     capabilities: tuple[str, ...]
+    profile: str
+    """Empty: any kind of agent is as good as another."""
+    limit_key: str
+    """Empty: no shared limit."""
 
-    def agent_for(self, agents: Sequence[str], general: Sequence[str]) -> str | None:
-        """Which of a worker's agents does this lane's tasks, None where none of them does."""
+    def agents_for(self, worker: Worker) -> list[str]:
+        """Which of a worker's agents may do this lane's tasks, those of the preferred kind first.
+
+        A task that names no agent goes to the general ones, or to one that offers what it asks for.
+        """
+        names: tuple[str, ...]
         if self.agent:
-            return self.agent if self.agent in agents else None
-        return general[0] if general else None
+            names = (self.agent,) if self.agent in worker.agents else ()
+        else:
+            special = (name for name in worker.agents if name not in worker.general)
+            names = (*worker.general, *(name for name in special if self._asks_for(worker.offer(name))))
+        fit = [
+            name
+            for name in names
+            if name not in worker.unfit and set(self.capabilities) <= set(worker.offer(name).capabilities)
+        ]
+        return sorted(fit, key=lambda name: self.mismatch(worker.offer(name)))
+
+    def _asks_for(self, offer: Offer) -> bool:
+        return bool(self.capabilities) or bool(self.profile and self.profile in offer.profiles)
+
+    def mismatch(self, offer: Offer) -> int:
+        """0 for an agent of the preferred kind, 1 for any other that will do."""
+        return int(bool(self.profile) and self.profile not in offer.profiles)
 
 
 class Worker(Struct, frozen=True, gc=False):
@@ -50,6 +86,7 @@ class Worker(Struct, frozen=True, gc=False):
     agents: tuple[str, ...]
     general: tuple[str, ...]
     """Those of its agents that take tasks which name none, in order of preference."""
+    offers: dict[str, Offer]
     unfit: dict[str, str]
     """Agents that cannot run on this worker, with what is missing."""
     status: WorkerStatus
@@ -58,7 +95,12 @@ class Worker(Struct, frozen=True, gc=False):
     heard_mono_ms: int
     """When it was last heard, on the monotonic clock of its boot."""
     ended_at_ms: int | None
+    for_good: bool
+    """Ended, and not only cut off."""
     reason: str
+
+    def offer(self, agent: str) -> Offer:
+        return self.offers.get(agent, NOTHING_SPECIAL)
 
 
 class NewTask(Struct, frozen=True, gc=False):
@@ -69,6 +111,11 @@ class NewTask(Struct, frozen=True, gc=False):
     title: str
     description: str
     agent: str | None
+    capabilities: tuple[str, ...]
+    profile: str | None
+    tags: tuple[str, ...]
+    metadata: dict[str, str]
+    parent_task_id: int | None
     epic: str
     feature: str
     created_by: str

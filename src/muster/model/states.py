@@ -67,12 +67,31 @@ class ErrorKind(StrEnum):
     AUTH = "auth"
     BILLING = "billing"
     OUT_OF_MEMORY = "out_of_memory"
+    EXPIRED = "expired"
 
 
 class StopAction(StrEnum):
-    """What a worker does with an attempt once its process has been stopped on request."""
+    """What becomes of a task once the process of its attempt has been stopped on request."""
 
     RELEASE = "release"
+    PAUSE = "pause"
+    TRANSFER = "transfer"
+
+
+class PauseReason(StrEnum):
+    USER = "user"
+    QUESTION = "question"
+    BUDGET = "budget"
+    REVIEW = "review"
+    BREAKER = "breaker"
+
+
+class FailedDependency(StrEnum):
+    """What a task does when one of its dependencies has failed or was cancelled."""
+
+    BLOCK = "block"
+    SKIP = "skip"
+    RUN = "run"
 
 
 _T = TaskStatus
@@ -80,13 +99,13 @@ FINAL = frozenset({_T.COMPLETED, _T.FAILED, _T.CANCELLED, _T.ARCHIVED})
 HELD = frozenset({_T.ASSIGNED, _T.RUNNING})
 
 TASK_MOVES: dict[TaskStatus, frozenset[TaskStatus]] = {
-    _T.PENDING: frozenset({_T.ASSIGNED, _T.PAUSED, _T.COMPLETED, _T.FAILED, _T.CANCELLED}),
+    _T.PENDING: frozenset({_T.ASSIGNED, _T.RUNNING, _T.PAUSED, _T.COMPLETED, _T.FAILED, _T.CANCELLED}),
     _T.ASSIGNED: frozenset(
         {_T.RUNNING, _T.PENDING, _T.PAUSED, _T.COMPLETED, _T.ABORTED, _T.FAILED, _T.CANCELLED}
     ),
     _T.RUNNING: frozenset({_T.PENDING, _T.PAUSED, _T.COMPLETED, _T.ABORTED, _T.FAILED, _T.CANCELLED}),
     _T.PAUSED: frozenset({_T.PENDING, _T.COMPLETED, _T.CANCELLED}),
-    _T.ABORTED: frozenset({_T.PENDING, _T.PAUSED, _T.FAILED, _T.CANCELLED}),
+    _T.ABORTED: frozenset({_T.PENDING, _T.RUNNING, _T.PAUSED, _T.FAILED, _T.CANCELLED}),
     _T.COMPLETED: frozenset({_T.PENDING, _T.ARCHIVED}),
     _T.FAILED: frozenset({_T.PENDING, _T.COMPLETED, _T.CANCELLED, _T.ARCHIVED}),
     _T.CANCELLED: frozenset({_T.PENDING, _T.ARCHIVED}),
@@ -101,6 +120,7 @@ ATTEMPT_MOVES: dict[AttemptStatus, frozenset[AttemptStatus]] = {
     _A.RUNNING: frozenset({_A.STOPPING}) | _ENDED,
     _A.STOPPING: _ENDED,
 } | {ended: frozenset() for ended in _ENDED}
+ATTEMPT_MOVES[_A.LOST] = frozenset({_A.RUNNING})  # readopt
 
 _W = WorkerStatus
 WORKER_MOVES: dict[WorkerStatus, frozenset[WorkerStatus]] = {

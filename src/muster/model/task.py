@@ -13,9 +13,14 @@ from muster.model.states import (
     FINAL,
     AttemptStatus,
     ErrorKind,
+    FailedDependency,
+    PauseReason,
     StopAction,
     TaskStatus,
 )
+
+CANCELLED, SKIPPED = "cancelled", "skipped"
+"""`Task.error` of what a person did not want; behind a skipped task its children go on."""
 
 
 class Now(Struct, frozen=True, gc=False):
@@ -54,7 +59,22 @@ class Task(Struct, frozen=True, gc=False):
     error_kind: ErrorKind | None
     error: str
     note: str
-    """What a person wants the next attempt to know."""
+    """What a person wants the next attempt to know: a remark with a retry, the answer to a question."""
+    paused_reason: PauseReason | None
+    question: str
+    """What the agent asked, while the task is paused for that."""
+    aim: str | None
+    """The agent that a transfer or a person has picked; the task's lane follows it."""
+    aim_until_ms: int | None
+    """Wall time after which any agent may take the task again."""
+    expires_at_ms: int | None
+    """Wall time after which no attempt is to begin."""
+    overdue_at_ms: int | None
+    """When the agent expected to be done, by its own estimate; a notice is due some time after."""
+    fresh_after_epoch: int
+    """Checkpoints and sessions up to this epoch are not resumed: a person wanted a start from nothing."""
+    on_failed: FailedDependency
+    limit_key: str | None
     updated_at_ms: int
     started_at_ms: int | None
     ended_at_ms: int | None
@@ -93,6 +113,8 @@ class Attempt(Struct, frozen=True, gc=False):
     """On the clock of the lease."""
     error_kind: ErrorKind | None
     error: str
+    tree_killed: bool
+    """Its processes were killed before it was closed: it cannot come back."""
     exit_code: int | None
     declared_kind: ErrorKind | None
     """What the agent itself reported before its process ended: a failure of this kind ..."""

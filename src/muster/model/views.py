@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from muster.model.states import AttemptStatus, ErrorKind, TaskStatus
+from muster.model.states import AttemptStatus, ErrorKind, FailedDependency, PauseReason, TaskStatus
 
 
 class View(Struct, frozen=True, kw_only=True, rename="camel", gc=False):
@@ -15,6 +15,11 @@ class TaskFilter(View, frozen=True, kw_only=True):
     plan: str | None = None
     statuses: tuple[TaskStatus, ...] = ()
     ids: tuple[int, ...] = ()
+    tags: tuple[str, ...] = ()
+    """Tasks that carry all of these."""
+    metadata: dict[str, str] = {}
+    """Tasks that hold all of these."""
+    parent_task_id: int | None = None
     after_id: int = 0
     limit: int = 500
 
@@ -45,6 +50,17 @@ class TaskView(View, frozen=True, kw_only=True):
     updated_at_ms: int
     started_at_ms: int | None
     ended_at_ms: int | None
+    paused_reason: PauseReason | None
+    question: str
+    aim: str | None
+    expires_at_ms: int | None
+    on_failed: FailedDependency
+    limit_key: str | None
+    capabilities: tuple[str, ...]
+    profile: str | None
+    tags: tuple[str, ...]
+    metadata: dict[str, str]
+    parent_task_id: int | None
     worker: str | None
     """Who holds it now, with `agent`."""
     agent: str | None

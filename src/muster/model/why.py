@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 
-from muster.model.states import AttemptStatus, CrewStatus, ErrorKind, TaskStatus
+from muster.model.states import AttemptStatus, CrewStatus, ErrorKind, PauseReason, TaskStatus
+from muster.model.task import SKIPPED
 from muster.model.views import TaskView
 
 ANY_AGENT = ""
@@ -23,6 +24,24 @@ class CrewFacts(Struct, frozen=True):
     offers is absent."""
     unfit: Mapping[str, str]
     """Agents that no living worker can run, with what is missing."""
+    capabilities: Mapping[str, frozenset[str]] = {}
+    """By agent, for those that a living worker can run."""
+    general: frozenset[str] = frozenset()
+    """Those of them that take tasks which name no agent."""
+    full_agents: Mapping[str, int] = {}
+    """Agents that run as many attempts as they may at one time, with how many that is."""
+    full_limits: Mapping[str, int] = {}
+    """Limit keys of which no more tasks may run now."""
+
+
+def takers(agent: str | None, capabilities: Collection[str], facts: CrewFacts) -> list[str]:
+    """Which agents, of those that a living worker can run, could take a task with these wishes."""
+    if agent is None and not capabilities:
+        return [ANY_AGENT] if ANY_AGENT in facts.free else []
+    names = facts.free.keys() - {ANY_AGENT} if agent is None else facts.free.keys() & {agent}
+    return sorted(
+        name for name in names if frozenset(capabilities) <= facts.capabilities.get(name, frozenset())
+    )
 
 
 def duration(ms: int) -> str:
@@ -48,8 +67,12 @@ def why(task: TaskView, facts: CrewFacts) -> str:
             return f"done by attempt {task.epoch}" if by_attempt else "done by a person"
         case TaskStatus.FAILED:
             return _failed(task)
-        case TaskStatus.PAUSED | TaskStatus.CANCELLED | TaskStatus.ARCHIVED:
-            return task.status.lower()
+        case TaskStatus.PAUSED:
+            return _paused(task)
+        case TaskStatus.CANCELLED:
+            return "skipped" if task.error == SKIPPED else "cancelled"
+        case TaskStatus.ARCHIVED:
+            return "archived"
 
 
 def _running(task: TaskView) -> str:
@@ -58,9 +81,25 @@ def _running(task: TaskView) -> str:
     return f"{stopping} on {task.worker} with agent {task.agent}{progress}"
 
 
+def _paused(task: TaskView) -> str:
+    match task.paused_reason:
+        case PauseReason.QUESTION:
+            return f"asks: {task.question}"
+        case PauseReason.BREAKER:
+            return "paused, because too many tasks of its plan failed in a row"
+        case PauseReason.BUDGET:
+            return "paused, its budget is used up"
+        case PauseReason.REVIEW:
+            return "waits for a review"
+        case _:
+            return "paused by a person"
+
+
 def _failed(task: TaskView) -> str:
     if task.error_kind is ErrorKind.LOST:
         return f"lost {task.losses} times, so it is not given out again: {task.error}"
+    if task.error_kind is ErrorKind.EXPIRED:
+        return "its time was over before an agent could begin"
     if task.error_kind in {ErrorKind.INVALID, ErrorKind.OUT_OF_MEMORY}:
         return f"failed for good: {task.error}"
     runs = task.retries + 1
@@ -80,6 +119,8 @@ def _waiting(task: TaskView, facts: CrewFacts) -> str:
 
 
 def _delayed(task: TaskView, wait_ms: int) -> str:
+    if task.error_kind is None:
+        return f"begins in {duration(wait_ms)}" if wait_ms > 0 else "its time has come"
     when = f"retry in {duration(wait_ms)}" if wait_ms > 0 else "retry is due"
     match task.error_kind:
         case ErrorKind.LOST:
@@ -95,18 +136,41 @@ def _delayed(task: TaskView, wait_ms: int) -> str:
 def _matching(task: TaskView, facts: CrewFacts) -> str:
     if not facts.free and not facts.unfit:
         return "no worker is up: `muster up` starts some"
-    wanted = task.wanted_agent or ANY_AGENT
-    free = facts.free.get(wanted)
-    if free:
-        return "ready, a worker takes it now"
-    if free == 0:
-        return "waits for a free worker"
+    wanted = task.aim or task.wanted_agent or ANY_AGENT
+    names = takers(wanted or None, task.capabilities, facts)
+    if names:
+        return _among(names, task, facts)
+    if task.capabilities and wanted not in facts.unfit and (wanted == ANY_AGENT or wanted in facts.free):
+        return _nobody_offers(task, wanted, facts)
     if wanted in facts.unfit:
         return (
             f"agent {facts.unfit[wanted]}"
             if wanted == ANY_AGENT
             else f"agent {wanted} cannot run: {facts.unfit[wanted]}"
         )
-    if task.wanted_agent is None:
+    if wanted == ANY_AGENT:
         return "it names no agent and there is none for such tasks: set `agent` in muster.toml"
     return f"no worker offers agent {wanted}: add [agents.{wanted}] to muster.toml"
+
+
+def _among(names: list[str], task: TaskView, facts: CrewFacts) -> str:
+    """Some agent can do it: what keeps it from beginning now."""
+    most = facts.full_limits.get(task.limit_key or "")
+    if most is not None:
+        return f"waits for its turn: {most} of {most} tasks of limit {task.limit_key} run already"
+    able = sorted(facts.general) if names == [ANY_AGENT] else names
+    if able and all(name in facts.full_agents for name in able):
+        places = facts.full_agents[able[0]]
+        return f"waits for agent {able[0]}, which does {places} of {places} tasks already"
+    if any(facts.free[name] for name in names):
+        return "ready, a worker takes it now"
+    return "waits for a free worker"
+
+
+def _nobody_offers(task: TaskView, wanted: str, facts: CrewFacts) -> str:
+    offered = facts.capabilities if wanted == ANY_AGENT else {wanted: facts.capabilities.get(wanted, ())}
+    known = {name for names in offered.values() for name in names}
+    missing = [name for name in task.capabilities if name not in known] or task.capabilities
+    who = "no agent offers" if wanted == ANY_AGENT else f"agent {wanted} does not offer"
+    where = f"agents.{wanted or 'NAME'}.capabilities"
+    return f"{who} {' and '.join(missing)}: add it to {where} in muster.toml"

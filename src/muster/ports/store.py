@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from muster.model.commands import AppendLog
 from muster.model.events import Event
-from muster.model.rows import Lane, NewTask, Plan, Worker
+from muster.model.rows import Lane, LaneKey, NewTask, Plan, Worker
 from muster.model.task import Artifact, Attempt, Checkpoint, Now, Task
 from muster.model.views import (
     AttemptView,
@@ -39,6 +39,8 @@ class ReadyTask(Struct, frozen=True, gc=False):
 class Existing(Struct, frozen=True, gc=False):
     id: int
     done: bool
+    failed: bool
+    """Failed or cancelled: its children go on only if they want to."""
     title: str
     description: str
     agent: str | None
@@ -103,9 +105,37 @@ class Tx(Protocol):
     async def existing(self, plan_id: int) -> dict[str, Existing]:
         """The plan's tasks by key."""
 
+    async def existing_ids(self, ids: Collection[int]) -> list[Existing]:
+        """Those of the tasks that are there."""
+
     async def lanes(self) -> list[Lane]: ...
 
     async def add_lane(self, lane: Lane) -> None: ...
+
+    async def lane_key(self, task_id: int) -> LaneKey:
+        """Where the task belongs by its own wishes, without any aim."""
+
+    async def open_by_agent(self) -> dict[str, int]:
+        """Open attempts by agent."""
+
+    async def open_by_limit(self) -> dict[str, int]:
+        """Open attempts by limit key."""
+
+    async def waiting(self) -> int:
+        """How many tasks are PENDING."""
+
+    async def idempotent(self, workspace_id: int, key: str) -> tuple[str, int] | None:
+        """(hash of the body, task id) of an earlier task with this idempotency key."""
+
+    async def add_idempotent(
+        self, workspace_id: int, key: str, body_hash: str, task_id: int, at_ms: int
+    ) -> None: ...
+
+    async def yielding_children(self, parent_id: int) -> list[int]:
+        """Tasks that wait for this one and do not want to be blocked by its failure."""
+
+    async def settle_dependency(self, parent_id: int, child_id: int) -> bool:
+        """Marks one dependency as met; False where it was already."""
 
     async def worker(self, worker_id: str) -> Worker | None: ...
 
@@ -129,8 +159,26 @@ class Reads(Protocol):
 
     async def living_workers(self) -> list[Worker]: ...
 
+    async def worker(self, worker_id: str) -> Worker | None:
+        """Also one that has ended."""
+
+    async def open_by_agent(self) -> dict[str, int]:
+        """Open attempts by agent."""
+
+    async def open_by_limit(self) -> dict[str, int]:
+        """Open attempts by limit key."""
+
     async def due(self, wall_ms: int, limit: int) -> list[int]:
         """Ids of tasks whose due time has come, the longest overdue first."""
+
+    async def expired(self, wall_ms: int, limit: int) -> list[int]:
+        """Ids of waiting tasks whose time is over."""
+
+    async def stale_aims(self, wall_ms: int, limit: int) -> list[int]:
+        """Ids of tasks whose aim was not taken in time."""
+
+    async def overdue(self, wall_ms: int, limit: int) -> list[int]:
+        """Ids of running tasks that should be done by their own estimate."""
 
     async def any_ready(self) -> bool: ...
 
@@ -158,8 +206,8 @@ class Reads(Protocol):
     async def log(self, task_id: int, epoch: int, *, after: int, limit: int) -> list[tuple[int, LogChunk]]:
         """Chunks in the order in which they came, each with its place: read on with `after=place`."""
 
-    async def movable(self, plan_id: int) -> tuple[int, set[str | None]]:
-        """(tasks that are held or wait for their retry, agents wanted by those that are ready or due)."""
+    async def movable(self, plan_id: int) -> tuple[int, set[tuple[str | None, tuple[str, ...]]]]:
+        """(tasks that are held or wait for a due time, (agent, capabilities) wanted by those that are ready)."""
 
     async def status(self) -> StatusView: ...
 

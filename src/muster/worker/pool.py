@@ -40,6 +40,7 @@ class Worker:
         process: ProcessId,
         slots: int,
         general: tuple[str, ...],
+        offers: dict[str, c.Offer],
         orphan_grace_s: float,
     ) -> None:
         self._crew = crew
@@ -52,6 +53,7 @@ class Worker:
         self._orphan_grace_s = orphan_grace_s
         self._agents = tuple(sorted(around.agents))
         self._general = general
+        self._offers = offers
         self._lock = threading.Lock()
         self._held: dict[tuple[int, int], Orders] = {}
         self._draining = threading.Event()
@@ -106,6 +108,7 @@ class Worker:
             slots=self._slots,
             agents=self._agents,
             general=self._general,
+            offers=self._offers,
             unfit=unfit,
         )
         wait_s = RECONNECT_FIRST_S

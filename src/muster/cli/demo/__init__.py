@@ -23,7 +23,8 @@ from muster.cli.demo import checks, evidence, project, show, story
 from muster.cli.output import Screen, print_json
 from muster.cli.printer import EventPrinter
 from muster.cli.run import EXIT_INTERRUPTED, enqueue_body
-from muster.config import Project, load_config
+from muster.config.load import load_config
+from muster.config.project import Project
 from muster.model.errors import MusterError, Unavailable
 
 if TYPE_CHECKING:

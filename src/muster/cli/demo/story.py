@@ -21,7 +21,7 @@ from muster.cli.crew import TICK_S, Crew, Feed, Interrupts
 from muster.cli.demo.evidence import Fault, LateWrite, Line, read_ledger
 from muster.cli.demo.project import LEDGER_FILE, NOTES_DIR
 from muster.cli.printer import EventPrinter
-from muster.config import Project
+from muster.config.project import Project
 from muster.model.errors import MusterError, StaleEpoch, Unavailable
 from muster.model.states import FINAL
 from muster.worker.supervisor import DECLARED_DEAD

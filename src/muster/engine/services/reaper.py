@@ -119,10 +119,13 @@ class Reaper(Service):
         self, attempt: Attempt, worker: Worker | None, gone: dict[str, str | None], now: Now
     ) -> bool:
         """False where the attempt keeps its lease."""
-        proof = gone.get(attempt.worker_id) if worker else f"{attempt.worker_id} has ended"
+        if worker is None:
+            worker = await self._reads.worker(attempt.worker_id)
+        ended = worker is None or worker.ended_at_ms is not None
+        proof = f"{attempt.worker_id} has ended" if ended else gone.get(attempt.worker_id)
         if proof is None and not lapsed(attempt, now):
             return False
-        if proof is None or worker is None:
+        if proof is None or ended:
             fresh = await self._reads.attempt(attempt.task_id, attempt.epoch)
             if fresh is None or not fresh.open:
                 return True  # ended while we wrote what came before it in this page
@@ -131,7 +134,9 @@ class Reaper(Service):
             # A worker that was buried for its silence may have left its agent at work.
             self._host.kill_marked([attempt_mark(attempt.worker_id, attempt.task_id, attempt.epoch)])
         reason = proof or self._silence(attempt, now)
-        await self._reap(attempt, reason, proven=proof is not None)
+        # On another host nobody could kill its processes: if it was only cut off, it may come back.
+        here = worker is None or worker.hostname == self._host.hostname
+        await self._reap(attempt, reason, proven=proof is not None, here=here)
         return True
 
     def _silence(self, attempt: Attempt, now: Now) -> str:
@@ -139,9 +144,14 @@ class Reaper(Service):
             return "it did not stop in time"
         return f"nothing was heard of {attempt.worker_id} for {attempt.lease_ms // 1000} s"
 
-    async def _reap(self, attempt: Attempt, reason: str, *, proven: bool) -> None:
+    async def _reap(self, attempt: Attempt, reason: str, *, proven: bool, here: bool) -> None:
         reap = Reap(
-            task_id=attempt.task_id, epoch=attempt.epoch, term=self._term, reason=reason, proven=proven
+            task_id=attempt.task_id,
+            epoch=attempt.epoch,
+            term=self._term,
+            reason=reason,
+            proven=proven,
+            tree_killed=here,
         )
         try:
             await self._engine.execute(reap)
@@ -159,5 +169,11 @@ class Reaper(Service):
         log.warning("%s is dead: %s", worker.id, reason)
         heard_ms = None if proof else worker.heard_mono_ms
         await self._engine.execute(
-            BuryWorker(worker_id=worker.id, term=self._term, reason=reason, heard_mono_ms=heard_ms)
+            BuryWorker(
+                worker_id=worker.id,
+                term=self._term,
+                reason=reason,
+                heard_mono_ms=heard_ms,
+                for_good=worker.hostname == self._host.hostname,
+            )
         )

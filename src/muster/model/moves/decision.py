@@ -86,17 +86,22 @@ def moved(
     return after, event(task, after, name, message, actor, level, details or {})
 
 
-def current(task: Task, facts: Facts, command: c.AttemptCommand) -> Attempt:
-    """The open attempt that this command belongs to (S3).
-
-    Raises StaleEpoch where it has ended, StoreRewound where the store has never granted its epoch (S2).
-    """
+def refuse_rewound(task: Task, command: c.AttemptCommand) -> None:
+    """Raises StoreRewound where the store has never granted the command's epoch (S2)."""
     if command.epoch > task.epoch:
         raise StoreRewound(
             f"attempt {command.epoch} of task {task.id} is newer than the store, which knows {task.epoch}: "
             "the store was restored from an older copy",
             "stop the crew, then run `muster db restored`, which raises the base of all epochs",
         )
+
+
+def current(task: Task, facts: Facts, command: c.AttemptCommand) -> Attempt:
+    """The open attempt that this command belongs to (S3).
+
+    Raises StaleEpoch where it has ended, StoreRewound where the store has never granted its epoch (S2).
+    """
+    refuse_rewound(task, command)
     attempt = facts.attempt
     if attempt is None or attempt.epoch != command.epoch or not attempt.open:
         ended = (

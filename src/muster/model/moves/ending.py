@@ -7,11 +7,20 @@ from typing import Any
 from msgspec.structs import replace
 
 from muster.model import commands as c
-from muster.model.errors import IllegalMove
+from muster.model.errors import IllegalMove, StaleEpoch
 from muster.model.events import Level
-from muster.model.moves.decision import Decision, Facts, close, current, ended_as, lapsed, moved
+from muster.model.moves.decision import (
+    Decision,
+    Facts,
+    close,
+    current,
+    ended_as,
+    lapsed,
+    moved,
+    refuse_rewound,
+)
 from muster.model.retry import SPENDS, TIMEOUT_FACTOR_MAX, Spend, backoff_ms
-from muster.model.states import AttemptStatus, ErrorKind, StopAction, TaskStatus
+from muster.model.states import AttemptStatus, ErrorKind, PauseReason, StopAction, TaskStatus
 from muster.model.task import Attempt, Now, Task
 
 LATEST_STOP_S = 3600.0
@@ -63,6 +72,7 @@ def _completed(
         details={} if exit_code is None else {"exitCode": exit_code},
         status=TaskStatus.COMPLETED,
         percent=100,
+        paused_reason=None,
         error_kind=None,
         error="",
         ended_at_ms=now.wall_ms,
@@ -85,7 +95,7 @@ def _failed(task: Task, attempt: Attempt, command: c.Fail, facts: Facts, now: No
     if command.kind is ErrorKind.TIMEOUT:
         changes["timeout_factor"] = min(task.timeout_factor * 2, TIMEOUT_FACTOR_MAX)
     if wait_ms is None:
-        changes |= {"status": TaskStatus.FAILED, "ended_at_ms": now.wall_ms}
+        changes |= {"status": TaskStatus.FAILED, "paused_reason": None, "ended_at_ms": now.wall_ms}
     else:
         changes |= {"status": TaskStatus.ABORTED, "next_attempt_at_ms": now.wall_ms + wait_ms}
     details: dict[str, Any] = {"kind": command.kind, "exitCode": command.exit_code}
@@ -107,8 +117,15 @@ def _failed(task: Task, attempt: Attempt, command: c.Fail, facts: Facts, now: No
     closed = close(
         attempt, status, now, error_kind=command.kind, error=command.message, exit_code=command.exit_code
     )
+    if wait_ms is not None and attempt.stop_action is StopAction.PAUSE:
+        return Decision(after, closed, (event,), (_pause(task),))
     follow_ups = (c.Promote(task_id=task.id),) if wait_ms == 0 and spend is Spend.LOSS else ()
     return Decision(after, closed, (event,), follow_ups)
+
+
+def _pause(task: Task) -> c.Pause:
+    """The attempt failed before it was stopped for a pause: the pause holds all the same."""
+    return c.Pause(task_id=task.id, actor="coordinator", reason=task.paused_reason or PauseReason.USER)
 
 
 def _spent(task: Task, spend: Spend, facts: Facts) -> tuple[dict[str, Any], int | None]:
@@ -151,7 +168,8 @@ def _wait_for_provider(task: Task, attempt: Attempt, command: c.Fail, facts: Fac
         error=command.message,
         exit_code=command.exit_code,
     )
-    return Decision(after, closed, (event,))
+    follow_ups = (_pause(task),) if attempt.stop_action is StopAction.PAUSE else ()
+    return Decision(after, closed, (event,), follow_ups)
 
 
 def release(task: Task, facts: Facts, command: c.Release, now: Now) -> Decision:
@@ -167,33 +185,71 @@ def release(task: Task, facts: Facts, command: c.Release, now: Now) -> Decision:
 
 
 def _released(task: Task, attempt: Attempt, reason: str, now: Now) -> Decision:
+    """Gives the task back at no cost, or does with it what its stop was asked for."""
+    changes: dict[str, Any] = {"status": TaskStatus.PENDING}
+    name, word = "released", "given back"
+    if attempt.stop_action is StopAction.PAUSE:
+        name, word = "paused", "stopped, the task is paused"
+        changes = {"status": TaskStatus.PAUSED, "paused_reason": task.paused_reason or PauseReason.USER}
+    elif attempt.stop_action is StopAction.TRANSFER:
+        word = f"given back for agent {task.aim}"
     after, event = moved(
-        task,
-        now,
-        "released",
-        f"attempt {task.epoch} given back: {reason}",
-        attempt.worker_id,
-        status=TaskStatus.PENDING,
+        task, now, name, f"attempt {task.epoch} {word}: {reason}", attempt.worker_id, **changes
     )
     return Decision(after, close(attempt, AttemptStatus.RELEASED, now, error=reason), (event,))
 
 
+def ask(task: Task, facts: Facts, command: c.Ask, now: Now) -> Decision:
+    if ended_as(facts, command, AttemptStatus.RELEASED) and task.question == command.question:
+        return Decision(task)
+    attempt = current(task, facts, command)
+    if task.status is not TaskStatus.RUNNING:
+        raise IllegalMove(f"attempt {command.epoch} of task {task.id} has not started")
+    after, event = moved(
+        task,
+        now,
+        "asked",
+        f"attempt {task.epoch} asks: {command.question}",
+        attempt.worker_id,
+        level=Level.WARN,
+        status=TaskStatus.PAUSED,
+        paused_reason=PauseReason.QUESTION,
+        question=command.question,
+    )
+    closed = close(attempt, AttemptStatus.RELEASED, now, error="asked a question")
+    return Decision(after, closed, (event,))
+
+
 def request_stop(task: Task, facts: Facts, command: c.RequestStop, now: Now) -> Decision:
     attempt = current(task, facts, command)
-    if attempt.status is AttemptStatus.STOPPING:
+    if attempt.stop_action in (command.action, StopAction.PAUSE):
+        return Decision(task)  # a drain does not undo a person's pause
+    if attempt.stop_action is not None and command.action is StopAction.RELEASE:
         return Decision(task)
-    stop_by_ms = now.mono_ms + int(min(max(command.stop_by_s, 0.0), LATEST_STOP_S) * 1000)
+    return stop(task, attempt, command.action, command.stop_by_s, command.actor, now)
+
+
+def stop(
+    task: Task,
+    attempt: Attempt,
+    action: StopAction,
+    stop_by_s: float,
+    actor: str,
+    now: Now,
+    **changes: Any,
+) -> Decision:
+    """The attempt's worker is to stop it; after `stop_by_s` the coordinator ends it without the worker."""
+    stop_by_ms = now.mono_ms + int(min(max(stop_by_s, 0.0), LATEST_STOP_S) * 1000)
     after, event = moved(
         task,
         now,
         "stop_requested",
-        f"attempt {task.epoch} is to stop ({command.action})",
-        command.actor,
-        details={"action": command.action},
+        f"attempt {task.epoch} is to stop ({action})",
+        actor,
+        details={"action": action},
+        **changes,
     )
-    stopping = replace(
-        attempt, status=AttemptStatus.STOPPING, stop_action=command.action, stop_by_ms=stop_by_ms
-    )
+    stopping = replace(attempt, status=AttemptStatus.STOPPING, stop_action=action, stop_by_ms=stop_by_ms)
     return Decision(after, stopping, (event,))
 
 
@@ -205,9 +261,48 @@ def reap(task: Task, facts: Facts, command: c.Reap, now: Now) -> Decision:
         return _completed(task, attempt, attempt.declared, now, exit_code=None)
     if task.status is TaskStatus.ASSIGNED:
         return _released(task, attempt, f"{command.reason} before it started", now)
-    if attempt.stop_action is StopAction.RELEASE:
+    attempt = replace(attempt, tree_killed=command.tree_killed)
+    if attempt.stop_action is not None:
         return _released(task, attempt, f"{command.reason} while it was stopping", now)
     kind = attempt.declared_kind or ErrorKind.LOST
     message = attempt.declared or command.reason
     failed = c.Fail(task_id=task.id, epoch=command.epoch, kind=kind, message=message)
     return _failed(task, attempt, failed, facts, now)
+
+
+def readopt(task: Task, facts: Facts, command: c.Readopt, now: Now) -> Decision:
+    """The one exception to the fence (S3): the newest attempt, lost while nobody took the task, comes back."""
+    refuse_rewound(task, command)
+    attempt = facts.attempt
+    here = attempt is not None and attempt.epoch == command.epoch == task.epoch
+    if attempt is None or not here or attempt.generation != task.generation:
+        raise StaleEpoch(f"attempt {command.epoch} of task {task.id} is over and another one was granted")
+    may = attempt.status is AttemptStatus.LOST and not attempt.tree_killed
+    may = may and task.aim in (None, attempt.agent)
+    if not may or task.status not in {TaskStatus.ABORTED, TaskStatus.PENDING}:
+        raise StaleEpoch(
+            f"attempt {command.epoch} of task {task.id} cannot come back: it is {attempt.status}"
+        )
+    after, event = moved(
+        task,
+        now,
+        "readopted",
+        f"attempt {task.epoch} is heard again and goes on",
+        attempt.worker_id,
+        level=Level.WARN,
+        status=TaskStatus.RUNNING,
+        next_attempt_at_ms=None,
+        losses=max(0, task.losses - 1),
+        error_kind=None,
+        error="",
+    )
+    back = replace(
+        attempt,
+        status=AttemptStatus.RUNNING,
+        ended_at_ms=None,
+        error_kind=None,
+        error="",
+        boot_id=now.boot_id,
+        lease_until_ms=now.mono_ms + attempt.lease_ms,
+    )
+    return Decision(after, back, (event,))

@@ -9,7 +9,7 @@ from muster.model.errors import IllegalMove
 from muster.model.events import Level
 from muster.model.moves.decision import Decision, Facts, close, event, moved
 from muster.model.states import AttemptStatus, TaskStatus
-from muster.model.task import Now, Task
+from muster.model.task import CANCELLED, Now, Task
 
 
 def enqueued(
@@ -37,7 +37,7 @@ def enqueued(
         priority=spec.priority,
         sort_key=spec.sort_key,
         unmet=unmet,
-        next_attempt_at_ms=None,
+        next_attempt_at_ms=None if done else spec.not_before_ms,
         timeout_s=spec.timeout_s,
         timeout_factor=1,
         max_retries=spec.max_retries,
@@ -48,6 +48,15 @@ def enqueued(
         error_kind=None,
         error="",
         note="",
+        paused_reason=None,
+        question="",
+        aim=None,
+        aim_until_ms=None,
+        expires_at_ms=spec.expires_at_ms,
+        overdue_at_ms=None,
+        fresh_after_epoch=0,
+        on_failed=spec.on_failed,
+        limit_key=spec.limit_key,
         updated_at_ms=now.wall_ms,
         started_at_ms=None,
         ended_at_ms=now.wall_ms if done else None,
@@ -88,6 +97,10 @@ def cancel(task: Task, facts: Facts, command: c.Cancel, now: Now) -> Decision:
         level=Level.WARN,
         status=TaskStatus.CANCELLED,
         next_attempt_at_ms=None,
+        paused_reason=None,
+        question="",
+        error_kind=None,
+        error=CANCELLED,
         ended_at_ms=now.wall_ms,
     )
     attempt = facts.attempt
@@ -119,6 +132,10 @@ def retry(task: Task, facts: Facts, command: c.Retry, now: Now) -> Decision:
         error_kind=None,
         error="",
         note=command.note,
+        paused_reason=None,
+        question="",
+        expires_at_ms=None,
+        fresh_after_epoch=task.epoch if command.fresh else task.fresh_after_epoch,
         ended_at_ms=None,
     )
     return Decision(after, events=(event,))
@@ -137,6 +154,8 @@ def complete_by_person(task: Task, facts: Facts, command: c.CompleteByPerson, no
         command.actor,
         status=TaskStatus.COMPLETED,
         next_attempt_at_ms=None,
+        paused_reason=None,
+        question="",
         percent=100,
         error_kind=None,
         error="",

@@ -27,6 +27,7 @@ def grant(task: Task, facts: Facts, command: c.Grant, now: Now) -> Decision:
         epoch=epoch,
         percent=0,
         step="",
+        overdue_at_ms=None,
     )
     attempt = Attempt(
         task_id=task.id,
@@ -48,6 +49,7 @@ def grant(task: Task, facts: Facts, command: c.Grant, now: Now) -> Decision:
         stop_by_ms=None,
         error_kind=None,
         error="",
+        tree_killed=False,
         exit_code=None,
         declared_kind=None,
         declared=None,
@@ -107,8 +109,11 @@ def progress(task: Task, facts: Facts, command: c.Progress, now: Now) -> Decisio
     attempt = _running(task, facts, command)
     percent = task.percent if command.percent is None else command.percent
     step = task.step if command.step is None else command.step
+    overdue_at_ms = command.estimated_completion_at_ms or task.overdue_at_ms
     if (percent, step) == (task.percent, task.step):
-        return Decision(task)
+        if overdue_at_ms == task.overdue_at_ms:
+            return Decision(task)
+        return Decision(replace(task, overdue_at_ms=overdue_at_ms))
     after, event = moved(
         task,
         now,
@@ -119,6 +124,7 @@ def progress(task: Task, facts: Facts, command: c.Progress, now: Now) -> Decisio
         details={"percent": percent, "step": step},
         percent=percent,
         step=step,
+        overdue_at_ms=overdue_at_ms,
     )
     return Decision(after, events=(event,))
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import apsw
 import msgspec
 
 from muster.model.rows import Plan, Worker
-from muster.model.states import ATTEMPT_OPEN, AttemptStatus, ErrorKind, TaskStatus, WorkerStatus
+from muster.model.states import (
+    ATTEMPT_OPEN,
+    AttemptStatus,
+    ErrorKind,
+    FailedDependency,
+    PauseReason,
+    TaskStatus,
+    WorkerStatus,
+)
 from muster.model.task import Artifact, Attempt, Checkpoint
 from muster.model.views import (
     AttemptView,
@@ -32,11 +40,25 @@ def _json_or_none(values: Collection[object]) -> str | None:
     return msgspec.json.encode(list(values)).decode() if values else None
 
 
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 19
+
+
+def _counts(rows: Iterable[Any]) -> dict[str, int]:
+    return dict(rows)
+
+
 def _task_view(row: tuple[Any, ...]) -> TaskView:
     values = dict(zip(TaskView.__struct_fields__, row, strict=False))
     values["status"] = TaskStatus(values["status"])
     if values["error_kind"] is not None:
         values["error_kind"] = ErrorKind(values["error_kind"])
+    if values["paused_reason"] is not None:
+        values["paused_reason"] = PauseReason(values["paused_reason"])
+    values["on_failed"] = FailedDependency(values["on_failed"])
+    for name in ("capabilities", "tags"):
+        values[name] = tuple(msgspec.json.decode(values[name]))
+    values["metadata"] = msgspec.json.decode(values["metadata"])
     if values["attempt_status"] is not None:
         values["attempt_status"] = AttemptStatus(values["attempt_status"])
     if values["attempt_status"] not in ATTEMPT_OPEN:
@@ -63,8 +85,27 @@ class SqliteReads:
         rows = self._db.execute(ENGINE_SQL["living_workers"]).fetchall()
         return [worker_of(row) for row in rows]
 
+    async def worker(self, worker_id: str) -> Worker | None:
+        row = self._db.execute(ENGINE_SQL["worker"], (worker_id,)).fetchone()
+        return worker_of(row) if row else None
+
+    async def open_by_agent(self) -> dict[str, int]:
+        return _counts(self._db.execute(ENGINE_SQL["open_by_agent"]))
+
+    async def open_by_limit(self) -> dict[str, int]:
+        return _counts(self._db.execute(ENGINE_SQL["open_by_limit"]))
+
     async def due(self, wall_ms: int, limit: int) -> list[int]:
         return [row[0] for row in self._all("due", wall_ms, limit)]
+
+    async def expired(self, wall_ms: int, limit: int) -> list[int]:
+        return [row[0] for row in self._all("expired", wall_ms, limit)]
+
+    async def stale_aims(self, wall_ms: int, limit: int) -> list[int]:
+        return [row[0] for row in self._all("stale_aims", wall_ms, limit)]
+
+    async def overdue(self, wall_ms: int, limit: int) -> list[int]:
+        return [row[0] for row in self._all("overdue", wall_ms, limit)]
 
     async def any_ready(self) -> bool:
         return bool(self._first("any_ready")[0])
@@ -95,6 +136,9 @@ class SqliteReads:
             selection.plan,
             _json_or_none(selection.statuses),
             _json_or_none(selection.ids),
+            _json_or_none(selection.tags),
+            msgspec.json.encode(selection.metadata).decode() if selection.metadata else None,
+            selection.parent_task_id,
             selection.limit,
         )
         return [_task_view(row) for row in rows]
@@ -102,12 +146,16 @@ class SqliteReads:
     async def resolve(self, reference: str) -> list[int]:
         if reference in ("@last", "@failed"):
             return [row[0] for row in self._all(f"resolve_{reference[1:]}")]
-        if reference.isascii() and reference.isdigit() and len(reference) < 19:
+        if _is_number(reference):
             by_id = [row[0] for row in self._all("resolve_id", int(reference))]
             if by_id:
                 return by_id
         plan, slash, key = reference.partition("/")
         candidates: list[tuple[str | None, str]] = [(None, reference)]
+        if slash and _is_number(key):
+            numbered = [row[0] for row in self._all("resolve_number", plan, int(key))]
+            if numbered:
+                return numbered
         if slash:
             candidates.insert(0, (plan, key))
         for name in ("resolve_key", "resolve_start"):
@@ -136,9 +184,10 @@ class SqliteReads:
             for place, stream, offset, at_ms, data in rows
         ]
 
-    async def movable(self, plan_id: int) -> tuple[int, set[str | None]]:
+    async def movable(self, plan_id: int) -> tuple[int, set[tuple[str | None, tuple[str, ...]]]]:
         moving, wanted = self._first("movable", plan_id)
-        return moving or 0, set(msgspec.json.decode(wanted))
+        pairs = (msgspec.json.decode(pair) for pair in msgspec.json.decode(wanted))
+        return moving or 0, {(agent, tuple(capabilities)) for agent, capabilities in pairs}
 
     async def status(self) -> StatusView:
         holds: dict[str, list[str]] = {}

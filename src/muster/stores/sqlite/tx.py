@@ -9,8 +9,17 @@ import apsw
 import msgspec
 from msgspec.structs import astuple
 
-from muster.model.rows import Lane, Plan, Worker
-from muster.model.states import AttemptStatus, ErrorKind, StopAction, TaskStatus, WorkerStatus
+from muster.model.commands import Offer
+from muster.model.rows import Lane, LaneKey, Plan, Worker
+from muster.model.states import (
+    AttemptStatus,
+    ErrorKind,
+    FailedDependency,
+    PauseReason,
+    StopAction,
+    TaskStatus,
+    WorkerStatus,
+)
 from muster.model.task import Attempt, Now, Task
 from muster.model.views import JobText
 from muster.ports.store import Existing, ReadyTask, Writes
@@ -27,12 +36,16 @@ def task_of(row: tuple[Any, ...]) -> Task:
     values[_TASK["status"]] = TaskStatus(values[_TASK["status"]])
     if values[_TASK["error_kind"]] is not None:
         values[_TASK["error_kind"]] = ErrorKind(values[_TASK["error_kind"]])
+    if values[_TASK["paused_reason"]] is not None:
+        values[_TASK["paused_reason"]] = PauseReason(values[_TASK["paused_reason"]])
+    values[_TASK["on_failed"]] = FailedDependency(values[_TASK["on_failed"]])
     return Task(*values)
 
 
 def attempt_of(row: tuple[Any, ...]) -> Attempt:
     values = list(row)
     values[_ATTEMPT["status"]] = AttemptStatus(values[_ATTEMPT["status"]])
+    values[_ATTEMPT["tree_killed"]] = bool(values[_ATTEMPT["tree_killed"]])
     for name, kind in (("stop_action", StopAction), ("error_kind", ErrorKind), ("declared_kind", ErrorKind)):
         if values[_ATTEMPT[name]] is not None:
             values[_ATTEMPT[name]] = kind(values[_ATTEMPT[name]])
@@ -43,8 +56,10 @@ def worker_of(row: tuple[Any, ...]) -> Worker:
     values = dict(zip(Worker.__struct_fields__, row, strict=True))
     values["agents"] = tuple(msgspec.json.decode(values["agents"]))
     values["general"] = tuple(msgspec.json.decode(values["general"]))
+    values["offers"] = msgspec.json.decode(values["offers"], type=dict[str, Offer])
     values["unfit"] = msgspec.json.decode(values["unfit"])
     values["status"] = WorkerStatus(values["status"])
+    values["for_good"] = bool(values["for_good"])
     return Worker(**values)
 
 
@@ -127,6 +142,11 @@ class SqliteTx:
                     new.title,
                     new.description,
                     new.agent,
+                    _json(new.capabilities),
+                    new.profile,
+                    _json(new.tags),
+                    _json(new.metadata),
+                    new.parent_task_id,
                     new.epic,
                     new.feature,
                     new.created_by,
@@ -164,20 +184,67 @@ class SqliteTx:
 
     async def existing(self, plan_id: int) -> dict[str, Existing]:
         return {
-            key: Existing(task_id, bool(done), title, description, agent)
-            for key, task_id, done, title, description, agent in self._all("existing", plan_id)
+            key: Existing(task_id, bool(done), bool(failed), title, description, agent)
+            for key, task_id, done, failed, title, description, agent in self._all("existing", plan_id)
         }
+
+    async def existing_ids(self, ids: Collection[int]) -> list[Existing]:
+        rows = self._many("existing_ids", [(i,) for i in ids])
+        return [Existing(row[0], bool(row[1]), bool(row[2]), *row[3:]) for row in rows]
 
     async def lanes(self) -> list[Lane]:
         return [
-            Lane(lane_id, workspace_id, plan_id, agent, tuple(msgspec.json.decode(capabilities)))
-            for lane_id, workspace_id, plan_id, agent, capabilities in self._all("lanes")
+            Lane(
+                lane_id,
+                workspace_id,
+                plan_id,
+                agent,
+                tuple(msgspec.json.decode(capabilities)),
+                profile,
+                limit_key,
+            )
+            for lane_id, workspace_id, plan_id, agent, capabilities, profile, limit_key in self._all("lanes")
         ]
 
     async def add_lane(self, lane: Lane) -> None:
         self._all(
-            "insert_lane", lane.id, lane.workspace_id, lane.plan_id, lane.agent, _json(lane.capabilities)
+            "insert_lane",
+            lane.id,
+            lane.workspace_id,
+            lane.plan_id,
+            lane.agent,
+            _json(lane.capabilities),
+            lane.profile,
+            lane.limit_key,
         )
+
+    async def lane_key(self, task_id: int) -> LaneKey:
+        plan_id, agent, capabilities, profile, limit_key = self._first("lane_of", task_id)
+        return LaneKey(plan_id, agent, tuple(msgspec.json.decode(capabilities)), profile, limit_key)
+
+    async def open_by_agent(self) -> dict[str, int]:
+        return dict(self._all("open_by_agent"))
+
+    async def open_by_limit(self) -> dict[str, int]:
+        return dict(self._all("open_by_limit"))
+
+    async def waiting(self) -> int:
+        return int(self._first("waiting")[0])
+
+    async def idempotent(self, workspace_id: int, key: str) -> tuple[str, int] | None:
+        row = self._first("idempotent", workspace_id, key)
+        return (row[0], row[1]) if row else None
+
+    async def add_idempotent(
+        self, workspace_id: int, key: str, body_hash: str, task_id: int, at_ms: int
+    ) -> None:
+        self._all("insert_idempotent", workspace_id, key, body_hash, task_id, at_ms)
+
+    async def yielding_children(self, parent_id: int) -> list[int]:
+        return [row[0] for row in self._all("yielding_children", parent_id)]
+
+    async def settle_dependency(self, parent_id: int, child_id: int) -> bool:
+        return bool(self._all("settle_dependency", parent_id, child_id))
 
     async def worker(self, worker_id: str) -> Worker | None:
         row = self._first("worker", worker_id)
@@ -187,6 +254,7 @@ class SqliteTx:
         values = {name: getattr(worker, name) for name in Worker.__struct_fields__}
         values["agents"] = _json(worker.agents)
         values["general"] = _json(worker.general)
+        values["offers"] = _json(worker.offers)
         values["unfit"] = _json(worker.unfit)
         self._all("put_worker", *values.values())
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from muster.engine.batch import drive
-from muster.engine.commands import Applied, Outcome, Policy
+from muster.engine.commands import Applied, Outcome
+from muster.engine.policy import Policy
 from muster.model import commands as c
 from muster.model.answers import Claimed, Enqueued, HeartbeatAnswer, Moved, TookOver
 from muster.model.errors import MusterError
@@ -29,7 +30,13 @@ Gone = Callable[[str], bool]
 
 class Checker:
     def __init__(
-        self, world: World, store: Store, policy: Policy, sweep_s: float, gone: Gone, freed: Callable[[int, int], None]
+        self,
+        world: World,
+        store: Store,
+        policy: Policy,
+        sweep_s: float,
+        gone: Gone,
+        freed: Callable[[int, int], None],
     ) -> None:
         self.world = world
         self.truth = Truth()
@@ -56,7 +63,9 @@ class Checker:
         self.commits += 1
         now = self.world.now()
         pairs = list(zip(self._commands, result.outcomes, strict=True))
-        ordered = [p for p in pairs if type(p[0]) is not c.Claim] + [p for p in pairs if type(p[0]) is c.Claim]
+        ordered = [p for p in pairs if type(p[0]) is not c.Claim] + [
+            p for p in pairs if type(p[0]) is c.Claim
+        ]
         said = Said()
         for command, outcome in ordered:
             if isinstance(outcome, MusterError):
@@ -113,7 +122,9 @@ class Checker:
     def _check_term(self, command: c.Command) -> None:
         term = getattr(command, "term", None)
         if term is not None and term != self.truth.term:
-            raise Violation("S10", f"{type(command).__name__} of term {term} was accepted in term {self.truth.term}")
+            raise Violation(
+                "S10", f"{type(command).__name__} of term {term} was accepted in term {self.truth.term}"
+            )
 
     def _Enqueue(self, command: c.Enqueue, outcome: Enqueued, said: Said, now: Now) -> None:  # noqa: N802
         for spec in command.tasks:
@@ -159,7 +170,9 @@ class Checker:
             if not order.current:
                 self.world.mark("holder told that its attempt is over")
             elif held is None or (held.epoch, held.worker_id) != (order.epoch, command.worker_id):
-                raise Violation("S3", f"{command.worker_id} was told that {order.task_id}#{order.epoch} is current")
+                raise Violation(
+                    "S3", f"{command.worker_id} was told that {order.task_id}#{order.epoch} is current"
+                )
             else:
                 self._renew(held, now)
 
@@ -260,10 +273,13 @@ class Checker:
         for job in outcome.jobs:
             task = self.truth.tasks[job.task_id]
             if self.truth.granted.get((job.task_id, job.epoch)) != command.worker_id or task.open is None:
-                raise Violation("S1", f"{command.worker_id} was given {job.task_id}#{job.epoch}, which it does not hold")
+                raise Violation(
+                    "S1", f"{command.worker_id} was given {job.task_id}#{job.epoch}, which it does not hold"
+                )
             if job.checkpoint != task.checkpoint:
                 raise Violation(
-                    "S16", f"attempt {job.task_id}#{job.epoch} begins from {job.checkpoint!r}, not {task.checkpoint!r}"
+                    "S16",
+                    f"attempt {job.task_id}#{job.epoch} begins from {job.checkpoint!r}, not {task.checkpoint!r}",
                 )
             if job.checkpoint is not None:
                 self.world.mark("attempt resumed from a checkpoint")
@@ -311,12 +327,16 @@ class Checker:
         if seen != wanted:
             raise Violation("S7", f"task {row.id} is {seen}, its events say {wanted}")
         if row.unmet != len(truth.unmet):
-            raise Violation("S8", f"task {row.id} waits for {row.unmet} tasks, it should for {sorted(truth.unmet)}")
+            raise Violation(
+                "S8", f"task {row.id} waits for {row.unmet} tasks, it should for {sorted(truth.unmet)}"
+            )
         is_open = attempt is not None and attempt.open and attempt.epoch == row.epoch
         if is_open is not (truth.open is not None) or is_open is not (row.status in HELD):
             raise Violation("S1", f"task {row.id} is {row.status}, its attempt open: {is_open}")
         waits = row.unmet or row.next_attempt_at_ms is not None
-        if not (row.final or is_open or row.ready or waits) or (row.final and row.next_attempt_at_ms is not None):
+        if not (row.final or is_open or row.ready or waits) or (
+            row.final and row.next_attempt_at_ms is not None
+        ):
             raise Violation("L3", f"task {row.id} is {row.status} and waits for nothing")
         if row.status is TaskStatus.FAILED and row.error_kind is not None:
             spend = SPENDS[row.error_kind]

@@ -325,5 +325,3 @@ class Crew:
 
     def living(self) -> list[SimWorker]:
         return [worker for worker in self.workers if worker is not None and worker.process.alive]
-
-

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from muster.engine.commands import Policy
-from muster.model import commands as c
+from muster.engine.policy import Policy
 from muster.model.states import FINAL, TASK_MOVES, TaskStatus
 from muster.model.task import Now
 from muster.model.views import EventView
@@ -49,7 +48,9 @@ class EventChecks:
             return
         task = self.truth.tasks.get(event.task_id)
         if task is None:
-            raise Violation("S7", f"task {event.task_id} has event {event.seq} ({event.event}), but no first one")
+            raise Violation(
+                "S7", f"task {event.task_id} has event {event.seq} ({event.event}), but no first one"
+            )
         self._joins(task, event)
         if event.event in OF_ATTEMPT:
             self._of_attempt(task, event, said)
@@ -88,11 +89,14 @@ class EventChecks:
                 return
             raise Violation("S3", f"task {task.id}: {event.event} by epoch {event.epoch}, which is over")
         if held.epoch != event.epoch:
-            raise Violation("S3", f"task {task.id}: {event.event} of epoch {event.epoch}, current is {held.epoch}")
+            raise Violation(
+                "S3", f"task {task.id}: {event.event} of epoch {event.epoch}, current is {held.epoch}"
+            )
         spoken = (task.id, event.epoch) in said.attempts or held.worker_id in said.left
         if not spoken and not (said.all_stop and event.event == "stop_requested"):
             raise Violation(
-                "S3", f"task {task.id}: {event.event} of epoch {event.epoch}, but nobody spoke for that attempt"
+                "S3",
+                f"task {task.id}: {event.event} of epoch {event.epoch}, but nobody spoke for that attempt",
             )
         if event.event in ENDING:
             self._close(task)
@@ -162,7 +166,9 @@ class EventChecks:
 
     def _completed(self, task: TaskTruth, event: EventView, said: Said, now: Now) -> None:
         if event.generation in task.cancelled_in:
-            raise Violation("S11", f"task {task.id} was completed in generation {event.generation} after a cancel")
+            raise Violation(
+                "S11", f"task {task.id} was completed in generation {event.generation} after a cancel"
+            )
         task.due_ms = None
         children = self.truth.children.pop(task.id, set())
         for child_id in children:
@@ -189,7 +195,9 @@ class EventChecks:
     def _unblocked(self, task: TaskTruth, event: EventView, said: Said, now: Now) -> None:
         task.unblocked += 1
         if task.unmet or task.unblocked > 1:
-            raise Violation("S8", f"task {task.id} unblocked {task.unblocked} times, waits for {sorted(task.unmet)}")
+            raise Violation(
+                "S8", f"task {task.id} unblocked {task.unblocked} times, waits for {sorted(task.unmet)}"
+            )
 
     def _lost(self, task: TaskTruth, event: EventView, said: Said, now: Now) -> None:
         task.losses += 1

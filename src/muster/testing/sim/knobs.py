@@ -6,7 +6,7 @@ import random
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from muster.engine.commands import Policy
+from muster.engine.policy import Policy
 from muster.model.retry import RetryPolicy
 from muster.testing.sim.world import World
 

@@ -135,9 +135,7 @@ class Commits:
 class OwnerSeat:
     """Whoever owns the store now.  The store outlives its owners."""
 
-    def __init__(
-        self, world: World, knobs: Knobs, store: SimStore, host: SimHost, watcher: Watcher
-    ) -> None:
+    def __init__(self, world: World, knobs: Knobs, store: SimStore, host: SimHost, watcher: Watcher) -> None:
         self.world = world
         self.knobs = knobs
         self.store = store

@@ -23,7 +23,9 @@ CREATE TABLE lanes (
     plan_id      INTEGER NOT NULL,
     agent        TEXT NOT NULL,
     capabilities TEXT NOT NULL,
-    UNIQUE (workspace_id, plan_id, agent, capabilities)
+    profile      TEXT NOT NULL,
+    limit_key    TEXT NOT NULL,
+    UNIQUE (workspace_id, plan_id, agent, capabilities, profile, limit_key)
 ) STRICT;
 
 CREATE TABLE tasks (
@@ -50,6 +52,15 @@ CREATE TABLE tasks (
     error_kind         TEXT,
     error              TEXT NOT NULL,
     note               TEXT NOT NULL,
+    paused_reason      TEXT,
+    question           TEXT NOT NULL,
+    aim                TEXT,
+    aim_until_ms       INTEGER,
+    expires_at_ms      INTEGER,
+    overdue_at_ms      INTEGER,
+    fresh_after_epoch  INTEGER NOT NULL,
+    on_failed          TEXT NOT NULL CHECK (on_failed IN ('block', 'skip', 'run')),
+    limit_key          TEXT,
     updated_at_ms      INTEGER NOT NULL,
     started_at_ms      INTEGER,
     ended_at_ms        INTEGER,
@@ -58,6 +69,11 @@ CREATE TABLE tasks (
     title              TEXT NOT NULL,
     description        TEXT NOT NULL,
     agent              TEXT,
+    capabilities       TEXT NOT NULL,
+    profile            TEXT,
+    tags               TEXT NOT NULL,
+    metadata           TEXT NOT NULL,
+    parent_task_id     INTEGER,
     epic               TEXT NOT NULL,
     feature            TEXT NOT NULL,
     created_by         TEXT NOT NULL,
@@ -67,6 +83,11 @@ CREATE TABLE tasks (
 CREATE UNIQUE INDEX tasks_key ON tasks (plan_id, key) WHERE key IS NOT NULL;
 CREATE INDEX tasks_ready ON tasks (lane_id, priority DESC, sort_key, id) WHERE ready = 1;
 CREATE INDEX tasks_due ON tasks (next_attempt_at_ms) WHERE next_attempt_at_ms IS NOT NULL;
+CREATE INDEX tasks_expiry ON tasks (expires_at_ms)
+    WHERE expires_at_ms IS NOT NULL AND status IN ('PENDING', 'ABORTED');
+CREATE INDEX tasks_aim ON tasks (aim_until_ms) WHERE aim_until_ms IS NOT NULL;
+CREATE INDEX tasks_overdue ON tasks (overdue_at_ms) WHERE overdue_at_ms IS NOT NULL AND status = 'RUNNING';
+CREATE INDEX tasks_parent ON tasks (parent_task_id) WHERE parent_task_id IS NOT NULL;
 CREATE INDEX tasks_status ON tasks (workspace_id, status, id);
 
 CREATE TABLE dependencies (
@@ -99,6 +120,7 @@ CREATE TABLE attempts (
     stop_by_ms     INTEGER,
     error_kind     TEXT,
     error          TEXT NOT NULL,
+    tree_killed    INTEGER NOT NULL CHECK (tree_killed IN (0, 1)),
     exit_code      INTEGER,
     declared_kind  TEXT,
     declared       TEXT,
@@ -135,6 +157,16 @@ CREATE TRIGGER events_no_delete BEFORE DELETE ON events
 BEGIN
     SELECT raise(ABORT, 'events are never deleted');
 END;
+
+CREATE TABLE idempotency (
+    workspace_id  INTEGER NOT NULL,
+    key           TEXT NOT NULL,
+    body_hash     TEXT NOT NULL,
+    task_id       INTEGER NOT NULL,
+    created_at_ms INTEGER NOT NULL,
+    PRIMARY KEY (workspace_id, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX idempotency_age ON idempotency (created_at_ms);
 
 CREATE TABLE checkpoints (
     task_id       INTEGER NOT NULL,
@@ -173,12 +205,14 @@ CREATE TABLE workers (
     slots            INTEGER NOT NULL,
     agents           TEXT NOT NULL,
     general          TEXT NOT NULL,
+    offers           TEXT NOT NULL,
     unfit            TEXT NOT NULL,
     status           TEXT NOT NULL CHECK (status IN ('starting', 'idle', 'busy', 'stopping', 'dead')),
     registered_at_ms INTEGER NOT NULL,
     last_seen_at_ms  INTEGER NOT NULL,
     heard_mono_ms    INTEGER NOT NULL,
     ended_at_ms      INTEGER,
+    for_good         INTEGER NOT NULL CHECK (for_good IN (0, 1)),
     reason           TEXT NOT NULL
 ) STRICT;
 CREATE INDEX workers_living ON workers (status) WHERE ended_at_ms IS NULL;

@@ -27,9 +27,11 @@ SELECT id, priority, sort_key FROM tasks
 SELECT t.id, p.name, coalesce(t.key, CAST(t.id AS TEXT)), t.title, t.description,
        CASE WHEN t.epoch > 1 THEN (
            SELECT session_key FROM attempts a
-            WHERE a.task_id = t.id AND a.session_key IS NOT NULL ORDER BY a.epoch DESC LIMIT 1) END,
+            WHERE a.task_id = t.id AND a.session_key IS NOT NULL AND a.epoch > t.fresh_after_epoch
+            ORDER BY a.epoch DESC LIMIT 1) END,
        CASE WHEN t.epoch > 1 THEN (
-           SELECT data FROM checkpoints c WHERE c.task_id = t.id ORDER BY c.epoch DESC, c.number DESC LIMIT 1) END
+           SELECT data FROM checkpoints c WHERE c.task_id = t.id AND c.epoch > t.fresh_after_epoch
+            ORDER BY c.epoch DESC, c.number DESC LIMIT 1) END
   FROM tasks t LEFT JOIN plans p ON p.id = t.plan_id
  WHERE t.id = ?1
 
@@ -37,19 +39,21 @@ SELECT t.id, p.name, coalesce(t.key, CAST(t.id AS TEXT)), t.title, t.description
 UPDATE dependencies SET met = 1 WHERE parent_id = ?1 AND met = 0 RETURNING child_id
 
 -- name: insert_task
-INSERT INTO tasks ($task_columns, ready, key, title, description, agent, epic, feature, created_by, created_at_ms)
-VALUES ($task_slots, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO tasks ($task_columns, ready, key, title, description, agent, capabilities, profile, tags, metadata,
+                   parent_task_id, epic, feature, created_by, created_at_ms)
+VALUES ($task_slots, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: insert_dependency
 INSERT INTO dependencies (parent_id, child_id, met) VALUES (?, ?, ?)
 
 -- name: update_task
--- What never changes (plan, lane, place in line) is left out: indexed columns named here cost an index write.
 UPDATE tasks
-   SET status = ?5, generation = ?6, epoch = ?7, event_seq = ?8, unmet = ?11, next_attempt_at_ms = ?12,
-       timeout_s = ?13, timeout_factor = ?14, max_retries = ?15, retries = ?16, losses = ?17, percent = ?18,
-       step = ?19, error_kind = ?20, error = ?21, note = ?22, updated_at_ms = ?23, started_at_ms = ?24,
-       ended_at_ms = ?25, ready = ?26
+   SET lane_id = ?4, status = ?5, generation = ?6, epoch = ?7, event_seq = ?8, priority = ?9, sort_key = ?10,
+       unmet = ?11, next_attempt_at_ms = ?12, timeout_s = ?13, timeout_factor = ?14, max_retries = ?15,
+       retries = ?16, losses = ?17, percent = ?18, step = ?19, error_kind = ?20, error = ?21, note = ?22,
+       paused_reason = ?23, question = ?24, aim = ?25, aim_until_ms = ?26, expires_at_ms = ?27, overdue_at_ms
+       = ?28, fresh_after_epoch = ?29, on_failed = ?30, limit_key = ?31, updated_at_ms = ?32, started_at_ms =
+       ?33, ended_at_ms = ?34, ready = ?35
  WHERE id = ?1
 
 -- name: insert_attempt
@@ -57,9 +61,9 @@ INSERT INTO attempts ($attempt_columns) VALUES ($attempt_slots)
 
 -- name: update_attempt
 UPDATE attempts
-   SET status = ?4, boot_id = ?8, lease_until_ms = ?10, started_at_ms = ?12, ended_at_ms = ?13, session_key = ?14,
-       token_hash = ?15, stop_action = ?16, stop_by_ms = ?17, error_kind = ?18, error = ?19, exit_code = ?20,
-       declared_kind = ?21, declared = ?22, checkpoints = ?23, log_bytes = ?24
+   SET status = ?4, boot_id = ?8, lease_until_ms = ?10, started_at_ms = ?12, ended_at_ms = ?13, session_key =
+       ?14, token_hash = ?15, stop_action = ?16, stop_by_ms = ?17, error_kind = ?18, error = ?19, tree_killed
+       = ?20, exit_code = ?21, declared_kind = ?22, declared = ?23, checkpoints = ?24, log_bytes = ?25
  WHERE task_id = ?1 AND epoch = ?2
 
 -- name: insert_event
@@ -95,14 +99,43 @@ INSERT INTO plans ($plan_columns) VALUES ($plan_slots)
 UPDATE plans SET ticked_event_id = ?2 WHERE id = ?1
 
 -- name: existing
-SELECT key, id, status IN ('COMPLETED', 'ARCHIVED'), title, description, agent
-  FROM tasks WHERE plan_id = ?1 AND key IS NOT NULL
+SELECT key, id, $done, $dead, title, description, agent FROM tasks WHERE plan_id = ?1 AND key IS NOT NULL
+
+-- name: existing_ids
+SELECT id, $done, $dead, title, description, agent FROM tasks WHERE id = ?1
 
 -- name: lanes
-SELECT id, workspace_id, plan_id, agent, capabilities FROM lanes
+SELECT id, workspace_id, plan_id, agent, capabilities, profile, limit_key FROM lanes
 
 -- name: insert_lane
-INSERT INTO lanes (id, workspace_id, plan_id, agent, capabilities) VALUES (?, ?, ?, ?, ?)
+INSERT INTO lanes (id, workspace_id, plan_id, agent, capabilities, profile, limit_key) VALUES (?, ?, ?, ?, ?, ?, ?)
+
+-- name: lane_of
+SELECT t.plan_id, coalesce(t.agent, ''), t.capabilities, coalesce(t.profile, ''), coalesce(t.limit_key, '')
+  FROM tasks t WHERE t.id = ?1
+
+-- name: open_by_agent
+SELECT agent, count(*) FROM attempts WHERE ended_at_ms IS NULL GROUP BY agent
+
+-- name: open_by_limit
+SELECT t.limit_key, count(*) FROM attempts a JOIN tasks t ON t.id = a.task_id
+ WHERE a.ended_at_ms IS NULL AND t.limit_key IS NOT NULL GROUP BY t.limit_key
+
+-- name: waiting
+SELECT count(*) FROM tasks WHERE workspace_id = 1 AND status = 'PENDING'
+
+-- name: idempotent
+SELECT body_hash, task_id FROM idempotency WHERE workspace_id = ?1 AND key = ?2
+
+-- name: insert_idempotent
+INSERT INTO idempotency (workspace_id, key, body_hash, task_id, created_at_ms) VALUES (?, ?, ?, ?, ?)
+
+-- name: yielding_children
+SELECT d.child_id FROM dependencies d JOIN tasks t ON t.id = d.child_id
+ WHERE d.parent_id = ?1 AND d.met = 0 AND t.on_failed <> 'block' ORDER BY d.child_id
+
+-- name: settle_dependency
+UPDATE dependencies SET met = 1 WHERE parent_id = ?1 AND child_id = ?2 AND met = 0 RETURNING child_id
 
 -- name: worker
 SELECT $worker_columns FROM workers WHERE id = ?1

@@ -33,15 +33,16 @@ SELECT e.id, t.key
 SELECT t.id, coalesce(p.name, ''), coalesce(t.key, CAST(t.id AS TEXT)), t.title, t.description, t.status,
        t.priority, t.generation, t.epoch, t.unmet, t.next_attempt_at_ms, t.max_retries, t.retries, t.losses,
        t.percent, t.step, t.error_kind, t.error, t.agent, t.epic, t.feature, t.created_at_ms, t.updated_at_ms,
-       t.started_at_ms, t.ended_at_ms, a.worker_id, a.agent, a.status,
+       t.started_at_ms, t.ended_at_ms, t.paused_reason, t.question, t.aim, t.expires_at_ms, t.on_failed,
+       t.limit_key, t.capabilities, t.profile, t.tags, t.metadata, t.parent_task_id, a.worker_id, a.agent, a.status,
        CASE WHEN t.unmet > 0 THEN (
            SELECT json_group_array(name) FROM (
-               SELECT CASE WHEN parent.status IN ('FAILED', 'CANCELLED')
-                           THEN coalesce(parent.key, parent.id) || ' (' || parent.status || ')'
-                           ELSE coalesce(parent.key, parent.id) END AS name
+               SELECT CASE WHEN parent.status IN ('FAILED', 'CANCELLED', 'ARCHIVED')
+                           THEN coalesce(parent.key, CAST(parent.id AS TEXT)) || ' (' || parent.status || ')'
+                           ELSE coalesce(parent.key, CAST(parent.id AS TEXT)) END AS name
                  FROM dependencies d JOIN tasks parent ON parent.id = d.parent_id
                 WHERE d.child_id = t.id AND d.met = 0
-                ORDER BY parent.status NOT IN ('FAILED', 'CANCELLED'), parent.id LIMIT 3))
+                ORDER BY parent.status NOT IN ('FAILED', 'CANCELLED', 'ARCHIVED'), parent.id LIMIT 3))
        END
   FROM tasks t
   LEFT JOIN plans p ON p.id = t.plan_id
@@ -50,10 +51,21 @@ SELECT t.id, coalesce(p.name, ''), coalesce(t.key, CAST(t.id AS TEXT)), t.title,
    AND (?2 IS NULL OR p.name = ?2)
    AND (?3 IS NULL OR t.status IN (SELECT value FROM json_each(?3)))
    AND (?4 IS NULL OR t.id IN (SELECT value FROM json_each(?4)))
- ORDER BY t.id LIMIT ?5
+   AND (?5 IS NULL OR NOT EXISTS (
+           SELECT 1 FROM json_each(?5) wanted
+            WHERE wanted.value NOT IN (SELECT value FROM json_each(t.tags))))
+   AND (?6 IS NULL OR NOT EXISTS (
+           SELECT 1 FROM json_each(?6) wanted
+            WHERE wanted.value IS NOT (SELECT held.value FROM json_each(t.metadata) held WHERE held.key = wanted.key)))
+   AND (?7 IS NULL OR t.parent_task_id = ?7)
+ ORDER BY t.id LIMIT ?8
 
 -- name: resolve_id
 SELECT id FROM tasks WHERE id = ?1
+
+-- name: resolve_number
+-- A task without a key is shown as `plan/number`.
+SELECT t.id FROM tasks t JOIN plans p ON p.id = t.plan_id WHERE t.id = ?2 AND t.key IS NULL AND p.name = ?1
 
 -- name: resolve_key
 SELECT t.id FROM tasks t LEFT JOIN plans p ON p.id = t.plan_id
@@ -106,8 +118,9 @@ SELECT a.worker_id, coalesce(p.name || '/', '') || coalesce(t.key, CAST(t.id AS 
  WHERE a.ended_at_ms IS NULL ORDER BY a.task_id
 
 -- name: checkpoint
-SELECT task_id, epoch, number, created_at_ms, data FROM checkpoints
- WHERE task_id = ?1 ORDER BY epoch DESC, number DESC LIMIT 1
+SELECT c.task_id, c.epoch, c.number, c.created_at_ms, c.data
+  FROM checkpoints c JOIN tasks t ON t.id = c.task_id
+ WHERE c.task_id = ?1 AND c.epoch > t.fresh_after_epoch ORDER BY c.epoch DESC, c.number DESC LIMIT 1
 
 -- name: artifacts
 SELECT task_id, epoch, name, location, created_at_ms FROM artifacts WHERE task_id = ?1 ORDER BY epoch, name
@@ -121,5 +134,17 @@ SELECT coalesce(t.key, CAST(t.id AS TEXT)) FROM dependencies d JOIN tasks t ON t
 
 -- name: movable
 SELECT sum(status IN ('ASSIGNED', 'RUNNING', 'ABORTED') OR next_attempt_at_ms IS NOT NULL),
-       json_group_array(DISTINCT agent) FILTER (WHERE ready = 1)
+       json_group_array(DISTINCT json_array(coalesce(aim, agent), json(capabilities)) || '') FILTER (WHERE ready = 1)
   FROM tasks WHERE plan_id = ?1 AND status IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ABORTED')
+
+-- name: expired
+SELECT id FROM tasks
+ WHERE expires_at_ms IS NOT NULL AND expires_at_ms <= ?1 AND status IN ('PENDING', 'ABORTED')
+ ORDER BY expires_at_ms LIMIT ?2
+
+-- name: stale_aims
+SELECT id FROM tasks WHERE aim_until_ms IS NOT NULL AND aim_until_ms <= ?1 ORDER BY aim_until_ms LIMIT ?2
+
+-- name: overdue
+SELECT id FROM tasks
+ WHERE overdue_at_ms IS NOT NULL AND overdue_at_ms <= ?1 AND status = 'RUNNING' ORDER BY overdue_at_ms LIMIT ?2

@@ -1,0 +1,110 @@
+"""`[agents.NAME]`: how a command becomes an agent."""
+
+from __future__ import annotations
+
+import re
+
+from muster.config.settings import PROMPT_CHANNELS, SHELL, AgentConfig
+from muster.config.tables import (
+    Table,
+    fail,
+    near,
+    read_count,
+    read_interval,
+    read_table,
+    read_text,
+    read_texts,
+)
+from muster.model.states import ErrorKind
+
+_AGENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def read_agents(table: Table) -> list[AgentConfig]:
+    return [table.read(name, _agent, SHELL) for name in table.names()]
+
+
+def _agent(key: str, value: object) -> AgentConfig:
+    name = key.removeprefix("agents.")
+    if not _AGENT_NAME.fullmatch(name):
+        fail(key, "is not a name for an agent", "use letters, digits, '.', '_' and '-', at most 64")
+    table = read_table(key, value)
+    env_names = table.read("env", _env_names, ())
+    env: dict[str, str] = table.read("set", _env, {})
+    for twice in sorted(env.keys() & set(env_names)):
+        fail(f"{key}.set.{twice}", "is in env as well", "env hands it on, set gives it a value: keep one")
+    parsed = AgentConfig(
+        name=name,
+        command=table.read("command", _command, ()),
+        prompt=table.read("prompt", _prompt, "argument"),
+        env_names=env_names,
+        env=env,
+        exit_codes=table.read("exit_codes", _exit_codes, {}),
+        capabilities=table.read("capabilities", read_texts, ()),
+        profiles=table.read("profiles", read_texts, ()),
+        slots=table.read("slots", read_count, None),
+        heartbeat_s=table.read("heartbeat", read_interval, None),
+    )
+    table.refuse_the_rest()
+    if not parsed.command:
+        fail(f"{key}.command", "is missing", 'write command = ["program", "argument"]')
+    return parsed
+
+
+def _command(key: str, value: object) -> tuple[str, ...]:
+    if isinstance(value, list) and value:
+        program, *arguments = value
+        if all(isinstance(argument, str) and "\0" not in argument for argument in arguments):
+            return (read_text(f"{key}[0]", program), *arguments)  # an argument may well be empty
+    return read_texts(key, value)
+
+
+def _prompt(key: str, value: object) -> str:
+    text = read_text(key, value)
+    if text not in PROMPT_CHANNELS:
+        known = "write one of " + ", ".join(f'"{channel}"' for channel in PROMPT_CHANNELS)
+        fail(key, f"{text!r} is no way to hand over a prompt", near(text, PROMPT_CHANNELS) or known)
+    return text
+
+
+def _env_names(key: str, value: object) -> tuple[str, ...]:
+    names = read_texts(key, value)
+    for name in names:
+        if not _ENV_NAME.fullmatch(name):
+            fail(key, f"{name!r} is not a variable's name", 'for a value write set = { NAME = "value" }')
+    return names
+
+
+def _env(key: str, value: object) -> dict[str, str]:
+    variables: dict[str, str] = {}
+    for name in (table := read_table(key, value)).names():
+        if not _ENV_NAME.fullmatch(name):
+            fail(table.path(name), "is not a variable's name", "use letters, digits and '_'")
+        variables[name] = table.read(name, _env_value, "")
+    return variables
+
+
+def _env_value(key: str, value: object) -> str:
+    if not isinstance(value, str) or "\0" in value:
+        fail(key, "is not a text", "put the value in quotes")  # it may be secret: never repeat it
+    return value
+
+
+def _exit_codes(key: str, value: object) -> dict[int, ErrorKind]:
+    table = read_table(key, value)
+    kinds: dict[int, ErrorKind] = {}
+    for kind in ErrorKind:
+        for code in table.read(kind.value, _codes, ()):
+            if code in kinds:
+                fail(table.path(kind), f"{code} is {kinds[code].value} as well", "keep it in one list")
+            kinds[code] = kind
+    table.refuse_the_rest()
+    return kinds
+
+
+def _codes(key: str, value: object) -> tuple[int, ...]:
+    codes = value if isinstance(value, list) else None
+    if codes is None or not all(type(code) is int and 1 <= code <= 255 for code in codes):
+        fail(key, f"{value!r} is not a list of exit codes", "write it like [64, 65], each from 1 to 255")
+    return tuple(codes)

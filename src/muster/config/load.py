@@ -1,0 +1,140 @@
+"""Reads `muster.toml`, checks it whole, and freezes it.
+
+Every error is a BadConfig that names the file, the key and the fix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from muster.config.agents import read_agents
+from muster.config.project import FILE_NAME
+from muster.config.settings import AgentConfig, Config, Health, TaskDefaults, Workers, built_in_agents
+from muster.config.tables import (
+    Table,
+    fail,
+    near,
+    read_count,
+    read_count_or_zero,
+    read_duration,
+    read_interval,
+    read_text,
+)
+from muster.model.errors import BadConfig
+
+
+def load_config(root: Path) -> Config:
+    """The configuration in `root`; the defaults where there is no `muster.toml`.  Raises BadConfig."""
+    try:
+        text = (root / FILE_NAME).read_bytes().decode("utf-8-sig")  # editors on Windows write a BOM
+    except FileNotFoundError:
+        return Config()
+    except OSError as error:
+        hint = f"make {root / FILE_NAME} a file that you can read"
+        raise BadConfig(f"{FILE_NAME} cannot be read: {error.strerror}", hint) from error
+    except UnicodeDecodeError as error:
+        raise BadConfig(f"{FILE_NAME} is not UTF-8 text", f"save it as UTF-8 (byte {error.start})") from error
+
+    import tomllib
+
+    try:
+        raw = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise BadConfig(f"{FILE_NAME} is not valid TOML: {error}", "correct that line") from error
+    return parse_config(raw)
+
+
+def parse_config(raw: Mapping[str, object]) -> Config:
+    """The content of a `muster.toml`, checked.  Raises BadConfig."""
+    top = Table("", raw)
+    health, lease_is_explicit = _health(top.table("health"))
+    agents = built_in_agents()
+    for agent in read_agents(top.table("agents")):
+        agents[agent.name] = agent
+    if lease_is_explicit:
+        _refuse_short_lease(health, agents.values())
+    config = Config(
+        task=_task(top.table("task")),
+        workers=_workers(top.table("workers")),
+        health=health,
+        agents=agents,
+        limits=_limits(top.table("limits")),
+        default_agent=top.read("agent", read_text, None),
+    )
+    top.refuse_the_rest()
+    if config.default_agent is not None and config.default_agent not in agents:
+        hint = near(config.default_agent, agents) or f"define [agents.{config.default_agent}]"
+        fail("agent", f"no agent is called {config.default_agent!r}", hint)
+    return config
+
+
+def _task(table: Table) -> TaskDefaults:
+    usual = TaskDefaults()
+    backoff = table.table("backoff")
+    first_s = backoff.read("first", read_duration, usual.backoff_first_s)
+    cap_s = backoff.read("max", read_duration, max(usual.backoff_cap_s, first_s))
+    backoff.refuse_the_rest()
+    if cap_s < first_s:
+        if backoff.has("first"):
+            fail("task.backoff.max", f"{cap_s:g} s is less than first = {first_s:g} s", "raise max")
+        first_s = cap_s
+    parsed = TaskDefaults(
+        timeout_s=table.read("timeout", read_interval, usual.timeout_s),
+        retries=table.read("retries", read_count_or_zero, usual.retries),
+        backoff_first_s=first_s,
+        backoff_cap_s=cap_s,
+        losses_max=table.read("losses", read_count, usual.losses_max),
+        waiting_max=table.read("waiting", read_count, usual.waiting_max),
+    )
+    table.refuse_the_rest()
+    return parsed
+
+
+def _workers(table: Table) -> Workers:
+    usual = Workers()
+    parsed = Workers(
+        count=table.read("count", read_count, None),
+        slots=table.read("slots", read_count, usual.slots),
+        drain_s=table.read("drain", read_duration, usual.drain_s),
+    )
+    table.refuse_the_rest()
+    return parsed
+
+
+def _limits(table: Table) -> dict[str, int]:
+    return {name: table.read(name, read_count, 1) for name in table.names()}
+
+
+def default_lease_s(heartbeat_s: float) -> float:
+    """The lease, in seconds, of a holder that reports every `heartbeat_s` seconds and has none of its own."""
+    return max(15.0, 3 * heartbeat_s)
+
+
+def _health(table: Table) -> tuple[Health, bool]:
+    """The section, and whether it names a lease."""
+    usual = Health()
+    heartbeat_s = table.read("heartbeat", read_interval, usual.heartbeat_s)
+    parsed = Health(
+        heartbeat_s=heartbeat_s,
+        lease_s=table.read("lease", read_interval, default_lease_s(heartbeat_s)),
+        sweep_s=table.read("sweep", read_interval, usual.sweep_s),
+        orphan_grace_s=table.read("orphan_grace", read_duration, usual.orphan_grace_s),
+    )
+    table.refuse_the_rest()
+    return parsed, table.has("lease")
+
+
+def _refuse_short_lease(health: Health, agents: Iterable[AgentConfig]) -> None:
+    """A lease must outlive one lost heartbeat, or a hiccup costs a healthy holder its task."""
+    slowest_s, where = health.heartbeat_s, "health.heartbeat"
+    for agent in agents:
+        if agent.heartbeat_s is not None and agent.heartbeat_s > slowest_s:
+            slowest_s, where = agent.heartbeat_s, f"agents.{agent.name}.heartbeat"
+    if health.lease_s < 2 * slowest_s:
+        fail(
+            "health.lease",
+            f"{health.lease_s:g} s is less than twice {where} ({slowest_s:g} s): "
+            "one late heartbeat would take the task from a healthy worker",
+            f'write lease = "{default_lease_s(slowest_s):g}s", or leave it out',
+        )

@@ -1,0 +1,100 @@
+"""What `muster.toml` may say, with the defaults of what it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from muster.model.states import ErrorKind
+
+PROMPT_CHANNELS = ("argument", "script", "file", "stdin", "none")
+"""How an agent gets its prompt: as the last argument, as a file that is named or fed to it (`script`: the code of
+its fenced blocks, where it has any), or not at all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskDefaults:
+    """Limits of a task that sets none of its own.  `[task]`"""
+
+    timeout_s: float = 7200.0
+    retries: int = 3
+    """Runs after the first one."""
+    backoff_first_s: float = 30.0
+    backoff_cap_s: float = 300.0
+    losses_max: int = 5
+    """Attempts lost to dead workers before the task counts as poison."""
+    waiting_max: int = 100_000
+    """Tasks that may wait at one time; more are refused until the crew has caught up."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workers:
+    """How many processes host agents on this machine.  `[workers]`"""
+
+    count: int | None = None
+    slots: int = 1
+    """Attempts that one worker runs at the same time."""
+    drain_s: float = 300.0
+
+    def number(self, cores: int) -> int:
+        """Workers to start on a machine with that many cores: as configured, else one per core, at most 4."""
+        return self.count if self.count is not None else max(1, min(4, cores))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health:
+    """How soon a silent holder of a task is given up.  `[health]`"""
+
+    heartbeat_s: float = 5.0
+    lease_s: float = 15.0
+    sweep_s: float = 0.5
+    orphan_grace_s: float = 600.0
+    """How long the frozen work of a worker that cannot reach its store is kept before it is killed."""
+
+
+@dataclass(frozen=True)
+class AgentConfig:
+    """One executor: a command that gets a prompt.  `[agents.NAME]`"""
+
+    name: str
+    command: tuple[str, ...]
+    prompt: str = "argument"
+    """One of PROMPT_CHANNELS."""
+    env_names: tuple[str, ...] = ()
+    """Variables handed on from the worker's environment (`env`)."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Variables set to fixed values (`set`)."""
+    exit_codes: Mapping[int, ErrorKind] = field(default_factory=dict)
+    """What an exit code means where that is not `crash`."""
+    capabilities: tuple[str, ...] = ()
+    profiles: tuple[str, ...] = ()
+    slots: int | None = None
+    """Most attempts of this agent at one time, over the whole crew; None: no limit."""
+    heartbeat_s: float | None = None
+
+
+SHELL = AgentConfig("shell", ("sh", "-eu"), "script")
+"""Built in: the prompt is a shell script.  A project may redefine it."""
+
+
+def built_in_agents() -> dict[str, AgentConfig]:
+    return {SHELL.name: SHELL}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    task: TaskDefaults = field(default_factory=TaskDefaults)
+    workers: Workers = field(default_factory=Workers)
+    health: Health = field(default_factory=Health)
+    agents: Mapping[str, AgentConfig] = field(default_factory=built_in_agents)
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """Most tasks of one limit key that run at one time, over the whole crew.  `[limits]`"""
+    default_agent: str | None = None
+    """The agent of a task that names none (`agent` at the top of the file)."""
+
+    @property
+    def general(self) -> tuple[str, ...]:
+        """Agents for tasks that name none.  A shell would run prose as a script, so it is the last resort."""
+        if self.default_agent is not None:
+            return (self.default_agent,)
+        return tuple(sorted(self.agents.keys() - {SHELL.name})) or (SHELL.name,)

@@ -1,0 +1,25 @@
+"""What the engine is configured with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from muster.model.retry import RetryPolicy
+
+NO_LIMITS: Mapping[str, int] = {}
+
+
+class Policy(Struct, frozen=True, kw_only=True):
+    """Times in seconds."""
+
+    retry: RetryPolicy = RetryPolicy()
+    lease_s: float = 15.0
+    heartbeat_s: float = 5.0
+    agent_slots: Mapping[str, int] = NO_LIMITS
+    """Most attempts of an agent at one time, over all workers; an agent that is absent has no limit."""
+    limits: Mapping[str, int] = NO_LIMITS
+    """Most attempts at one time of all tasks with one limit key; a key that is absent has no limit."""
+    waiting_max: int = 100_000
+    """Tasks that may wait before more are refused."""

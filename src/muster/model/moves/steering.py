@@ -1,0 +1,182 @@
+"""Moves by which people, and limits of time, steer a task: pause, answer, transfer, skip, expire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from muster.model import commands as c
+from muster.model.errors import IllegalMove
+from muster.model.events import Level
+from muster.model.moves.decision import Decision, Facts, moved
+from muster.model.moves.ending import stop
+from muster.model.states import HELD, ErrorKind, PauseReason, StopAction, TaskStatus
+from muster.model.task import SKIPPED, Attempt, Now, Task
+
+STOP_BY_S = 15.0
+"""Both rungs of the stop ladder (5 s each), and some air."""
+
+_WAITING = frozenset({TaskStatus.PENDING, TaskStatus.ABORTED})
+
+
+def pause(task: Task, facts: Facts, command: c.Pause, now: Now) -> Decision:
+    """A running attempt saves a checkpoint and stops first."""
+    if task.status is TaskStatus.PAUSED:
+        return Decision(task)
+    if task.status in HELD:
+        return _stop_for(task, facts, StopAction.PAUSE, command.actor, now, paused_reason=command.reason)
+    if task.status not in _WAITING:
+        raise IllegalMove(f"task {task.id} is {task.status} and cannot be paused")
+    after, event = moved(
+        task,
+        now,
+        "paused",
+        f"paused by {command.actor} ({command.reason})",
+        command.actor,
+        status=TaskStatus.PAUSED,
+        paused_reason=command.reason,
+    )
+    return Decision(after, events=(event,))
+
+
+def _stop_for(task: Task, facts: Facts, action: StopAction, actor: str, now: Now, **changes: Any) -> Decision:
+    attempt = facts.attempt
+    assert attempt is not None, "a held task has an open attempt"
+    if attempt.stop_action is action:
+        return Decision(task)
+    return stop(task, attempt, action, STOP_BY_S, actor, now, **changes)
+
+
+def resume(task: Task, facts: Facts, command: c.Resume, now: Now) -> Decision:
+    """Also takes back a pause whose attempt has not stopped yet: then it goes on after its stop."""
+    attempt = facts.attempt
+    if task.status in HELD and attempt is not None and attempt.stop_action is StopAction.PAUSE:
+        return _changed_stop(task, attempt, command.actor, now)
+    if task.status is not TaskStatus.PAUSED:
+        raise IllegalMove(f"task {task.id} is {task.status}, not paused")
+    if task.paused_reason is PauseReason.QUESTION:
+        raise IllegalMove(
+            f"task {task.id} waits for an answer: {task.question}", f"muster answer {task.id} TEXT"
+        )
+    return _resumed(task, "resumed", f"resumed by {command.actor}", command.actor, now)
+
+
+def _changed_stop(task: Task, attempt: Attempt, actor: str, now: Now) -> Decision:
+    after, event = moved(
+        task, now, "resumed", f"goes on after its stop, by {actor}", actor, paused_reason=None
+    )
+    return Decision(after, replace(attempt, stop_action=StopAction.RELEASE), (event,))
+
+
+def _resumed(task: Task, name: str, message: str, actor: str, now: Now, **changes: Any) -> Decision:
+    after, event = moved(
+        task,
+        now,
+        name,
+        message,
+        actor,
+        status=TaskStatus.PENDING,
+        paused_reason=None,
+        question="",
+        **changes,
+    )
+    return Decision(after, events=(event,))
+
+
+def answer(task: Task, facts: Facts, command: c.AnswerQuestion, now: Now) -> Decision:
+    if task.status is not TaskStatus.PAUSED or task.paused_reason is not PauseReason.QUESTION:
+        raise IllegalMove(f"task {task.id} has asked nothing; it is {task.status}")
+    note = f"You asked: {task.question}\nThe answer: {command.text}"
+    return _resumed(task, "answered", f"{command.actor}: {command.text}", command.actor, now, note=note)
+
+
+def transfer(task: Task, facts: Facts, command: c.Transfer, now: Now) -> Decision:
+    """Aims the task at one agent, until `timeout_s` has passed; then any agent may take it again."""
+    aim: dict[str, Any] = {
+        "aim": command.agent,
+        "aim_until_ms": now.wall_ms + int(command.timeout_s * 1000),
+        "lane_id": command.lane_id,
+    }
+    attempt = facts.attempt
+    if task.status in HELD and attempt is not None and attempt.stop_action is None:
+        return stop(task, attempt, StopAction.TRANSFER, STOP_BY_S, command.actor, now, **aim)
+    if task.status in HELD and attempt is not None and attempt.stop_action is StopAction.TRANSFER:
+        if task.aim == command.agent:
+            return Decision(task)
+    elif task.status not in HELD and task.status not in _WAITING and task.status is not TaskStatus.PAUSED:
+        raise IllegalMove(f"task {task.id} is {task.status} and cannot be transferred")
+    after, event = moved(task, now, "transferred", f"aimed at agent {command.agent}", command.actor, **aim)
+    return Decision(after, events=(event,))
+
+
+def drop_aim(task: Task, facts: Facts, command: c.DropAim, now: Now) -> Decision:
+    if task.aim_until_ms is None or task.aim_until_ms > now.wall_ms:
+        raise IllegalMove(f"the aim of task {task.id} still holds")
+    if task.status in HELD or task.final:
+        return Decision(replace(task, aim=None, aim_until_ms=None, lane_id=command.lane_id))
+    after, event = moved(
+        task,
+        now,
+        "aim_dropped",
+        f"agent {task.aim} did not take it in time; any agent may",
+        "coordinator",
+        level=Level.WARN,
+        aim=None,
+        aim_until_ms=None,
+        lane_id=command.lane_id,
+    )
+    return Decision(after, events=(event,))
+
+
+def expire(task: Task, facts: Facts, command: c.Expire, now: Now) -> Decision:
+    if task.expires_at_ms is None or task.expires_at_ms > now.wall_ms or task.status not in _WAITING:
+        raise IllegalMove(f"task {task.id} has not expired")
+    after, event = moved(
+        task,
+        now,
+        "expired",
+        "its time was over before an attempt could begin",
+        "coordinator",
+        level=Level.ERROR,
+        status=TaskStatus.FAILED,
+        next_attempt_at_ms=None,
+        error_kind=ErrorKind.EXPIRED,
+        error="expired",
+        ended_at_ms=now.wall_ms,
+    )
+    return Decision(after, events=(event,))
+
+
+def skip(task: Task, facts: Facts, command: c.Skip, now: Now) -> Decision:
+    if task.status is TaskStatus.CANCELLED and task.error == SKIPPED:
+        return Decision(task)
+    if task.status not in {TaskStatus.PENDING, TaskStatus.ABORTED, TaskStatus.PAUSED, TaskStatus.FAILED}:
+        raise IllegalMove(f"task {task.id} is {task.status} and cannot be skipped")
+    after, event = moved(
+        task,
+        now,
+        "skipped",
+        f"skipped by {command.actor}" + (f": {command.reason}" if command.reason else ""),
+        command.actor,
+        level=Level.WARN,
+        status=TaskStatus.CANCELLED,
+        next_attempt_at_ms=None,
+        paused_reason=None,
+        question="",
+        error_kind=None,
+        error=SKIPPED,
+        ended_at_ms=now.wall_ms,
+    )
+    return Decision(after, events=(event,), unblocks=True)
+
+
+def archive(task: Task, facts: Facts, command: c.Archive, now: Now) -> Decision:
+    if task.status is TaskStatus.ARCHIVED:
+        return Decision(task)
+    if not task.final:
+        raise IllegalMove(f"task {task.id} is {task.status}: only what has ended is archived")
+    after, event = moved(
+        task, now, "archived", f"archived by {command.actor}", command.actor, status=TaskStatus.ARCHIVED
+    )
+    return Decision(after, events=(event,))
