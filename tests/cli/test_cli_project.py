@@ -322,7 +322,7 @@ def test_a_task_that_asks_for_what_an_agent_offers_is_done_by_it(root):
     """`muster run` from end to end, with a limit: the one who offers it does it, one at a time."""
     (root / "muster.toml").write_text(
         'agent = "shell"\n[limits]\none = 1\n[workers]\ncount = 2\n'
-        '[agents.smith]\ncommand = ["sh", "-eu", "-c"]\nprompt = "script"\ncapabilities = ["iron"]\n'
+        '[agents.smith]\ncommand = ["sh", "-eu"]\nprompt = "script"\ncapabilities = ["iron"]\n'
     )
     script = "mkdir busy; sleep 0.3; rmdir busy; echo done"
     tasks = "".join(f"- [ ] T{n} {{#t{n} cap=iron limit=one}}\n  {script}\n" for n in range(3))

@@ -77,7 +77,9 @@ def test_reports_shown_in_concepts_are_accepted(tmp_path: Path) -> None:
     (script,) = [body for body in blocks(ROOT / "docs" / "concepts.md", "sh") if "muster report" in body]
     lines = [line for line in script.splitlines() if " fail " not in line]
     body = "\n".join(f"  {line}" for line in ["set -e", *lines])
-    (tmp_path / "plan.md").write_text(f"# P\n- [ ] Report {{#report retries=0}}\n\n  ```sh\n{body}\n  ```\n")
+    (tmp_path / "plan.md").write_text(
+        f"# P\n- [ ] Report {{#report agent=shell retries=0}}\n\n  ```sh\n{body}\n  ```\n"
+    )
     run = [sys.executable, "-m", "muster.cli.main", "run", "plan.md"]
     done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

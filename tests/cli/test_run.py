@@ -60,6 +60,7 @@ def until(condition: Callable[[], object], what: str, limit_s: float = 20) -> No
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
+    (tmp_path / "muster.toml").write_text('agent = "shell"\n')
     yield tmp_path
     project = Project(tmp_path)
     for _ in range(3):
@@ -128,7 +129,8 @@ def test_an_agent_that_is_not_there_ends_the_run_instead_of_hanging(folder: Path
         (["run", "cycle.md"], 2, "cycle.md:1"),
         (["run", "plan.md", "--workers", "0"], 2, "--workers"),
         (["run", "plan.md", "--wrokers", "2"], 2, "--workers"),
-        (["run", "ghost.md"], 3, "ghost.md:1"),
+        (["run", "ghost.md"], 2, "ghost.md:1"),
+        (["run", "prose.md"], 2, "prose.md:1: task build-it names no agent"),
         (["up", "--workers", "99"], 2, "--workers"),
         (["up"], 3, "muster init"),
         (["down", "now"], 2, "now"),
@@ -142,6 +144,7 @@ def test_wrong_input_says_what_is_wrong_and_changes_nothing(
     (tmp_path / "empty.md").write_text("# Nothing\n")
     (tmp_path / "cycle.md").write_text("- [ ] A {#a after=b}\n- [ ] B {#b after=a}\n")
     (tmp_path / "ghost.md").write_text("- [ ] A {#a agent=ghost}\n")
+    (tmp_path / "prose.md").write_text("- [ ] Build it\n  touch created\n")
     before = sorted(tmp_path.rglob("*"))
     result = muster(tmp_path, *argv)
     assert result.returncode == code, result.stderr

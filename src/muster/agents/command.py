@@ -154,8 +154,9 @@ class SilentStream:
 
 
 def prompt_of(job: Job) -> str:
-    """The task's text, with what a person wants this attempt to know."""
-    return f"{job.prompt}\n\nNote from a person: {job.note}\n" if job.note else job.prompt
+    """The task's title and text, with what a person wants this attempt to know."""
+    text = job.title if job.prompt in ("", job.title) else f"{job.title}\n\n{job.prompt}"
+    return f"{text}\n\nNote from a person: {job.note}\n" if job.note else text
 
 
 def _fill(template: str, values: Mapping[str, str]) -> str:

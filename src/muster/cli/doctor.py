@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import sys
@@ -187,7 +188,23 @@ def _store(project: Project) -> Check:
         )
     if not project.store.exists():
         return Check("store", None, "none yet: the first `muster run` makes it")
-    return Check("store", True, f"{project.store.stat().st_size / (1 << 20):.1f} MiB")
+    if problem := _damage(project):
+        return Check("store", False, problem, "put a copy of the file back; it was not changed")
+    return Check("store", True, f"{project.store.stat().st_size / (1 << 20):.1f} MiB, sound")
+
+
+def _damage(project: Project) -> str:
+    """What SQLite's own quick check finds, read-only and beside a running owner; empty where all is well."""
+    import apsw
+
+    try:
+        with contextlib.closing(
+            apsw.Connection(str(project.store), flags=apsw.SQLITE_OPEN_READONLY)
+        ) as connection:
+            found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(3)")]
+    except apsw.Error as error:
+        return f"{project.store} is damaged: {error}"
+    return "" if found == ["ok"] else f"{project.store} is damaged: {'; '.join(found)}"
 
 
 def _owner(project: Project) -> Check:

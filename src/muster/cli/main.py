@@ -20,7 +20,7 @@ from muster.model.errors import BadInput, MusterError
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("muster.cli.init", "make this folder a project: muster.toml, an example plan, .muster/"),
     "run": ("muster.cli.run", "run a plan until it is done"),
-    "up": ("muster.cli.up", "start the crew in the background"),
+    "up": ("muster.cli.up", "start the crew and keep it at work (--daemon: in the background)"),
     "down": ("muster.cli.down", "let the crew finish what it holds, and stop it"),
     "demo": ("muster.cli.demo", "see a crew at work, and what happens when one of it is killed"),
     "status": ("muster.cli.status", "plans, workers, agents, and what needs a person"),

@@ -10,8 +10,8 @@ from typing import Any
 
 from muster.cli.output import Screen, inert, print_json
 
-QUIET_EVENTS = frozenset({"enqueued", "unblocked", "promoted", "claimed"})
-"""Steps that nobody waits for: the next line says the same."""
+QUIET_EVENTS = frozenset({"enqueued", "unblocked", "promoted", "claimed", "checkpoint"})
+"""Steps that nobody waits for; `muster task show` and `muster watch` have them all."""
 
 
 class EventPrinter:

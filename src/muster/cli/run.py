@@ -16,7 +16,7 @@ from muster.client.http import Connection
 from muster.config.load import load_config
 from muster.config.project import Project, find_project
 from muster.config.settings import Config
-from muster.model.errors import BadInput, MusterError, NotFound, OwnerUnavailable, Unavailable
+from muster.model.errors import BadInput, BadPlan, MusterError, OwnerUnavailable, Unavailable
 
 EXIT_OK, EXIT_UNSUCCESSFUL, EXIT_INTERRUPTED = 0, 5, 130
 
@@ -64,16 +64,10 @@ def _project(args: argparse.Namespace, plan_folder: Path) -> Project:
 
 
 def enqueue_body(document: Any, path: Path, config: Config) -> dict[str, Any]:
-    """The plan as the API takes it.  Raises NotFound where a task wants an agent that is not configured."""
+    """The plan as the API takes it.  Raises BadPlan, with `file:line`, where a task has no agent."""
+    _refuse_unmanned(document, path, config)
     tasks = []
     for task in document.tasks:
-        if task.agent is not None and task.agent not in config.agents:
-            known = ", ".join(sorted(config.agents))
-            raise NotFound(
-                f"{path.name}:{task.line}: task {task.key} wants agent {task.agent}, which is not configured; "
-                "nothing was added",
-                f"add [agents.{task.agent}] to muster.toml, or use one of: {known}",
-            )
         asks = task.capabilities or task.profile  # then whoever offers that, not the usual agent
         tasks.append(
             {
@@ -96,6 +90,25 @@ def enqueue_body(document: Any, path: Path, config: Config) -> dict[str, Any]:
             }
         )
     return {"plan": document.name, "source": str(path), "tasks": tasks, "actor": actor()}
+
+
+def _refuse_unmanned(document: Any, path: Path, config: Config) -> None:
+    """A shell is only asked where that was said: it would run prose as a script."""
+    problems = []
+    for task in document.tasks:
+        where = f"{path.name}:{task.line}: task {task.key}"
+        if task.agent is not None and task.agent not in config.agents:
+            problems.append(f"{where} wants agent {task.agent}, which is not configured")
+        elif task.agent is None and not task.done and not config.general:
+            problems.append(f"{where} names no agent, and none is configured")
+    if problems:
+        more = f"\nand {len(problems) - 20} more" if len(problems) > 20 else ""
+        known = ", ".join(sorted(config.agents))
+        raise BadPlan(
+            "\n".join(problems[:20]) + more + "\nnothing was added",
+            f"write agent=NAME (known: {known}; `shell` runs a task's text as a script), "
+            'or add [agents.NAME], or `agent = "NAME"` for all, to muster.toml',
+        )
 
 
 def _supervised(project: Project) -> bool:

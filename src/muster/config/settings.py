@@ -94,7 +94,7 @@ class Config:
 
     @property
     def general(self) -> tuple[str, ...]:
-        """Agents for tasks that name none.  A shell would run prose as a script, so it is the last resort."""
+        """Agents for tasks that name none.  Never a shell unless that was said: it runs prose as a script."""
         if self.default_agent is not None:
             return (self.default_agent,)
-        return tuple(sorted(self.agents.keys() - {SHELL.name})) or (SHELL.name,)
+        return tuple(sorted(self.agents.keys() - {SHELL.name}))
