@@ -92,7 +92,8 @@ class View:
         self._attempts[attempt.task_id] = attempt
         if known is not None and known.epoch == attempt.epoch:
             self._changed_attempts.add(attempt.task_id)
-            if known.open and (not attempt.open or attempt.stop_action is not known.stop_action):
+            told = attempt.stop_action is not known.stop_action or attempt.notice != known.notice
+            if known.open and (told or not attempt.open):
                 self.disturbed.add(attempt.worker_id)
         else:
             self._opened.add(attempt.task_id)

@@ -63,6 +63,8 @@ class AttemptOrder(Answer, frozen=True, kw_only=True):
     current: bool
     """False: the attempt is over; its process tree must go at once."""
     stop: StopAction | None = None
+    notice: str = ""
+    """What the agent is to be told; empty: nothing, or not any more."""
 
 
 class HeartbeatAnswer(Answer, frozen=True, kw_only=True):

@@ -208,6 +208,13 @@ class Expire(Command, frozen=True, kw_only=True):
     term: int
 
 
+class Overdue(Command, frozen=True, kw_only=True):
+    """The task should be done by its agent's own estimate: a notice first, later a stop that costs nothing."""
+
+    task_id: int
+    term: int
+
+
 class DropAim(Command, frozen=True, kw_only=True):
     """The picked agent did not take the task in time: any agent may."""
 

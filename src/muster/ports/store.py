@@ -175,7 +175,7 @@ class Reads(Protocol):
         """Ids of tasks whose aim was not taken in time."""
 
     async def overdue(self, wall_ms: int, limit: int) -> list[int]:
-        """Ids of running tasks that should be done by their own estimate."""
+        """Ids of running tasks that a notice or a stop is due for, because they should be done."""
 
     async def any_ready(self) -> bool: ...
 
