@@ -236,3 +236,16 @@ def test_a_damaged_store_is_named_and_kept(folder: Path) -> None:
     assert result.returncode == 1
     assert "is damaged" in result.stderr
     assert store.read_bytes() == damaged
+
+
+def test_a_plan_whose_tasks_keep_failing_is_paused_and_says_so(folder: Path) -> None:
+    lines = [f"- [ ] Task {n} {{#t{n} retries=0}}\n  exit 1" for n in range(8)]
+    (folder / "plan.md").write_text("# Broken\n\n" + "\n".join([*lines, "- [ ] Last {#z}\n  touch z"]) + "\n")
+    for _ in range(2):  # the second run finds it paused and does not begin
+        ran = muster(folder, "run", "plan.md", "--workers", "1")
+        assert ran.returncode == 5, ran.stdout + ran.stderr
+        assert "5 tasks failed in a row; `muster plan resume Broken` goes on" in ran.stdout
+        assert not (folder / "z").exists()
+    assert muster(folder, "plan", "resume", "Broken").returncode == 0
+    ran = muster(folder, "run", "plan.md", "--workers", "1")
+    assert ran.returncode == 5 and (folder / "z").exists() and "Paused" not in ran.stdout

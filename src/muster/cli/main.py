@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("muster.cli.demo", "see a crew at work, and what happens when one of it is killed"),
     "status": ("muster.cli.status", "plans, workers, agents, and what needs a person"),
     "watch": ("muster.cli.watch", "what happens from now on, one line each"),
+    "plan": ("muster.cli.plan", "list, pause or resume plans"),
     "task": ("muster.cli.task", "list, show, retry or cancel tasks"),
     "logs": ("muster.cli.logs", "what a task printed"),
     "doctor": ("muster.cli.doctor", "check this machine and this project"),

@@ -85,6 +85,7 @@ def _task(table: Table) -> TaskDefaults:
         backoff_first_s=first_s,
         backoff_cap_s=cap_s,
         losses_max=table.read("losses", read_count, usual.losses_max),
+        failures_max=table.read("failures", read_count_or_zero, usual.failures_max),
         waiting_max=table.read("waiting", read_count, usual.waiting_max),
     )
     table.refuse_the_rest()

@@ -23,6 +23,8 @@ class TaskDefaults:
     backoff_cap_s: float = 300.0
     losses_max: int = 5
     """Attempts lost to dead workers before the task counts as poison."""
+    failures_max: int = 5
+    """Tasks of a plan that fail in a row before it is paused; 0: it never is."""
     waiting_max: int = 100_000
     """Tasks that may wait at one time; more are refused until the crew has caught up."""
 

@@ -15,6 +15,7 @@ from muster.engine.claims import Claims
 from muster.engine.ids import Ids
 from muster.engine.intake import Intake
 from muster.engine.leader import check_term
+from muster.engine.plans import Plans
 from muster.engine.policy import Policy
 from muster.engine.roster import Roster
 from muster.engine.view import View
@@ -47,9 +48,12 @@ class Engine:
         self._claims = Claims(self._intake.lanes, policy)
         self._remembers = False
         self._roster = Roster(policy.heartbeat_s, policy.lease_s)
+        self._plans = Plans(policy.failures_max)
         self._handlers: dict[type[c.Command], Callable[[View, Any], Awaitable[Answer]]] = {
             c.Enqueue: self._intake.enqueue,
             c.SetTicked: self._intake.set_ticked,
+            c.PausePlan: self._plans.pause,
+            c.ResumePlan: self._plans.resume,
             c.Register: self._roster.register,
             c.Heartbeat: self._roster.heartbeat,
             c.Deregister: self._roster.deregister,
@@ -87,6 +91,7 @@ class Engine:
                 else:
                     outcomes[i] = await self._settled(self._one, view, command)
             await view.settle()
+            await self._plans.settle(view)
             await view.flush()
             for i in claims:
                 outcomes[i] = await self._settled(self._claim, view, commands[i])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from muster.model.states import StopAction, TaskStatus
+from muster.model.states import PauseReason, StopAction, TaskStatus
 
 
 class Answer(Struct, frozen=True, kw_only=True, rename="camel", gc=False):
@@ -31,6 +31,12 @@ class Enqueued(Answer, frozen=True, kw_only=True):
     """Keys that were ticked in the file since, and are completed by that."""
     task_ids: tuple[int, ...] = ()
     """The tasks in the order in which they were given, also those that were there already."""
+
+
+class PlanMoved(Answer, frozen=True, kw_only=True):
+    plan: str
+    paused: PauseReason | None
+    failures: int
 
 
 class ClaimedJob(Answer, frozen=True, kw_only=True):

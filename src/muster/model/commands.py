@@ -337,6 +337,18 @@ class SetTicked(Command, frozen=True, kw_only=True):
     event_id: int
 
 
+class PausePlan(Command, frozen=True, kw_only=True):
+    plan: Name
+    actor: Name
+
+
+class ResumePlan(Command, frozen=True, kw_only=True):
+    """Also after the breaker has paused it: its count begins anew."""
+
+    plan: Name
+    actor: Name
+
+
 class SetCrew(Command, frozen=True, kw_only=True):
     """RUNNING gives out work; anything else lets the workers finish what they hold and end."""
 

@@ -80,7 +80,8 @@ class Tx(Protocol):
         """The worker's open attempts."""
 
     async def open_lanes(self) -> list[int]:
-        """Lanes that hold at least one ready task.  Its cost grows with their number, not with the tasks'."""
+        """Lanes that hold at least one ready task, of plans that are not paused.  Its cost grows with
+        their number, not with the tasks'."""
 
     async def ready(self, lane_id: int, limit: int) -> list[ReadyTask]: ...
 
@@ -95,6 +96,11 @@ class Tx(Protocol):
     async def plan_by_source(self, workspace_id: int, source: str) -> Plan | None: ...
 
     async def plan_by_name(self, workspace_id: int, name: str) -> Plan | None: ...
+
+    async def plan(self, plan_id: int) -> Plan | None: ...
+
+    async def update_plan(self, plan: Plan) -> None:
+        """Its count of failures, its pause, the number of its last event."""
 
     async def plan_names(self, workspace_id: int) -> set[str]: ...
 
@@ -177,7 +183,8 @@ class Reads(Protocol):
     async def overdue(self, wall_ms: int, limit: int) -> list[int]:
         """Ids of running tasks that a notice or a stop is due for, because they should be done."""
 
-    async def any_ready(self) -> bool: ...
+    async def any_ready(self) -> bool:
+        """Whether a claim may find something: a ready task of a plan that is not paused."""
 
     async def attempt(self, task_id: int, epoch: int) -> Attempt | None: ...
 

@@ -31,7 +31,7 @@ from muster.model.views import (
 )
 from muster.stores.sqlite.named import load_sql
 from muster.stores.sqlite.tx import SQL as ENGINE_SQL
-from muster.stores.sqlite.tx import attempt_of, worker_of
+from muster.stores.sqlite.tx import attempt_of, plan_of, worker_of
 
 SQL = load_sql("reads.sql")
 
@@ -112,14 +112,19 @@ class SqliteReads:
 
     async def plans(self) -> list[PlanView]:
         found: dict[int, PlanView] = {}
-        for plan_id, name, source, status, count in self._all("plans"):
-            view = found.setdefault(plan_id, PlanView(id=plan_id, name=name, source=source, counts={}))
+        for plan_id, name, source, paused, failures, status, count in self._all("plans"):
+            view = found.get(plan_id)
+            if view is None:
+                reason = PauseReason(paused) if paused else None
+                view = found[plan_id] = PlanView(
+                    id=plan_id, name=name, source=source, counts={}, paused=reason, failures=failures
+                )
             if status is not None:
                 view.counts[status] = count
         return list(found.values())
 
     async def plan_sources(self) -> list[Plan]:
-        return [Plan(*row) for row in self._all("plan_sources")]
+        return [plan_of(row) for row in self._all("plan_sources")]
 
     async def completions(self, plan_id: int, after_event_id: int) -> tuple[int, list[str]]:
         rows = self._all("completions", plan_id, after_event_id)

@@ -7,7 +7,7 @@ from typing import Any
 
 import apsw
 import msgspec
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from muster.model.commands import Offer
 from muster.model.rows import Lane, LaneKey, Plan, Worker
@@ -61,6 +61,13 @@ def worker_of(row: tuple[Any, ...]) -> Worker:
     values["status"] = WorkerStatus(values["status"])
     values["for_good"] = bool(values["for_good"])
     return Worker(**values)
+
+
+def plan_of(row: tuple[Any, ...]) -> Plan:
+    plan = Plan(*row)
+    return (
+        plan if plan.paused_reason is None else replace(plan, paused_reason=PauseReason(plan.paused_reason))
+    )
 
 
 def _json(value: object) -> str:
@@ -165,7 +172,13 @@ class SqliteTx:
 
     def _plan(self, name: str, *bindings: Any) -> Plan | None:
         row = self._first(name, *bindings)
-        return Plan(*row) if row else None
+        return plan_of(row) if row else None
+
+    async def plan(self, plan_id: int) -> Plan | None:
+        return self._plan("plan", plan_id)
+
+    async def update_plan(self, plan: Plan) -> None:
+        self._all("update_plan", plan.id, plan.failures, plan.paused_reason, plan.event_seq)
 
     async def plan_by_source(self, workspace_id: int, source: str) -> Plan | None:
         return self._plan("plan_by_source", workspace_id, source)

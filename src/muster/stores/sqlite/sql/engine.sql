@@ -15,7 +15,10 @@ WITH RECURSIVE open_lane (id) AS (
     SELECT (SELECT min(lane_id) FROM tasks WHERE ready = 1 AND lane_id > open_lane.id)
       FROM open_lane WHERE open_lane.id IS NOT NULL
 )
-SELECT id FROM open_lane WHERE id IS NOT NULL
+SELECT id FROM open_lane
+ WHERE id IS NOT NULL
+   AND id NOT IN (SELECT l.id FROM plans p JOIN lanes l ON l.workspace_id = p.workspace_id AND l.plan_id = p.id
+                   WHERE p.paused_reason IS NOT NULL)
 
 -- name: ready
 SELECT id, priority, sort_key FROM tasks
@@ -87,6 +90,12 @@ SELECT $plan_columns FROM plans WHERE workspace_id = ?1 AND source = ?2
 
 -- name: plan_by_name
 SELECT $plan_columns FROM plans WHERE workspace_id = ?1 AND name = ?2
+
+-- name: plan
+SELECT $plan_columns FROM plans WHERE id = ?1
+
+-- name: update_plan
+UPDATE plans SET failures = ?2, paused_reason = ?3, event_seq = ?4 WHERE id = ?1
 
 -- name: plan_names
 SELECT name FROM plans WHERE workspace_id = ?1

@@ -9,13 +9,24 @@ SELECT id FROM tasks
  ORDER BY next_attempt_at_ms LIMIT ?2
 
 -- name: any_ready
-SELECT EXISTS (SELECT 1 FROM tasks WHERE ready = 1)
+-- As open_lanes: a million ready tasks of a paused plan are one seek.
+WITH RECURSIVE open_lane (id) AS (
+    SELECT min(lane_id) FROM tasks WHERE ready = 1
+    UNION ALL
+    SELECT (SELECT min(lane_id) FROM tasks WHERE ready = 1 AND lane_id > open_lane.id)
+      FROM open_lane WHERE open_lane.id IS NOT NULL
+)
+SELECT EXISTS (
+    SELECT 1 FROM open_lane
+     WHERE id IS NOT NULL
+       AND NOT EXISTS (SELECT 1 FROM lanes l JOIN plans p ON p.id = l.plan_id
+                        WHERE l.id = open_lane.id AND p.paused_reason IS NOT NULL))
 
 -- name: attempt
 SELECT $attempt_columns FROM attempts WHERE task_id = ?1 AND epoch = ?2
 
 -- name: plans
-SELECT p.id, p.name, p.source, t.status, count(t.id)
+SELECT p.id, p.name, p.source, p.paused_reason, p.failures, t.status, count(t.id)
   FROM plans p LEFT JOIN tasks t ON t.plan_id = p.id
  GROUP BY p.id, t.status ORDER BY p.created_at_ms, p.id
 
@@ -83,20 +94,22 @@ SELECT epoch, generation, status, worker_id, agent, assigned_at_ms, started_at_m
   FROM attempts WHERE task_id = ?1 ORDER BY epoch
 
 -- name: events
-SELECT e.id, e.task_id, coalesce(p.name, ''), coalesce(t.key, CAST(e.task_id AS TEXT)), e.seq, e.at_ms, e.level,
+SELECT e.id, e.task_id, coalesce(p.name, ''),
+       coalesce(t.key, CASE WHEN p.id = e.task_id THEN '(plan)' ELSE CAST(e.task_id AS TEXT) END), e.seq, e.at_ms, e.level,
        e.event, e.message, e.previous_status, e.new_status, e.generation, e.epoch, e.actor
   FROM events e
   LEFT JOIN tasks t ON t.id = e.task_id
-  LEFT JOIN plans p ON p.id = t.plan_id
+  LEFT JOIN plans p ON p.id = coalesce(t.plan_id, e.task_id)
  WHERE e.id > ?1 AND (?2 IS NULL OR e.task_id = ?2)
  ORDER BY e.id LIMIT ?3
 
 -- name: last_events
-SELECT e.id, e.task_id, coalesce(p.name, ''), coalesce(t.key, CAST(e.task_id AS TEXT)), e.seq, e.at_ms, e.level,
+SELECT e.id, e.task_id, coalesce(p.name, ''),
+       coalesce(t.key, CASE WHEN p.id = e.task_id THEN '(plan)' ELSE CAST(e.task_id AS TEXT) END), e.seq, e.at_ms, e.level,
        e.event, e.message, e.previous_status, e.new_status, e.generation, e.epoch, e.actor
   FROM events e
   LEFT JOIN tasks t ON t.id = e.task_id
-  LEFT JOIN plans p ON p.id = t.plan_id
+  LEFT JOIN plans p ON p.id = coalesce(t.plan_id, e.task_id)
  WHERE e.task_id = ?1
  ORDER BY e.seq DESC LIMIT ?2
 
