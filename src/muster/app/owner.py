@@ -14,11 +14,13 @@ from typing import Any, Self
 
 from muster.agents.host import LocalHost
 from muster.agents.tree import kill_recorded
+from muster.app.key import logged_head, signer_of
 from muster.app.parts import log_to_stderr, make_state_dir
 from muster.client.http import address
 from muster.config.load import load_config
 from muster.config.project import Project
 from muster.config.settings import Config
+from muster.engine.audit import Auditor
 from muster.engine.batch import Batcher
 from muster.engine.commands import Engine
 from muster.engine.policy import Policy
@@ -26,6 +28,7 @@ from muster.engine.queries import Queries
 from muster.engine.service import Service
 from muster.engine.services.reaper import Reaper
 from muster.engine.services.scheduler import Scheduler
+from muster.engine.services.sealer import Sealer
 from muster.engine.services.ticker import Ticker
 from muster.model.answers import TookOver
 from muster.model.commands import NewBoot, SetCrew
@@ -78,6 +81,7 @@ class Owner:
             stack.callback(Lock.take(self._project.owner_lock).release)
             self.store = SqliteStore.open(self._project.store)
             stack.callback(self.store.close)
+            self.signer = signer_of(self._project)
             self.wakeups = LocalWakeups()
             engine = Engine(self.store, SystemChance(), policy_of(self._config))
             self.batcher = Batcher(engine, self.clock.now, self.wakeups.publish)
@@ -97,6 +101,7 @@ class Owner:
             shut_down=lambda: None,
             started_at_ms=self.clock.now().wall_ms,
             term=term,
+            auditor=Auditor(self.store.reads, self.signer, lambda: logged_head(self._project)),
         )
 
     async def take_over(self) -> int:
@@ -122,6 +127,7 @@ class Owner:
                 interval_s=health.sweep_s,
             ),
             Scheduler(self.clock, reads, self.batcher, term=term, interval_s=health.sweep_s),
+            Sealer(self.clock, reads, self.batcher, self.signer, term=term),
             Ticker(self.clock, reads, self.batcher, LocalPlanFiles()),
         ]
 

@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "watch": ("muster.cli.watch", "what happens from now on, one line each"),
     "plan": ("muster.cli.plan", "list, pause or resume plans"),
     "task": ("muster.cli.task", "list, show, retry or cancel tasks"),
+    "audit": ("muster.cli.audit", "what happened, and proof that nobody has changed it"),
     "logs": ("muster.cli.logs", "what a task printed"),
     "doctor": ("muster.cli.doctor", "check this machine and this project"),
     "report": ("muster.cli.report", "progress, checkpoints and results, from inside a task"),

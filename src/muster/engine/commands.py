@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from muster.engine.audit import add_seal
 from muster.engine.claims import Claims
 from muster.engine.ids import Ids
 from muster.engine.intake import Intake
@@ -53,6 +54,7 @@ class Engine:
             c.Enqueue: self._intake.enqueue,
             c.SetTicked: self._intake.set_ticked,
             c.PausePlan: self._plans.pause,
+            c.AddSeal: add_seal,
             c.ResumePlan: self._plans.resume,
             c.Register: self._roster.register,
             c.Heartbeat: self._roster.heartbeat,

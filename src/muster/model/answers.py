@@ -92,5 +92,19 @@ class TookOver(Answer, frozen=True, kw_only=True):
     adopted: int
 
 
+class AuditReport(Answer, frozen=True, kw_only=True):
+    whole: bool
+    problems: tuple[str, ...]
+    """Each names the event or the seal; at most 100."""
+    seals: int
+    sealed: int
+    """Events that are there and sealed."""
+    unsealed: int
+    """Newer ones, which the sealer has not come to yet."""
+    pruned: int
+    """Events that retention has dropped, with a signature."""
+    head: str
+
+
 class Done(Answer, frozen=True, kw_only=True):
     """Nothing to tell but that it was written."""

@@ -10,6 +10,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from muster.model.seals import Seal
 from muster.model.states import CrewStatus, ErrorKind, FailedDependency, PauseReason, StopAction
 
 Text = Annotated[str, Meta(max_length=10_000)]
@@ -347,6 +348,13 @@ class ResumePlan(Command, frozen=True, kw_only=True):
 
     plan: Name
     actor: Name
+
+
+class AddSeal(Command, frozen=True, kw_only=True):
+    """The sealer has signed the events that follow the last seal."""
+
+    term: int
+    seal: Seal
 
 
 class SetCrew(Command, frozen=True, kw_only=True):

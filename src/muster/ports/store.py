@@ -13,6 +13,7 @@ from msgspec import Struct
 from muster.model.commands import AppendLog
 from muster.model.events import Event
 from muster.model.rows import Lane, LaneKey, NewTask, Plan, Worker
+from muster.model.seals import Numbered, Seal
 from muster.model.task import Artifact, Attempt, Checkpoint, Now, Task
 from muster.model.views import (
     AttemptView,
@@ -34,6 +35,23 @@ class ReadyTask(Struct, frozen=True, gc=False):
     id: int
     priority: int
     sort_key: int
+
+
+class EventSpan(Struct, frozen=True, gc=False):
+    """Which events of a task are there, and how many its row says there were."""
+
+    task_id: int
+    expected: int
+    first: int
+    last: int
+    count: int
+
+    def whole(self, *, pruned: bool) -> bool:
+        """True without a hole or a cut; retention (`pruned`) may have dropped the beginning, or all of it."""
+        if self.count == 0:
+            return pruned
+        gapless = self.count == self.last - self.first + 1
+        return gapless and self.last == self.expected and (pruned or self.first == 1)
 
 
 class Existing(Struct, frozen=True, gc=False):
@@ -150,6 +168,10 @@ class Tx(Protocol):
 
     async def set_meta(self, name: str, value: str) -> None: ...
 
+    async def last_seal(self) -> Seal | None: ...
+
+    async def add_seal(self, seal: Seal) -> None: ...
+
     async def last_id(self) -> int:
         """The highest id in use in any table that the engine numbers; 0 for an empty store."""
 
@@ -203,6 +225,23 @@ class Reads(Protocol):
     async def attempts(self, task_id: int) -> list[AttemptView]: ...
 
     async def events(self, *, after_id: int, task_id: int | None, limit: int) -> list[EventView]: ...
+
+    async def audit_events(
+        self, *, task_id: int | None, levels: Collection[str], since_ms: int, limit: int
+    ) -> list[EventView]:
+        """The newest events of these levels, oldest of them first."""
+
+    async def last_seal(self) -> Seal | None: ...
+
+    async def seals(self, after_id: int, limit: int) -> list[Seal]:
+        """Seals whose last event is newer than `after_id`, in order."""
+
+    async def numbered_events(self, after_id: int, to_id: int | None, limit: int) -> list[Numbered]: ...
+
+    async def count_events(self, after_id: int) -> int: ...
+
+    async def event_spans(self, after_task_id: int, limit: int) -> list[EventSpan]:
+        """What events there are of each task, in the order of their ids."""
 
     async def last_events(self, task_id: int, limit: int) -> list[EventView]:
         """The task's newest events, oldest of them first."""

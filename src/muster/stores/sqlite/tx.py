@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import apsw
@@ -10,7 +10,9 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from muster.model.commands import Offer
+from muster.model.events import Event, Level
 from muster.model.rows import Lane, LaneKey, Plan, Worker
+from muster.model.seals import Seal
 from muster.model.states import (
     AttemptStatus,
     ErrorKind,
@@ -61,6 +63,15 @@ def worker_of(row: tuple[Any, ...]) -> Worker:
     values["status"] = WorkerStatus(values["status"])
     values["for_good"] = bool(values["for_good"])
     return Worker(**values)
+
+
+def event_of(row: Sequence[Any]) -> Event:
+    values = dict(zip(Event.__struct_fields__, row, strict=True))
+    values["level"] = Level(str(values["level"]))
+    values["new_status"] = TaskStatus(str(values["new_status"]))
+    if values["previous_status"] is not None:
+        values["previous_status"] = TaskStatus(str(values["previous_status"]))
+    return Event(**values)
 
 
 def plan_of(row: tuple[Any, ...]) -> Plan:
@@ -276,6 +287,13 @@ class SqliteTx:
 
     async def set_meta(self, name: str, value: str) -> None:
         self._all("set_meta", name, value)
+
+    async def last_seal(self) -> Seal | None:
+        row = self._first("last_seal")
+        return Seal(*row) if row else None
+
+    async def add_seal(self, seal: Seal) -> None:
+        self._all("add_seal", *astuple(seal))
 
     async def last_id(self) -> int:
         return int(self._first("last_id")[0])

@@ -165,3 +165,9 @@ INSERT INTO meta (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET 
 -- name: last_id
 SELECT max(coalesce((SELECT max(id) FROM tasks), 0), coalesce((SELECT max(id) FROM plans), 0),
            coalesce((SELECT max(id) FROM lanes), 0))
+
+-- name: last_seal
+SELECT $seal_columns FROM seals ORDER BY to_id DESC LIMIT 1
+
+-- name: add_seal
+INSERT INTO seals ($seal_columns) VALUES ($seal_slots)

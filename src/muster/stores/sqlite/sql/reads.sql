@@ -157,3 +157,38 @@ SELECT id FROM tasks WHERE aim_until_ms IS NOT NULL AND aim_until_ms <= ?1 ORDER
 -- name: overdue
 SELECT id FROM tasks
  WHERE overdue_at_ms IS NOT NULL AND overdue_at_ms <= ?1 AND status = 'RUNNING' ORDER BY overdue_at_ms LIMIT ?2
+
+-- name: audit_events
+SELECT e.id, e.task_id, coalesce(p.name, ''),
+       coalesce(t.key, CASE WHEN p.id = e.task_id THEN '(plan)' ELSE CAST(e.task_id AS TEXT) END), e.seq, e.at_ms, e.level,
+       e.event, e.message, e.previous_status, e.new_status, e.generation, e.epoch, e.actor
+  FROM events e
+  LEFT JOIN tasks t ON t.id = e.task_id
+  LEFT JOIN plans p ON p.id = coalesce(t.plan_id, e.task_id)
+ WHERE (?1 IS NULL OR e.level IN (SELECT value FROM json_each(?1))) AND e.at_ms >= ?2
+ ORDER BY e.id DESC LIMIT ?3
+
+-- name: audit_events_of_task
+SELECT e.id, e.task_id, coalesce(p.name, ''),
+       coalesce(t.key, CASE WHEN p.id = e.task_id THEN '(plan)' ELSE CAST(e.task_id AS TEXT) END), e.seq, e.at_ms, e.level,
+       e.event, e.message, e.previous_status, e.new_status, e.generation, e.epoch, e.actor
+  FROM events e
+  LEFT JOIN tasks t ON t.id = e.task_id
+  LEFT JOIN plans p ON p.id = coalesce(t.plan_id, e.task_id)
+ WHERE e.task_id = ?1 AND (?2 IS NULL OR e.level IN (SELECT value FROM json_each(?2))) AND e.at_ms >= ?3
+ ORDER BY e.seq DESC LIMIT ?4
+
+-- name: seals
+SELECT $seal_columns FROM seals WHERE to_id > ?1 ORDER BY to_id LIMIT ?2
+
+-- name: numbered_events
+SELECT id, $event_columns FROM events WHERE id > ?1 AND id <= ?2 ORDER BY id LIMIT ?3
+
+-- name: count_events
+SELECT count(*) FROM events WHERE id > ?1
+
+-- name: event_spans
+SELECT t.id, t.event_seq, coalesce(min(e.seq), 0), coalesce(max(e.seq), 0), count(e.seq)
+  FROM (SELECT id, event_seq FROM tasks WHERE id > ?1 ORDER BY id LIMIT ?2) t
+  LEFT JOIN events e ON e.task_id = t.id
+ GROUP BY t.id ORDER BY t.id
