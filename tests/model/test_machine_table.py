@@ -56,6 +56,7 @@ HELD_TABLE: dict[str, tuple[str, str, str, str]] = {
     "drop aim": ("=", "=", "=", "="),
     "expire": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
     "overdue": (ILLEGAL, ILLEGAL, "=", "="),
+    "mend": ("=", "=", "=", "="),
     "skip": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
     "archive": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
 }
@@ -76,6 +77,7 @@ FREE_TABLE: dict[str, dict[str, str]] = {
     "drop aim": dict.fromkeys(FREE, "="),
     "expire": {"PENDING": "FAILED", "ABORTED": "FAILED"},
     "overdue": {},
+    "mend": dict.fromkeys(FREE, "="),
     "skip": dict.fromkeys(("PENDING", "ABORTED", "PAUSED", "FAILED"), "CANCELLED"),
     "archive": {**dict.fromkeys(("COMPLETED", "FAILED", "CANCELLED"), "ARCHIVED"), "ARCHIVED": "="},
 }

@@ -27,10 +27,11 @@ from muster.engine.policy import Policy
 from muster.engine.queries import Queries
 from muster.engine.service import Service
 from muster.engine.services.reaper import Reaper
+from muster.engine.services.reconciler import Reconciler
 from muster.engine.services.scheduler import Scheduler
 from muster.engine.services.sealer import Sealer
 from muster.engine.services.ticker import Ticker
-from muster.model.answers import TookOver
+from muster.model.answers import Reconciled, TookOver
 from muster.model.commands import NewBoot, SetCrew
 from muster.model.errors import MusterError
 from muster.model.retry import RetryPolicy
@@ -73,6 +74,7 @@ class Owner:
         self._host = LocalHost()
         self.clock = SystemClock(self._host.boot_id)
         self._stack = contextlib.ExitStack()
+        self._reconciler: Reconciler | None = None
 
     async def __aenter__(self) -> Self:
         """Raises OwnerUnavailable where another owner holds the store, StoreFault where it cannot be used."""
@@ -101,6 +103,7 @@ class Owner:
             shut_down=lambda: None,
             started_at_ms=self.clock.now().wall_ms,
             term=term,
+            reconcile=self.reconcile,
             auditor=Auditor(self.store.reads, self.signer, lambda: logged_head(self._project)),
         )
 
@@ -113,19 +116,34 @@ class Owner:
         log.info("term %d: adopted %d attempts, killed %d leftovers", took.term, took.adopted, killed)
         return took.term
 
+    def _make_reaper(self, term: int) -> Reaper:
+        health = self._config.health
+        reaper = Reaper(
+            self.clock,
+            self.store.reads,
+            self.batcher,
+            self._host,
+            sweep=lambda: kill_recorded(self._project.attempts_dir, self._host),
+            term=term,
+            lease_s=health.lease_s,
+            interval_s=health.sweep_s,
+        )
+        self._reconciler = Reconciler(reaper, self.store.reads, self.batcher, term=term)
+        return reaper
+
+    async def reconcile(self) -> Reconciled:
+        """Also for an owner of one command: it leads then, so it takes a term for that."""
+        if self._reconciler is None:
+            took = await self.batcher.execute(NewBoot())
+            assert isinstance(took, TookOver)
+            self._make_reaper(took.term)
+        assert self._reconciler is not None
+        return await self._reconciler.reconcile()
+
     def services(self, term: int) -> list[Service]:
         reads, health = self.store.reads, self._config.health
         return [
-            Reaper(
-                self.clock,
-                reads,
-                self.batcher,
-                self._host,
-                sweep=lambda: kill_recorded(self._project.attempts_dir, self._host),
-                term=term,
-                lease_s=health.lease_s,
-                interval_s=health.sweep_s,
-            ),
+            self._make_reaper(term),
             Scheduler(self.clock, reads, self.batcher, term=term, interval_s=health.sweep_s),
             Sealer(self.clock, reads, self.batcher, self.signer, term=term),
             Ticker(self.clock, reads, self.batcher, LocalPlanFiles()),

@@ -106,5 +106,14 @@ class AuditReport(Answer, frozen=True, kw_only=True):
     head: str
 
 
+class Reconciled(Answer, frozen=True, kw_only=True):
+    dead_workers_found: int = 0
+    expired_claims_released: int = 0
+    orphaned_tasks_recovered: int = 0
+    """Tasks that were held by no attempt."""
+    stale_states_fixed: int = 0
+    """Tasks whose place in line, dependencies or open attempt disagreed with the facts."""
+
+
 class Done(Answer, frozen=True, kw_only=True):
     """Nothing to tell but that it was written."""

@@ -357,6 +357,23 @@ class AddSeal(Command, frozen=True, kw_only=True):
     seal: Seal
 
 
+class Reconcile(Command, frozen=True, kw_only=True):
+    """These tasks may disagree with the facts: what does is mended."""
+
+    term: int
+    task_ids: tuple[int, ...]
+
+
+class Mend(Command, frozen=True, kw_only=True):
+    """One task of it, with the facts that its row does not hold."""
+
+    task_id: int
+    unmet: int
+    """How many of its dependencies are really unmet."""
+    in_line: bool
+    """Whether a claim would find it."""
+
+
 class SetCrew(Command, frozen=True, kw_only=True):
     """RUNNING gives out work; anything else lets the workers finish what they hold and end."""
 

@@ -168,6 +168,12 @@ class Tx(Protocol):
 
     async def set_meta(self, name: str, value: str) -> None: ...
 
+    async def settle_done_parents(self, child_id: int) -> int:
+        """Marks dependencies on completed tasks as met where they are not; how many there were."""
+
+    async def census(self, task_id: int) -> tuple[bool, int]:
+        """(whether a claim would find the task, how many of its dependencies are unmet), as stored."""
+
     async def last_seal(self) -> Seal | None: ...
 
     async def add_seal(self, seal: Seal) -> None: ...
@@ -239,6 +245,10 @@ class Reads(Protocol):
     async def numbered_events(self, after_id: int, to_id: int | None, limit: int) -> list[Numbered]: ...
 
     async def count_events(self, after_id: int) -> int: ...
+
+    async def suspects(self, after_id: int, limit: int) -> tuple[int | None, list[int]]:
+        """Of the next `limit` tasks in id order: (the last one's id, or None at the end; those whose row
+        disagrees with its attempts or dependencies, or with its place in line)."""
 
     async def event_spans(self, after_task_id: int, limit: int) -> list[EventSpan]:
         """What events there are of each task, in the order of their ids."""

@@ -1,4 +1,4 @@
-"""The audit, to be read and to be proved: `/api/v1/audit`."""
+"""The audit, to be read and to be proved, and what mends the rest: `/api/v1/audit`, `/api/v1/coordinator`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ def routes(backend: Backend) -> list[Route]:
     return [
         Route("/api/v1/audit", _list(backend)),
         Route("/api/v1/audit/verify", _verify(backend)),
+        Route("/api/v1/coordinator/reconcile", _reconcile(backend), methods=["POST"]),
     ]
 
 
@@ -51,5 +52,14 @@ def _verify(backend: Backend) -> Handler:
         if backend.auditor is None:
             raise Unavailable("this owner has no key to verify with", "muster down, then muster up")
         return JsonResponse(await backend.auditor.verify())
+
+    return handle
+
+
+def _reconcile(backend: Backend) -> Handler:
+    async def handle(_: Request) -> Response:
+        if backend.reconcile is None:
+            raise Unavailable("nobody coordinates here", "muster up")
+        return JsonResponse(await backend.reconcile())
 
     return handle

@@ -197,6 +197,11 @@ class SqliteReads:
     async def count_events(self, after_id: int) -> int:
         return int(self._first("count_events", after_id)[0])
 
+    async def suspects(self, after_id: int, limit: int) -> tuple[int | None, list[int]]:
+        rows = self._all("suspects", after_id, limit)
+        last = rows[-1][0] if len(rows) == limit else None
+        return last, [task_id for task_id, wrong in rows if wrong]
+
     async def event_spans(self, after_task_id: int, limit: int) -> list[EventSpan]:
         return [EventSpan(*row) for row in self._all("event_spans", after_task_id, limit)]
 

@@ -288,6 +288,13 @@ class SqliteTx:
     async def set_meta(self, name: str, value: str) -> None:
         self._all("set_meta", name, value)
 
+    async def settle_done_parents(self, child_id: int) -> int:
+        return len(self._all("settle_done_parents", child_id))
+
+    async def census(self, task_id: int) -> tuple[bool, int]:
+        in_line, unmet = self._first("census", task_id)
+        return bool(in_line), unmet
+
     async def last_seal(self) -> Seal | None:
         row = self._first("last_seal")
         return Seal(*row) if row else None

@@ -171,3 +171,13 @@ SELECT $seal_columns FROM seals ORDER BY to_id DESC LIMIT 1
 
 -- name: add_seal
 INSERT INTO seals ($seal_columns) VALUES ($seal_slots)
+
+-- name: settle_done_parents
+UPDATE dependencies SET met = 1
+ WHERE child_id = ?1 AND met = 0
+   AND (SELECT parent.status FROM tasks parent WHERE parent.id = parent_id) = 'COMPLETED'
+RETURNING parent_id
+
+-- name: census
+SELECT ready, (SELECT count(*) FROM dependencies d WHERE d.child_id = t.id AND d.met = 0)
+  FROM tasks t WHERE t.id = ?1

@@ -192,3 +192,13 @@ SELECT t.id, t.event_seq, coalesce(min(e.seq), 0), coalesce(max(e.seq), 0), coun
   FROM (SELECT id, event_seq FROM tasks WHERE id > ?1 ORDER BY id LIMIT ?2) t
   LEFT JOIN events e ON e.task_id = t.id
  GROUP BY t.id ORDER BY t.id
+
+-- name: suspects
+SELECT t.id,
+       t.ready <> (t.status = 'PENDING' AND t.unmet = 0 AND t.next_attempt_at_ms IS NULL)
+    OR t.unmet <> (SELECT count(*) FROM dependencies d WHERE d.child_id = t.id AND d.met = 0)
+    OR EXISTS (SELECT 1 FROM dependencies d JOIN tasks parent ON parent.id = d.parent_id
+                WHERE d.child_id = t.id AND d.met = 0 AND parent.status = 'COMPLETED')
+    OR (t.status IN ('ASSIGNED', 'RUNNING'))
+       <> EXISTS (SELECT 1 FROM attempts a WHERE a.task_id = t.id AND a.ended_at_ms IS NULL)
+  FROM tasks t WHERE t.id > ?1 ORDER BY t.id LIMIT ?2
