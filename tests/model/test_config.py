@@ -287,3 +287,18 @@ def test_importing_it_is_cheap() -> None:
     code = f"import sys, muster.config.project; print(*sorted({slow} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.split() == []
+
+
+def test_retention_and_the_breaker():
+    config = parse_config(
+        {"retention": {"events": "10d", "logs": "12h"}, "task": {"failures": 0}},
+    )
+    assert (config.retention.events_s, config.retention.logs_s) == (864_000, 43_200)
+    assert config.retention.idempotency_s == 7 * 86_400 and config.task.failures_max == 0
+    for table, key, value in (
+        ("retention", "events", "0"),
+        ("retention", "event", "1d"),
+        ("task", "failures", -1),
+    ):
+        with pytest.raises(BadConfig, match=f"{table}.{key}"):
+            parse_config({table: {key: value}})

@@ -12,6 +12,7 @@ from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Self
 
+from muster.agents.folders import LocalFolders
 from muster.agents.host import LocalHost
 from muster.agents.tree import kill_recorded
 from muster.app.key import logged_head, signer_of
@@ -26,6 +27,7 @@ from muster.engine.commands import Engine
 from muster.engine.policy import Policy
 from muster.engine.queries import Queries
 from muster.engine.service import Service
+from muster.engine.services.pruner import Pruner
 from muster.engine.services.reaper import Reaper
 from muster.engine.services.reconciler import Reconciler
 from muster.engine.services.scheduler import Scheduler
@@ -34,6 +36,7 @@ from muster.engine.services.ticker import Ticker
 from muster.model.answers import Reconciled, TookOver
 from muster.model.commands import NewBoot, SetCrew
 from muster.model.errors import MusterError
+from muster.model.retention import Retention
 from muster.model.retry import RetryPolicy
 from muster.model.states import CrewStatus
 from muster.plans.files import LocalPlanFiles
@@ -140,12 +143,25 @@ class Owner:
         assert self._reconciler is not None
         return await self._reconciler.reconcile()
 
+    def _retention(self) -> Retention:
+        kept = self._config.retention
+        return Retention(events_s=kept.events_s, logs_s=kept.logs_s, idempotency_s=kept.idempotency_s)
+
     def services(self, term: int) -> list[Service]:
         reads, health = self.store.reads, self._config.health
         return [
             self._make_reaper(term),
             Scheduler(self.clock, reads, self.batcher, term=term, interval_s=health.sweep_s),
             Sealer(self.clock, reads, self.batcher, self.signer, term=term),
+            Pruner(
+                self.clock,
+                reads,
+                self.batcher,
+                self.signer,
+                folders=LocalFolders(self._project.attempts_dir),
+                retention=self._retention(),
+                term=term,
+            ),
             Ticker(self.clock, reads, self.batcher, LocalPlanFiles()),
         ]
 

@@ -18,6 +18,7 @@ from muster.engine.intake import Intake
 from muster.engine.leader import check_term
 from muster.engine.plans import Plans
 from muster.engine.policy import Policy
+from muster.engine.prune import prune, prune_events
 from muster.engine.reconcile import reconcile
 from muster.engine.roster import Roster
 from muster.engine.view import View
@@ -57,6 +58,8 @@ class Engine:
             c.PausePlan: self._plans.pause,
             c.AddSeal: add_seal,
             c.Reconcile: reconcile,
+            c.Prune: prune,
+            c.PruneEvents: prune_events,
             c.ResumePlan: self._plans.resume,
             c.Register: self._roster.register,
             c.Heartbeat: self._roster.heartbeat,

@@ -115,5 +115,14 @@ class Reconciled(Answer, frozen=True, kw_only=True):
     """Tasks whose place in line, dependencies or open attempt disagreed with the facts."""
 
 
+class Pruned(Answer, frozen=True, kw_only=True):
+    """How many rows went."""
+
+    logs: int = 0
+    checkpoints: int = 0
+    keys: int = 0
+    events: int = 0
+
+
 class Done(Answer, frozen=True, kw_only=True):
     """Nothing to tell but that it was written."""

@@ -374,6 +374,24 @@ class Mend(Command, frozen=True, kw_only=True):
     """Whether a claim would find it."""
 
 
+class Prune(Command, frozen=True, kw_only=True):
+    """At most `limit` of each: output and checkpoints of ended tasks, idempotency keys, older than that."""
+
+    term: int
+    logs_before_ms: int
+    keys_before_ms: int
+    limit: int
+
+
+class PruneEvents(Command, frozen=True, kw_only=True):
+    """The events of the seal that ends with `to_id`."""
+
+    term: int
+    to_id: int
+    at_ms: int
+    proof: str
+
+
 class SetCrew(Command, frozen=True, kw_only=True):
     """RUNNING gives out work; anything else lets the workers finish what they hold and end."""
 

@@ -168,6 +168,17 @@ class Tx(Protocol):
 
     async def set_meta(self, name: str, value: str) -> None: ...
 
+    async def prune_logs(self, before_ms: int, limit: int) -> int:
+        """Drops the oldest output; how many chunks."""
+
+    async def prune_checkpoints(self, before_ms: int, limit: int) -> int:
+        """Drops checkpoints of tasks that ended before then."""
+
+    async def prune_idempotency(self, before_ms: int, limit: int) -> int: ...
+
+    async def prune_events(self, to_id: int, at_ms: int, proof: str) -> int:
+        """Makes the seal that ends with `to_id` a stub and drops its events."""
+
     async def settle_done_parents(self, child_id: int) -> int:
         """Marks dependencies on completed tasks as met where they are not; how many there were."""
 
@@ -245,6 +256,12 @@ class Reads(Protocol):
     async def numbered_events(self, after_id: int, to_id: int | None, limit: int) -> list[Numbered]: ...
 
     async def count_events(self, after_id: int) -> int: ...
+
+    async def oldest_kept_seal(self) -> Seal | None:
+        """The oldest one whose events were not pruned."""
+
+    async def anything_old(self, logs_before_ms: int, keys_before_ms: int) -> bool:
+        """Whether `Prune` would find something."""
 
     async def suspects(self, after_id: int, limit: int) -> tuple[int | None, list[int]]:
         """Of the next `limit` tasks in id order: (the last one's id, or None at the end; those whose row

@@ -197,6 +197,13 @@ class SqliteReads:
     async def count_events(self, after_id: int) -> int:
         return int(self._first("count_events", after_id)[0])
 
+    async def oldest_kept_seal(self) -> Seal | None:
+        row = self._first("oldest_kept_seal")
+        return Seal(*row) if row else None
+
+    async def anything_old(self, logs_before_ms: int, keys_before_ms: int) -> bool:
+        return bool(self._first("anything_old", logs_before_ms, keys_before_ms)[0])
+
     async def suspects(self, after_id: int, limit: int) -> tuple[int | None, list[int]]:
         rows = self._all("suspects", after_id, limit)
         last = rows[-1][0] if len(rows) == limit else None

@@ -288,6 +288,19 @@ class SqliteTx:
     async def set_meta(self, name: str, value: str) -> None:
         self._all("set_meta", name, value)
 
+    async def prune_logs(self, before_ms: int, limit: int) -> int:
+        return len(self._all("prune_logs", before_ms, limit))
+
+    async def prune_checkpoints(self, before_ms: int, limit: int) -> int:
+        return len(self._all("prune_checkpoints", before_ms, limit))
+
+    async def prune_idempotency(self, before_ms: int, limit: int) -> int:
+        return len(self._all("prune_idempotency", before_ms, limit))
+
+    async def prune_events(self, to_id: int, at_ms: int, proof: str) -> int:
+        row = self._first("stub_seal", to_id, at_ms, proof)
+        return len(self._all("prune_events", row[0], to_id)) if row else 0
+
     async def settle_done_parents(self, child_id: int) -> int:
         return len(self._all("settle_done_parents", child_id))
 

@@ -181,3 +181,30 @@ RETURNING parent_id
 -- name: census
 SELECT ready, (SELECT count(*) FROM dependencies d WHERE d.child_id = t.id AND d.met = 0)
   FROM tasks t WHERE t.id = ?1
+
+-- name: prune_logs
+-- By rowid, which is the order in which they came: no index of their age is needed.
+DELETE FROM logs
+ WHERE rowid IN (SELECT rowid FROM logs ORDER BY rowid LIMIT ?2) AND at_ms < ?1
+RETURNING rowid
+
+-- name: prune_checkpoints
+DELETE FROM checkpoints
+ WHERE rowid IN (SELECT c.rowid FROM checkpoints c JOIN tasks t ON t.id = c.task_id
+                  WHERE c.created_at_ms < ?1 AND t.ended_at_ms < ?1
+                    AND t.status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'ARCHIVED')
+                  ORDER BY c.created_at_ms LIMIT ?2)
+RETURNING rowid
+
+-- name: prune_idempotency
+DELETE FROM idempotency
+ WHERE (workspace_id, key) IN (SELECT workspace_id, key FROM idempotency
+                                WHERE created_at_ms < ?1 ORDER BY created_at_ms LIMIT ?2)
+RETURNING key
+
+-- name: stub_seal
+UPDATE seals SET pruned_at_ms = ?2, pruned_proof = ?3, marks = x'' WHERE to_id = ?1 AND pruned_at_ms IS NULL
+RETURNING from_id
+
+-- name: prune_events
+DELETE FROM events WHERE id BETWEEN ?1 AND ?2 RETURNING id

@@ -202,3 +202,13 @@ SELECT t.id,
     OR (t.status IN ('ASSIGNED', 'RUNNING'))
        <> EXISTS (SELECT 1 FROM attempts a WHERE a.task_id = t.id AND a.ended_at_ms IS NULL)
   FROM tasks t WHERE t.id > ?1 ORDER BY t.id LIMIT ?2
+
+-- name: oldest_kept_seal
+SELECT $seal_columns FROM seals WHERE pruned_at_ms IS NULL ORDER BY to_id LIMIT 1
+
+-- name: anything_old
+SELECT coalesce((SELECT at_ms < ?1 FROM logs ORDER BY rowid LIMIT 1), 0)
+    OR EXISTS (SELECT 1 FROM idempotency WHERE created_at_ms < ?2)
+    OR EXISTS (SELECT 1 FROM checkpoints c JOIN tasks t ON t.id = c.task_id
+                WHERE c.created_at_ms < ?1 AND t.ended_at_ms < ?1
+                  AND t.status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'ARCHIVED'))
