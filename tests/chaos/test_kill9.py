@@ -114,6 +114,7 @@ def test_everything_killed_at_once_goes_on_where_it_was(tmp_path: Path) -> None:
 def test_a_killed_supervisor_is_replaced_and_its_crew_adopted(tmp_path: Path) -> None:
     with crew(tmp_path, pieces=PIECES) as rig:
         rig.add("p", _plan())
+        until(lambda: len(rig.workers()) == 3, 10, "all workers are there")
         until(rig.running, 10, "something runs")
         owner, workers = rig.status()["owner"]["pid"], {w["pid"] for w in rig.workers()}
         rig.kill_supervisor()

@@ -13,14 +13,19 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from msgspec import convert
 
 from muster.agents.host import LocalHost
 from muster.agents.tree import Record
+from muster.app.owner import policy_of
+from muster.app.parts import offers_of
 from muster.cli import context as context_module
 from muster.cli import doctor
 from muster.cli.init import CONFIG, PLAN
+from muster.cli.run import enqueue_body
 from muster.config.load import load_config, parse_config
 from muster.config.settings import Config
+from muster.model.commands import Enqueue, Offer
 from muster.plans.markdown import parse
 
 
@@ -288,3 +293,41 @@ def test_a_project_deep_down(cli, tmp_path):
     assert cli("init", "-C", str(deep)).code == 0
     assert cli("status", "-C", str(deep)).code == 0
     assert Path(deep / ".muster").is_dir()
+
+
+# -- from muster.toml and the plan to the engine and the worker
+
+
+def test_limits_slots_and_offers_reach_the_engine_and_the_worker():
+    agents = {
+        "claude": {"command": ["claude"], "slots": 3, "capabilities": ["rust"], "profiles": ["writer"]},
+        "codex": {"command": ["codex"]},
+    }
+    config = parse_config({"agents": agents, "limits": {"gpu": 2}, "task": {"waiting": 9}})
+    policy = policy_of(config)
+    assert (policy.agent_slots, policy.limits, policy.waiting_max) == ({"claude": 3}, {"gpu": 2}, 9)
+    assert offers_of(config) == {"claude": Offer(capabilities=("rust",), profiles=("writer",))}
+
+
+def test_the_wishes_of_a_plans_tasks_are_enqueued(root):
+    text = "- [ ] A {#a cap=rust limit=gpu on-failed=run tags=x}\n- [ ] B {#b profile=writer}\n- [ ] C {#c}\n"
+    config = parse_config({"agent": "shell"})
+    body = enqueue_body(parse(text, "plan.md"), root / "plan.md", config)
+    a, b, c = convert(json.loads(json.dumps(body)), Enqueue).tasks
+    assert (a.capabilities, a.limit_key, a.on_failed, a.tags) == (("rust",), "gpu", "run", ("x",))
+    assert (a.agent, b.agent, b.profile, c.agent) == (None, None, "writer", "shell")
+
+
+def test_a_task_that_asks_for_what_an_agent_offers_is_done_by_it(root):
+    """`muster run` from end to end, with a limit: the one who offers it does it, one at a time."""
+    (root / "muster.toml").write_text(
+        'agent = "shell"\n[limits]\none = 1\n[workers]\ncount = 2\n'
+        '[agents.smith]\ncommand = ["sh", "-eu", "-c"]\nprompt = "script"\ncapabilities = ["iron"]\n'
+    )
+    script = "mkdir busy; sleep 0.3; rmdir busy; echo done"
+    tasks = "".join(f"- [ ] T{n} {{#t{n} cap=iron limit=one}}\n  {script}\n" for n in range(3))
+    (root / "plan.md").write_text(f"# P\n\n{tasks}")
+    argv = [sys.executable, "-m", "muster.cli.main", "run", "plan.md"]
+    ran = subprocess.run(argv, cwd=root, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, "3 completed" in ran.stdout) == (0, True), ran.stdout + ran.stderr
+    assert ran.stdout.count("smith") >= 3

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 from store_rows import (
@@ -316,6 +318,27 @@ def test_what_a_plan_holds_already(subject: Subject) -> None:
     assert found.keys() == {"a", "b", "c"}
     assert found["a"] == Existing(1, False, False, "a title", "a prompt", "claude")
     assert [found[key].done for key in "abc"] == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("changes", "done", "failed"),
+    [
+        ({"status": TaskStatus.PENDING}, False, False),
+        ({"status": TaskStatus.COMPLETED}, True, False),
+        ({"status": TaskStatus.FAILED, "error_kind": ErrorKind.CRASH}, False, True),
+        ({"status": TaskStatus.CANCELLED, "error": "cancelled"}, False, True),
+        ({"status": TaskStatus.CANCELLED, "error": "skipped"}, True, False),
+        ({"status": TaskStatus.ARCHIVED}, True, False),
+        ({"status": TaskStatus.ARCHIVED, "error": "skipped"}, True, False),
+        ({"status": TaskStatus.ARCHIVED, "error": "cancelled"}, False, True),
+        ({"status": TaskStatus.ARCHIVED, "error_kind": ErrorKind.CRASH}, False, True),
+    ],
+)
+def test_behind_what_children_go_on(subject: Subject, changes: Any, done: bool, failed: bool) -> None:
+    subject.add(new_task(1, "a", **changes))
+    by_key, (by_id,) = subject.tx("existing", PLAN_ID)["a"], subject.tx("existing_ids", [1, 2])
+    assert by_key == by_id
+    assert (by_key.done, by_key.failed) == (done, failed)
 
 
 # -- what attempts leave behind

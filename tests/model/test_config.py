@@ -302,3 +302,43 @@ def test_retention_and_the_breaker():
     ):
         with pytest.raises(BadConfig, match=f"{table}.{key}"):
             parse_config({table: {key: value}})
+
+
+# -- limits, slots, offers
+
+
+def test_limits_slots_and_offers(tmp_path: Path) -> None:
+    config = written(
+        tmp_path,
+        """
+        [task]
+        waiting = 500
+        [limits]
+        gpu = 2
+        "git push" = 1
+        [agents.claude]
+        command = ["claude"]
+        slots = 3
+        capabilities = ["rust"]
+        profiles = ["writer"]
+        """,
+    )
+    assert (config.task.waiting_max, config.limits) == (500, {"gpu": 2, "git push": 1})
+    claude = config.agents["claude"]
+    assert (claude.slots, claude.capabilities, claude.profiles) == (3, ("rust",), ("writer",))
+    assert (Config().task.waiting_max, Config().limits) == (100_000, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[limits]\ngpu = 0", "limits.gpu"),
+        ("[limits]\ngpu = 'two'", "limits.gpu"),
+        ("[limits]\ngpu = true", "limits.gpu"),
+        ("limits = 3", "limits"),
+        ("[task]\nwaiting = 0", "task.waiting"),
+        ("[task]\nwaitin = 5", "did you mean 'waiting'"),
+    ],
+)
+def test_wrong_limits_are_named(tmp_path: Path, text: str, said: str) -> None:
+    assert said in refused(tmp_path, text)

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from muster.model.states import AttemptStatus, CrewStatus, ErrorKind, FailedDependency, TaskStatus
+from muster.model.states import (
+    AttemptStatus,
+    CrewStatus,
+    ErrorKind,
+    FailedDependency,
+    PauseReason,
+    TaskStatus,
+)
 from muster.model.views import TaskView
 from muster.model.why import CrewFacts, duration, why
 
@@ -169,3 +176,68 @@ def test_every_kind_of_failure_is_told_while_waiting_and_in_the_end(kind: ErrorK
 )
 def test_durations_have_two_digits(ms: int, text: str) -> None:
     assert duration(ms) == text
+
+
+LIMITED = replace(
+    BUSY_CREW,
+    free={"": 2, "claude": 0, "codex": 2},
+    capabilities={"claude": frozenset({"rust", "gpu"}), "codex": frozenset({"go"})},
+    general=frozenset({"codex"}),
+    full_limits={"push": 2},
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"capabilities": ("rust",)}, "waits for a free worker"),
+        ({"capabilities": ("go",)}, "ready, a worker takes it now"),
+        (
+            {"capabilities": ("perl",)},
+            "no agent offers perl: add it to agents.NAME.capabilities in muster.toml",
+        ),
+        (
+            {"capabilities": ("go", "gpu")},
+            "no agent offers go and gpu: add it to agents.NAME.capabilities in muster.toml",
+        ),
+        (
+            {"capabilities": ("go", "gpu"), "aim": "codex"},
+            "agent codex does not offer gpu: add it to agents.codex.capabilities in muster.toml",
+        ),
+        ({"limit_key": "push"}, "waits for its turn: 2 of 2 tasks of limit push run already"),
+        ({"limit_key": "other"}, "ready, a worker takes it now"),
+        ({"aim": "claude"}, "waits for a free worker"),
+        ({"aim": "ghost"}, "no worker offers agent ghost: add [agents.ghost] to muster.toml"),
+        ({"next_attempt_at_ms": NOW_MS + 5000}, "begins in 5 s"),
+    ],
+)
+def test_what_it_asks_for_is_named(changes: dict[str, Any], sentence: str) -> None:
+    assert why(view(T.PENDING, **changes), LIMITED) == sentence
+
+
+def test_full_agents_are_named() -> None:
+    full = replace(LIMITED, full_agents={"codex": 2})
+    assert why(view(T.PENDING), full) == "waits for agent codex, which does 2 of 2 tasks already"
+    assert why(view(T.PENDING, aim="codex"), full) == "waits for agent codex, which does 2 of 2 tasks already"
+    assert why(view(T.PENDING, aim="claude"), full) == "waits for a free worker"
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"paused_reason": PauseReason.QUESTION, "question": "why?"}, "asks: why?"),
+        (
+            {"paused_reason": PauseReason.BREAKER},
+            "paused, because too many tasks of its plan failed in a row",
+        ),
+        ({"paused_reason": PauseReason.BUDGET}, "paused, its budget is used up"),
+        ({"paused_reason": PauseReason.REVIEW}, "waits for a review"),
+    ],
+)
+def test_a_pause_says_why(changes: dict[str, Any], sentence: str) -> None:
+    assert why(view(T.PAUSED, **changes), BUSY_CREW) == sentence
+
+
+def test_how_an_unwanted_task_ended() -> None:
+    assert why(view(T.CANCELLED, error="skipped"), BUSY_CREW) == "skipped"
+    assert why(view(T.CANCELLED, error="cancelled"), BUSY_CREW) == "cancelled"

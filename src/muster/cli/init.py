@@ -28,11 +28,16 @@ CONFIG = """\
 #retries = 3                               # runs after the first one
 #backoff = { first = "30s", max = "5m" }   # the wait before a retry doubles, up to max
 #losses = 5                                # attempts lost to dead workers before a task is given up
+#waiting = 100_000                          # tasks that may wait; more are refused
 
 [workers]
 #count = 2          # processes that run agents; usually one per core, at most 4
 #slots = 1          # tasks that one of them runs at the same time
 #drain = "5m"       # what `muster down` waits for running tasks
+
+# Tasks with {limit=NAME} in a plan share a number of places, over all workers.
+[limits]
+#gpu = 2
 
 [health]
 #heartbeat = "5s"
@@ -45,6 +50,9 @@ CONFIG = """\
 
 #[agents.claude]
 #command = ["claude", "-p", "--permission-mode", "acceptEdits"]
+#slots = 4                                  # tasks that it does at one time, over all workers
+#capabilities = ["rust", "gpu"]             # tasks with {cap=rust} go only to an agent that has it
+#profiles = ["writer"]                      # tasks with {profile=writer} go to it rather than to others
 
 #[agents.codex]
 #command = ["codex", "exec"]

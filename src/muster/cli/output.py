@@ -77,6 +77,16 @@ _EVENTS = {
     "stop_requested": ("stopping", "stopping"),
     "completed": ("completed", "completed"),
     "cancelled": ("cancelled", "cancelled"),
+    "paused": ("paused", "paused"),
+    "asked": ("paused", "asked"),
+    "answered": ("ready", "answered"),
+    "resumed": ("ready", "resumed"),
+    "transferred": ("ready", "transferred"),
+    "aim_dropped": ("ready", "for any agent again"),
+    "readopted": ("running", "is back"),
+    "expired": ("failed", "expired"),
+    "skipped": ("cancelled", "skipped"),
+    "archived": ("archived", "archived"),
 }
 
 

@@ -16,7 +16,6 @@ from muster.cli.context import AWAY_S, patiently
 from muster.cli.output import note, now_ms, print_json
 from muster.client.api import Api, error_of
 from muster.client.http import REPLY_S, Connection
-from muster.config.durations import parse_duration
 from muster.model.errors import BadConfig, BadInput, NotFound
 from muster.model.states import ErrorKind
 
@@ -33,6 +32,7 @@ Called inside a task; Muster sets MUSTER_SOCKET, MUSTER_TOKEN, MUSTER_TASK_ID an
     echo '{"last": 4711}' | muster report checkpoint -
     last=$(muster report checkpoint --show || echo '{}')     # in the next attempt
     muster report artifact report dist/report.html
+    muster report ask "which of the two schemas is meant?"     # then stop: the answer is in MUSTER_NOTE
     muster report done --result '{"rows": 120}'
 
 While the owner restarts, a report waits for it (--timeout).  Exit code 6 means that this attempt is over and
@@ -83,7 +83,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     fail.add_argument(
         "--kind", metavar="KIND", default="crash", help=f"one of {', '.join(ErrorKind)} (crash)"
     )
-    for verb in (progress, checkpoint, artifact, done, fail):
+    ask = verbs.add_parser("ask", help="ask a person: this attempt ends, the answer begins the next one")
+    ask.add_argument("question", metavar="QUESTION")
+    for verb in (progress, checkpoint, artifact, done, fail, ask):
         verb.add_argument(
             "--timeout",
             metavar="TIME",
@@ -103,6 +105,7 @@ def run(args: argparse.Namespace) -> int:
         "artifact": _artifact,
         "done": _done,
         "fail": _fail,
+        "ask": _ask,
     }
     content = body[args.verb](args)
     with closing(Api(Connection(attempt.socket), attempt.headers)) as api:
@@ -138,6 +141,8 @@ def _percent(text: str) -> int:
 
 
 def _timeout(text: str) -> float:
+    from muster.config.durations import parse_duration
+
     try:
         return parse_duration(text)
     except BadConfig as error:
@@ -213,6 +218,12 @@ def _fail(args: argparse.Namespace) -> dict[str, Any]:
         hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(ErrorKind)}"
         raise BadInput(f"--kind {args.kind!r} is no kind of failure; nothing was sent", hint)
     return {"kind": args.kind, "message": _text("the message", args.message, MESSAGE_CHARS_MAX)}
+
+
+def _ask(args: argparse.Namespace) -> dict[str, Any]:
+    if not args.question.strip():
+        raise BadInput("the question is empty; nothing was asked", "muster report ask QUESTION")
+    return {"question": _text("the question", args.question, MESSAGE_CHARS_MAX)}
 
 
 def _text(what: str, text: str, limit: int) -> str:

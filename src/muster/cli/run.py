@@ -62,12 +62,18 @@ def enqueue_body(document: Any, path: Path, config: Config) -> dict[str, Any]:
                 "nothing was added",
                 f"add [agents.{task.agent}] to muster.toml, or use one of: {known}",
             )
+        asks = task.capabilities or task.profile  # then whoever offers that, not the usual agent
         tasks.append(
             {
                 "title": task.title,
                 "description": task.description,
                 "key": task.key,
-                "agent": task.agent or config.default_agent,
+                "agent": task.agent or (None if asks else config.default_agent),
+                "capabilities": task.capabilities,
+                "profile": task.profile,
+                "limit_key": task.limit_key,
+                "on_failed": task.on_failed,
+                "tags": task.tags,
                 "priority": task.priority,
                 "timeout_s": int(task.timeout_s or config.task.timeout_s),
                 "max_retries": config.task.retries if task.retries is None else task.retries,

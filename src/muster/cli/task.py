@@ -1,9 +1,9 @@
-"""`muster task`: list, show, retry, cancel."""
+"""`muster task`: list and show; the other verbs have files of their own."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -17,13 +17,14 @@ from muster.cli.output import (
     inert,
     note,
     now_ms,
-    print_error,
     print_json,
     ref_of,
     task_word,
 )
+from muster.cli.task_add import add_adding, add_task
+from muster.cli.task_moves import MOVES, add_moves
 from muster.client.api import task_path
-from muster.model.errors import BadInput, MusterError
+from muster.model.errors import BadInput
 from muster.model.states import TaskStatus
 
 Json = dict[str, Any]
@@ -59,22 +60,19 @@ def add(parser: argparse.ArgumentParser) -> None:
         help=f"only these: {', '.join(_STATES)}",
     )
     listing.add_argument(
+        "--tag", metavar="TAG", dest="tags", action="append", default=[], help="only tasks with this tag"
+    )
+    listing.add_argument(
         "--limit", metavar="N", type=_count, default=LIMIT, help=f"at most N tasks ({LIMIT})"
     )
     showing = verbs.add_parser("show", help="everything about one task, and what to do next")
     showing.add_argument("ref", metavar="REF")
-    retrying = verbs.add_parser("retry", help="run tasks again; one that waits for its next try runs now")
-    retrying.add_argument("refs", metavar="REF", nargs="+")
-    retrying.add_argument(
-        "--note", metavar="TEXT", default="", help="something the agent should know this time"
-    )
-    cancelling = verbs.add_parser("cancel", help="end tasks for good; running ones are stopped")
-    cancelling.add_argument("refs", metavar="REF", nargs="+")
-    cancelling.add_argument("--reason", metavar="TEXT", default="", help="kept in the task's events")
+    add_adding(verbs)
+    add_moves(verbs)
 
 
 def run(args: argparse.Namespace) -> int:
-    code: int = {"list": _list, "show": _show, "retry": _retry, "cancel": _cancel}[args.verb](args)
+    code: int = {"list": _list, "show": _show, "add": add_task, **MOVES}[args.verb](args)
     return code
 
 
@@ -96,7 +94,7 @@ def _list(args: argparse.Namespace) -> int:
     with connect(args) as context:
         if args.plan is not None:
             context.api.get(f"/api/v1/plans/{quote(args.plan, safe='')}")  # refuses one that is not there
-        tasks = find_tasks(context, plan=args.plan, names=names, limit=args.limit + 1)
+        tasks = find_tasks(context, plan=args.plan, names=names, tags=args.tags, limit=args.limit + 1)
     more = len(tasks) > args.limit
     del tasks[args.limit :]
     if args.json:
@@ -110,14 +108,16 @@ def _list(args: argparse.Namespace) -> int:
     return 0
 
 
-def find_tasks(context: Context, *, plan: str | None, names: Sequence[str], limit: int) -> list[Json]:
+def find_tasks(
+    context: Context, *, plan: str | None, names: Sequence[str], tags: Sequence[str] = (), limit: int
+) -> list[Json]:
     """The first `limit` tasks that fit one of the names (keys of _STATES), oldest first."""
     wanted = [_STATES[name] for name in names]
     statuses = sorted({status.lower() for group, _ in wanted for status in group})
     found: list[Json] = []
     after = 0
     while len(found) < limit:
-        query = {"plan": plan, "status": statuses, "after": after, "limit": PAGE}
+        query = {"plan": plan, "status": statuses, "tags": list(tags), "after": after, "limit": PAGE}
         page: list[Json] = context.api.get("/api/v1/agent-tasks", query)
         found += [task for task in page if not wanted or any(_fits(task, *each) for each in wanted)]
         if len(page) < PAGE:
@@ -228,11 +228,17 @@ def _next(task: Json, ref: str, detail: Json) -> list[str]:
         case "failed" | "cancelled":
             return [f"muster task retry {ref} [--note TEXT]", *logs]
         case "running" | "assigned" | "stopping":
-            return [f"muster logs {ref} -f", f"muster task cancel {ref}"]
+            return [f"muster logs {ref} -f", f"muster task pause {ref}", f"muster task cancel {ref}"]
+        case "paused" if task["pausedReason"] == "question":
+            return [f"muster answer {ref} TEXT", *logs]
+        case "paused":
+            return [f"muster task resume {ref}", *logs]
         case "delayed":
             return [f"muster task retry {ref}   (now)", *logs]
         case "blocked":
-            broken = [name.split(" (")[0] for name in task["waitsFor"] if "(" in name]
+            broken = [
+                name.split(" (")[0] for name in task["waitsFor"] if "(" in name and "ARCHIVED" not in name
+            ]
             prefix = f"{task['plan']}/" if task["plan"] else ""
             return [clean(f"muster task retry {prefix}{key}") for key in broken] or [
                 f"muster task cancel {ref}"
@@ -241,76 +247,3 @@ def _next(task: Json, ref: str, detail: Json) -> list[str]:
             return logs
         case _:
             return [f"muster task cancel {ref}"]
-
-
-def _retry(args: argparse.Namespace) -> int:
-    def act(context: Context, task: Json) -> Json:
-        body = {"actor": context.actor(), "note": args.note}
-        moved: Json = context.api.post(task_path(task["id"], "retry"), body)
-        if args.note and moved["generation"] == task["generation"]:
-            note(f"{ref_of(task)} only waited for its next try, which is now; the note was not kept")
-        return moved
-
-    def tell(task: Json, moved: Json, context: Context) -> str:
-        anew = moved["generation"] != task["generation"]
-        what = f"starts anew (generation {moved['generation']})" if anew else "its next try is due now"
-        return what + ("; `muster up` runs it" if context.direct else "")
-
-    return _each(args, "ready", act, tell)
-
-
-def _cancel(args: argparse.Namespace) -> int:
-    def act(context: Context, task: Json) -> Json:
-        body = {"actor": context.actor(), "reason": args.reason}
-        moved: Json = context.api.post(task_path(task["id"], "cancel"), body)
-        return moved
-
-    def tell(task: Json, moved: Json, _: Context) -> str:
-        if task["status"] == TaskStatus.CANCELLED:
-            return "was cancelled already"
-        held = task["status"] in (TaskStatus.ASSIGNED, TaskStatus.RUNNING)
-        return f"cancelled; attempt {moved['epoch']} is stopped" if held else "cancelled"
-
-    return _each(args, "cancelled", act, tell)
-
-
-def _each(
-    args: argparse.Namespace,
-    look: str,
-    act: Callable[[Context, Json], Json],
-    tell: Callable[[Json, Json, Context], str],
-) -> int:
-    """Finds all tasks before it touches one; the first refusal is the exit code, the others still happen."""
-    done: list[Json] = []
-    code = 0
-    screen = Screen(args.color)
-    with connect(args) as context:
-        for task in _named(context, args.refs):
-            try:
-                moved = act(context, task)
-            except MusterError as error:
-                code = code or error.exit_code
-                prefixed = type(error)(f"{ref_of(task)}: {error.message}", error.hint)
-                print_error(prefixed, as_json=args.json)
-                continue
-            done.append({"ref": ref_of(task), "previousStatus": task["status"], **moved})
-            if not args.json:
-                glyph = screen.badge(look, "")
-                screen.line(f"{glyph} {clean(ref_of(task))}  {tell(task, moved, context)}")
-    if args.json:
-        print_json(done)
-    return code
-
-
-def _named(context: Context, references: Sequence[str]) -> list[Json]:
-    found: dict[int, Json] = {}
-    for reference in references:
-        task_id, epoch = context.task_id(reference)
-        if epoch is not None:
-            raise BadInput(
-                f"{reference} names an attempt, this is about tasks; nothing was changed",
-                f"leave out #{epoch}",
-            )
-        if task_id not in found:
-            found[task_id] = context.api.get(task_path(task_id))["task"]
-    return list(found.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
@@ -53,7 +54,8 @@ class Intake:
         await view.flush()  # what a neighbour in this batch has added or completed is to be seen
         found = await self._find_plan(view, command)
         known = await view.tx.existing(found.id) if found else {}
-        self._check(command, known)
+        others = await self._by_number(view, command, known)
+        self._check(command, known.keys() | others.keys())
         await self._check_parents(view, command)
         given = await self._given_before(view, command)
         fresh = {
@@ -63,13 +65,14 @@ class Intake:
         plan = found or await self._new_plan(view, command)
         changed, completed = await self._compare(view, command, known)
         ids = given | {at: self._ids.next(view.now.wall_ms) for at in fresh}
-        by_key = {key: task.id for key, task in known.items()}
+        parents = known | others
+        by_key = {key: task.id for key, task in parents.items()}
         by_key |= {spec.key: ids[at] for at, spec in fresh.items() if spec.key is not None}
-        done = {key for key, task in known.items() if task.done} | set(completed)
+        done = {key for key, task in parents.items() if task.done} | set(completed)
         done |= {spec.key for spec in fresh.values() if spec.done and spec.key is not None}
         for at, spec in fresh.items():
             await self._add(view, command, plan, spec, task_id=ids[at], ids=by_key, done=done)
-        self._note_failed_parents(view, fresh.values(), known)
+        self._note_failed_parents(view, fresh.values(), parents)
         return Enqueued(
             plan=plan.name,
             plan_id=plan.id,
@@ -131,13 +134,23 @@ class Intake:
         return changed, completed
 
     def _note_failed_parents(
-        self, view: View, specs: Iterable[c.Spec], known: Mapping[str, Existing]
+        self, view: View, specs: Iterable[c.Spec], parents: Mapping[str, Existing]
     ) -> None:
         for spec in specs:
             if spec.on_failed is not FailedDependency.BLOCK:
                 for parent in spec.depends_on:
-                    if parent in known and known[parent].failed:
-                        view.note_failed(known[parent].id)
+                    if parent in parents and parents[parent].failed:
+                        view.note_failed(parents[parent].id)
+
+    async def _by_number(
+        self, view: View, command: c.Enqueue, known: Mapping[str, Existing]
+    ) -> dict[str, Existing]:
+        """Dependencies that are no keys of the plan but numbers of tasks, in whatever plan."""
+        keys = {spec.key for spec in command.tasks} | known.keys()
+        names = {name for spec in command.tasks for name in spec.depends_on if name not in keys}
+        numbers = {int(name): name for name in names if name.isascii() and name.isdigit() and len(name) < 17}
+        found = await view.tx.existing_ids(numbers.keys())
+        return {numbers[task.id]: task for task in found}
 
     async def _make_room(self, view: View, count: int) -> None:
         """Raises Overloaded where more would wait than the workspace may hold.
@@ -175,7 +188,7 @@ class Intake:
         await view.tx.add_plan(plan)
         return plan
 
-    def _check(self, command: c.Enqueue, known: Mapping[str, Existing]) -> None:
+    def _check(self, command: c.Enqueue, known: AbstractSet[str]) -> None:
         edges: dict[str, tuple[str, ...]] = {}
         for spec in command.tasks:
             if spec.key is None:
@@ -214,7 +227,7 @@ class Intake:
         ids: Mapping[str, int],
         done: set[str],
     ) -> None:
-        parents = [(ids[parent], parent in done) for parent in dict.fromkeys(spec.depends_on)]
+        parents = list({ids[parent]: parent in done for parent in spec.depends_on}.items())
         decision = enqueued(
             spec,
             task_id=task_id,

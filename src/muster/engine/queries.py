@@ -121,6 +121,7 @@ class Queries:
         holds = {view.id: len(view.holds) for view in status.workers}
         free: dict[str, int] = {}
         capabilities: dict[str, frozenset[str]] = {}
+        general: set[str] = set()
         unfit: dict[str, str] = {}
         for worker in await self._reads.living_workers():
             slots = max(0, worker.slots - holds.get(worker.id, 0))
@@ -133,13 +134,17 @@ class Queries:
                     capabilities[agent] = capabilities.get(agent, frozenset()).union(offered)
             fit = [agent for agent in worker.general if agent not in worker.unfit]
             if fit:
+                general.update(fit)
                 free[ANY_AGENT] = free.get(ANY_AGENT, 0) + slots
             elif worker.general:
                 unfit[ANY_AGENT] = f"{worker.general[0]} cannot run: {worker.unfit[worker.general[0]]}"
         unfit = {agent: missing for agent, missing in unfit.items() if agent not in free}
         crew, now_ms = CrewStatus(status.crew), self._clock.now().wall_ms
         paused = {plan.name: plan for plan in status.plans if plan.paused is not None}
-        return CrewFacts(now_ms, crew, free, unfit, capabilities, *await self._full(), paused)
+        full_agents, full_limits = await self._full()
+        return CrewFacts(
+            now_ms, crew, free, unfit, capabilities, frozenset(general), full_agents, full_limits, paused
+        )
 
     async def _full(self) -> tuple[dict[str, int], dict[str, int]]:
         """(agents, limit keys) that have no place left, each with its number of places."""

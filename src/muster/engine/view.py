@@ -38,6 +38,8 @@ class View:
         self.ended: dict[int, list[bool]] = {}
         """By plan, its tasks that ended: True for completed, False for failed for good after a run."""
         self.became_ready = False
+        self.freed_place = False
+        """An attempt has ended: under a limit, another task may begin now."""
         self.wrote_events = False
         self.disturbed: set[str] = set()
         """Workers whose attempts were ended or told to stop by somebody else."""
@@ -95,6 +97,7 @@ class View:
         self._attempts[attempt.task_id] = attempt
         if known is not None and known.epoch == attempt.epoch:
             self._changed_attempts.add(attempt.task_id)
+            self.freed_place = self.freed_place or (known.open and not attempt.open)
             told = attempt.stop_action is not known.stop_action or attempt.notice != known.notice
             if known.open and (told or not attempt.open):
                 self.disturbed.add(attempt.worker_id)

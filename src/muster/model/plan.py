@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from muster.model.states import FailedDependency
+
 
 class PlanTask(Struct, frozen=True, kw_only=True):
     """One `- [ ]` item."""
@@ -21,6 +23,12 @@ class PlanTask(Struct, frozen=True, kw_only=True):
     """1..10, high first."""
     timeout_s: int | None = None
     retries: int | None = None
+    capabilities: tuple[str, ...] = ()
+    """What the agent must offer."""
+    profile: str | None = None
+    limit_key: str | None = None
+    on_failed: FailedDependency = FailedDependency.BLOCK
+    tags: tuple[str, ...] = ()
     epic: str = ""
     feature: str = ""
     line: int = 0

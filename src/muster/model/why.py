@@ -26,6 +26,8 @@ class CrewFacts(Struct, frozen=True):
     """Agents that no living worker can run, with what is missing."""
     capabilities: Mapping[str, frozenset[str]] = {}
     """By agent, for those that a living worker can run."""
+    general: frozenset[str] = frozenset()
+    """Those of them that take tasks which name no agent."""
     full_agents: Mapping[str, int] = {}
     """Agents that run as many attempts as they may at one time, with how many that is."""
     full_limits: Mapping[str, int] = {}
@@ -159,7 +161,7 @@ def _matching(task: TaskView, facts: CrewFacts) -> str:
             if wanted == ANY_AGENT
             else f"agent {wanted} cannot run: {facts.unfit[wanted]}"
         )
-    if task.wanted_agent is None:
+    if wanted == ANY_AGENT:
         return "it names no agent and there is none for such tasks: set `agent` in muster.toml"
     return f"no worker offers agent {wanted}: add [agents.{wanted}] to muster.toml"
 
@@ -169,9 +171,10 @@ def _among(names: list[str], task: TaskView, facts: CrewFacts) -> str:
     most = facts.full_limits.get(task.limit_key or "")
     if most is not None:
         return f"waits for its turn: {most} of {most} tasks of limit {task.limit_key} run already"
-    if all(name in facts.full_agents for name in names):
-        places = facts.full_agents[names[0]]
-        return f"waits for agent {names[0]}, which does {places} of {places} tasks already"
+    able = sorted(facts.general) if names == [ANY_AGENT] else names
+    if able and all(name in facts.full_agents for name in able):
+        places = facts.full_agents[able[0]]
+        return f"waits for agent {able[0]}, which does {places} of {places} tasks already"
     if any(facts.free[name] for name in names):
         return "ready, a worker takes it now"
     return "waits for a free worker"

@@ -12,6 +12,8 @@ ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 PRIORITIES = {"P0": 10, "P1": 7, "P2": 4}
 TIMEOUT_S_MAX = 365 * 86_400
 RETRIES_MAX = 1000
+NAME_CHARS_MAX = 200
+ON_FAILED = ("block", "skip", "run")
 
 _UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DURATION = re.compile(r"([0-9]{1,9})([smhd]?)")
@@ -27,6 +29,11 @@ class Attributes:
     priority: int | None = None
     timeout_s: int | None = None
     retries: int | None = None
+    capabilities: tuple[str, ...] = ()
+    profile: str | None = None
+    limit_key: str | None = None
+    on_failed: str = "block"
+    tags: tuple[str, ...] = ()
 
 
 def split(text: str, line: int, problems: Problems) -> tuple[str, str]:
@@ -100,6 +107,38 @@ def _read_retries(found: Attributes, value: str) -> bool:
     return found.retries is not None and found.retries <= RETRIES_MAX
 
 
+def _names(value: str) -> tuple[str, ...] | None:
+    names = [name.strip() for name in value.split(",")]
+    return tuple(dict.fromkeys(names)) if all(0 < len(name) <= NAME_CHARS_MAX for name in names) else None
+
+
+def _read_capabilities(found: Attributes, value: str) -> bool:
+    names = _names(value)
+    found.capabilities = names or ()
+    return names is not None
+
+
+def _read_profile(found: Attributes, value: str) -> bool:
+    found.profile = value
+    return 0 < len(value) <= NAME_CHARS_MAX
+
+
+def _read_limit(found: Attributes, value: str) -> bool:
+    found.limit_key = value
+    return 0 < len(value) <= NAME_CHARS_MAX
+
+
+def _read_on_failed(found: Attributes, value: str) -> bool:
+    found.on_failed = value
+    return value in ON_FAILED
+
+
+def _read_tags(found: Attributes, value: str) -> bool:
+    names = _names(value)
+    found.tags = names or ()
+    return names is not None
+
+
 def _number(value: str) -> int | None:
     return int(value) if re.fullmatch(r"[0-9]{1,9}", value) else None
 
@@ -110,4 +149,9 @@ _READERS: dict[str, tuple[Callable[[Attributes, str], bool], str]] = {
     "priority": (_read_priority, "1 to 10, high first, or P0, P1, P2"),
     "timeout": (_read_timeout, "a duration up to 365d, such as 90s, 30m, 2h or 1d"),
     "retries": (_read_retries, f"a number from 0 to {RETRIES_MAX}"),
+    "cap": (_read_capabilities, "what the agent must offer, several with commas between them"),
+    "profile": (_read_profile, "the kind of agent that is preferred"),
+    "limit": (_read_limit, "a name of [limits] in muster.toml"),
+    "on-failed": (_read_on_failed, "block, skip or run: what it does when a task before it has failed"),
+    "tags": (_read_tags, "a word, or several with commas between them"),
 }

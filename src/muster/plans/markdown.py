@@ -15,6 +15,7 @@ from pathlib import PurePath
 
 from muster.model.errors import BadPlan
 from muster.model.plan import PlanDocument, PlanTask
+from muster.model.states import FailedDependency
 
 from . import attributes, dependencies
 from .attributes import PRIORITIES, Attributes
@@ -226,6 +227,11 @@ def _task(draft: _Draft, after: tuple[str, ...]) -> PlanTask:
         priority=draft.priority or PRIORITY_DEFAULT,
         timeout_s=draft.attributes.timeout_s,
         retries=draft.attributes.retries,
+        capabilities=draft.attributes.capabilities,
+        profile=draft.attributes.profile,
+        limit_key=draft.attributes.limit_key,
+        on_failed=FailedDependency(draft.attributes.on_failed),
+        tags=draft.attributes.tags,
         epic=draft.epic,
         feature=draft.feature,
         line=draft.box.line,

@@ -129,6 +129,9 @@ class Tx(Protocol):
     async def existing(self, plan_id: int) -> dict[str, Existing]:
         """The plan's tasks by key."""
 
+    async def existing_ids(self, ids: Collection[int]) -> list[Existing]:
+        """Those of the tasks that are there."""
+
     async def lanes(self) -> list[Lane]: ...
 
     async def add_lane(self, lane: Lane) -> None: ...

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -17,29 +18,29 @@ from muster.model.views import TaskFilter
 from muster.ports.runtime import EVENTS
 from muster.web.backend import Backend
 from muster.web.http import JsonResponse, body, number, wait_s
+from muster.web.task_routes import Body
 
 DEFAULT_PAGE = 500
 LOG_PAGE_CHUNKS = 200
 
 
-class _Body(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    actor: c.Name
-
-
-class RetryBody(_Body, frozen=True, kw_only=True):
-    note: c.Text = ""
-
-
-class CancelBody(_Body, frozen=True, kw_only=True):
-    reason: c.Text = ""
-
-
-class CrewBody(_Body, frozen=True, kw_only=True):
+class CrewBody(Body, frozen=True, kw_only=True):
     status: CrewStatus
 
 
-class StopBody(_Body, frozen=True, kw_only=True):
+class StopBody(Body, frozen=True, kw_only=True):
     stop_by_s: Annotated[float, Meta(ge=0, le=3600)]
+
+
+def _pairs(texts: Sequence[str]) -> dict[str, str]:
+    """`key=value`, each.  Raises BadInput."""
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (name and equals) or name in pairs:
+            raise BadInput(f"metadata={text} is not KEY=VALUE, each key once", "metadata=customer%3Dacme")
+        pairs[name] = value
+    return pairs
 
 
 class Api:
@@ -65,8 +66,6 @@ class Api:
             Route("/api/v1/agent-tasks", self.tasks),
             Route(task, self.task),
             Route(f"{task}/logs", self.logs),
-            Route(f"{task}/retry", self.retry, methods=["POST"]),
-            Route(f"{task}/cancel", self.cancel, methods=["POST"]),
         ]
 
     async def health(self, _: Request) -> Response:
@@ -98,6 +97,9 @@ class Api:
         selection = TaskFilter(
             plan=query.get("plan"),
             statuses=statuses,
+            tags=tuple(query.getlist("tags")),
+            metadata=_pairs(query.getlist("metadata")),
+            parent_task_id=number(request, "parent", 0) if "parent" in query else None,
             after_id=number(request, "after", 0),
             limit=number(request, "limit", DEFAULT_PAGE, least=1, most=100_000),
         )
@@ -147,24 +149,6 @@ class Api:
                 "done": over and len(chunks) < LOG_PAGE_CHUNKS,
             }
         )
-
-    async def retry(self, request: Request) -> Response:
-        """A new generation; for a task that only waits for its next try: that try now."""
-        task_id = request.path_params["task_id"]
-        given = await body(request, RetryBody)
-        task = (await self._queries.task(task_id)).task
-        waiting = task.next_attempt_at_ms is not None
-        command: c.Command
-        if waiting and task.status in {TaskStatus.ABORTED, TaskStatus.PENDING}:
-            command = c.Promote(task_id=task_id, actor=given.actor)
-        else:
-            command = c.Retry(task_id=task_id, actor=given.actor, note=given.note)
-        return JsonResponse(await self._engine.execute(command))
-
-    async def cancel(self, request: Request) -> Response:
-        given = await body(request, CancelBody)
-        command = c.Cancel(task_id=request.path_params["task_id"], actor=given.actor, reason=given.reason)
-        return JsonResponse(await self._engine.execute(command))
 
     async def add_plan(self, request: Request) -> Response:
         return JsonResponse(await self._engine.execute(await body(request, c.Enqueue)), status_code=201)

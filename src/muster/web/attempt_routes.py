@@ -48,6 +48,10 @@ class FailBody(_Body, frozen=True, kw_only=True):
     message: c.Text
 
 
+class AskBody(_Body, frozen=True, kw_only=True):
+    question: Annotated[str, Meta(min_length=1, max_length=10_000)]
+
+
 Make = Callable[[int, int, Any], c.Command]
 
 
@@ -84,12 +88,17 @@ def _fail(task_id: int, epoch: int, given: Any) -> c.Command:
     return c.Declare(task_id=task_id, epoch=epoch, kind=given.kind, text=given.message)
 
 
+def _ask(task_id: int, epoch: int, given: Any) -> c.Command:
+    return c.Ask(task_id=task_id, epoch=epoch, question=given.question)
+
+
 VERBS: dict[str, tuple[type[_Body], Make]] = {
     "progress": (ProgressBody, _progress),
     "checkpoint": (CheckpointBody, _checkpoint),
     "artifact": (ArtifactBody, _artifact),
     "done": (DoneBody, _done),
     "fail": (FailBody, _fail),
+    "ask": (AskBody, _ask),
 }
 
 _PATH = "/attempt/v1/{task_id:id}/{epoch:id}"

@@ -23,9 +23,14 @@ _TYPES: dict[str, type[Struct]] = {
     "seal": Seal,
 }
 
+_DONE = """(status = 'COMPLETED' OR (status IN ('CANCELLED', 'ARCHIVED') AND error_kind IS NULL
+                            AND error IN ('', 'skipped')))"""
+"""Children go on behind it: it was completed or skipped, also where it was archived since."""
+_DEAD = f"(status IN ('FAILED', 'CANCELLED', 'ARCHIVED') AND NOT {_DONE})"
+
 
 def _columns() -> dict[str, str]:
-    filled: dict[str, str] = {}
+    filled = {"done": _DONE, "dead": _DEAD}
     for name, row in _TYPES.items():
         fields = row.__struct_fields__
         filled[f"{name}_columns"] = ", ".join(fields)

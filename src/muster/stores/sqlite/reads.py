@@ -43,6 +43,10 @@ def _json_or_none(values: Collection[object]) -> str | None:
     return msgspec.json.encode(list(values)).decode() if values else None
 
 
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 19
+
+
 def _counts(rows: Iterable[Any]) -> dict[str, int]:
     return dict(rows)
 
@@ -150,12 +154,16 @@ class SqliteReads:
     async def resolve(self, reference: str) -> list[int]:
         if reference in ("@last", "@failed"):
             return [row[0] for row in self._all(f"resolve_{reference[1:]}")]
-        if reference.isascii() and reference.isdigit() and len(reference) < 19:
+        if _is_number(reference):
             by_id = [row[0] for row in self._all("resolve_id", int(reference))]
             if by_id:
                 return by_id
         plan, slash, key = reference.partition("/")
         candidates: list[tuple[str | None, str]] = [(None, reference)]
+        if slash and _is_number(key):
+            numbered = [row[0] for row in self._all("resolve_number", plan, int(key))]
+            if numbered:
+                return numbered
         if slash:
             candidates.insert(0, (plan, key))
         for name in ("resolve_key", "resolve_start"):

@@ -212,6 +212,10 @@ class SqliteTx:
             for key, task_id, done, failed, title, description, agent in self._all("existing", plan_id)
         }
 
+    async def existing_ids(self, ids: Collection[int]) -> list[Existing]:
+        rows = self._many("existing_ids", [(i,) for i in ids])
+        return [Existing(row[0], bool(row[1]), bool(row[2]), *row[3:]) for row in rows]
+
     async def lanes(self) -> list[Lane]:
         return [
             Lane(

@@ -107,12 +107,10 @@ INSERT INTO plans ($plan_columns) VALUES ($plan_slots)
 UPDATE plans SET ticked_event_id = ?2 WHERE id = ?1
 
 -- name: existing
--- Behind what was completed or skipped children go on, also once it was archived.
-SELECT key, id, done, ended AND NOT done, title, description, agent
-  FROM (SELECT *, status IN ('FAILED', 'CANCELLED', 'ARCHIVED') AS ended,
-               status = 'COMPLETED' OR (status IN ('CANCELLED', 'ARCHIVED') AND error_kind IS NULL
-                                        AND error IN ('', 'skipped')) AS done
-          FROM tasks WHERE plan_id = ?1 AND key IS NOT NULL)
+SELECT key, id, $done, $dead, title, description, agent FROM tasks WHERE plan_id = ?1 AND key IS NOT NULL
+
+-- name: existing_ids
+SELECT id, $done, $dead, title, description, agent FROM tasks WHERE id = ?1
 
 -- name: lanes
 SELECT id, workspace_id, plan_id, agent, capabilities, profile, limit_key FROM lanes

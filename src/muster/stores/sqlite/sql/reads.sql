@@ -49,8 +49,8 @@ SELECT t.id, coalesce(p.name, ''), coalesce(t.key, CAST(t.id AS TEXT)), t.title,
        CASE WHEN t.unmet > 0 THEN (
            SELECT json_group_array(name) FROM (
                SELECT CASE WHEN parent.status IN ('FAILED', 'CANCELLED', 'ARCHIVED')
-                           THEN coalesce(parent.key, parent.id) || ' (' || parent.status || ')'
-                           ELSE coalesce(parent.key, parent.id) END AS name
+                           THEN coalesce(parent.key, CAST(parent.id AS TEXT)) || ' (' || parent.status || ')'
+                           ELSE coalesce(parent.key, CAST(parent.id AS TEXT)) END AS name
                  FROM dependencies d JOIN tasks parent ON parent.id = d.parent_id
                 WHERE d.child_id = t.id AND d.met = 0
                 ORDER BY parent.status NOT IN ('FAILED', 'CANCELLED', 'ARCHIVED'), parent.id LIMIT 3))
@@ -73,6 +73,10 @@ SELECT t.id, coalesce(p.name, ''), coalesce(t.key, CAST(t.id AS TEXT)), t.title,
 
 -- name: resolve_id
 SELECT id FROM tasks WHERE id = ?1
+
+-- name: resolve_number
+-- A task without a key is shown as `plan/number`.
+SELECT t.id FROM tasks t JOIN plans p ON p.id = t.plan_id WHERE t.id = ?2 AND t.key IS NULL AND p.name = ?1
 
 -- name: resolve_key
 SELECT t.id FROM tasks t LEFT JOIN plans p ON p.id = t.plan_id

@@ -1,0 +1,54 @@
+"""`muster inbox`: what waits for a person."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from muster.cli.context import connect
+from muster.cli.output import Screen, age, clean, now_ms, print_json, ref_of, task_word
+from muster.cli.task import find_tasks
+
+LIMIT = 1000
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--plan", metavar="PLAN", help="tasks of this plan only")
+
+
+def run(args: argparse.Namespace) -> int:
+    with connect(args) as context:
+        found = find_tasks(context, plan=args.plan, names=("paused", "failed"), limit=LIMIT)
+    # Who has paused a task has not forgotten it.
+    tasks = [task for task in found if task["pausedReason"] != "user"]
+    tasks.sort(key=lambda task: (task["status"] == "FAILED", task["updatedAtMs"]))
+    if args.json:
+        print_json([{**task, "next": _next(task)} for task in tasks])
+    elif tasks:
+        _table(tasks, Screen(args.color))
+    else:
+        print("nothing waits for you")
+    return 0
+
+
+def _next(task: dict[str, Any]) -> str:
+    ref = clean(ref_of(task))
+    if task["status"] == "FAILED":
+        return f"muster task retry {ref}"
+    return f"muster answer {ref} TEXT" if task["pausedReason"] == "question" else f"muster task resume {ref}"
+
+
+def _table(tasks: list[dict[str, Any]], screen: Screen) -> None:
+    plain = Screen("never")
+    looks = [task_word(task) for task in tasks]
+    rows = [
+        [
+            plain.badge(look),
+            clean(ref_of(task)),
+            clean(task["why"]),
+            _next(task),
+            age(now_ms() - task["updatedAtMs"]),
+        ]
+        for task, look in zip(tasks, looks, strict=True)
+    ]
+    screen.table(["STATUS", "TASK", "WHY", "NEXT", "SINCE"], rows, give=2, looks=looks)

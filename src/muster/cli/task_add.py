@@ -1,0 +1,152 @@
+"""`muster task add`: one task, without a plan file."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from muster.cli.context import Context, connect
+from muster.cli.output import Screen, clean, now_ms, print_json
+from muster.cli.task_moves import one, refuse_unknown_agent
+from muster.client.api import task_path
+from muster.model.errors import BadConfig, BadInput
+from muster.model.states import FailedDependency
+
+Json = dict[str, Any]
+
+NAME_CHARS_MAX = 200
+PROMPT_BYTES_MAX = 4 << 20
+
+
+def add_adding(verbs: Any) -> None:
+    parser = verbs.add_parser("add", help="add one task")
+    parser.add_argument("title", metavar="TITLE")
+    parser.add_argument("--prompt", metavar="TEXT", default="", help="what the agent is told; - reads stdin")
+    parser.add_argument("--plan", metavar="PLAN", type=_name, help="the plan that it belongs to (tasks)")
+    parser.add_argument("--key", metavar="KEY", type=_name, help="its name within the plan")
+    parser.add_argument(
+        "--after", metavar="REF,...", type=_list, action="extend", default=[], help="waits for these"
+    )
+    parser.add_argument("--agent", metavar="AGENT", type=_name, help="the one agent that may do it")
+    parser.add_argument(
+        "--cap", metavar="C", type=_name, action="append", default=[], help="the agent must offer this"
+    )
+    parser.add_argument("--profile", metavar="P", type=_name, help="the kind of agent that is preferred")
+    parser.add_argument("--priority", metavar="N", type=_priority, default=5, help="1 to 10, high first (5)")
+    parser.add_argument("--delay", metavar="TIME", type=_time, help="begins after this time at the earliest")
+    parser.add_argument("--expires", metavar="TIME", type=_time, help="fails if no agent has begun by then")
+    parser.add_argument(
+        "--on-failed",
+        choices=tuple(FailedDependency),
+        default="block",
+        help="when a task before it has failed (block)",
+    )
+    parser.add_argument(
+        "--idempotency-key", metavar="K", type=_name, help="repeating the command adds nothing"
+    )
+    parser.add_argument("--tag", metavar="T", type=_name, action="append", default=[])
+    parser.add_argument("--meta", metavar="K=V", type=_pair, action="append", default=[])
+    parser.add_argument("--parent", metavar="REF", help="the task that this one came from")
+    parser.add_argument("--limit-key", metavar="K", type=_name, help="a name of [limits] in muster.toml")
+
+
+def add_task(args: argparse.Namespace) -> int:
+    if not args.title.strip():
+        raise BadInput("the title is empty; nothing was added", "muster task add TITLE")
+    prompt = _prompt(args.prompt)
+    with connect(args) as context:
+        if args.agent is not None:
+            refuse_unknown_agent(context, args.agent)
+        added = context.api.post("/api/v1/agent-tasks", _body(args, prompt, context))
+        task = context.api.get(task_path(added["taskIds"][0]))["task"]
+    if args.json:
+        print_json({**task, "added": bool(added["added"])})
+        return 0
+    screen = Screen(args.color)
+    what = "added" if added["added"] else "was there already; nothing was added"
+    screen.line(
+        f"{screen.badge('ready', '')} {clean(task['plan'])}/{clean(task['key'])}  {what}  ({clean(task['why'])})"
+    )
+    return 0
+
+
+def _body(args: argparse.Namespace, prompt: str, context: Context) -> Json:
+    now = now_ms()
+    body: Json = {
+        "actor": context.actor(),
+        "title": args.title,
+        "description": prompt,
+        "plan": args.plan,
+        "key": args.key,
+        "agent": args.agent,
+        "capabilities": args.cap,
+        "profile": args.profile,
+        "priority": args.priority,
+        "dependsOn": [str(one(context, reference)["id"]) for reference in args.after],
+        "notBeforeMs": None if args.delay is None else now + round(args.delay * 1000),
+        "expiresAtMs": None if args.expires is None else now + round(args.expires * 1000),
+        "onFailed": args.on_failed,
+        "idempotencyKey": args.idempotency_key,
+        "tags": args.tag,
+        "metadata": _metadata(args.meta),
+        "parentTaskId": None if args.parent is None else one(context, args.parent)["id"],
+        "limitKey": args.limit_key,
+    }
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def _prompt(text: str) -> str:
+    if text != "-":
+        return text
+    data = sys.stdin.buffer.read(PROMPT_BYTES_MAX + 1)
+    if len(data) > PROMPT_BYTES_MAX:
+        raise BadInput(
+            f"the prompt has more than {PROMPT_BYTES_MAX} bytes; nothing was added", "name a file in it"
+        )
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise BadInput(f"the prompt is not UTF-8: {error}; nothing was added", "save it as UTF-8") from None
+
+
+def _metadata(pairs: list[tuple[str, str]]) -> dict[str, str]:
+    for name, _ in pairs:
+        if sum(name == other for other, _ in pairs) > 1:
+            raise BadInput(f"--meta {name} is given twice; nothing was added", "give each key once")
+    return dict(pairs)
+
+
+def _name(text: str) -> str:
+    if not 0 < len(text.strip()) <= NAME_CHARS_MAX:
+        raise argparse.ArgumentTypeError(f"{text[:50]!r} has not 1 to {NAME_CHARS_MAX} characters")
+    return text
+
+
+def _list(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"{text!r} is not REF or REF,REF")
+    return names
+
+
+def _priority(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:4]) <= 10):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 10")
+    return int(text)
+
+
+def _time(text: str) -> float:
+    from muster.config.durations import parse_duration
+
+    try:
+        return parse_duration(text)
+    except BadConfig as error:
+        raise argparse.ArgumentTypeError(error.message) from None
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals) or len(name) > NAME_CHARS_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+    return name, value

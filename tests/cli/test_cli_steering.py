@@ -1,0 +1,211 @@
+"""`muster task add` and the verbs that steer tasks, `inbox`, `answer`, `dead`, `report ask`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from muster.model import commands as c
+
+
+def test_add_with_everything(cli, owner):
+    ran = cli(
+        *("task", "add", "Build it", "--prompt", "-", "--plan", "loose", "--key", "k", "--after", "api,docs"),
+        *("--cap", "rust", "--cap", "go", "--profile", "writer", "--priority", "9", "--delay", "30s"),
+        *("--expires", "2h", "--on-failed", "run", "--tag", "x", "--tag", "y", "--meta", "team=a=b"),
+        *("--parent", "model", "--limit-key", "gpu", "--json"),
+        stdin=b"the prompt\n",
+    )
+    assert (ran.code, ran.err) == (0, "")
+    task = json.loads(ran.out)
+    assert task["added"] is True
+    seen = owner.tasks()["k"]
+    assert (seen.plan, seen.title, seen.description, seen.priority) == (
+        "loose",
+        "Build it",
+        "the prompt\n",
+        9,
+    )
+    assert (seen.capabilities, seen.profile, seen.limit_key) == (("go", "rust"), "writer", "gpu")
+    assert (seen.tags, seen.metadata, seen.on_failed) == (("x", "y"), {"team": "a=b"}, "run")
+    assert seen.parent_task_id == owner.tasks()["model"].id
+    assert set(seen.waits_for) == {"api", "docs"}
+    assert seen.expires_at_ms - seen.next_attempt_at_ms == 7_170_000
+
+
+def test_add_says_where_it_stands_and_why(cli, owner):
+    ran = cli("task", "add", "Just this")
+    assert ran.code == 0
+    (key,) = (key for key in owner.tasks() if key.isdigit())
+    assert f"tasks/{key}  added  (" in ran.out
+    ran = cli("task", "add", "And then", "--after", f"tasks/{key},{key}")
+    assert (ran.code, f"waits for {key}" in ran.out) == (0, True)
+    assert cli("task", "show", f"elsewhere/{key}").code == 3
+
+
+def test_add_once(cli, owner):
+    argv = ("task", "add", "Once", "--idempotency-key", "i1", "--agent", "shell")
+    assert "added" in cli(*argv).out
+    before = owner.fingerprint()
+    assert "was there already" in cli(*argv).out
+    assert cli("task", "add", "Other", "--idempotency-key", "i1").code == 6
+    assert owner.fingerprint() == before
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "message"),
+    [
+        ((), 2, "TITLE"),
+        ((" ",), 2, "the title is empty"),
+        (("t", "--priority", "11"), 2, "not a number from 1 to 10"),
+        (("t", "--delay", "soon"), 2, "not a duration"),
+        (("t", "--expires", "-1s"), 2, "expires"),
+        (("t", "--on-failed", "explode"), 2, "is not one of block, skip, run"),
+        (("t", "--meta", "novalue"), 2, "is not KEY=VALUE"),
+        (("t", "--meta", "a=1", "--meta", "a=2"), 2, "given twice"),
+        (("t", "--after", "model,,api"), 2, "is not REF or REF,REF"),
+        (("t", "--after", "nowhere"), 3, "there is no task 'nowhere'"),
+        (("t", "--after", "api#1"), 2, "names an attempt"),
+        (("t", "--parent", "nowhere"), 3, "there is no task 'nowhere'"),
+        (("t", "--agent", "nobody"), 3, "there is no agent nobody"),
+        (("t", "--tag", ""), 2, "has not 1 to 200 characters"),
+        (("t", "--key", "k" * 201), 2, "has not 1 to 200 characters"),
+    ],
+)
+def test_a_wrong_add_adds_nothing(cli, owner, argv, code, message):
+    before = owner.fingerprint()
+    ran = cli("task", "add", *argv)
+    assert ran.code == code
+    assert message in ran.err and "hint" in ran.err
+    assert owner.fingerprint() == before
+
+
+def test_add_refuses_a_prompt_that_is_no_text(cli, owner):
+    before = owner.fingerprint()
+    ran = cli("task", "add", "t", "--prompt", "-", stdin=b"\xff\xfe")
+    assert (ran.code, owner.fingerprint()) == (2, before)
+    assert "not UTF-8" in ran.err
+
+
+def test_pause_and_resume(cli, owner):
+    assert "billing/other  paused" in cli("task", "pause", "other").out
+    assert "was paused already" in cli("task", "pause", "other").out
+    assert "muster task resume billing/other" in cli("task", "show", "other").out
+    assert "billing/other  goes on" in cli("task", "resume", "other").out
+    assert "attempt 1 saves a checkpoint and stops" in cli("task", "pause", "api").out
+    assert "goes on once its attempt has stopped" in cli("task", "resume", "api").out
+    assert owner.tasks()["other"].status == "PENDING"
+
+
+def test_skip_complete_archive_transfer(cli, owner):
+    assert "billing/tests  skipped" in cli("task", "skip", "tests", "--reason", "no").out
+    assert "was skipped already" in cli("task", "skip", "tests").out
+    assert "billing/other  completed" in cli("task", "complete", "other").out
+    assert "billing/other  archived" in cli("task", "archive", "other").out
+    assert "goes to shell once attempt 1 has stopped" in cli("task", "transfer", "api", "--to", "shell").out
+    tasks = owner.tasks()
+    assert (tasks["tests"].status, tasks["other"].status, tasks["docs"].unmet) == ("CANCELLED", "ARCHIVED", 1)
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "message"),
+    [
+        (("resume", "other"), 6, "not paused"),
+        (("pause", "model"), 6, "cannot be paused"),
+        (("skip", "model"), 6, "cannot be skipped"),
+        (("archive", "api"), 6, "only what has ended"),
+        (("complete", "api"), 6, "completes what no agent holds"),
+        (("transfer", "model", "--to", "shell"), 6, "cannot be transferred"),
+        (("transfer", "api", "--to", "nobody"), 3, "there is no agent nobody"),
+        (("transfer", "api"), 2, "--to"),
+        (("pause", "nowhere"), 3, "there is no task 'nowhere'"),
+        (("skip", "api#1"), 2, "names an attempt"),
+        (("retry", "tests", "--from", "middle"), 2, "is not one of checkpoint, start"),
+    ],
+)
+def test_a_wrong_move_changes_nothing(cli, owner, argv, code, message):
+    before = owner.fingerprint()
+    ran = cli("task", *argv)
+    assert ran.code == code
+    assert message in ran.err
+    assert owner.fingerprint() == before
+
+
+def test_retry_from_the_start(cli, owner):
+    assert cli("report", "checkpoint", "--text", "old", env=owner.inside()).code == 0
+    api = owner.tasks()["api"]
+    owner.do(c.Cancel(task_id=api.id, actor="me"))
+    assert cli("task", "retry", "api", "--from", "start").code == 0
+    assert owner.claim("r9")["api"].checkpoint is None
+
+
+def test_a_question_goes_to_the_inbox_and_its_answer_to_the_next_attempt(cli, owner):
+    assert cli("report", "ask", "which schema?", env=owner.inside()).code == 0
+    inbox = cli("inbox")
+    assert inbox.code == 0
+    assert "asks: which schema?" in inbox.out and "muster answer billing/api TEXT" in inbox.out
+    assert "muster task retry billing/tests" in inbox.out
+    first, second = json.loads(cli("inbox", "--json").out)
+    assert (first["key"], second["key"]) == ("api", "tests")
+    assert "muster answer billing/api TEXT" in cli("task", "show", "api").out
+    assert cli("task", "resume", "api").code == 6
+    ran = cli("answer", "api", "the new one")
+    assert (ran.code, "billing/api  answered" in ran.out) == (0, True)
+    assert owner.claim("r9")["api"].note == "You asked: which schema?\nThe answer: the new one"
+    assert cli("report", "progress", "1", env=owner.inside()).code == 6
+
+
+def test_an_inbox_with_nothing_in_it(cli, empty):
+    assert cli("inbox").out == "nothing waits for you\n"
+    assert cli("inbox", "--json").out == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "message"),
+    [
+        (("answer", "api", "x"), 6, "has asked nothing"),
+        (("answer", "api", " "), 2, "the answer has"),
+        (("answer", "api", "x" * 10_001), 2, "the answer has 10001 characters"),
+        (("answer", "nowhere", "x"), 3, "there is no task"),
+        (("answer", "api"), 2, "TEXT"),
+        (("dead", "retry"), 2, "say which"),
+        (("dead", "discard"), 2, "say which"),
+        (("dead", "retry", "tests", "--all"), 2, "say which"),
+        (("dead", "retry", "api"), 6, "it is RUNNING, not FAILED"),
+        (("dead", "discard", "model"), 6, "it is COMPLETED, not FAILED"),
+        (("dead", "list", "--plan", "nowhere"), 3, "there is no plan"),
+        (("dead", "discard", "--plan", "nowhere"), 3, "there is no plan"),
+    ],
+)
+def test_wrong_words_change_nothing(cli, owner, argv, code, message):
+    before = owner.fingerprint()
+    ran = cli(*argv)
+    assert ran.code == code
+    assert message in ran.err
+    assert owner.fingerprint() == before
+
+
+def test_an_empty_question_is_not_asked(cli, owner):
+    before = owner.fingerprint()
+    assert cli("report", "ask", " ", env=owner.inside()).code == 2
+    assert owner.fingerprint() == before
+
+
+def test_the_dead_are_listed_retried_and_discarded(cli, owner):
+    listed = cli("dead", "list")
+    assert (listed.code, "billing/tests" in listed.out, "api" in listed.out.replace("billing/api", "")) == (
+        0,
+        True,
+        False,
+    )
+    assert [task["key"] for task in json.loads(cli("dead", "list", "--json", "--plan", "billing").out)] == [
+        "tests"
+    ]
+    assert "starts anew (generation 2)" in cli("dead", "retry", "--plan", "billing", "--note", "again").out
+    assert cli("dead", "list").out == "no task has failed\n"
+    job = owner.claim("r9")["tests"]
+    assert job.note == "again"
+    owner.do(c.Fail(task_id=job.task_id, epoch=job.epoch, kind="invalid", message="no"))
+    assert "billing/tests  discarded" in cli("dead", "discard", "--all").out
+    assert owner.tasks()["tests"].status == "ARCHIVED"
