@@ -20,6 +20,9 @@ from muster.ports.agent import Agent, AttemptFolder, Completed, Exit, Failed, Jo
 K = ErrorKind
 
 
+TEXT = "Write the API\n\nWrite it."
+
+
 def job(**changes: object) -> Job:
     fields: dict[str, object] = {
         "task_id": 7,
@@ -60,7 +63,7 @@ def test_it_is_an_agent():
 
 
 def test_the_prompt_is_the_last_argument_by_default(folder):
-    assert argv(folder, "claude", "-p") == ("claude", "-p", "Write it.")
+    assert argv(folder, "claude", "-p") == ("claude", "-p", TEXT)
 
 
 def test_placeholders_are_replaced_in_place(folder):
@@ -70,7 +73,7 @@ def test_placeholders_are_replaced_in_place(folder):
         "run",
         f"--in={prompt_file}",
         "billing/api: Write the API",
-        "Write it.",
+        TEXT,
         "{other}",
         "{}",
     )
@@ -86,7 +89,7 @@ def test_other_ways_add_no_argument(folder, prompt):
 def test_the_text_of_a_task_is_never_expanded(folder):
     evil = job(prompt="{title} $(touch x) `id` ; {prompt} {task}", title="{prompt_file} {prompt}")
     found = argv(folder, "run", "{title}|{prompt}", the_job=evil)
-    assert found == ("run", f"{evil.title}|{evil.prompt}")
+    assert found == ("run", f"{evil.title}|{evil.title}\n\n{evil.prompt}")
 
 
 def test_the_text_of_a_task_is_never_an_option(folder):
@@ -95,7 +98,7 @@ def test_the_text_of_a_task_is_never_an_option(folder):
         "run",
         " -rf",
         "-x-rf",
-        " --dangerously-skip-permissions",
+        " -rf\n\n--dangerously-skip-permissions",
     )
 
 
@@ -123,7 +126,7 @@ def test_the_folder_is_private_and_holds_the_inputs(folder):
     folder.prompt.chmod(0o644)
     argv(folder, "run", the_job=job(prompt="héllo", checkpoint=b"\0\1"))
     assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
-    assert folder.prompt.read_text() == "héllo"
+    assert folder.prompt.read_text() == "Write the API\n\nhéllo"
     assert folder.checkpoint.read_bytes() == b"\0\1"
     assert not folder.result.exists()
     for path in (folder.prompt, folder.checkpoint):
@@ -137,7 +140,7 @@ def test_a_link_in_the_folder_is_not_written_through(folder, tmp_path):
     folder.prompt.symlink_to(victim)
     argv(folder, "run")
     assert victim.read_text() == "precious"
-    assert folder.prompt.read_text() == "Write it."
+    assert folder.prompt.read_text() == TEXT
 
 
 def test_a_folder_that_cannot_be_written(tmp_path):
@@ -382,7 +385,7 @@ def test_a_whole_run(zoo, folder):
     code = process.wait(20)
     assert code == 0 and process.sweep() == 0
     assert the_agent.outcome(Exit(code=code), folder) == Completed(result=b'{"done": true}')
-    assert folder.stderr.read_text() == "Write it."
+    assert folder.stderr.read_text() == TEXT
 
 
 def test_a_run_killed_from_outside_is_lost(zoo, folder):

@@ -18,11 +18,13 @@ import pytest
 
 from muster.cli.main import main
 from muster.client.http import address
+from muster.engine.audit import Auditor
 from muster.engine.batch import Batcher, drive
 from muster.engine.commands import Engine
 from muster.engine.policy import Policy
 from muster.engine.queries import Queries
 from muster.model import commands as c
+from muster.model.seals import Signer
 from muster.model.states import ErrorKind
 from muster.model.views import TaskFilter
 from muster.runtimes.chance import SystemChance
@@ -35,6 +37,7 @@ from muster.web.server import Server, serve, server
 WORKER = "worker-abcdefgh"
 TOKEN = "token-of-api"
 STARTED_S = 20.0
+SIGNER = Signer(b"k" * 32)
 
 
 class Owner:
@@ -71,6 +74,7 @@ class Owner:
             shut_down=lambda: None,
             started_at_ms=self.clock.now().wall_ms,
             term=1,
+            auditor=Auditor(self.store.reads, SIGNER, lambda: None),
         )
         self._server = server(self._backend)
         self.socket.unlink(missing_ok=True)

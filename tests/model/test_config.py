@@ -152,7 +152,7 @@ def test_one_worker_per_core_but_at_most_four(cores: int, workers: int) -> None:
         ("[tasks]", ["tasks", "did you mean 'task'?"]),
         ("[task]\nretrys = 1", ["task.retrys", "did you mean 'retries'?"]),
         ("[task.backoff]\nfrist = 1", ["task.backoff.frist", "did you mean 'first'?"]),
-        ("[task]\nzzz = 1", ["task.zzz", "known keys: backoff, losses, retries, timeout"]),
+        ("[task]\nzzz = 1", ["task.zzz", "known keys: backoff, failures, losses, retries, timeout"]),
         ("task = 5", ["task", "[task]"]),
         ('[task]\ntimeout = "soon"', ["task.timeout", "'soon'", '"30s"']),
         ("[task]\ntimeout = 0", ["task.timeout", "zero"]),
@@ -287,6 +287,21 @@ def test_importing_it_is_cheap() -> None:
     code = f"import sys, muster.config.project; print(*sorted({slow} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.split() == []
+
+
+def test_retention_and_the_breaker():
+    config = parse_config(
+        {"retention": {"events": "10d", "logs": "12h"}, "task": {"failures": 0}},
+    )
+    assert (config.retention.events_s, config.retention.logs_s) == (864_000, 43_200)
+    assert config.retention.idempotency_s == 7 * 86_400 and config.task.failures_max == 0
+    for table, key, value in (
+        ("retention", "events", "0"),
+        ("retention", "event", "1d"),
+        ("task", "failures", -1),
+    ):
+        with pytest.raises(BadConfig, match=f"{table}.{key}"):
+            parse_config({table: {key: value}})
 
 
 # -- limits, slots, offers

@@ -55,6 +55,8 @@ HELD_TABLE: dict[str, tuple[str, str, str, str]] = {
     "transfer": ("ASSIGNED/stopping", "=", "RUNNING/stopping", "="),
     "drop aim": ("=", "=", "=", "="),
     "expire": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
+    "overdue": (ILLEGAL, ILLEGAL, "=", "="),
+    "mend": ("=", "=", "=", "="),
     "skip": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
     "archive": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
 }
@@ -74,6 +76,8 @@ FREE_TABLE: dict[str, dict[str, str]] = {
     "transfer": {"PENDING": "=", "ABORTED": "=", "PAUSED": "="},
     "drop aim": dict.fromkeys(FREE, "="),
     "expire": {"PENDING": "FAILED", "ABORTED": "FAILED"},
+    "overdue": {},
+    "mend": dict.fromkeys(FREE, "="),
     "skip": dict.fromkeys(("PENDING", "ABORTED", "PAUSED", "FAILED"), "CANCELLED"),
     "archive": {**dict.fromkeys(("COMPLETED", "FAILED", "CANCELLED"), "ARCHIVED"), "ARCHIVED": "="},
 }
@@ -92,6 +96,7 @@ SITUATION: dict[str, dict[str, object]] = {
     "answer": {"paused_reason": PauseReason.QUESTION, "question": "which one?"},
     "drop aim": {"aim": "codex", "aim_until_ms": NOW.wall_ms},
     "expire": {"expires_at_ms": NOW.wall_ms},
+    "overdue": {"overdue_at_ms": NOW.wall_ms},
 }
 """What must be so for a command to have a sense at all."""
 

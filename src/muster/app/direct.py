@@ -20,7 +20,11 @@ class DirectTransport:
     def __init__(self, project: Project, config: Config) -> None:
         self._loop = asyncio.new_event_loop()
         self._owner = Owner(project, config)
-        self._loop.run_until_complete(self._owner.__aenter__())
+        try:
+            self._loop.run_until_complete(self._owner.__aenter__())
+        except BaseException:
+            self._loop.close()
+            raise
         self._app = self._loop.run_until_complete(self._build())
 
     async def _build(self) -> Any:

@@ -13,25 +13,32 @@ from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Self
 
+from muster.agents.folders import LocalFolders
 from muster.agents.host import LocalHost
 from muster.agents.tree import kill_recorded
 from muster.app.failpoint import CrashingEngine, Failpoint
+from muster.app.key import logged_head, signer_of
 from muster.app.parts import log_to_stderr, make_state_dir
 from muster.client.http import address
 from muster.config.load import load_config
 from muster.config.project import Project
 from muster.config.settings import Config
+from muster.engine.audit import Auditor
 from muster.engine.batch import Batcher
 from muster.engine.commands import Engine
 from muster.engine.policy import Policy
 from muster.engine.queries import Queries
 from muster.engine.service import Service
+from muster.engine.services.pruner import Pruner
 from muster.engine.services.reaper import Reaper
+from muster.engine.services.reconciler import Reconciler
 from muster.engine.services.scheduler import Scheduler
+from muster.engine.services.sealer import Sealer
 from muster.engine.services.ticker import Ticker
-from muster.model.answers import TookOver
+from muster.model.answers import Reconciled, TookOver
 from muster.model.commands import NewBoot, SetCrew
 from muster.model.errors import MusterError
+from muster.model.retention import Retention
 from muster.model.retry import RetryPolicy
 from muster.model.states import CrewStatus
 from muster.plans.files import LocalPlanFiles
@@ -58,6 +65,7 @@ def policy_of(config: Config) -> Policy:
         heartbeat_s=config.health.heartbeat_s,
         agent_slots={agent.name: agent.slots for agent in config.agents.values() if agent.slots is not None},
         limits=config.limits,
+        failures_max=task.failures_max,
         waiting_max=task.waiting_max,
     )
 
@@ -72,6 +80,7 @@ class Owner:
         self.clock = SystemClock(self._host.boot_id)
         self.failpoint = Failpoint.of(os.environ)
         self._stack = contextlib.ExitStack()
+        self._reconciler: Reconciler | None = None
 
     async def __aenter__(self) -> Self:
         """Raises OwnerUnavailable where another owner holds the store, StoreFault where it cannot be used."""
@@ -80,6 +89,7 @@ class Owner:
             stack.callback(Lock.take(self._project.owner_lock).release)
             self.store = SqliteStore.open(self._project.store)
             stack.callback(self.store.close)
+            self.signer = signer_of(self._project)
             self.wakeups = LocalWakeups()
             self.batcher = Batcher(self._engine(), self.clock.now, self.wakeups.publish)
             stack.callback(self.batcher.close)
@@ -104,6 +114,8 @@ class Owner:
             shut_down=lambda: None,
             started_at_ms=self.clock.now().wall_ms,
             term=term,
+            reconcile=self.reconcile,
+            auditor=Auditor(self.store.reads, self.signer, lambda: logged_head(self._project)),
         )
 
     async def take_over(self) -> int:
@@ -115,20 +127,49 @@ class Owner:
         log.info("term %d: adopted %d attempts, killed %d leftovers", took.term, took.adopted, killed)
         return took.term
 
+    def _make_reaper(self, term: int) -> Reaper:
+        health = self._config.health
+        reaper = Reaper(
+            self.clock,
+            self.store.reads,
+            self.batcher,
+            self._host,
+            sweep=lambda: kill_recorded(self._project.attempts_dir, self._host),
+            term=term,
+            lease_s=health.lease_s,
+            interval_s=health.sweep_s,
+        )
+        self._reconciler = Reconciler(reaper, self.store.reads, self.batcher, term=term)
+        return reaper
+
+    async def reconcile(self) -> Reconciled:
+        """Also for an owner of one command: it leads then, so it takes a term for that."""
+        if self._reconciler is None:
+            took = await self.batcher.execute(NewBoot())
+            assert isinstance(took, TookOver)
+            self._make_reaper(took.term)
+        assert self._reconciler is not None
+        return await self._reconciler.reconcile()
+
+    def _retention(self) -> Retention:
+        kept = self._config.retention
+        return Retention(events_s=kept.events_s, logs_s=kept.logs_s, idempotency_s=kept.idempotency_s)
+
     def services(self, term: int) -> list[Service]:
         reads, health = self.store.reads, self._config.health
         return [
-            Reaper(
+            self._make_reaper(term),
+            Scheduler(self.clock, reads, self.batcher, term=term, interval_s=health.sweep_s),
+            Sealer(self.clock, reads, self.batcher, self.signer, term=term),
+            Pruner(
                 self.clock,
                 reads,
                 self.batcher,
-                self._host,
-                sweep=lambda: kill_recorded(self._project.attempts_dir, self._host),
+                self.signer,
+                folders=LocalFolders(self._project.attempts_dir),
+                retention=self._retention(),
                 term=term,
-                lease_s=health.lease_s,
-                interval_s=health.sweep_s,
             ),
-            Scheduler(self.clock, reads, self.batcher, term=term, interval_s=health.sweep_s),
             Ticker(self.clock, reads, self.batcher, LocalPlanFiles()),
         ]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from muster.cli.context import AWAY_S, patiently
-from muster.cli.output import note, print_json
+from muster.cli.output import note, now_ms, print_json
 from muster.client.api import Api, error_of
 from muster.client.http import REPLY_S, Connection
 from muster.model.errors import BadConfig, BadInput, NotFound
@@ -61,6 +61,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     progress = verbs.add_parser("progress", help="how far it is")
     progress.add_argument("percent", metavar="PERCENT", nargs="?", type=_percent)
     progress.add_argument("--step", metavar="TEXT", help="what it does now")
+    progress.add_argument(
+        "--left",
+        metavar="TIME",
+        type=_timeout,
+        help="how long it still takes, like 20m: 30 min more are allowed",
+    )
     checkpoint = verbs.add_parser("checkpoint", help="save what the next attempt needs to go on from here")
     checkpoint.add_argument("file", metavar="FILE", nargs="?", help="a file, or - for stdin")
     checkpoint.add_argument("--text", metavar="TEXT", help="the checkpoint itself")
@@ -144,10 +150,11 @@ def _timeout(text: str) -> float:
 
 
 def _progress(args: argparse.Namespace) -> dict[str, Any]:
-    if args.percent is None and args.step is None:
+    if args.percent is None and args.step is None and args.left is None:
         raise BadInput("there is nothing to report", "muster report progress 40 --step TEXT")
     step = None if args.step is None else _text("the step", args.step, STEP_CHARS_MAX)
-    return {"percent": args.percent, "step": step}
+    until_ms = None if args.left is None else now_ms() + int(args.left * 1000)
+    return {"percent": args.percent, "step": step, "estimatedCompletionAtMs": until_ms}
 
 
 def _checkpoint(args: argparse.Namespace) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from muster.cli.context import actor, answers, start_folder
 from muster.cli.crew import READY_S, STATUS_S, TICK_S, Crew, Feed, Interrupts, cores, running
+from muster.cli.plan import paused_line
 from muster.cli.printer import EventPrinter
 from muster.client.api import Api
 from muster.client.http import Connection
@@ -245,6 +246,8 @@ def _say_drain(crew: Crew, show: EventPrinter) -> None:
 def _sum_up(api: Api, name: str, started_s: float, show: EventPrinter, feed: Feed | None = None) -> int:
     if feed is not None:
         feed.close()
+    from urllib.parse import quote
+
     tasks = api.get("/api/v1/agent-tasks", {"plan": name, "limit": 100_000})
     counts: dict[str, int] = {}
     for task in tasks:
@@ -259,5 +262,8 @@ def _sum_up(api: Api, name: str, started_s: float, show: EventPrinter, feed: Fee
         return EXIT_OK
     for task in stuck[:10]:
         show.say(f"  {task['plan']}/{task['key']}  {task['why']}")
+    plan = api.get(f"/api/v1/plans/{quote(name, safe='')}")["plan"]
+    if plan["paused"]:
+        show.say(f"Paused   {paused_line(plan)}")
     show.say(f"Why      muster task show {stuck[0]['plan']}/{stuck[0]['key']}")
     return EXIT_UNSUCCESSFUL

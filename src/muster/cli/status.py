@@ -144,7 +144,8 @@ def _show_plans(plans: list[Json], screen: Screen) -> None:
     screen.line("Plans")
     room = max(len(plan["name"]) for plan in plans)
     for plan in plans:
-        screen.line(f"  {clean(plan['name']):<{room}}  {screen.counts(plan['counts'])}")
+        paused = f"  {screen.badge('paused')}" if plan["paused"] else ""
+        screen.line(f"  {clean(plan['name']):<{room}}  {screen.counts(plan['counts'])}{paused}")
 
 
 def _show_workers(answer: Json, screen: Screen) -> None:

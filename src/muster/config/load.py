@@ -10,7 +10,15 @@ from pathlib import Path
 
 from muster.config.agents import read_agents
 from muster.config.project import FILE_NAME
-from muster.config.settings import AgentConfig, Config, Health, TaskDefaults, Workers, built_in_agents
+from muster.config.settings import (
+    AgentConfig,
+    Config,
+    Health,
+    Retention,
+    TaskDefaults,
+    Workers,
+    built_in_agents,
+)
 from muster.config.tables import (
     Table,
     fail,
@@ -59,6 +67,7 @@ def parse_config(raw: Mapping[str, object]) -> Config:
         workers=_workers(top.table("workers")),
         health=health,
         agents=agents,
+        retention=_retention(top.table("retention")),
         limits=_limits(top.table("limits")),
         default_agent=top.read("agent", read_text, None),
     )
@@ -85,6 +94,7 @@ def _task(table: Table) -> TaskDefaults:
         backoff_first_s=first_s,
         backoff_cap_s=cap_s,
         losses_max=table.read("losses", read_count, usual.losses_max),
+        failures_max=table.read("failures", read_count_or_zero, usual.failures_max),
         waiting_max=table.read("waiting", read_count, usual.waiting_max),
     )
     table.refuse_the_rest()
@@ -97,6 +107,17 @@ def _workers(table: Table) -> Workers:
         count=table.read("count", read_count, None),
         slots=table.read("slots", read_count, usual.slots),
         drain_s=table.read("drain", read_duration, usual.drain_s),
+    )
+    table.refuse_the_rest()
+    return parsed
+
+
+def _retention(table: Table) -> Retention:
+    usual = Retention()
+    parsed = Retention(
+        events_s=table.read("events", read_interval, usual.events_s),
+        logs_s=table.read("logs", read_interval, usual.logs_s),
+        idempotency_s=table.read("idempotency", read_interval, usual.idempotency_s),
     )
     table.refuse_the_rest()
     return parsed

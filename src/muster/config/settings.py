@@ -23,6 +23,8 @@ class TaskDefaults:
     backoff_cap_s: float = 300.0
     losses_max: int = 5
     """Attempts lost to dead workers before the task counts as poison."""
+    failures_max: int = 5
+    """Tasks of a plan that fail in a row before it is paused; 0: it never is."""
     waiting_max: int = 100_000
     """Tasks that may wait at one time; more are refused until the crew has caught up."""
 
@@ -82,7 +84,18 @@ def built_in_agents() -> dict[str, AgentConfig]:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Retention:
+    """How long what is over is kept.  `[retention]`"""
+
+    events_s: float = 90 * 86400.0
+    logs_s: float = 30 * 86400.0
+    """Output, its files, and the checkpoints of tasks that have ended."""
+    idempotency_s: float = 7 * 86400.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Config:
+    retention: Retention = field(default_factory=Retention)
     task: TaskDefaults = field(default_factory=TaskDefaults)
     workers: Workers = field(default_factory=Workers)
     health: Health = field(default_factory=Health)

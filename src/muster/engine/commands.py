@@ -11,11 +11,15 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from muster.engine.audit import add_seal
 from muster.engine.claims import Claims
 from muster.engine.ids import Ids
 from muster.engine.intake import Intake
 from muster.engine.leader import check_term
+from muster.engine.plans import Plans
 from muster.engine.policy import Policy
+from muster.engine.prune import prune, prune_events
+from muster.engine.reconcile import reconcile
 from muster.engine.roster import Roster
 from muster.engine.view import View
 from muster.model import commands as c
@@ -47,9 +51,16 @@ class Engine:
         self._claims = Claims(self._intake.lanes, policy)
         self._remembers = False
         self._roster = Roster(policy.heartbeat_s, policy.lease_s)
+        self._plans = Plans(policy.failures_max)
         self._handlers: dict[type[c.Command], Callable[[View, Any], Awaitable[Answer]]] = {
             c.Enqueue: self._intake.enqueue,
             c.SetTicked: self._intake.set_ticked,
+            c.PausePlan: self._plans.pause,
+            c.AddSeal: add_seal,
+            c.Reconcile: reconcile,
+            c.Prune: prune,
+            c.PruneEvents: prune_events,
+            c.ResumePlan: self._plans.resume,
             c.Register: self._roster.register,
             c.Heartbeat: self._roster.heartbeat,
             c.Deregister: self._roster.deregister,
@@ -87,6 +98,7 @@ class Engine:
                 else:
                     outcomes[i] = await self._settled(self._one, view, command)
             await view.settle()
+            await self._plans.settle(view)
             await view.flush()
             for i in claims:
                 outcomes[i] = await self._settled(self._claim, view, commands[i])
@@ -110,7 +122,7 @@ class Engine:
         handler = self._handlers.get(type(command))
         if handler is not None:
             return await handler(view, command)
-        if isinstance(command, c.Reap | c.Promote | c.Expire) and command.term is not None:
+        if isinstance(command, c.Reap | c.Promote | c.Expire | c.Overdue) and command.term is not None:
             await check_term(view.tx, command.term)
         return moved(view.run(command.task_id, command))  # type: ignore[attr-defined]
 

@@ -6,8 +6,17 @@ from msgspec.structs import replace
 
 from muster.engine.policy import Policy
 from muster.model.errors import Ambiguous, NotFound
-from muster.model.states import CrewStatus
-from muster.model.views import EventView, LogChunk, PlanProgress, StatusView, TaskDetail, TaskFilter, TaskView
+from muster.model.states import HELD, CrewStatus
+from muster.model.views import (
+    EventView,
+    LogChunk,
+    PlanProgress,
+    PlanView,
+    StatusView,
+    TaskDetail,
+    TaskFilter,
+    TaskView,
+)
 from muster.model.why import ANY_AGENT, CrewFacts, takers, why
 from muster.ports.clock import Clock
 from muster.ports.store import Reads
@@ -85,16 +94,19 @@ class Queries:
         """Raises NotFound for a plan that is not there."""
         for view in await self._reads.plans():
             if view.name == name:
-                return PlanProgress(plan=view, settled=await self._settled(view.id))
+                return PlanProgress(plan=view, settled=await self._settled(view))
         raise NotFound(f"there is no plan {name!r}", "muster status")
 
-    async def _settled(self, plan_id: int) -> bool:
+    async def _settled(self, plan: PlanView) -> bool:
         """True when everything is final, or only a person can move what is left.
 
         Whatever waits for a dependency moves only if something else does; a ready task whose agent no worker
-        can run waits for a person.  Without any worker there is nothing to judge by yet.
+        can run waits for a person.  Without any worker there is nothing to judge by yet.  A paused plan has
+        settled once nothing of it runs.
         """
-        moving, wanted = await self._reads.movable(plan_id)
+        if plan.paused is not None:
+            return not any(plan.counts.get(status) for status in HELD)
+        moving, wanted = await self._reads.movable(plan.id)
         if moving:
             return False
         if not wanted:
@@ -128,9 +140,10 @@ class Queries:
                 unfit[ANY_AGENT] = f"{worker.general[0]} cannot run: {worker.unfit[worker.general[0]]}"
         unfit = {agent: missing for agent, missing in unfit.items() if agent not in free}
         crew, now_ms = CrewStatus(status.crew), self._clock.now().wall_ms
+        paused = {plan.name: plan for plan in status.plans if plan.paused is not None}
         full_agents, full_limits = await self._full()
         return CrewFacts(
-            now_ms, crew, free, unfit, capabilities, frozenset(general), full_agents, full_limits
+            now_ms, crew, free, unfit, capabilities, frozenset(general), full_agents, full_limits, paused
         )
 
     async def _full(self) -> tuple[dict[str, int], dict[str, int]]:

@@ -92,7 +92,9 @@ class Roster:
             view.run(task_id, shape(task_id=task_id, epoch=epoch))
         except (StaleEpoch, NotFound):
             return AttemptOrder(task_id=task_id, epoch=epoch, current=False)
-        return AttemptOrder(task_id=task_id, epoch=epoch, current=True, stop=attempt.stop_action)
+        return AttemptOrder(
+            task_id=task_id, epoch=epoch, current=True, stop=attempt.stop_action, notice=attempt.notice
+        )
 
     async def deregister(self, view: View, command: c.Deregister) -> Done:
         """The worker ends by its own word; whatever it still holds goes back."""

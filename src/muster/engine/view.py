@@ -6,11 +6,12 @@ from collections.abc import Collection
 
 from muster.model.commands import Command, Skip, Unblock
 from muster.model.errors import NotFound
+from muster.model.events import Event
 from muster.model.machine import decide
 from muster.model.moves.decision import Decision, Facts
 from muster.model.retry import RetryPolicy
 from muster.model.rows import NewTask
-from muster.model.states import FailedDependency, TaskStatus
+from muster.model.states import ErrorKind, FailedDependency, TaskStatus
 from muster.model.task import Attempt, Now, Task
 from muster.ports.clock import Chance
 from muster.ports.store import Tx, Writes
@@ -34,6 +35,8 @@ class View:
         self._completed: list[int] = []
         self._failed: list[int] = []
         self._writes = Writes.nothing()
+        self.ended: dict[int, list[bool]] = {}
+        """By plan, its tasks that ended: True for completed, False for failed for good after a run."""
         self.became_ready = False
         self.freed_place = False
         """An attempt has ended: under a limit, another task may begin now."""
@@ -96,7 +99,8 @@ class View:
         if known is not None and known.epoch == attempt.epoch:
             self._changed_attempts.add(attempt.task_id)
             self.freed_place = self.freed_place or (known.open and not attempt.open)
-            if known.open and (not attempt.open or attempt.stop_action is not known.stop_action):
+            told = attempt.stop_action is not known.stop_action or attempt.notice != known.notice
+            if known.open and (told or not attempt.open):
                 self.disturbed.add(attempt.worker_id)
         else:
             self._opened.add(attempt.task_id)
@@ -107,6 +111,7 @@ class View:
         if decision.events:
             self.wrote_events = True
             self.became_ready = self.became_ready or decision.task.ready
+            self._note_end(decision)
         if decision.unblocks:
             self._completed.append(decision.task.id)
         elif decision.events and decision.task.status in _DEAD:
@@ -120,6 +125,19 @@ class View:
         if decision.log is not None:
             writes.logs.append(decision.log)
             self.wrote_events = True
+
+    def _note_end(self, decision: Decision) -> None:
+        task, before = decision.task, decision.events[-1].previous_status
+        if before in (None, task.status) or task.plan_id is None:
+            return
+        completed = task.status is TaskStatus.COMPLETED
+        if completed or (task.status is TaskStatus.FAILED and task.error_kind is not ErrorKind.EXPIRED):
+            self.ended.setdefault(task.plan_id, []).append(completed)
+
+    def record(self, event: Event) -> None:
+        """An event whose subject is no task."""
+        self._writes.events.append(event)
+        self.wrote_events = True
 
     async def settle(self) -> None:
         """Passes on what has ended to its children (S8): done takes one unmet dependency off each, failed and

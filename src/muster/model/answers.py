@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from muster.model.states import StopAction, TaskStatus
+from muster.model.states import PauseReason, StopAction, TaskStatus
 
 
 class Answer(Struct, frozen=True, kw_only=True, rename="camel", gc=False):
@@ -31,6 +31,12 @@ class Enqueued(Answer, frozen=True, kw_only=True):
     """Keys that were ticked in the file since, and are completed by that."""
     task_ids: tuple[int, ...] = ()
     """The tasks in the order in which they were given, also those that were there already."""
+
+
+class PlanMoved(Answer, frozen=True, kw_only=True):
+    plan: str
+    paused: PauseReason | None
+    failures: int
 
 
 class ClaimedJob(Answer, frozen=True, kw_only=True):
@@ -63,6 +69,8 @@ class AttemptOrder(Answer, frozen=True, kw_only=True):
     current: bool
     """False: the attempt is over; its process tree must go at once."""
     stop: StopAction | None = None
+    notice: str = ""
+    """What the agent is to be told; empty: nothing, or not any more."""
 
 
 class HeartbeatAnswer(Answer, frozen=True, kw_only=True):
@@ -82,6 +90,38 @@ class TookOver(Answer, frozen=True, kw_only=True):
 
     term: int
     adopted: int
+
+
+class AuditReport(Answer, frozen=True, kw_only=True):
+    whole: bool
+    problems: tuple[str, ...]
+    """Each names the event or the seal; at most 100."""
+    seals: int
+    sealed: int
+    """Events that are there and sealed."""
+    unsealed: int
+    """Newer ones, which the sealer has not come to yet."""
+    pruned: int
+    """Events that retention has dropped, with a signature."""
+    head: str
+
+
+class Reconciled(Answer, frozen=True, kw_only=True):
+    dead_workers_found: int = 0
+    expired_claims_released: int = 0
+    orphaned_tasks_recovered: int = 0
+    """Tasks that were held by no attempt."""
+    stale_states_fixed: int = 0
+    """Tasks whose place in line, dependencies or open attempt disagreed with the facts."""
+
+
+class Pruned(Answer, frozen=True, kw_only=True):
+    """How many rows went."""
+
+    logs: int = 0
+    checkpoints: int = 0
+    keys: int = 0
+    events: int = 0
 
 
 class Done(Answer, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from muster.model.seals import Seal
 from muster.model.states import CrewStatus, ErrorKind, FailedDependency, PauseReason, StopAction
 
 Text = Annotated[str, Meta(max_length=10_000)]
@@ -208,6 +209,13 @@ class Expire(Command, frozen=True, kw_only=True):
     term: int
 
 
+class Overdue(Command, frozen=True, kw_only=True):
+    """The task should be done by its agent's own estimate: a notice first, later a stop that costs nothing."""
+
+    task_id: int
+    term: int
+
+
 class DropAim(Command, frozen=True, kw_only=True):
     """The picked agent did not take the task in time: any agent may."""
 
@@ -328,6 +336,60 @@ class SetTicked(Command, frozen=True, kw_only=True):
 
     plan_id: int
     event_id: int
+
+
+class PausePlan(Command, frozen=True, kw_only=True):
+    plan: Name
+    actor: Name
+
+
+class ResumePlan(Command, frozen=True, kw_only=True):
+    """Also after the breaker has paused it: its count begins anew."""
+
+    plan: Name
+    actor: Name
+
+
+class AddSeal(Command, frozen=True, kw_only=True):
+    """The sealer has signed the events that follow the last seal."""
+
+    term: int
+    seal: Seal
+
+
+class Reconcile(Command, frozen=True, kw_only=True):
+    """These tasks may disagree with the facts: what does is mended."""
+
+    term: int
+    task_ids: tuple[int, ...]
+
+
+class Mend(Command, frozen=True, kw_only=True):
+    """One task of it, with the facts that its row does not hold."""
+
+    task_id: int
+    unmet: int
+    """How many of its dependencies are really unmet."""
+    in_line: bool
+    """Whether a claim would find it."""
+
+
+class Prune(Command, frozen=True, kw_only=True):
+    """At most `limit` of each: output and checkpoints of ended tasks, idempotency keys, older than that."""
+
+    term: int
+    logs_before_ms: int
+    keys_before_ms: int
+    limit: int
+
+
+class PruneEvents(Command, frozen=True, kw_only=True):
+    """The events of the seal that ends with `to_id`."""
+
+    term: int
+    to_id: int
+    at_ms: int
+    proof: str
 
 
 class SetCrew(Command, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from muster.model import commands as c
-from muster.model.moves import ending, steering, waiting, working
+from muster.model.moves import ending, mending, overdue, steering, waiting, working
 from muster.model.moves.decision import Decision, Facts
 from muster.model.task import Now, Task
 
@@ -43,6 +43,8 @@ _DECIDERS: dict[type[c.Command], _Decider] = {
     c.Transfer: steering.transfer,
     c.DropAim: steering.drop_aim,
     c.Expire: steering.expire,
+    c.Overdue: overdue.overdue,
+    c.Mend: mending.mend,
     c.Skip: steering.skip,
     c.Archive: steering.archive,
 }

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from muster.model.commands import Offer
-from muster.model.states import WorkerStatus
+from muster.model.states import PauseReason, WorkerStatus
 
 WORKSPACE_ID = 1
 """A SQLite store is one tenant's."""
@@ -23,6 +23,12 @@ class Plan(Struct, frozen=True, gc=False):
     created_at_ms: int
     ticked_event_id: int
     """Boxes are ticked for completions up to this event."""
+    failures: int = 0
+    """Tasks that failed for good since one was completed."""
+    paused_reason: PauseReason | None = None
+    """Set: the plan gives out no work."""
+    event_seq: int = 0
+    """Number of the plan's own last event."""
 
 
 class LaneKey(NamedTuple):

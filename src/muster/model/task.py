@@ -70,7 +70,7 @@ class Task(Struct, frozen=True, gc=False):
     expires_at_ms: int | None
     """Wall time after which no attempt is to begin."""
     overdue_at_ms: int | None
-    """When the agent expected to be done, by its own estimate; a notice is due some time after."""
+    """Wall time of the next measure against an attempt that takes longer than it said: notice, then stop."""
     fresh_after_epoch: int
     """Checkpoints and sessions up to this epoch are not resumed: a person wanted a start from nothing."""
     on_failed: FailedDependency
@@ -123,6 +123,10 @@ class Attempt(Struct, frozen=True, gc=False):
     checkpoints: int
     """How many checkpoints this attempt has saved; the next one's number is one higher."""
     log_bytes: int
+    notice: str = ""
+    """What its agent is to be told while it works."""
+    noticed_mono_ms: int | None = None
+    """When it was told, or has shown progress since; on the clock of the lease."""
 
     @property
     def open(self) -> bool:

@@ -118,6 +118,9 @@ class PlanView(View, frozen=True, kw_only=True):
     source: str | None
     counts: dict[str, int]
     """Tasks by status."""
+    paused: PauseReason | None = None
+    failures: int = 0
+    """Tasks that failed for good since one was completed."""
 
 
 class PlanProgress(View, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from muster.model.states import AttemptStatus, CrewStatus, ErrorKind, PauseReason, TaskStatus
 from muster.model.task import SKIPPED
-from muster.model.views import TaskView
+from muster.model.views import PlanView, TaskView
 
 ANY_AGENT = ""
 """Stands for the agent of tasks that name none."""
@@ -32,6 +32,8 @@ class CrewFacts(Struct, frozen=True):
     """Agents that run as many attempts as they may at one time, with how many that is."""
     full_limits: Mapping[str, int] = {}
     """Limit keys of which no more tasks may run now."""
+    paused: Mapping[str, PlanView] = {}
+    """Plans that give out no work, by name."""
 
 
 def takers(agent: str | None, capabilities: Collection[str], facts: CrewFacts) -> list[str]:
@@ -111,11 +113,22 @@ def _waiting(task: TaskView, facts: CrewFacts) -> str:
         more = task.unmet - len(task.waits_for)
         names = ", ".join(task.waits_for) + (f" and {more} more" if more > 0 else "")
         return f"waits for {names}"
+    if task.plan in facts.paused:
+        return plan_paused(facts.paused[task.plan])
     if task.next_attempt_at_ms is not None:
         return _delayed(task, task.next_attempt_at_ms - facts.now_ms)
     if facts.crew is not CrewStatus.RUNNING:
         return f"the crew is {facts.crew.lower()}: `muster up` goes on"
     return _matching(task, facts)
+
+
+def plan_paused(plan: PlanView) -> str:
+    if plan.paused is PauseReason.BREAKER:
+        return (
+            f"plan {plan.name} is paused, because {plan.failures} of its tasks failed in a row: "
+            f"`muster plan resume {plan.name}` goes on"
+        )
+    return f"plan {plan.name} is paused: `muster plan resume {plan.name}` goes on"
 
 
 def _delayed(task: TaskView, wait_ms: int) -> str:

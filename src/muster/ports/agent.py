@@ -56,6 +56,11 @@ class AttemptFolder:
         return self.path / "result.json"
 
     @property
+    def notice(self) -> Path:
+        """What the coordinator has to say to the agent while it works; absent while there is nothing."""
+        return self.path / "notice"
+
+    @property
     def checkpoint(self) -> Path:
         return self.path / "checkpoint"
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 from muster.model.commands import AppendLog
 from muster.model.events import Event
 from muster.model.rows import Lane, LaneKey, NewTask, Plan, Worker
+from muster.model.seals import Numbered, Seal
 from muster.model.task import Artifact, Attempt, Checkpoint, Now, Task
 from muster.model.views import (
     AttemptView,
@@ -34,6 +35,23 @@ class ReadyTask(Struct, frozen=True, gc=False):
     id: int
     priority: int
     sort_key: int
+
+
+class EventSpan(Struct, frozen=True, gc=False):
+    """Which events of a task are there, and how many its row says there were."""
+
+    task_id: int
+    expected: int
+    first: int
+    last: int
+    count: int
+
+    def whole(self, *, pruned: bool) -> bool:
+        """True without a hole or a cut; retention (`pruned`) may have dropped the beginning, or all of it."""
+        if self.count == 0:
+            return pruned
+        gapless = self.count == self.last - self.first + 1
+        return gapless and self.last == self.expected and (pruned or self.first == 1)
 
 
 class Existing(Struct, frozen=True, gc=False):
@@ -80,7 +98,8 @@ class Tx(Protocol):
         """The worker's open attempts."""
 
     async def open_lanes(self) -> list[int]:
-        """Lanes that hold at least one ready task.  Its cost grows with their number, not with the tasks'."""
+        """Lanes that hold at least one ready task, of plans that are not paused.  Its cost grows with
+        their number, not with the tasks'."""
 
     async def ready(self, lane_id: int, limit: int) -> list[ReadyTask]: ...
 
@@ -95,6 +114,11 @@ class Tx(Protocol):
     async def plan_by_source(self, workspace_id: int, source: str) -> Plan | None: ...
 
     async def plan_by_name(self, workspace_id: int, name: str) -> Plan | None: ...
+
+    async def plan(self, plan_id: int) -> Plan | None: ...
+
+    async def update_plan(self, plan: Plan) -> None:
+        """Its count of failures, its pause, the number of its last event."""
 
     async def plan_names(self, workspace_id: int) -> set[str]: ...
 
@@ -147,6 +171,27 @@ class Tx(Protocol):
 
     async def set_meta(self, name: str, value: str) -> None: ...
 
+    async def prune_logs(self, before_ms: int, limit: int) -> int:
+        """Drops the oldest output; how many chunks."""
+
+    async def prune_checkpoints(self, before_ms: int, limit: int) -> int:
+        """Drops checkpoints of tasks that ended before then."""
+
+    async def prune_idempotency(self, before_ms: int, limit: int) -> int: ...
+
+    async def prune_events(self, to_id: int, at_ms: int, proof: str) -> int:
+        """Makes the seal that ends with `to_id` a stub and drops its events."""
+
+    async def settle_done_parents(self, child_id: int) -> int:
+        """Marks dependencies on completed tasks as met where they are not; how many there were."""
+
+    async def census(self, task_id: int) -> tuple[bool, int]:
+        """(whether a claim would find the task, how many of its dependencies are unmet), as stored."""
+
+    async def last_seal(self) -> Seal | None: ...
+
+    async def add_seal(self, seal: Seal) -> None: ...
+
     async def last_id(self) -> int:
         """The highest id in use in any table that the engine numbers; 0 for an empty store."""
 
@@ -178,9 +223,10 @@ class Reads(Protocol):
         """Ids of tasks whose aim was not taken in time."""
 
     async def overdue(self, wall_ms: int, limit: int) -> list[int]:
-        """Ids of running tasks that should be done by their own estimate."""
+        """Ids of running tasks that a notice or a stop is due for, because they should be done."""
 
-    async def any_ready(self) -> bool: ...
+    async def any_ready(self) -> bool:
+        """Whether a claim may find something: a ready task of a plan that is not paused."""
 
     async def attempt(self, task_id: int, epoch: int) -> Attempt | None: ...
 
@@ -199,6 +245,33 @@ class Reads(Protocol):
     async def attempts(self, task_id: int) -> list[AttemptView]: ...
 
     async def events(self, *, after_id: int, task_id: int | None, limit: int) -> list[EventView]: ...
+
+    async def audit_events(
+        self, *, task_id: int | None, levels: Collection[str], since_ms: int, limit: int
+    ) -> list[EventView]:
+        """The newest events of these levels, oldest of them first."""
+
+    async def last_seal(self) -> Seal | None: ...
+
+    async def seals(self, after_id: int, limit: int) -> list[Seal]:
+        """Seals whose last event is newer than `after_id`, in order."""
+
+    async def numbered_events(self, after_id: int, to_id: int | None, limit: int) -> list[Numbered]: ...
+
+    async def count_events(self, after_id: int) -> int: ...
+
+    async def oldest_kept_seal(self) -> Seal | None:
+        """The oldest one whose events were not pruned."""
+
+    async def anything_old(self, logs_before_ms: int, keys_before_ms: int) -> bool:
+        """Whether `Prune` would find something."""
+
+    async def suspects(self, after_id: int, limit: int) -> tuple[int | None, list[int]]:
+        """Of the next `limit` tasks in id order: (the last one's id, or None at the end; those whose row
+        disagrees with its attempts or dependencies, or with its place in line)."""
+
+    async def event_spans(self, after_task_id: int, limit: int) -> list[EventSpan]:
+        """What events there are of each task, in the order of their ids."""
 
     async def last_events(self, task_id: int, limit: int) -> list[EventView]:
         """The task's newest events, oldest of them first."""

@@ -27,6 +27,7 @@ class _Body(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fi
 class ProgressBody(_Body, frozen=True, kw_only=True):
     percent: Annotated[int, Meta(ge=0, le=100)] | None = None
     step: Annotated[str, Meta(max_length=500)] | None = None
+    estimated_completion_at_ms: c.Count | None = None
 
 
 class CheckpointBody(_Body, frozen=True, kw_only=True):
@@ -55,7 +56,13 @@ Make = Callable[[int, int, Any], c.Command]
 
 
 def _progress(task_id: int, epoch: int, given: Any) -> c.Command:
-    return c.Progress(task_id=task_id, epoch=epoch, percent=given.percent, step=given.step)
+    return c.Progress(
+        task_id=task_id,
+        epoch=epoch,
+        percent=given.percent,
+        step=given.step,
+        estimated_completion_at_ms=given.estimated_completion_at_ms,
+    )
 
 
 def _checkpoint(task_id: int, epoch: int, given: Any) -> c.Command:

@@ -7,7 +7,9 @@ import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from muster.engine.audit import Auditor
 from muster.engine.queries import Queries
+from muster.model.answers import Reconciled
 from muster.ports.engine import Execute
 from muster.ports.runtime import Wakeups
 from muster.ports.store import Reads
@@ -26,6 +28,8 @@ class Backend:
     """Ends the owner; the answer to the caller is still sent."""
     started_at_ms: int
     term: int
+    auditor: Auditor | None = None
+    reconcile: Callable[[], Awaitable[Reconciled]] | None = None
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     pid: int = field(default_factory=os.getpid)
 

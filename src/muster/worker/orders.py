@@ -22,6 +22,8 @@ class Orders:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._order: Order | None = None
+        self.notice = ""
+        """What the agent is to be told; the runner writes it down, so that no disk holds up the heartbeat."""
         self._read_fd, self._write_fd = os.pipe()
         os.set_blocking(self._write_fd, False)
 

@@ -204,6 +204,7 @@ class Worker:
                 orders = self._held.get((order.task_id, order.epoch))
             if orders is None:
                 continue
+            orders.notice = order.notice
             if not order.current:
                 orders.give(Order.ABANDON)
                 pending = True

@@ -56,6 +56,7 @@ class Runner:
         self._job = job
         self._orders = orders
         self._folder = AttemptFolder(path=around.attempts_dir / str(job.task_id) / str(job.epoch))
+        self._told = ""
         self._tails = (Tail("stdout", self._folder.stdout), Tail("stderr", self._folder.stderr))
 
     def run(self) -> None:
@@ -129,9 +130,27 @@ class Runner:
                 self._orders.seen()
                 return None, False
             process.descendants()
+            self._tell()
             # An owner that is away for a while must not keep us from watching: the files keep the output.
             with contextlib.suppress(*AWAY):
                 self._ship()
+
+    def _tell(self) -> None:
+        """Puts a notice where the agent finds it, whole or not at all, and takes it away again."""
+        notice, path = self._orders.notice, self._folder.notice
+        if notice == self._told:
+            return
+        try:
+            if notice:
+                fresh = path.with_suffix(".new")
+                fresh.write_text(notice + "\n", "utf-8")
+                fresh.replace(path)
+            else:
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            log.warning("the notice for %s#%s: %s", self._job.task_id, self._job.epoch, error)
+            return
+        self._told = notice
 
     def _word_on(self, agent: Agent, ended: Exit) -> c.AttemptCommand:
         outcome = agent.outcome(ended, self._folder)
@@ -179,6 +198,7 @@ class Runner:
             "MUSTER_ROOT": str(self._around.root),
             "MUSTER_SOCKET": str(self._around.socket),
             "MUSTER_TOKEN": token,
+            "MUSTER_NOTICE": str(self._folder.notice),
         }
 
     def _step(self, name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
@@ -58,7 +59,15 @@ class Reaper(Service):
         self._unwell = False
         """The last tick did not come to its end: the store may have been away for everybody."""
 
+        self._busy = asyncio.Lock()
+        self.buried = 0
+        self.reaped = 0
+
     async def run_once(self) -> None:
+        async with self._busy:  # a person may ask for a look while the loop has one
+            await self._look()
+
+    async def _look(self) -> None:
         now = self.clock.now()
         if self._unwell or self._stalled(now):
             # Nobody was silent but us: whoever called meanwhile could not be heard (S15).
@@ -155,6 +164,7 @@ class Reaper(Service):
         )
         try:
             await self._engine.execute(reap)
+            self.reaped += 1
         except TermOver:
             raise
         except Conflict as error:
@@ -167,6 +177,7 @@ class Reaper(Service):
             return
         reason = proof or f"nothing was heard of it for {silent_ms // 1000} s"
         log.warning("%s is dead: %s", worker.id, reason)
+        self.buried += 1
         heard_ms = None if proof else worker.heard_mono_ms
         await self._engine.execute(
             BuryWorker(

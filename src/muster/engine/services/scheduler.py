@@ -1,4 +1,4 @@
-"""Moves that only time brings: due retries, expiry, aims that nobody took."""
+"""Moves that only time brings: due retries, expiry, aims that nobody took, attempts past their own estimate."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 
 from muster.engine.service import PAGE_ROWS, Service
-from muster.model.commands import Command, DropAim, Expire, Promote
+from muster.model.commands import Command, DropAim, Expire, Overdue, Promote
 from muster.model.errors import IllegalMove
 from muster.model.task import Now
 from muster.ports.clock import Clock
@@ -42,6 +42,8 @@ class Scheduler(Service):
         if not self._jumped(now):
             expired = await self._reads.expired(now.wall_ms, PAGE_ROWS)
             await self._give(Expire(task_id=task_id, term=self._term) for task_id in expired)
+            overdue = await self._reads.overdue(now.wall_ms, PAGE_ROWS)
+            await self._give(Overdue(task_id=task_id, term=self._term) for task_id in overdue)
 
     async def _give(self, commands: Iterable[Command]) -> None:
         for command in commands:

@@ -8,6 +8,7 @@ from muster.model import commands as c
 from muster.model.errors import BadInput, IllegalMove, StaleEpoch
 from muster.model.events import Level
 from muster.model.moves.decision import Decision, Facts, current, moved
+from muster.model.moves.overdue import reported
 from muster.model.states import AttemptStatus, TaskStatus
 from muster.model.task import Artifact, Attempt, Checkpoint, Now, Task
 
@@ -109,11 +110,11 @@ def progress(task: Task, facts: Facts, command: c.Progress, now: Now) -> Decisio
     attempt = _running(task, facts, command)
     percent = task.percent if command.percent is None else command.percent
     step = task.step if command.step is None else command.step
-    overdue_at_ms = command.estimated_completion_at_ms or task.overdue_at_ms
-    if (percent, step) == (task.percent, task.step):
-        if overdue_at_ms == task.overdue_at_ms:
-            return Decision(task)
-        return Decision(replace(task, overdue_at_ms=overdue_at_ms))
+    advanced = (percent, step) != (task.percent, task.step)
+    watched, heard = reported(task, attempt, command.estimated_completion_at_ms, now, advanced=advanced)
+    changed = None if heard is attempt else heard
+    if not advanced:
+        return Decision(task if watched == task else watched, changed)
     after, event = moved(
         task,
         now,
@@ -124,9 +125,9 @@ def progress(task: Task, facts: Facts, command: c.Progress, now: Now) -> Decisio
         details={"percent": percent, "step": step},
         percent=percent,
         step=step,
-        overdue_at_ms=overdue_at_ms,
+        overdue_at_ms=watched.overdue_at_ms,
     )
-    return Decision(after, events=(event,))
+    return Decision(after, changed, (event,))
 
 
 def save_checkpoint(task: Task, facts: Facts, command: c.SaveCheckpoint, now: Now) -> Decision:

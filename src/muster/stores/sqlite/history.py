@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import apsw
 
-from muster.model.events import Event, Level
-from muster.model.states import TaskStatus
+from muster.model.events import Event
 from muster.model.task import Attempt, Task
 from muster.stores.sqlite.named import load_sql
-from muster.stores.sqlite.tx import attempt_of, task_of
+from muster.stores.sqlite.tx import attempt_of, event_of, task_of
 
 
 class Rows(NamedTuple):
@@ -31,18 +30,8 @@ def read_history(path: Path) -> Rows:
         return Rows(
             [task_of(row) for row in connection.execute(sql["all_tasks"])],
             [attempt_of(row) for row in connection.execute(sql["all_attempts"])],
-            [_event_of(row) for row in connection.execute(sql["all_events"])],
+            [event_of(row) for row in connection.execute(sql["all_events"])],
             [(row[0], row[1]) for row in connection.execute(sql["all_dependencies"])],
         )
     finally:
         connection.close()
-
-
-def _event_of(row: tuple[Any, ...]) -> Event:
-    names = Event.__struct_fields__
-    values = dict(zip(names, row, strict=True))
-    values["level"] = Level(str(values["level"]))
-    values["new_status"] = TaskStatus(str(values["new_status"]))
-    if values["previous_status"] is not None:
-        values["previous_status"] = TaskStatus(str(values["previous_status"]))
-    return Event(**values)

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from muster.model.events import Event
 from muster.model.rows import Plan, Worker
+from muster.model.seals import Seal
 from muster.model.task import Attempt, Task
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
@@ -19,6 +20,7 @@ _TYPES: dict[str, type[Struct]] = {
     "event": Event,
     "plan": Plan,
     "worker": Worker,
+    "seal": Seal,
 }
 
 _DONE = """(status = 'COMPLETED' OR (status IN ('CANCELLED', 'ARCHIVED') AND error_kind IS NULL

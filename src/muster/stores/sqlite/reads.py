@@ -8,7 +8,9 @@ from typing import Any
 import apsw
 import msgspec
 
+from muster.model.commands import NUMBER_MAX
 from muster.model.rows import Plan, Worker
+from muster.model.seals import Numbered, Seal
 from muster.model.states import (
     ATTEMPT_OPEN,
     AttemptStatus,
@@ -29,9 +31,10 @@ from muster.model.views import (
     TaskView,
     WorkerView,
 )
+from muster.ports.store import EventSpan
 from muster.stores.sqlite.named import load_sql
 from muster.stores.sqlite.tx import SQL as ENGINE_SQL
-from muster.stores.sqlite.tx import attempt_of, worker_of
+from muster.stores.sqlite.tx import attempt_of, event_of, plan_of, worker_of
 
 SQL = load_sql("reads.sql")
 
@@ -116,14 +119,19 @@ class SqliteReads:
 
     async def plans(self) -> list[PlanView]:
         found: dict[int, PlanView] = {}
-        for plan_id, name, source, status, count in self._all("plans"):
-            view = found.setdefault(plan_id, PlanView(id=plan_id, name=name, source=source, counts={}))
+        for plan_id, name, source, paused, failures, status, count in self._all("plans"):
+            view = found.get(plan_id)
+            if view is None:
+                reason = PauseReason(paused) if paused else None
+                view = found[plan_id] = PlanView(
+                    id=plan_id, name=name, source=source, counts={}, paused=reason, failures=failures
+                )
             if status is not None:
                 view.counts[status] = count
         return list(found.values())
 
     async def plan_sources(self) -> list[Plan]:
-        return [Plan(*row) for row in self._all("plan_sources")]
+        return [plan_of(row) for row in self._all("plan_sources")]
 
     async def completions(self, plan_id: int, after_event_id: int) -> tuple[int, list[str]]:
         rows = self._all("completions", plan_id, after_event_id)
@@ -172,6 +180,45 @@ class SqliteReads:
 
     async def events(self, *, after_id: int, task_id: int | None, limit: int) -> list[EventView]:
         return [_event_view(row) for row in self._all("events", after_id, task_id, limit)]
+
+    async def audit_events(
+        self, *, task_id: int | None, levels: Collection[str], since_ms: int, limit: int
+    ) -> list[EventView]:
+        wanted = _json_or_none(levels)
+        if task_id is None:
+            rows = self._all("audit_events", wanted, since_ms, limit)
+        else:
+            rows = self._all("audit_events_of_task", task_id, wanted, since_ms, limit)
+        return [_event_view(row) for row in reversed(rows)]
+
+    async def last_seal(self) -> Seal | None:
+        row = self._db.execute(ENGINE_SQL["last_seal"]).fetchone()
+        return Seal(*row) if row else None
+
+    async def seals(self, after_id: int, limit: int) -> list[Seal]:
+        return [Seal(*row) for row in self._all("seals", after_id, limit)]
+
+    async def numbered_events(self, after_id: int, to_id: int | None, limit: int) -> list[Numbered]:
+        rows = self._all("numbered_events", after_id, NUMBER_MAX if to_id is None else to_id, limit)
+        return [Numbered(row[0], event_of(row[1:])) for row in rows]
+
+    async def count_events(self, after_id: int) -> int:
+        return int(self._first("count_events", after_id)[0])
+
+    async def oldest_kept_seal(self) -> Seal | None:
+        row = self._first("oldest_kept_seal")
+        return Seal(*row) if row else None
+
+    async def anything_old(self, logs_before_ms: int, keys_before_ms: int) -> bool:
+        return bool(self._first("anything_old", logs_before_ms, keys_before_ms)[0])
+
+    async def suspects(self, after_id: int, limit: int) -> tuple[int | None, list[int]]:
+        rows = self._all("suspects", after_id, limit)
+        last = rows[-1][0] if len(rows) == limit else None
+        return last, [task_id for task_id, wrong in rows if wrong]
+
+    async def event_spans(self, after_task_id: int, limit: int) -> list[EventSpan]:
+        return [EventSpan(*row) for row in self._all("event_spans", after_task_id, limit)]
 
     async def last_events(self, task_id: int, limit: int) -> list[EventView]:
         rows = self._all("last_events", task_id, limit)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import apsw
 import msgspec
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from muster.model.commands import Offer
+from muster.model.events import Event, Level
 from muster.model.rows import Lane, LaneKey, Plan, Worker
+from muster.model.seals import Seal
 from muster.model.states import (
     AttemptStatus,
     ErrorKind,
@@ -61,6 +63,22 @@ def worker_of(row: tuple[Any, ...]) -> Worker:
     values["status"] = WorkerStatus(values["status"])
     values["for_good"] = bool(values["for_good"])
     return Worker(**values)
+
+
+def event_of(row: Sequence[Any]) -> Event:
+    values = dict(zip(Event.__struct_fields__, row, strict=True))
+    values["level"] = Level(str(values["level"]))
+    values["new_status"] = TaskStatus(str(values["new_status"]))
+    if values["previous_status"] is not None:
+        values["previous_status"] = TaskStatus(str(values["previous_status"]))
+    return Event(**values)
+
+
+def plan_of(row: tuple[Any, ...]) -> Plan:
+    plan = Plan(*row)
+    return (
+        plan if plan.paused_reason is None else replace(plan, paused_reason=PauseReason(plan.paused_reason))
+    )
 
 
 def _json(value: object) -> str:
@@ -165,7 +183,13 @@ class SqliteTx:
 
     def _plan(self, name: str, *bindings: Any) -> Plan | None:
         row = self._first(name, *bindings)
-        return Plan(*row) if row else None
+        return plan_of(row) if row else None
+
+    async def plan(self, plan_id: int) -> Plan | None:
+        return self._plan("plan", plan_id)
+
+    async def update_plan(self, plan: Plan) -> None:
+        self._all("update_plan", plan.id, plan.failures, plan.paused_reason, plan.event_seq)
 
     async def plan_by_source(self, workspace_id: int, source: str) -> Plan | None:
         return self._plan("plan_by_source", workspace_id, source)
@@ -267,6 +291,33 @@ class SqliteTx:
 
     async def set_meta(self, name: str, value: str) -> None:
         self._all("set_meta", name, value)
+
+    async def prune_logs(self, before_ms: int, limit: int) -> int:
+        return len(self._all("prune_logs", before_ms, limit))
+
+    async def prune_checkpoints(self, before_ms: int, limit: int) -> int:
+        return len(self._all("prune_checkpoints", before_ms, limit))
+
+    async def prune_idempotency(self, before_ms: int, limit: int) -> int:
+        return len(self._all("prune_idempotency", before_ms, limit))
+
+    async def prune_events(self, to_id: int, at_ms: int, proof: str) -> int:
+        row = self._first("stub_seal", to_id, at_ms, proof)
+        return len(self._all("prune_events", row[0], to_id)) if row else 0
+
+    async def settle_done_parents(self, child_id: int) -> int:
+        return len(self._all("settle_done_parents", child_id))
+
+    async def census(self, task_id: int) -> tuple[bool, int]:
+        in_line, unmet = self._first("census", task_id)
+        return bool(in_line), unmet
+
+    async def last_seal(self) -> Seal | None:
+        row = self._first("last_seal")
+        return Seal(*row) if row else None
+
+    async def add_seal(self, seal: Seal) -> None:
+        self._all("add_seal", *astuple(seal))
 
     async def last_id(self) -> int:
         return int(self._first("last_id")[0])

@@ -15,7 +15,10 @@ WITH RECURSIVE open_lane (id) AS (
     SELECT (SELECT min(lane_id) FROM tasks WHERE ready = 1 AND lane_id > open_lane.id)
       FROM open_lane WHERE open_lane.id IS NOT NULL
 )
-SELECT id FROM open_lane WHERE id IS NOT NULL
+SELECT id FROM open_lane
+ WHERE id IS NOT NULL
+   AND id NOT IN (SELECT l.id FROM plans p JOIN lanes l ON l.workspace_id = p.workspace_id AND l.plan_id = p.id
+                   WHERE p.paused_reason IS NOT NULL)
 
 -- name: ready
 SELECT id, priority, sort_key FROM tasks
@@ -63,7 +66,8 @@ INSERT INTO attempts ($attempt_columns) VALUES ($attempt_slots)
 UPDATE attempts
    SET status = ?4, boot_id = ?8, lease_until_ms = ?10, started_at_ms = ?12, ended_at_ms = ?13, session_key =
        ?14, token_hash = ?15, stop_action = ?16, stop_by_ms = ?17, error_kind = ?18, error = ?19, tree_killed
-       = ?20, exit_code = ?21, declared_kind = ?22, declared = ?23, checkpoints = ?24, log_bytes = ?25
+       = ?20, exit_code = ?21, declared_kind = ?22, declared = ?23, checkpoints = ?24, log_bytes = ?25,
+       notice = ?26, noticed_mono_ms = ?27
  WHERE task_id = ?1 AND epoch = ?2
 
 -- name: insert_event
@@ -88,6 +92,12 @@ SELECT $plan_columns FROM plans WHERE workspace_id = ?1 AND source = ?2
 
 -- name: plan_by_name
 SELECT $plan_columns FROM plans WHERE workspace_id = ?1 AND name = ?2
+
+-- name: plan
+SELECT $plan_columns FROM plans WHERE id = ?1
+
+-- name: update_plan
+UPDATE plans SET failures = ?2, paused_reason = ?3, event_seq = ?4 WHERE id = ?1
 
 -- name: plan_names
 SELECT name FROM plans WHERE workspace_id = ?1
@@ -155,3 +165,46 @@ INSERT INTO meta (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET 
 -- name: last_id
 SELECT max(coalesce((SELECT max(id) FROM tasks), 0), coalesce((SELECT max(id) FROM plans), 0),
            coalesce((SELECT max(id) FROM lanes), 0))
+
+-- name: last_seal
+SELECT $seal_columns FROM seals ORDER BY to_id DESC LIMIT 1
+
+-- name: add_seal
+INSERT INTO seals ($seal_columns) VALUES ($seal_slots)
+
+-- name: settle_done_parents
+UPDATE dependencies SET met = 1
+ WHERE child_id = ?1 AND met = 0
+   AND (SELECT parent.status FROM tasks parent WHERE parent.id = parent_id) = 'COMPLETED'
+RETURNING parent_id
+
+-- name: census
+SELECT ready, (SELECT count(*) FROM dependencies d WHERE d.child_id = t.id AND d.met = 0)
+  FROM tasks t WHERE t.id = ?1
+
+-- name: prune_logs
+-- By rowid, which is the order in which they came: no index of their age is needed.
+DELETE FROM logs
+ WHERE rowid IN (SELECT rowid FROM logs ORDER BY rowid LIMIT ?2) AND at_ms < ?1
+RETURNING rowid
+
+-- name: prune_checkpoints
+DELETE FROM checkpoints
+ WHERE rowid IN (SELECT c.rowid FROM checkpoints c JOIN tasks t ON t.id = c.task_id
+                  WHERE c.created_at_ms < ?1 AND t.ended_at_ms < ?1
+                    AND t.status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'ARCHIVED')
+                  ORDER BY c.created_at_ms LIMIT ?2)
+RETURNING rowid
+
+-- name: prune_idempotency
+DELETE FROM idempotency
+ WHERE (workspace_id, key) IN (SELECT workspace_id, key FROM idempotency
+                                WHERE created_at_ms < ?1 ORDER BY created_at_ms LIMIT ?2)
+RETURNING key
+
+-- name: stub_seal
+UPDATE seals SET pruned_at_ms = ?2, pruned_proof = ?3, marks = x'' WHERE to_id = ?1 AND pruned_at_ms IS NULL
+RETURNING from_id
+
+-- name: prune_events
+DELETE FROM events WHERE id BETWEEN ?1 AND ?2 RETURNING id

@@ -9,13 +9,24 @@ SELECT id FROM tasks
  ORDER BY next_attempt_at_ms LIMIT ?2
 
 -- name: any_ready
-SELECT EXISTS (SELECT 1 FROM tasks WHERE ready = 1)
+-- As open_lanes: a million ready tasks of a paused plan are one seek.
+WITH RECURSIVE open_lane (id) AS (
+    SELECT min(lane_id) FROM tasks WHERE ready = 1
+    UNION ALL
+    SELECT (SELECT min(lane_id) FROM tasks WHERE ready = 1 AND lane_id > open_lane.id)
+      FROM open_lane WHERE open_lane.id IS NOT NULL
+)
+SELECT EXISTS (
+    SELECT 1 FROM open_lane
+     WHERE id IS NOT NULL
+       AND NOT EXISTS (SELECT 1 FROM lanes l JOIN plans p ON p.id = l.plan_id
+                        WHERE l.id = open_lane.id AND p.paused_reason IS NOT NULL))
 
 -- name: attempt
 SELECT $attempt_columns FROM attempts WHERE task_id = ?1 AND epoch = ?2
 
 -- name: plans
-SELECT p.id, p.name, p.source, t.status, count(t.id)
+SELECT p.id, p.name, p.source, p.paused_reason, p.failures, t.status, count(t.id)
   FROM plans p LEFT JOIN tasks t ON t.plan_id = p.id
  GROUP BY p.id, t.status ORDER BY p.created_at_ms, p.id
 
@@ -87,20 +98,22 @@ SELECT epoch, generation, status, worker_id, agent, assigned_at_ms, started_at_m
   FROM attempts WHERE task_id = ?1 ORDER BY epoch
 
 -- name: events
-SELECT e.id, e.task_id, coalesce(p.name, ''), coalesce(t.key, CAST(e.task_id AS TEXT)), e.seq, e.at_ms, e.level,
+SELECT e.id, e.task_id, coalesce(p.name, ''),
+       coalesce(t.key, CASE WHEN p.id = e.task_id THEN '(plan)' ELSE CAST(e.task_id AS TEXT) END), e.seq, e.at_ms, e.level,
        e.event, e.message, e.previous_status, e.new_status, e.generation, e.epoch, e.actor
   FROM events e
   LEFT JOIN tasks t ON t.id = e.task_id
-  LEFT JOIN plans p ON p.id = t.plan_id
+  LEFT JOIN plans p ON p.id = coalesce(t.plan_id, e.task_id)
  WHERE e.id > ?1 AND (?2 IS NULL OR e.task_id = ?2)
  ORDER BY e.id LIMIT ?3
 
 -- name: last_events
-SELECT e.id, e.task_id, coalesce(p.name, ''), coalesce(t.key, CAST(e.task_id AS TEXT)), e.seq, e.at_ms, e.level,
+SELECT e.id, e.task_id, coalesce(p.name, ''),
+       coalesce(t.key, CASE WHEN p.id = e.task_id THEN '(plan)' ELSE CAST(e.task_id AS TEXT) END), e.seq, e.at_ms, e.level,
        e.event, e.message, e.previous_status, e.new_status, e.generation, e.epoch, e.actor
   FROM events e
   LEFT JOIN tasks t ON t.id = e.task_id
-  LEFT JOIN plans p ON p.id = t.plan_id
+  LEFT JOIN plans p ON p.id = coalesce(t.plan_id, e.task_id)
  WHERE e.task_id = ?1
  ORDER BY e.seq DESC LIMIT ?2
 
@@ -148,3 +161,58 @@ SELECT id FROM tasks WHERE aim_until_ms IS NOT NULL AND aim_until_ms <= ?1 ORDER
 -- name: overdue
 SELECT id FROM tasks
  WHERE overdue_at_ms IS NOT NULL AND overdue_at_ms <= ?1 AND status = 'RUNNING' ORDER BY overdue_at_ms LIMIT ?2
+
+-- name: audit_events
+SELECT e.id, e.task_id, coalesce(p.name, ''),
+       coalesce(t.key, CASE WHEN p.id = e.task_id THEN '(plan)' ELSE CAST(e.task_id AS TEXT) END), e.seq, e.at_ms, e.level,
+       e.event, e.message, e.previous_status, e.new_status, e.generation, e.epoch, e.actor
+  FROM events e
+  LEFT JOIN tasks t ON t.id = e.task_id
+  LEFT JOIN plans p ON p.id = coalesce(t.plan_id, e.task_id)
+ WHERE (?1 IS NULL OR e.level IN (SELECT value FROM json_each(?1))) AND e.at_ms >= ?2
+ ORDER BY e.id DESC LIMIT ?3
+
+-- name: audit_events_of_task
+SELECT e.id, e.task_id, coalesce(p.name, ''),
+       coalesce(t.key, CASE WHEN p.id = e.task_id THEN '(plan)' ELSE CAST(e.task_id AS TEXT) END), e.seq, e.at_ms, e.level,
+       e.event, e.message, e.previous_status, e.new_status, e.generation, e.epoch, e.actor
+  FROM events e
+  LEFT JOIN tasks t ON t.id = e.task_id
+  LEFT JOIN plans p ON p.id = coalesce(t.plan_id, e.task_id)
+ WHERE e.task_id = ?1 AND (?2 IS NULL OR e.level IN (SELECT value FROM json_each(?2))) AND e.at_ms >= ?3
+ ORDER BY e.seq DESC LIMIT ?4
+
+-- name: seals
+SELECT $seal_columns FROM seals WHERE to_id > ?1 ORDER BY to_id LIMIT ?2
+
+-- name: numbered_events
+SELECT id, $event_columns FROM events WHERE id > ?1 AND id <= ?2 ORDER BY id LIMIT ?3
+
+-- name: count_events
+SELECT count(*) FROM events WHERE id > ?1
+
+-- name: event_spans
+SELECT t.id, t.event_seq, coalesce(min(e.seq), 0), coalesce(max(e.seq), 0), count(e.seq)
+  FROM (SELECT id, event_seq FROM tasks WHERE id > ?1 ORDER BY id LIMIT ?2) t
+  LEFT JOIN events e ON e.task_id = t.id
+ GROUP BY t.id ORDER BY t.id
+
+-- name: suspects
+SELECT t.id,
+       t.ready <> (t.status = 'PENDING' AND t.unmet = 0 AND t.next_attempt_at_ms IS NULL)
+    OR t.unmet <> (SELECT count(*) FROM dependencies d WHERE d.child_id = t.id AND d.met = 0)
+    OR EXISTS (SELECT 1 FROM dependencies d JOIN tasks parent ON parent.id = d.parent_id
+                WHERE d.child_id = t.id AND d.met = 0 AND parent.status = 'COMPLETED')
+    OR (t.status IN ('ASSIGNED', 'RUNNING'))
+       <> EXISTS (SELECT 1 FROM attempts a WHERE a.task_id = t.id AND a.ended_at_ms IS NULL)
+  FROM tasks t WHERE t.id > ?1 ORDER BY t.id LIMIT ?2
+
+-- name: oldest_kept_seal
+SELECT $seal_columns FROM seals WHERE pruned_at_ms IS NULL ORDER BY to_id LIMIT 1
+
+-- name: anything_old
+SELECT coalesce((SELECT at_ms < ?1 FROM logs ORDER BY rowid LIMIT 1), 0)
+    OR EXISTS (SELECT 1 FROM idempotency WHERE created_at_ms < ?2)
+    OR EXISTS (SELECT 1 FROM checkpoints c JOIN tasks t ON t.id = c.task_id
+                WHERE c.created_at_ms < ?1 AND t.ended_at_ms < ?1
+                  AND t.status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'ARCHIVED'))

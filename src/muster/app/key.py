@@ -1,0 +1,55 @@
+"""The key that seals the audit, and the newest head that the log knows."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from pathlib import Path
+
+from muster.config.project import Project
+from muster.engine.services.sealer import LOGGED_HEAD
+from muster.model.errors import StoreRefused
+from muster.model.seals import Signer
+
+_KEY_BYTES = 32
+_LOG_TAIL_BYTES = 4 << 20
+_HEAD = re.compile(re.escape(LOGGED_HEAD).encode() + rb" \d+, head ([0-9a-f]{64})")
+
+
+def signer_of(project: Project) -> Signer:
+    """With `.muster/key`, made on first use.  Raises StoreRefused where that file holds no key."""
+    path = project.state_dir / "key"
+    try:
+        text = path.read_text("ascii", errors="replace").strip()
+    except FileNotFoundError:
+        return Signer(_make(path))
+    if not re.fullmatch(f"[0-9a-f]{{{2 * _KEY_BYTES}}}", text):
+        raise StoreRefused(
+            f"{path} holds no key; nothing was changed",
+            "restore it from a backup; without it the audit up to now cannot be verified",
+        )
+    return Signer(bytes.fromhex(text))
+
+
+def _make(path: Path) -> bytes:
+    key = secrets.token_bytes(_KEY_BYTES)
+    fresh = path.with_suffix(".new")
+    fresh.unlink(missing_ok=True)
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(key.hex().encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+    return key
+
+
+def logged_head(project: Project) -> str | None:
+    try:
+        with project.log_file.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
+            heads = _HEAD.findall(file.read())
+    except FileNotFoundError:
+        return None
+    return heads[-1].decode() if heads else None

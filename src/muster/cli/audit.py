@@ -1,0 +1,92 @@
+"""`muster audit`: list what happened, verify that nobody has changed it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from muster.cli.context import connect
+from muster.cli.output import Screen, clean, note, now_ms, print_json
+from muster.config.durations import parse_duration
+from muster.model.errors import BadConfig, BadInput
+
+Json = dict[str, Any]
+
+LEVELS = ("debug", "info", "warn", "error", "critical")
+LIMIT = 100
+VERIFY_S = 600
+"""A million events take a while."""
+EXIT_BROKEN = 1
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    listing = verbs.add_parser("list", help="the newest events")
+    listing.add_argument("--task", metavar="REF", help="of this task only")
+    listing.add_argument("--level", metavar="LEVEL", type=_level, help=f"this or worse: {', '.join(LEVELS)}")
+    listing.add_argument("--since", metavar="TIME", type=_since, help="how far back, like 30m or 2d")
+    listing.add_argument("--limit", metavar="N", type=_count, default=LIMIT, help=f"at most N ({LIMIT})")
+    verbs.add_parser("verify", help="look for an edit, a hole or a cut (exit code 1: there is one)")
+
+
+def run(args: argparse.Namespace) -> int:
+    return _list(args) if args.verb == "list" else _verify(args)
+
+
+def _level(text: str) -> str:
+    if text.lower() not in LEVELS:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(LEVELS)}")
+    return text.lower()
+
+
+def _since(text: str) -> float:
+    try:
+        return parse_duration(text)
+    except BadConfig as error:
+        raise argparse.ArgumentTypeError(error.message) from None
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= 10_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 10000")
+    return int(text)
+
+
+def _list(args: argparse.Namespace) -> int:
+    query: Json = {"level": args.level, "limit": args.limit}
+    if args.since is not None:
+        query["since"] = max(0, now_ms() - int(args.since * 1000))
+    with connect(args) as context:
+        if args.task is not None:
+            task_id, epoch = context.task_id(args.task)
+            if epoch is not None:
+                raise BadInput(
+                    f"the audit is a task's, not an attempt's: leave out #{epoch}", "muster audit list"
+                )
+            query["task"] = task_id
+        events = context.api.get("/api/v1/audit", query)
+    if args.json:
+        print_json(events)
+        return 0
+    screen = Screen(args.color)
+    for event in events:
+        screen.line(f"{screen.event(event)}  {clean(event['level'].lower())}  by {clean(event['actor'])}")
+    if not events:
+        print("0 events")
+    elif len(events) == args.limit:
+        note(f"there may be older ones: --limit {min(10_000, args.limit * 10)}")
+    return 0
+
+
+def _verify(args: argparse.Namespace) -> int:
+    with connect(args) as context:
+        report: Json = context.api.get("/api/v1/audit/verify", {"wait": VERIFY_S})
+    if args.json:
+        print_json(report)
+        return 0 if report["whole"] else EXIT_BROKEN
+    for problem in report["problems"]:
+        print(f"broken  {clean(problem)}")
+    counts = f"{report['sealed']} events sealed, {report['unsealed']} to be sealed, {report['pruned']} pruned"
+    print(f"{'whole' if report['whole'] else 'BROKEN'}: {counts}, in {report['seals']} seals")
+    print(f"head  {report['head']}")
+    return 0 if report["whole"] else EXIT_BROKEN

@@ -1,0 +1,75 @@
+"""The audit as a whole: seals are added, its wholeness is judged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from muster.engine.leader import check_term
+from muster.engine.service import PAGE_ROWS
+from muster.engine.view import View
+from muster.model import commands as c
+from muster.model.answers import AuditReport, Done
+from muster.model.errors import Conflict
+from muster.model.seals import GENESIS, Signer, Verdict
+from muster.ports.store import Reads
+
+
+async def add_seal(view: View, command: c.AddSeal) -> Done:
+    """Raises Conflict where the events up to there were sealed meanwhile."""
+    await check_term(view.tx, command.term)
+    last = await view.tx.last_seal()
+    if command.seal.previous != (last.head if last else GENESIS):
+        raise Conflict("these events were sealed by somebody else")
+    await view.tx.add_seal(command.seal)
+    return Done()
+
+
+class Auditor:
+    """Looks for an edit, a hole or a cut.  `logged_head` is the newest head that the log names, if any."""
+
+    def __init__(self, reads: Reads, signer: Signer, logged_head: Callable[[], str | None]) -> None:
+        self._reads = reads
+        self._signer = signer
+        self._logged_head = logged_head
+
+    async def verify(self) -> AuditReport:
+        logged = await asyncio.to_thread(self._logged_head)
+        verdict = Verdict(self._signer)
+        found_logged = logged is None
+        while seals := await self._reads.seals(verdict.to_id, 1):
+            (seal,) = seals
+            # One more than it covers: what was put in between shows as well.
+            events = await self._reads.numbered_events(verdict.to_id, seal.to_id, seal.count + PAGE_ROWS)
+            if len(events) < seal.count and seal.pruned_at_ms is None:
+                (seal,) = await self._reads.seals(verdict.to_id, 1)  # perhaps it was pruned just now
+            verdict.take(seal, events)
+            found_logged = found_logged or seal.head == logged
+            await asyncio.sleep(0)  # the owner has others to answer
+        if not found_logged:
+            verdict.find(f"the log names the head {logged}, which no seal has: the newest ones were cut off")
+        unsealed = await self._reads.count_events(verdict.to_id)
+        await self._look_for_cuts(verdict)
+        return AuditReport(
+            whole=not verdict.problems,
+            problems=tuple(verdict.problems),
+            seals=verdict.seals,
+            sealed=verdict.sealed,
+            unsealed=unsealed,
+            pruned=verdict.pruned,
+            head=verdict.head,
+        )
+
+    async def _look_for_cuts(self, verdict: Verdict) -> None:
+        """A task's row knows how many events it has had: a hole or a cut shows without any seal."""
+        after = 0
+        while page := await self._reads.event_spans(after, PAGE_ROWS):
+            after = page[-1].task_id
+            for span in page:
+                if span.whole(pruned=verdict.pruned > 0):
+                    continue
+                verdict.find(
+                    f"task {span.task_id} has had {span.expected} events and {span.count} are there, "
+                    f"the last one is number {span.last}"
+                )
+            await asyncio.sleep(0)

@@ -1,0 +1,86 @@
+"""Drops what has been over for longer than retention keeps it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from muster.engine.service import PAGE_ROWS, Service
+from muster.model.answers import Pruned
+from muster.model.commands import Prune, PruneEvents
+from muster.model.retention import Retention
+from muster.model.seals import Signer
+from muster.ports.clock import Clock
+from muster.ports.engine import Execute
+from muster.ports.folders import Folders
+from muster.ports.store import Reads
+
+CATCH_UP_S = 0.5
+"""Between pages while there is more to drop."""
+
+
+class Pruner(Service):
+    """Events go by whole sealed ranges, the oldest first, each leaving a signed stub (S7)."""
+
+    name = "pruner"
+    interval_s = 60.0
+
+    def __init__(
+        self,
+        clock: Clock,
+        reads: Reads,
+        engine: Execute,
+        signer: Signer,
+        *,
+        folders: Folders,
+        retention: Retention,
+        term: int,
+    ) -> None:
+        super().__init__(clock)
+        self._reads = reads
+        self._engine = engine
+        self._signer = signer
+        self._folders = folders
+        self._retention = retention
+        self._term = term
+        self._behind = False
+
+    async def run_once(self) -> None:
+        wall_ms = self.clock.now().wall_ms
+        logs_before_ms = wall_ms - int(self._retention.logs_s * 1000)
+        command = Prune(
+            term=self._term,
+            logs_before_ms=logs_before_ms,
+            keys_before_ms=wall_ms - int(self._retention.idempotency_s * 1000),
+            limit=PAGE_ROWS,
+        )
+        gone = 0
+        if await self._reads.anything_old(command.logs_before_ms, command.keys_before_ms):
+            pruned = await self._engine.execute(command)
+            assert isinstance(pruned, Pruned)
+            gone = max(pruned.logs, pruned.checkpoints, pruned.keys)
+        more = await self._prune_events(wall_ms)
+        folders = await self._prune_folders(logs_before_ms)
+        self._behind = more or max(gone, folders) == PAGE_ROWS
+
+    async def _prune_events(self, wall_ms: int) -> bool:
+        seal = await self._reads.oldest_kept_seal()
+        if seal is None or seal.at_ms >= wall_ms - int(self._retention.events_s * 1000):
+            return False
+        proof = self._signer.prune_proof(seal, wall_ms)
+        await self._engine.execute(PruneEvents(term=self._term, to_id=seal.to_id, at_ms=wall_ms, proof=proof))
+        return True
+
+    async def _prune_folders(self, before_ms: int) -> int:
+        """What an open attempt writes into stays, however quiet it is."""
+        old = await asyncio.to_thread(self._folders.older_than, before_ms, PAGE_ROWS)
+        removed = 0
+        for task_id, epoch in old:
+            attempt = await self._reads.attempt(task_id, epoch)
+            ended_at_ms = attempt.ended_at_ms if attempt is not None else 0
+            if ended_at_ms is not None and ended_at_ms < before_ms:
+                await asyncio.to_thread(self._folders.remove, task_id, epoch)
+                removed += 1
+        return removed
+
+    async def pause(self) -> None:
+        await self.clock.sleep(CATCH_UP_S if self._behind else self.interval_s)

@@ -1,0 +1,85 @@
+"""A plan's own pause: by a person, or by the breaker once too many of its tasks have failed in a row.
+
+A plan is a subject of the audit like a task: its events carry its number, and theirs count without gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from muster.model.errors import IllegalMove
+from muster.model.events import Event, Level
+from muster.model.rows import Plan
+from muster.model.states import PauseReason, TaskStatus
+from muster.model.task import Now
+
+FAILURES_MAX = 5
+
+
+class PlanDecision(Struct, frozen=True, gc=False):
+    plan: Plan
+    event: Event | None = None
+
+
+def count_ends(plan: Plan, ends: Sequence[bool], failures_max: int, now: Now) -> PlanDecision:
+    """`ends` are the plan's tasks that ended in this transaction, in order: completed, or failed for good.
+
+    A plan that is paused already goes on counting what still runs.  `failures_max` of 0: never pauses.
+    """
+    failures, worst = plan.failures, plan.failures
+    for completed in ends:
+        failures = 0 if completed else failures + 1
+        worst = max(worst, failures)
+    counted = replace(plan, failures=failures) if failures != plan.failures else plan
+    if plan.paused_reason is None and 0 < failures_max <= worst:
+        # A completion in the same transaction, after the last failure, does not unmake what was seen.
+        message = f"{worst} tasks of plan {plan.name} failed in a row: it gives out no more work"
+        return _moved(
+            replace(counted, paused_reason=PauseReason.BREAKER, failures=worst),
+            "plan_paused",
+            message,
+            "breaker",
+            now,
+            level=Level.ERROR,
+        )
+    return PlanDecision(counted)
+
+
+def pause(plan: Plan, actor: str, now: Now) -> PlanDecision:
+    if plan.paused_reason is not None:
+        return PlanDecision(plan)
+    paused = replace(plan, paused_reason=PauseReason.USER)
+    return _moved(paused, "plan_paused", f"plan {plan.name} paused by {actor}", actor, now, level=Level.WARN)
+
+
+def resume(plan: Plan, actor: str, now: Now) -> PlanDecision:
+    """The count of failures begins anew."""
+    if plan.paused_reason is None:
+        raise IllegalMove(f"plan {plan.name} is not paused")
+    going = replace(plan, paused_reason=None, failures=0)
+    return _moved(going, "plan_resumed", f"plan {plan.name} resumed by {actor}", actor, now, level=Level.INFO)
+
+
+def _moved(plan: Plan, name: str, message: str, actor: str, now: Now, *, level: Level) -> PlanDecision:
+    after = replace(plan, event_seq=plan.event_seq + 1)
+    before, status = TaskStatus.PENDING, TaskStatus.PAUSED
+    if plan.paused_reason is None:
+        before, status = status, before
+    event = Event(
+        task_id=plan.id,
+        seq=after.event_seq,
+        at_ms=now.wall_ms,
+        level=level,
+        event=name,
+        message=message,
+        details=f'{{"reason":"{plan.paused_reason}"}}' if plan.paused_reason else "{}",
+        previous_status=before if plan.event_seq else None,
+        new_status=status,
+        generation=1,
+        epoch=0,
+        actor=actor,
+    )
+    return PlanDecision(after, event)

@@ -1,0 +1,144 @@
+"""Retention drops what has been over for long enough, in bounded pages, and leaves signed stubs of events."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from engine_rig import Rig, complete
+
+from muster.agents.folders import LocalFolders
+from muster.engine.audit import Auditor
+from muster.engine.batch import drive
+from muster.engine.services.pruner import CATCH_UP_S, Pruner
+from muster.engine.services.sealer import Sealer
+from muster.model import commands as c
+from muster.model.answers import AuditReport
+from muster.model.retention import Retention
+from muster.model.seals import Signer
+
+SIGNER = Signer(b"k" * 32)
+DAY_S = 86400
+
+
+class Site:
+    def __init__(self, rig: Rig, folder: Path) -> None:
+        self.rig = rig
+        self.folder = folder
+        term = rig.new_boot().term
+        self.sealer = Sealer(rig.clock, rig.reads, rig, SIGNER, term=term)
+        folders = LocalFolders(folder)
+        self.pruner = Pruner(
+            rig.clock, rig.reads, rig, SIGNER, folders=folders, retention=Retention(), term=term
+        )
+        rig.register()
+
+    def prune(self) -> None:
+        asyncio.run(self.pruner.run_once())
+
+    def verify(self) -> AuditReport:
+        return asyncio.run(Auditor(self.rig.reads, SIGNER, lambda: None).verify())
+
+    def count(self, table: str) -> int:
+        (number,) = self.rig.store._reader.execute(f"SELECT count(*) FROM {table}").fetchone()
+        return int(number)
+
+    def work(self, plan: str, *, done: bool = True) -> None:
+        spec = c.Spec(title="a", key="a", idempotency_key=plan)
+        self.rig.do(c.Enqueue(plan=plan, source=None, tasks=(spec,), actor="ada"))
+        (job,) = self.rig.started()
+        ids = {"task_id": job.task_id, "epoch": job.epoch}
+        self.rig.do(c.AppendLog(**ids, stream="stdout", offset=0, data=b"hello"))
+        self.rig.do(c.SaveCheckpoint(**ids, data=b"state"))
+        (self.folder / str(job.task_id) / str(job.epoch)).mkdir(parents=True)
+        if done:
+            self.rig.do(complete(job))
+        drive(self.sealer.run_once())
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Any:
+    """Without the rig's audit: the beginning of it is gone."""
+    rig = Rig()
+    yield Site(rig, tmp_path)
+    rig.store.close()
+
+
+TABLES = ("events", "logs", "checkpoints", "idempotency")
+
+
+def test_nothing_goes_before_its_time(site):
+    site.work("old")
+    before = [site.count(table) for table in TABLES]
+    site.rig.clock.advance(6 * DAY_S)
+    site.prune()
+    assert [site.count(table) for table in TABLES] == before
+
+
+def test_each_goes_when_its_time_is_over(site):
+    site.work("old")
+    events = site.count("events")
+    site.rig.clock.advance(8 * DAY_S)
+    site.prune()
+    assert [site.count(table) for table in TABLES] == [events, 1, 1, 0]
+    site.rig.clock.advance(23 * DAY_S)
+    site.prune()
+    assert [site.count(table) for table in TABLES] == [events, 0, 0, 0]
+    site.rig.clock.advance(60 * DAY_S)
+    site.work("new")
+    site.prune()
+    report = site.verify()
+    assert report.whole and report.pruned == events and report.sealed == site.count("events") == events
+
+
+def test_what_runs_keeps_its_checkpoint_and_its_folder(site):
+    site.work("long", done=False)
+    site.rig.clock.advance(31 * DAY_S)
+    site.prune()
+    assert site.count("checkpoints") == 1 and len(list(site.folder.iterdir())) == 1
+
+
+def test_folders_of_ended_attempts_go_with_their_logs(site):
+    site.work("old")
+    (site.folder / "notes").mkdir()
+    site.rig.clock.advance(31 * DAY_S)
+    site.prune()
+    assert [path.name for path in site.folder.iterdir()] == ["notes"]
+
+
+def test_events_that_are_not_sealed_stay(site):
+    site.rig.enqueue({"a": ()})
+    site.rig.clock.advance(1000 * DAY_S)
+    site.prune()
+    assert site.count("events") == 1
+
+
+def test_a_range_that_somebody_else_drops_is_found(site):
+    site.work("old")
+    site.rig.clock.advance(91 * DAY_S)
+    site.work("new")
+    site.prune()
+    with pytest.raises(apsw.ConstraintError):
+        site.rig.store._writer.execute("DELETE FROM events")
+    site.rig.store._writer.execute(
+        "UPDATE seals SET pruned_at_ms = 1, marks = x'' WHERE pruned_at_ms IS NULL"
+    )
+    site.rig.store._writer.execute("DELETE FROM events")
+    report = site.verify()
+    assert not report.whole and "without a signature" in report.problems[0]
+
+
+def test_a_page_is_bounded_and_the_rest_follows_soon(site):
+    specs = tuple(c.Spec(title="t", idempotency_key=f"k{n}") for n in range(700))
+    site.rig.do(c.Enqueue(plan="many", source=None, tasks=specs, actor="ada"))
+    site.rig.clock.advance(8 * DAY_S)
+    site.prune()
+    assert site.count("idempotency") == 200
+    before = site.rig.clock.now().mono_ms
+    drive(site.pruner.pause())
+    assert site.rig.clock.now().mono_ms - before == CATCH_UP_S * 1000
+    site.prune()
+    assert site.count("idempotency") == 0

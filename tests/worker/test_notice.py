@@ -1,0 +1,66 @@
+"""A notice reaches the agent as a file, whole or not at all, and goes away again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from muster.model.answers import AttemptOrder, ClaimedJob, HeartbeatAnswer
+from muster.worker.orders import Orders
+from muster.worker.pool import Worker
+from muster.worker.runner import Runner, Surroundings
+
+JOB = ClaimedJob(
+    task_id=7,
+    epoch=1,
+    plan="p",
+    key="a",
+    agent="shell",
+    title="A",
+    description="",
+    note="",
+    timeout_s=60,
+    session_key=None,
+    checkpoint=None,
+)
+
+
+def surroundings(root: Path) -> Surroundings:
+    unused: Any = None
+    return Surroundings(
+        worker_id="worker-aaaaaaaa",
+        root=root,
+        attempts_dir=root / "attempts",
+        socket=root / "socket",
+        agents={},
+        launcher=unused,
+        oom_kills=lambda: None,
+    )
+
+
+def test_a_notice_is_a_file_that_every_attempt_knows(tmp_path):
+    crew: Any = None
+    with Orders() as orders:
+        runner = Runner(crew, surroundings(tmp_path), JOB, orders)
+        path = Path(runner._environment("token")["MUSTER_NOTICE"])
+        path.parent.mkdir(parents=True)
+        runner._tell()
+        assert not path.exists()
+        orders.notice = "hurry"
+        runner._tell()
+        assert path.read_text() == "hurry\n" and [*path.parent.iterdir()] == [path]
+        orders.notice = ""
+        runner._tell()
+        assert not path.exists()
+
+
+def test_a_heartbeats_answer_brings_the_notice(tmp_path):
+    unused: Any = None
+    options = {"hostname": "h", "boot_id": "b", "process": unused, "slots": 1, "general": (), "offers": {}}
+    worker = Worker(unused, surroundings(tmp_path), unused, orphan_grace_s=1, **options)
+    with Orders() as orders:
+        worker._held[7, 1] = orders
+        order = AttemptOrder(task_id=7, epoch=1, current=True, notice="hurry")
+        pending = worker._obey(HeartbeatAnswer(known=True, drain=False, attempts=(order,)))
+        assert orders.notice == "hurry" and orders.given is None
+        assert not pending, "a notice must not make the heart beat faster"
