@@ -15,7 +15,7 @@ import apsw
 import pytest
 from store_rows import NOW, Subject, new_task, writes
 
-from muster.model.errors import OwnerUnavailable, StoreHalted, StoreRefused, Unavailable
+from muster.model.errors import OwnerUnavailable, StoreFull, StoreHalted, StoreRefused, Unavailable
 from muster.ports.store import Tx
 from muster.stores.sqlite import store as sqlite_store
 from muster.stores.sqlite.lock import Lock, holder
@@ -212,7 +212,7 @@ async def _disk_is_full(tx: Tx) -> None:
 
 def test_a_full_disk_refuses_one_write_and_harms_nothing(path: Path, runner: asyncio.Runner) -> None:
     subject = opened(path, runner)
-    with pytest.raises(StoreRefused, match="full"):
+    with pytest.raises(StoreFull, match="full"):
         subject.transact(_disk_is_full)
     subject.transact(_nothing)
     subject.store.close()

@@ -66,6 +66,7 @@ class Owner:
         self.clock = SystemClock(self._host.boot_id)
         self.failpoint = Failpoint.of(os.environ)
         self._stack = contextlib.ExitStack()
+        self._led_since_ms: int | None = None
 
     async def __aenter__(self) -> Self:
         """Raises OwnerUnavailable where another owner holds the store, StoreFault where it cannot be used."""
@@ -102,6 +103,7 @@ class Owner:
 
     async def take_over(self) -> int:
         """Adopts the running workers and returns the new term."""
+        self._led_since_ms = self.clock.now().mono_ms
         took = await self.batcher.execute(NewBoot())
         assert isinstance(took, TookOver)
         await self.batcher.execute(SetCrew(status=CrewStatus.RUNNING))
@@ -121,6 +123,7 @@ class Owner:
                 term=term,
                 lease_s=health.lease_s,
                 interval_s=health.sweep_s,
+                led_since_ms=self._led_since_ms,
             ),
             Scheduler(self.clock, reads, self.batcher, term=term, interval_s=health.sweep_s),
             Ticker(self.clock, reads, self.batcher, LocalPlanFiles()),

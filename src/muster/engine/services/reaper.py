@@ -27,6 +27,8 @@ OWN_STALL_MS = 2_000
 class Reaper(Service):
     """`sweep` kills the recorded processes of workers that are gone: those that shed their mark.
 
+    `led_since_ms` is when the term was taken: a slow start after that is a stall like any other.
+
     A worker is dead by proof (its process is gone) or by silence (its lease is over).
 
     Its processes on this host are killed before its tasks are freed: two agents must never work on one task.
@@ -45,6 +47,7 @@ class Reaper(Service):
         term: int,
         lease_s: float,
         interval_s: float,
+        led_since_ms: int | None = None,
     ) -> None:
         super().__init__(clock)
         self._reads = reads
@@ -54,7 +57,7 @@ class Reaper(Service):
         self._term = term
         self._lease_ms = int(lease_s * 1000)
         self.interval_s = interval_s
-        self._ticked_ms: int | None = None
+        self._ticked_ms = led_since_ms
         self._unwell = False
         """The last tick did not come to its end: the store may have been away for everybody."""
 
@@ -161,3 +164,6 @@ class Reaper(Service):
         await self._engine.execute(
             BuryWorker(worker_id=worker.id, term=self._term, reason=reason, heard_mono_ms=heard_ms)
         )
+        if proof is None and worker.id not in {w.id for w in await self._reads.living_workers()}:
+            # Attempts that were cancelled while it could not hear of that are not open, and still at work.
+            self._host.kill_marked([worker_mark(worker.id)])
