@@ -1,8 +1,8 @@
 """The chaos agent: works in pieces, notes each in a ledger, saves a checkpoint after it, resumes from one.
 
 Arguments: folder of the ledger, pieces, seconds per piece.  A piece is one line when it is done, and another one
-once its checkpoint was acknowledged.  Reports over the socket itself: starting `muster` for each report would be
-the slowest part of it.
+once its checkpoint was acknowledged.  An agent that was fenced works on: whoever forgets to kill it is found out.
+Reports over the socket itself: starting `muster` for each report would be the slowest part of it.
 """
 
 import json
@@ -45,7 +45,7 @@ def main() -> int:
             except Unavailable:
                 time.sleep(0.05)
             except Conflict:
-                return 6
+                break  # as most agents would: only its death can keep it from working on
     return 0
 
 

@@ -79,9 +79,11 @@ def _struck(history: History, faults: Sequence[Fault]) -> dict[tuple[int, int], 
     aimed_at = {victim: fault for fault in faults for victim in fault.victims}
     found = {}
     for attempt in history.attempts:
-        fault = by_worker.get(attempt.worker_id) or aimed_at.get((attempt.task_id, attempt.epoch))
-        if fault is not None and attempt.status in CUT_OFF | {AttemptStatus.RELEASED}:
-            found[attempt.task_id, attempt.epoch] = fault
+        place = attempt.task_id, attempt.epoch
+        fault = aimed_at.get(place) or by_worker.get(attempt.worker_id)
+        cut_off = attempt.status in CUT_OFF | {AttemptStatus.RELEASED}
+        if fault is not None and cut_off and (attempt.ended_at_ms or 0) >= fault.at_ms:
+            found[place] = fault
     return found
 
 

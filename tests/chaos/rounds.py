@@ -46,7 +46,8 @@ def random_plan(chance: random.Random) -> list[dict[str, Any]]:
     for n in range(PLAN_TASKS):
         count = min(n, chance.choice((0, 0, 1, 1, 2, PARENTS_MAX)))
         after = tuple(f"t{parent}" for parent in chance.sample(range(n), count))
-        tasks.append(spec(f"t{n}", after, priority=chance.randint(1, 10)))
+        # All of one priority: what was cut off is the oldest, and so the next to be taken.
+        tasks.append(spec(f"t{n}", after))
     return tasks
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from engine_rig import HOST, LEASE_S, PATIENT, W1, W2, FakeHost, Rig, complete, release
+from engine_rig import HOST, LEASE_S, PATIENT, W1, W2, FakeHost, Rig, cancel, complete, release
 
 from muster.engine.batch import drive
 from muster.engine.services import reaper as reaper_module
@@ -100,7 +100,12 @@ def test_silence_ends_exactly_with_the_lease(post: Post, jobs: Any) -> None:
     post.rig.clock.advance(0.499)
     assert post.tick() == []
     post.rig.clock.advance(0.001)
-    assert post.tick() == [("kill", attempt_mark(W1, a.task_id, a.epoch)), "Reap", "BuryWorker"]
+    assert post.tick() == [
+        ("kill", attempt_mark(W1, a.task_id, a.epoch)),
+        "Reap",
+        "BuryWorker",
+        ("kill", worker_mark(W1)),
+    ]
     assert living(post) == [W2]
     assert post.rig.statuses() == {"a": "PENDING", "b": "RUNNING"}
     assert f"{LEASE_S:.0f} s" in post.rig.task("a").error
@@ -114,7 +119,16 @@ def test_a_silent_worker_is_not_buried_before_the_lease_of_what_it_holds(post: P
     post.rig.beat(W2)
     assert post.ticks(LEASE_S - TICK_S) == []
     post.rig.beat(W2)
-    assert post.ticks(TICK_S) == [("kill", attempt_mark(W1, job.task_id, 1)), "Reap", "BuryWorker"]
+    assert post.ticks(TICK_S)[:3] == [("kill", attempt_mark(W1, job.task_id, 1)), "Reap", "BuryWorker"]
+
+
+def test_what_a_silent_worker_was_to_stop_is_killed_with_its_burial(post: Post, jobs: Any) -> None:
+    """It stood still and could not hear of the cancel: the attempt is closed, its agent is still at work."""
+    a, b = jobs
+    post.rig.do(cancel(a.task_id))
+    post.ticks(LEASE_S - TICK_S)
+    post.rig.beat(W2, b)
+    assert post.ticks(TICK_S) == ["BuryWorker", ("kill", worker_mark(W1))]
 
 
 def test_an_attempt_that_never_began_costs_nothing(post: Post) -> None:

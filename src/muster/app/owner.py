@@ -81,6 +81,7 @@ class Owner:
         self.failpoint = Failpoint.of(os.environ)
         self._stack = contextlib.ExitStack()
         self._reconciler: Reconciler | None = None
+        self._led_since_ms: int | None = None
 
     async def __aenter__(self) -> Self:
         """Raises OwnerUnavailable where another owner holds the store, StoreFault where it cannot be used."""
@@ -120,6 +121,7 @@ class Owner:
 
     async def take_over(self) -> int:
         """Adopts the running workers and returns the new term."""
+        self._led_since_ms = self.clock.now().mono_ms
         took = await self.batcher.execute(NewBoot())
         assert isinstance(took, TookOver)
         await self.batcher.execute(SetCrew(status=CrewStatus.RUNNING))
@@ -138,6 +140,7 @@ class Owner:
             term=term,
             lease_s=health.lease_s,
             interval_s=health.sweep_s,
+            led_since_ms=self._led_since_ms,
         )
         self._reconciler = Reconciler(reaper, self.store.reads, self.batcher, term=term)
         return reaper

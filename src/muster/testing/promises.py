@@ -106,14 +106,16 @@ def _fenced(history: History, by_task: Mapping[int, Sequence[Event]]) -> Finding
 
 
 def _one_end(by_task: Mapping[int, Sequence[Event]]) -> Finding:
-    """S4: at most one final move in each generation."""
+    """S4: at most one final move in each generation; a person may still complete what has failed."""
     found = Finding(promise="S4", says="each task ended once", looked_at=len(by_task))
     final = {TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED}
     for task_id, events in by_task.items():
         ends = Counter(
             event.generation
             for event in events
-            if event.new_status in final and event.previous_status != event.new_status
+            if event.new_status in final
+            and event.previous_status != event.new_status
+            and not (event.previous_status is TaskStatus.FAILED and event.new_status is TaskStatus.COMPLETED)
         )
         found.violations.extend(
             f"task {task_id} ended {n} times in generation {generation}"

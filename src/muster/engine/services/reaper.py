@@ -28,6 +28,8 @@ OWN_STALL_MS = 2_000
 class Reaper(Service):
     """`sweep` kills the recorded processes of workers that are gone: those that shed their mark.
 
+    `led_since_ms` is when the term was taken: a slow start after that is a stall like any other.
+
     A worker is dead by proof (its process is gone) or by silence (its lease is over).
 
     Its processes on this host are killed before its tasks are freed: two agents must never work on one task.
@@ -46,6 +48,7 @@ class Reaper(Service):
         term: int,
         lease_s: float,
         interval_s: float,
+        led_since_ms: int | None = None,
     ) -> None:
         super().__init__(clock)
         self._reads = reads
@@ -55,7 +58,7 @@ class Reaper(Service):
         self._term = term
         self._lease_ms = int(lease_s * 1000)
         self.interval_s = interval_s
-        self._ticked_ms: int | None = None
+        self._ticked_ms = led_since_ms
         self._unwell = False
         """The last tick did not come to its end: the store may have been away for everybody."""
 
@@ -188,3 +191,6 @@ class Reaper(Service):
                 for_good=worker.hostname == self._host.hostname,
             )
         )
+        if proof is None and worker.id not in {w.id for w in await self._reads.living_workers()}:
+            # Attempts that were cancelled while it could not hear of that are not open, and still at work.
+            self._host.kill_marked([worker_mark(worker.id)])
