@@ -72,6 +72,7 @@ def test_a_killed_supervisor_is_replaced_and_its_crew_adopted(tmp_path: Path) ->
 def test_a_supervisor_and_an_owner_killed_together_leave_no_second_crew(tmp_path: Path) -> None:
     with crew(tmp_path, pieces=PIECES) as rig:
         rig.add("p", _plan())
+        until(lambda: len(rig.workers()) == 3, 10, "all workers are there")
         until(rig.running, 10, "something runs")
         owner, workers = rig.owner_pid(), {w["pid"] for w in rig.workers()}
         rig.kill_supervisor()

@@ -18,6 +18,8 @@ NESTED_ON_A_LINE_MAX = 32  # `- - - x`: bounds the work on a hostile line
 _LINE = re.compile(r"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
 _MARKER = re.compile(r"([-+*]|[0-9]{1,9}[.)])([ \t]+(?=[^ \t])|[ \t]*\Z)")
 _BOX = re.compile(r"\[([ xX])\](?:[ \t]+|\Z)")
+_NEAR_BOX = re.compile(r"\[[ xX-]?\](?![(\[:])")
+"""`[]`, `[-]` or `[x]title`: meant as a box, most likely, and none."""
 _ATX = re.compile(r"(#{1,6})(?=[ \t]|\Z)")
 _SETEXT = re.compile(r"(=+|-+)[ \t]*\Z")
 _BREAK = re.compile(r"([-*_])(?:[ \t]*\1){2,}[ \t]*\Z")
@@ -56,6 +58,8 @@ class Box:
 class Blocks:
     headings: list[Heading] = field(default_factory=list)
     boxes: list[Box] = field(default_factory=list)
+    near_boxes: list[int] = field(default_factory=list)
+    """Lines that look like boxes and are none."""
 
 
 class _Item(NamedTuple):
@@ -237,6 +241,8 @@ class _Scanner:
             if mark := _BOX.match(rest.text, rest.pos):
                 self._open_box(rest, mark, items)
                 return True
+            if owner is None and _NEAR_BOX.match(rest.text, rest.pos):
+                self.blocks.near_boxes.append(rest.number)
             items.append(_Item(width, owner))
         if deep or (self.joinable and depth == len(self.items) and not _may_interrupt(line.text)):
             return False

@@ -121,6 +121,8 @@ def _read(text: str, problems: Problems) -> tuple[_Levels, list[_Draft]]:
     _find_unfit_characters(text, problems)
     marked = len(BOM) if text.startswith(BOM) else 0
     blocks = scan(text[marked:])
+    for line in blocks.near_boxes:
+        problems.add(line, "this looks like a box, but is none: write `- [ ] title`")
     levels = _levels(blocks)
     prefixes: dict[tuple[Heading, ...], str] = {}
     drafts = []
