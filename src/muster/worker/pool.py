@@ -81,12 +81,14 @@ class Worker:
         while self._busy():
             time.sleep(DRAIN_LOOK_S)
         self._finished.set()
-        if not self._declared_dead:
+        # Decided before the goodbye: after it, a claim that is still held is told that the worker has ended.
+        declared_dead = self._declared_dead
+        if not declared_dead:
             try:
                 self._crew.deregister(c.Deregister(worker_id=self._around.worker_id, reason="drained"))
             except MusterError as error:
                 log.info("could not say goodbye: %s", error)
-        return not self._declared_dead
+        return not declared_dead
 
     def _busy(self) -> bool:
         with self._lock:
