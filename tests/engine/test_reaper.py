@@ -128,7 +128,12 @@ def test_what_a_silent_worker_was_to_stop_is_killed_with_its_burial(post: Post, 
     post.rig.do(cancel(a.task_id))
     post.ticks(LEASE_S - TICK_S)
     post.rig.beat(W2, b)
-    assert post.ticks(TICK_S) == ["BuryWorker", ("kill", worker_mark(W1))]
+    assert post.ticks(TICK_S) == [
+        ("kill", attempt_mark(W1, a.task_id, a.epoch)),
+        "Gone",
+        "BuryWorker",
+        ("kill", worker_mark(W1)),
+    ]
 
 
 def test_an_attempt_that_never_began_costs_nothing(post: Post) -> None:

@@ -302,7 +302,7 @@ class OneTask(RuleBasedStateMachine):
         """L3: what is not final is held, ready, blocked, paused or has a due time."""
         task = self.task
         waits = task.unmet > 0 or task.next_attempt_at_ms is not None or task.status is TaskStatus.PAUSED
-        assert task.final or task.status in HELD or task.ready or waits
+        assert task.final or task.status in HELD or task.ready or waits or task.lingering_epoch
 
 
 OneTask.TestCase.settings = properties(300, stateful_step_count=60)

@@ -141,6 +141,7 @@ class Owner:
             lease_s=health.lease_s,
             interval_s=health.sweep_s,
             led_since_ms=self._led_since_ms,
+            aside=asyncio.to_thread,
         )
         self._reconciler = Reconciler(reaper, self.store.reads, self.batcher, term=term)
         return reaper

@@ -23,6 +23,7 @@ _REPORTS: dict[type[c.AttemptCommand], str] = {
     c.Complete: "complete",
     c.Fail: "fail",
     c.Release: "release",
+    c.Gone: "gone",
     c.AppendLog: "log",
 }
 

@@ -122,7 +122,10 @@ class Engine:
         handler = self._handlers.get(type(command))
         if handler is not None:
             return await handler(view, command)
-        if isinstance(command, c.Reap | c.Promote | c.Expire | c.Overdue) and command.term is not None:
+        if (
+            isinstance(command, c.Reap | c.Gone | c.Promote | c.Expire | c.Overdue)
+            and command.term is not None
+        ):
             await check_term(view.tx, command.term)
         return moved(view.run(command.task_id, command))  # type: ignore[attr-defined]
 

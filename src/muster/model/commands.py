@@ -173,6 +173,13 @@ class AppendLog(AttemptCommand, frozen=True, kw_only=True):
     data: bytes
 
 
+class Gone(AttemptCommand, frozen=True, kw_only=True):
+    """The processes of an attempt that somebody else has ended are gone: its task may be given out again."""
+
+    term: int | None = None
+    """Set where it is the coordinator's word: the worker is dead, or its lease is over."""
+
+
 class RequestStop(AttemptCommand, frozen=True, kw_only=True):
     action: StopAction
     stop_by_s: float

@@ -32,6 +32,7 @@ _DECIDERS: dict[type[c.Command], _Decider] = {
     c.Release: ending.release,
     c.RequestStop: ending.request_stop,
     c.Reap: ending.reap,
+    c.Gone: ending.gone,
     c.Promote: waiting.promote,
     c.Cancel: waiting.cancel,
     c.Retry: waiting.retry,

@@ -78,11 +78,15 @@ class Task(Struct, frozen=True, gc=False):
     updated_at_ms: int
     started_at_ms: int | None
     ended_at_ms: int | None
+    lingering_epoch: int | None = None
+    """An attempt that was ended by somebody else while its processes may still be at work: no other one is
+    given out before they are known to be gone."""
 
     @property
     def ready(self) -> bool:
         """May be claimed now, as far as the task itself is concerned."""
-        return self.status is TaskStatus.PENDING and self.unmet == 0 and self.next_attempt_at_ms is None
+        waiting = self.status is TaskStatus.PENDING and self.unmet == 0 and self.next_attempt_at_ms is None
+        return waiting and self.lingering_epoch is None
 
     @property
     def final(self) -> bool:

@@ -66,6 +66,8 @@ class TaskView(View, frozen=True, kw_only=True):
     agent: str | None
     attempt_status: AttemptStatus | None
     """Of its newest attempt, also when that has ended."""
+    lingering_epoch: int | None = None
+    """The attempt whose processes must be gone before the next one begins."""
     waits_for: tuple[str, ...] = ()
     """At most three of the tasks that it waits for, each with its status: `key (FAILED)`."""
     why: str = ""

@@ -113,6 +113,8 @@ def _waiting(task: TaskView, facts: CrewFacts) -> str:
         more = task.unmet - len(task.waits_for)
         names = ", ".join(task.waits_for) + (f" and {more} more" if more > 0 else "")
         return f"waits for {names}"
+    if task.lingering_epoch is not None:
+        return f"waits until the processes of attempt {task.lingering_epoch} have stopped"
     if task.plan in facts.paused:
         return plan_paused(facts.paused[task.plan])
     if task.next_attempt_at_ms is not None:

@@ -202,6 +202,9 @@ class Reads(Protocol):
     async def open_attempts(self, after: tuple[int, int], limit: int) -> list[Attempt]:
         """Open attempts in (task id, epoch) order, beginning after the given pair."""
 
+    async def lingering(self, limit: int) -> list[Attempt]:
+        """Ended attempts whose processes may still be at work, of tasks that wait for that."""
+
     async def living_workers(self) -> list[Worker]: ...
 
     async def worker(self, worker_id: str) -> Worker | None:

@@ -24,6 +24,7 @@ PLAIN: dict[str, type[c.Command]] = {
     "complete": c.Complete,
     "fail": c.Fail,
     "release": c.Release,
+    "gone": c.Gone,
     "log": c.AppendLog,
 }
 

@@ -23,6 +23,8 @@ from muster.worker.tail import Tail
 
 log = logging.getLogger(__name__)
 
+GONE_TRY_S = 3.0
+"""How long a worker tries to say that an ended attempt's processes are gone; then its lease says it."""
 LOOK_S = 1.0
 """How often output is sent on and the process tree is looked at while an agent works."""
 STOP_GRACE_S = 5.0
@@ -97,6 +99,7 @@ class Runner:
             exit_code, timed_out = self._watch(process)
             if self._orders.given is Order.ABANDON:
                 process.kill()
+                self._say_gone()
                 return
             stopped = exit_code is None and not timed_out
             if exit_code is None:
@@ -108,13 +111,29 @@ class Runner:
             process.kill()
             raise
         self._ship_all()
-        if stopped:
-            self._report(self._release("stopped on request"))
+        word: c.AttemptCommand = self._release("stopped on request")
+        if not stopped:
+            oom_after = self._around.oom_kills()
+            out_of_memory = oom_before is not None and oom_after is not None and oom_after > oom_before
+            word = self._word_on(
+                agent, Exit(code=exit_code, timed_out=timed_out, out_of_memory=out_of_memory)
+            )
+        if not self._report(word):
+            self._say_gone()
+
+    def _say_gone(self) -> None:
+        """Whoever has ended the attempt may have the task done again: not while its processes live."""
+        gone = c.Gone(task_id=self._job.task_id, epoch=self._job.epoch)
+        deadline_s = time.monotonic() + GONE_TRY_S
+        while time.monotonic() < deadline_s:
+            try:
+                self._crew.report(gone)
+            except AWAY:
+                time.sleep(RECONNECT_FIRST_S)
+                continue
+            except MusterError as error:
+                log.info("attempt %s#%s: %s", gone.task_id, gone.epoch, error)
             return
-        oom_after = self._around.oom_kills()
-        out_of_memory = oom_before is not None and oom_after is not None and oom_after > oom_before
-        ended = Exit(code=exit_code, timed_out=timed_out, out_of_memory=out_of_memory)
-        self._report(self._word_on(agent, ended))
 
     def _watch(self, process: RunningProcess) -> tuple[int | None, bool]:
         """Until the process ends, an order comes or its time is over: (exit code, timed out)."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from muster.engine.service import PAGE_ROWS, Service
-from muster.model.commands import BuryWorker, FreshLeases, Reap
+from muster.model.commands import BuryWorker, FreshLeases, Gone, Reap
 from muster.model.errors import Conflict, TermOver
 from muster.model.marks import attempt_mark, worker_mark
 from muster.model.moves.decision import lapsed
@@ -25,8 +25,15 @@ OWN_STALL_MS = 2_000
 """A tick that comes this much later than planned shows that the owner itself stood still."""
 
 
+async def at_once(work: Callable[[], object]) -> None:
+    work()
+
+
 class Reaper(Service):
     """`sweep` kills the recorded processes of workers that are gone: those that shed their mark.
+
+    `aside` runs what looks through all processes of the host: with `asyncio.to_thread` callers are answered
+    meanwhile.
 
     `led_since_ms` is when the term was taken: a slow start after that is a stall like any other.
 
@@ -49,12 +56,14 @@ class Reaper(Service):
         lease_s: float,
         interval_s: float,
         led_since_ms: int | None = None,
+        aside: Callable[[Callable[[], object]], Awaitable[object]] = at_once,
     ) -> None:
         super().__init__(clock)
         self._reads = reads
         self._engine = engine
         self._host = host
         self._sweep = sweep
+        self._aside = aside
         self._term = term
         self._lease_ms = int(lease_s * 1000)
         self.interval_s = interval_s
@@ -86,8 +95,8 @@ class Reaper(Service):
         # Descendants die before anything is freed, in one scan of the host's processes.
         dead_marks = [worker_mark(worker_id) for worker_id, proof in gone.items() if proof]
         if dead_marks:
-            self._host.kill_marked(dead_marks)
-            self._sweep()
+            await self._kill(dead_marks)
+            await self._aside(self._sweep)
         trusted: set[str] = set()
         after = (0, 0)
         while True:
@@ -102,10 +111,26 @@ class Reaper(Service):
             if len(page) < PAGE_ROWS:
                 break
             after = (page[-1].task_id, page[-1].epoch)
+        await self._free_lingering(workers, gone, now)
         for worker in workers.values():
             # While it holds an attempt whose lease is not over, nobody may take it for dead (L1).
             if worker.id not in trusted:
                 await self._bury(worker, gone[worker.id], now)
+
+    async def _kill(self, marks: Sequence[str]) -> None:
+        await self._aside(lambda: self._host.kill_marked(marks))
+
+    async def _free_lingering(
+        self, workers: Mapping[str, Worker], gone: Mapping[str, str | None], now: Now
+    ) -> None:
+        """Attempts that a cancel or a question has ended, and whose worker has not said that they are gone."""
+        for attempt in await self._reads.lingering(PAGE_ROWS):
+            worker = workers.get(attempt.worker_id) or await self._reads.worker(attempt.worker_id)
+            ended = worker is None or worker.ended_at_ms is not None
+            if not (ended or gone.get(attempt.worker_id) or lapsed(attempt, now)):
+                continue
+            await self._kill([attempt_mark(attempt.worker_id, attempt.task_id, attempt.epoch)])
+            await self._engine.execute(Gone(task_id=attempt.task_id, epoch=attempt.epoch, term=self._term))
 
     def _stalled(self, now: Now) -> bool:
         last_ms = self._ticked_ms
@@ -144,7 +169,7 @@ class Reaper(Service):
             if proof is None and not lapsed(fresh, now):
                 return False  # heard again meanwhile: its processes live on
             # A worker that was buried for its silence may have left its agent at work.
-            self._host.kill_marked([attempt_mark(attempt.worker_id, attempt.task_id, attempt.epoch)])
+            await self._kill([attempt_mark(attempt.worker_id, attempt.task_id, attempt.epoch)])
         reason = proof or self._silence(attempt, now)
         # On another host nobody could kill its processes: if it was only cut off, it may come back.
         here = worker is None or worker.hostname == self._host.hostname
@@ -193,4 +218,4 @@ class Reaper(Service):
         )
         if proof is None and worker.id not in {w.id for w in await self._reads.living_workers()}:
             # Attempts that were cancelled while it could not hear of that are not open, and still at work.
-            self._host.kill_marked([worker_mark(worker.id)])
+            await self._kill([worker_mark(worker.id)])

@@ -122,6 +122,12 @@ def ended_as(facts: Facts, command: c.AttemptCommand, *statuses: AttemptStatus) 
     return attempt is not None and attempt.epoch == command.epoch and attempt.status in statuses
 
 
+def left_running(attempt: Attempt | None) -> int | None:
+    """The epoch of an open attempt whose process has begun: it may go on for a while after it was closed."""
+    begun = attempt is not None and attempt.open and attempt.started_at_ms is not None
+    return attempt.epoch if begun and attempt is not None else None
+
+
 def close(attempt: Attempt, status: AttemptStatus, now: Now, **changes: Any) -> Attempt:
     return replace(attempt, status=status, ended_at_ms=now.wall_ms, **changes)
 

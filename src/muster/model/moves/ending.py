@@ -16,6 +16,7 @@ from muster.model.moves.decision import (
     current,
     ended_as,
     lapsed,
+    left_running,
     moved,
     refuse_rewound,
 )
@@ -215,6 +216,7 @@ def ask(task: Task, facts: Facts, command: c.Ask, now: Now) -> Decision:
         status=TaskStatus.PAUSED,
         paused_reason=PauseReason.QUESTION,
         question=command.question,
+        lingering_epoch=left_running(attempt),
     )
     closed = close(attempt, AttemptStatus.RELEASED, now, error="asked a question")
     return Decision(after, closed, (event,))
@@ -268,6 +270,23 @@ def reap(task: Task, facts: Facts, command: c.Reap, now: Now) -> Decision:
     message = attempt.declared or command.reason
     failed = c.Fail(task_id=task.id, epoch=command.epoch, kind=kind, message=message)
     return _failed(task, attempt, failed, facts, now)
+
+
+def gone(task: Task, facts: Facts, command: c.Gone, now: Now) -> Decision:
+    refuse_rewound(task, command)
+    if task.lingering_epoch != command.epoch:
+        return Decision(task)
+    actor = facts.attempt.worker_id if facts.attempt and command.term is None else "coordinator"
+    after, event = moved(
+        task,
+        now,
+        "process_gone",
+        f"the processes of attempt {command.epoch} are gone",
+        actor,
+        level=Level.DEBUG,
+        lingering_epoch=None,
+    )
+    return Decision(after, events=(event,))
 
 
 def readopt(task: Task, facts: Facts, command: c.Readopt, now: Now) -> Decision:

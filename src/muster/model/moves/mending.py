@@ -6,7 +6,7 @@ from typing import Any
 
 from muster.model import commands as c
 from muster.model.events import Level
-from muster.model.moves.decision import Decision, Facts, close, moved
+from muster.model.moves.decision import Decision, Facts, close, left_running, moved
 from muster.model.states import HELD, AttemptStatus, TaskStatus
 from muster.model.task import Now, Task
 
@@ -21,6 +21,7 @@ def mend(task: Task, facts: Facts, command: c.Mend, now: Now) -> Decision:
         changes["status"] = TaskStatus.PENDING
     elif task.status not in HELD and attempt is not None:
         wrong.append(f"attempt {attempt.epoch} was open while the task is {task.status}")
+        changes["lingering_epoch"] = left_running(attempt)
         closed = close(attempt, AttemptStatus.CANCELLED, now, error="its task was not held by it")
     if command.unmet != task.unmet:
         wrong.append(f"it counted {task.unmet} unmet dependencies and has {command.unmet}")

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from muster.model import commands as c
 from muster.model.errors import IllegalMove
 from muster.model.events import Level
-from muster.model.moves.decision import Decision, Facts, close, event, moved
+from muster.model.moves.decision import Decision, Facts, close, event, left_running, moved
 from muster.model.states import AttemptStatus, TaskStatus
 from muster.model.task import CANCELLED, Now, Task
 
@@ -88,6 +88,7 @@ def cancel(task: Task, facts: Facts, command: c.Cancel, now: Now) -> Decision:
         return Decision(task)
     if task.final:
         raise IllegalMove(f"task {task.id} is {task.status} already and cannot be cancelled")
+    attempt = facts.attempt
     after, event = moved(
         task,
         now,
@@ -102,8 +103,8 @@ def cancel(task: Task, facts: Facts, command: c.Cancel, now: Now) -> Decision:
         error_kind=None,
         error=CANCELLED,
         ended_at_ms=now.wall_ms,
+        lingering_epoch=left_running(attempt) or task.lingering_epoch,
     )
-    attempt = facts.attempt
     closed = close(attempt, AttemptStatus.CANCELLED, now) if attempt and attempt.open else None
     return Decision(after, closed, (event,))
 

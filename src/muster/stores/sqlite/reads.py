@@ -84,6 +84,9 @@ class SqliteReads:
     async def open_attempts(self, after: tuple[int, int], limit: int) -> list[Attempt]:
         return [attempt_of(row) for row in self._all("open_attempts", *after, limit)]
 
+    async def lingering(self, limit: int) -> list[Attempt]:
+        return [attempt_of(row) for row in self._all("lingering", limit)]
+
     async def living_workers(self) -> list[Worker]:
         rows = self._db.execute(ENGINE_SQL["living_workers"]).fetchall()
         return [worker_of(row) for row in rows]

@@ -56,7 +56,7 @@ UPDATE tasks
        retries = ?16, losses = ?17, percent = ?18, step = ?19, error_kind = ?20, error = ?21, note = ?22,
        paused_reason = ?23, question = ?24, aim = ?25, aim_until_ms = ?26, expires_at_ms = ?27, overdue_at_ms
        = ?28, fresh_after_epoch = ?29, on_failed = ?30, limit_key = ?31, updated_at_ms = ?32, started_at_ms =
-       ?33, ended_at_ms = ?34, ready = ?35
+       ?33, ended_at_ms = ?34, lingering_epoch = ?35, ready = ?36
  WHERE id = ?1
 
 -- name: insert_attempt

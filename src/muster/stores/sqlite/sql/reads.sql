@@ -3,6 +3,10 @@ SELECT $attempt_columns FROM attempts
  WHERE ended_at_ms IS NULL AND (task_id, epoch) > (?1, ?2)
  ORDER BY task_id, epoch LIMIT ?3
 
+-- name: lingering
+SELECT $attempt_columns FROM attempts
+ WHERE (task_id, epoch) IN (SELECT id, lingering_epoch FROM tasks WHERE lingering_epoch IS NOT NULL ORDER BY id LIMIT ?1)
+
 -- name: due
 SELECT id FROM tasks
  WHERE next_attempt_at_ms IS NOT NULL AND next_attempt_at_ms <= ?1 AND status IN ('PENDING', 'ABORTED')
@@ -46,6 +50,7 @@ SELECT t.id, coalesce(p.name, ''), coalesce(t.key, CAST(t.id AS TEXT)), t.title,
        t.percent, t.step, t.error_kind, t.error, t.agent, t.epic, t.feature, t.created_at_ms, t.updated_at_ms,
        t.started_at_ms, t.ended_at_ms, t.paused_reason, t.question, t.aim, t.expires_at_ms, t.on_failed,
        t.limit_key, t.capabilities, t.profile, t.tags, t.metadata, t.parent_task_id, a.worker_id, a.agent, a.status,
+       t.lingering_epoch,
        CASE WHEN t.unmet > 0 THEN (
            SELECT json_group_array(name) FROM (
                SELECT CASE WHEN parent.status IN ('FAILED', 'CANCELLED', 'ARCHIVED')
@@ -146,7 +151,7 @@ SELECT coalesce(t.key, CAST(t.id AS TEXT)) FROM dependencies d JOIN tasks t ON t
  WHERE d.parent_id = ?1 ORDER BY t.id LIMIT 100
 
 -- name: movable
-SELECT sum(status IN ('ASSIGNED', 'RUNNING', 'ABORTED') OR next_attempt_at_ms IS NOT NULL),
+SELECT sum(status IN ('ASSIGNED', 'RUNNING', 'ABORTED') OR next_attempt_at_ms IS NOT NULL OR lingering_epoch IS NOT NULL),
        json_group_array(DISTINCT json_array(coalesce(aim, agent), json(capabilities)) || '') FILTER (WHERE ready = 1)
   FROM tasks WHERE plan_id = ?1 AND status IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ABORTED')
 
@@ -199,7 +204,7 @@ SELECT t.id, t.event_seq, coalesce(min(e.seq), 0), coalesce(max(e.seq), 0), coun
 
 -- name: suspects
 SELECT t.id,
-       t.ready <> (t.status = 'PENDING' AND t.unmet = 0 AND t.next_attempt_at_ms IS NULL)
+       t.ready <> (t.status = 'PENDING' AND t.unmet = 0 AND t.next_attempt_at_ms IS NULL AND t.lingering_epoch IS NULL)
     OR t.unmet <> (SELECT count(*) FROM dependencies d WHERE d.child_id = t.id AND d.met = 0)
     OR EXISTS (SELECT 1 FROM dependencies d JOIN tasks parent ON parent.id = d.parent_id
                 WHERE d.child_id = t.id AND d.met = 0 AND parent.status = 'COMPLETED')
