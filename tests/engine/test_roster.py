@@ -54,6 +54,7 @@ def test_a_heartbeat_tells_of_attempts_that_are_over(rig: Rig, held: Any) -> Non
     (order,) = rig.beat(W1, a).attempts
     assert not order.current
     rig.do(c.Retry(task_id=a.task_id, actor="ada"))
+    rig.do(c.Gone(task_id=a.task_id, epoch=a.epoch))
     (again,) = rig.claim(W1, 1)
     old, new = rig.beat(W1, a, again).attempts
     assert (old.current, new.current) == (False, True)

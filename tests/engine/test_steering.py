@@ -169,6 +169,7 @@ def test_a_question_frees_the_slot_and_its_answer_begins_the_next_attempt(rig: R
     assert rig.beat(W1, job).attempts[0].current is False
     assert rig.do(answer(rig)).status == "PENDING"
     rig.register(W2)
+    rig.do(c.Gone(task_id=job.task_id, epoch=job.epoch))
     (again,) = rig.claim(W2)
     assert (again.key, again.epoch) == ("a", 2)
     assert again.note == "You asked: which one?\nThe answer: the blue one"

@@ -159,6 +159,7 @@ def commands(epoch: int = 4) -> dict[str, c.Command]:
         "release": c.Release(**mine, reason="drain"),
         "stop": c.RequestStop(**mine, action=StopAction.RELEASE, stop_by_s=30, actor="ada"),
         "reap": reap(epoch=epoch),
+        "gone": c.Gone(task_id=7, epoch=epoch),
         "promote": c.Promote(task_id=7),
         "cancel": c.Cancel(task_id=7, actor="ada"),
         "retry": c.Retry(task_id=7, actor="ada"),

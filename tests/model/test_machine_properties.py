@@ -105,6 +105,7 @@ class OneTask(RuleBasedStateMachine):
             self.give(c.Retry(task_id=7, actor="ada"))
         self.give(c.Unblock(task_id=7, count=2))
         self.give(c.Promote(task_id=7))
+        self.give(c.Gone(task_id=7, epoch=self.epoch(0)))
         self.grant()
         self.start(0, TOKEN)
 
@@ -203,6 +204,12 @@ class OneTask(RuleBasedStateMachine):
             self.repeat(commands[action])
             assert self.task.status is TaskStatus.PAUSED or self.task.status in HELD
 
+    @rule(offset=EPOCH_OFFSETS, twice=st.booleans())
+    def gone(self, offset: int, twice: bool) -> None:
+        command = c.Gone(task_id=7, epoch=self.epoch(offset))
+        if self.give(command) == "" and twice:
+            self.repeat(command)
+
     @rule(really=st.integers(0, 9))
     def archive(self, really: int) -> None:
         if really == 0:  # nothing happens to it afterwards
@@ -233,7 +240,7 @@ class OneTask(RuleBasedStateMachine):
         stale = isinstance(command, c.AttemptCommand) and (
             known is None or command.epoch != known.epoch or not known.open
         )
-        if stale and not isinstance(command, c.AppendLog | c.Readopt):
+        if stale and not isinstance(command, c.AppendLog | c.Readopt | c.Gone):
             assert (after, attempt, decision.events, decision.follow_ups) == (task, None, (), ())
             assert command.epoch == task.epoch, "only the newest attempt's last word is a repetition"
         assert after.status in TASK_MOVES[task.status] | {task.status}
@@ -247,6 +254,8 @@ class OneTask(RuleBasedStateMachine):
             assert attempt.status in ATTEMPT_MOVES[known.status] | {known.status}
             moved = moved or attempt.status is not known.status
         assert not moved or decision.events
+        if isinstance(command, c.Grant):
+            assert task.lingering_epoch is None, "its last attempt may still be at work"
         over = isinstance(command, c.Skip) and after.status is not task.status
         assert (over or after.status is TaskStatus.COMPLETED is not task.status) == decision.unblocks
 

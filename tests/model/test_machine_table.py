@@ -42,6 +42,7 @@ HELD_TABLE: dict[str, tuple[str, str, str, str]] = {
     "release": ("PENDING/released",) * 4,
     "stop": ("ASSIGNED/stopping", "=", "RUNNING/stopping", "="),
     "reap": ("PENDING/released", "PENDING/released", "ABORTED/lost", "PENDING/released"),
+    "gone": ("=", "=", "=", "="),
     "promote": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
     "cancel": ("CANCELLED/cancelled",) * 4,
     "retry": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
@@ -89,10 +90,12 @@ REPEATED: dict[str, set[AttemptStatus]] = {
     "quota": {AttemptStatus.FAILED, AttemptStatus.RELEASED},
     "release": {AttemptStatus.RELEASED},
     "log": set(ENDED),
+    "gone": set(ENDED),
 }
 """An attempt's own commands on its ended attempt: accepted as a repetition in these statuses, else stale."""
 SITUATION: dict[str, dict[str, object]] = {
     "unblock": {"unmet": 1},
+    "gone": {"lingering_epoch": 4},
     "answer": {"paused_reason": PauseReason.QUESTION, "question": "which one?"},
     "drop aim": {"aim": "codex", "aim_until_ms": NOW.wall_ms},
     "expire": {"expires_at_ms": NOW.wall_ms},

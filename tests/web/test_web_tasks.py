@@ -125,6 +125,7 @@ def test_a_question_and_its_answer(site: Site) -> None:
     assert refused(site, f"{TASKS}/{task_id}/resume") == (409, "illegal_move")
     assert refused(site, f"{TASKS}/{task_id}/answer", text="") == (422, "bad_input")
     assert act(site, task_id, "answer", text="because") == "PENDING"
+    site.post("/worker/v1/gone", site.of(job))
     (again,) = site.started("r2")
     assert again["note"].endswith("The answer: because")
 

@@ -59,6 +59,10 @@ class Runner:
         self._orders = orders
         self._folder = AttemptFolder(path=around.attempts_dir / str(job.task_id) / str(job.epoch))
         self._told = ""
+        self._begun = False
+        """The owner may know of a start, so it may wait for the process to be gone."""
+        self._settled = False
+        """The owner has taken our word on how the attempt ended."""
         self._tails = (Tail("stdout", self._folder.stdout), Tail("stderr", self._folder.stderr))
 
     def run(self) -> None:
@@ -69,14 +73,16 @@ class Runner:
                 raise AgentUnfit(f"this worker has no agent {self._job.agent}", "muster doctor")
             self._attempt(agent)
         except AgentUnfit as error:
-            self._report(self._release(error.message, unfit=error.message))
+            self._settle(self._release(error.message, unfit=error.message))
         except BadInput as error:
-            self._report(self._failure(ErrorKind.INVALID, f"{error.message}; {error.hint}"))
+            self._settle(self._failure(ErrorKind.INVALID, f"{error.message}; {error.hint}"))
         except Conflict as error:
             log.info("attempt %s#%s is over: %s", self._job.task_id, self._job.epoch, error)
         except (Unavailable, OSError) as error:
             # It spends a retry: what the host does not allow now must not be tried at full speed for ever.
-            self._report(self._failure(ErrorKind.CRASH, f"this worker's host is in the way: {error}"))
+            self._settle(self._failure(ErrorKind.CRASH, f"this worker's host is in the way: {error}"))
+        if self._begun and not self._settled:
+            self._say_gone()
 
     def _attempt(self, agent: Agent) -> None:
         self._folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -90,6 +96,7 @@ class Runner:
             epoch=self._job.epoch,
             token_hash=hashlib.sha256(token.encode()).hexdigest(),
         )
+        self._begun = True
         if not self._report(start):
             return
         oom_before = self._around.oom_kills()
@@ -99,7 +106,6 @@ class Runner:
             exit_code, timed_out = self._watch(process)
             if self._orders.given is Order.ABANDON:
                 process.kill()
-                self._say_gone()
                 return
             stopped = exit_code is None and not timed_out
             if exit_code is None:
@@ -111,15 +117,16 @@ class Runner:
             process.kill()
             raise
         self._ship_all()
-        word: c.AttemptCommand = self._release("stopped on request")
-        if not stopped:
-            oom_after = self._around.oom_kills()
-            out_of_memory = oom_before is not None and oom_after is not None and oom_after > oom_before
-            word = self._word_on(
-                agent, Exit(code=exit_code, timed_out=timed_out, out_of_memory=out_of_memory)
-            )
-        if not self._report(word):
-            self._say_gone()
+        if stopped:
+            self._settle(self._release("stopped on request"))
+            return
+        oom_after = self._around.oom_kills()
+        out_of_memory = oom_before is not None and oom_after is not None and oom_after > oom_before
+        ended = Exit(code=exit_code, timed_out=timed_out, out_of_memory=out_of_memory)
+        self._settle(self._word_on(agent, ended))
+
+    def _settle(self, word: c.AttemptCommand) -> None:
+        self._settled = self._report(word)
 
     def _say_gone(self) -> None:
         """Whoever has ended the attempt may have the task done again: not while its processes live."""

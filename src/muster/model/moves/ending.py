@@ -274,9 +274,12 @@ def reap(task: Task, facts: Facts, command: c.Reap, now: Now) -> Decision:
 
 def gone(task: Task, facts: Facts, command: c.Gone, now: Now) -> Decision:
     refuse_rewound(task, command)
+    attempt = facts.attempt
+    if attempt is None or attempt.epoch != command.epoch:
+        raise StaleEpoch(f"attempt {command.epoch} of task {task.id} is over and nobody waits for its end")
     if task.lingering_epoch != command.epoch:
         return Decision(task)
-    actor = facts.attempt.worker_id if facts.attempt and command.term is None else "coordinator"
+    actor = attempt.worker_id if command.term is None else "coordinator"
     after, event = moved(
         task,
         now,
