@@ -61,6 +61,6 @@ def test_a_heartbeats_answer_brings_the_notice(tmp_path):
     with Orders() as orders:
         worker._held[7, 1] = orders
         order = AttemptOrder(task_id=7, epoch=1, current=True, notice="hurry")
-        pending = worker._obey(HeartbeatAnswer(known=True, drain=False, attempts=(order,)))
+        pending = worker._obey(HeartbeatAnswer(known=True, drain=False, attempts=(order,)), 0.0)
         assert orders.notice == "hurry" and orders.given is None
         assert not pending, "a notice must not make the heart beat faster"

@@ -98,7 +98,7 @@ def kill_all(find: Callable[[], Collection[Proc]]) -> set[ProcessId]:
 
     empty_looks = 0
     for _ in range(KILL_ROUNDS_MAX):
-        stopped = _stop_all(targets, hopeless)
+        stopped = stop_all(targets, hopeless)
         # One empty look is no proof: a process in the middle of exec has no environment to show.
         empty_looks = 0 if stopped else empty_looks + 1
         if empty_looks == 2:
@@ -114,8 +114,8 @@ def kill_all(find: Callable[[], Collection[Proc]]) -> set[ProcessId]:
     return killed - hopeless
 
 
-def _stop_all(targets: Callable[[], set[ProcessId]], hopeless: set[ProcessId]) -> set[ProcessId]:
-    """Stops them, and what they forked meanwhile, until a look finds nothing new."""
+def stop_all(targets: Callable[[], set[ProcessId]], hopeless: set[ProcessId]) -> set[ProcessId]:
+    """SIGSTOPs them, and what they forked meanwhile, until a look finds nothing new."""
     stopped: set[ProcessId] = set()
     for _ in range(STOP_ROUNDS_MAX):
         new = targets() - stopped

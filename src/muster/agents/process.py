@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from muster.agents.host import LocalHost, adopted_orphans, kill_all, reap_zombies
-from muster.agents.proctable import Proc, open_pidfd, read_proc, scan
+from muster.agents.host import LocalHost, adopted_orphans, kill_all, reap_zombies, stop_all
+from muster.agents.proctable import Proc, open_pidfd, read_proc, scan, send
 from muster.agents.tree import PIDS_FILE, ProcessTree, Record, kill_recorded
 from muster.model.errors import AgentUnfit, BadInput, MusterError, Unavailable
 from muster.ports.agent import AttemptFolder, Launch
@@ -36,7 +36,8 @@ _LADDER = (("interrupt", signal.SIGINT), ("terminate", signal.SIGTERM))
 class LocalLauncher:
     """Starts agents' processes on this host, and knows which of its children is whose.
 
-    One per worker process, made on its main thread.  Threads may share it; a LocalProcess belongs to one.
+    One per worker process, made on its main thread.  Threads may share it; a LocalProcess belongs to one, but
+    for `freeze` and `thaw`.
     """
 
     def __init__(self, host: LocalHost | None = None) -> None:
@@ -69,13 +70,14 @@ class LocalLauncher:
     def _look(self, tree: ProcessTree, record: Path) -> list[Proc]:
         """Brings the tree up to date and returns its living processes.  Reaps orphans on the way."""
         with self._lock:
+            if self._trees.get(tree.root.pid) is not tree:
+                return []  # its root was reaped while another thread came to look
             table = scan()
             orphans = adopted_orphans(self._trees.keys(), table)
             reap_zombies(orphans)
-            changed = tree.grow(table, [proc for proc in orphans if self._belongs(proc, tree)])
-        if changed:
-            self._record(tree, record)
-        return list(tree.members.values())
+            if tree.grow(table, [proc for proc in orphans if self._belongs(proc, tree)]):
+                self._record(tree, record)
+            return list(tree.members.values())
 
     def _belongs(self, orphan: Proc, tree: ProcessTree) -> bool:
         """Whether an adopted orphan is this tree's, going by its session or because no other could be meant.
@@ -176,6 +178,16 @@ class LocalProcess:
         self.sweep()
         # Only a root that is stuck in the kernel has no code by now.
         return -signal.SIGKILL if self._code is None else self._code
+
+    def freeze(self) -> int:
+        """SIGSTOP the whole tree, with what it forks meanwhile; returns how many processes stand still."""
+        return len(stop_all(lambda: {proc.id for proc in self._look()}, set()))
+
+    def thaw(self) -> None:
+        """SIGCONT what `freeze` has stopped."""
+        for proc in self._look():
+            with contextlib.suppress(PermissionError):
+                send(proc.id, signal.SIGCONT)
 
     def sweep(self) -> int:
         """KILL every process of the tree that outlived the root; returns how many there were.

@@ -57,7 +57,7 @@ ORPHAN_IDLE_S = 60.0
 """An owner that nobody supervises ends once it has had nothing to do for this long."""
 
 
-def policy_of(config: Config) -> Policy:
+def policy_of(config: Config, hostname: str = "") -> Policy:
     task = config.task
     return Policy(
         retry=RetryPolicy(first_s=task.backoff_first_s, cap_s=task.backoff_cap_s, losses_max=task.losses_max),
@@ -67,6 +67,7 @@ def policy_of(config: Config) -> Policy:
         limits=config.limits,
         failures_max=task.failures_max,
         waiting_max=task.waiting_max,
+        hostname=hostname,
     )
 
 
@@ -101,7 +102,7 @@ class Owner:
         await asyncio.to_thread(self._stack.close)
 
     def _engine(self) -> Engine:
-        policy = policy_of(self._config)
+        policy = policy_of(self._config, self._host.hostname)
         if self.failpoint is not None:
             return CrashingEngine(self.store, SystemChance(), policy, self.failpoint)
         return Engine(self.store, SystemChance(), policy)

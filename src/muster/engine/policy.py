@@ -26,3 +26,6 @@ class Policy(Struct, frozen=True, kw_only=True):
     """Tasks of a plan that fail in a row before it is paused; 0: it never is."""
     waiting_max: int = 100_000
     """Tasks that may wait before more are refused."""
+    hostname: str = ""
+    """The store's own host: what runs there is killed by its coordinator before it is given out again, so
+    nothing there is frozen.  Empty: no worker is known to be on it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from muster.engine.leader import check_term, take_term
+from muster.engine.policy import Policy
 from muster.engine.view import View
 from muster.model import commands as c
 from muster.model.answers import AttemptOrder, Done, HeartbeatAnswer, Registered, TookOver
@@ -25,9 +26,10 @@ async def living(view: View, worker_id: str) -> Worker | None:
 
 
 class Roster:
-    def __init__(self, heartbeat_s: float, lease_s: float) -> None:
-        self._heartbeat_s = heartbeat_s
-        self._lease_s = lease_s
+    def __init__(self, policy: Policy) -> None:
+        self._heartbeat_s = policy.heartbeat_s
+        self._lease_s = policy.lease_s
+        self._hostname = policy.hostname
 
     async def register(self, view: View, command: c.Register) -> Registered:
         """Repeating a registration is allowed: its answer may have been lost."""
@@ -59,7 +61,8 @@ class Roster:
             )
         )
         view.wrote_events = True
-        return Registered(heartbeat_s=self._heartbeat_s, lease_s=self._lease_s)
+        here = command.hostname == self._hostname and command.boot_id == now.boot_id
+        return Registered(heartbeat_s=self._heartbeat_s, lease_s=self._lease_s, freeze=not here)
 
     async def heartbeat(self, view: View, command: c.Heartbeat) -> HeartbeatAnswer:
         worker = await view.tx.worker(command.worker_id)

@@ -83,6 +83,9 @@ class HeartbeatAnswer(Answer, frozen=True, kw_only=True):
 class Registered(Answer, frozen=True, kw_only=True):
     heartbeat_s: float
     lease_s: float
+    freeze: bool = False
+    """The worker is not on the store's host, which could not kill its agents: before a lease ends that it
+    cannot renew, it stops their process trees (L5)."""
 
 
 class TookOver(Answer, frozen=True, kw_only=True):

@@ -169,6 +169,15 @@ class RunningProcess(Protocol):
     def kill(self) -> int:
         """KILL the whole tree at once, without the ladder."""
 
+    def freeze(self) -> int:
+        """SIGSTOP the whole tree, with what it forks meanwhile; returns how many processes stand still.
+
+        Like `thaw` it may be called from another thread.
+        """
+
+    def thaw(self) -> None:
+        """SIGCONT what `freeze` has stopped."""
+
     def sweep(self) -> int:
         """KILL every process of the tree that outlived the root; returns how many there were."""
 

@@ -8,6 +8,8 @@ from enum import Enum
 from types import TracebackType
 from typing import Self
 
+from muster.worker.ward import Ward
+
 
 class Order(Enum):
     STOP = "stop"
@@ -19,7 +21,8 @@ class Order(Enum):
 class Orders:
     """The newest order, and a file descriptor that wakes whoever waits for the process."""
 
-    def __init__(self) -> None:
+    def __init__(self, ward: Ward | None = None) -> None:
+        self.ward = ward or Ward()
         self._lock = threading.Lock()
         self._order: Order | None = None
         self.notice = ""

@@ -15,6 +15,7 @@ from muster.ports.crew import Crew
 from muster.ports.host import ProcessId
 from muster.worker.orders import Order, Orders
 from muster.worker.runner import AWAY, RECONNECT_CAP_S, RECONNECT_FIRST_S, Runner, Surroundings
+from muster.worker.ward import LOOK_S, Ward, boot_s, margin_s
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +62,8 @@ class Worker:
         self._finished = threading.Event()
         self._heartbeat_s = 5.0
         self._heard_s = 0.0
+        self._lease_s: float | None = None
+        """Set where this worker is to freeze what it cannot renew."""
 
     def drain(self) -> None:
         """Takes no new work; may be called from a signal handler."""
@@ -71,6 +74,8 @@ class Worker:
         self._register()
         heart = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
         heart.start()
+        if self._lease_s is not None:
+            threading.Thread(target=self._guard, args=(self._lease_s,), name="guard", daemon=True).start()
         slots = [
             threading.Thread(target=self._slot, name=f"slot-{n}", daemon=True) for n in range(self._slots)
         ]
@@ -117,7 +122,9 @@ class Worker:
         self._heard_s = time.monotonic()
         while True:
             try:
-                self._heartbeat_s = self._crew.register(command).heartbeat_s
+                registered = self._crew.register(command)
+                self._heartbeat_s = registered.heartbeat_s
+                self._lease_s = registered.lease_s if registered.freeze else None
                 return
             except AWAY:
                 if self._left_alone():
@@ -163,7 +170,7 @@ class Worker:
 
     def _run(self, job: ClaimedJob) -> None:
         key = (job.task_id, job.epoch)
-        with Orders() as orders:
+        with Orders(Ward(self._lease_s)) as orders:
             with self._lock:
                 self._held[key] = orders
             try:
@@ -172,6 +179,14 @@ class Worker:
                 with self._lock:
                     del self._held[key]
 
+    def _guard(self, lease_s: float) -> None:
+        """No call to the owner may hold this thread up: that is when it is needed."""
+        while not self._finished.wait(min(LOOK_S, margin_s(lease_s) / 4)):
+            with self._lock:
+                held = tuple(self._held.values())
+            for orders in held:
+                orders.ward.look()
+
     def _beat(self) -> None:
         """Leases are renewed from this thread alone: no agent, disk or log can hold it up."""
         wait_s = RECONNECT_FIRST_S
@@ -179,6 +194,7 @@ class Worker:
             with self._lock:
                 held = tuple(self._held)
             heartbeat = c.Heartbeat(worker_id=self._around.worker_id, attempts=held)
+            sent_s = boot_s()
             try:
                 answer = self._crew.heartbeat(heartbeat, wait_s=self._heartbeat_s)
                 wait_s, self._heard_s = RECONNECT_FIRST_S, time.monotonic()
@@ -190,10 +206,10 @@ class Worker:
                 self._finished.wait(wait_s)
                 wait_s = min(RECONNECT_CAP_S, wait_s * 2)
                 continue
-            if self._obey(answer):
+            if self._obey(answer, sent_s):
                 self._finished.wait(ORDERS_PENDING_S)
 
-    def _obey(self, answer: HeartbeatAnswer) -> bool:
+    def _obey(self, answer: HeartbeatAnswer, sent_s: float) -> bool:
         """True when there are orders that are not carried out yet."""
         if not answer.known:
             log.warning("the owner has given this worker up: it ends")
@@ -207,6 +223,8 @@ class Worker:
             if orders is None:
                 continue
             orders.notice = order.notice
+            if order.current:
+                orders.ward.heard(sent_s)
             if not order.current:
                 orders.give(Order.ABANDON)
                 pending = True

@@ -103,7 +103,8 @@ class Runner:
         mark = attempt_mark(self._around.worker_id, self._job.task_id, self._job.epoch)
         process = self._around.launcher.start(launch, self._folder, mark=mark)
         try:
-            exit_code, timed_out = self._watch(process)
+            with self._orders.ward.guarding(process):
+                exit_code, timed_out = self._watch(process)
             if self._orders.given is Order.ABANDON:
                 process.kill()
                 return
@@ -146,7 +147,7 @@ class Runner:
         """Until the process ends, an order comes or its time is over: (exit code, timed out)."""
         deadline_s = time.monotonic() + self._job.timeout_s
         while True:
-            left_s = deadline_s - time.monotonic()
+            left_s = deadline_s + self._orders.ward.stood_still_s - time.monotonic()
             if left_s <= 0:
                 return None, True
             exit_code = process.wait(min(LOOK_S, left_s), wake_fd=self._orders.wake_fd)
@@ -267,8 +268,11 @@ class Runner:
         """Tells the owner, however long it is away.  False where the attempt is over already."""
 
         def send() -> bool:
+            sent_s = self._orders.ward.now_s()
             try:
                 self._crew.report(command)
+                if isinstance(command, c.Start):  # the one report that renews the lease
+                    self._orders.ward.heard(sent_s)
             except Conflict as error:
                 log.info("%s of %s#%s: %s", type(command).__name__, command.task_id, command.epoch, error)
                 return False
