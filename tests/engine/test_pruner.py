@@ -10,7 +10,9 @@ import apsw
 import pytest
 from engine_rig import Rig, complete
 
-from muster.agents.folders import LocalFolders
+from muster.agents.folders import LOG_BYTES_MAX, LocalFolders
+from muster.app.key import logged_head
+from muster.config.project import Project
 from muster.engine.audit import Auditor
 from muster.engine.batch import drive
 from muster.engine.services.pruner import CATCH_UP_S, Pruner
@@ -30,7 +32,7 @@ class Site:
         self.folder = folder
         term = rig.new_boot().term
         self.sealer = Sealer(rig.clock, rig.reads, rig, SIGNER, term=term)
-        folders = LocalFolders(folder)
+        folders = LocalFolders(folder, folder / "muster.log")
         self.pruner = Pruner(
             rig.clock, rig.reads, rig, SIGNER, folders=folders, retention=Retention(), term=term
         )
@@ -142,3 +144,23 @@ def test_a_page_is_bounded_and_the_rest_follows_soon(site):
     assert site.rig.clock.now().mono_ms - before == CATCH_UP_S * 1000
     site.prune()
     assert site.count("idempotency") == 0
+
+
+def test_a_log_that_is_too_long_becomes_the_old_one(rig, tmp_path):
+    project = Project(tmp_path)
+    project.state_dir.mkdir()
+    site = Site(rig, project.state_dir)
+    head = f"sealed events up to 7, head {'a' * 64}\n".encode()
+    with project.log_file.open("ab", buffering=0) as writer:  # as the owner and the workers hold it
+        writer.write(b"x" * (LOG_BYTES_MAX - len(head)) + head)
+        site.prune()
+        assert project.log_file.stat().st_size == LOG_BYTES_MAX
+        assert not project.old_log_file.exists()
+        writer.write(b"more\n")
+        site.prune()
+        writer.write(b"after\n")
+    assert project.log_file.read_bytes() == b"after\n"
+    assert project.old_log_file.read_bytes().endswith(head + b"more\n")
+    assert project.old_log_file.stat().st_size == LOG_BYTES_MAX
+    assert project.old_log_file.stat().st_mode & 0o777 == 0o600
+    assert logged_head(project) == "a" * 64, "the audit's head is still known"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -309,3 +311,35 @@ def test_every_page_of_attempts_is_looked_at(monkeypatch: pytest.MonkeyPatch) ->
     assert post.tick().count("Reap") == 8
     rig.audit()
     rig.store.close()
+
+
+def test_while_processes_are_looked_for_callers_are_answered(post: Post, jobs: Any) -> None:
+    """A scan of a busy host takes its time; the owner's loop goes on."""
+    answered = threading.Event()
+    waited: list[bool] = []
+
+    def kill_marked(marks: Any) -> int:
+        waited.append(answered.wait(3))
+        return 0
+
+    async def look() -> None:
+        looking = asyncio.create_task(reaper.run_once())
+        await asyncio.sleep(0)
+        answered.set()  # as any other caller of the loop
+        await looking
+
+    reaper = Reaper(
+        post.rig.clock,
+        post.rig.reads,
+        post,
+        post.host,
+        sweep=lambda: 0,
+        term=post.term,
+        lease_s=LEASE_S,
+        interval_s=TICK_S,
+        aside=asyncio.to_thread,
+    )
+    post.host.kill_marked = kill_marked  # type: ignore[method-assign]
+    post.host.dead.add(100)
+    asyncio.run(look())
+    assert waited and all(waited)

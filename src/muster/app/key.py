@@ -46,10 +46,14 @@ def _make(path: Path) -> bytes:
 
 
 def logged_head(project: Project) -> str | None:
-    try:
-        with project.log_file.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
-            heads = _HEAD.findall(file.read())
-    except FileNotFoundError:
-        return None
-    return heads[-1].decode() if heads else None
+    """The newest one in the log, or in the old one that it was turned into."""
+    for path in (project.log_file, project.old_log_file):
+        try:
+            with path.open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
+                heads = _HEAD.findall(file.read())
+        except FileNotFoundError:
+            continue
+        if heads:
+            return str(heads[-1].decode())
+    return None

@@ -171,7 +171,7 @@ class Owner:
                 reads,
                 self.batcher,
                 self.signer,
-                folders=LocalFolders(self._project.attempts_dir),
+                folders=LocalFolders(self._project.attempts_dir, self._project.log_file),
                 retention=self._retention(),
                 term=term,
             ),

@@ -61,6 +61,11 @@ class Project:
         return self.state_dir / "muster.log"
 
     @property
+    def old_log_file(self) -> Path:
+        """What the log became when it was too long."""
+        return self.state_dir / "muster.log.1"
+
+    @property
     def attempts_dir(self) -> Path:
         return self.state_dir / "attempts"
 

@@ -1,4 +1,4 @@
-"""The attempt folders of one host: what agents printed and were given, as files."""
+"""What grows on one host's disk beside the store: attempt folders, and the log of Muster's own processes."""
 
 from __future__ import annotations
 
@@ -10,3 +10,6 @@ class Folders(Protocol):
         """(task id, epoch) of folders that nothing was written in since."""
 
     def remove(self, task_id: int, epoch: int) -> None: ...
+
+    def turn_log(self) -> None:
+        """Makes a log that has become too long the old one, in place of the last old one."""

@@ -23,7 +23,7 @@ from muster.worker.tail import Tail
 
 log = logging.getLogger(__name__)
 
-GONE_TRY_S = 3.0
+GONE_TRY_S = 1.0
 """How long a worker tries to say that an ended attempt's processes are gone; then its lease says it."""
 LOOK_S = 1.0
 """How often output is sent on and the process tree is looked at while an agent works."""

@@ -60,6 +60,7 @@ class Pruner(Service):
             gone = max(pruned.logs, pruned.checkpoints, pruned.keys)
         more = await self._prune_events(wall_ms)
         folders = await self._prune_folders(logs_before_ms)
+        await asyncio.to_thread(self._folders.turn_log)
         self._behind = more or max(gone, folders) == PAGE_ROWS
 
     async def _prune_events(self, wall_ms: int) -> bool:
