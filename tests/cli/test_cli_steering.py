@@ -98,6 +98,13 @@ def test_pause_and_resume(cli, owner):
     assert owner.tasks()["other"].status == "PENDING"
 
 
+def test_a_dependency_that_comes_later(cli, owner):
+    assert "billing/other  waits for billing/api" in cli("task", "depend", "other", "--on", "api").out
+    assert owner.tasks()["other"].unmet == 1
+    refused = cli("task", "depend", "tests", "--on", "docs", "--on", "tests")
+    assert refused.code == 2 and "cycle" in refused.err
+
+
 def test_skip_complete_archive_transfer(cli, owner):
     assert "billing/tests  skipped" in cli("task", "skip", "tests", "--reason", "no").out
     assert "was skipped already" in cli("task", "skip", "tests").out
@@ -119,6 +126,10 @@ def test_skip_complete_archive_transfer(cli, owner):
         (("transfer", "model", "--to", "shell"), 6, "cannot be transferred"),
         (("transfer", "api", "--to", "nobody"), 3, "there is no agent nobody"),
         (("transfer", "api"), 2, "--to"),
+        (("depend", "other", "--on", "other"), 2, "other -> other"),
+        (("depend", "api", "--on", "other"), 6, "pause it first"),
+        (("depend", "other", "--on", "nowhere"), 3, "there is no task 'nowhere'"),
+        (("depend", "other"), 2, "--on"),
         (("pause", "nowhere"), 3, "there is no task 'nowhere'"),
         (("skip", "api#1"), 2, "names an attempt"),
         (("retry", "tests", "--from", "middle"), 2, "is not one of checkpoint, start"),
@@ -137,6 +148,7 @@ def test_retry_from_the_start(cli, owner):
     api = owner.tasks()["api"]
     owner.do(c.Cancel(task_id=api.id, actor="me"))
     assert cli("task", "retry", "api", "--from", "start").code == 0
+    owner.do(c.Gone(task_id=api.id, epoch=api.epoch))
     assert owner.claim("r9")["api"].checkpoint is None
 
 
@@ -152,6 +164,9 @@ def test_a_question_goes_to_the_inbox_and_its_answer_to_the_next_attempt(cli, ow
     assert cli("task", "resume", "api").code == 6
     ran = cli("answer", "api", "the new one")
     assert (ran.code, "billing/api  answered" in ran.out) == (0, True)
+    api = owner.tasks()["api"]
+    assert "until the processes of attempt 1 have stopped" in cli("task", "why", "api").out
+    owner.do(c.Gone(task_id=api.id, epoch=api.epoch))
     assert owner.claim("r9")["api"].note == "You asked: which schema?\nThe answer: the new one"
     assert cli("report", "progress", "1", env=owner.inside()).code == 6
 

@@ -176,5 +176,6 @@ def commands(epoch: int = 4) -> dict[str, c.Command]:
         "mend": c.Mend(task_id=7, unmet=0, in_line=False),
         "overdue": c.Overdue(task_id=7, term=1),
         "skip": c.Skip(task_id=7, actor="ada"),
+        "depend": c.Depend(task_id=7, actor="ada", depends_on=(9,), unmet=1),
         "archive": c.Archive(task_id=7, actor="ada"),
     }

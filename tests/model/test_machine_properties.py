@@ -27,6 +27,7 @@ from muster.model.states import (
 from muster.model.task import Attempt, Now, Task
 
 POLICY = RetryPolicy()
+STEERING = ["pause", "resume", "answer", "transfer", "skip", "expire", "drop aim", "depend"]
 EPOCH_OFFSETS = st.sampled_from([0, 0, 0, 0, -1, -2, 1])
 KINDS = st.sampled_from([*ErrorKind, ErrorKind.CRASH, ErrorKind.CRASH, ErrorKind.LOST, ErrorKind.LOST])
 
@@ -188,7 +189,11 @@ class OneTask(RuleBasedStateMachine):
         if self.give(c.Readopt(task_id=7, epoch=self.epoch(offset))) == "":
             assert before is not None and before.status is AttemptStatus.LOST and not before.tree_killed
 
-    @rule(action=st.sampled_from(["pause", "resume", "answer", "transfer", "skip", "expire", "drop aim"]))
+    @rule(
+        action=st.sampled_from(
+            ["pause", "resume", "answer", "transfer", "skip", "expire", "drop aim", "depend"]
+        )
+    )
     def steer(self, action: str) -> None:
         commands: dict[str, c.Command] = {
             "pause": c.Pause(task_id=7, actor="ada"),
@@ -197,6 +202,7 @@ class OneTask(RuleBasedStateMachine):
             "transfer": c.Transfer(task_id=7, actor="ada", agent="codex", lane_id=6),
             "skip": c.Skip(task_id=7, actor="ada"),
             "expire": c.Expire(task_id=7, term=1),
+            "depend": c.Depend(task_id=7, actor="ada", depends_on=(9,), unmet=1),
             "drop aim": c.DropAim(task_id=7, term=1, lane_id=5),
         }
         refused = self.give(commands[action])

@@ -59,6 +59,7 @@ HELD_TABLE: dict[str, tuple[str, str, str, str]] = {
     "overdue": (ILLEGAL, ILLEGAL, "=", "="),
     "mend": ("=", "=", "=", "="),
     "skip": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
+    "depend": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
     "archive": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
 }
 
@@ -80,6 +81,7 @@ FREE_TABLE: dict[str, dict[str, str]] = {
     "overdue": {},
     "mend": dict.fromkeys(FREE, "="),
     "skip": dict.fromkeys(("PENDING", "ABORTED", "PAUSED", "FAILED"), "CANCELLED"),
+    "depend": dict.fromkeys(("PENDING", "ABORTED", "PAUSED"), "="),
     "archive": {**dict.fromkeys(("COMPLETED", "FAILED", "CANCELLED"), "ARCHIVED"), "ARCHIVED": "="},
 }
 """What moves a task that nobody holds, by its status; all else is an illegal move."""

@@ -1,4 +1,4 @@
-"""`muster task retry | cancel | pause | resume | skip | complete | archive | transfer`."""
+"""`muster task retry | cancel | pause | resume | skip | complete | archive | transfer | depend`."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def add_moves(verbs: Any) -> None:
             "complete": "tasks that a person has done; those behind them go on",
             "archive": "put tasks that have ended out of sight",
             "transfer": "give tasks to another agent",
+            "depend": "let tasks wait for others as well",
         }.items()
     }
     for parser in parsers.values():
@@ -36,6 +37,9 @@ def add_moves(verbs: Any) -> None:
     add_retry_options(parsers["retry"])
     for name in ("cancel", "skip"):
         parsers[name].add_argument("--reason", metavar="TEXT", default="", help="kept in the task's events")
+    parsers["depend"].add_argument(
+        "--on", metavar="REF", required=True, action="append", help="what they wait for; may be given again"
+    )
     parsers["transfer"].add_argument(
         "--to", metavar="AGENT", required=True, help="the agent that is to do it"
     )
@@ -131,6 +135,14 @@ def _transfer(args: argparse.Namespace) -> int:
     return each(args, "ready", _post("transfer", {"agent": args.to}), tell)
 
 
+def _depend(args: argparse.Namespace) -> int:
+    with connect(args) as context:
+        parents = named(context, args.on)
+    names = ", ".join(clean(ref_of(parent)) for parent in parents)
+    more = {"dependsOn": [parent["id"] for parent in parents]}
+    return each(args, "waiting", _post("depend", more), lambda *_: f"waits for {names}")
+
+
 def _post(action: str, more: Json | None = None) -> Callable[[Context, Json], Json]:
     def act(context: Context, task: Json) -> Json:
         body = {"actor": context.actor(), **(more or {})}
@@ -224,4 +236,5 @@ MOVES: dict[str, Callable[[argparse.Namespace], int]] = {
     "complete": _complete,
     "archive": archive,
     "transfer": _transfer,
+    "depend": _depend,
 }

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from muster.engine.audit import add_seal
 from muster.engine.claims import Claims
+from muster.engine.edges import depend
 from muster.engine.ids import Ids
 from muster.engine.intake import Intake
 from muster.engine.leader import check_term
@@ -72,6 +73,7 @@ class Engine:
             c.Release: self._release,
             c.Transfer: self._transfer,
             c.DropAim: self._drop_aim,
+            c.Depend: self._depend,
         }
 
     async def _remember(self, tx: Tx) -> None:
@@ -141,6 +143,9 @@ class Engine:
         key = await view.tx.lane_key(command.task_id)
         lane_id = await self._intake.lane(view, key._replace(agent=command.agent))
         return moved(view.run(command.task_id, replace(command, lane_id=lane_id)))
+
+    async def _depend(self, view: View, command: c.Depend) -> Answer:
+        return moved(await depend(view, command))
 
     async def _drop_aim(self, view: View, command: c.DropAim) -> Answer:
         await check_term(view.tx, command.term)

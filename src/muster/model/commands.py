@@ -268,6 +268,16 @@ class Skip(Command, frozen=True, kw_only=True):
     reason: Text = ""
 
 
+class Depend(Command, frozen=True, kw_only=True):
+    """The task is to wait for these as well."""
+
+    task_id: int
+    actor: Name
+    depends_on: Annotated[tuple[Id, ...], Meta(min_length=1, max_length=1000)]
+    unmet: int = 0
+    """Filled in by the engine: how many of them are new to it and not done."""
+
+
 class Archive(Command, frozen=True, kw_only=True):
     task_id: int
     actor: Name

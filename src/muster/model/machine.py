@@ -47,6 +47,7 @@ _DECIDERS: dict[type[c.Command], _Decider] = {
     c.Overdue: overdue.overdue,
     c.Mend: mending.mend,
     c.Skip: steering.skip,
+    c.Depend: steering.depend,
     c.Archive: steering.archive,
 }
 

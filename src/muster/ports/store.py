@@ -158,6 +158,11 @@ class Tx(Protocol):
     async def yielding_children(self, parent_id: int) -> list[int]:
         """Tasks that wait for this one and do not want to be blocked by its failure."""
 
+    async def parents(self, child_ids: Collection[int]) -> list[tuple[int, int]]:
+        """(child, what it depends on), also where that is done."""
+
+    async def add_dependency(self, parent_id: int, child_id: int, *, met: bool) -> None: ...
+
     async def settle_dependency(self, parent_id: int, child_id: int) -> bool:
         """Marks one dependency as met; False where it was already."""
 

@@ -6,13 +6,14 @@ that looked at nothing proves nothing.
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from muster.model.events import BrokenAudit, Event, fold
-from muster.model.states import TaskStatus
+from muster.model.states import FINAL, FailedDependency, TaskStatus
 from muster.model.task import Attempt, Task
 
 
@@ -141,28 +142,50 @@ def _audit(history: History, by_task: Mapping[int, Sequence[Event]]) -> Finding:
 
 
 def _unblocked_once(history: History, by_task: Mapping[int, Sequence[Event]]) -> Finding:
-    """S8: a child becomes ready once, with its last dependency, and starts after all of them."""
+    """S8: a child becomes ready once, with its last dependency, and starts after all of them.
+
+    An edge that was added later counts from then on.  A skipped parent is done; a failed or cancelled one is,
+    for a child that wants to run all the same.
+    """
     found = Finding(
         promise="S8", says="children start after their dependencies", looked_at=len(history.dependencies)
     )
     place = {(event.task_id, event.seq): n for n, event in enumerate(history.events)}
-    done_at: dict[int, int] = {}
-    for event in history.events:
-        if event.new_status is TaskStatus.COMPLETED and event.task_id not in done_at:
-            done_at[event.task_id] = place[event.task_id, event.seq]
+    done_at, ended_at = _ends(history.events)
+    undaunted = {task.id for task in history.tasks if task.on_failed is FailedDependency.RUN}
     parents: dict[int, list[int]] = defaultdict(list)
     for parent_id, child_id in history.dependencies:
         parents[child_id].append(parent_id)
     for child_id, parent_ids in parents.items():
         events = by_task.get(child_id, ())
+        added_at = {
+            parent_id: place[child_id, event.seq]
+            for event in events
+            if event.event == "depends"
+            for parent_id in json.loads(event.details)["on"]
+        }
         unblocked = sum(event.event == "unblocked" for event in events)
-        if unblocked > 1:
+        if unblocked > 1 + sum(event.event == "depends" for event in events):
             found.violations.append(f"task {child_id} was unblocked {unblocked} times")
         claims = [place[child_id, event.seq] for event in events if event.event == "claimed"]
+        met_at = ended_at if child_id in undaunted else done_at
         for parent_id in parent_ids:
-            if claims and done_at.get(parent_id, len(place)) > claims[0]:
+            first = next((claim for claim in claims if claim > added_at.get(parent_id, -1)), None)
+            if first is not None and met_at.get(parent_id, len(place)) > first:
                 found.violations.append(f"task {child_id} was claimed before {parent_id} was done")
     return found
+
+
+def _ends(events: Sequence[Event]) -> tuple[dict[int, int], dict[int, int]]:
+    """(where each task was first completed or skipped, where it first ended in whatever way)."""
+    done_at: dict[int, int] = {}
+    ended_at: dict[int, int] = {}
+    for at, event in enumerate(events):
+        if event.new_status is TaskStatus.COMPLETED or event.event == "skipped":
+            done_at.setdefault(event.task_id, at)
+        if event.new_status in FINAL:
+            ended_at.setdefault(event.task_id, at)
+    return done_at, ended_at
 
 
 def all_completed(history: History) -> Finding:

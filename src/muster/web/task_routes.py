@@ -69,6 +69,10 @@ class TransferBody(Body, frozen=True, kw_only=True):
     timeout_s: Annotated[float, Meta(gt=0, le=7 * 86400)] = 600.0
 
 
+class DependBody(Body, frozen=True, kw_only=True):
+    depends_on: Annotated[tuple[c.Id, ...], Meta(min_length=1, max_length=1000)]
+
+
 Make = Callable[[int, Any], c.Command]
 ACTIONS: dict[str, tuple[type[Body], Make]] = {
     "pause": (Body, lambda task_id, given: c.Pause(task_id=task_id, actor=given.actor)),
@@ -84,6 +88,10 @@ ACTIONS: dict[str, tuple[type[Body], Make]] = {
         lambda task_id, given: c.Transfer(
             task_id=task_id, actor=given.actor, agent=given.agent, timeout_s=given.timeout_s
         ),
+    ),
+    "depend": (
+        DependBody,
+        lambda task_id, given: c.Depend(task_id=task_id, actor=given.actor, depends_on=given.depends_on),
     ),
     "skip": (
         ReasonBody,

@@ -171,6 +171,27 @@ def skip(task: Task, facts: Facts, command: c.Skip, now: Now) -> Decision:
     return Decision(after, events=(event,), unblocks=True)
 
 
+def depend(task: Task, facts: Facts, command: c.Depend, now: Now) -> Decision:
+    if task.status not in _WAITING and task.status is not TaskStatus.PAUSED:
+        raise IllegalMove(
+            f"task {task.id} is {task.status}: only a task that has not begun, or waits, gets dependencies",
+            "pause it first, if an agent holds it",
+        )
+    if not command.depends_on:
+        return Decision(task)
+    count = len(command.depends_on)
+    after, event = moved(
+        task,
+        now,
+        "depends",
+        f"waits for {count} more {'task' if count == 1 else 'tasks'}, by {command.actor}",
+        command.actor,
+        details={"on": command.depends_on},
+        unmet=task.unmet + command.unmet,
+    )
+    return Decision(after, events=(event,))
+
+
 def archive(task: Task, facts: Facts, command: c.Archive, now: Now) -> Decision:
     if task.status is TaskStatus.ARCHIVED:
         return Decision(task)

@@ -267,6 +267,12 @@ class SqliteTx:
     async def yielding_children(self, parent_id: int) -> list[int]:
         return [row[0] for row in self._all("yielding_children", parent_id)]
 
+    async def parents(self, child_ids: Collection[int]) -> list[tuple[int, int]]:
+        return [(row[0], row[1]) for row in self._many("parents", [(i,) for i in child_ids])]
+
+    async def add_dependency(self, parent_id: int, child_id: int, *, met: bool) -> None:
+        self._all("insert_dependency", parent_id, child_id, int(met))
+
     async def settle_dependency(self, parent_id: int, child_id: int) -> bool:
         return bool(self._all("settle_dependency", parent_id, child_id))
 
