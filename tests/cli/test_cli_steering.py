@@ -165,7 +165,7 @@ def test_a_question_goes_to_the_inbox_and_its_answer_to_the_next_attempt(cli, ow
     ran = cli("answer", "api", "the new one")
     assert (ran.code, "billing/api  answered" in ran.out) == (0, True)
     api = owner.tasks()["api"]
-    assert "until the processes of attempt 1 have stopped" in cli("task", "why", "api").out
+    assert "until the processes of attempt 1 have stopped" in cli("task", "show", "api").out
     owner.do(c.Gone(task_id=api.id, epoch=api.epoch))
     assert owner.claim("r9")["api"].note == "You asked: which schema?\nThe answer: the new one"
     assert cli("report", "progress", "1", env=owner.inside()).code == 6

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from hypothesis import settings
@@ -21,7 +22,10 @@ from muster.model.states import HELD, ErrorKind, TaskStatus
 from muster.model.task import Attempt, Now, Task
 from muster.model.views import EventView, TaskFilter, TaskView
 from muster.ports.host import ProcessId
+from muster.stores.sqlite.named import load_sql
 from muster.stores.sqlite.store import MEMORY, SqliteStore
+from muster.stores.sqlite.tx import attempt_of, event_of, task_of
+from muster.testing.promises import History
 
 LEASE_S = 15.0
 TOKEN = "a" * 64
@@ -91,15 +95,24 @@ class FakeHost:
 class Rig:
     """Commands in, outcomes out; `log` names every command that came through `execute`."""
 
-    def __init__(self, policy: Policy | None = None) -> None:
-        self.store = SqliteStore.open(MEMORY)
+    def __init__(self, policy: Policy | None = None, path: Path = MEMORY) -> None:
         self.clock = FakeClock()
-        policy = policy or Policy(lease_s=LEASE_S)
-        self.engine = Engine(self.store, FixedChance(), policy)
-        self.reads = self.store.reads
-        self.queries = Queries(self.reads, self.clock, policy)
+        self.path = path
+        self.policy = policy or Policy(lease_s=LEASE_S)
         self.log: list[Any] = []
         self.requests = 0
+        self._open()
+
+    def _open(self) -> None:
+        self.store = SqliteStore.open(self.path)
+        self.engine = Engine(self.store, FixedChance(), self.policy)
+        self.reads = self.store.reads
+        self.queries = Queries(self.reads, self.clock, self.policy)
+
+    def reopen(self) -> None:
+        """Another owner: nothing but the file is left of the last one."""
+        self.store.close()
+        self._open()
 
     # -- commands
 
@@ -198,6 +211,10 @@ class Rig:
     def names(self, key: str) -> list[str]:
         return [event.event for event in self.events(key)]
 
+    def history(self) -> History:
+        """All rows, by plain SQL."""
+        return history_of(self.store)
+
     def audit(self) -> None:
         """What holds after every test: events fold to rows (S7), nothing waits in limbo (L3)."""
         by_task: dict[int, list[Event]] = {}
@@ -216,6 +233,17 @@ class Rig:
             assert len(view.waits_for) == min(3, task.unmet), "a dependency is counted that is not there"
             waits = task.unmet or task.next_attempt_at_ms is not None or task.status is TaskStatus.PAUSED
             assert task.final or task.status in HELD or task.ready or waits or task.lingering_epoch
+
+
+def history_of(store: SqliteStore) -> History:
+    sql = load_sql("history.sql")
+    rows = {name: store._reader.execute(statement).fetchall() for name, statement in sql.items()}
+    return History(
+        tasks=[task_of(row) for row in rows["all_tasks"]],
+        attempts=[attempt_of(row) for row in rows["all_attempts"]],
+        events=[event_of(row) for row in rows["all_events"]],
+        dependencies=[(row[0], row[1]) for row in rows["all_dependencies"]],
+    )
 
 
 def _event(view: EventView) -> Event:
