@@ -36,6 +36,7 @@ def _plan() -> list[dict[str, Any]]:
     return tasks
 
 
+@pytest.mark.promise("S6", "L4")
 @pytest.mark.timeout(120)
 def test_everything_killed_at_once_goes_on_where_it_was(tmp_path: Path) -> None:
     with crew(tmp_path, pieces=PIECES) as rig:

@@ -42,6 +42,7 @@ def _refused(call: Any) -> MusterError:
     return caught.value
 
 
+@pytest.mark.promise("S3")
 @pytest.mark.timeout(120)
 def test_a_stopped_worker_loses_its_task_its_agent_and_its_word(tmp_path: Path) -> None:
     with crew(tmp_path, pieces=PIECES, piece_s=PIECE_S) as rig:

@@ -103,6 +103,7 @@ def test_a_writer_killed_in_mid_transaction_leaves_what_was_committed(
     assert ids(path, runner) == [1, 2]
 
 
+@pytest.mark.promise("S6")
 def test_what_was_acknowledged_survives_a_kill_at_any_time(path: Path, runner: asyncio.Runner) -> None:
     process = writer(path, "run")
     assert process.stdout is not None
@@ -188,6 +189,7 @@ async def _cannot_sync(_: Tx) -> None:
     raise apsw.IOError("disk I/O error")
 
 
+@pytest.mark.promise("S17")
 def test_after_a_failed_sync_nobody_writes_until_a_person_has_looked(
     path: Path, runner: asyncio.Runner
 ) -> None:

@@ -119,6 +119,7 @@ def test_readers_see_only_what_is_committed(subject: Subject) -> None:
     assert len(subject.read("events", after_id=0, task_id=None, limit=10)) == 1
 
 
+@pytest.mark.promise("S7")
 def test_events_outlive_their_task(subject: Subject) -> None:
     subject.write(events=[make_event(44, 1)])
     (event,) = subject.read("events", after_id=0, task_id=None, limit=10)
@@ -128,6 +129,7 @@ def test_events_outlive_their_task(subject: Subject) -> None:
 # -- constraints that the database itself keeps
 
 
+@pytest.mark.promise("S1")
 def test_a_task_has_one_open_attempt_at_most(subject: Subject) -> None:
     subject.add(new_task(1))
     subject.write(opened=[make_attempt(1, 1)])
@@ -140,6 +142,7 @@ def test_a_task_has_one_open_attempt_at_most(subject: Subject) -> None:
     assert [attempt.epoch for attempt in subject.read("open_attempts", (0, 0), 10)] == [2]
 
 
+@pytest.mark.promise("S1", "S2")
 def test_an_epoch_is_granted_once(subject: Subject) -> None:
     subject.add(new_task(1))
     subject.write(opened=[make_attempt(1, 1, status=AttemptStatus.LOST)])
@@ -154,6 +157,7 @@ def test_an_attempt_is_ended_exactly_when_it_has_an_end(subject: Subject, change
         subject.write(opened=[make_attempt(1, 1, **changes)])
 
 
+@pytest.mark.promise("S7")
 @pytest.mark.parametrize(
     "statement", ["UPDATE events SET message = 'x'", "DELETE FROM events", "DELETE FROM events WHERE seq = 1"]
 )
@@ -164,6 +168,7 @@ def test_events_are_never_changed(subject: Subject, statement: str) -> None:
     assert len(subject.read("events", after_id=0, task_id=1, limit=10)) == 2
 
 
+@pytest.mark.promise("S7")
 def test_a_tasks_events_have_each_number_once(subject: Subject) -> None:
     subject.write(events=[make_event(1, 1)])
     with pytest.raises(subject.integrity_error):
@@ -201,6 +206,7 @@ def test_plans_have_their_own_names_and_sources(subject: Subject) -> None:
 # -- dependencies
 
 
+@pytest.mark.promise("S8")
 def test_a_dependency_is_settled_once(subject: Subject) -> None:
     subject.add(
         new_task(1),
@@ -281,6 +287,7 @@ def test_a_worker_holds_its_open_attempts_only(subject: Subject) -> None:
     assert subject.tx("held", "worker-cccccccc") == []
 
 
+@pytest.mark.promise("S16")
 def test_a_job_brings_the_newest_checkpoint_and_session(subject: Subject) -> None:
     subject.add_plan("api")
     subject.add(new_task(1, "a", title="Türe 🚪", epoch=11), new_task(2))

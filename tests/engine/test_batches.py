@@ -41,6 +41,7 @@ def test_an_empty_batch_is_nothing(rig: Rig) -> None:
     assert rig.apply().outcomes == []
 
 
+@pytest.mark.promise("S11")
 @pytest.mark.parametrize("cancel_first", [True, False])
 def test_cancel_and_complete_in_one_batch_the_first_wins(rig: Rig, cancel_first: bool) -> None:
     rig.register()
@@ -57,6 +58,7 @@ def test_cancel_and_complete_in_one_batch_the_first_wins(rig: Rig, cancel_first:
         assert rig.task("b").ready
 
 
+@pytest.mark.promise("S4")
 def test_complete_twice_in_one_batch_is_one_completion(rig: Rig) -> None:
     rig.register()
     rig.enqueue({"a": [], "b": ["a"]})
@@ -67,6 +69,7 @@ def test_complete_twice_in_one_batch_is_one_completion(rig: Rig) -> None:
     assert drive(rig.reads.result(job.task_id)) == "1"
 
 
+@pytest.mark.promise("S8")
 @pytest.mark.parametrize("same_batch", [True, False])
 def test_a_diamonds_end_becomes_ready_exactly_once(rig: Rig, same_batch: bool) -> None:
     rig.register()
@@ -249,6 +252,7 @@ def test_lanes_of_a_batch_that_was_undone_are_forgotten(line: Line) -> None:
     assert [job.key for job in claimed.jobs] == ["a"]  # type: ignore[attr-defined]
 
 
+@pytest.mark.promise("S17")
 def test_a_halted_store_answers_everybody_so(line: Line) -> None:
     async def halted(_: Any) -> Any:
         raise StoreHalted("no sync")

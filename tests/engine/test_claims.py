@@ -16,6 +16,7 @@ def keys(claimed: object) -> list[str]:
     return [job.key for job in claimed.jobs]
 
 
+@pytest.mark.promise("S1")
 def test_two_claims_in_one_batch_never_share_a_task(rig: Rig) -> None:
     rig.register(W1)
     rig.register(W2)
@@ -24,6 +25,7 @@ def test_two_claims_in_one_batch_never_share_a_task(rig: Rig) -> None:
     assert (keys(first), keys(second)) == (["a", "b", "c"], ["d", "e"])
 
 
+@pytest.mark.promise("S1")
 @pytest.mark.parametrize("same_batch", [True, False])
 def test_a_claim_that_is_repeated_gives_the_same_attempts(rig: Rig, same_batch: bool) -> None:
     rig.register()
@@ -116,6 +118,7 @@ def raise_with_hint(rig: Rig) -> None:
         raise Conflict(f"{error.message}; {error.hint}") from None
 
 
+@pytest.mark.promise("S16")
 def test_a_job_brings_what_earlier_attempts_have_left(rig: Rig) -> None:
     rig.register()
     rig.enqueue({"a": []})

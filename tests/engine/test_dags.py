@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
 from engine_rig import PATIENT, TOKEN, W1, W2, Rig, complete, enqueue, fail, properties, reap, release
 from hypothesis import given
 from hypothesis import strategies as st
@@ -120,6 +121,7 @@ class Crew:
             assert turn < 499, self.rig.statuses()
 
 
+@pytest.mark.promise("S8")
 @given(plan=plans(), seed=st.integers(0, 1 << 32), trouble=st.floats(0, 0.9))
 @properties(120)
 def test_every_task_is_completed_once_and_in_order(

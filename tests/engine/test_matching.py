@@ -157,6 +157,7 @@ def test_another_agent_takes_what_a_full_one_cannot() -> None:
     rig.store.close()
 
 
+@pytest.mark.promise("S12")
 @given(
     st.lists(st.tuples(st.sampled_from([W1, W2]), st.integers(1, 4), st.booleans()), max_size=12),
     st.integers(1, 3),

@@ -84,6 +84,7 @@ def test_nothing_happens_to_those_who_are_heard(post: Post, jobs: Any) -> None:
         post.rig.beat(W2, jobs[1])
 
 
+@pytest.mark.promise("L1")
 def test_a_proven_death_frees_at_once_after_the_tree_is_dead(post: Post, jobs: Any) -> None:
     post.host.dead.add(100)
     assert post.tick() == [("kill", worker_mark(W1)), "sweep", "Reap", "BuryWorker"]
@@ -94,6 +95,7 @@ def test_a_proven_death_frees_at_once_after_the_tree_is_dead(post: Post, jobs: A
     assert post.tick() == []
 
 
+@pytest.mark.promise("L1")
 def test_silence_ends_exactly_with_the_lease(post: Post, jobs: Any) -> None:
     a, b = jobs
     post.ticks(5)
@@ -145,6 +147,7 @@ def test_an_attempt_that_never_began_costs_nothing(post: Post) -> None:
     assert (post.rig.statuses()["a"], post.rig.task("a").losses) == ("PENDING", 0)
 
 
+@pytest.mark.promise("S15")
 def test_another_boot_is_death_for_all(post: Post, jobs: Any) -> None:
     post.rig.clock.restart()
     fresh = Post(post.rig)
@@ -168,6 +171,7 @@ def test_a_worker_of_another_host_is_judged_by_its_silence_only(rig: Rig) -> Non
 # -- S15: our own stall kills nobody
 
 
+@pytest.mark.promise("S15")
 @pytest.mark.parametrize("stall_s", [2.6, 100.0, 86_400.0])
 def test_an_own_stall_gives_everybody_a_fresh_lease(post: Post, jobs: Any, stall_s: float) -> None:
     post.tick()
@@ -184,6 +188,7 @@ def test_a_tick_that_is_a_little_late_is_no_stall(post: Post, jobs: Any) -> None
     assert post.tick() == []
 
 
+@pytest.mark.promise("S15")
 def test_a_jump_of_the_wall_clock_alone_is_nothing(post: Post, jobs: Any) -> None:
     post.tick()
     present = post.rig.clock.present
@@ -192,6 +197,7 @@ def test_a_jump_of_the_wall_clock_alone_is_nothing(post: Post, jobs: Any) -> Non
         assert post.tick() == []
 
 
+@pytest.mark.promise("S15")
 @pytest.mark.parametrize("fails_at", ["FreshLeases", "Reap"])
 def test_after_the_stores_absence_everybody_gets_a_fresh_lease(post: Post, jobs: Any, fails_at: str) -> None:
     """Who could not be heard because nothing could be written must not be reaped by the first write."""
@@ -279,6 +285,7 @@ def test_what_a_buried_worker_still_holds_is_freed_after_its_tree_is_dead(post: 
     assert post.rig.task("a").losses == 1
 
 
+@pytest.mark.promise("S10")
 def test_another_coordinator_ends_this_one(post: Post, jobs: Any) -> None:
     post.rig.new_boot()
     post.host.dead.add(100)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from machine_makers import LEASE_MS, NOW, OTHER_TOKEN, TOKEN, make_task, properties
@@ -324,6 +325,7 @@ OneTask.TestCase.settings = properties(300, stateful_step_count=60)
 TestOneTask = OneTask.TestCase
 
 
+@pytest.mark.promise("S2")
 def test_a_rewound_store_is_named_and_nothing_moves() -> None:
     task = make_task(TaskStatus.PENDING, epoch=3)
     command = c.Renew(task_id=7, epoch=4)

@@ -100,6 +100,7 @@ def test_a_new_generation_forgets_what_was_spent() -> None:
     assert (after.generation, after.epoch, after.ended_at_ms) == (2, spent.epoch, None)
 
 
+@pytest.mark.promise("S9")
 @given(
     count=st.integers(-10, 10**6),
     first_s=st.floats(0, 1e6),
@@ -124,6 +125,7 @@ def test_backoff_doubles_from_the_first_to_the_cap() -> None:
     assert backoff_ms(10**6, policy, 0.5) == CAP_MS // 2
 
 
+@pytest.mark.promise("S9")
 @given(spent=st.integers(0, 10**6), jitter=st.floats(0, 1, exclude_max=True), kind=st.sampled_from(ErrorKind))
 @properties(200)
 def test_any_number_of_failures_gives_a_bounded_wait(spent: int, jitter: float, kind: ErrorKind) -> None:
@@ -230,6 +232,7 @@ def test_a_full_log_takes_no_more_and_says_nothing() -> None:
 # -- leases
 
 
+@pytest.mark.promise("L1")
 def test_a_lease_ends_exactly_when_it_ends() -> None:
     lease_s = LEASE_MS / 1000
     assert refusal(*running(), reap(proven=False), later(lease_s - 0.001)) == "illegal_move"

@@ -151,6 +151,7 @@ def test_a_held_task_moves_as_the_table_says(name: str) -> None:
     assert found == HELD_TABLE[name]
 
 
+@pytest.mark.promise("S5", "S11")
 @pytest.mark.parametrize("status", FREE)
 @pytest.mark.parametrize("ended", ENDED)
 @pytest.mark.parametrize("name", HELD_TABLE)
@@ -179,6 +180,7 @@ def test_the_tables_know_all_commands() -> None:
     assert HELD_TABLE.keys() == commands().keys()
 
 
+@pytest.mark.promise("S3")
 @pytest.mark.parametrize("name", HELD_TABLE)
 @pytest.mark.parametrize("situation", COLUMNS)
 def test_an_older_epoch_is_stale_in_every_situation(name: str, situation: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import tree_files
 import tree_imports
+import tree_promises
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "muster"
@@ -105,3 +106,15 @@ def test_the_lock_names_the_public_index_only() -> None:
 def test_links_lead_somewhere() -> None:
     pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
     say(tree_files.broken_links(ROOT, pages))
+
+
+def test_every_promise_has_a_test_that_says_so() -> None:
+    say(tree_promises.promise_violations(tree_promises.marks(sorted((ROOT / "tests").rglob("test_*.py")))))
+
+
+def test_a_promise_without_a_test_and_a_mark_without_a_promise_are_found() -> None:
+    marked = dict.fromkeys(tree_promises.PROMISES[1:], "x") | {"S99": "x"}
+    assert tree_promises.promise_violations(marked) == [
+        "no test is marked with promise S1",
+        "there is no promise S99",
+    ]
