@@ -101,8 +101,7 @@ class _Rows:
         return iter(self._rows)
 
 
-_KINDS = {"SELECT": "reads", "WITH": "reads", "COMMIT": "commit", "BEGIN": "commit"}
-_NAMES = {text: name for name, text in SQL.items()}
+_KINDS = {"SELECT": "reads", "PRAGMA": "reads", "WITH": "reads", "COMMIT": "commit", "BEGIN": "commit"}
 
 
 class _TimedConnection:
@@ -127,6 +126,9 @@ class _TimedConnection:
         self.spent_s[kind] = self.spent_s.get(kind, 0.0) + seconds
         self.by_statement_s[statement] = self.by_statement_s.get(statement, 0.0) + seconds
         return _Rows(rows)
+
+    def total_changes(self) -> int:
+        return self._db.total_changes()
 
     @property
     def in_transaction(self) -> bool:
@@ -156,7 +158,8 @@ def shares(store: TimedStore, wall_s: float, count: int) -> str:
     spent, by_statement = store.timed.spent_s, store.timed.by_statement_s
     parts = {"Python": wall_s - sum(spent.values())} | {f"SQL {kind}": s for kind, s in spent.items()}
     told = [f"{name} {s / count * 1e6:.0f} us ({s / wall_s:.0%})" for name, s in parts.items()]
-    dearest = sorted(((s, _NAMES.get(text, "")) for text, s in by_statement.items()), reverse=True)
+    names = {text: name for name, text in SQL.items()}
+    dearest = sorted(((s, names.get(text, "")) for text, s in by_statement.items()), reverse=True)
     named = [f"{name} {s / count * 1e6:.0f}" for s, name in dearest if name][:4]
     return f"per task {', '.join(told)}; dearest statements, us: {', '.join(named)}"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -25,6 +25,7 @@ from muster.model.states import (
 from muster.model.task import Attempt, Now, Task
 from muster.model.views import JobText
 from muster.ports.store import Existing, ReadyTask, Writes
+from muster.stores.sqlite.known import Known
 from muster.stores.sqlite.named import load_sql
 
 SQL = load_sql("engine.sql")
@@ -90,6 +91,35 @@ class SqliteTx:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._db = connection
+        self._tasks: Known[Task] = Known(
+            "tasks",
+            (*Task.__struct_fields__, "ready"),
+            1,
+            statements=SQL,
+            row=lambda task: (*astuple(task), int(task.ready)),
+            keep=lambda task: not task.final,
+        )
+        self._attempts: Known[Attempt] = Known(
+            "attempts", Attempt.__struct_fields__, 2, statements=SQL, keep=lambda attempt: attempt.open
+        )
+        self._as_of: tuple[int, int] | None = None
+
+    def begin(self) -> None:
+        """Forgets the rows that are known where anything else has written to the file since."""
+        if self._as_of != self._place():
+            self.forget()
+
+    def committed(self) -> None:
+        self._as_of = self._place()
+
+    def forget(self) -> None:
+        """After a roll-back the store holds what it held before."""
+        self._tasks.forget()
+        self._attempts.forget()
+
+    def _place(self) -> tuple[int, int]:
+        """Differs after a commit by another connection, and after any change by this one."""
+        return self._first("data_version")[0], self._db.total_changes()
 
     def _all(self, name: str, *bindings: Any) -> list[Any]:
         return self._db.execute(SQL[name], bindings).fetchall()
@@ -101,10 +131,22 @@ class SqliteTx:
         return self._db.executemany(SQL[name], rows)
 
     async def tasks(self, ids: Collection[int]) -> list[Task]:
-        return [task_of(row) for row in self._many("tasks", [(i,) for i in ids])]
+        known = self._tasks.get
+        found = {i: task for i in ids if (task := known(i)) is not None}
+        for row in self._many("tasks", [(i,) for i in ids if i not in found]):
+            task = task_of(row[:-1])
+            self._tasks.read(task, row[-1])
+            found[task.id] = task
+        return list(found.values())
 
     async def attempts(self, keys: Collection[tuple[int, int]]) -> list[Attempt]:
-        return [attempt_of(row) for row in self._many("attempts", keys)]
+        known = self._attempts.get
+        found = {key: attempt for key in keys if (attempt := known(key)) is not None}
+        for row in self._many("attempts", [key for key in keys if key not in found]):
+            attempt = attempt_of(row)
+            self._attempts.read(attempt)
+            found[attempt.task_id, attempt.epoch] = attempt
+        return list(found.values())
 
     async def held(self, worker_id: str) -> list[Attempt]:
         return [attempt_of(row) for row in self._all("held", worker_id)]
@@ -116,9 +158,28 @@ class SqliteTx:
         return [ReadyTask(*row) for row in self._all("ready", lane_id, limit)]
 
     async def job_texts(self, ids: Collection[int]) -> list[JobText]:
-        names = JobText.__struct_fields__
-        rows = self._many("job_texts", [(i,) for i in ids])
-        return [JobText(**dict(zip(names, row, strict=True))) for row in rows]
+        tasks = {task.id: task for task in await self.tasks(ids)}
+        plans: dict[int | None, str] = {None: ""}
+        made = []
+        for task_id, plan_id, key, title, description in self._many("job_texts", [(i,) for i in ids]):
+            if plan_id not in plans:
+                plan = await self.plan(plan_id)
+                plans[plan_id] = plan.name if plan else ""
+            task = tasks[task_id]
+            again = task.epoch > 1
+            left = self._first("resumption", task_id, task.fresh_after_epoch) if again else (None, None)
+            made.append(
+                JobText(
+                    task_id=task_id,
+                    plan=plans[plan_id],
+                    key=key,
+                    title=title,
+                    description=description,
+                    session_key=left[0],
+                    checkpoint=left[1],
+                )
+            )
+        return made
 
     async def settle_dependencies(self, parent_ids: Collection[int]) -> list[tuple[int, int]]:
         counts: dict[int, int] = {}
@@ -130,11 +191,11 @@ class SqliteTx:
         if writes.new_tasks:
             self._insert_tasks(writes)
         if writes.tasks:
-            self._many("update_task", [(*astuple(t), int(t.ready)) for t in writes.tasks])
+            self._update(self._tasks.updates(writes.tasks))
         if writes.attempts:
-            self._many("update_attempt", [astuple(a) for a in writes.attempts])
+            self._update(self._attempts.updates(writes.attempts))
         if writes.opened:
-            self._many("insert_attempt", [astuple(a) for a in writes.opened])
+            self._many("insert_attempt", [self._attempts.put(a) for a in writes.opened])
         if writes.events:
             self._many("insert_event", [astuple(e) for e in writes.events])
         if writes.results:
@@ -148,6 +209,10 @@ class SqliteTx:
                 "insert_log",
                 [(e.task_id, e.epoch, e.stream, e.offset, now.wall_ms, e.data) for e in writes.logs],
             )
+
+    def _update(self, statements: Mapping[str, list[tuple[Any, ...]]]) -> None:
+        for name, rows in statements.items():
+            self._many(name, rows)
 
     def _insert_tasks(self, writes: Writes) -> None:
         self._many(
