@@ -35,6 +35,12 @@ Outcome = Answer | MusterError
 """A refused command is a value: its neighbours in the batch are not touched by it."""
 
 
+_LED = frozenset({c.Reap, c.Promote, c.Expire, c.Overdue})
+"""Moves that a coordinator makes, whose term is checked in the same transaction (S10)."""
+_PLAIN = TASK_COMMANDS - _LED - {c.Release, c.Transfer, c.DropAim}
+"""Moves that need nothing but their task: most of what comes."""
+
+
 class Applied(Struct, frozen=True):
     outcomes: list[Outcome]
     topics: frozenset[str]
@@ -93,8 +99,11 @@ class Engine:
             claims: list[int] = []
             for i, command in enumerate(commands):
                 # A claim sees what its neighbours have done: all of them arrived at the same time.
-                if type(command) is c.Claim:
+                kind = type(command)
+                if kind is c.Claim:
                     claims.append(i)
+                elif kind in _PLAIN:
+                    outcomes[i] = _run(view, command)
                 else:
                     outcomes[i] = await self._settled(self._one, view, command)
             await view.settle()
@@ -122,8 +131,8 @@ class Engine:
         handler = self._handlers.get(type(command))
         if handler is not None:
             return await handler(view, command)
-        if isinstance(command, c.Reap | c.Promote | c.Expire | c.Overdue) and command.term is not None:
-            await check_term(view.tx, command.term)
+        if type(command) in _LED and command.term is not None:  # type: ignore[attr-defined]
+            await check_term(view.tx, command.term)  # type: ignore[attr-defined]
         return moved(view.run(command.task_id, command))  # type: ignore[attr-defined]
 
     async def _release(self, view: View, command: c.Release) -> Answer:
@@ -165,6 +174,13 @@ class Engine:
 
 def moved(task: Task) -> Moved:
     return Moved(task_id=task.id, status=task.status, epoch=task.epoch, generation=task.generation)
+
+
+def _run(view: View, command: Any) -> Outcome:
+    try:
+        return moved(view.run(command.task_id, command))
+    except MusterError as error:
+        return error
 
 
 def _named_tasks(commands: Sequence[c.Command]) -> list[int]:

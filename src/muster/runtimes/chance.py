@@ -12,7 +12,7 @@ _LETTERS = string.ascii_lowercase + string.digits
 class SystemChance:
     def __init__(self) -> None:
         # Jitter needs no secrecy, and every decided command draws one: the system's own source costs a call each.
-        self._random = random.Random(secrets.randbits(128))
+        self._random = random.Random(secrets.randbits(128))  # noqa: S311
 
     def fraction(self) -> float:
         return self._random.random()

@@ -6,8 +6,8 @@ so that SQLite leaves the indexes and checks of all others alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from operator import itemgetter, ne
+from collections.abc import Callable, Collection, Iterable
+from operator import is_not, itemgetter
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
@@ -35,16 +35,17 @@ class Known(Generic[R]):
         *,
         statements: dict[str, str],
         row: Callable[[R], Row] = astuple,
-        keep: Callable[[R], bool],
+        ended: Collection[str],
     ) -> None:
-        """`row` gives the columns of `fields`; `keep` is False for what nobody will ask for again."""
+        """`row` gives the columns of `fields`; rows whose status is one of `ended` are not kept."""
         self._table = table
         self._fields = fields
         self._key = itemgetter(*range(keys))
         self._keys = keys
         self._statements = statements
         self._row = row
-        self._keep = keep
+        self._status = fields.index("status")
+        self._ended = ended
         self._rows: dict[Any, tuple[R, Row]] = {}
         self._kinds: dict[bytes, Statement] = {}
         self._everything = self._statement(range(keys, len(fields)))
@@ -66,8 +67,8 @@ class Known(Generic[R]):
 
     def _note(self, key: object, made: R, row: Row) -> None:
         rows = self._rows
-        if not self._keep(made):
-            rows.pop(key, None)
+        if row[self._status] in self._ended:
+            rows.pop(key, None)  # nobody will ask for it again
             return
         if len(rows) >= KNOWN_MAX and key not in rows:
             del rows[next(iter(rows))]
@@ -79,17 +80,22 @@ class Known(Generic[R]):
     def updates(self, changed: Iterable[R]) -> dict[str, list[Row]]:
         """Statements by name, each with the rows to bind, that bring the table to what `changed` says."""
         made: dict[str, list[Row]] = {}
+        rows, kinds, to_row, to_key = self._rows, self._kinds, self._row, self._key
         for now in changed:
-            row = self._row(now)
-            key = self._key(row)
-            known = self._rows.get(key)
-            kind = self._everything
-            if known is not None:
-                mask = bytes(map(ne, known[1], row))
-                kind = self._kinds.get(mask) or self._kind(mask)
-            name, bind = kind
-            made.setdefault(name, []).append(bind(row))
+            row = to_row(now)
+            key = to_key(row)
+            known = rows.get(key)
+            if known is None:
+                name, bind = self._everything
+            else:
+                # What was not touched is the same object; an equal one that is not costs a column too many.
+                mask = bytes(map(is_not, known[1], row))
+                name, bind = kinds.get(mask) or self._kind(mask)
             self._note(key, now, row)
+            if name in made:
+                made[name].append(bind(row))
+            else:
+                made[name] = [bind(row)]
         return made
 
     def _kind(self, mask: bytes) -> Statement:
@@ -106,5 +112,5 @@ class Known(Generic[R]):
         name = f"update_{self._table}({','.join(columns)})"
         sets = ", ".join(f"{column} = ?" for column in columns)
         where = " AND ".join(f"{key} = ?" for key in self._fields[: self._keys])
-        self._statements[name] = f"UPDATE {self._table} SET {sets} WHERE {where}"
+        self._statements[name] = f"UPDATE {self._table} SET {sets} WHERE {where}"  # noqa: S608
         return name, itemgetter(*places, *range(self._keys))

@@ -14,6 +14,8 @@ from muster.model.events import Event, Level
 from muster.model.rows import Lane, LaneKey, Plan, Worker
 from muster.model.seals import Seal
 from muster.model.states import (
+    ATTEMPT_OPEN,
+    FINAL,
     AttemptStatus,
     ErrorKind,
     FailedDependency,
@@ -34,14 +36,20 @@ _TASK = {name: i for i, name in enumerate(Task.__struct_fields__)}
 _ATTEMPT = {name: i for i, name in enumerate(Attempt.__struct_fields__)}
 
 
+_STATUS = {str(status): status for status in TaskStatus}
+_ON_FAILED = {str(wish): wish for wish in FailedDependency}
+_TASK_STATUS, _TASK_ON_FAILED = _TASK["status"], _TASK["on_failed"]
+_TASK_ERROR_KIND, _TASK_PAUSED_REASON = _TASK["error_kind"], _TASK["paused_reason"]
+
+
 def task_of(row: tuple[Any, ...]) -> Task:
     values = list(row)
-    values[_TASK["status"]] = TaskStatus(values[_TASK["status"]])
-    if values[_TASK["error_kind"]] is not None:
-        values[_TASK["error_kind"]] = ErrorKind(values[_TASK["error_kind"]])
-    if values[_TASK["paused_reason"]] is not None:
-        values[_TASK["paused_reason"]] = PauseReason(values[_TASK["paused_reason"]])
-    values[_TASK["on_failed"]] = FailedDependency(values[_TASK["on_failed"]])
+    values[_TASK_STATUS] = _STATUS[values[_TASK_STATUS]]
+    if values[_TASK_ERROR_KIND] is not None:
+        values[_TASK_ERROR_KIND] = ErrorKind(values[_TASK_ERROR_KIND])
+    if values[_TASK_PAUSED_REASON] is not None:
+        values[_TASK_PAUSED_REASON] = PauseReason(values[_TASK_PAUSED_REASON])
+    values[_TASK_ON_FAILED] = _ON_FAILED[values[_TASK_ON_FAILED]]
     return Task(*values)
 
 
@@ -86,6 +94,10 @@ def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
+def _task_row(task: Task) -> tuple[Any, ...]:
+    return (*astuple(task), 1 if task.ready else 0)
+
+
 class SqliteTx:
     """Lives between BEGIN and COMMIT on the store's one writing connection."""
 
@@ -96,11 +108,15 @@ class SqliteTx:
             (*Task.__struct_fields__, "ready"),
             1,
             statements=SQL,
-            row=lambda task: (*astuple(task), int(task.ready)),
-            keep=lambda task: not task.final,
+            row=_task_row,
+            ended=FINAL,
         )
         self._attempts: Known[Attempt] = Known(
-            "attempts", Attempt.__struct_fields__, 2, statements=SQL, keep=lambda attempt: attempt.open
+            "attempts",
+            Attempt.__struct_fields__,
+            2,
+            statements=SQL,
+            ended=frozenset(AttemptStatus) - ATTEMPT_OPEN,
         )
         self._as_of: tuple[int, int] | None = None
 
@@ -182,8 +198,11 @@ class SqliteTx:
         return made
 
     async def settle_dependencies(self, parent_ids: Collection[int]) -> list[tuple[int, int]]:
+        waited_for = self._many("waited_for", [(i,) for i in parent_ids]).fetchall()
+        if not waited_for:
+            return []  # a look costs a third of an update that finds nothing
         counts: dict[int, int] = {}
-        for (child_id,) in self._many("settle_dependencies", [(i,) for i in parent_ids]):
+        for (child_id,) in self._many("settle_dependencies", waited_for):
             counts[child_id] = counts.get(child_id, 0) + 1
         return list(counts.items())
 
@@ -219,8 +238,7 @@ class SqliteTx:
             "insert_task",
             [
                 (
-                    *astuple(task),
-                    int(task.ready),
+                    *_task_row(task),
                     new.key,
                     new.title,
                     new.description,

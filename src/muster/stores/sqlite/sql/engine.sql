@@ -39,6 +39,9 @@ SELECT (SELECT session_key FROM attempts a
        (SELECT data FROM checkpoints c
          WHERE c.task_id = ?1 AND c.epoch > ?2 ORDER BY c.epoch DESC, c.number DESC LIMIT 1)
 
+-- name: waited_for
+SELECT parent_id FROM dependencies WHERE parent_id = ?1 AND met = 0 LIMIT 1
+
 -- name: settle_dependencies
 UPDATE dependencies SET met = 1 WHERE parent_id = ?1 AND met = 0 RETURNING child_id
 
