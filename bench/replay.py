@@ -101,7 +101,7 @@ class _Rows:
         return iter(self._rows)
 
 
-_KINDS = {"SELECT": "reads", "PRAGMA": "reads", "WITH": "reads", "COMMIT": "commit", "BEGIN": "commit"}
+_KINDS = {"SELECT": "reads", "WITH": "reads", "COMMIT": "commit", "BEGIN": "commit"}
 
 
 class _TimedConnection:
@@ -127,8 +127,8 @@ class _TimedConnection:
         self.by_statement_s[statement] = self.by_statement_s.get(statement, 0.0) + seconds
         return _Rows(rows)
 
-    def total_changes(self) -> int:
-        return self._db.total_changes()
+    def data_version(self) -> int:
+        return self._db.data_version()
 
     @property
     def in_transaction(self) -> bool:

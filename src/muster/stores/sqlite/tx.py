@@ -94,6 +94,10 @@ def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
+def _array(values: tuple[str, ...]) -> str:
+    return _json(values) if values else "[]"
+
+
 def _task_row(task: Task) -> tuple[Any, ...]:
     return (*astuple(task), 1 if task.ready else 0)
 
@@ -118,24 +122,20 @@ class SqliteTx:
             statements=SQL,
             ended=frozenset(AttemptStatus) - ATTEMPT_OPEN,
         )
-        self._as_of: tuple[int, int] | None = None
+        self._as_of: int | None = None
 
     def begin(self) -> None:
         """Forgets the rows that are known where anything else has written to the file since."""
-        if self._as_of != self._place():
+        if self._as_of != self._db.data_version():
             self.forget()
 
     def committed(self) -> None:
-        self._as_of = self._place()
+        self._as_of = self._db.data_version()
 
     def forget(self) -> None:
         """After a roll-back the store holds what it held before."""
         self._tasks.forget()
         self._attempts.forget()
-
-    def _place(self) -> tuple[int, int]:
-        """Differs after a commit by another connection, and after any change by this one."""
-        return self._first("data_version")[0], self._db.total_changes()
 
     def _all(self, name: str, *bindings: Any) -> list[Any]:
         return self._db.execute(SQL[name], bindings).fetchall()
@@ -243,10 +243,10 @@ class SqliteTx:
                     new.title,
                     new.description,
                     new.agent,
-                    _json(new.capabilities),
+                    _array(new.capabilities),
                     new.profile,
-                    _json(new.tags),
-                    _json(new.metadata),
+                    _array(new.tags),
+                    _json(new.metadata) if new.metadata else "{}",
                     new.parent_task_id,
                     new.epic,
                     new.feature,
@@ -289,10 +289,11 @@ class SqliteTx:
     async def set_ticked(self, plan_id: int, event_id: int) -> None:
         self._all("set_ticked", plan_id, event_id)
 
-    async def existing(self, plan_id: int) -> dict[str, Existing]:
+    async def existing(self, plan_id: int, keys: Collection[str]) -> dict[str, Existing]:
+        rows = self._many("existing", [(plan_id, key) for key in keys])
         return {
             key: Existing(task_id, bool(done), bool(failed), title, description, agent)
-            for key, task_id, done, failed, title, description, agent in self._all("existing", plan_id)
+            for key, task_id, done, failed, title, description, agent in rows
         }
 
     async def existing_ids(self, ids: Collection[int]) -> list[Existing]:

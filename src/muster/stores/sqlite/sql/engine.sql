@@ -1,6 +1,3 @@
--- name: data_version
-PRAGMA data_version
-
 -- name: tasks
 SELECT $task_columns, ready FROM tasks WHERE id = ?1
 
@@ -95,7 +92,7 @@ INSERT INTO plans ($plan_columns) VALUES ($plan_slots)
 UPDATE plans SET ticked_event_id = ?2 WHERE id = ?1
 
 -- name: existing
-SELECT key, id, $done, $dead, title, description, agent FROM tasks WHERE plan_id = ?1 AND key IS NOT NULL
+SELECT key, id, $done, $dead, title, description, agent FROM tasks WHERE plan_id = ?1 AND key = ?2
 
 -- name: existing_ids
 SELECT id, $done, $dead, title, description, agent FROM tasks WHERE id = ?1
