@@ -90,7 +90,7 @@ CREATE INDEX tasks_expiry ON tasks (expires_at_ms)
 CREATE INDEX tasks_aim ON tasks (aim_until_ms) WHERE aim_until_ms IS NOT NULL;
 CREATE INDEX tasks_overdue ON tasks (overdue_at_ms) WHERE overdue_at_ms IS NOT NULL AND status = 'RUNNING';
 CREATE INDEX tasks_parent ON tasks (parent_task_id) WHERE parent_task_id IS NOT NULL;
-CREATE INDEX tasks_status ON tasks (status, plan_id);
+CREATE INDEX tasks_counts ON tasks (plan_id, status);
 
 CREATE TABLE dependencies (
     parent_id INTEGER NOT NULL,

@@ -115,7 +115,7 @@ SELECT t.limit_key, count(*) FROM attempts a JOIN tasks t ON t.id = a.task_id
  WHERE a.ended_at_ms IS NULL AND t.limit_key IS NOT NULL GROUP BY t.limit_key
 
 -- name: waiting
-SELECT count(*) FROM tasks WHERE status = 'PENDING'
+SELECT count(*) FROM tasks WHERE plan_id IN (SELECT id FROM plans) AND status = 'PENDING'
 
 -- name: idempotent
 SELECT body_hash, task_id FROM idempotency WHERE workspace_id = ?1 AND key = ?2
