@@ -21,6 +21,10 @@ from muster.model.states import FailedDependency
 from muster.ports.store import Existing
 
 
+PAGE_TASKS = 500
+"""So many new tasks are held in memory before they are written; the transaction still takes all or none."""
+
+
 class Intake:
     def __init__(self, ids: Ids, policy: Policy) -> None:
         self._ids = ids
@@ -70,8 +74,10 @@ class Intake:
         by_key |= {spec.key: ids[at] for at, spec in fresh.items() if spec.key is not None}
         done = {key for key, task in parents.items() if task.done} | set(completed)
         done |= {spec.key for spec in fresh.values() if spec.done and spec.key is not None}
-        for at, spec in fresh.items():
+        for number, (at, spec) in enumerate(fresh.items(), 1):
             await self._add(view, command, plan, spec, task_id=ids[at], ids=by_key, done=done)
+            if number % PAGE_TASKS == 0:
+                await view.flush()
         self._note_failed_parents(view, fresh.values(), parents)
         return Enqueued(
             plan=plan.name,
