@@ -106,7 +106,7 @@ class _Stand:
 
     def __init__(self, path: Path, rounds: int) -> None:
         # No backoff: a failed task is due at once, and a promotion can be measured.
-        policy = Policy(retry=RetryPolicy(first_s=0.0))
+        policy = Policy(retry=RetryPolicy(first_s=0.0), waiting_max=10_000_000)
         self.inside = Inside(path, policy=policy)
         took = self.inside.apply([c.NewBoot()])[0]
         self._term = took.term

@@ -12,6 +12,7 @@ import pstats
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -71,18 +72,24 @@ class RecordingStore(SqliteStore):
 
 def replay(path: Path, recording: Recording) -> float:
     """Seconds that the bare loop takes on this store."""
+    return sum(replay_each(path, recording))
+
+
+def replay_each(path: Path, recording: Recording) -> list[float]:
+    """Seconds that the bare loop takes for each transaction, one after the other."""
     store = SqliteStore.open(path)
     db = store._writer
+    ended_s = [time.perf_counter()]
     try:
-        started_s = time.perf_counter()
         for transaction in recording:
             db.execute("BEGIN IMMEDIATE")
             for name, rows in transaction:
                 db.executemany(SQL[name], rows).fetchall()
             db.execute("COMMIT")
-        return time.perf_counter() - started_s
+            ended_s.append(time.perf_counter())
     finally:
         store.close()
+    return [after - before for before, after in pairwise(ended_s)]
 
 
 class _Rows:

@@ -20,7 +20,6 @@ from muster.model.rows import WORKSPACE_ID, Lane, LaneKey, NewTask, Plan
 from muster.model.states import FailedDependency
 from muster.ports.store import Existing
 
-
 PAGE_TASKS = 500
 """So many new tasks are held in memory before they are written; the transaction still takes all or none."""
 
