@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from inside import WORKER, Inside, complete, enqueue, specs, start
+from inside import AGENT, WORKER, Inside, complete, enqueue, specs, start
 from setting import Setting, progress
 from table import Row, most, told
 
@@ -23,6 +23,8 @@ from muster.stores.sqlite.store import SqliteStore
 
 LIMIT = 1.5
 FOREIGN_LANES = 10
+FIRST_LANE = 2
+OWN_LANE = 1
 BASE_ID = 1_000
 """Below all ids of the engine, which grow with time."""
 
@@ -30,10 +32,12 @@ TASK = """
 WITH RECURSIVE n(i) AS (SELECT ?1 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?2)
 INSERT INTO tasks (id, workspace_id, plan_id, lane_id, status, generation, epoch, event_seq, priority, sort_key,
                    unmet, next_attempt_at_ms, timeout_s, timeout_factor, max_retries, retries, losses, percent,
-                   step, error, note, updated_at_ms, ended_at_ms, ready, key, title, description, agent, epic,
-                   feature, created_by, created_at_ms)
-SELECT i, 1, 1, 1 + i % {lanes}, '{status}', 1, {epoch}, 1, 5, 0, {unmet}, {due}, 7200, 1, 3, 0, 0, 0, '',
-       '', '', 0, {ended}, {ready}, 'k' || i, 'task ' || i, '', 'other', '', '', 'bench', 0
+                   step, error, note, question, fresh_after_epoch, on_failed, updated_at_ms, ended_at_ms, ready,
+                   key, title, description, agent, capabilities, tags, metadata, epic, feature, created_by,
+                   created_at_ms)
+SELECT i, 1, 1, {lane}, '{status}', 1, {epoch}, 1, {priority}, 0, {unmet}, {due}, 7200, 1, 3, 0, 0, 0, '',
+       '', '', '', 0, 'block', 0, {ended}, {ready}, 'k' || i, 'task ' || i, '', 'other', '[]', '[]', '{{}}', '',
+       '', 'bench', 0
   FROM n"""
 EVENT = """
 INSERT INTO events (task_id, seq, at_ms, level, event, message, details, previous_status, new_status, generation,
@@ -41,12 +45,13 @@ INSERT INTO events (task_id, seq, at_ms, level, event, message, details, previou
 SELECT id, 1, 0, 'INFO', 'enqueued', '', '{{}}', NULL, status, 1, epoch, 'bench' FROM tasks WHERE id < ?1"""
 ATTEMPT = """
 INSERT INTO attempts (task_id, epoch, generation, status, worker_id, agent, request_id, boot_id, lease_ms,
-                      lease_until_ms, assigned_at_ms, ended_at_ms, error, checkpoints, log_bytes)
-SELECT id, 1, 1, 'completed', 'worker-x', 'other', 'r', 'b', 1, 0, 0, 0, '', 0, 0 FROM tasks WHERE id < ?1"""
+                      lease_until_ms, assigned_at_ms, ended_at_ms, error, tree_killed, checkpoints, log_bytes)
+SELECT id, 1, 1, 'completed', 'worker-x', 'other', 'r', 'b', 1, 0, 0, 0, '', 0, 0, 0 FROM tasks WHERE id < ?1"""
 EDGE = "INSERT INTO dependencies (parent_id, child_id, met) SELECT id, id + 1, 0 FROM tasks WHERE id < ?1"
 
 _PLAIN: dict[str, object] = {
-    "lanes": FOREIGN_LANES,
+    "lane": f"{FIRST_LANE} + i % {FOREIGN_LANES}",
+    "priority": 5,
     "status": "PENDING",
     "epoch": 0,
     "unmet": 0,
@@ -55,17 +60,18 @@ _PLAIN: dict[str, object] = {
     "ready": 0,
 }
 KINDS: dict[str, Mapping[str, object]] = {
+    "waiting": _PLAIN | {"ready": 1, "lane": OWN_LANE, "priority": 1},
     "foreign": _PLAIN | {"ready": 1},
     "blocked": _PLAIN | {"unmet": 1},
     "delayed": _PLAIN | {"due": "4000000000000 + i"},
     "finished": _PLAIN | {"status": "COMPLETED", "epoch": 1, "ended": 0},
 }
-"""`foreign` waits in lanes that our worker does not serve."""
+"""`waiting`: our worker could take it, after what is more urgent.  `foreign`: in lanes that it does not serve."""
 
 
 def rows(setting: Setting) -> Iterator[Row]:
     sizes = setting.size((1000, 100_000, 1_000_000), (1000, 10_000))
-    for kind in setting.size(tuple(KINDS), ("foreign", "finished")):
+    for kind in setting.size(tuple(KINDS), ("waiting", "finished")):
         with setting.place() as folder:
             for size in sizes:
                 progress(f"filling a store with {size:,} {kind} tasks ...")
@@ -79,9 +85,11 @@ def _fill(path: Path, kind: str, number: int) -> None:
     end = BASE_ID + number
     db.execute("PRAGMA synchronous = OFF")
     db.execute("BEGIN")
-    db.execute("INSERT INTO plans VALUES (1, 1, 'other', NULL, 0, 0)")
-    lanes = [(1 + i, 1, 1, "other", f'["{i}"]') for i in range(FOREIGN_LANES)]
-    db.executemany("INSERT INTO lanes VALUES (?, ?, ?, ?, ?)", lanes)
+    db.execute("INSERT INTO plans (id, workspace_id, name, created_at_ms) VALUES (1, 1, 'other', 0)")
+    lane = """INSERT INTO lanes (id, workspace_id, plan_id, agent, capabilities, profile, limit_key)
+              VALUES (?, 1, 1, ?, ?, '', '')"""
+    foreign = [(FIRST_LANE + i, "other", f'["{i}"]') for i in range(FOREIGN_LANES)]
+    db.executemany(lane, [(OWN_LANE, AGENT, "[]"), *foreign])
     db.execute(TASK.format(**KINDS[kind]), (BASE_ID, end))
     db.execute(EVENT.format(), (end,))
     if kind == "finished":
@@ -98,7 +106,7 @@ class _Stand:
 
     def __init__(self, path: Path, rounds: int) -> None:
         # No backoff: a failed task is due at once, and a promotion can be measured.
-        policy = Policy(retry=RetryPolicy(first_s=0.0))
+        policy = Policy(retry=RetryPolicy(first_s=0.0), waiting_max=10_000_000)
         self.inside = Inside(path, policy=policy)
         took = self.inside.apply([c.NewBoot()])[0]
         self._term = took.term

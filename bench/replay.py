@@ -12,6 +12,7 @@ import pstats
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -56,8 +57,8 @@ class _RecordingTx(SqliteTx):
 class RecordingStore(SqliteStore):
     """A store that remembers its committed transactions."""
 
-    def __init__(self, writer: apsw.Connection, reader: apsw.Connection, halt_flag: Path | None) -> None:
-        super().__init__(writer, reader, halt_flag)
+    def __init__(self, writer: apsw.Connection, *rest: Any) -> None:
+        super().__init__(writer, *rest)
         self._recording_tx = _RecordingTx(writer)
         self._tx = self._recording_tx
         self.recording: Recording = []
@@ -71,18 +72,24 @@ class RecordingStore(SqliteStore):
 
 def replay(path: Path, recording: Recording) -> float:
     """Seconds that the bare loop takes on this store."""
+    return sum(replay_each(path, recording))
+
+
+def replay_each(path: Path, recording: Recording) -> list[float]:
+    """Seconds that the bare loop takes for each transaction, one after the other."""
     store = SqliteStore.open(path)
     db = store._writer
+    ended_s = [time.perf_counter()]
     try:
-        started_s = time.perf_counter()
         for transaction in recording:
             db.execute("BEGIN IMMEDIATE")
             for name, rows in transaction:
                 db.executemany(SQL[name], rows).fetchall()
             db.execute("COMMIT")
-        return time.perf_counter() - started_s
+            ended_s.append(time.perf_counter())
     finally:
         store.close()
+    return [after - before for before, after in pairwise(ended_s)]
 
 
 class _Rows:
@@ -102,7 +109,6 @@ class _Rows:
 
 
 _KINDS = {"SELECT": "reads", "WITH": "reads", "COMMIT": "commit", "BEGIN": "commit"}
-_NAMES = {text: name for name, text in SQL.items()}
 
 
 class _TimedConnection:
@@ -128,6 +134,9 @@ class _TimedConnection:
         self.by_statement_s[statement] = self.by_statement_s.get(statement, 0.0) + seconds
         return _Rows(rows)
 
+    def data_version(self) -> int:
+        return self._db.data_version()
+
     @property
     def in_transaction(self) -> bool:
         return self._db.in_transaction
@@ -139,8 +148,8 @@ class _TimedConnection:
 class TimedStore(SqliteStore):
     """A store that knows where its time goes."""
 
-    def __init__(self, writer: apsw.Connection, reader: apsw.Connection, halt_flag: Path | None) -> None:
-        super().__init__(writer, reader, halt_flag)
+    def __init__(self, writer: apsw.Connection, *rest: Any) -> None:
+        super().__init__(writer, *rest)
         self.timed = _TimedConnection(writer)
         self._writer = self.timed  # type: ignore[assignment]
         self._tx = SqliteTx(self.timed)  # type: ignore[arg-type]
@@ -156,7 +165,8 @@ def shares(store: TimedStore, wall_s: float, count: int) -> str:
     spent, by_statement = store.timed.spent_s, store.timed.by_statement_s
     parts = {"Python": wall_s - sum(spent.values())} | {f"SQL {kind}": s for kind, s in spent.items()}
     told = [f"{name} {s / count * 1e6:.0f} us ({s / wall_s:.0%})" for name, s in parts.items()]
-    dearest = sorted(((s, _NAMES.get(text, "")) for text, s in by_statement.items()), reverse=True)
+    names = {text: name for name, text in SQL.items()}
+    dearest = sorted(((s, names.get(text, "")) for text, s in by_statement.items()), reverse=True)
     named = [f"{name} {s / count * 1e6:.0f}" for s, name in dearest if name][:4]
     return f"per task {', '.join(told)}; dearest statements, us: {', '.join(named)}"
 

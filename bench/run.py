@@ -31,6 +31,7 @@ from setting import Setting, contention, progress
 from table import Row, head, line, load, noise
 
 import muster
+from muster.app.owner import SWITCH_S
 
 Section = Callable[[Setting], Iterable[Row]]
 
@@ -54,6 +55,7 @@ def main(argv: list[str]) -> int:
         print(f"error: no section {', '.join(unknown)}; there are {', '.join(SECTIONS)}", file=sys.stderr)
         return 2
     # So that a run that is ended still ends its processes and removes its folder.
+    sys.setswitchinterval(SWITCH_S)  # many callers' threads stand for as many processes
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     load_before, started_s = load(), time.monotonic()
     print(

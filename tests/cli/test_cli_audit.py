@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from conftest import SIGNER
 
+from conftest import SIGNER
 from muster.engine.batch import drive
 from muster.model import commands as c
 

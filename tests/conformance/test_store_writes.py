@@ -321,7 +321,7 @@ def test_what_a_plan_holds_already(subject: Subject) -> None:
         new_task(4, "d", plan_id=2),
         new_task(5),
     )
-    found = subject.tx("existing", PLAN_ID)
+    found = subject.tx("existing", PLAN_ID, ["a", "b", "c", "d", "nobody"])
     assert found.keys() == {"a", "b", "c"}
     assert found["a"] == Existing(1, False, False, "a title", "a prompt", "claude")
     assert [found[key].done for key in "abc"] == [False, True, False]
@@ -343,7 +343,7 @@ def test_what_a_plan_holds_already(subject: Subject) -> None:
 )
 def test_behind_what_children_go_on(subject: Subject, changes: Any, done: bool, failed: bool) -> None:
     subject.add(new_task(1, "a", **changes))
-    by_key, (by_id,) = subject.tx("existing", PLAN_ID)["a"], subject.tx("existing_ids", [1, 2])
+    by_key, (by_id,) = subject.tx("existing", PLAN_ID, ["a"])["a"], subject.tx("existing_ids", [1, 2])
     assert by_key == by_id
     assert (by_key.done, by_key.failed) == (done, failed)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from muster.engine.policy import Policy
 from muster.engine.queries import Queries
 from muster.model import commands as c
 from muster.model.answers import Answer, Claimed, ClaimedJob, Enqueued, TookOver
+from muster.model.errors import MusterError
 from muster.model.events import Event, Level, fold
 from muster.model.retry import RetryPolicy
 from muster.model.states import HELD, ErrorKind, TaskStatus
@@ -136,6 +137,15 @@ class Rig:
         self.log.append(command)
         answer: Answer = self.do(command)
         return answer
+
+    async def execute_all(self, commands: Sequence[c.Command]) -> list[Answer | MusterError]:
+        found: list[Answer | MusterError] = []
+        for command in commands:
+            try:
+                found.append(await self.execute(command))
+            except MusterError as error:
+                found.append(error)
+        return found
 
     def enqueue(self, tasks: Mapping[str, Collection[str]], **fields: Any) -> Enqueued:
         answer: Enqueued = self.do(enqueue(tasks, **fields))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from muster.engine.services.scheduler import Scheduler
 from muster.engine.services.ticker import Ticker
 from muster.model import commands as c
 from muster.model.answers import Answer
-from muster.model.errors import BadPlan, StoreRefused, TermOver
+from muster.model.errors import BadPlan, MusterError, StoreRefused, TermOver
 from muster.model.states import ErrorKind
 
 
@@ -58,10 +58,11 @@ def test_a_person_who_was_faster_is_no_error(rig: Rig) -> None:
     rig.clock.advance(60)
 
     class Slow:
-        async def execute(self, command: c.Command) -> Answer:
-            if command.task_id == rig.id("a"):  # type: ignore[attr-defined]
-                rig.do(c.Cancel(task_id=rig.id("a"), actor="ada"))
-            return await rig.execute(command)
+        execute = rig.execute
+
+        async def execute_all(self, commands: Sequence[c.Command]) -> list[Answer | MusterError]:
+            rig.do(c.Cancel(task_id=rig.id("a"), actor="ada"))
+            return await rig.execute_all(commands)
 
     term = rig.new_boot().term
     drive(Scheduler(rig.clock, rig.reads, Slow(), term=term, interval_s=0.5).run_once())

@@ -7,10 +7,11 @@ answers every caller of the batch.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import queue
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -26,7 +27,8 @@ log = logging.getLogger(__name__)
 
 BATCH_COMMANDS_MAX = 500
 
-Call = tuple[Command, "Future[Answer]"]
+Reply = Future[Answer] | asyncio.Future[Answer]
+Call = tuple[Command, Reply]
 
 
 def drive(work: Coroutine[Any, Any, T] | Awaitable[T]) -> T:
@@ -58,15 +60,35 @@ class Batcher:
     def submit(self, command: Command) -> Future[Answer]:
         """The future holds the answer, or the MusterError that refused the command."""
         future: Future[Answer] = Future()
-        with self._closing:  # nothing may be put in after the thread's last look
-            if not self._closed:
-                self._queue.put((command, future))
-                return future
-        future.set_exception(Unavailable("the owner is shutting down; nothing was written", "try again"))
+        if not self._put(command, future):
+            future.set_exception(_shutting_down())
         return future
 
     async def execute(self, command: Command) -> Answer:
-        return await asyncio.wrap_future(self.submit(command))
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        if not self._put(command, future):
+            raise _shutting_down()
+        return await future
+
+    async def execute_all(self, commands: Sequence[Command]) -> list[Answer | MusterError]:
+        """As in ports.engine.  Raises what is no refusal: a bug."""
+        loop = asyncio.get_running_loop()
+        replies: list[asyncio.Future[Answer]] = [loop.create_future() for _ in commands]
+        for command, reply in zip(commands, replies, strict=True):
+            if not self._put(command, reply):
+                reply.set_exception(_shutting_down())
+        found: list[Answer | MusterError] = []
+        for outcome in await asyncio.gather(*replies, return_exceptions=True):
+            if isinstance(outcome, BaseException) and not isinstance(outcome, MusterError):
+                raise outcome
+            found.append(outcome)
+        return found
+
+    def _put(self, command: Command, reply: Reply) -> bool:
+        with self._closing:  # nothing may be put in after the thread's last look
+            if not self._closed:
+                self._queue.put((command, reply))
+            return not self._closed
 
     def close(self) -> None:
         """Answers what was submitted, then ends the thread."""
@@ -100,8 +122,7 @@ class Batcher:
         try:
             applied = self._apply(calls)
         except MusterError as error:
-            for _, future in calls:
-                _settle(future, error)
+            _settle([(reply, error) for _, reply in calls])
         except Exception as error:
             self._commit_one_by_one(calls, error)
         else:
@@ -111,7 +132,7 @@ class Batcher:
         """One poisoned command must not fail its neighbours."""
         if len(calls) == 1:
             log.error("%s failed", type(calls[0][0]).__name__, exc_info=error)
-            _settle(calls[0][1], error)
+            _settle([(calls[0][1], error)])
             return
         for call in calls:
             self._commit([call])
@@ -121,14 +142,37 @@ class Batcher:
 
     def _answer(self, calls: list[Call], applied: Applied) -> None:
         self._publish(applied.topics)
-        for (_, future), outcome in zip(calls, applied.outcomes, strict=True):
-            _settle(future, outcome)
+        _settle([(reply, outcome) for (_, reply), outcome in zip(calls, applied.outcomes, strict=True)])
 
 
-def _settle(future: Future[Answer], outcome: Answer | BaseException) -> None:
-    if not future.set_running_or_notify_cancel():
-        return
+def _shutting_down() -> Unavailable:
+    return Unavailable("the owner is shutting down; nothing was written", "try again")
+
+
+Settled = list[tuple[Reply, Answer | BaseException]]
+
+
+def _settle(outcomes: Settled) -> None:
+    """From the committing thread.  An event loop is woken once for all that is settled on it."""
+    by_loop: dict[asyncio.AbstractEventLoop, Settled] = {}
+    for reply, outcome in outcomes:
+        if isinstance(reply, asyncio.Future):
+            by_loop.setdefault(reply.get_loop(), []).append((reply, outcome))
+        elif reply.set_running_or_notify_cancel():
+            _set(reply, outcome)
+    for loop, own in by_loop.items():
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and with it all who waited
+            loop.call_soon_threadsafe(_settle_here, own)
+
+
+def _settle_here(outcomes: Settled) -> None:
+    for reply, outcome in outcomes:
+        if not reply.done():
+            _set(reply, outcome)
+
+
+def _set(reply: Reply, outcome: Answer | BaseException) -> None:
     if isinstance(outcome, BaseException):
-        future.set_exception(outcome)
+        reply.set_exception(outcome)
     else:
-        future.set_result(outcome)
+        reply.set_result(outcome)

@@ -36,6 +36,10 @@ Outcome = Answer | MusterError
 """A refused command is a value: its neighbours in the batch are not touched by it."""
 
 
+_LED = frozenset({c.Reap, c.Gone, c.Promote, c.Expire, c.Overdue})
+"""Moves that a coordinator makes, whose term is checked in the same transaction (S10)."""
+
+
 class Applied(Struct, frozen=True):
     outcomes: list[Outcome]
     topics: frozenset[str]
@@ -75,6 +79,8 @@ class Engine:
             c.DropAim: self._drop_aim,
             c.Depend: self._depend,
         }
+        self._plain = TASK_COMMANDS - _LED - self._handlers.keys()
+        """Moves that need nothing but their task: most of what comes."""
 
     async def _remember(self, tx: Tx) -> None:
         """Reads what lives in memory between transactions: at first, and after one that was rolled back."""
@@ -95,8 +101,11 @@ class Engine:
             claims: list[int] = []
             for i, command in enumerate(commands):
                 # A claim sees what its neighbours have done: all of them arrived at the same time.
-                if type(command) is c.Claim:
+                kind = type(command)
+                if kind is c.Claim:
                     claims.append(i)
+                elif kind in self._plain:
+                    outcomes[i] = _run(view, command)
                 else:
                     outcomes[i] = await self._settled(self._one, view, command)
             await view.settle()
@@ -124,11 +133,8 @@ class Engine:
         handler = self._handlers.get(type(command))
         if handler is not None:
             return await handler(view, command)
-        if (
-            isinstance(command, c.Reap | c.Gone | c.Promote | c.Expire | c.Overdue)
-            and command.term is not None
-        ):
-            await check_term(view.tx, command.term)
+        if type(command) in _LED and command.term is not None:  # type: ignore[attr-defined]
+            await check_term(view.tx, command.term)  # type: ignore[attr-defined]
         return moved(view.run(command.task_id, command))  # type: ignore[attr-defined]
 
     async def _release(self, view: View, command: c.Release) -> Answer:
@@ -173,6 +179,13 @@ class Engine:
 
 def moved(task: Task) -> Moved:
     return Moved(task_id=task.id, status=task.status, epoch=task.epoch, generation=task.generation)
+
+
+def _run(view: View, command: Any) -> Outcome:
+    try:
+        return moved(view.run(command.task_id, command))
+    except MusterError as error:
+        return error
 
 
 def _named_tasks(commands: Sequence[c.Command]) -> list[int]:

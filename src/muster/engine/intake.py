@@ -20,6 +20,9 @@ from muster.model.rows import WORKSPACE_ID, Lane, LaneKey, NewTask, Plan
 from muster.model.states import FailedDependency
 from muster.ports.store import Existing
 
+PAGE_TASKS = 500
+"""So many new tasks are held in memory before they are written; the transaction still takes all or none."""
+
 
 class Intake:
     def __init__(self, ids: Ids, policy: Policy) -> None:
@@ -53,7 +56,7 @@ class Intake:
         """
         await view.flush()  # what a neighbour in this batch has added or completed is to be seen
         found = await self._find_plan(view, command)
-        known = await view.tx.existing(found.id) if found else {}
+        known = await view.tx.existing(found.id, _names(command)) if found else {}
         others = await self._by_number(view, command, known)
         self._check(command, known.keys() | others.keys())
         await self._check_parents(view, command)
@@ -70,8 +73,10 @@ class Intake:
         by_key |= {spec.key: ids[at] for at, spec in fresh.items() if spec.key is not None}
         done = {key for key, task in parents.items() if task.done} | set(completed)
         done |= {spec.key for spec in fresh.values() if spec.done and spec.key is not None}
-        for at, spec in fresh.items():
+        for number, (at, spec) in enumerate(fresh.items(), 1):
             await self._add(view, command, plan, spec, task_id=ids[at], ids=by_key, done=done)
+            if number % PAGE_TASKS == 0:
+                await view.flush()
         self._note_failed_parents(view, fresh.values(), parents)
         return Enqueued(
             plan=plan.name,
@@ -203,7 +208,7 @@ class Intake:
                         f"task {spec.key or spec.title} depends on {parent}, which does not exist; "
                         "nothing was added"
                     )
-        cycle = find_cycle(edges)
+        cycle = find_cycle({key: parents for key, parents in edges.items() if parents})
         if cycle is not None:
             raise BadInput(f"dependencies form a cycle: {' -> '.join(cycle)}; nothing was added")
 
@@ -230,14 +235,15 @@ class Intake:
         ids: Mapping[str, int],
         done: set[str],
     ) -> None:
-        parents = list({ids[parent]: parent in done for parent in spec.depends_on}.items())
+        parents = tuple({ids[parent]: parent in done for parent in spec.depends_on}.items())
+        lane_key = _lane_key(plan.id, spec)
         decision = enqueued(
             spec,
             task_id=task_id,
             workspace_id=WORKSPACE_ID,
             plan_id=plan.id,
-            lane_id=await self.lane(view, _lane_key(plan.id, spec)),
-            unmet=sum(not met for _, met in parents),
+            lane_id=self._lane_ids.get(lane_key) or await self.lane(view, lane_key),
+            unmet=sum(not met for _, met in parents) if parents else 0,
             actor=command.actor,
             now=view.now,
         )
@@ -253,7 +259,7 @@ class Intake:
                 title=spec.title,
                 description=spec.description,
                 agent=spec.agent,
-                capabilities=tuple(sorted(set(spec.capabilities))),
+                capabilities=lane_key.capabilities,
                 profile=spec.profile,
                 tags=spec.tags,
                 metadata=spec.metadata,
@@ -262,7 +268,7 @@ class Intake:
                 feature=spec.feature,
                 created_by=spec.created_by or command.actor,
                 created_at_ms=view.now.wall_ms,
-                dependencies=tuple(parents),
+                dependencies=parents,
             ),
             decision.task,
         )
@@ -277,6 +283,15 @@ class Intake:
         return lane_id
 
 
+def _names(command: c.Enqueue) -> set[str]:
+    """All that the command calls tasks of its plan: looking up these, adding to a long plan costs no more."""
+    names = {spec.key for spec in command.tasks if spec.key is not None}
+    for spec in command.tasks:
+        if spec.depends_on:
+            names.update(spec.depends_on)
+    return names
+
+
 def _body_hash(spec: c.Spec) -> str:
     return hashlib.sha256(msgspec.json.encode(spec, order="deterministic")).hexdigest()
 
@@ -285,7 +300,7 @@ def _lane_key(plan_id: int, spec: c.Spec) -> LaneKey:
     return LaneKey(
         plan_id,
         spec.agent or "",
-        tuple(sorted(set(spec.capabilities))),
+        tuple(sorted(set(spec.capabilities))) if spec.capabilities else (),
         spec.profile or "",
         spec.limit_key or "",
     )

@@ -83,12 +83,15 @@ class View:
         task = self.task(task_id)
         facts = Facts(self._attempts.get(task_id), self.chance.fraction(), self.retry)
         decision = decide(task, facts, command, self.now)
-        if decision.task is not task:
-            self._tasks[task_id] = decision.task
+        after = decision.task
+        if after is not task:
+            self._tasks[task_id] = after
             self._changed.add(task_id)
         if decision.attempt is not None:
             self._keep_attempt(decision.attempt)
         self._note(decision)
+        if not decision.follow_ups:
+            return after
         for follow_up in decision.follow_ups:
             self.run(task_id, follow_up)
         return self._tasks[task_id]
@@ -106,18 +109,21 @@ class View:
             self._opened.add(attempt.task_id)
 
     def _note(self, decision: Decision) -> None:
-        writes = self._writes
-        writes.events.extend(decision.events)
+        writes, task = self._writes, decision.task
         if decision.events:
+            writes.events.extend(decision.events)
             self.wrote_events = True
-            self.became_ready = self.became_ready or decision.task.ready
-            self._note_end(decision)
+            if task.ready:
+                self.became_ready = True
+            before = decision.events[-1].previous_status
+            if task.status is not before and before is not None:
+                self._note_end(task)
         if decision.unblocks:
-            self._completed.append(decision.task.id)
-        elif decision.events and decision.task.status in _DEAD:
-            self._failed.append(decision.task.id)
+            self._completed.append(task.id)
+        elif decision.events and task.status in _DEAD:
+            self._failed.append(task.id)
         if decision.result is not None:
-            writes.results.append((decision.task.id, decision.result))
+            writes.results.append((task.id, decision.result))
         if decision.checkpoint is not None:
             writes.checkpoints.append(decision.checkpoint)
         if decision.artifact is not None:
@@ -126,9 +132,8 @@ class View:
             writes.logs.append(decision.log)
             self.wrote_events = True
 
-    def _note_end(self, decision: Decision) -> None:
-        task, before = decision.task, decision.events[-1].previous_status
-        if before in (None, task.status) or task.plan_id is None:
+    def _note_end(self, task: Task) -> None:
+        if task.plan_id is None:
             return
         completed = task.status is TaskStatus.COMPLETED
         if completed or (task.status is TaskStatus.FAILED and task.error_kind is not ErrorKind.EXPIRED):

@@ -126,8 +126,8 @@ class Tx(Protocol):
 
     async def set_ticked(self, plan_id: int, event_id: int) -> None: ...
 
-    async def existing(self, plan_id: int) -> dict[str, Existing]:
-        """The plan's tasks by key."""
+    async def existing(self, plan_id: int, keys: Collection[str]) -> dict[str, Existing]:
+        """Those of the plan's tasks that have one of these keys, by key."""
 
     async def existing_ids(self, ids: Collection[int]) -> list[Existing]:
         """Those of the tasks that are there."""

@@ -52,6 +52,7 @@ def server(backend: Backend) -> Server:
         http="httptools",
         loop="asyncio",
         lifespan="off",
+        proxy_headers=False,
         access_log=False,
         log_config=None,
         timeout_keep_alive=75,

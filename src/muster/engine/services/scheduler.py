@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from muster.engine.service import PAGE_ROWS, Service
 from muster.model.commands import Command, DropAim, Expire, Overdue, Promote
-from muster.model.errors import IllegalMove
+from muster.model.errors import IllegalMove, MusterError
 from muster.model.task import Now
 from muster.ports.clock import Clock
 from muster.ports.engine import Execute
@@ -46,12 +46,12 @@ class Scheduler(Service):
             await self._give(Overdue(task_id=task_id, term=self._term) for task_id in overdue)
 
     async def _give(self, commands: Iterable[Command]) -> None:
-        for command in commands:
-            try:
-                await self._engine.execute(command)
-            except IllegalMove as error:
+        for answer in await self._engine.execute_all(list(commands)):
+            if isinstance(answer, IllegalMove):
                 # A person or an agent was faster, between our look and our write.
-                log.debug("%s", error)
+                log.debug("%s", answer)
+            elif isinstance(answer, MusterError):
+                raise answer
 
     def _jumped(self, now: Now) -> bool:
         offset_ms = now.wall_ms - now.mono_ms

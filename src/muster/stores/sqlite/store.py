@@ -88,9 +88,12 @@ class SqliteStore:
             raise StoreHalted(self._halted, "check the disk, then restart the owner")
         try:
             self._writer.execute("BEGIN IMMEDIATE")
+            self._tx.begin()
             result = await work(self._tx)
             self._writer.execute("COMMIT")
+            self._tx.committed()
         except BaseException as error:
+            self._tx.forget()
             self._roll_back()
             if isinstance(error, apsw.FullError):
                 raise StoreFull(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -14,6 +14,8 @@ from muster.model.events import Event, Level
 from muster.model.rows import Lane, LaneKey, Plan, Worker
 from muster.model.seals import Seal
 from muster.model.states import (
+    ATTEMPT_OPEN,
+    FINAL,
     AttemptStatus,
     ErrorKind,
     FailedDependency,
@@ -25,6 +27,7 @@ from muster.model.states import (
 from muster.model.task import Attempt, Now, Task
 from muster.model.views import JobText
 from muster.ports.store import Existing, ReadyTask, Writes
+from muster.stores.sqlite.known import Known
 from muster.stores.sqlite.named import load_sql
 
 SQL = load_sql("engine.sql")
@@ -33,14 +36,20 @@ _TASK = {name: i for i, name in enumerate(Task.__struct_fields__)}
 _ATTEMPT = {name: i for i, name in enumerate(Attempt.__struct_fields__)}
 
 
+_STATUS = {str(status): status for status in TaskStatus}
+_ON_FAILED = {str(wish): wish for wish in FailedDependency}
+_TASK_STATUS, _TASK_ON_FAILED = _TASK["status"], _TASK["on_failed"]
+_TASK_ERROR_KIND, _TASK_PAUSED_REASON = _TASK["error_kind"], _TASK["paused_reason"]
+
+
 def task_of(row: tuple[Any, ...]) -> Task:
     values = list(row)
-    values[_TASK["status"]] = TaskStatus(values[_TASK["status"]])
-    if values[_TASK["error_kind"]] is not None:
-        values[_TASK["error_kind"]] = ErrorKind(values[_TASK["error_kind"]])
-    if values[_TASK["paused_reason"]] is not None:
-        values[_TASK["paused_reason"]] = PauseReason(values[_TASK["paused_reason"]])
-    values[_TASK["on_failed"]] = FailedDependency(values[_TASK["on_failed"]])
+    values[_TASK_STATUS] = _STATUS[values[_TASK_STATUS]]
+    if values[_TASK_ERROR_KIND] is not None:
+        values[_TASK_ERROR_KIND] = ErrorKind(values[_TASK_ERROR_KIND])
+    if values[_TASK_PAUSED_REASON] is not None:
+        values[_TASK_PAUSED_REASON] = PauseReason(values[_TASK_PAUSED_REASON])
+    values[_TASK_ON_FAILED] = _ON_FAILED[values[_TASK_ON_FAILED]]
     return Task(*values)
 
 
@@ -85,11 +94,48 @@ def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
+def _array(values: tuple[str, ...]) -> str:
+    return _json(values) if values else "[]"
+
+
+def _task_row(task: Task) -> tuple[Any, ...]:
+    return (*astuple(task), 1 if task.ready else 0)
+
+
 class SqliteTx:
     """Lives between BEGIN and COMMIT on the store's one writing connection."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._db = connection
+        self._tasks: Known[Task] = Known(
+            "tasks",
+            (*Task.__struct_fields__, "ready"),
+            1,
+            statements=SQL,
+            row=_task_row,
+            ended=FINAL,
+        )
+        self._attempts: Known[Attempt] = Known(
+            "attempts",
+            Attempt.__struct_fields__,
+            2,
+            statements=SQL,
+            ended=frozenset(AttemptStatus) - ATTEMPT_OPEN,
+        )
+        self._as_of: int | None = None
+
+    def begin(self) -> None:
+        """Forgets the rows that are known where anything else has written to the file since."""
+        if self._as_of != self._db.data_version():
+            self.forget()
+
+    def committed(self) -> None:
+        self._as_of = self._db.data_version()
+
+    def forget(self) -> None:
+        """After a roll-back the store holds what it held before."""
+        self._tasks.forget()
+        self._attempts.forget()
 
     def _all(self, name: str, *bindings: Any) -> list[Any]:
         return self._db.execute(SQL[name], bindings).fetchall()
@@ -101,10 +147,22 @@ class SqliteTx:
         return self._db.executemany(SQL[name], rows)
 
     async def tasks(self, ids: Collection[int]) -> list[Task]:
-        return [task_of(row) for row in self._many("tasks", [(i,) for i in ids])]
+        known = self._tasks.get
+        found = {i: task for i in ids if (task := known(i)) is not None}
+        for row in self._many("tasks", [(i,) for i in ids if i not in found]):
+            task = task_of(row[:-1])
+            self._tasks.read(task, row[-1])
+            found[task.id] = task
+        return list(found.values())
 
     async def attempts(self, keys: Collection[tuple[int, int]]) -> list[Attempt]:
-        return [attempt_of(row) for row in self._many("attempts", keys)]
+        known = self._attempts.get
+        found = {key: attempt for key in keys if (attempt := known(key)) is not None}
+        for row in self._many("attempts", [key for key in keys if key not in found]):
+            attempt = attempt_of(row)
+            self._attempts.read(attempt)
+            found[attempt.task_id, attempt.epoch] = attempt
+        return list(found.values())
 
     async def held(self, worker_id: str) -> list[Attempt]:
         return [attempt_of(row) for row in self._all("held", worker_id)]
@@ -116,13 +174,35 @@ class SqliteTx:
         return [ReadyTask(*row) for row in self._all("ready", lane_id, limit)]
 
     async def job_texts(self, ids: Collection[int]) -> list[JobText]:
-        names = JobText.__struct_fields__
-        rows = self._many("job_texts", [(i,) for i in ids])
-        return [JobText(**dict(zip(names, row, strict=True))) for row in rows]
+        tasks = {task.id: task for task in await self.tasks(ids)}
+        plans: dict[int | None, str] = {None: ""}
+        made = []
+        for task_id, plan_id, key, title, description in self._many("job_texts", [(i,) for i in ids]):
+            if plan_id not in plans:
+                plan = await self.plan(plan_id)
+                plans[plan_id] = plan.name if plan else ""
+            task = tasks[task_id]
+            again = task.epoch > 1
+            left = self._first("resumption", task_id, task.fresh_after_epoch) if again else (None, None)
+            made.append(
+                JobText(
+                    task_id=task_id,
+                    plan=plans[plan_id],
+                    key=key,
+                    title=title,
+                    description=description,
+                    session_key=left[0],
+                    checkpoint=left[1],
+                )
+            )
+        return made
 
     async def settle_dependencies(self, parent_ids: Collection[int]) -> list[tuple[int, int]]:
+        waited_for = self._many("waited_for", [(i,) for i in parent_ids]).fetchall()
+        if not waited_for:
+            return []  # a look costs a third of an update that finds nothing
         counts: dict[int, int] = {}
-        for (child_id,) in self._many("settle_dependencies", [(i,) for i in parent_ids]):
+        for (child_id,) in self._many("settle_dependencies", waited_for):
             counts[child_id] = counts.get(child_id, 0) + 1
         return list(counts.items())
 
@@ -130,11 +210,11 @@ class SqliteTx:
         if writes.new_tasks:
             self._insert_tasks(writes)
         if writes.tasks:
-            self._many("update_task", [(*astuple(t), int(t.ready)) for t in writes.tasks])
+            self._update(self._tasks.updates(writes.tasks))
         if writes.attempts:
-            self._many("update_attempt", [astuple(a) for a in writes.attempts])
+            self._update(self._attempts.updates(writes.attempts))
         if writes.opened:
-            self._many("insert_attempt", [astuple(a) for a in writes.opened])
+            self._many("insert_attempt", [self._attempts.put(a) for a in writes.opened])
         if writes.events:
             self._many("insert_event", [astuple(e) for e in writes.events])
         if writes.results:
@@ -149,21 +229,24 @@ class SqliteTx:
                 [(e.task_id, e.epoch, e.stream, e.offset, now.wall_ms, e.data) for e in writes.logs],
             )
 
+    def _update(self, statements: Mapping[str, list[tuple[Any, ...]]]) -> None:
+        for name, rows in statements.items():
+            self._many(name, rows)
+
     def _insert_tasks(self, writes: Writes) -> None:
         self._many(
             "insert_task",
             [
                 (
-                    *astuple(task),
-                    int(task.ready),
+                    *_task_row(task),
                     new.key,
                     new.title,
                     new.description,
                     new.agent,
-                    _json(new.capabilities),
+                    _array(new.capabilities),
                     new.profile,
-                    _json(new.tags),
-                    _json(new.metadata),
+                    _array(new.tags),
+                    _json(new.metadata) if new.metadata else "{}",
                     new.parent_task_id,
                     new.epic,
                     new.feature,
@@ -206,10 +289,11 @@ class SqliteTx:
     async def set_ticked(self, plan_id: int, event_id: int) -> None:
         self._all("set_ticked", plan_id, event_id)
 
-    async def existing(self, plan_id: int) -> dict[str, Existing]:
+    async def existing(self, plan_id: int, keys: Collection[str]) -> dict[str, Existing]:
+        rows = self._many("existing", [(plan_id, key) for key in keys])
         return {
             key: Existing(task_id, bool(done), bool(failed), title, description, agent)
-            for key, task_id, done, failed, title, description, agent in self._all("existing", plan_id)
+            for key, task_id, done, failed, title, description, agent in rows
         }
 
     async def existing_ids(self, ids: Collection[int]) -> list[Existing]:

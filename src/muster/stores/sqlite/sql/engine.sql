@@ -1,5 +1,5 @@
 -- name: tasks
-SELECT $task_columns FROM tasks WHERE id = ?1
+SELECT $task_columns, ready FROM tasks WHERE id = ?1
 
 -- name: attempts
 SELECT $attempt_columns FROM attempts WHERE task_id = ?1 AND epoch = ?2
@@ -27,16 +27,17 @@ SELECT id, priority, sort_key FROM tasks
  LIMIT ?2
 
 -- name: job_texts
-SELECT t.id, p.name, coalesce(t.key, CAST(t.id AS TEXT)), t.title, t.description,
-       CASE WHEN t.epoch > 1 THEN (
-           SELECT session_key FROM attempts a
-            WHERE a.task_id = t.id AND a.session_key IS NOT NULL AND a.epoch > t.fresh_after_epoch
-            ORDER BY a.epoch DESC LIMIT 1) END,
-       CASE WHEN t.epoch > 1 THEN (
-           SELECT data FROM checkpoints c WHERE c.task_id = t.id AND c.epoch > t.fresh_after_epoch
-            ORDER BY c.epoch DESC, c.number DESC LIMIT 1) END
-  FROM tasks t LEFT JOIN plans p ON p.id = t.plan_id
- WHERE t.id = ?1
+SELECT id, plan_id, coalesce(key, CAST(id AS TEXT)), title, description FROM tasks WHERE id = ?1
+
+-- name: resumption
+-- What an earlier attempt has left, for a task that is not to start from nothing.
+SELECT (SELECT session_key FROM attempts a
+         WHERE a.task_id = ?1 AND a.session_key IS NOT NULL AND a.epoch > ?2 ORDER BY a.epoch DESC LIMIT 1),
+       (SELECT data FROM checkpoints c
+         WHERE c.task_id = ?1 AND c.epoch > ?2 ORDER BY c.epoch DESC, c.number DESC LIMIT 1)
+
+-- name: waited_for
+SELECT parent_id FROM dependencies WHERE parent_id = ?1 AND met = 0 LIMIT 1
 
 -- name: settle_dependencies
 UPDATE dependencies SET met = 1 WHERE parent_id = ?1 AND met = 0 RETURNING child_id
@@ -49,26 +50,8 @@ VALUES ($task_slots, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 -- name: insert_dependency
 INSERT INTO dependencies (parent_id, child_id, met) VALUES (?, ?, ?)
 
--- name: update_task
-UPDATE tasks
-   SET lane_id = ?4, status = ?5, generation = ?6, epoch = ?7, event_seq = ?8, priority = ?9, sort_key = ?10,
-       unmet = ?11, next_attempt_at_ms = ?12, timeout_s = ?13, timeout_factor = ?14, max_retries = ?15,
-       retries = ?16, losses = ?17, percent = ?18, step = ?19, error_kind = ?20, error = ?21, note = ?22,
-       paused_reason = ?23, question = ?24, aim = ?25, aim_until_ms = ?26, expires_at_ms = ?27, overdue_at_ms
-       = ?28, fresh_after_epoch = ?29, on_failed = ?30, limit_key = ?31, updated_at_ms = ?32, started_at_ms =
-       ?33, ended_at_ms = ?34, lingering_epoch = ?35, ready = ?36
- WHERE id = ?1
-
 -- name: insert_attempt
 INSERT INTO attempts ($attempt_columns) VALUES ($attempt_slots)
-
--- name: update_attempt
-UPDATE attempts
-   SET status = ?4, boot_id = ?8, lease_until_ms = ?10, started_at_ms = ?12, ended_at_ms = ?13, session_key =
-       ?14, token_hash = ?15, stop_action = ?16, stop_by_ms = ?17, error_kind = ?18, error = ?19, tree_killed
-       = ?20, exit_code = ?21, declared_kind = ?22, declared = ?23, checkpoints = ?24, log_bytes = ?25,
-       notice = ?26, noticed_mono_ms = ?27
- WHERE task_id = ?1 AND epoch = ?2
 
 -- name: insert_event
 INSERT INTO events ($event_columns) VALUES ($event_slots)
@@ -109,7 +92,7 @@ INSERT INTO plans ($plan_columns) VALUES ($plan_slots)
 UPDATE plans SET ticked_event_id = ?2 WHERE id = ?1
 
 -- name: existing
-SELECT key, id, $done, $dead, title, description, agent FROM tasks WHERE plan_id = ?1 AND key IS NOT NULL
+SELECT key, id, $done, $dead, title, description, agent FROM tasks WHERE plan_id = ?1 AND key = ?2
 
 -- name: existing_ids
 SELECT id, $done, $dead, title, description, agent FROM tasks WHERE id = ?1
@@ -132,7 +115,7 @@ SELECT t.limit_key, count(*) FROM attempts a JOIN tasks t ON t.id = a.task_id
  WHERE a.ended_at_ms IS NULL AND t.limit_key IS NOT NULL GROUP BY t.limit_key
 
 -- name: waiting
-SELECT count(*) FROM tasks WHERE workspace_id = 1 AND status = 'PENDING'
+SELECT count(*) FROM tasks WHERE plan_id IN (SELECT id FROM plans) AND status = 'PENDING'
 
 -- name: idempotent
 SELECT body_hash, task_id FROM idempotency WHERE workspace_id = ?1 AND key = ?2

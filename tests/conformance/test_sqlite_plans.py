@@ -1,0 +1,38 @@
+"""Which index a hot statement walks: with another one, its cost grows with the table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from muster.stores.sqlite.reads import SQL as READS
+from muster.stores.sqlite.store import SqliteStore
+from muster.stores.sqlite.tx import SQL as WRITES
+
+
+@pytest.mark.parametrize(
+    ("name", "index", "bindings"),
+    [
+        ("due", "tasks_due", 2),
+        ("expired", "tasks_expiry", 2),
+        ("stale_aims", "tasks_aim", 2),
+        ("overdue", "tasks_overdue", 2),
+        ("open_attempts", "attempts_open", 3),
+        ("ready", "tasks_ready", 2),
+        ("open_lanes", "tasks_ready", 0),
+        ("held", "attempts_held", 1),
+        ("waiting", "tasks_counts", 0),
+        ("plans", "tasks_counts", 0),
+        ("existing", "tasks_key", 2),
+    ],
+)
+def test_the_index_of_what_is_looked_for(tmp_path: Path, name: str, index: str, bindings: int) -> None:
+    store = SqliteStore.open(tmp_path / "muster.db")
+    statement = f"EXPLAIN QUERY PLAN {({**READS, **WRITES})[name]}"
+    plan = store._writer.execute(statement, (1,) * bindings).fetchall()
+    store.close()
+    used = " ".join(row[3] for row in plan)
+    assert index in used
+    assert "SCAN tasks" not in used.replace("SCAN tasks USING COVERING INDEX", "")
+    assert "TEMP B-TREE" not in used or name == "plans", "sorted by the index"
