@@ -19,7 +19,9 @@ class Order(Enum):
 class Orders:
     """The newest order, and a file descriptor that wakes whoever waits for the process."""
 
-    def __init__(self) -> None:
+    def __init__(self, proof: str = "") -> None:
+        self.proof = proof
+        """Of the attempt's grant; goes with each heartbeat."""
         self._lock = threading.Lock()
         self._order: Order | None = None
         self.notice = ""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from muster.engine.service import PAGE_ROWS, Service
-from muster.model.commands import Command, DropAim, Expire, Overdue, Promote
+from muster.engine.timekeeping import noted_offset
+from muster.model.commands import Command, DropAim, Expire, Overdue, Promote, SetClock
 from muster.model.errors import IllegalMove
 from muster.model.task import Now
 from muster.ports.clock import Clock
@@ -16,7 +17,7 @@ from muster.ports.store import Reads
 log = logging.getLogger(__name__)
 
 JUMP_MS = 5_000
-"""The wall clock has jumped when it moved this much more or less than the monotonic one since the last tick."""
+"""The wall clock has jumped when it moved this much more or less than time has passed since the last tick."""
 HOLD_MS = 60_000
 """Nothing expires for this long after a jump: the clock may be set right again."""
 
@@ -24,8 +25,20 @@ HOLD_MS = 60_000
 class Scheduler(Service):
     name = "scheduler"
 
-    def __init__(self, clock: Clock, reads: Reads, engine: Execute, *, term: int, interval_s: float) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        reads: Reads,
+        engine: Execute,
+        *,
+        term: int,
+        interval_s: float,
+        elapsed_ms: Callable[[], int] | None = None,
+    ) -> None:
+        """`elapsed_ms` counts from the boot, suspend included: a machine that slept has set no clock.  None: the
+        clock's own monotonic time, for machines that do not sleep."""
         super().__init__(clock)
+        self._elapsed_ms = elapsed_ms or (lambda: clock.now().mono_ms)
         self._reads = reads
         self._engine = engine
         self._term = term
@@ -35,11 +48,12 @@ class Scheduler(Service):
 
     async def run_once(self) -> None:
         now = self.clock.now()
+        await self._mind_clock(now)
         due = await self._reads.due(now.wall_ms, PAGE_ROWS)
         await self._give(Promote(task_id=task_id, term=self._term) for task_id in due)
         aims = await self._reads.stale_aims(now.wall_ms, PAGE_ROWS)
         await self._give(DropAim(task_id=task_id, term=self._term) for task_id in aims)
-        if not self._jumped(now):
+        if now.mono_ms >= self._hold_until_ms:
             expired = await self._reads.expired(now.wall_ms, PAGE_ROWS)
             await self._give(Expire(task_id=task_id, term=self._term) for task_id in expired)
             overdue = await self._reads.overdue(now.wall_ms, PAGE_ROWS)
@@ -53,13 +67,25 @@ class Scheduler(Service):
                 # A person or an agent was faster, between our look and our write.
                 log.debug("%s", error)
 
-    def _jumped(self, now: Now) -> bool:
-        offset_ms = now.wall_ms - now.mono_ms
-        if self._offset_ms is not None and abs(offset_ms - self._offset_ms) > JUMP_MS:
+    async def _mind_clock(self, now: Now) -> None:
+        """Before anything is taken for due.  The note in the store tells of jumps while there was no owner."""
+        offset_ms = now.wall_ms - self._elapsed_ms()
+        first = self._offset_ms is None
+        known_ms = await noted_offset(self._reads, now.boot_id) if first else self._offset_ms
+        jumped_ms = offset_ms - known_ms if known_ms is not None else 0
+        jumped = abs(jumped_ms) > JUMP_MS
+        if jumped:
             log.warning(
-                "the wall clock jumped by %d s; nothing expires for a while",
-                (offset_ms - self._offset_ms) // 1000,
+                "the wall clock jumped by %d s; pauses are as long as before, and nothing expires for a while",
+                jumped_ms // 1000,
             )
             self._hold_until_ms = now.mono_ms + HOLD_MS
+        if jumped or first:
+            clock = SetClock(
+                term=self._term,
+                boot_id=now.boot_id,
+                offset_ms=offset_ms,
+                jumped_ms=jumped_ms if jumped else 0,
+            )
+            await self._engine.execute(clock)
         self._offset_ms = offset_ms
-        return now.mono_ms < self._hold_until_ms
