@@ -32,7 +32,8 @@ def own_stall_ms(lease_s: float) -> int:
 class Reaper(Service):
     """`sweep` kills the recorded processes of workers that are gone: those that shed their mark.
 
-    `absences` counts how often the store was away, which is nobody's silence.
+    `led_since_ms` is when the term was taken: a slow start after that is a stall like any other.  `absences`
+    counts how often the store was away, which is nobody's silence either.
 
     A worker is dead by proof (its process is gone) or by silence (its lease is over).
 

@@ -44,6 +44,7 @@ class Scheduler(Service):
         self._term = term
         self.interval_s = interval_s
         self._offset_ms: int | None = None
+        self._lead_ms: int | None = None
         self._hold_until_ms = 0
 
     async def run_once(self) -> None:
@@ -53,7 +54,7 @@ class Scheduler(Service):
         await self._give(Promote(task_id=task_id, term=self._term) for task_id in due)
         aims = await self._reads.stale_aims(now.wall_ms, PAGE_ROWS)
         await self._give(DropAim(task_id=task_id, term=self._term) for task_id in aims)
-        if now.mono_ms >= self._hold_until_ms:
+        if not self._holds(now):
             expired = await self._reads.expired(now.wall_ms, PAGE_ROWS)
             await self._give(Expire(task_id=task_id, term=self._term) for task_id in expired)
             overdue = await self._reads.overdue(now.wall_ms, PAGE_ROWS)
@@ -73,19 +74,21 @@ class Scheduler(Service):
         first = self._offset_ms is None
         known_ms = await noted_offset(self._reads, now.boot_id) if first else self._offset_ms
         jumped_ms = offset_ms - known_ms if known_ms is not None else 0
-        jumped = abs(jumped_ms) > JUMP_MS
-        if jumped:
-            log.warning(
-                "the wall clock jumped by %d s; pauses are as long as before, and nothing expires for a while",
-                jumped_ms // 1000,
-            )
-            self._hold_until_ms = now.mono_ms + HOLD_MS
-        if jumped or first:
-            clock = SetClock(
-                term=self._term,
-                boot_id=now.boot_id,
-                offset_ms=offset_ms,
-                jumped_ms=jumped_ms if jumped else 0,
-            )
+        if abs(jumped_ms) <= JUMP_MS:
+            jumped_ms = 0
+        if jumped_ms or first:
+            clock = SetClock(term=self._term, boot_id=now.boot_id, offset_ms=offset_ms, jumped_ms=jumped_ms)
             await self._engine.execute(clock)
         self._offset_ms = offset_ms
+        if jumped_ms:
+            log.warning("the wall clock was set by %d s; pauses stay as long as they are", jumped_ms // 1000)
+            self._hold_until_ms = now.mono_ms + HOLD_MS
+
+    def _holds(self, now: Now) -> bool:
+        """True for a while after the wall clock has moved unlike our own, which a suspend does as well."""
+        lead_ms = now.wall_ms - now.mono_ms
+        if self._lead_ms is not None and abs(lead_ms - self._lead_ms) > JUMP_MS:
+            log.warning("the wall clock jumped; nothing expires for a while")
+            self._hold_until_ms = now.mono_ms + HOLD_MS
+        self._lead_ms = lead_ms
+        return now.mono_ms < self._hold_until_ms

@@ -22,7 +22,7 @@ STEP_PAGES = 256
 STEP_PAUSE_S = 0.001
 SYNC_STEPS = 8
 """The copy is synced every 8 MB.  Beside a copy of 148 MB in 1.1 s a writer's p99 was 15 ms, 9 ms without any; in
-one go (0.5 s) 41 ms, with VACUUM INTO (0.4 s) 56 ms: what is written at once is synced at once, and others wait."""
+one go (0.5 s) 41 ms, with VACUUM INTO (0.4 s) 56 ms: what is synced at once is waited for at once."""
 FINDINGS_MAX = 100
 
 Pause = Callable[[float], object]

@@ -307,7 +307,7 @@ class SqliteTx:
         return len(self._all("prune_events", row[0], to_id)) if row else 0
 
     async def shift_waits(self, by_ms: int) -> None:
-        for name in ("shift_retries", "shift_aims", "shift_overdue"):
+        for name in ("shift_retries", "shift_aims"):
             self._db.execute(CLOCK_SQL[name], (by_ms,))
 
     async def bound_retries(self, latest_ms: int) -> None:

@@ -6,9 +6,6 @@ UPDATE tasks SET next_attempt_at_ms = next_attempt_at_ms + ?1
 -- name: shift_aims
 UPDATE tasks SET aim_until_ms = aim_until_ms + ?1 WHERE aim_until_ms IS NOT NULL
 
--- name: shift_overdue
-UPDATE tasks SET overdue_at_ms = overdue_at_ms + ?1 WHERE overdue_at_ms IS NOT NULL AND status = 'RUNNING'
-
 -- name: bound_retries
 UPDATE tasks SET next_attempt_at_ms = ?1
  WHERE next_attempt_at_ms IS NOT NULL AND next_attempt_at_ms > ?1 AND status = 'ABORTED'
