@@ -31,7 +31,7 @@ class Migrated(NamedTuple):
 
 @contextlib.contextmanager
 def alone(project: Project) -> Iterator[None]:
-    """While this holds nobody else opens the store.  Raises Conflict where an owner has it, NotFound without one."""
+    """Meanwhile nobody else opens the store.  Raises Conflict where an owner has it, NotFound without a store."""
     if not project.store.exists():
         raise NotFound(f"there is no store at {project.store}", "muster run PLAN.md makes one")
     try:

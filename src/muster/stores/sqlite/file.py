@@ -22,6 +22,12 @@ def wal_of(path: Path) -> Path:
     return path.with_name(f"{path.name}-wal")
 
 
+def has_wal(path: Path) -> bool:
+    """A reader leaves an empty one."""
+    wal = wal_of(path)
+    return wal.exists() and wal.stat().st_size > 0
+
+
 def halt_of(path: Path) -> Halt | None:
     """What stands beside the file, or in its header.
 
@@ -53,9 +59,7 @@ def refuse_cut(path: Path, *, known: bool) -> None:
         anew = f"; or, to begin anew: mv {path.parent} {path.parent}.old"
         error = damaged(path, "it is gone, and there has been one", StoreRefused)
         raise StoreRefused(error.message, error.hint + anew) from None
-    wal = wal_of(path)
-    has_wal = wal.exists() and wal.stat().st_size > 0
-    if 0 < size < _PAGE_BYTES_MIN or (size == 0 and (known or has_wal)):
+    if 0 < size < _PAGE_BYTES_MIN or (size == 0 and (known or has_wal(path))):
         raise damaged(path, "it was cut short", StoreRefused)
 
 

@@ -17,7 +17,7 @@ import apsw
 
 from muster.model.errors import StoreRefused
 from muster.ports.store import Tx
-from muster.stores.sqlite.file import halt_of, opening_fault, refuse_cut, set_old_wal_aside, wal_of
+from muster.stores.sqlite.file import halt_of, has_wal, opening_fault, refuse_cut, set_old_wal_aside
 from muster.stores.sqlite.halt import Cause, Flag, Halt, judged
 from muster.stores.sqlite.reads import SqliteReads
 from muster.stores.sqlite.tx import SqliteTx
@@ -84,7 +84,7 @@ class SqliteStore:
             refuse_cut(path, known=known)
             if restored:
                 set_old_wal_aside(path)
-            elif halt is not None and halt.cause is Cause.COPY and wal_of(path).exists():
+            elif halt is not None and halt.cause is Cause.COPY and has_wal(path):
                 raise halt.error(path)  # that WAL belongs to the file that was here before
         try:
             return cls(*_connect(path), path, halt)
