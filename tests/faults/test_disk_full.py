@@ -28,7 +28,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE},mode=0700", "tmpfs", str(folder)]
     if subprocess.run(mount, check=False, capture_output=True).returncode:
         pytest.skip("nothing can be mounted here")
-    made = Rig(tmp_path, pieces=25, piece_s=0.2)
+    made = Rig(tmp_path, pieces=12, piece_s=0.3)
     try:
         made.up(2)
         yield made
@@ -58,7 +58,7 @@ def test_nobody_is_reaped_because_the_disk_is_full(rig: Rig) -> None:
     saved = rig.saved()
     told: list[str] = ["t0", "t1"]
     refused = 0
-    deadline = time.monotonic() + 3 * LEASE_S
+    deadline = time.monotonic() + 2 * LEASE_S
     while time.monotonic() < deadline:
         try:
             rig.api.post(
@@ -76,7 +76,7 @@ def test_nobody_is_reaped_because_the_disk_is_full(rig: Rig) -> None:
             assert "disk is full" in error.message and "by itself" in error.hint
         assert {task["key"] for task in rig.tasks()} == set(told), "reads go on"
         time.sleep(0.1)
-    assert refused > 3 * LEASE_S
+    assert refused > 2 * LEASE_S
     assert {worker["id"] for worker in rig.workers()} == workers
     assert {task["status"] for task in rig.running()} == {"RUNNING"}
 
