@@ -108,6 +108,11 @@ class Rig:
         assert self._supervisor is not None
         return self._supervisor.pid
 
+    def ended(self) -> None:
+        """Waits for a supervisor that somebody else has told to end."""
+        assert self._supervisor is not None
+        self._supervisor.wait(20)
+
     def kill_supervisor(self) -> None:
         assert self._supervisor is not None
         self._supervisor.kill()

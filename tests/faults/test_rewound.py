@@ -16,6 +16,7 @@ from engine_rig import LEASE_S, W1, W2, Rig, complete
 from rig import crew, spec, until
 
 from muster.engine.commands import Engine
+from muster.engine.queries import Queries
 from muster.model import commands as c
 from muster.model.answers import ClaimedJob, StoreRestored
 from muster.model.errors import NotFound, StaleEpoch, StoreRewound
@@ -41,6 +42,7 @@ class Site:
         rig.store = SqliteStore.open(self.path, **how)
         rig.engine = Engine(rig.store, rig.engine.chance, rig.engine.policy, GRANTS)
         rig.reads = rig.store.reads
+        rig.queries = Queries(rig.reads, rig.clock, rig.engine.policy)
 
     def keep(self) -> None:
         self.rig.store.close()
@@ -235,7 +237,7 @@ def test_a_crew_over_a_copied_file_halts_and_goes_on_when_told(tmp_path: Path) -
     with crew(root, workers=2, pieces=200, piece_s=0.1) as rig:
         store, copy = rig.project.store, root / "copy.db"
         rig.add("p", [spec("before")])
-        until(lambda: rig.running(), 20, "the first one runs")
+        until(rig.running, 20, "the first one runs")
         assert muster(root, "db", "backup", str(root / "marked.db"))[0] == 0
         plain = SqliteStore.open(root / "marked.db", restored=True)
         plain.resume()  # as `cp` would have made it
@@ -258,6 +260,7 @@ def test_a_crew_over_a_copied_file_halts_and_goes_on_when_told(tmp_path: Path) -
         assert code == 6 and "muster down" in out
         code, out = muster(root, "down")
         assert code == 0, out
+        rig.ended()
         code, out = muster(root, "db", "restored", "--json")
         assert code == 0, out
         base = json.loads(out)["base"]
