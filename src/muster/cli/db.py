@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import time
 from pathlib import Path
 from typing import Any
@@ -61,9 +62,9 @@ def _back_up(project: Project, target: Path, *, force: bool) -> dict[str, Any]:
         from muster.client.api import Api
         from muster.client.http import Connection
 
-        api = Api(Connection(project.socket))
         body = {"path": str(target), "force": force}
-        made: dict[str, Any] = api.post("/api/v1/db/backup", body, wait_s=BACKUP_S)
+        with contextlib.closing(Api(Connection(project.socket))) as api:
+            made: dict[str, Any] = api.post("/api/v1/db/backup", body, wait_s=BACKUP_S)
         return made
     from muster.stores.sqlite.copies import back_up
 

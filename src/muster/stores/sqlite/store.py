@@ -173,6 +173,7 @@ def _connect(path: Path) -> tuple[apsw.Connection, apsw.Connection]:
     try:
         if path != MEMORY:
             path.chmod(0o600)
+        pending_migrations(writer, path)  # a newer one is left as it is, its header too
         _prepare(writer)
         _migrate(writer, path)
         reader = apsw.Connection(name, flags=flags)
