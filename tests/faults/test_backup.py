@@ -30,7 +30,7 @@ def grow(rig: Rig) -> None:
 
 
 def test_agents_work_on_while_a_large_store_is_copied(tmp_path: Path) -> None:
-    with crew(tmp_path, workers=2, pieces=25, piece_s=0.1) as rig:
+    with crew(tmp_path, workers=2, pieces=20, piece_s=0.1) as rig:
         rig.down()
         grow(rig)
         rig.up(2)

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 from engine_rig import Rig
-from rig import crew, spec, until
 
+from muster.app.direct import direct
+from muster.client.api import Api
+from muster.config.project import Project
 from muster.engine.batch import drive
 from muster.engine.commands import Engine
 from muster.model import commands as c
@@ -156,26 +158,27 @@ def muster(root: Path, *argv: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_a_page_that_goes_bad_under_a_working_crew(tmp_path: Path) -> None:
-    """And the way back: the newest backup, and the crew's work from there."""
-    with crew(tmp_path, workers=1, pieces=3, piece_s=0.1) as rig:
-        rig.add("p", [spec(f"t{i}", description="x" * 3000) for i in range(100)])
-        until(lambda: len(rig.tasks("COMPLETED")) > 3, 30, "some are done")
-        assert muster(tmp_path, "db", "backup")[0] == 0
-        muster(tmp_path, "down", "--now")
-        rig.ended()
-        garbage(rig.project.store, 40, 100)
-        code, out = muster(tmp_path, "status")
-        assert code == 1 and "is damaged" in out and "muster db restored" in out, out
-        code, out = muster(tmp_path, "doctor")
-        assert code == 1 and "is damaged" in out
-        code, out = muster(tmp_path, "db", "check")
-        assert code == 1 and "broken" in out
-        (fix,) = [line for line in out.splitlines() if "restore the newest backup: " in line]
-        for command in fix.partition("restore the newest backup: ")[2].split("; "):
-            shell = command.replace("muster ", f"{sys.executable} -m muster.cli.main -C {tmp_path} ")
-            subprocess.run(["sh", "-c", shell], check=True, timeout=60, capture_output=True)
-        rig.up(1)
-        until(lambda: len(rig.tasks("COMPLETED")) > 6, 60, "it goes on")
-        assert len(rig.tasks()) == 100
-        assert muster(tmp_path, "db", "check")[0] == 0
+def test_the_way_back_is_the_one_that_is_named(tmp_path: Path) -> None:
+    (tmp_path / "muster.toml").touch()
+    project = Project(tmp_path)
+    tasks = [
+        {"title": f"t{i}", "key": f"t{i}", "agent": "shell", "description": "x" * 3000} for i in range(100)
+    ]
+    with direct(project) as owner:
+        Api(owner).post("/api/v1/plans", {"plan": "p", "source": None, "tasks": tasks, "actor": "t"})
+    (tmp_path / ".muster" / "backups").mkdir()
+    back_up(project.store, tmp_path / ".muster" / "backups" / "a.db")
+    garbage(project.store, 40, 100)
+    for _ in range(2):  # found by this owner, and known to the next
+        with pytest.raises(StoreHalted, match="is damaged") as found, direct(project) as owner:
+            Api(owner).get("/api/v1/agent-tasks")
+    code, out = muster(tmp_path, "doctor")
+    assert code == 1 and "is damaged" in out
+    assert examine(project.store).findings
+    for command in found.value.hint.partition("restore the newest backup: ")[2].split("; "):
+        shell = command.replace("muster ", f"{sys.executable} -m muster.cli.main -C {tmp_path} ")
+        subprocess.run(["sh", "-c", shell], check=True, timeout=60, capture_output=True)
+    with direct(project) as owner:
+        assert len(Api(owner).get("/api/v1/agent-tasks")) == 100
+        assert Api(owner).post("/api/v1/crew", {"status": "RUNNING", "actor": "t"}) == {}
+    assert examine(project.store).findings == []

@@ -15,11 +15,14 @@ import pytest
 from engine_rig import LEASE_S, W1, W2, Rig, complete
 from rig import crew, spec, until
 
+from muster.app.direct import direct
+from muster.client.api import Api
+from muster.config.project import Project
 from muster.engine.commands import Engine
 from muster.engine.queries import Queries
 from muster.model import commands as c
 from muster.model.answers import ClaimedJob, StoreRestored
-from muster.model.errors import NotFound, StaleEpoch, StoreRewound
+from muster.model.errors import NotAllowed, NotFound, StaleEpoch, StoreRewound
 from muster.model.grants import Grants
 from muster.stores.sqlite.copies import back_up, examine
 from muster.stores.sqlite.store import SqliteStore
@@ -268,3 +271,29 @@ def test_a_crew_over_a_copied_file_halts_and_goes_on_when_told(tmp_path: Path) -
         until(lambda: [task["epoch"] for task in rig.running()] == [base + 1], 30, "it is begun anew")
         time.sleep(0.2)
         assert rig.status()["halted"] is None
+
+
+def test_a_report_from_inside_a_task_proves_it_as_well(tmp_path: Path) -> None:
+    """Its token is unknown to the older store, and carries the proof."""
+    (tmp_path / "muster.toml").touch()
+    project, copy = Project(tmp_path), tmp_path / "copy.db"
+    register = {"workerId": W1, "hostname": "h", "pid": 1, "pidStart": 1, "bootId": "b", "agents": ["shell"]}
+    tasks = [{"title": "t", "key": "t", "agent": "shell"}]
+    with direct(project) as owner:
+        api = Api(owner)
+        api.post("/api/v1/plans", {"plan": "p", "source": None, "tasks": tasks, "actor": "t"})
+        api.post("/worker/v1/register", register)
+        api.post("/api/v1/crew", {"status": "RUNNING", "actor": "t"})
+    shutil.copyfile(project.store, copy)
+    with direct(project) as owner:
+        (job,) = Api(owner).post("/worker/v1/claim", {"workerId": W1, "requestId": "r"})["jobs"]
+    shutil.copyfile(copy, project.store)
+    path = f"/attempt/v1/{job['taskId']}/{job['epoch']}/progress"
+    with direct(project) as owner:
+        for token in ("secret", "secret.", f"secret.{W1}.{'0' * 32}", "secret." + "x" * 999):
+            with pytest.raises(NotAllowed):
+                Api(owner, {"Authorization": f"Bearer {token}"}).post(path, {"percent": 1})
+        assert Api(owner).get("/api/v1/status")["halted"] is None
+        with pytest.raises(StoreRewound):
+            Api(owner, {"Authorization": f"Bearer secret.{job['proof']}"}).post(path, {"percent": 1})
+        assert Api(owner).get("/api/v1/status")["halted"]["code"] == "store_rewound"
