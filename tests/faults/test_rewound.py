@@ -18,6 +18,7 @@ from rig import crew, spec, until
 from muster.app.direct import direct
 from muster.client.api import Api
 from muster.config.project import Project
+from muster.engine.batch import drive
 from muster.engine.commands import Engine
 from muster.engine.queries import Queries
 from muster.model import commands as c
@@ -223,6 +224,25 @@ def test_the_old_files_log_is_not_played_over_a_backup(site: Site) -> None:
     site.rig.store.close()
     assert examine(site.path).findings == []
     site.open()
+
+
+def test_an_owner_killed_right_after_the_return_leaves_no_mark(site: Site) -> None:
+    """The mark was in the file's header: were it still there, the WAL would be taken for another file's."""
+    back_up(site.path, site.copy)
+    site.put_back(restored=True)
+    base = site.restored().base
+    (job,) = site.rig.claim(W1, 1)
+    killed = site.path.with_name("killed")
+    killed.mkdir()
+    for name in ("state.db", "state.db-wal"):
+        # By another process: to close a file that SQLite has open here drops its locks.
+        subprocess.run(["cp", site.path.with_name(name), killed / name], check=True)
+    assert (killed / "state.db-wal").stat().st_size
+    store = SqliteStore.open(killed / "state.db")
+    assert store.halted is None
+    found = drive(store.reads.attempt(job.task_id, base + 1))
+    store.close()
+    assert found is not None and found.open
 
 
 # -- a real crew

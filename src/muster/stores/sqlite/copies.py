@@ -13,7 +13,7 @@ from typing import NamedTuple
 import apsw
 
 from muster.model.errors import BadInput, Conflict, MusterError, NotFound, StoreFault, StoreFull, StoreRefused
-from muster.stores.sqlite.file import COPY_ID, is_copy, wal_of
+from muster.stores.sqlite.file import COPY_ID, wal_of
 from muster.stores.sqlite.halt import Flag, Halt, damaged, judged
 from muster.stores.sqlite.named import load_sql
 from muster.stores.sqlite.store import newest_schema, schema_of
@@ -172,13 +172,13 @@ def write_anew(path: Path) -> None:
     """Every page onto the disk once more, then over the file: after a failed sync the kernel may take for written
     what is not.  Only while nobody has the store open.  Raises as `back_up`."""
     draft = path.with_name(f"{path.name}.anew")
-    copy = is_copy(path)
     try:
         draft.unlink(missing_ok=True)
         _copy(path, draft, lambda _: None)
-        if not copy:
-            with contextlib.closing(apsw.Connection(str(draft))) as connection:
-                connection.execute("PRAGMA synchronous = FULL; PRAGMA application_id = 0")
+        with contextlib.closing(apsw.Connection(str(draft))) as connection:
+            connection.execute(
+                "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA application_id = 0"
+            ).fetchall()
         draft.replace(path)
         # What they hold is in the file; page for page the same, so a crash before this does no harm.
         for suffix in ("-wal", "-shm"):

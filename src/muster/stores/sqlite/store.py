@@ -119,6 +119,9 @@ class SqliteStore:
     def resume(self) -> None:
         """A person has said what is to be done about the halt, and it was done."""
         self._writer.execute("PRAGMA application_id = 0")
+        if self._flag is not None:
+            # Into the file itself, before anything else is written: beside the mark a WAL is put aside.
+            self._writer.wal_checkpoint("main", apsw.SQLITE_CHECKPOINT_FULL)
         self.halted = None
         if self._flag is not None:
             self._flag.lift()
