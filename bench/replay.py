@@ -56,8 +56,8 @@ class _RecordingTx(SqliteTx):
 class RecordingStore(SqliteStore):
     """A store that remembers its committed transactions."""
 
-    def __init__(self, writer: apsw.Connection, reader: apsw.Connection, halt_flag: Path | None) -> None:
-        super().__init__(writer, reader, halt_flag)
+    def __init__(self, writer: apsw.Connection, reader: apsw.Connection, path: Path) -> None:
+        super().__init__(writer, reader, path)
         self._recording_tx = _RecordingTx(writer)
         self._tx = self._recording_tx
         self.recording: Recording = []
@@ -139,8 +139,8 @@ class _TimedConnection:
 class TimedStore(SqliteStore):
     """A store that knows where its time goes."""
 
-    def __init__(self, writer: apsw.Connection, reader: apsw.Connection, halt_flag: Path | None) -> None:
-        super().__init__(writer, reader, halt_flag)
+    def __init__(self, writer: apsw.Connection, reader: apsw.Connection, path: Path) -> None:
+        super().__init__(writer, reader, path)
         self.timed = _TimedConnection(writer)
         self._writer = self.timed  # type: ignore[assignment]
         self._tx = SqliteTx(self.timed)  # type: ignore[arg-type]

@@ -48,13 +48,11 @@ def _migrations() -> list[tuple[int, str]]:
 class SqliteStore:
     """Open with `SqliteStore.open(path)`."""
 
-    def __init__(
-        self, writer: apsw.Connection, reader: apsw.Connection, path: Path, halt: Halt | None = None
-    ) -> None:
+    def __init__(self, writer: apsw.Connection, reader: apsw.Connection, path: Path) -> None:
         self._writer = writer
         self._path = path
         self._flag = None if path == MEMORY else Flag(path)
-        self.halted = halt
+        self.halted: Halt | None = None
         """Why nothing is written any more; None while all is well."""
         self._failed_checkpoint: apsw.Error | None = None
         writer.set_wal_hook(self._checkpoint)
@@ -87,9 +85,11 @@ class SqliteStore:
             elif halt is not None and halt.cause is Cause.COPY and has_wal(path):
                 raise halt.error(path)  # that WAL belongs to the file that was here before
         try:
-            return cls(*_connect(path), path, halt)
+            store = cls(*_connect(path), path)
         except apsw.Error as error:
             raise opening_fault(path, error) from error
+        store.halted = halt
+        return store
 
     def close(self) -> None:
         self.reads.close()
