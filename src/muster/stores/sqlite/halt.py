@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -93,9 +94,13 @@ class Flag:
 
     def leave(self, halt: Halt) -> None:
         try:
-            self.path.write_text(f"{halt.cause}: {' '.join(halt.reason.split())}\n", "utf-8")
-        except OSError:
-            log.exception("could not leave the halt flag %s", self.path)
+            with self.path.open("w", encoding="utf-8") as file:
+                file.write(f"{halt.cause}: {' '.join(halt.reason.split())}\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            # The disk that could not be synced may be this one: other processes see the flag all the same.
+            log.error("the halt flag %s may not outlive a power cut: %s", self.path, error)
 
     def lift(self) -> None:
         self.path.unlink(missing_ok=True)
