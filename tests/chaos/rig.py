@@ -83,10 +83,35 @@ class Rig:
         until(lambda: holder(lock) == self.supervisor_pid, 20, "the supervisor is there")
         until(self.workers, 20, "the crew is up")
 
+    def up_again(self, workers: int) -> None:
+        """Without waiting for more than an owner that answers: its store may be halted."""
+        with (self.root / "up.log").open("ab") as log_file:
+            self._supervisor = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "muster.cli.main",
+                    "-C",
+                    str(self.root),
+                    "up",
+                    "--workers",
+                    str(workers),
+                ],
+                stdout=log_file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        until(self.status, 20, "an owner answers")
+
     @property
     def supervisor_pid(self) -> int:
         assert self._supervisor is not None
         return self._supervisor.pid
+
+    def ended(self) -> None:
+        """Waits for a supervisor that somebody else has told to end."""
+        assert self._supervisor is not None
+        self._supervisor.wait(20)
 
     def kill_supervisor(self) -> None:
         assert self._supervisor is not None

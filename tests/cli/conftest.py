@@ -24,12 +24,14 @@ from muster.engine.commands import Engine
 from muster.engine.policy import Policy
 from muster.engine.queries import Queries
 from muster.model import commands as c
+from muster.model.answers import BackedUp
 from muster.model.seals import Signer
 from muster.model.states import ErrorKind
 from muster.model.views import TaskFilter
 from muster.runtimes.chance import SystemChance
 from muster.runtimes.clock import SystemClock
 from muster.runtimes.local import LocalWakeups
+from muster.stores.sqlite.copies import back_up
 from muster.stores.sqlite.store import SqliteStore
 from muster.web.backend import Backend
 from muster.web.server import Server, serve, server
@@ -49,6 +51,8 @@ class Owner:
         self.socket.parent.mkdir(mode=0o700, exist_ok=True)
         self.clock = SystemClock("boot")
         self.store = SqliteStore.open(root / ".muster" / "state.db")
+        self.backups = 0
+        """How many this owner has made."""
         self._batcher: Batcher | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._backend: Backend | None = None
@@ -75,6 +79,7 @@ class Owner:
             started_at_ms=self.clock.now().wall_ms,
             term=1,
             auditor=Auditor(self.store.reads, SIGNER, lambda: None),
+            back_up=self._back_up,
         )
         self._server = server(self._backend)
         self.socket.unlink(missing_ok=True)
@@ -99,6 +104,12 @@ class Owner:
     def close(self) -> None:
         self.stop()
         self.store.close()
+
+    async def _back_up(self, target: Path, force: bool) -> BackedUp:
+        path = self.root / ".muster" / "state.db"
+        report = await asyncio.to_thread(back_up, path, target, force=force)
+        self.backups += 1
+        return BackedUp(path=str(target), bytes=report.bytes, tasks=report.tasks, schema=report.schema)
 
     def do(self, command: c.Command) -> Any:
         assert self._batcher

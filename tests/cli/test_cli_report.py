@@ -38,7 +38,7 @@ def test_progress(cli, owner):
 def test_an_estimate(cli, owner):
     before = owner.clock.now().wall_ms
     assert cli("report", "progress", "--left", "20m", env=owner.inside()).code == 0
-    (due,) = owner.store._reader.execute("SELECT overdue_at_ms FROM tasks WHERE key = 'api'").fetchone()
+    (due,) = owner.store._writer.execute("SELECT overdue_at_ms FROM tasks WHERE key = 'api'").fetchone()
     assert 0 <= due - before - 50 * 60_000 < 60_000
     ran = cli("report", "progress", "--left", "soon", env=owner.inside())
     assert ran.code == 2 and "'soon' is not a duration" in ran.err

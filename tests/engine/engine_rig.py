@@ -247,7 +247,7 @@ class Rig:
 
 def history_of(store: SqliteStore) -> History:
     sql = load_sql("history.sql")
-    rows = {name: store._reader.execute(statement).fetchall() for name, statement in sql.items()}
+    rows = {name: store.reads._db.execute(statement).fetchall() for name, statement in sql.items()}
     return History(
         tasks=[task_of(row) for row in rows["all_tasks"]],
         attempts=[attempt_of(row) for row in rows["all_attempts"]],

@@ -29,7 +29,7 @@ def test_a_refused_command_does_not_touch_its_neighbours(rig: Rig) -> None:
     a, b = rig.started()
     stale = c.Complete(task_id=a.task_id, epoch=a.epoch + 1)
     assert rig.batch(stale, complete(b), cancel(999), fail(a)) == [
-        "store_rewound",
+        "stale_epoch",
         "Moved",
         "not_found",
         "Moved",

@@ -60,7 +60,7 @@ def test_the_first_result_stays_and_its_repetition_writes_nothing(rig: Rig) -> N
     with pytest.raises(Conflict):
         rig.do(fail(job))
     assert rig.history() == before
-    assert rig.store._reader.execute("SELECT result FROM tasks").fetchall() == [("1",)]
+    assert rig.store.reads._db.execute("SELECT result FROM tasks").fetchall() == [("1",)]
 
 
 @pytest.mark.promise("S11")

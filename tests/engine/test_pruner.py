@@ -45,7 +45,7 @@ class Site:
         return asyncio.run(Auditor(self.rig.reads, SIGNER, lambda: None).verify())
 
     def count(self, table: str) -> int:
-        (number,) = self.rig.store._reader.execute(f"SELECT count(*) FROM {table}").fetchone()
+        (number,) = self.rig.store._writer.execute(f"SELECT count(*) FROM {table}").fetchone()
         return int(number)
 
     def work(self, plan: str, *, done: bool = True) -> None:

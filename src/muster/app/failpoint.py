@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from muster.engine.commands import Applied, Engine
 from muster.engine.policy import Policy
 from muster.model import commands as c
+from muster.model.grants import Grants
 from muster.model.task import Now
 from muster.ports.clock import Chance
 from muster.ports.store import Reads, Store, Tx
@@ -76,10 +77,12 @@ class Failpoint:
 class CrashingEngine(Engine):
     """An engine with the points around its commits."""
 
-    def __init__(self, store: Store, chance: Chance, policy: Policy, failpoint: Failpoint) -> None:
+    def __init__(
+        self, store: Store, chance: Chance, policy: Policy, failpoint: Failpoint, grants: Grants
+    ) -> None:
         self._failpoint = failpoint
         self._brink = _Brink(store, failpoint)
-        super().__init__(self._brink, chance, policy)
+        super().__init__(self._brink, chance, policy, grants)
 
     async def apply(self, commands: Sequence[c.Command], now: Now) -> Applied:
         names = {type(command).__name__ for command in commands}
@@ -108,6 +111,9 @@ class _Brink:
             return done
 
         return await self._store.transact(to_the_brink)
+
+    def halt(self, reason: str) -> None:
+        self._store.halt(reason)
 
     def close(self) -> None:
         self._store.close()

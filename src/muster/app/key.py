@@ -11,6 +11,7 @@ from muster.config.project import Project
 from muster.engine.services.sealer import LOGGED_HEAD
 from muster.model.errors import StoreRefused
 from muster.model.seals import Signer
+from muster.stores.sqlite.store import SqliteStore
 
 _KEY_BYTES = 32
 _LOG_TAIL_BYTES = 4 << 20
@@ -30,6 +31,11 @@ def signer_of(project: Project) -> Signer:
             "restore it from a backup; without it the audit up to now cannot be verified",
         )
     return Signer(bytes.fromhex(text))
+
+
+def open_store(project: Project) -> SqliteStore:
+    """Where there is a key there has been a store: it is made only after one.  Raises as SqliteStore.open."""
+    return SqliteStore.open(project.store, known=(project.state_dir / "key").exists())
 
 
 def _make(path: Path) -> bytes:

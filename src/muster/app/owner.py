@@ -17,7 +17,7 @@ from muster.agents.folders import LocalFolders
 from muster.agents.host import LocalHost
 from muster.agents.tree import kill_recorded
 from muster.app.failpoint import CrashingEngine, Failpoint
-from muster.app.key import logged_head, signer_of
+from muster.app.key import logged_head, open_store, signer_of
 from muster.app.parts import log_to_stderr, make_state_dir
 from muster.client.http import address
 from muster.config.load import load_config
@@ -30,14 +30,14 @@ from muster.engine.policy import Policy
 from muster.engine.queries import Queries
 from muster.engine.service import Service
 from muster.engine.services.pruner import Pruner
-from muster.engine.services.reaper import Reaper
+from muster.engine.services.reaper import Reaper, own_stall_ms
 from muster.engine.services.reconciler import Reconciler
 from muster.engine.services.scheduler import Scheduler
 from muster.engine.services.sealer import Sealer
 from muster.engine.services.ticker import Ticker
-from muster.model.answers import Reconciled, TookOver
+from muster.model.answers import BackedUp, Reconciled, TookOver
 from muster.model.commands import NewBoot, SetCrew
-from muster.model.errors import MusterError
+from muster.model.errors import MusterError, StoreFault
 from muster.model.retention import Retention
 from muster.model.retry import RetryPolicy
 from muster.model.states import CrewStatus
@@ -45,8 +45,8 @@ from muster.plans.files import LocalPlanFiles
 from muster.runtimes.chance import SystemChance
 from muster.runtimes.clock import SystemClock
 from muster.runtimes.local import LocalWakeups
+from muster.stores.sqlite.copies import back_up
 from muster.stores.sqlite.lock import Lock, holder
-from muster.stores.sqlite.store import SqliteStore
 from muster.web.backend import Backend
 from muster.web.server import Server, serve, server
 
@@ -89,11 +89,16 @@ class Owner:
         make_state_dir(self._project)
         with contextlib.ExitStack() as stack:
             stack.callback(Lock.take(self._project.owner_lock).release)
-            self.store = SqliteStore.open(self._project.store)
+            self.store = open_store(self._project)
             stack.callback(self.store.close)
             self.signer = signer_of(self._project)
             self.wakeups = LocalWakeups()
-            self.batcher = Batcher(self._engine(), self.clock.now, self.wakeups.publish)
+            self.batcher = Batcher(
+                self._engine(),
+                self.clock.now,
+                self.wakeups.publish,
+                slow_ms=own_stall_ms(self._config.health.lease_s),
+            )
             stack.callback(self.batcher.close)
             self._stack = stack.pop_all()
         return self
@@ -102,10 +107,10 @@ class Owner:
         await asyncio.to_thread(self._stack.close)
 
     def _engine(self) -> Engine:
-        policy = policy_of(self._config, self._host.hostname)
+        policy, grants = policy_of(self._config, self._host.hostname), self.signer.grants()
         if self.failpoint is not None:
-            return CrashingEngine(self.store, SystemChance(), policy, self.failpoint)
-        return Engine(self.store, SystemChance(), policy)
+            return CrashingEngine(self.store, SystemChance(), policy, self.failpoint, grants)
+        return Engine(self.store, SystemChance(), policy, grants)
 
     def backend(self, term: int) -> Backend:
         return Backend(
@@ -117,8 +122,20 @@ class Owner:
             started_at_ms=self.clock.now().wall_ms,
             term=term,
             reconcile=self.reconcile,
+            back_up=self.back_up,
+            halted=self.halted,
             auditor=Auditor(self.store.reads, self.signer, lambda: logged_head(self._project)),
         )
+
+    def halted(self) -> StoreFault | None:
+        """Why nothing is written any more."""
+        halt = self.store.halted
+        return halt.error(self._project.store) if halt is not None else None
+
+    async def back_up(self, target: Path, force: bool) -> BackedUp:
+        """In a thread: everybody else is answered meanwhile."""
+        report = await asyncio.to_thread(back_up, self._project.store, target, force=force)
+        return BackedUp(path=str(report.path), bytes=report.bytes, tasks=report.tasks, schema=report.schema)
 
     async def take_over(self) -> int:
         """Adopts the running workers and returns the new term."""
@@ -143,6 +160,7 @@ class Owner:
             interval_s=health.sweep_s,
             led_since_ms=self._led_since_ms,
             aside=asyncio.to_thread,
+            absences=self.batcher.absences,
         )
         self._reconciler = Reconciler(reaper, self.store.reads, self.batcher, term=term)
         return reaper
@@ -164,7 +182,14 @@ class Owner:
         reads, health = self.store.reads, self._config.health
         return [
             self._make_reaper(term),
-            Scheduler(self.clock, reads, self.batcher, term=term, interval_s=health.sweep_s),
+            Scheduler(
+                self.clock,
+                reads,
+                self.batcher,
+                term=term,
+                interval_s=health.sweep_s,
+                elapsed_ms=self.clock.elapsed_ms,
+            ),
             Sealer(self.clock, reads, self.batcher, self.signer, term=term),
             Pruner(
                 self.clock,
@@ -181,7 +206,10 @@ class Owner:
 
 async def _own(project: Project, config: Config) -> None:
     async with Owner(project, config) as owner:
-        term = await owner.take_over()
+        halted = owner.halted()
+        if halted is not None:
+            log.critical("%s; reads go on", halted.message)
+        term = 0 if halted is not None else await owner.take_over()
         backend = owner.backend(term)
         made = server(backend)
         if owner.failpoint is not None:
@@ -201,7 +229,7 @@ async def _own(project: Project, config: Config) -> None:
                 backend,
                 made,
                 serve(made, listening),
-                *(service.run() for service in owner.services(term)),
+                *(service.run() for service in (owner.services(term) if halted is None else ())),
                 _mind_supervisor(project, owner, backend),
             )
 
@@ -230,12 +258,14 @@ async def _mind_supervisor(project: Project, owner: Owner, backend: Backend) -> 
         await asyncio.sleep(ORPHAN_LOOK_S)
         now_s = asyncio.get_running_loop().time()
         reads = owner.store.reads
-        busy = await reads.any_ready() or await reads.open_attempts((0, 0), 1)
+        at_work = owner.halted() is None
+        busy = at_work and (await reads.any_ready() or await reads.open_attempts((0, 0), 1))
         if busy or holder(project.supervisor_lock) is not None:
             idle_since_s = now_s
         elif now_s - idle_since_s > ORPHAN_IDLE_S:
             log.info("nobody supervises this owner and there is nothing to do: ending")
-            await owner.batcher.execute(SetCrew(status=CrewStatus.STOPPED))
+            if owner.halted() is None:
+                await owner.batcher.execute(SetCrew(status=CrewStatus.STOPPED))
             await asyncio.sleep(ORPHAN_LOOK_S)
             backend.shut_down()
             return

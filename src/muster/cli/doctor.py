@@ -181,15 +181,20 @@ def _changed_s(path: Path) -> float:
 
 
 def _store(project: Project) -> Check:
-    flag = project.store.with_suffix(".halted")
-    if flag.exists():
-        return Check(
-            "store", False, "a write could not be synced; it is halted", f"check the disk, then rm {flag}"
-        )
+    from muster.stores.sqlite.file import halt_of
+    from muster.stores.sqlite.halt import restore_commands
+
+    halt = halt_of(project.store)
+    if halt is not None:
+        error = halt.error(project.store)
+        return Check("store", False, error.message, error.hint)
     if not project.store.exists():
+        if (project.state_dir / "key").exists():
+            gone = f"{project.store} is gone, and there has been one"
+            return Check("store", False, gone, restore_commands(project.store))
         return Check("store", None, "none yet: the first `muster run` makes it")
     if problem := _damage(project):
-        return Check("store", False, problem, "put a copy of the file back; it was not changed")
+        return Check("store", False, problem, restore_commands(project.store))
     return Check("store", True, f"{project.store.stat().st_size / (1 << 20):.1f} MiB, sound")
 
 

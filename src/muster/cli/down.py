@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import time
@@ -14,10 +15,13 @@ from muster.cli.printer import EventPrinter
 from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config.project import Project
-from muster.model.errors import MusterError, Unavailable
+from muster.model.errors import MusterError, OwnerUnavailable, Unavailable
 
 EXIT_OK, EXIT_INTERRUPTED = 0, 130
 OWNER_END_S = 10.0
+HALTED_STEP_S = 0.3
+"""Between the signals that bring a supervisor from draining to killing."""
+HALTED_END_S = 20.0
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +35,8 @@ def run(args: argparse.Namespace) -> int:
         show.say("Nothing is up.")
         return EXIT_OK
     api = Api(Connection(project.socket))
+    if api.get("/api/v1/status")["halted"] is not None:
+        return _end_halted(project, api, show)
     body = {"actor": actor()}
     with Interrupts().counting() as interrupts:
         api.post("/api/v1/crew", {**body, "status": "STOPPED"})
@@ -51,6 +57,25 @@ def run(args: argparse.Namespace) -> int:
                     _kill(api)
             time.sleep(TICK_S)
     show.say("Stopped. `muster up` goes on where this left off.")
+    return EXIT_OK
+
+
+def _end_halted(project: Project, api: Api, show: EventPrinter) -> int:
+    """Nobody can be told to drain where nothing can be written: what runs is killed, and resumed later."""
+    from muster.stores.sqlite.lock import holder
+
+    show.say("The store is halted: nothing can be given back, so the crew is killed.")
+    deadline_s = time.monotonic() + HALTED_END_S
+    while (owner := holder(project.owner_lock)) is not None:
+        supervisor = holder(project.supervisor_lock)
+        if supervisor is None:
+            _kill(api)
+        if time.monotonic() > deadline_s:
+            raise OwnerUnavailable(f"process {owner} holds the store and does not end", f"kill {owner}")
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(owner if supervisor is None else supervisor, signal.SIGTERM)
+        time.sleep(HALTED_STEP_S)
+    show.say("Stopped. `muster doctor` says what the store needs.")
     return EXIT_OK
 
 

@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "answer": ("muster.cli.answer", "answer a task's question; it goes on with that"),
     "dead": ("muster.cli.dead", "failed tasks: list, retry or discard them"),
     "audit": ("muster.cli.audit", "what happened, and proof that nobody has changed it"),
+    "db": ("muster.cli.db", "the store's file: backup, check, migrate, restored"),
     "logs": ("muster.cli.logs", "what a task printed"),
     "doctor": ("muster.cli.doctor", "check this machine and this project"),
     "report": ("muster.cli.report", "progress, checkpoints and results, from inside a task"),

@@ -52,6 +52,7 @@ def gather(context: Context) -> Json:
     return {
         "crew": status["crew"],
         "owner": None if context.direct else told["owner"],
+        "halted": told["halted"],
         "tasks": sum(counts.values()),
         "counts": counts,
         "plans": status["plans"],
@@ -131,6 +132,9 @@ def _show(answer: Json, screen: Screen) -> None:
         crew = answer["crew"].lower()
         look = {"running": "running", "paused": "paused", "error": "failed"}.get(crew, "waiting")
         screen.line(f"{screen.badge(look, f'crew {crew}')}, owner pid {owner['pid']}, up {up}")
+    if answer["halted"] is not None:
+        screen.line(f"{screen.badge('failed', 'store halted')}: {clean(answer['halted']['message'])}")
+        screen.line(f"  next: {clean(answer['halted']['hint'])}")
     _show_plans(answer["plans"], screen)
     _show_workers(answer, screen)
     _show_needs(answer, screen)

@@ -29,6 +29,7 @@ BATCH_COMMANDS_MAX = 500
 
 Reply = Future[Answer] | asyncio.Future[Answer]
 Call = tuple[Command, Reply]
+SLOW_MS = 2_000
 
 
 def drive(work: Coroutine[Any, Any, T] | Awaitable[T]) -> T:
@@ -46,8 +47,17 @@ class Batcher:
     """Commands in, answers out, from any thread."""
 
     def __init__(
-        self, engine: Engine, now: Callable[[], Now], publish: Callable[[frozenset[str]], None]
+        self,
+        engine: Engine,
+        now: Callable[[], Now],
+        publish: Callable[[frozenset[str]], None],
+        *,
+        slow_ms: int = SLOW_MS,
     ) -> None:
+        """A transaction that takes `slow_ms` counts as an absence of the store."""
+        self._slow_ms = slow_ms
+        self._absent = 0
+        self._began_ms: int | None = None
         self._engine = engine
         self._now = now
         self._publish = publish
@@ -56,6 +66,16 @@ class Batcher:
         self._closing = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="commit", daemon=True)
         self._thread.start()
+
+    def absences(self) -> int:
+        """How often the store was away: transactions that it refused, or kept everybody waiting with.
+
+        One that still keeps them waiting counts already.
+        """
+        # One after the other: a transaction that ends in between is counted by the second, or twice, never not.
+        began_ms, absent = self._began_ms, self._absent
+        waiting = began_ms is not None and self._now().mono_ms - began_ms > self._slow_ms
+        return absent + waiting
 
     def submit(self, command: Command) -> Future[Answer]:
         """The future holds the answer, or the MusterError that refused the command."""
@@ -138,7 +158,18 @@ class Batcher:
             self._commit([call])
 
     def _apply(self, calls: list[Call]) -> Applied:
-        return drive(self._engine.apply([command for command, _ in calls], self._now()))
+        now = self._now()
+        self._began_ms = now.mono_ms
+        refused = False
+        try:
+            return drive(self._engine.apply([command for command, _ in calls], now))
+        except MusterError:
+            refused = True
+            raise
+        finally:
+            if refused or self._now().mono_ms - now.mono_ms > self._slow_ms:
+                self._absent += 1
+            self._began_ms = None
 
     def _answer(self, calls: list[Call], applied: Applied) -> None:
         self._publish(applied.topics)

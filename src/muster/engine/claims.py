@@ -110,6 +110,7 @@ class Claims:
             agent=agent,
             request_id=command.request_id,
             lease_ms=lease_ms,
+            base=view.origin.base,
         )
         view.run(task.id, grant)
         attempt = view.attempt(task.id)
@@ -136,6 +137,7 @@ class Claims:
                     timeout_s=task.timeout_s * task.timeout_factor,
                     session_key=text.session_key,
                     checkpoint=text.checkpoint,
+                    proof=view.origin.proof(attempt),
                 )
             )
         return tuple(jobs)

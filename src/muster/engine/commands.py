@@ -14,18 +14,22 @@ from msgspec.structs import replace
 from muster.engine.audit import add_seal
 from muster.engine.claims import Claims
 from muster.engine.edges import depend
+from muster.engine.fence import Origin
 from muster.engine.ids import Ids
 from muster.engine.intake import Intake
 from muster.engine.leader import check_term
+from muster.engine.origin import read_origin, restored
 from muster.engine.plans import Plans
 from muster.engine.policy import Policy
 from muster.engine.prune import prune, prune_events
 from muster.engine.reconcile import reconcile
 from muster.engine.roster import Roster
+from muster.engine.timekeeping import set_clock
 from muster.engine.view import View
 from muster.model import commands as c
 from muster.model.answers import Answer, Moved
-from muster.model.errors import MusterError
+from muster.model.errors import MusterError, StoreRewound
+from muster.model.grants import Grants
 from muster.model.machine import TASK_COMMANDS
 from muster.model.task import Now, Task
 from muster.ports.clock import Chance
@@ -47,10 +51,12 @@ class Applied(Struct, frozen=True):
 
 
 class Engine:
-    def __init__(self, store: Store, chance: Chance, policy: Policy) -> None:
+    def __init__(self, store: Store, chance: Chance, policy: Policy, grants: Grants | None = None) -> None:
         self.store = store
         self.chance = chance
         self.policy = policy
+        self._grants = grants
+        self._origin = Origin(grants)
         self._ids = Ids(0)
         self._intake = Intake(self._ids, policy)
         self._claims = Claims(self._intake.lanes, policy)
@@ -62,6 +68,8 @@ class Engine:
             c.SetTicked: self._intake.set_ticked,
             c.PausePlan: self._plans.pause,
             c.AddSeal: add_seal,
+            c.Restored: self._restored,
+            c.SetClock: set_clock,
             c.Reconcile: reconcile,
             c.Prune: prune,
             c.PruneEvents: prune_events,
@@ -88,6 +96,7 @@ class Engine:
             self._ids.next_after(await tx.last_id())
             self._intake.forget_lanes()
             self._intake.know_lanes(await tx.lanes())
+            self._origin = Origin(self._grants, *await read_origin(tx))
             self._remembers = True
 
     async def apply(self, commands: Sequence[c.Command], now: Now) -> Applied:
@@ -95,7 +104,7 @@ class Engine:
 
         async def work(tx: Tx) -> Applied:
             await self._remember(tx)
-            view = View(tx, now, self.chance, self.policy.retry)
+            view = View(tx, now, self.chance, self.policy.retry, self._origin)
             await view.load(_named_tasks(commands))
             outcomes: list[Outcome | None] = [None] * len(commands)
             claims: list[int] = []
@@ -117,8 +126,10 @@ class Engine:
 
         try:
             return await self.store.transact(work)
-        except BaseException:
+        except BaseException as error:
             self._remembers = False
+            if isinstance(error, StoreRewound):
+                self.store.halt(error.message)
             raise
 
     async def _settled(
@@ -126,6 +137,8 @@ class Engine:
     ) -> Outcome:
         try:
             return await handle(view, command)
+        except StoreRewound:
+            raise  # proved: nothing that this batch has decided may be written
         except MusterError as error:
             return error
 
@@ -142,6 +155,11 @@ class Engine:
         if command.unfit_agent is not None:
             await self._roster.mark_unfit(view, command)
         return moved(task)
+
+    async def _restored(self, view: View, command: c.Restored) -> Answer:
+        answer = await restored(view, command)
+        self._remembers = False
+        return answer
 
     async def _transfer(self, view: View, command: c.Transfer) -> Answer:
         await view.flush()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain, repeat
+
 from msgspec.structs import replace
 
 from muster.engine.leader import check_term, take_term
@@ -45,7 +47,7 @@ class Roster:
                 hostname=command.hostname,
                 pid=command.pid,
                 pid_start=command.pid_start,
-                boot_id=command.boot_id,
+                boot_id=now.boot_id,
                 slots=command.slots,
                 agents=command.agents,
                 general=command.general,
@@ -66,7 +68,12 @@ class Roster:
 
     async def heartbeat(self, view: View, command: c.Heartbeat) -> HeartbeatAnswer:
         worker = await view.tx.worker(command.worker_id)
-        orders = [self._renew(view, command, task_id, epoch) for task_id, epoch in command.attempts]
+        orders = [
+            self._renew(view, command, task_id, epoch, proof)
+            for (task_id, epoch), proof in zip(
+                command.attempts, chain(command.proofs, repeat("")), strict=False
+            )
+        ]
         if worker is None or worker.for_good:
             return HeartbeatAnswer(known=False, drain=True, attempts=tuple(orders))
         drain = await crew_status(view) is not CrewStatus.RUNNING
@@ -85,14 +92,15 @@ class Roster:
         )
         return HeartbeatAnswer(known=True, drain=drain, attempts=tuple(orders))
 
-    def _renew(self, view: View, command: c.Heartbeat, task_id: int, epoch: int) -> AttemptOrder:
+    def _renew(self, view: View, command: c.Heartbeat, task_id: int, epoch: int, proof: str) -> AttemptOrder:
         attempt = view.attempt(task_id)
         try:
+            view.judge(c.Renew(task_id=task_id, epoch=epoch, proof=proof))
             if attempt is None or attempt.worker_id != command.worker_id:
                 raise StaleEpoch(f"attempt {epoch} of task {task_id} is not held by {command.worker_id}")
             back = attempt.status is AttemptStatus.LOST
             shape = c.Readopt if back else c.Renew
-            view.run(task_id, shape(task_id=task_id, epoch=epoch))
+            view.run(task_id, shape(task_id=task_id, epoch=epoch, proof=proof))
         except (StaleEpoch, NotFound):
             return AttemptOrder(task_id=task_id, epoch=epoch, current=False)
         return AttemptOrder(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from muster.model.commands import Command, Skip, Unblock
+from muster.engine.fence import Origin
+from muster.model.commands import AttemptCommand, Command, Skip, Unblock
 from muster.model.errors import NotFound
 from muster.model.events import Event
 from muster.model.machine import decide
@@ -22,8 +23,11 @@ _DEAD = frozenset({TaskStatus.FAILED, TaskStatus.CANCELLED})
 class View:
     """Commands of a batch are decided in order on this view; `flush` writes all of it set-wise."""
 
-    def __init__(self, tx: Tx, now: Now, chance: Chance, retry: RetryPolicy) -> None:
+    def __init__(
+        self, tx: Tx, now: Now, chance: Chance, retry: RetryPolicy, origin: Origin | None = None
+    ) -> None:
         self.tx = tx
+        self.origin = origin or Origin()
         self.now = now
         self.chance = chance
         self.retry = retry
@@ -54,6 +58,18 @@ class View:
         for attempt in await self.tx.attempts(newest):
             self._attempts[attempt.task_id] = attempt
 
+    async def reload(self) -> None:
+        """After statements of the store's own, and a `flush`: the rows as they are now."""
+        ids = list(self._tasks)
+        self._tasks.clear()
+        self._attempts.clear()
+        await self.load(ids)
+
+    def judge(self, command: AttemptCommand) -> None:
+        """Raises where the store does not know the command's epoch, as Origin.judge."""
+        known, attempt = self._tasks.get(command.task_id), self._attempts.get(command.task_id)
+        self.origin.judge(known, attempt, command)
+
     def task(self, task_id: int) -> Task:
         try:
             return self._tasks[task_id]
@@ -80,6 +96,8 @@ class View:
 
     def run(self, task_id: int, command: Command) -> Task:
         """Decides one command with its follow-ups and keeps what it changes.  Raises where it is refused."""
+        if isinstance(command, AttemptCommand):
+            self.judge(command)
         task = self.task(task_id)
         facts = Facts(self._attempts.get(task_id), self.chance.fraction(), self.retry)
         decision = decide(task, facts, command, self.now)

@@ -53,6 +53,8 @@ class ClaimedJob(Answer, frozen=True, kw_only=True):
     timeout_s: int
     session_key: str | None
     checkpoint: bytes | None
+    proof: str = ""
+    """That this attempt was granted; goes with every word on it."""
 
 
 class Claimed(Answer, frozen=True, kw_only=True):
@@ -107,6 +109,18 @@ class AuditReport(Answer, frozen=True, kw_only=True):
     pruned: int
     """Events that retention has dropped, with a signature."""
     head: str
+
+
+class BackedUp(Answer, frozen=True, kw_only=True):
+    path: str
+    bytes: int
+    tasks: int
+    schema: int
+
+
+class StoreRestored(Answer, frozen=True, kw_only=True):
+    base: int
+    """Epochs begin above it."""
 
 
 class Reconciled(Answer, frozen=True, kw_only=True):

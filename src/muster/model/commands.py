@@ -103,6 +103,8 @@ class AttemptCommand(Command, frozen=True, kw_only=True):
 
     task_id: Id
     epoch: Id
+    proof: Annotated[str, Meta(max_length=300)] = ""
+    """What came with the claim.  A store that does not know the epoch, and has granted it, was rewound (S2)."""
 
 
 class Start(AttemptCommand, frozen=True, kw_only=True):
@@ -312,6 +314,8 @@ class Grant(Command, frozen=True, kw_only=True):
     agent: str
     request_id: str
     lease_ms: int
+    base: int = 0
+    """Filled in by the engine: epochs up to this one may have been granted before the store was restored."""
 
 
 class Unblock(Command, frozen=True, kw_only=True):
@@ -341,6 +345,8 @@ class Heartbeat(Command, frozen=True, kw_only=True):
     worker_id: Name
     attempts: tuple[tuple[Id, Id], ...]
     """(task id, epoch) of everything that the worker holds."""
+    proofs: tuple[Annotated[str, Meta(max_length=300)], ...] = ()
+    """Of these attempts, in the same order."""
 
 
 class Deregister(Command, frozen=True, kw_only=True):
@@ -365,6 +371,27 @@ class ResumePlan(Command, frozen=True, kw_only=True):
 
     plan: Name
     actor: Name
+
+
+class Restored(Command, frozen=True, kw_only=True):
+    """A person has put an older copy of the store in place: no epoch of before may be granted again (S2)."""
+
+    actor: Name
+    incarnation: Name
+    """A new random name of the store: what was granted before proves nothing any more."""
+
+
+class SetClock(Command, frozen=True, kw_only=True):
+    """The wall clock stands `offset_ms` off the clock that counts from `boot_id`'s boot.
+
+    It has jumped by `jumped_ms` since that was noted last: what waits for a while, and not for a date, waits no
+    longer and no shorter for that.
+    """
+
+    term: int
+    boot_id: str
+    offset_ms: int
+    jumped_ms: int
 
 
 class AddSeal(Command, frozen=True, kw_only=True):

@@ -88,6 +88,7 @@ class Worker(Struct, frozen=True, gc=False):
     pid_start: int
     """Start time of the process, so that a reused pid is not mistaken for it."""
     boot_id: str
+    """Of the coordinator's machine, when the worker was heard last."""
     slots: int
     agents: tuple[str, ...]
     general: tuple[str, ...]

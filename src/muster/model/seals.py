@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from muster.model.events import Event
+from muster.model.grants import Grants
 
 GENESIS = "0" * 64
 """What the first seal follows."""
@@ -52,6 +53,10 @@ class Signer:
     def __init__(self, key: bytes) -> None:
         self._key = key
         self.key_id = hashlib.blake2b(key, digest_size=8, person=b"muster-keyid").hexdigest()
+
+    def grants(self) -> Grants:
+        """Proofs by the same key: it lies beside the store, and is not put back with it."""
+        return Grants(self._key)
 
     def _mac(self, person: bytes, data: bytes, size: int = 32) -> bytes:
         return hashlib.blake2b(data, key=self._key, digest_size=size, person=person).digest()

@@ -187,6 +187,12 @@ class Tx(Protocol):
     async def prune_events(self, to_id: int, at_ms: int, proof: str) -> int:
         """Makes the seal that ends with `to_id` a stub and drops its events."""
 
+    async def shift_waits(self, by_ms: int) -> None:
+        """Retries and aims are due that much later (earlier where it is negative)."""
+
+    async def bound_retries(self, latest_ms: int) -> None:
+        """No failed attempt is tried again later than that."""
+
     async def settle_done_parents(self, child_id: int) -> int:
         """Marks dependencies on completed tasks as met where they are not; how many there were."""
 
@@ -311,7 +317,11 @@ class Store(Protocol):
     async def transact(self, work: Callable[[Tx], Awaitable[T]]) -> T:
         """Runs `work` in one durable transaction: rolled back where it raises, synced before this returns (S6).
 
-        Raises StoreHalted once a sync has failed (S17).
+        Raises StoreHalted once a sync has failed (S17), StoreRewound once `halt` was called, StoreFull and
+        Unavailable where nothing was written and a repetition may succeed.
         """
+
+    def halt(self, reason: str) -> None:
+        """The store was rewound (S2): nothing is written from now on, by any process; reads go on."""
 
     def close(self) -> None: ...

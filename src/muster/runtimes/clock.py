@@ -7,6 +7,9 @@ import time
 
 from muster.model.task import Now
 
+_COUNTS_SUSPEND: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Linux has a clock of its own for that; macOS's CLOCK_MONOTONIC counts suspend, unlike `time.monotonic`."""
+
 
 class SystemClock:
     """`mono_ms` stands still while the machine is suspended: CLOCK_MONOTONIC on Linux, mach time on macOS."""
@@ -16,6 +19,10 @@ class SystemClock:
 
     def now(self) -> Now:
         return Now(time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000, self._boot_id)
+
+    def elapsed_ms(self) -> int:
+        """Since the boot, suspend included."""
+        return time.clock_gettime_ns(_COUNTS_SUSPEND) // 1_000_000
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -79,7 +79,9 @@ class Api:
             "startedAtMs": backend.started_at_ms,
             "term": backend.term,
         }
-        return JsonResponse({"owner": owner, "status": await self._queries.status()})
+        fault = backend.halted()
+        halted = {"code": fault.code, "message": fault.message, "hint": fault.hint} if fault else None
+        return JsonResponse({"owner": owner, "halted": halted, "status": await self._queries.status()})
 
     async def resolve(self, request: Request) -> Response:
         reference = request.query_params.get("ref", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from muster.model import commands as c
-from muster.model.errors import BadInput, NotAllowed, StaleEpoch
+from muster.model.errors import BadInput, CallerError, NotAllowed, StaleEpoch
 from muster.model.states import ErrorKind
 from muster.web.backend import Backend
 from muster.web.http import Handler, JsonResponse, body
@@ -119,6 +120,8 @@ async def _authorize(backend: Backend, request: Request) -> tuple[int, int]:
     task_id, epoch = request.path_params["task_id"], request.path_params["epoch"]
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     attempt = await backend.reads.attempt(task_id, epoch)
+    if attempt is None and "." in token:
+        await _refuse_unknown(backend, task_id, epoch, token.partition(".")[2])
     known = (attempt.token_hash if attempt else None) or ""
     digest = hashlib.sha256(token.encode()).hexdigest()
     if attempt is None or scheme.lower() != "bearer" or not hmac.compare_digest(digest, known):
@@ -131,6 +134,13 @@ async def _authorize(backend: Backend, request: Request) -> tuple[int, int]:
             "stop: another attempt may hold the task",
         )
     return task_id, epoch
+
+
+async def _refuse_unknown(backend: Backend, task_id: int, epoch: int, proof: str) -> None:
+    """Raises StoreRewound where the token's proof tells that the store has granted what it does not know (S2)."""
+    with contextlib.suppress(CallerError, msgspec.ValidationError):
+        unknown = msgspec.convert({"taskId": task_id, "epoch": epoch, "proof": proof}, c.Renew)
+        await backend.engine.execute(unknown)
 
 
 def _report(backend: Backend, shape: type[_Body], make: Make) -> Handler:

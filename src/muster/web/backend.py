@@ -6,10 +6,12 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from muster.engine.audit import Auditor
 from muster.engine.queries import Queries
-from muster.model.answers import Reconciled
+from muster.model.answers import BackedUp, Reconciled
+from muster.model.errors import StoreFault
 from muster.ports.engine import Execute
 from muster.ports.runtime import Wakeups
 from muster.ports.store import Reads
@@ -28,6 +30,10 @@ class Backend:
     """Ends the owner; the answer to the caller is still sent."""
     started_at_ms: int
     term: int
+    back_up: Callable[[Path, bool], Awaitable[BackedUp]] | None = None
+    """To that file, over another one if so said."""
+    halted: Callable[[], StoreFault | None] = lambda: None
+    """Why nothing is written any more."""
     auditor: Auditor | None = None
     reconcile: Callable[[], Awaitable[Reconciled]] | None = None
     closing: asyncio.Event = field(default_factory=asyncio.Event)

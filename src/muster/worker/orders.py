@@ -21,8 +21,10 @@ class Order(Enum):
 class Orders:
     """The newest order, and a file descriptor that wakes whoever waits for the process."""
 
-    def __init__(self, ward: Ward | None = None) -> None:
+    def __init__(self, ward: Ward | None = None, proof: str = "") -> None:
         self.ward = ward or Ward()
+        self.proof = proof
+        """Of the attempt's grant; goes with each heartbeat."""
         self._lock = threading.Lock()
         self._order: Order | None = None
         self.notice = ""

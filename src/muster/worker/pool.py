@@ -170,7 +170,7 @@ class Worker:
 
     def _run(self, job: ClaimedJob) -> None:
         key = (job.task_id, job.epoch)
-        with Orders(Ward(self._lease_s)) as orders:
+        with Orders(Ward(self._lease_s), job.proof) as orders:
             with self._lock:
                 self._held[key] = orders
             try:
@@ -192,8 +192,8 @@ class Worker:
         wait_s = RECONNECT_FIRST_S
         while not self._finished.is_set():
             with self._lock:
-                held = tuple(self._held)
-            heartbeat = c.Heartbeat(worker_id=self._around.worker_id, attempts=held)
+                held, proofs = tuple(self._held), tuple(orders.proof for orders in self._held.values())
+            heartbeat = c.Heartbeat(worker_id=self._around.worker_id, attempts=held, proofs=proofs)
             sent_s = boot_s()
             try:
                 answer = self._crew.heartbeat(heartbeat, wait_s=self._heartbeat_s)

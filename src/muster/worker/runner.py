@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from muster.model import commands as c
 from muster.model.answers import ClaimedJob
 from muster.model.errors import AgentUnfit, BadInput, Conflict, MusterError, StoreFault, Unavailable
@@ -86,7 +88,8 @@ class Runner:
 
     def _attempt(self, agent: Agent) -> None:
         self._folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        token = secrets.token_urlsafe(32)
+        # With the proof of the grant: a store that was put back knows neither this attempt nor its token.
+        token = f"{secrets.token_urlsafe(32)}.{self._job.proof}"
         launch = agent.launch(
             self._job_of_agent(), self._folder, cwd=self._around.root, extra_env=self._environment(token)
         )
@@ -246,7 +249,7 @@ class Runner:
                 data=data,
             )
             try:
-                self._crew.report(chunk)
+                self._crew.report(self._proved(chunk))
             except AWAY:
                 raise
             except MusterError as error:
@@ -270,7 +273,7 @@ class Runner:
         def send() -> bool:
             sent_s = self._orders.ward.now_s()
             try:
-                self._crew.report(command)
+                self._crew.report(self._proved(command))
                 if isinstance(command, c.Start):  # the one report that renews the lease
                     self._orders.ward.heard(sent_s)
             except Conflict as error:
@@ -279,6 +282,9 @@ class Runner:
             return True
 
         return self._patiently(send)
+
+    def _proved(self, command: c.AttemptCommand) -> c.AttemptCommand:
+        return replace(command, proof=self._job.proof)
 
     def _patiently(self, call: Callable[[], bool]) -> bool:
         wait_s = RECONNECT_FIRST_S

@@ -21,8 +21,12 @@ from muster.ports.store import Reads
 
 log = logging.getLogger(__name__)
 
-OWN_STALL_MS = 2_000
-"""A tick that comes this much later than planned shows that the owner itself stood still."""
+OWN_STALL_MS_MAX = 2_000
+
+
+def own_stall_ms(lease_s: float) -> int:
+    """A tick that comes this much later than planned shows that the owner itself stood still."""
+    return min(OWN_STALL_MS_MAX, int(lease_s * 1000 / 3))
 
 
 async def at_once(work: Callable[[], object]) -> None:
@@ -35,7 +39,8 @@ class Reaper(Service):
     `aside` runs what looks through all processes of the host: with `asyncio.to_thread` callers are answered
     meanwhile.
 
-    `led_since_ms` is when the term was taken: a slow start after that is a stall like any other.
+    `led_since_ms` is when the term was taken: a slow start after that is a stall like any other.  `absences`
+    counts how often the store was away, which is nobody's silence either.
 
     A worker is dead by proof (its process is gone) or by silence (its lease is over).
 
@@ -57,6 +62,7 @@ class Reaper(Service):
         interval_s: float,
         led_since_ms: int | None = None,
         aside: Callable[[Callable[[], object]], Awaitable[object]] = at_once,
+        absences: Callable[[], int] = lambda: 0,
     ) -> None:
         super().__init__(clock)
         self._reads = reads
@@ -65,6 +71,9 @@ class Reaper(Service):
         self._sweep = sweep
         self._aside = aside
         self._term = term
+        self._stall_ms = interval_s * 1000 + own_stall_ms(lease_s)
+        self._absences = absences
+        self._absences_seen = absences()
         self._lease_ms = int(lease_s * 1000)
         self.interval_s = interval_s
         self._ticked_ms = led_since_ms
@@ -81,9 +90,11 @@ class Reaper(Service):
 
     async def _look(self) -> None:
         now = self.clock.now()
-        if self._unwell or self._stalled(now):
+        absences = self._absences()
+        if self._unwell or self._stalled(now) or absences != self._absences_seen:
             # Nobody was silent but us: whoever called meanwhile could not be heard (S15).
             self._unwell = True
+            self._absences_seen = absences
             await self._engine.execute(FreshLeases(term=self._term))
         self._ticked_ms, self._unwell = now.mono_ms, True
         await self._tick(now)
@@ -134,7 +145,7 @@ class Reaper(Service):
 
     def _stalled(self, now: Now) -> bool:
         last_ms = self._ticked_ms
-        return last_ms is not None and now.mono_ms - last_ms > self.interval_s * 1000 + OWN_STALL_MS
+        return last_ms is not None and now.mono_ms - last_ms > self._stall_ms
 
     async def _newcomers(self, page: Sequence[Attempt], known: Mapping[str, Worker]) -> set[str]:
         """Workers that have registered and claimed since we looked: not there is not the same as ended."""
@@ -166,8 +177,8 @@ class Reaper(Service):
             fresh = await self._reads.attempt(attempt.task_id, attempt.epoch)
             if fresh is None or not fresh.open:
                 return True  # ended while we wrote what came before it in this page
-            if proof is None and not lapsed(fresh, now):
-                return False  # heard again meanwhile: its processes live on
+            if proof is None and (not lapsed(fresh, now) or self._absences() != self._absences_seen):
+                return False  # heard again meanwhile, or nobody could be: its processes live on
             # A worker that was buried for its silence may have left its agent at work.
             await self._kill([attempt_mark(attempt.worker_id, attempt.task_id, attempt.epoch)])
         reason = proof or self._silence(attempt, now)
@@ -199,11 +210,16 @@ class Reaper(Service):
             # Heard again, or ended by its own word, between our look and our write: nothing is to be done.
             log.debug("attempt %s#%s keeps its lease: %s", attempt.task_id, attempt.epoch, error)
 
-    async def _bury(self, worker: Worker, proof: str | None, now: Now) -> None:
+    def _worker_silence(self, worker: Worker, now: Now) -> str | None:
+        if worker.boot_id != now.boot_id:
+            return "nothing was heard of it since this machine was restarted"
         silent_ms = now.mono_ms - worker.heard_mono_ms
-        if proof is None and silent_ms < self._lease_ms:
+        return f"nothing was heard of it for {silent_ms // 1000} s" if silent_ms >= self._lease_ms else None
+
+    async def _bury(self, worker: Worker, proof: str | None, now: Now) -> None:
+        reason = proof or self._worker_silence(worker, now)
+        if reason is None or (proof is None and self._absences() != self._absences_seen):
             return
-        reason = proof or f"nothing was heard of it for {silent_ms // 1000} s"
         log.warning("%s is dead: %s", worker.id, reason)
         self.buried += 1
         heard_ms = None if proof else worker.heard_mono_ms

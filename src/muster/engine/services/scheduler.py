@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from muster.engine.service import PAGE_ROWS, Service
-from muster.model.commands import Command, DropAim, Expire, Overdue, Promote
+from muster.engine.timekeeping import noted_offset
+from muster.model.commands import Command, DropAim, Expire, Overdue, Promote, SetClock
 from muster.model.errors import IllegalMove, MusterError
 from muster.model.task import Now
 from muster.ports.clock import Clock
@@ -16,7 +17,7 @@ from muster.ports.store import Reads
 log = logging.getLogger(__name__)
 
 JUMP_MS = 5_000
-"""The wall clock has jumped when it moved this much more or less than the monotonic one since the last tick."""
+"""The wall clock has jumped when it moved this much more or less than time has passed since the last tick."""
 HOLD_MS = 60_000
 """Nothing expires for this long after a jump: the clock may be set right again."""
 
@@ -24,22 +25,36 @@ HOLD_MS = 60_000
 class Scheduler(Service):
     name = "scheduler"
 
-    def __init__(self, clock: Clock, reads: Reads, engine: Execute, *, term: int, interval_s: float) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        reads: Reads,
+        engine: Execute,
+        *,
+        term: int,
+        interval_s: float,
+        elapsed_ms: Callable[[], int] | None = None,
+    ) -> None:
+        """`elapsed_ms` counts from the boot, suspend included: a machine that slept has set no clock.  None: the
+        clock's own monotonic time, for machines that do not sleep."""
         super().__init__(clock)
+        self._elapsed_ms = elapsed_ms or (lambda: clock.now().mono_ms)
         self._reads = reads
         self._engine = engine
         self._term = term
         self.interval_s = interval_s
         self._offset_ms: int | None = None
+        self._lead_ms: int | None = None
         self._hold_until_ms = 0
 
     async def run_once(self) -> None:
         now = self.clock.now()
+        await self._mind_clock(now)
         due = await self._reads.due(now.wall_ms, PAGE_ROWS)
         await self._give(Promote(task_id=task_id, term=self._term) for task_id in due)
         aims = await self._reads.stale_aims(now.wall_ms, PAGE_ROWS)
         await self._give(DropAim(task_id=task_id, term=self._term) for task_id in aims)
-        if not self._jumped(now):
+        if not self._holds(now):
             expired = await self._reads.expired(now.wall_ms, PAGE_ROWS)
             await self._give(Expire(task_id=task_id, term=self._term) for task_id in expired)
             overdue = await self._reads.overdue(now.wall_ms, PAGE_ROWS)
@@ -53,13 +68,27 @@ class Scheduler(Service):
             elif isinstance(answer, MusterError):
                 raise answer
 
-    def _jumped(self, now: Now) -> bool:
-        offset_ms = now.wall_ms - now.mono_ms
-        if self._offset_ms is not None and abs(offset_ms - self._offset_ms) > JUMP_MS:
-            log.warning(
-                "the wall clock jumped by %d s; nothing expires for a while",
-                (offset_ms - self._offset_ms) // 1000,
-            )
-            self._hold_until_ms = now.mono_ms + HOLD_MS
+    async def _mind_clock(self, now: Now) -> None:
+        """Before anything is taken for due.  The note in the store tells of jumps while there was no owner."""
+        offset_ms = now.wall_ms - self._elapsed_ms()
+        first = self._offset_ms is None
+        known_ms = await noted_offset(self._reads, now.boot_id) if first else self._offset_ms
+        jumped_ms = offset_ms - known_ms if known_ms is not None else 0
+        if abs(jumped_ms) <= JUMP_MS:
+            jumped_ms = 0
+        if jumped_ms or first:
+            clock = SetClock(term=self._term, boot_id=now.boot_id, offset_ms=offset_ms, jumped_ms=jumped_ms)
+            await self._engine.execute(clock)
         self._offset_ms = offset_ms
+        if jumped_ms:
+            log.warning("the wall clock was set by %d s; pauses stay as long as they are", jumped_ms // 1000)
+            self._hold_until_ms = now.mono_ms + HOLD_MS
+
+    def _holds(self, now: Now) -> bool:
+        """True for a while after the wall clock has moved unlike our own, which a suspend does as well."""
+        lead_ms = now.wall_ms - now.mono_ms
+        if self._lead_ms is not None and abs(lead_ms - self._lead_ms) > JUMP_MS:
+            log.warning("the wall clock jumped; nothing expires for a while")
+            self._hold_until_ms = now.mono_ms + HOLD_MS
+        self._lead_ms = lead_ms
         return now.mono_ms < self._hold_until_ms

@@ -83,9 +83,18 @@ def _completed(
 
 
 def fail(task: Task, facts: Facts, command: c.Fail, now: Now) -> Decision:
-    if ended_as(facts, command, AttemptStatus.FAILED, AttemptStatus.RELEASED):
+    if ended_as(facts, command, AttemptStatus.FAILED, AttemptStatus.RELEASED) or _lost_by_own_word(
+        facts, command
+    ):
         return Decision(task)
     return _failed(task, current(task, facts, command), command, facts, now)
+
+
+def _lost_by_own_word(facts: Facts, command: c.Fail) -> bool:
+    """True where a first `fail` said the same; an attempt that was reaped has the reaper's words."""
+    attempt = facts.attempt
+    said = attempt is not None and attempt.error == command.message and command.kind is ErrorKind.LOST
+    return said and ended_as(facts, command, AttemptStatus.LOST)
 
 
 def _failed(task: Task, attempt: Attempt, command: c.Fail, facts: Facts, now: Now) -> Decision:

@@ -16,7 +16,7 @@ from muster.model.task import Artifact, Attempt, Checkpoint, Now, Task
 def grant(task: Task, facts: Facts, command: c.Grant, now: Now) -> Decision:
     if not task.ready:
         raise IllegalMove(f"task {task.id} is {task.status} and cannot be claimed")
-    epoch = task.epoch + 1
+    epoch = max(task.epoch, command.base) + 1
     after, event = moved(
         task,
         now,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
@@ -32,8 +33,11 @@ class Lock:
             raise OwnerUnavailable(
                 f"{path} is held by process {holder(path) or '?'}", "muster status"
             ) from None
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, str(os.getpid()).encode(), 0)
+        pid = str(os.getpid()).encode()
+        # The pid is for people to read: a full disk, where it cannot be told, does not keep us from the lock.
+        with contextlib.suppress(OSError):
+            os.pwrite(fd, pid, 0)
+            os.ftruncate(fd, len(pid))
         return cls(fd, path)
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import apsw
@@ -72,14 +72,32 @@ def _task_view(row: tuple[Any, ...]) -> TaskView:
 
 
 class SqliteReads:
-    def __init__(self, connection: apsw.Connection) -> None:
+    """`fault` says what an error of SQLite's means for whoever has asked."""
+
+    def __init__(self, connection: apsw.Connection, fault: Callable[[apsw.Error], Exception]) -> None:
         self._db = connection
+        self._fault = fault
+
+    def close(self) -> None:
+        self._db.close()
+
+    def _run(self, sql: str, bindings: tuple[Any, ...]) -> list[Any]:
+        try:
+            return self._db.execute(sql, bindings).fetchall()
+        except apsw.Error as error:
+            raise self._fault(error) from error
+
+    def _run_first(self, sql: str, bindings: tuple[Any, ...]) -> Any:
+        try:
+            return self._db.execute(sql, bindings).fetchone()
+        except apsw.Error as error:
+            raise self._fault(error) from error
 
     def _all(self, name: str, *bindings: Any) -> list[Any]:
-        return self._db.execute(SQL[name], bindings).fetchall()
+        return self._run(SQL[name], bindings)
 
     def _first(self, name: str, *bindings: Any) -> Any:
-        return self._db.execute(SQL[name], bindings).fetchone()
+        return self._run_first(SQL[name], bindings)
 
     async def open_attempts(self, after: tuple[int, int], limit: int) -> list[Attempt]:
         return [attempt_of(row) for row in self._all("open_attempts", *after, limit)]
@@ -88,18 +106,18 @@ class SqliteReads:
         return [attempt_of(row) for row in self._all("lingering", limit)]
 
     async def living_workers(self) -> list[Worker]:
-        rows = self._db.execute(ENGINE_SQL["living_workers"]).fetchall()
+        rows = self._run(ENGINE_SQL["living_workers"], ())
         return [worker_of(row) for row in rows]
 
     async def worker(self, worker_id: str) -> Worker | None:
-        row = self._db.execute(ENGINE_SQL["worker"], (worker_id,)).fetchone()
+        row = self._run_first(ENGINE_SQL["worker"], (worker_id,))
         return worker_of(row) if row else None
 
     async def open_by_agent(self) -> dict[str, int]:
-        return _counts(self._db.execute(ENGINE_SQL["open_by_agent"]))
+        return _counts(self._run(ENGINE_SQL["open_by_agent"], ()))
 
     async def open_by_limit(self) -> dict[str, int]:
-        return _counts(self._db.execute(ENGINE_SQL["open_by_limit"]))
+        return _counts(self._run(ENGINE_SQL["open_by_limit"], ()))
 
     async def due(self, wall_ms: int, limit: int) -> list[int]:
         return [row[0] for row in self._all("due", wall_ms, limit)]
@@ -195,7 +213,7 @@ class SqliteReads:
         return [_event_view(row) for row in reversed(rows)]
 
     async def last_seal(self) -> Seal | None:
-        row = self._db.execute(ENGINE_SQL["last_seal"]).fetchone()
+        row = self._run_first(ENGINE_SQL["last_seal"], ())
         return Seal(*row) if row else None
 
     async def seals(self, after_id: int, limit: int) -> list[Seal]:
@@ -264,7 +282,7 @@ class SqliteReads:
         )
 
     async def meta(self, name: str) -> str | None:
-        row = self._db.execute(ENGINE_SQL["meta"], (name,)).fetchone()
+        row = self._run_first(ENGINE_SQL["meta"], (name,))
         return str(row[0]) if row else None
 
     async def checkpoint(self, task_id: int) -> Checkpoint | None:

@@ -15,8 +15,10 @@ from typing import TypeVar
 
 import apsw
 
-from muster.model.errors import StoreFull, StoreHalted, StoreRefused, Unavailable
+from muster.model.errors import StoreRefused
 from muster.ports.store import Tx
+from muster.stores.sqlite.file import halt_of, has_wal, opening_fault, refuse_cut, set_old_wal_aside
+from muster.stores.sqlite.halt import Cause, Flag, Halt, judged
 from muster.stores.sqlite.reads import SqliteReads
 from muster.stores.sqlite.tx import SqliteTx
 
@@ -27,7 +29,8 @@ log = logging.getLogger(__name__)
 FIRST_SOUND_VERSION = (3, 51, 3)
 """Older ones, from 3.7.0, can corrupt a WAL database: concurrent write and checkpoint, the WAL-reset bug."""
 
-_PAGE_BYTES_MIN = 512
+CHECKPOINT_PAGES = 1000
+"""SQLite's own default."""
 MEMORY = Path(":memory:")
 _MEMORY_NAMES = count()
 
@@ -45,47 +48,57 @@ def _migrations() -> list[tuple[int, str]]:
 class SqliteStore:
     """Open with `SqliteStore.open(path)`."""
 
-    def __init__(self, writer: apsw.Connection, reader: apsw.Connection, halt_flag: Path | None) -> None:
+    def __init__(self, writer: apsw.Connection, reader: apsw.Connection, path: Path) -> None:
         self._writer = writer
-        self._reader = reader
-        self._halt_flag = halt_flag
-        self._halted: str | None = None
+        self._path = path
+        self._flag = None if path == MEMORY else Flag(path)
+        self.halted: Halt | None = None
+        """Why nothing is written any more; None while all is well."""
+        self._failed_checkpoint: apsw.Error | None = None
+        writer.set_wal_hook(self._checkpoint)
         self._tx = SqliteTx(writer)
-        self.reads = SqliteReads(reader)
+        self.reads = SqliteReads(reader, self._read_fault)
 
     @classmethod
-    def open(cls, path: Path) -> SqliteStore:
+    def open(cls, path: Path, *, known: bool = False, restored: bool = False) -> SqliteStore:
         """Opens or creates the store and brings its schema up to date.
 
-        Raises StoreRefused for an unsound SQLite, a newer schema or a damaged file, StoreHalted where an
-        earlier process could not sync it.
+        `known`: there has been a store; an empty or missing file is damage then, and no beginning.
+        `restored`: a person has put an older copy in place and says so; a halt from before does not count.
+
+        Raises StoreRefused for an unsound SQLite, a newer schema or a damaged file, StoreFull where there is no
+        space to begin, StoreHalted where an earlier process could not sync it or has found damage.  A store that
+        was rewound opens for reading.
         """
         if _version() < FIRST_SOUND_VERSION:
             raise StoreRefused(
                 f"SQLite {apsw.sqlite_lib_version()} can corrupt a database in WAL mode",
                 "pip install -U apsw  (it brings its own SQLite, 3.51.3 or newer)",
             )
-        halt_flag = None if path == MEMORY else path.with_suffix(".halted")
-        if halt_flag is not None and halt_flag.exists():
-            raise StoreHalted(
-                f"{path}: a write could not be synced: {halt_flag.read_text('utf-8').strip()}",
-                f"check the disk, restore a backup or verify the file, then remove {halt_flag}",
-            )
-        if path != MEMORY and _cut(path):
-            raise _damaged(path, "it was cut short")
+        halt = None if path == MEMORY or restored else halt_of(path)
+        if halt is not None and not halt.readable:
+            raise halt.error(path)
+        if path != MEMORY:
+            refuse_cut(path, known=known)
+            if restored:
+                set_old_wal_aside(path)
+            elif halt is not None and halt.cause is Cause.COPY and has_wal(path):
+                raise halt.error(path)  # that WAL belongs to the file that was here before
         try:
-            return cls(*_connect(path), halt_flag)
-        except (apsw.CorruptError, apsw.NotADBError) as error:
-            raise _damaged(path, error) from error
+            store = cls(*_connect(path), path)
+        except apsw.Error as error:
+            raise opening_fault(path, error) from error
+        store.halted = halt
+        return store
 
     def close(self) -> None:
-        self._reader.close()
+        self.reads.close()
         self._writer.close()
 
     async def transact(self, work: Callable[[Tx], Awaitable[T]]) -> T:
         """As in ports.store.  Never suspends: it may be driven without an event loop."""
-        if self._halted is not None:
-            raise StoreHalted(self._halted, "check the disk, then restart the owner")
+        if self.halted is not None:
+            raise self.halted.error(self._path)
         try:
             self._writer.execute("BEGIN IMMEDIATE")
             self._tx.begin()
@@ -95,20 +108,40 @@ class SqliteStore:
         except BaseException as error:
             self._tx.forget()
             self._roll_back()
-            if isinstance(error, apsw.FullError):
-                raise StoreFull(
-                    "the disk is full; the write was refused and nothing was changed",
-                    "free some space: work goes on by itself",
-                ) from error
-            if isinstance(error, apsw.BusyError):
-                raise Unavailable(
-                    "another program holds the store's write lock; nothing was changed",
-                    "close the program that has the store open",
-                ) from error
-            if isinstance(error, apsw.IOError | apsw.CorruptError):
-                self._halt(str(error))
+            if isinstance(error, apsw.Error) and (fault := self._fault(error, writing=True)) is not error:
+                raise fault from error
             raise
+        if self._failed_checkpoint is not None:
+            raise self._fault(self._failed_checkpoint, writing=True)
         return result
+
+    def halt(self, reason: str) -> None:
+        """As in ports.store: an attempt has proved that this store was rewound."""
+        self._halt(Halt(Cause.REWOUND, reason))
+
+    def resume(self) -> None:
+        """A person has said what is to be done about the halt, and it was done."""
+        self._writer.execute("PRAGMA application_id = 0")
+        if self._flag is not None:
+            # Into the file itself, before anything else is written: beside the mark a WAL is put aside.
+            self._writer.wal_checkpoint("main", apsw.SQLITE_CHECKPOINT_FULL)
+        self.halted = None
+        if self._flag is not None:
+            self._flag.lift()
+
+    def _checkpoint(self, connection: apsw.Connection, name: str, pages: int) -> int:
+        """In SQLite's place, which forgets a failed sync of the main file (S17)."""
+        if pages >= CHECKPOINT_PAGES:
+            try:
+                connection.wal_checkpoint(name, apsw.SQLITE_CHECKPOINT_PASSIVE)
+            except apsw.Error as error:
+                if isinstance(judged(error, writing=True), Halt):
+                    self._failed_checkpoint = error
+                else:
+                    log.debug(
+                        "checkpoint: %s", error
+                    )  # the WAL keeps what it has: the next commit tries again
+        return apsw.SQLITE_OK
 
     def _roll_back(self) -> None:
         if not self._writer.in_transaction:
@@ -119,32 +152,23 @@ class SqliteStore:
             # The first error is the one to report; SQLite rolls back by itself when the file is next opened.
             log.exception("rollback failed")
 
-    def _halt(self, reason: str) -> None:
+    def _read_fault(self, error: apsw.Error) -> Exception:
+        return self._fault(error, writing=False)
+
+    def _fault(self, error: apsw.Error, *, writing: bool) -> Exception:
         """After a failed sync nobody knows what is on the disk: no process acknowledges anything (S17)."""
-        self._halted = f"the store could not be written: {reason}"
-        if self._halt_flag is not None:
-            try:
-                self._halt_flag.write_text(reason, "utf-8")
-            except OSError:
-                log.exception("could not leave the halt flag %s", self._halt_flag)
-        raise StoreHalted(self._halted, "check the disk, then restart the owner")
+        found = judged(error, writing=writing)
+        if isinstance(found, Halt):
+            self._halt(found)
+            return found.error(self._path)
+        return found or error
 
-
-def _damaged(path: Path, reason: object) -> StoreRefused:
-    return StoreRefused(
-        f"{path} is damaged: {reason}; nothing was changed",
-        "restore the newest backup; Muster never replaces a damaged store by an empty one",
-    )
-
-
-def _cut(path: Path) -> bool:
-    """True for what SQLite itself would take for an empty database, and write over, its WAL included."""
-    try:
-        size = path.stat().st_size
-    except FileNotFoundError:
-        return False
-    wal = path.with_name(f"{path.name}-wal")
-    return 0 < size < _PAGE_BYTES_MIN or (size == 0 and wal.exists() and wal.stat().st_size > 0)
+    def _halt(self, halt: Halt) -> None:
+        if self.halted is None:
+            self.halted = halt
+            log.critical("%s", halt.error(self._path))
+            if self._flag is not None:
+                self._flag.leave(halt)
 
 
 def _connect(path: Path) -> tuple[apsw.Connection, apsw.Connection]:
@@ -155,6 +179,7 @@ def _connect(path: Path) -> tuple[apsw.Connection, apsw.Connection]:
     try:
         if path != MEMORY:
             path.chmod(0o600)
+        pending_migrations(writer, path)  # a newer one is left as it is, its header too
         _prepare(writer)
         _migrate(writer, path)
         reader = apsw.Connection(name, flags=flags)
@@ -175,14 +200,26 @@ def _prepare(connection: apsw.Connection) -> None:
 
 
 def _migrate(connection: apsw.Connection, path: Path) -> None:
-    migrations = _migrations()
-    newest = migrations[-1][0]
+    pending = pending_migrations(connection, path)
+    for number, script in pending:
+        connection.execute(f"BEGIN IMMEDIATE;\n{script}\nPRAGMA user_version = {number:d};\nCOMMIT;")
+
+
+def schema_of(connection: apsw.Connection) -> int:
     present: int = connection.execute("PRAGMA user_version").fetchone()[0]  # type: ignore[index]
+    return present
+
+
+def newest_schema() -> int:
+    return _migrations()[-1][0]
+
+
+def pending_migrations(connection: apsw.Connection, path: Path) -> list[tuple[int, str]]:
+    """Raises StoreRefused for a schema that is newer than this Muster."""
+    present, newest = schema_of(connection), newest_schema()
     if present > newest:
         raise StoreRefused(
             f"{path} has schema {present}; this Muster knows up to {newest}",
             "upgrade Muster: pip install -U musterd",
         )
-    for number, script in migrations:
-        if number > present:
-            connection.execute(f"BEGIN IMMEDIATE;\n{script}\nPRAGMA user_version = {number:d};\nCOMMIT;")
+    return [(number, script) for number, script in _migrations() if number > present]

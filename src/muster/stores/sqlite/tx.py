@@ -31,6 +31,7 @@ from muster.stores.sqlite.known import Known
 from muster.stores.sqlite.named import load_sql
 
 SQL = load_sql("engine.sql")
+CLOCK_SQL = load_sql("clock.sql")
 
 _TASK = {name: i for i, name in enumerate(Task.__struct_fields__)}
 _ATTEMPT = {name: i for i, name in enumerate(Attempt.__struct_fields__)}
@@ -394,6 +395,15 @@ class SqliteTx:
     async def prune_events(self, to_id: int, at_ms: int, proof: str) -> int:
         row = self._first("stub_seal", to_id, at_ms, proof)
         return len(self._all("prune_events", row[0], to_id)) if row else 0
+
+    async def shift_waits(self, by_ms: int) -> None:
+        self._tasks.forget()
+        for name in ("shift_retries", "shift_aims"):
+            self._db.execute(CLOCK_SQL[name], (by_ms,))
+
+    async def bound_retries(self, latest_ms: int) -> None:
+        self._tasks.forget()
+        self._db.execute(CLOCK_SQL["bound_retries"], (latest_ms,))
 
     async def settle_done_parents(self, child_id: int) -> int:
         return len(self._all("settle_done_parents", child_id))

@@ -89,7 +89,7 @@ SELECT name FROM plans WHERE workspace_id = ?1
 INSERT INTO plans ($plan_columns) VALUES ($plan_slots)
 
 -- name: set_ticked
-UPDATE plans SET ticked_event_id = ?2 WHERE id = ?1
+UPDATE plans SET ticked_event_id = max(ticked_event_id, ?2) WHERE id = ?1
 
 -- name: existing
 SELECT key, id, $done, $dead, title, description, agent FROM tasks WHERE plan_id = ?1 AND key = ?2

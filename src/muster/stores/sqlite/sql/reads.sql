@@ -106,7 +106,8 @@ SELECT epoch, generation, status, worker_id, agent, assigned_at_ms, started_at_m
 
 -- name: events
 SELECT e.id, e.task_id, coalesce(p.name, ''),
-       coalesce(t.key, CASE WHEN p.id = e.task_id THEN '(plan)' ELSE CAST(e.task_id AS TEXT) END), e.seq, e.at_ms, e.level,
+       coalesce(t.key, CASE e.task_id WHEN p.id THEN '(plan)' WHEN 0 THEN '(store)'
+                           ELSE CAST(e.task_id AS TEXT) END), e.seq, e.at_ms, e.level,
        e.event, e.message, e.previous_status, e.new_status, e.generation, e.epoch, e.actor
   FROM events e
   LEFT JOIN tasks t ON t.id = e.task_id
@@ -116,7 +117,8 @@ SELECT e.id, e.task_id, coalesce(p.name, ''),
 
 -- name: last_events
 SELECT e.id, e.task_id, coalesce(p.name, ''),
-       coalesce(t.key, CASE WHEN p.id = e.task_id THEN '(plan)' ELSE CAST(e.task_id AS TEXT) END), e.seq, e.at_ms, e.level,
+       coalesce(t.key, CASE e.task_id WHEN p.id THEN '(plan)' WHEN 0 THEN '(store)'
+                           ELSE CAST(e.task_id AS TEXT) END), e.seq, e.at_ms, e.level,
        e.event, e.message, e.previous_status, e.new_status, e.generation, e.epoch, e.actor
   FROM events e
   LEFT JOIN tasks t ON t.id = e.task_id
@@ -171,7 +173,8 @@ SELECT id FROM tasks
 
 -- name: audit_events
 SELECT e.id, e.task_id, coalesce(p.name, ''),
-       coalesce(t.key, CASE WHEN p.id = e.task_id THEN '(plan)' ELSE CAST(e.task_id AS TEXT) END), e.seq, e.at_ms, e.level,
+       coalesce(t.key, CASE e.task_id WHEN p.id THEN '(plan)' WHEN 0 THEN '(store)'
+                           ELSE CAST(e.task_id AS TEXT) END), e.seq, e.at_ms, e.level,
        e.event, e.message, e.previous_status, e.new_status, e.generation, e.epoch, e.actor
   FROM events e
   LEFT JOIN tasks t ON t.id = e.task_id
@@ -181,7 +184,8 @@ SELECT e.id, e.task_id, coalesce(p.name, ''),
 
 -- name: audit_events_of_task
 SELECT e.id, e.task_id, coalesce(p.name, ''),
-       coalesce(t.key, CASE WHEN p.id = e.task_id THEN '(plan)' ELSE CAST(e.task_id AS TEXT) END), e.seq, e.at_ms, e.level,
+       coalesce(t.key, CASE e.task_id WHEN p.id THEN '(plan)' WHEN 0 THEN '(store)'
+                           ELSE CAST(e.task_id AS TEXT) END), e.seq, e.at_ms, e.level,
        e.event, e.message, e.previous_status, e.new_status, e.generation, e.epoch, e.actor
   FROM events e
   LEFT JOIN tasks t ON t.id = e.task_id

@@ -1,0 +1,102 @@
+"""A person's word on the store's file: migrate it, go on after a fault, take an older copy for the present."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from muster.app.key import signer_of
+from muster.config.project import Project
+from muster.engine.batch import drive
+from muster.engine.commands import Engine
+from muster.engine.policy import Policy
+from muster.model.answers import StoreRestored
+from muster.model.commands import Restored
+from muster.model.errors import Conflict, MusterError, NotFound, OwnerUnavailable, StoreRefused
+from muster.runtimes.chance import SystemChance
+from muster.runtimes.clock import SystemClock
+from muster.stores.sqlite.copies import Report, examine, write_anew
+from muster.stores.sqlite.file import halt_of
+from muster.stores.sqlite.lock import Lock, holder
+from muster.stores.sqlite.store import SqliteStore
+
+INCARNATION_CHARS = 16
+
+
+class Migrated(NamedTuple):
+    before: int
+    after: int
+
+
+@contextlib.contextmanager
+def alone(project: Project) -> Iterator[None]:
+    """Meanwhile nobody else opens the store.  Raises Conflict where an owner has it, NotFound without a store."""
+    if not project.store.exists():
+        raise NotFound(f"there is no store at {project.store}", "muster run PLAN.md makes one")
+    try:
+        lock = Lock.take(project.owner_lock)
+    except OwnerUnavailable:
+        pid = holder(project.owner_lock)
+        raise Conflict(
+            f"process {pid or '?'} has the store open; nothing was changed", "muster down"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def migrate(project: Project, *, dry_run: bool) -> Migrated:
+    """Brings the schema up to date.  Raises StoreRefused for one that is newer."""
+    with alone(project):
+        found = examine(project.store, quick=True)
+        if found.schema > found.newest:
+            raise StoreRefused(
+                f"{project.store} has schema {found.schema}; this Muster knows up to {found.newest}",
+                "upgrade Muster: pip install -U musterd",
+            )
+        if not dry_run:
+            SqliteStore.open(project.store).close()
+        return Migrated(found.schema, found.newest)
+
+
+def resume(project: Project) -> Report:
+    """After a failed sync, or damage that is mended: looks once more, writes all of it anew, and lifts the halt.
+
+    The report has findings where the store stays halted.  Raises Conflict where it was rewound.
+    """
+    with alone(project):
+        halt = halt_of(project.store)
+        if halt is not None and halt.readable:
+            error: MusterError = halt.error(project.store)
+            raise Conflict(error.message, error.hint)
+        report = examine(project.store)
+        if halt is not None and not report.findings:
+            write_anew(project.store)
+        return report
+
+
+def restored(project: Project, actor: str) -> StoreRestored:
+    """The file is an older copy, and a person knows it: no epoch of before is granted again (S2).
+
+    Raises StoreRefused where the copy is not sound; it stays halted then.
+    """
+    with alone(project):
+        store = SqliteStore.open(project.store, known=True, restored=True)
+        try:
+            report = examine(project.store)
+            if report.findings:
+                raise StoreRefused(
+                    f"{project.store} is not sound: {report.findings[0]}; nothing was changed",
+                    "put another backup in its place",
+                )
+            chance, clock = SystemChance(), SystemClock("restored")
+            engine = Engine(store, chance, Policy(), signer_of(project).grants())
+            command = Restored(actor=actor, incarnation=chance.name(INCARNATION_CHARS))
+            (answer,) = drive(engine.apply([command], clock.now())).outcomes
+            assert isinstance(answer, StoreRestored)
+            store.resume()
+            return answer
+        finally:
+            store.close()

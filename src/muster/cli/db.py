@@ -1,0 +1,160 @@
+"""`muster db`: the store as a file: back it up, check it, migrate it, say that it was restored."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import time
+from pathlib import Path
+from typing import Any
+
+from muster.cli.context import actor, answers, project_of
+from muster.cli.output import clean, print_json
+from muster.config.project import Project
+from muster.model.errors import BadInput, MusterError, NotFound
+
+BACKUP_S = 3600.0
+"""How long a backup may take."""
+EXIT_FINDINGS = 1
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    backup = verbs.add_parser("backup", help="copy the store as of now, also while the crew works")
+    backup.add_argument("file", metavar="FILE", nargs="?", help="default: .muster/backups/DATE.db")
+    backup.add_argument("--force", action="store_true", help="over a file that is there already")
+    check = verbs.add_parser("check", help="look for damage (exit code 1: there is some)")
+    check.add_argument("file", metavar="FILE", nargs="?", help="a backup; default: the project's store")
+    check.add_argument("--quick", action="store_true", help="without comparing indexes with their tables")
+    check.add_argument(
+        "--resume", action="store_true", help="where it is sound: write it anew, and end a halt after a fault"
+    )
+    migrate = verbs.add_parser("migrate", help="bring the schema up to date, as each start of the crew does")
+    migrate.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    verbs.add_parser("restored", help="the store's file was replaced by an older copy: go on from there")
+
+
+def run(args: argparse.Namespace) -> int:
+    return _VERBS[args.verb](args)
+
+
+def _backup(args: argparse.Namespace) -> int:
+    project = project_of(args)
+    if not project.store.exists():
+        raise NotFound(f"there is no store at {project.store}", "muster run PLAN.md makes one")
+    if args.file is not None:
+        target = _path(args.file)
+    else:
+        folder = project.state_dir / "backups"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        target = folder / f"{time.strftime('%Y%m%d-%H%M%S')}.db"
+    made = _back_up(project, target, force=args.force)
+    if args.json:
+        print_json(made)
+        return 0
+    print(f"backed up  {clean(made['path'])}  {_size(made['bytes'])}, {made['tasks']} tasks")
+    print(f"key        {project.state_dir / 'key'}  proves the audit; keep a copy of it beside the backups")
+    return 0
+
+
+def _back_up(project: Project, target: Path, *, force: bool) -> dict[str, Any]:
+    if answers(project.socket):
+        from muster.client.api import Api
+        from muster.client.http import Connection
+
+        body = {"path": str(target), "force": force}
+        with contextlib.closing(Api(Connection(project.socket))) as api:
+            made: dict[str, Any] = api.post("/api/v1/db/backup", body, wait_s=BACKUP_S)
+        return made
+    from muster.stores.sqlite.copies import back_up
+
+    report = back_up(project.store, target, force=force)
+    return {"path": str(target), "bytes": report.bytes, "tasks": report.tasks, "schema": report.schema}
+
+
+def _check(args: argparse.Namespace) -> int:
+    from muster.stores.sqlite.copies import examine
+
+    if args.resume:
+        if args.file is not None or args.quick:
+            raise BadInput(
+                "--resume is for the project's own store, wholly checked", "muster db check --resume"
+            )
+        return _resume(args)
+    own = args.file is None
+    path = project_of(args).store if own else _path(args.file)
+    return _show(args, examine(path, quick=args.quick), own=own)
+
+
+def _resume(args: argparse.Namespace) -> int:
+    from muster.app.restore import resume
+
+    project = project_of(args)
+    return _show(args, resume(project), own=True)
+
+
+def _show(args: argparse.Namespace, report: Any, *, own: bool) -> int:
+    findings = list(report.findings)
+    halted = _halted(report.path) if own else None
+    bad = bool(findings) or halted is not None
+    if args.json:
+        told = {"code": halted.code, "message": halted.message, "hint": halted.hint} if halted else None
+        print_json({**report._asdict(), "path": str(report.path), "ok": not bad, "halted": told})
+        return EXIT_FINDINGS if bad else 0
+    for finding in findings:
+        print(f"broken  {clean(finding)}")
+    older = f" (muster db migrate: {report.newest})" if report.schema < report.newest and not findings else ""
+    counts = f"schema {report.schema}{older}, {report.tasks} tasks, {_size(report.bytes)}"
+    print(f"{'BROKEN' if findings else 'sound'}: {clean(str(report.path))}, {counts}")
+    if halted is not None:
+        print(f"halted  {clean(halted.message)}\n  hint  {clean(halted.hint)}")
+    elif findings and own:
+        from muster.stores.sqlite.halt import restore_commands
+
+        print(f"  hint  restore the newest backup: {restore_commands(report.path)}")
+    return EXIT_FINDINGS if bad else 0
+
+
+def _halted(store: Path) -> MusterError | None:
+    from muster.stores.sqlite.file import halt_of
+
+    halt = halt_of(store)
+    return halt.error(store) if halt is not None else None
+
+
+def _migrate(args: argparse.Namespace) -> int:
+    from muster.app.restore import migrate
+
+    done = migrate(project_of(args), dry_run=args.dry_run)
+    if args.json:
+        print_json({"from": done.before, "to": done.after, "dryRun": args.dry_run})
+    elif done.before == done.after:
+        print(f"schema {done.after} already: nothing to do")
+    else:
+        print(f"{'would go' if args.dry_run else 'went'} from schema {done.before} to {done.after}")
+    return 0
+
+
+def _restored(args: argparse.Namespace) -> int:
+    from muster.app.restore import restored
+
+    done = restored(project_of(args), actor())
+    if args.json:
+        print_json({"base": done.base})
+    else:
+        print(f"restored: attempts are numbered above {done.base} from now on, older ones change nothing")
+        print("  next  muster up, or muster run PLAN.md; what was done since the copy is done again")
+    return 0
+
+
+def _path(text: str) -> Path:
+    if not text or "\0" in text:
+        raise BadInput(f"{text!r} is no file name", "muster db backup FILE")
+    return Path(text).absolute()
+
+
+def _size(size: int) -> str:
+    return f"{size / (1 << 20):.1f} MiB"
+
+
+_VERBS = {"backup": _backup, "check": _check, "migrate": _migrate, "restored": _restored}

@@ -1,0 +1,54 @@
+"""The fence against a store that was put back: what an epoch that it does not know means (S2)."""
+
+from __future__ import annotations
+
+from muster.model.commands import AttemptCommand
+from muster.model.errors import NotFound, StaleEpoch, StoreRewound
+from muster.model.grants import Grants
+from muster.model.task import Attempt, Task
+
+
+class Origin:
+    """This incarnation of the store.  Without `grants` it gives no proofs and believes none."""
+
+    def __init__(self, grants: Grants | None = None, incarnation: str = "", base: int = 0) -> None:
+        self._grants = grants
+        self._incarnation = incarnation
+        self.base = base
+        """Epochs up to this one may have been granted before the store was restored."""
+
+    def proof(self, attempt: Attempt) -> str:
+        if self._grants is None:
+            return ""
+        return self._grants.proof(self._incarnation, attempt.task_id, attempt.epoch, attempt.worker_id)
+
+    def judge(self, task: Task | None, attempt: Attempt | None, command: AttemptCommand) -> None:
+        """Nothing for what the store knows.
+
+        Raises StoreRewound where the command proves that its attempt was granted by this incarnation, and the
+        store does not know it or knows it as another worker's; without such a proof NotFound or StaleEpoch, which
+        is what a wrong or made-up epoch gets.
+        """
+        if task is not None and command.epoch <= task.epoch and not _of_another(attempt, command):
+            return
+        name = f"attempt {command.epoch} of task {command.task_id}"
+        if self._proves(command):
+            known = f"attempt {task.epoch}" if task is not None else "no such task"
+            raise StoreRewound(f"{name} was granted, and the store knows {known}")
+        if task is None:
+            raise NotFound(f"there is no task {command.task_id}", "muster task list")
+        raise StaleEpoch(
+            f"{name} was not granted by this store; nothing was changed", "stop this attempt's process"
+        )
+
+    def _proves(self, command: AttemptCommand) -> bool:
+        if self._grants is None or not command.proof:
+            return False
+        return self._grants.holds(self._incarnation, command.task_id, command.epoch, command.proof)
+
+
+def _of_another(attempt: Attempt | None, command: AttemptCommand) -> bool:
+    """The same epoch, granted to two workers: what comes before and after a backup's return."""
+    if not command.proof or attempt is None or attempt.epoch != command.epoch:
+        return False
+    return command.proof.rpartition(".")[0] != attempt.worker_id

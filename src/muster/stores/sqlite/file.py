@@ -1,0 +1,82 @@
+"""A store as a file: what it is before SQLite touches it, and what is known of it beside it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import apsw
+
+from muster.model.errors import MusterError, StoreFault, StoreRefused
+from muster.stores.sqlite.halt import Cause, Flag, Halt, damaged, judged
+
+COPY_ID = 0x4D535443
+"""`application_id` of a backup: a file that carries it is not the store until a person has said so."""
+
+_HEADER_BYTES = 100
+_APPLICATION_ID_AT = 68
+_PAGE_BYTES_MIN = 512
+
+
+def wal_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
+
+
+def has_wal(path: Path) -> bool:
+    """A reader leaves an empty one."""
+    wal = wal_of(path)
+    return wal.exists() and wal.stat().st_size > 0
+
+
+def halt_of(path: Path) -> Halt | None:
+    """What stands beside the file, or in its header.
+
+    To be asked while this process has no connection to it: to close a file that SQLite has open drops its locks.
+    """
+    flagged = Flag(path).read()
+    if flagged is None and is_copy(path):
+        return Halt(Cause.COPY, "")
+    return flagged
+
+
+def is_copy(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            header = file.read(_HEADER_BYTES)
+    except FileNotFoundError:
+        return False
+    found = header[_APPLICATION_ID_AT : _APPLICATION_ID_AT + 4]
+    return found == COPY_ID.to_bytes(4)
+
+
+def refuse_cut(path: Path, *, known: bool) -> None:
+    """Raises StoreRefused for what SQLite would take for an empty database and write over, its WAL included."""
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        if not known:
+            return
+        anew = f"; or, to begin anew: mv {path.parent} {path.parent}.old"
+        error = damaged(path, "it is gone, and there has been one", StoreRefused)
+        raise StoreRefused(error.message, error.hint + anew) from None
+    if 0 < size < _PAGE_BYTES_MIN or (size == 0 and (known or has_wal(path))):
+        raise damaged(path, "it was cut short", StoreRefused)
+
+
+def set_old_wal_aside(path: Path) -> None:
+    """A backup has no WAL: one beside it is that of the file before, and SQLite would play it over this one."""
+    if not is_copy(path):
+        return
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    for name in (wal_of(path), path.with_name(f"{path.name}-shm")):
+        if name.exists():
+            name.rename(name.with_name(f"{name.name}.before-{stamp}"))
+
+
+def opening_fault(path: Path, error: apsw.Error) -> MusterError:
+    found = judged(error, writing=False)
+    if isinstance(found, Halt):
+        return damaged(path, error, StoreRefused)
+    if found is not None:
+        return found
+    return StoreFault(f"{path} cannot be opened: {error}; nothing was changed", "muster doctor")

@@ -1,0 +1,142 @@
+"""Why nothing may be written to a store any more: a flag beside its file, so that every process knows."""
+
+from __future__ import annotations
+
+import logging
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+import apsw
+
+from muster.model.errors import MusterError, StoreFault, StoreFull, StoreHalted, StoreRewound, Unavailable
+
+log = logging.getLogger(__name__)
+
+BACKUPS = "backups"
+"""The folder beside the store that holds its backups."""
+
+
+class Cause(StrEnum):
+    UNSYNCED = "unsynced"
+    """A write could not be synced: nobody knows what is on the disk (S17)."""
+    DAMAGED = "damaged"
+    """A page of the file is not what was written."""
+    REWOUND = "rewound"
+    """An attempt has proved that it was granted, and the store does not know it (S2)."""
+    COPY = "copy"
+    """The file is a backup that was put in place; known by its mark, not by a flag."""
+
+
+class Halt(NamedTuple):
+    cause: Cause
+    reason: str
+
+    @property
+    def readable(self) -> bool:
+        """Reads go on: the file is sound, it only is an older one."""
+        return self.cause in {Cause.REWOUND, Cause.COPY}
+
+    def error(self, store: Path) -> StoreFault:
+        match self.cause:
+            case Cause.UNSYNCED:
+                return StoreHalted(
+                    f"{store}: a write could not be synced ({self.reason}); nothing more is acknowledged",
+                    "look after the disk, then: muster down; muster db check --resume",
+                )
+            case Cause.DAMAGED:
+                return damaged(store, self.reason, StoreHalted)
+            case Cause.REWOUND:
+                return StoreRewound(
+                    f"{store} is older than the work it is about: {self.reason}; nothing more is written",
+                    "muster down, then muster db restored, which raises the base of all epochs",
+                )
+            case Cause.COPY:
+                return StoreRewound(
+                    f"{store} is a backup that was put in place: an older state than workers may know",
+                    "muster db restored, which raises the base of all epochs",
+                )
+
+
+def damaged(store: Path, reason: object, kind: type[StoreFault]) -> StoreFault:
+    return kind(
+        f"{store} is damaged: {reason}; it is kept as it is",
+        f"restore the newest backup: {restore_commands(store)}",
+    )
+
+
+def restore_commands(store: Path) -> str:
+    try:
+        backups = sorted((store.parent / BACKUPS).glob("*.db"), key=lambda path: path.stat().st_mtime)
+    except OSError:
+        backups = []
+    newest = str(backups[-1]) if backups else "BACKUP"
+    return f"muster down; cp {newest} {store}; muster db restored"
+
+
+class Flag:
+    """`<store>.halted`, one line: the cause and the reason."""
+
+    def __init__(self, store: Path) -> None:
+        self.path = store.with_suffix(".halted")
+
+    def read(self) -> Halt | None:
+        try:
+            text = self.path.read_text("utf-8", errors="replace").strip()
+        except FileNotFoundError:
+            return None
+        word, _, reason = text.partition(": ")
+        try:
+            return Halt(Cause(word), reason)
+        except ValueError:
+            return Halt(Cause.UNSYNCED, text)
+
+    def leave(self, halt: Halt) -> None:
+        try:
+            with self.path.open("w", encoding="utf-8") as file:
+                file.write(f"{halt.cause}: {' '.join(halt.reason.split())}\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            # The disk that could not be synced may be this one: other processes see the flag all the same.
+            log.error("the halt flag %s may not outlive a power cut: %s", self.path, error)
+
+    def lift(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+
+def judged(error: apsw.Error, *, writing: bool) -> Halt | MusterError | None:
+    """What SQLite's error means: the end of all writes, an answer for the caller, or None for a bug."""
+    code = getattr(error, "extendedresult", 0)
+    match error:
+        case apsw.CorruptError() | apsw.NotADBError():
+            return Halt(Cause.DAMAGED, str(error))
+        case apsw.FullError():
+            return _full()
+        case apsw.IOError() if code == apsw.SQLITE_IOERR_SHMSIZE:
+            return _full()  # the WAL's index could not grow
+        case apsw.IOError() if writing:
+            return Halt(Cause.UNSYNCED, f"{error}, {_name(code)}")
+        case apsw.BusyError():
+            return Unavailable(
+                "another program holds the store's write lock; nothing was changed",
+                "close the program that has the store open",
+            )
+        case apsw.IOError() | apsw.ReadOnlyError() | apsw.CantOpenError() | apsw.PermissionsError():
+            word = "written" if writing else "read"
+            return StoreFault(
+                f"the store cannot be {word}: {error} ({_name(code)}); nothing was changed", "muster doctor"
+            )
+    return None
+
+
+def _full() -> StoreFull:
+    return StoreFull(
+        "the disk is full; the write was refused and nothing was changed",
+        "free some space: work goes on by itself",
+    )
+
+
+def _name(code: int) -> str:
+    return str(apsw.mapping_extended_result_codes.get(code, code))

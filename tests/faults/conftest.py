@@ -1,0 +1,8 @@
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+# The real crew of the chaos test, the engine of the engine's, the command line of the CLI's.
+for folder in (HERE, HERE.parent / "chaos", HERE.parent / "engine"):
+    sys.path.insert(0, str(folder))
