@@ -10,7 +10,7 @@ from typing import Any
 
 Row = dict[str, Any]
 
-STALE, REWOUND, ILLEGAL = "stale_epoch", "store_rewound", "illegal_move"
+STALE, ILLEGAL = "stale_epoch", "illegal_move"
 WAITING = ("PENDING", "ABORTED")
 HELD = ("ASSIGNED", "RUNNING")
 FINAL = ("COMPLETED", "FAILED", "CANCELLED", "ARCHIVED")
@@ -90,7 +90,7 @@ class Twin:
 
     def _stale(self, task: Row, epoch: int) -> str:
         if epoch > task["epoch"]:
-            return REWOUND
+            return STALE
         return "" if self._open(task) and task["attempt"]["epoch"] == epoch else STALE
 
     def _ended(self, task: Row, epoch: int, *states: str) -> bool:
@@ -200,7 +200,7 @@ class Twin:
     def gone(self, key: str, epoch: int) -> str:
         task = self.tasks[key]
         if epoch > task["epoch"]:
-            return REWOUND
+            return STALE
         if task["attempt"] is None or task["attempt"]["epoch"] != epoch:
             return STALE
         if task["linger"] == epoch:

@@ -69,7 +69,7 @@ def test_a_write_that_meets_damage_stops_as_well(path: Path) -> None:
     store = SqliteStore.open(path)
 
     async def read_all(tx: Any) -> Any:
-        return await tx.existing((await tx.plan_by_name(1, "api")).id)
+        return await tx.existing((await tx.plan_by_name(1, "api")).id, [f"t{i}" for i in range(300)])
 
     with pytest.raises(StoreHalted, match="is damaged"):
         drive(store.transact(read_all))

@@ -202,6 +202,8 @@ def moved(task: Task) -> Moved:
 def _run(view: View, command: Any) -> Outcome:
     try:
         return moved(view.run(command.task_id, command))
+    except StoreRewound:
+        raise  # as in `_settled`
     except MusterError as error:
         return error
 
