@@ -76,7 +76,7 @@ class Line:
 
     def __init__(self, folder: Path, host: StoresHost) -> None:
         self.cut = False
-        self.answered_s = 0.0
+        self.renewed_s = 0.0
         clock = SystemClock(host.boot_id)
         self.store = SqliteStore.open(folder / "store.db")
         policy = Policy(lease_s=LEASE_S, heartbeat_s=HEARTBEAT_S, hostname=host.hostname)
@@ -119,9 +119,10 @@ class Line:
         return answer
 
     def heartbeat(self, command: c.Heartbeat, *, wait_s: float) -> HeartbeatAnswer:
+        sent_s = time.monotonic()
         answer: HeartbeatAnswer = self._call(command)
         if command.attempts:
-            self.answered_s = time.monotonic()
+            self.renewed_s = sent_s
         time.sleep(min(wait_s, 0.05))
         return answer
 
@@ -170,7 +171,7 @@ class Stage:
         (task_id,) = self.line.execute(c.Enqueue(plan="p", source=None, tasks=(task,), actor="ada")).task_ids
         self.thread.start()
         self.until(lambda: self.done("root") and self.done("child"), "the agent works")
-        self.until(lambda: self.line.answered_s, "the attempt was renewed")
+        self.until(lambda: self.line.renewed_s, "the attempt was renewed")
         return int(task_id)
 
     def done(self, who: str) -> int:
@@ -198,7 +199,7 @@ class Stage:
     def cut(self) -> float:
         """Cuts the line; returns when the lease ends at the latest, on the monotonic clock."""
         self.line.cut = True
-        return self.line.answered_s + LEASE_S
+        return self.line.renewed_s + LEASE_S
 
     def until(self, condition: Callable[[], object], what: str, limit_s: float = 40) -> None:
         deadline_s = time.monotonic() + limit_s
@@ -208,8 +209,9 @@ class Stage:
 
     def freeze(self) -> None:
         """Cuts the line until the whole tree stands still, which is before the lease ends."""
-        lease_ends_s = self.cut()
+        self.cut()
         self.until(self.still, "the agent stands still")
+        lease_ends_s = self.line.renewed_s + LEASE_S  # a renewal may have been on its way
         last_deed = max((self.folder / who).stat().st_mtime for who in ("root", "child"))
         ago_s = time.time() - last_deed
         assert time.monotonic() - ago_s < lease_ends_s, "it went on after its lease"
