@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rig import LEASE_S, Rig, spec
+from rig import Rig, spec
 from wire import NoAnswer, NotSent, send
 
 from muster.client.api import Api
@@ -21,8 +20,6 @@ Outcome = Literal["ok", "failed", "unknown"]
 PAUSE_S = 0.25
 DEAF_SHARE = 0.15
 """Of the operations whose answer is not even listened to."""
-QUIET_MS = int((LEASE_S + 1.5) * 1000)
-"""A cancelled task is retried once its agent is surely gone."""
 
 
 @dataclass
@@ -107,13 +104,10 @@ class Client:
             plans.append(name)
 
     def _move(self, kind: Any, tasks: list[dict[str, Any]]) -> None:
-        now_ms = time.time() * 1000
         over = [t for t in tasks if t["status"] in {"COMPLETED", "CANCELLED"}]
         # Where nothing else is there, what is over is cancelled: that is to be refused.
-        if kind == "retry":
-            chosen = [task for task in over if now_ms - (task["endedAtMs"] or 0) > QUIET_MS]
-        else:
-            chosen = [task for task in tasks if task not in over] or tasks
+        # Retried is also what was cancelled this moment, and whose agent may still be at work.
+        chosen = over if kind == "retry" else [task for task in tasks if task not in over] or tasks
         if not chosen:
             return
         task_id = self._chance.choice(chosen)["id"]
