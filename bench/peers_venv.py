@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from setting import HERE, Setting, progress
 
 PINNED = ("huey==3.5.4", "dbos==3.4.0")
-TASKS = {"huey": 3000, "dbos": 200}
+TASKS = {"huey": 2000, "dbos": 100}
 INSTALL_S = 240
 RUN_S = 120
 

@@ -32,7 +32,7 @@ class Setting:
 
     @property
     def repetitions(self) -> int:
-        return self.size(5, 1)
+        return self.size(3, 1)
 
     @contextmanager
     def place(self) -> Iterator[Path]:

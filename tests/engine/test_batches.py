@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -16,7 +17,7 @@ from muster.engine.commands import Engine
 from muster.engine.policy import Policy
 from muster.model import commands as c
 from muster.model.answers import Answer, Enqueued
-from muster.model.errors import MusterError, StoreHalted, Unavailable
+from muster.model.errors import MusterError, NotFound, StoreHalted, Unavailable
 from muster.model.states import StopAction
 from muster.model.views import TaskFilter
 from muster.ports.runtime import EVENTS, READY, orders_for
@@ -200,6 +201,24 @@ def line(tmp_path: Path) -> Iterator[Line]:
     made.gate.set()
     made.batcher.close()
     made.store.close()
+
+
+def test_a_page_of_commands_shares_a_commit_and_a_refusal_is_one_of_its_answers(line: Line) -> None:
+    async def page() -> list[Any]:
+        line.gate.clear()
+        line.reached.clear()
+        first = asyncio.ensure_future(line.batcher.execute(enqueue({}, plan="first")))
+        assert await asyncio.to_thread(line.reached.wait, 30)
+        commands = [enqueue({"a": []}, plan="one"), cancel(404), enqueue({"b": []}, plan="two")]
+        waiting = asyncio.ensure_future(line.batcher.execute_all(commands))
+        await asyncio.sleep(0)  # it has put its commands in and waits
+        line.gate.set()
+        await first
+        return await waiting
+
+    answers = asyncio.run(page())
+    assert line.batches == [1, 3]
+    assert [type(answer) for answer in answers] == [Enqueued, NotFound, Enqueued]
 
 
 POISON = [

@@ -89,8 +89,6 @@ class Twin:
         return sorted((key, self.tasks[key]["epoch"]) for key in chosen)
 
     def _stale(self, task: Row, epoch: int) -> str:
-        if epoch > task["epoch"]:
-            return STALE
         return "" if self._open(task) and task["attempt"]["epoch"] == epoch else STALE
 
     def _ended(self, task: Row, epoch: int, *states: str) -> bool:
@@ -199,8 +197,6 @@ class Twin:
 
     def gone(self, key: str, epoch: int) -> str:
         task = self.tasks[key]
-        if epoch > task["epoch"]:
-            return STALE
         if task["attempt"] is None or task["attempt"]["epoch"] != epoch:
             return STALE
         if task["linger"] == epoch:
