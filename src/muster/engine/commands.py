@@ -72,6 +72,7 @@ class Engine:
             c.Release: self._release,
             c.Transfer: self._transfer,
             c.DropAim: self._drop_aim,
+            c.AppendLog: self._append_log,
         }
 
     async def _remember(self, tx: Tx) -> None:
@@ -131,6 +132,14 @@ class Engine:
         if command.unfit_agent is not None:
             await self._roster.mark_unfit(view, command)
         return moved(task)
+
+    async def _append_log(self, view: View, command: c.AppendLog) -> Answer:
+        """Only what is not known yet: a chunk whose answer was lost comes again, and may have grown meanwhile."""
+        while command.data and (known := await view.logged(command)):
+            rest = command.data[known:]
+            command = replace(command, offset=command.offset + known, data=rest)
+        task = view.task(command.task_id)
+        return moved(view.run(command.task_id, command) if command.data else task)
 
     async def _transfer(self, view: View, command: c.Transfer) -> Answer:
         await view.flush()

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from muster.engine.policy import Policy
 from muster.model.errors import Ambiguous, NotFound
+from muster.model.rows import ANY_AGENT
 from muster.model.states import HELD, CrewStatus
 from muster.model.views import (
     EventView,
@@ -17,7 +18,7 @@ from muster.model.views import (
     TaskFilter,
     TaskView,
 )
-from muster.model.why import ANY_AGENT, CrewFacts, takers, why
+from muster.model.why import CrewFacts, takers, why
 from muster.ports.clock import Clock
 from muster.ports.store import Reads
 
@@ -137,13 +138,22 @@ class Queries:
                 general.update(fit)
                 free[ANY_AGENT] = free.get(ANY_AGENT, 0) + slots
             elif worker.general:
-                unfit[ANY_AGENT] = f"{worker.general[0]} cannot run: {worker.unfit[worker.general[0]]}"
+                unfit[ANY_AGENT] = worker.all_unfit()[ANY_AGENT]
         unfit = {agent: missing for agent, missing in unfit.items() if agent not in free}
         crew, now_ms = CrewStatus(status.crew), self._clock.now().wall_ms
         paused = {plan.name: plan for plan in status.plans if plan.paused is not None}
         full_agents, full_limits = await self._full()
         return CrewFacts(
-            now_ms, crew, free, unfit, capabilities, frozenset(general), full_agents, full_limits, paused
+            now_ms=now_ms,
+            crew=crew,
+            free=free,
+            unfit=unfit,
+            last_unfit=status.last_unfit,
+            capabilities=capabilities,
+            general=frozenset(general),
+            full_agents=full_agents,
+            full_limits=full_limits,
+            paused=paused,
         )
 
     async def _full(self) -> tuple[dict[str, int], dict[str, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from muster.model.commands import Command, Skip, Unblock
+from muster.model.commands import AppendLog, Command, Skip, Unblock
 from muster.model.errors import NotFound
 from muster.model.events import Event
 from muster.model.machine import decide
@@ -72,6 +72,14 @@ class View:
             for attempt in stored
             if (now := self._attempts[attempt.task_id]).epoch == attempt.epoch and now.open
         ]
+
+    async def logged(self, chunk: AppendLog) -> int:
+        """How many bytes are known of the chunk that begins where this one does."""
+        place = (chunk.task_id, chunk.epoch, chunk.stream, chunk.offset)
+        for known in self._writes.logs:
+            if place == (known.task_id, known.epoch, known.stream, known.offset):
+                return len(known.data)
+        return await self.tx.logged(*place)
 
     def add(self, decision: Decision) -> None:
         """A decision on a task that is new in this transaction."""

@@ -13,6 +13,8 @@ WORKSPACE_ID = 1
 """A SQLite store is one tenant's."""
 
 NOTHING_SPECIAL = Offer()
+ANY_AGENT = ""
+"""Stands for the agent of tasks that name none."""
 
 
 class Plan(Struct, frozen=True, gc=False):
@@ -107,6 +109,13 @@ class Worker(Struct, frozen=True, gc=False):
 
     def offer(self, agent: str) -> Offer:
         return self.offers.get(agent, NOTHING_SPECIAL)
+
+    def all_unfit(self) -> dict[str, str]:
+        """What it cannot run, with what is missing; under ANY_AGENT why no task that names no agent is for it."""
+        if not self.general or any(name not in self.unfit for name in self.general):
+            return self.unfit
+        first = self.general[0]
+        return self.unfit | {ANY_AGENT: f"{first} cannot run: {self.unfit[first]}"}
 
 
 class NewTask(Struct, frozen=True, gc=False):

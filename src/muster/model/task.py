@@ -20,7 +20,8 @@ from muster.model.states import (
 )
 
 CANCELLED, SKIPPED = "cancelled", "skipped"
-"""`Task.error` of what a person did not want; behind a skipped task its children go on."""
+"""`Task.error` of a task that a person did not want begins with this, before who and why; behind a skipped
+task its children go on."""
 
 
 class Now(Struct, frozen=True, gc=False):

@@ -146,6 +146,8 @@ class StatusView(View, frozen=True, kw_only=True):
     plans: tuple[PlanView, ...]
     workers: tuple[WorkerView, ...]
     last_event_id: int
+    last_unfit: dict[str, str] = {}
+    """While no worker is up: agents that the last one could not run, with what was missing."""
 
 
 class TaskDetail(View, frozen=True, kw_only=True):

@@ -1,10 +1,10 @@
 """The block structure of a plan: its headings, its boxes, and the lines beneath each box.
 
-CommonMark, as far as it decides what is a heading, a list item, code or a comment, with two differences.
+CommonMark, as far as it decides what is a heading, a list item, code or a comment, with three differences.
 Inside a list item, a fence or a box that is indented by four or more columns still counts, since people align
-them with the title; and a box ends a paragraph whatever its number is (`2. [ ] ...`).  A task's paragraph does not
-reach out for lines that are indented no deeper than its own marker, where an outer task can have them.  Quoted
-blocks (`>`) are text.
+them with the title; and a box ends a paragraph whatever its number is (`2. [ ] ...`).  A task's paragraph does
+not reach out for lines that are indented no deeper than its own marker, where an outer task can have them.
+Quoted blocks (`>`) are text.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class _Scanner:
             self.paragraph.append(line.text[line.pos :].rstrip(" \t"))
 
     def _leave_inner_task(self, width: int) -> None:
-        """A paragraph goes on in a line that is not indented, but not from one task's text into the next one's."""
+        """A paragraph goes on in a line that is not indented, but not beyond its task into the outer one's text."""
         for at in range(1, len(self.items)):
             inner, outer = self.items[at], self.items[at - 1]
             if inner.mark >= width and outer.box not in (None, inner.box):

@@ -253,11 +253,13 @@ class SqliteReads:
             )
             for worker in await self.living_workers()
         )
+        last = None if workers else self._first("last_worker")
         return StatusView(
             crew=await self.meta("crew") or "RUNNING",
             plans=tuple(await self.plans()),
             workers=workers,
             last_event_id=self._first("last_event_id")[0],
+            last_unfit=worker_of(last).all_unfit() if last else {},
         )
 
     async def meta(self, name: str) -> str | None:
