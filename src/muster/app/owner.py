@@ -63,6 +63,7 @@ def policy_of(config: Config) -> Policy:
         retry=RetryPolicy(first_s=task.backoff_first_s, cap_s=task.backoff_cap_s, losses_max=task.losses_max),
         lease_s=config.health.lease_s,
         heartbeat_s=config.health.heartbeat_s,
+        claim_lease_s=config.health.claim_lease_s,
         agent_slots={agent.name: agent.slots for agent in config.agents.values() if agent.slots is not None},
         limits=config.limits,
         failures_max=task.failures_max,

@@ -36,6 +36,7 @@ class Context:
 
     def __init__(self, project: Project, stack: ExitStack, transport: Transport, *, direct: bool) -> None:
         self.project = project
+        self.transport = transport
         self.api = Api(transport)
         self.direct = direct
         """Nobody is up: this very process holds the store until the command ends."""
@@ -114,7 +115,11 @@ def user_name(uid: int) -> str:
 
 def connect(args: argparse.Namespace) -> Context:
     """Raises OwnerUnavailable where somebody holds the store but does not answer."""
-    project = project_of(args)
+    return connect_to(project_of(args))
+
+
+def connect_to(project: Project) -> Context:
+    """As `connect`, where the project is known."""
     deadline_s = time.monotonic() + STARTING_S
     while True:
         with ExitStack() as stack:

@@ -140,6 +140,7 @@ def _health(table: Table) -> tuple[Health, bool]:
         heartbeat_s=heartbeat_s,
         lease_s=table.read("lease", read_interval, default_lease_s(heartbeat_s)),
         sweep_s=table.read("sweep", read_interval, usual.sweep_s),
+        claim_lease_s=table.read("claim_lease", read_interval, usual.claim_lease_s),
         orphan_grace_s=table.read("orphan_grace", read_duration, usual.orphan_grace_s),
     )
     table.refuse_the_rest()

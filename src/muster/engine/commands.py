@@ -16,17 +16,18 @@ from muster.engine.claims import Claims
 from muster.engine.ids import Ids
 from muster.engine.intake import Intake
 from muster.engine.leader import check_term
+from muster.engine.manual import Manual
 from muster.engine.plans import Plans
 from muster.engine.policy import Policy
 from muster.engine.prune import prune, prune_events
 from muster.engine.reconcile import reconcile
 from muster.engine.roster import Roster
-from muster.engine.view import View
+from muster.engine.view import View, moved
 from muster.model import commands as c
-from muster.model.answers import Answer, Moved
+from muster.model.answers import Answer
 from muster.model.errors import MusterError
 from muster.model.machine import TASK_COMMANDS
-from muster.model.task import Now, Task
+from muster.model.task import Now
 from muster.ports.clock import Chance
 from muster.ports.runtime import EVENTS, READY, orders_for
 from muster.ports.store import Store, Tx
@@ -49,6 +50,7 @@ class Engine:
         self._ids = Ids(0)
         self._intake = Intake(self._ids, policy)
         self._claims = Claims(self._intake.lanes, policy)
+        self._manual = Manual(self._claims, policy.claim_lease_s)
         self._remembers = False
         self._roster = Roster(policy.heartbeat_s, policy.lease_s)
         self._plans = Plans(policy.failures_max)
@@ -73,6 +75,9 @@ class Engine:
             c.Transfer: self._transfer,
             c.DropAim: self._drop_aim,
             c.AppendLog: self._append_log,
+            c.Take: self._manual.take,
+            c.Extend: self._manual.extend,
+            c.GiveBack: self._manual.give_back,
         }
 
     async def _remember(self, tx: Tx) -> None:
@@ -170,10 +175,6 @@ class Engine:
         ):
             topics.add(READY)
         return frozenset(topics)
-
-
-def moved(task: Task) -> Moved:
-    return Moved(task_id=task.id, status=task.status, epoch=task.epoch, generation=task.generation)
 
 
 def _named_tasks(commands: Sequence[c.Command]) -> list[int]:

@@ -6,9 +6,12 @@ from msgspec.structs import replace
 
 from muster.engine.policy import Policy
 from muster.model.errors import Ambiguous, NotFound
+from muster.model.moves.decision import lapsed
 from muster.model.rows import ANY_AGENT
 from muster.model.states import HELD, CrewStatus
+from muster.model.task import Attempt, Now
 from muster.model.views import (
+    ClaimView,
     EventView,
     LogChunk,
     PlanProgress,
@@ -26,6 +29,7 @@ LOG_TAIL_CHUNKS = 50
 LOG_TAIL_LINES = 20
 EVENTS_MAX = 1000
 EPOCH_DIGITS_MAX = 15
+CLAIMS_PAGE = 500
 
 
 class Queries:
@@ -90,6 +94,18 @@ class Queries:
 
     async def log(self, task_id: int, epoch: int, *, after: int, limit: int) -> list[tuple[int, LogChunk]]:
         return await self._reads.log(task_id, epoch, after=after, limit=limit)
+
+    async def claims(self) -> list[ClaimView]:
+        """All open attempts, oldest task first."""
+        now = self._clock.now()
+        claims: list[ClaimView] = []
+        after = (0, 0)
+        while page := await self._reads.open_attempts(after, CLAIMS_PAGE):
+            after = (page[-1].task_id, page[-1].epoch)
+            ids = tuple(attempt.task_id for attempt in page)
+            tasks = {view.id: view for view in await self._reads.task_views(TaskFilter(ids=ids))}
+            claims += [_claim_view(attempt, tasks[attempt.task_id], now) for attempt in page]
+        return claims
 
     async def plan(self, name: str) -> PlanProgress:
         """Raises NotFound for a plan that is not there."""
@@ -165,3 +181,21 @@ class Queries:
             {agent: most for agent, most in most_by_agent.items() if by_agent.get(agent, 0) >= most},
             {key: most for key, most in most_by_key.items() if by_key.get(key, 0) >= most},
         )
+
+
+def _claim_view(attempt: Attempt, task: TaskView, now: Now) -> ClaimView:
+    same_boot = attempt.boot_id == now.boot_id
+    return ClaimView(
+        task_id=task.id,
+        plan=task.plan,
+        key=task.key,
+        title=task.title,
+        epoch=attempt.epoch,
+        holder=attempt.worker_id,
+        agent=attempt.agent,
+        by_hand=attempt.by_hand,
+        status=attempt.status,
+        claimed_at_ms=attempt.assigned_at_ms,
+        lease_ends_at_ms=now.wall_ms + (attempt.lease_until_ms - now.mono_ms if same_boot else 0),
+        expired=lapsed(attempt, now),
+    )

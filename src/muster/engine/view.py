@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from muster.model.answers import Moved
 from muster.model.commands import AppendLog, Command, Skip, Unblock
 from muster.model.errors import NotFound
 from muster.model.events import Event
@@ -204,3 +205,7 @@ class View:
         self._changed.clear()
         self._opened.clear()
         self._changed_attempts.clear()
+
+
+def moved(task: Task) -> Moved:
+    return Moved(task_id=task.id, status=task.status, epoch=task.epoch, generation=task.generation)

@@ -141,6 +141,25 @@ class WorkerView(View, frozen=True, kw_only=True):
     last_seen_at_ms: int
 
 
+class ClaimView(View, frozen=True, kw_only=True):
+    """An open attempt, seen as a claim: who holds what, and for how long."""
+
+    task_id: int
+    plan: str
+    key: str
+    title: str
+    epoch: int
+    holder: str
+    agent: str
+    by_hand: bool
+    status: AttemptStatus
+    claimed_at_ms: int
+    lease_ends_at_ms: int
+    """On the wall clock; every renewal moves it."""
+    expired: bool
+    """The lease is over, and the coordinator has not freed the task yet."""
+
+
 class StatusView(View, frozen=True, kw_only=True):
     crew: str
     plans: tuple[PlanView, ...]

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from muster.model.rows import ANY_AGENT
 from muster.model.states import AttemptStatus, CrewStatus, ErrorKind, PauseReason, TaskStatus
-from muster.model.task import CANCELLED
+from muster.model.task import BY_HAND, CANCELLED
 from muster.model.views import PlanView, TaskView
 
 
@@ -80,6 +80,8 @@ def why(task: TaskView, facts: CrewFacts) -> str:
 def _running(task: TaskView) -> str:
     stopping = "is being stopped" if task.attempt_status is AttemptStatus.STOPPING else "running"
     progress = f", {task.percent} % {task.step}".rstrip() if task.percent or task.step else ""
+    if task.agent == BY_HAND:
+        return f"taken by hand, by {task.worker}{progress}"
     return f"{stopping} on {task.worker} with agent {task.agent}{progress}"
 
 

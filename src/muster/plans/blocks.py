@@ -187,7 +187,7 @@ class _Scanner:
             self.paragraph.append(line.text[line.pos :].rstrip(" \t"))
 
     def _leave_inner_task(self, width: int) -> None:
-        """A paragraph goes on in a line that is not indented, but not beyond its task into the outer one's text."""
+        """A paragraph goes on in a line that is not indented, but not out of its task into the outer one's."""
         for at in range(1, len(self.items)):
             inner, outer = self.items[at], self.items[at - 1]
             if inner.mark >= width and outer.box not in (None, inner.box):

@@ -64,7 +64,7 @@ INSERT INTO attempts ($attempt_columns) VALUES ($attempt_slots)
 
 -- name: update_attempt
 UPDATE attempts
-   SET status = ?4, boot_id = ?8, lease_until_ms = ?10, started_at_ms = ?12, ended_at_ms = ?13, session_key =
+   SET status = ?4, boot_id = ?8, lease_ms = ?9, lease_until_ms = ?10, started_at_ms = ?12, ended_at_ms = ?13, session_key =
        ?14, token_hash = ?15, stop_action = ?16, stop_by_ms = ?17, error_kind = ?18, error = ?19, tree_killed
        = ?20, exit_code = ?21, declared_kind = ?22, declared = ?23, checkpoints = ?24, log_bytes = ?25,
        notice = ?26, noticed_mono_ms = ?27
