@@ -81,6 +81,7 @@ class Owner:
         self.clock = SystemClock(self._host.boot_id)
         self.failpoint = Failpoint.of(os.environ)
         self._stack = contextlib.ExitStack()
+        self._reaper: Reaper | None = None
         self._reconciler: Reconciler | None = None
         self._led_since_ms: int | None = None
 
@@ -107,7 +108,8 @@ class Owner:
             return CrashingEngine(self.store, SystemChance(), policy, self.failpoint)
         return Engine(self.store, SystemChance(), policy)
 
-    def backend(self, term: int) -> Backend:
+    def backend(self, term: int, *, stays: bool = True) -> Backend:
+        """`stays`: this is no owner of one command only."""
         return Backend(
             engine=self.batcher,
             reads=self.store.reads,
@@ -117,6 +119,8 @@ class Owner:
             started_at_ms=self.clock.now().wall_ms,
             term=term,
             reconcile=self.reconcile,
+            looked_at_ms=lambda: self._reaper.looked_at_ms if self._reaper else None,
+            stays=stays,
             auditor=Auditor(self.store.reads, self.signer, lambda: logged_head(self._project)),
         )
 
@@ -143,6 +147,7 @@ class Owner:
             interval_s=health.sweep_s,
             led_since_ms=self._led_since_ms,
         )
+        self._reaper = reaper
         self._reconciler = Reconciler(reaper, self.store.reads, self.batcher, term=term)
         return reaper
 

@@ -60,7 +60,7 @@ class Claims:
         again = [attempt for attempt in held if attempt.request_id == command.request_id]
         if again:
             return Claimed(jobs=await self.jobs(view, again))
-        if await crew_status(view) is not CrewStatus.RUNNING:
+        if worker.draining or await crew_status(view) is not CrewStatus.RUNNING:
             return Claimed(jobs=(), drain=True)
         free = min(command.slots, worker.slots - len(held))
         if free <= 0:

@@ -67,6 +67,8 @@ class Engine:
             c.Heartbeat: self._roster.heartbeat,
             c.Deregister: self._roster.deregister,
             c.BuryWorker: self._roster.bury,
+            c.DrainWorker: self._roster.drain,
+            c.AddWorkers: self._roster.add_workers,
             c.SetCrew: self._roster.set_crew,
             c.StopCrew: self._roster.stop_crew,
             c.NewBoot: self._roster.new_boot,

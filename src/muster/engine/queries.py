@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from muster.engine.policy import Policy
 from muster.model.errors import Ambiguous, NotFound
 from muster.model.moves.decision import lapsed
-from muster.model.rows import ANY_AGENT
+from muster.model.rows import ANY_AGENT, worker_view
 from muster.model.states import HELD, CrewStatus
 from muster.model.task import Attempt, Now
 from muster.model.views import (
@@ -20,6 +20,7 @@ from muster.model.views import (
     TaskDetail,
     TaskFilter,
     TaskView,
+    WorkerView,
 )
 from muster.model.why import CrewFacts, takers, why
 from muster.ports.clock import Clock
@@ -40,6 +41,16 @@ class Queries:
 
     async def status(self) -> StatusView:
         return await self._reads.status()
+
+    async def worker(self, worker_id: str) -> WorkerView:
+        """Also one that has ended.  Raises NotFound."""
+        for view in (await self._reads.status()).workers:
+            if view.id == worker_id:
+                return view
+        ended = await self._reads.worker(worker_id)
+        if ended is None:
+            raise NotFound(f"there is no worker {worker_id!r}", "muster worker list")
+        return worker_view(ended, ())
 
     async def tasks(self, selection: TaskFilter) -> list[TaskView]:
         views = await self._reads.task_views(selection)
@@ -141,7 +152,7 @@ class Queries:
         general: set[str] = set()
         unfit: dict[str, str] = {}
         for worker in await self._reads.living_workers():
-            slots = max(0, worker.slots - holds.get(worker.id, 0))
+            slots = 0 if worker.draining else max(0, worker.slots - holds.get(worker.id, 0))
             for agent in worker.agents:
                 if agent in worker.unfit:
                     unfit[agent] = worker.unfit[agent]

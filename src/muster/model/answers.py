@@ -126,6 +126,12 @@ class AuditReport(Answer, frozen=True, kw_only=True):
     head: str
 
 
+class WorkersOrdered(Answer, frozen=True, kw_only=True):
+    """How many workers were ordered by hand since the store was made, this order included."""
+
+    total: int
+
+
 class Reconciled(Answer, frozen=True, kw_only=True):
     dead_workers_found: int = 0
     expired_claims_released: int = 0

@@ -362,6 +362,23 @@ class Deregister(Command, frozen=True, kw_only=True):
     reason: Text = ""
 
 
+class DrainWorker(Command, frozen=True, kw_only=True):
+    """This one worker takes no new work, and ends when it holds nothing more."""
+
+    worker_id: Name
+    actor: Name
+    stop_by_s: float | None = None
+    """Set: what it holds is to stop with a checkpoint and be given back, within that time."""
+
+
+class AddWorkers(Command, frozen=True, kw_only=True):
+    """An order to whoever supervises the crew."""
+
+    count: Annotated[int, Meta(ge=1, le=64)]
+    request_id: Name
+    """Repeating an order with the same id changes nothing."""
+
+
 class SetTicked(Command, frozen=True, kw_only=True):
     """The plan's boxes are ticked for all completions up to this event."""
 

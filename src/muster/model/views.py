@@ -139,6 +139,11 @@ class WorkerView(View, frozen=True, kw_only=True):
     holds: tuple[str, ...]
     """`plan/key#epoch` of its open attempts."""
     last_seen_at_ms: int
+    slots: int = 1
+    registered_at_ms: int = 0
+    ended_at_ms: int | None = None
+    reason: str = ""
+    """Why it has ended, or is to end."""
 
 
 class ClaimView(View, frozen=True, kw_only=True):
@@ -165,6 +170,8 @@ class StatusView(View, frozen=True, kw_only=True):
     plans: tuple[PlanView, ...]
     workers: tuple[WorkerView, ...]
     last_event_id: int
+    workers_ordered: int = 0
+    """How many workers were ever added by hand; the supervisor starts what is new of it."""
     last_unfit: dict[str, str] = {}
     """While no worker is up: agents that the last one could not run, with what was missing."""
 

@@ -65,6 +65,8 @@ class Reaper(Service):
         self._busy = asyncio.Lock()
         self.buried = 0
         self.reaped = 0
+        self.looked_at_ms: int | None = None
+        """Wall time of the last look that came to its end."""
 
     async def run_once(self) -> None:
         async with self._busy:  # a person may ask for a look while the loop has one
@@ -78,7 +80,7 @@ class Reaper(Service):
             await self._engine.execute(FreshLeases(term=self._term))
         self._ticked_ms, self._unwell = now.mono_ms, True
         await self._tick(now)
-        self._unwell = False
+        self._unwell, self.looked_at_ms = False, now.wall_ms
 
     async def _tick(self, now: Now) -> None:
         workers = {worker.id: worker for worker in await self._reads.living_workers()}
