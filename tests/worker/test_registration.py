@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -59,13 +60,14 @@ def test_a_worker_is_registered_within_100_ms(project: Project, capsys: pytest.C
     host = LocalHost()
     waits_ms = []
     for number in range(WORKERS):
-        command, crew = _registration(number, host), HttpCrew(project.socket)  # each with its own connection
-        begun_ns = time.perf_counter_ns()
-        answer = crew.register(command)
-        waits_ms.append((time.perf_counter_ns() - begun_ns) / 1e6)
+        command = _registration(number, host)
+        with closing(HttpCrew(project.socket)) as crew:  # each with a connection of its own
+            begun_ns = time.perf_counter_ns()
+            answer = crew.register(command)
+            waits_ms.append((time.perf_counter_ns() - begun_ns) / 1e6)
         assert answer.lease_s > 0
-    workers = Api(Connection(project.socket)).get("/api/v1/workers")
-    assert len(workers) == WORKERS
+    with closing(Api(Connection(project.socket))) as api:
+        assert len(api.get("/api/v1/workers")) == WORKERS
     waits_ms.sort()
     p50_ms, p95_ms = waits_ms[WORKERS // 2], waits_ms[int(WORKERS * 0.95)]
     with capsys.disabled():
