@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import pkgutil
 import re
@@ -23,7 +24,8 @@ def classes(root: type[MusterError] = MusterError) -> list[type[MusterError]]:
     """Wherever in the package they are."""
     if root is MusterError:
         for module in pkgutil.walk_packages(muster.__path__, "muster."):
-            importlib.import_module(module.name)
+            with contextlib.suppress(ImportError):  # what needs an extra has no errors of its own
+                importlib.import_module(module.name)
     ours = [child for child in root.__subclasses__() if child.__module__.startswith("muster.")]
     return [root, *(found for child in ours for found in classes(child))]
 
