@@ -64,6 +64,11 @@ def test_taking_it_again_with_the_same_token_is_the_same_attempt(one: Rig) -> No
     assert one.task("a").epoch == 1
 
 
+def test_no_agent_passes_for_a_person(rig: Rig) -> None:
+    with pytest.raises(BadInput, match="by hand"):
+        rig.register(agents=("by hand",), general=())
+
+
 def test_without_a_lease_it_is_the_configured_one(one: Rig) -> None:
     assert take(one, lease_s=None).lease_ends_at_ms == one.clock.now().wall_ms + 1_800_000
 

@@ -252,8 +252,8 @@ def _outcome(crew: Crew, name: str, started_s: float, show: EventPrinter, feed: 
     while True:
         try:
             return _sum_up(crew.api, name, started_s, show)
-        except Unavailable as error:
-            if time.monotonic() > deadline_s:
+        except MusterError as error:
+            if not isinstance(error, Unavailable) or time.monotonic() > deadline_s:
                 show.say(f"How it ended is not known, for {error.message}; `muster status` tells")
                 return error.exit_code
         crew.tick()

@@ -8,9 +8,10 @@ from muster.engine.leader import check_term, take_term
 from muster.engine.view import View
 from muster.model import commands as c
 from muster.model.answers import AttemptOrder, Done, HeartbeatAnswer, Registered, TookOver, WorkersOrdered
-from muster.model.errors import Conflict, NotFound, StaleEpoch
+from muster.model.errors import BadInput, Conflict, NotFound, StaleEpoch
 from muster.model.rows import Worker
 from muster.model.states import AttemptStatus, CrewStatus, StopAction, WorkerStatus
+from muster.model.task import BY_HAND
 
 CREW = "crew"
 ORDERED = "workers_ordered"
@@ -33,6 +34,10 @@ class Roster:
 
     async def register(self, view: View, command: c.Register) -> Registered:
         """Repeating a registration is allowed: its answer may have been lost."""
+        if BY_HAND in command.agents:
+            raise BadInput(
+                f"no agent can be called {BY_HAND!r}: tasks that people have taken are told by that"
+            )
         known = await view.tx.worker(command.worker_id)
         if known is not None and (known.ended_at_ms is not None or known.pid != command.pid):
             raise Conflict(
