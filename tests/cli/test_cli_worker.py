@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from conftest import WORKER
 from test_run import folder, muster, until
 
 from muster.config.project import Project
@@ -14,7 +13,7 @@ from muster.stores.sqlite.lock import holder
 
 __all__ = ["folder"]
 
-OTHER = "worker-zzzzzzzz"
+WORKER, OTHER = "worker-abcdefgh", "worker-zzzzzzzz"
 
 
 @pytest.fixture
