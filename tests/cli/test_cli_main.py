@@ -206,3 +206,14 @@ assert codes == [0, 0, 0] and not slow, (codes, slow)
 """
     ran = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize("argv", [("status",), ("task", "list"), ("up",), ("run", "plan.md")])
+def test_a_project_of_another_user_is_refused_with_the_way_out(cli, root, monkeypatch, argv):
+    cli("init")
+    before = sorted(root.rglob("*"))
+    monkeypatch.setattr("os.geteuid", lambda: 4_000_000)
+    ran = cli(*argv)
+    assert ran.code == 4
+    assert f"{root / '.muster'} belongs to " in ran.err and "sudo -u " in ran.err
+    assert sorted(root.rglob("*")) == before

@@ -116,7 +116,11 @@ def test_an_agent_that_is_not_there_ends_the_run_instead_of_hanging(folder: Path
     (folder / "plan.md").write_text("# P\n- [ ] Task {#t agent=ghost}\n")
     result = muster(folder, "run", "plan.md")
     assert result.returncode == 5
-    assert "agent ghost cannot run" in result.stdout
+    missing = "agent ghost cannot run: no-such-binary not found on PATH (agents.ghost.command in muster.toml)"
+    assert missing in result.stdout
+    status = muster(folder, "status")
+    assert missing in status.stdout, "the reason is still there when the run has ended"
+    assert "Needs you (1)" in status.stdout
 
 
 @pytest.mark.parametrize(

@@ -165,3 +165,30 @@ def test_a_script_may_be_longer_than_an_argument(folder: Path) -> None:
     (folder / "plan.md").write_text(f"# P\n- [ ] Long {{#long retries=0}}\n{lines}")
     assert muster(folder, "run", "plan.md").returncode == 0
     assert len((folder / "long").read_text().splitlines()) == 2500
+
+
+def test_a_task_that_a_person_has_cancelled_is_no_failure_of_the_run(folder: Path) -> None:
+    (folder / "plan.md").write_text(
+        "# P\n- [ ] Long {#long}\n  touch begun; sleep 60\n- [ ] Short {#short}\n  true\n"
+    )
+    with started(folder, "run", "plan.md", "--workers", "2") as run:
+        until((folder / "begun").exists, "the task has begun")
+        assert muster(folder, "task", "cancel", "p/long", "--reason", "too slow").returncode == 0
+        assert run.wait(20) == 0
+        assert run.stdout is not None
+        said = run.stdout.read()
+    assert "p: 1 cancelled, 1 completed" in said
+    assert "p/long  cancelled by user:" in said and ": too slow" in said
+
+
+def test_an_owner_that_dies_as_the_run_sums_up_costs_neither_the_summary_nor_the_end(folder: Path) -> None:
+    (folder / "plan.md").write_text("# P\n- [ ] Bad {#bad retries=0}\n  exit 3\n")
+    failpoint = folder / "failpoint"
+    failpoint.write_text("after_answer:1:agent-tasks")
+    ran = muster(
+        folder, "run", "plan.md", "--workers", "1", env={**os.environ, "MUSTER_FAILPOINT": str(failpoint)}
+    )
+    assert not failpoint.exists(), "the owner was to die"
+    assert ran.returncode == 5, ran.stdout + ran.stderr
+    assert "p/bad  failed after 1 run: exit code 3" in ran.stdout
+    assert nobody_up(folder)

@@ -246,3 +246,32 @@ def test_a_log_that_is_no_text_is_shown_all_the_same(rig: Rig) -> None:
     data = b"\xff\xfe half \xe2\x82"
     rig.do(c.AppendLog(task_id=job.task_id, epoch=1, stream="stderr", offset=0, data=data))
     assert "half" in drive(rig.queries.task(job.task_id)).log_tail
+
+
+def test_output_that_is_sent_again_is_counted_once_and_what_is_new_in_it_is_kept(rig: Rig) -> None:
+    rig.register()
+    rig.enqueue({"a": []})
+    (job,) = rig.started()
+
+    def send(offset: int, data: bytes) -> c.AppendLog:
+        return c.AppendLog(task_id=job.task_id, epoch=1, stream="stdout", offset=offset, data=data)
+
+    for data in (b"one\n", b"one\n", b"one\ntwo\n", b"one\ntwo\n", b"one\n"):
+        rig.do(send(0, data))
+    rig.batch(send(8, b"three\n"), send(8, b"three\n"))
+    detail = drive(rig.queries.task(job.task_id))
+    assert detail.log_tail.splitlines() == ["one", "two", "three"]
+    assert detail.attempts[0].log_bytes == len("one\ntwo\nthree\n")
+
+
+def test_what_the_last_worker_could_not_run_is_still_said_when_it_has_gone(rig: Rig) -> None:
+    rig.register(
+        unfit={"claude": "claude not found on PATH"}, agents=("claude", "shell"), general=("claude",)
+    )
+    rig.enqueue({"any": [], "named": []}, specs={"named": {"agent": "claude"}})
+    rig.do(c.Deregister(worker_id=W1, reason="drained"))
+    views = rig.views()
+    assert (
+        views["any"].why == "agent claude cannot run: claude not found on PATH; mend that, then `muster up`"
+    )
+    assert views["named"].why == views["any"].why

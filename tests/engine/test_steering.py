@@ -281,7 +281,7 @@ def test_behind_a_skipped_task_its_children_go_on(rig: Rig, state: str) -> None:
         rig.do(fail(job, ErrorKind.INVALID))
     skip = c.Skip(task_id=rig.id("a"), actor="ada", reason="not wanted")
     assert rig.do(skip).status == rig.do(skip).status == "CANCELLED"
-    assert rig.views()["a"].why == "skipped"
+    assert rig.views()["a"].why == "skipped by ada: not wanted"
     assert [job.key for job in rig.claim()] == ["b"]
     rig.enqueue({"a": [], "b": ["a"], "c": ["a"]})  # also those that are added later
     assert rig.task("c").ready

@@ -167,6 +167,7 @@ def commands(epoch: int = 4) -> dict[str, c.Command]:
         "unblock": c.Unblock(task_id=7, count=1),
         "ask": c.Ask(**mine, question="which one?"),
         "readopt": c.Readopt(**mine),
+        "extend": c.Extend(**mine, actor="ada"),
         "pause": c.Pause(task_id=7, actor="ada"),
         "resume": c.Resume(task_id=7, actor="ada"),
         "answer": c.AnswerQuestion(task_id=7, actor="ada", text="the blue one"),

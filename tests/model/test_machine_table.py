@@ -50,6 +50,7 @@ HELD_TABLE: dict[str, tuple[str, str, str, str]] = {
     "unblock": ("=", "=", "=", "="),
     "ask": (ILLEGAL, ILLEGAL, "PAUSED/released", "PAUSED/released"),
     "readopt": (STALE, STALE, STALE, STALE),
+    "extend": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
     "pause": ("ASSIGNED/stopping", "=", "RUNNING/stopping", "="),
     "resume": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
     "answer": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),

@@ -180,7 +180,7 @@ def test_a_nested_task_is_its_own_and_not_part_of_its_parent():
 
 def test_a_task_beneath_a_plain_item_of_a_body_is_a_task():
     parent, child = tasks("- [ ] Parent\n  - steps\n    - [ ] Child\n      inner\n    tail\n\n    more\n")
-    assert (parent.description, child.description) == ("- steps\n\n  more", "inner\ntail")
+    assert (parent.description, child.description) == ("- steps\n\n  tail\n\n  more", "inner")
 
 
 def test_the_body_of_a_numbered_task_stands_further_in():

@@ -115,6 +115,8 @@ def test_a_worker_that_could_not_register_yet_is_not_silent(
     assert one.workers[0].pid == pid
     one.replace_silent([pid] if pid else [], lease_s=0.0)
     one.replace_silent([], lease_s=0.0)
+    assert one.workers[0].pid == pid, "it may just have said goodbye"
+    one.replace_silent([], lease_s=0.0)
     assert one.workers[0].pid is None, "it was known and is silent now"
     one.tick()
     monkeypatch.setattr(module, "REGISTER_S", 0.0)
@@ -128,6 +130,7 @@ def test_a_replaced_worker_that_comes_back_is_sent_home(make: Callable[..., Supe
     late = one.workers[0].process
     assert late is not None
     one.replace_silent([late.pid], lease_s=0.0)
+    one.replace_silent([], lease_s=0.0)
     one.replace_silent([], lease_s=0.0)
     one.tick()
     assert one.workers[0].pid not in (None, late.pid)

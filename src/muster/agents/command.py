@@ -63,10 +63,12 @@ class CommandAgent:
             return
         found = shutil.which(binary, mode=os.F_OK, path=path)
         if found and not Path(found).is_dir():
-            raise AgentUnfit(f"agent {self.name}: {found} is not executable", f"chmod +x {found}")
-        where = "" if os.sep in binary else f" on PATH ({path})"
+            raise AgentUnfit(
+                f"{found} is not executable (agents.{self.name}.command in muster.toml)", f"chmod +x {found}"
+            )
+        where = "" if os.sep in binary else " on PATH"
         raise AgentUnfit(
-            f"agent {self.name}: {binary} not found{where}",
+            f"{binary} not found{where} (agents.{self.name}.command in muster.toml)",
             "install it, or set its full path in the agent's command",
         )
 

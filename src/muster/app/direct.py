@@ -28,7 +28,7 @@ class DirectTransport:
         self._app = self._loop.run_until_complete(self._build())
 
     async def _build(self) -> Any:
-        return build(self._owner.backend(0))
+        return build(self._owner.backend(0, stays=False))
 
     def request(
         self,

@@ -63,6 +63,7 @@ def policy_of(config: Config, hostname: str = "") -> Policy:
         retry=RetryPolicy(first_s=task.backoff_first_s, cap_s=task.backoff_cap_s, losses_max=task.losses_max),
         lease_s=config.health.lease_s,
         heartbeat_s=config.health.heartbeat_s,
+        claim_lease_s=config.health.claim_lease_s,
         agent_slots={agent.name: agent.slots for agent in config.agents.values() if agent.slots is not None},
         limits=config.limits,
         failures_max=task.failures_max,
@@ -81,6 +82,7 @@ class Owner:
         self.clock = SystemClock(self._host.boot_id)
         self.failpoint = Failpoint.of(os.environ)
         self._stack = contextlib.ExitStack()
+        self._reaper: Reaper | None = None
         self._reconciler: Reconciler | None = None
         self._led_since_ms: int | None = None
 
@@ -112,7 +114,8 @@ class Owner:
             return CrashingEngine(self.store, SystemChance(), policy, self.failpoint, grants)
         return Engine(self.store, SystemChance(), policy, grants)
 
-    def backend(self, term: int) -> Backend:
+    def backend(self, term: int, *, stays: bool = True) -> Backend:
+        """`stays`: this is no owner of one command only."""
         return Backend(
             engine=self.batcher,
             reads=self.store.reads,
@@ -124,6 +127,8 @@ class Owner:
             reconcile=self.reconcile,
             back_up=self.back_up,
             halted=self.halted,
+            looked_at_ms=lambda: self._reaper.looked_at_ms if self._reaper else None,
+            stays=stays,
             auditor=Auditor(self.store.reads, self.signer, lambda: logged_head(self._project)),
         )
 
@@ -162,6 +167,7 @@ class Owner:
             aside=asyncio.to_thread,
             absences=self.batcher.absences,
         )
+        self._reaper = reaper
         self._reconciler = Reconciler(reaper, self.store.reads, self.batcher, term=term)
         return reaper
 

@@ -36,6 +36,7 @@ class Context:
 
     def __init__(self, project: Project, stack: ExitStack, transport: Transport, *, direct: bool) -> None:
         self.project = project
+        self.transport = transport
         self.api = Api(transport)
         self.direct = direct
         """Nobody is up: this very process holds the store until the command ends."""
@@ -57,12 +58,7 @@ class Context:
 
 
 def actor() -> str:
-    import pwd
-
-    try:
-        return f"user:{pwd.getpwuid(os.getuid()).pw_name}"
-    except KeyError:
-        return f"user:{os.getuid()}"
+    return f"user:{user_name(os.getuid())}"
 
 
 def start_folder(root: str | None) -> Path:
@@ -89,12 +85,41 @@ def project_of(args: argparse.Namespace) -> Project:
             f"there is no project in {start.resolve()} or above it",
             "muster init, or -C DIR for another folder",
         )
+    refuse_foreign(project)
     return project
+
+
+def refuse_foreign(project: Project) -> None:
+    """Raises NotAllowed where `.muster/` belongs to another user; root may look into everybody's."""
+    try:
+        owner = project.state_dir.stat().st_uid
+    except OSError:
+        return  # not there yet, or somebody finds better words for it
+    if os.geteuid() in (owner, 0):
+        return
+    name = user_name(owner)
+    raise NotAllowed(
+        f"{project.state_dir} belongs to {name}; nothing was read or changed",
+        f"sudo -u {name} muster ..., or work in a folder of your own: muster init -C DIR",
+    )
+
+
+def user_name(uid: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 def connect(args: argparse.Namespace) -> Context:
     """Raises OwnerUnavailable where somebody holds the store but does not answer."""
-    project = project_of(args)
+    return connect_to(project_of(args))
+
+
+def connect_to(project: Project) -> Context:
+    """As `connect`, where the project is known."""
     deadline_s = time.monotonic() + STARTING_S
     while True:
         with ExitStack() as stack:

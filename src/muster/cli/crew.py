@@ -109,6 +109,8 @@ class Crew:
         self.control = Api(Connection(project.socket), reply_s=CONTROL_S)
         self._looked_s = time.monotonic()
         self._took_over = False
+        self._ordered: int | None = None
+        """What was ordered before is no matter of this crew."""
 
     def start(self) -> None:
         """Returns once the owner answers.  Raises StoreFault with its own words where it cannot start."""
@@ -136,7 +138,9 @@ class Crew:
         deadline_s = time.monotonic() + READY_S
         while True:
             try:
-                return int(self.api.get("/api/v1/status")["status"]["lastEventId"])
+                status = self.api.get("/api/v1/status")["status"]
+                self._obey(status["workersOrdered"])
+                return int(status["lastEventId"])
             except Unavailable:
                 if time.monotonic() > deadline_s:
                     raise
@@ -164,10 +168,21 @@ class Crew:
             return
         self._looked_s = now_s
         try:
-            workers = self.control.get("/api/v1/status")["status"]["workers"]
+            status = self.control.get("/api/v1/status")["status"]
         except MusterError:
             return
+        self._obey(status["workersOrdered"])
+        workers = status["workers"]
+        self.supervisor.let_go({worker["pid"] for worker in workers if worker["status"] == "stopping"})
         self.supervisor.replace_silent({worker["pid"] for worker in workers}, self._lease_s)
+
+    def _obey(self, ordered: int) -> None:
+        """Adds the workers that were ordered since the last look (`muster worker start`)."""
+        new = 0 if self._ordered is None else ordered - self._ordered
+        self._ordered = ordered
+        if new > 0 and not self.supervisor.draining:
+            self._say(f"Crew     {new} more {'worker' if new == 1 else 'workers'}, as ordered")
+            self.supervisor.add_workers(new)
 
     def _kill_leftovers(self) -> None:
         """Orphans that became our children are processes of dead workers' agents that shed their mark."""

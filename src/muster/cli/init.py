@@ -43,6 +43,7 @@ CONFIG = """\
 #heartbeat = "5s"
 #lease = "15s"      # silence after which a worker's tasks go to others
 #sweep = "500ms"
+#claim_lease = "30m"  # how long a task that was taken by hand is kept for its holder
 #orphan_grace = "10m"
 
 # An agent is a command that gets a task's text as its last argument (prompt = "stdin" or "file": otherwise).

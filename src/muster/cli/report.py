@@ -7,15 +7,16 @@ import base64
 import json
 import os
 import sys
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from muster.cli.context import AWAY_S, patiently
+from muster.cli.context import AWAY_S, connect_to, patiently
 from muster.cli.output import note, now_ms, print_json
-from muster.client.api import Api, error_of
+from muster.client.api import Api, Transport, error_of
 from muster.client.http import REPLY_S, Connection
+from muster.config.project import Project
 from muster.model.errors import BadConfig, BadInput, NotFound
 from muster.model.states import ErrorKind
 
@@ -64,7 +65,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     progress.add_argument(
         "--left",
         metavar="TIME",
-        type=_timeout,
+        type=duration_of,
         help="how long it still takes, like 20m: 30 min more are allowed",
     )
     checkpoint = verbs.add_parser("checkpoint", help="save what the next attempt needs to go on from here")
@@ -89,7 +90,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         verb.add_argument(
             "--timeout",
             metavar="TIME",
-            type=_timeout,
+            type=duration_of,
             default=AWAY_S,
             help=f"how long to wait for an owner that is away ({AWAY_S:g}s)",
         )
@@ -103,12 +104,13 @@ def run(args: argparse.Namespace) -> int:
         "progress": _progress,
         "checkpoint": _checkpoint,
         "artifact": _artifact,
-        "done": _done,
+        "done": result_of,
         "fail": _fail,
         "ask": _ask,
     }
     content = body[args.verb](args)
-    with closing(Api(Connection(attempt.socket), attempt.headers)) as api:
+    with _connection(attempt) as connection:
+        api = Api(connection, attempt.headers)
         answer = patiently(lambda: api.post(attempt.path(args.verb), content), args.timeout)
     if args.json:
         print_json(answer)
@@ -133,6 +135,17 @@ def _attempt(env: Mapping[str, str]) -> Attempt:
     return Attempt(Path(env["MUSTER_SOCKET"]), token, numbers["MUSTER_TASK_ID"], numbers["MUSTER_EPOCH"])
 
 
+@contextmanager
+def _connection(attempt: Attempt) -> Iterator[Transport]:
+    """To the owner.  A task that was taken by hand can be held without one; any other has a worker that waits."""
+    if os.environ.get("MUSTER_BY_HAND"):
+        with connect_to(Project(attempt.socket.parent.parent)) as context:
+            yield context.transport
+        return
+    with closing(Connection(attempt.socket)) as connection:
+        yield connection
+
+
 def _percent(text: str) -> int:
     bare = text.removesuffix("%").strip()
     if not (bare.isascii() and bare.isdigit()) or int(bare[:4]) > 100:
@@ -140,7 +153,7 @@ def _percent(text: str) -> int:
     return int(bare)
 
 
-def _timeout(text: str) -> float:
+def duration_of(text: str) -> float:
     from muster.config.durations import parse_duration
 
     try:
@@ -152,7 +165,7 @@ def _timeout(text: str) -> float:
 def _progress(args: argparse.Namespace) -> dict[str, Any]:
     if args.percent is None and args.step is None and args.left is None:
         raise BadInput("there is nothing to report", "muster report progress 40 --step TEXT")
-    step = None if args.step is None else _text("the step", args.step, STEP_CHARS_MAX)
+    step = None if args.step is None else text_of("the step", args.step, STEP_CHARS_MAX)
     until_ms = None if args.left is None else now_ms() + int(args.left * 1000)
     return {"percent": args.percent, "step": step, "estimatedCompletionAtMs": until_ms}
 
@@ -180,12 +193,13 @@ def _artifact(args: argparse.Namespace) -> dict[str, Any]:
                 f"{what} has {len(text)} characters, not 1 to {limit}", "muster report artifact --help"
             )
     return {
-        "name": _text("the name", args.name, 200),
-        "location": _text("", args.location, MESSAGE_CHARS_MAX),
+        "name": text_of("the name", args.name, 200),
+        "location": text_of("", args.location, MESSAGE_CHARS_MAX),
     }
 
 
-def _done(args: argparse.Namespace) -> dict[str, Any]:
+def result_of(args: argparse.Namespace) -> dict[str, Any]:
+    """`{"result": ...}` of --result.  Raises BadInput."""
     if args.result is None:
         return {}
     named = args.result.startswith("@")
@@ -217,16 +231,16 @@ def _fail(args: argparse.Namespace) -> dict[str, Any]:
         near = get_close_matches(args.kind, list(ErrorKind), n=1)
         hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(ErrorKind)}"
         raise BadInput(f"--kind {args.kind!r} is no kind of failure; nothing was sent", hint)
-    return {"kind": args.kind, "message": _text("the message", args.message, MESSAGE_CHARS_MAX)}
+    return {"kind": args.kind, "message": text_of("the message", args.message, MESSAGE_CHARS_MAX)}
 
 
 def _ask(args: argparse.Namespace) -> dict[str, Any]:
     if not args.question.strip():
         raise BadInput("the question is empty; nothing was asked", "muster report ask QUESTION")
-    return {"question": _text("the question", args.question, MESSAGE_CHARS_MAX)}
+    return {"question": text_of("the question", args.question, MESSAGE_CHARS_MAX)}
 
 
-def _text(what: str, text: str, limit: int) -> str:
+def text_of(what: str, text: str, limit: int) -> str:
     """Without bytes that are no Unicode; cut rather than refused: a shorter report is better than none."""
     sound = text.encode("utf-8", "replace").decode()
     if len(sound) > limit:
@@ -259,7 +273,7 @@ def _show_checkpoint(args: argparse.Namespace, attempt: Attempt) -> int:
             raise error_of(status, data)
         return status, data
 
-    with closing(Connection(attempt.socket)) as connection:
+    with _connection(attempt) as connection:
         status, data = patiently(ask, args.timeout)
     if status == 204:
         raise NotFound("no attempt of this task has saved a checkpoint", "start from the beginning")

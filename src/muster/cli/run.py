@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from muster.cli.context import actor, answers, start_folder
+from muster.cli.context import actor, answers, refuse_foreign, start_folder
 from muster.cli.crew import READY_S, STATUS_S, TICK_S, Crew, Feed, Interrupts, cores, running
 from muster.cli.plan import paused_line
 from muster.cli.printer import EventPrinter
@@ -20,6 +20,7 @@ from muster.config.settings import Config
 from muster.model.errors import BadInput, BadPlan, MusterError, OwnerUnavailable, Unavailable
 
 EXIT_OK, EXIT_UNSUCCESSFUL, EXIT_INTERRUPTED = 0, 5, 130
+TOLD_MAX = 10
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +36,7 @@ def run(args: argparse.Namespace) -> int:
     path = Path(args.plan)
     document = read_plan(path)
     project = _project(args, path.resolve().parent)
+    refuse_foreign(project)
     config = load_config(project.root)
     content = enqueue_body(document, path.resolve(), config)
     show = EventPrinter(as_json=args.json, colour=args.color)
@@ -174,7 +176,7 @@ def _supervising(crew: Crew, project: Project, content: dict[str, Any], show: Ev
             feed = Feed(project, after, show.event)
             started_s = time.monotonic()
             settled = _until_settled(crew, name, interrupts)
-            code = _sum_up(crew.api, name, started_s, show, feed) if settled else EXIT_INTERRUPTED
+            code = _outcome(crew, name, started_s, show, feed) if settled else EXIT_INTERRUPTED
             if settled:
                 _work_for_others(crew, interrupts, show)
             if interrupts.count:
@@ -243,12 +245,26 @@ def _say_drain(crew: Crew, show: EventPrinter) -> None:
         show.say("Draining: nothing is running")
 
 
-def _sum_up(api: Api, name: str, started_s: float, show: EventPrinter, feed: Feed | None = None) -> int:
-    if feed is not None:
-        feed.close()
+def _outcome(crew: Crew, name: str, started_s: float, show: EventPrinter, feed: Feed) -> int:
+    """The summary and its exit code, through a restart of the owner: nothing here may skip the winding down."""
+    feed.close()
+    deadline_s = time.monotonic() + READY_S
+    while True:
+        try:
+            return _sum_up(crew.api, name, started_s, show)
+        except MusterError as error:
+            if not isinstance(error, Unavailable) or time.monotonic() > deadline_s:
+                show.say(f"How it ended is not known, for {error.message}; `muster status` tells")
+                return error.exit_code
+        crew.tick()
+        time.sleep(TICK_S)
+
+
+def _sum_up(api: Api, name: str, started_s: float, show: EventPrinter) -> int:
     from urllib.parse import quote
 
     tasks = api.get("/api/v1/agent-tasks", {"plan": name, "limit": 100_000})
+    plan = api.get(f"/api/v1/plans/{quote(name, safe='')}")["plan"]
     counts: dict[str, int] = {}
     for task in tasks:
         word = "blocked" if task["status"] == "PENDING" and task["unmet"] else task["status"].lower()
@@ -257,12 +273,17 @@ def _sum_up(api: Api, name: str, started_s: float, show: EventPrinter, feed: Fee
     show.say(
         f"{name}: " + ", ".join(f"{n} {word}" for word, n in sorted(counts.items())) + f" in {took_s:.1f} s"
     )
-    stuck = [task for task in tasks if task["status"] not in ("COMPLETED", "ARCHIVED")]
+    # A person has decided that these are not wanted: no failure, but worth a line.
+    unwanted = [task for task in tasks if task["status"] == "CANCELLED"]
+    stuck = [task for task in tasks if task["status"] not in ("COMPLETED", "ARCHIVED", "CANCELLED")]
+    stuck.sort(key=lambda task: task["status"] != "FAILED")  # causes before what waits for them
+    for tasks_told in (stuck, unwanted):
+        for task in tasks_told[:TOLD_MAX]:
+            show.say(f"  {task['plan']}/{task['key']}  {task['why']}")
+        if len(tasks_told) > TOLD_MAX:
+            show.say(f"  and {len(tasks_told) - TOLD_MAX} more: muster task list --plan {name}")
     if not stuck:
         return EXIT_OK
-    for task in stuck[:10]:
-        show.say(f"  {task['plan']}/{task['key']}  {task['why']}")
-    plan = api.get(f"/api/v1/plans/{quote(name, safe='')}")["plan"]
     if plan["paused"]:
         show.say(f"Paused   {paused_line(plan)}")
     show.say(f"Why      muster task show {stuck[0]['plan']}/{stuck[0]['key']}")

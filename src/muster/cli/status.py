@@ -48,7 +48,7 @@ def gather(context: Context) -> Json:
     failed = _tasks(context, counts, (TaskStatus.FAILED,), FAILED_MAX)
     waiting = _tasks(context, counts, _WAITING, WAITING_MAX)
     needs = [_need(task) for task in failed]
-    needs += [_need(task) for task in waiting if _waits_for_a_person(task, status["workers"])]
+    needs += [_need(task) for task in waiting if _waits_for_a_person(task, status)]
     return {
         "crew": status["crew"],
         "owner": None if context.direct else told["owner"],
@@ -85,15 +85,18 @@ def _need(task: Json) -> Json:
     }
 
 
-def _waits_for_a_person(task: Json, workers: list[Json]) -> bool:
+def _waits_for_a_person(task: Json, status: Json) -> bool:
     """True where nothing moves this task but a retry of another one, a login, an agent, or an answer."""
     if task["status"] == TaskStatus.PAUSED or task["errorKind"] in _FOR_PEOPLE:
         return True
     if task["unmet"]:
         # Others of its kind come first, see the query.
         return any(name.endswith(("(FAILED)", "(CANCELLED)")) for name in task["waitsFor"])
-    if not workers or task["nextAttemptAtMs"] is not None:
+    if task["nextAttemptAtMs"] is not None:
         return False
+    workers = status["workers"]
+    if not workers:
+        return (task["wantedAgent"] or "") in status["lastUnfit"]
     fit = {agent for worker in workers for agent in worker["agents"] if agent not in worker["unfit"]}
     wanted = task["wantedAgent"]
     return wanted not in fit if wanted is not None else not fit

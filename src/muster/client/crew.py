@@ -35,6 +35,12 @@ class HttpCrew:
         self._socket = socket
         self._local = threading.local()
 
+    def close(self) -> None:
+        """The calling thread's connection."""
+        connection: Connection | None = getattr(self._local, "connection", None)
+        if connection is not None:
+            connection.close()
+
     def register(self, command: c.Register) -> Registered:
         return self._call("register", command, Registered)
 

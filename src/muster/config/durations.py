@@ -39,3 +39,13 @@ def _seconds(text: object) -> float:
         if _DURATION.fullmatch(squeezed):
             return math.fsum(float(n) * _UNIT_S[unit] for n, unit in _DURATION_PART.findall(squeezed))
     raise BadConfig(f"{text!r} is not a duration", DURATION_HINT)
+
+
+def duration_text(seconds: float) -> str:
+    """As a person would write it: `90s`, `5m`, `2h`, `500ms`."""
+    ms = round(seconds * 1000)
+    for unit in ("d", "h", "m", "s"):
+        size_ms = round(_UNIT_S[unit] * 1000)
+        if ms and ms % size_ms == 0:
+            return f"{ms // size_ms}{unit}"
+    return f"{ms}ms" if ms else "0s"

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from muster.config.agents import read_agents
+from muster.config.lines import key_lines, line_of
 from muster.config.project import FILE_NAME
 from muster.config.settings import (
     AgentConfig,
@@ -34,23 +35,38 @@ from muster.model.errors import BadConfig
 
 def load_config(root: Path) -> Config:
     """The configuration in `root`; the defaults where there is no `muster.toml`.  Raises BadConfig."""
+    text = read_text_of(root)
+    return Config() if text is None else parse_text(text)
+
+
+def read_text_of(root: Path) -> str | None:
+    """The text of the `muster.toml` in `root`, None where there is none.  Raises BadConfig."""
     try:
-        text = (root / FILE_NAME).read_bytes().decode("utf-8-sig")  # editors on Windows write a BOM
+        return (root / FILE_NAME).read_bytes().decode("utf-8-sig")  # editors on Windows write a BOM
     except FileNotFoundError:
-        return Config()
+        return None
     except OSError as error:
         hint = f"make {root / FILE_NAME} a file that you can read"
         raise BadConfig(f"{FILE_NAME} cannot be read: {error.strerror}", hint) from error
     except UnicodeDecodeError as error:
         raise BadConfig(f"{FILE_NAME} is not UTF-8 text", f"save it as UTF-8 (byte {error.start})") from error
 
+
+def parse_text(text: str) -> Config:
+    """Raises BadConfig, with the line of the key that is wrong."""
     import tomllib
 
     try:
         raw = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise BadConfig(f"{FILE_NAME} is not valid TOML: {error}", "correct that line") from error
-    return parse_config(raw)
+    try:
+        return parse_config(raw)
+    except BadConfig as error:
+        line = line_of(key_lines(text), error.key)
+        if line is None:
+            raise
+        raise BadConfig(error.message.replace(FILE_NAME, f"{FILE_NAME}:{line}", 1), error.hint) from error
 
 
 def parse_config(raw: Mapping[str, object]) -> Config:
@@ -140,6 +156,7 @@ def _health(table: Table) -> tuple[Health, bool]:
         heartbeat_s=heartbeat_s,
         lease_s=table.read("lease", read_interval, default_lease_s(heartbeat_s)),
         sweep_s=table.read("sweep", read_interval, usual.sweep_s),
+        claim_lease_s=table.read("claim_lease", read_interval, usual.claim_lease_s),
         orphan_grace_s=table.read("orphan_grace", read_duration, usual.orphan_grace_s),
     )
     table.refuse_the_rest()

@@ -50,6 +50,8 @@ class Health:
     heartbeat_s: float = 5.0
     lease_s: float = 15.0
     sweep_s: float = 0.5
+    claim_lease_s: float = 1800.0
+    """Of tasks that are taken by hand (`muster claim take`)."""
     orphan_grace_s: float = 600.0
     """How long the frozen work of a worker that cannot reach its store is kept before it is killed."""
 

@@ -46,7 +46,9 @@ class Table:
 
 
 def fail(key: str, problem: str, hint: str) -> NoReturn:
-    raise BadConfig(f"{FILE_NAME}: {key}: {problem}", hint)
+    error = BadConfig(f"{FILE_NAME}: {key}: {problem}", hint)
+    error.key = key
+    raise error
 
 
 def near(word: str, known: Mapping[str, object] | list[str] | tuple[str, ...]) -> str:

@@ -59,8 +59,8 @@ class Claims:
         held = await view.held(command.worker_id)
         again = [attempt for attempt in held if attempt.request_id == command.request_id]
         if again:
-            return Claimed(jobs=await self._jobs(view, again))
-        if await crew_status(view) is not CrewStatus.RUNNING:
+            return Claimed(jobs=await self.jobs(view, again))
+        if worker.draining or await crew_status(view) is not CrewStatus.RUNNING:
             return Claimed(jobs=(), drain=True)
         free = min(command.slots, worker.slots - len(held))
         if free <= 0:
@@ -69,7 +69,7 @@ class Claims:
         await view.load([task.id for task, _ in chosen])
         opened = [self._grant(view, command, task, agent, lease_ms) for task, agent in chosen]
         await view.flush()
-        return Claimed(jobs=await self._jobs(view, opened))
+        return Claimed(jobs=await self.jobs(view, opened))
 
     async def _choose(self, view: View, worker: Worker, free: int) -> list[tuple[ReadyTask, str]]:
         candidates: list[tuple[tuple[int, int, int, int], ReadyTask, Lane, list[str]]] = []
@@ -103,6 +103,11 @@ class Claims:
             {key: most - by_limit.get(key, 0) for key, most in policy.limits.items()},
         )
 
+    async def has_room(self, view: View, limit_key: str | None) -> bool:
+        """Whether one more task with this limit key may begin; the view must be flushed."""
+        most = self._policy.limits.get(limit_key or "")
+        return most is None or (await view.tx.open_by_limit()).get(limit_key or "", 0) < most
+
     def _grant(self, view: View, command: c.Claim, task: ReadyTask, agent: str, lease_ms: int) -> Attempt:
         grant = c.Grant(
             task_id=task.id,
@@ -117,7 +122,7 @@ class Claims:
         assert attempt is not None
         return attempt
 
-    async def _jobs(self, view: View, attempts: list[Attempt]) -> tuple[ClaimedJob, ...]:
+    async def jobs(self, view: View, attempts: list[Attempt]) -> tuple[ClaimedJob, ...]:
         ids = [attempt.task_id for attempt in attempts]
         await view.load(ids)
         texts = {text.task_id: text for text in await view.tx.job_texts(ids)}

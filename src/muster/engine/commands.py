@@ -18,6 +18,7 @@ from muster.engine.fence import Origin
 from muster.engine.ids import Ids
 from muster.engine.intake import Intake
 from muster.engine.leader import check_term
+from muster.engine.manual import Manual
 from muster.engine.origin import read_origin, restored
 from muster.engine.plans import Plans
 from muster.engine.policy import Policy
@@ -25,13 +26,13 @@ from muster.engine.prune import prune, prune_events
 from muster.engine.reconcile import reconcile
 from muster.engine.roster import Roster
 from muster.engine.timekeeping import set_clock
-from muster.engine.view import View
+from muster.engine.view import View, moved
 from muster.model import commands as c
-from muster.model.answers import Answer, Moved
+from muster.model.answers import Answer
 from muster.model.errors import MusterError, StoreRewound
 from muster.model.grants import Grants
 from muster.model.machine import TASK_COMMANDS
-from muster.model.task import Now, Task
+from muster.model.task import Now
 from muster.ports.clock import Chance
 from muster.ports.runtime import EVENTS, READY, orders_for
 from muster.ports.store import Store, Tx
@@ -60,6 +61,7 @@ class Engine:
         self._ids = Ids(0)
         self._intake = Intake(self._ids, policy)
         self._claims = Claims(self._intake.lanes, policy)
+        self._manual = Manual(self._claims, policy.claim_lease_s)
         self._remembers = False
         self._roster = Roster(policy)
         self._plans = Plans(policy.failures_max)
@@ -78,6 +80,8 @@ class Engine:
             c.Heartbeat: self._roster.heartbeat,
             c.Deregister: self._roster.deregister,
             c.BuryWorker: self._roster.bury,
+            c.DrainWorker: self._roster.drain,
+            c.AddWorkers: self._roster.add_workers,
             c.SetCrew: self._roster.set_crew,
             c.StopCrew: self._roster.stop_crew,
             c.NewBoot: self._roster.new_boot,
@@ -86,6 +90,10 @@ class Engine:
             c.Transfer: self._transfer,
             c.DropAim: self._drop_aim,
             c.Depend: self._depend,
+            c.AppendLog: self._append_log,
+            c.Take: self._manual.take,
+            c.Extend: self._manual.extend,
+            c.GiveBack: self._manual.give_back,
         }
         self._plain = TASK_COMMANDS - _LED - self._handlers.keys()
         """Moves that need nothing but their task: most of what comes."""
@@ -161,6 +169,14 @@ class Engine:
         self._remembers = False
         return answer
 
+    async def _append_log(self, view: View, command: c.AppendLog) -> Answer:
+        """Only what is not known yet: a chunk whose answer was lost comes again, and may have grown meanwhile."""
+        while command.data and (known := await view.logged(command)):
+            rest = command.data[known:]
+            command = replace(command, offset=command.offset + known, data=rest)
+        task = view.task(command.task_id)
+        return moved(view.run(command.task_id, command) if command.data else task)
+
     async def _transfer(self, view: View, command: c.Transfer) -> Answer:
         await view.flush()
         view.task(command.task_id)
@@ -193,10 +209,6 @@ class Engine:
         ):
             topics.add(READY)
         return frozenset(topics)
-
-
-def moved(task: Task) -> Moved:
-    return Moved(task_id=task.id, status=task.status, epoch=task.epoch, generation=task.generation)
 
 
 def _run(view: View, command: Any) -> Outcome:

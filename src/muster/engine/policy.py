@@ -18,6 +18,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     retry: RetryPolicy = RetryPolicy()
     lease_s: float = 15.0
     heartbeat_s: float = 5.0
+    claim_lease_s: float = 1800.0
+    """Of tasks that are taken by hand."""
     agent_slots: Mapping[str, int] = NO_LIMITS
     """Most attempts of an agent at one time, over all workers; an agent that is absent has no limit."""
     limits: Mapping[str, int] = NO_LIMITS

@@ -6,8 +6,12 @@ from msgspec.structs import replace
 
 from muster.engine.policy import Policy
 from muster.model.errors import Ambiguous, NotFound
+from muster.model.moves.decision import lapsed
+from muster.model.rows import ANY_AGENT, worker_view
 from muster.model.states import HELD, CrewStatus
+from muster.model.task import Attempt, Now
 from muster.model.views import (
+    ClaimView,
     EventView,
     LogChunk,
     PlanProgress,
@@ -16,8 +20,9 @@ from muster.model.views import (
     TaskDetail,
     TaskFilter,
     TaskView,
+    WorkerView,
 )
-from muster.model.why import ANY_AGENT, CrewFacts, takers, why
+from muster.model.why import CrewFacts, takers, why
 from muster.ports.clock import Clock
 from muster.ports.store import Reads
 
@@ -25,6 +30,7 @@ LOG_TAIL_CHUNKS = 50
 LOG_TAIL_LINES = 20
 EVENTS_MAX = 1000
 EPOCH_DIGITS_MAX = 15
+CLAIMS_PAGE = 500
 
 
 class Queries:
@@ -35,6 +41,16 @@ class Queries:
 
     async def status(self) -> StatusView:
         return await self._reads.status()
+
+    async def worker(self, worker_id: str) -> WorkerView:
+        """Also one that has ended.  Raises NotFound."""
+        for view in (await self._reads.status()).workers:
+            if view.id == worker_id:
+                return view
+        ended = await self._reads.worker(worker_id)
+        if ended is None:
+            raise NotFound(f"there is no worker {worker_id!r}", "muster worker list")
+        return worker_view(ended, ())
 
     async def tasks(self, selection: TaskFilter) -> list[TaskView]:
         views = await self._reads.task_views(selection)
@@ -90,6 +106,18 @@ class Queries:
     async def log(self, task_id: int, epoch: int, *, after: int, limit: int) -> list[tuple[int, LogChunk]]:
         return await self._reads.log(task_id, epoch, after=after, limit=limit)
 
+    async def claims(self) -> list[ClaimView]:
+        """All open attempts, oldest task first."""
+        now = self._clock.now()
+        claims: list[ClaimView] = []
+        after = (0, 0)
+        while page := await self._reads.open_attempts(after, CLAIMS_PAGE):
+            after = (page[-1].task_id, page[-1].epoch)
+            ids = tuple(attempt.task_id for attempt in page)
+            tasks = {view.id: view for view in await self._reads.task_views(TaskFilter(ids=ids))}
+            claims += [_claim_view(attempt, tasks[attempt.task_id], now) for attempt in page]
+        return claims
+
     async def plan(self, name: str) -> PlanProgress:
         """Raises NotFound for a plan that is not there."""
         for view in await self._reads.plans():
@@ -124,7 +152,7 @@ class Queries:
         general: set[str] = set()
         unfit: dict[str, str] = {}
         for worker in await self._reads.living_workers():
-            slots = max(0, worker.slots - holds.get(worker.id, 0))
+            slots = 0 if worker.draining else max(0, worker.slots - holds.get(worker.id, 0))
             for agent in worker.agents:
                 if agent in worker.unfit:
                     unfit[agent] = worker.unfit[agent]
@@ -137,13 +165,22 @@ class Queries:
                 general.update(fit)
                 free[ANY_AGENT] = free.get(ANY_AGENT, 0) + slots
             elif worker.general:
-                unfit[ANY_AGENT] = f"{worker.general[0]} cannot run: {worker.unfit[worker.general[0]]}"
+                unfit[ANY_AGENT] = worker.all_unfit()[ANY_AGENT]
         unfit = {agent: missing for agent, missing in unfit.items() if agent not in free}
         crew, now_ms = CrewStatus(status.crew), self._clock.now().wall_ms
         paused = {plan.name: plan for plan in status.plans if plan.paused is not None}
         full_agents, full_limits = await self._full()
         return CrewFacts(
-            now_ms, crew, free, unfit, capabilities, frozenset(general), full_agents, full_limits, paused
+            now_ms=now_ms,
+            crew=crew,
+            free=free,
+            unfit=unfit,
+            last_unfit=status.last_unfit,
+            capabilities=capabilities,
+            general=frozenset(general),
+            full_agents=full_agents,
+            full_limits=full_limits,
+            paused=paused,
         )
 
     async def _full(self) -> tuple[dict[str, int], dict[str, int]]:
@@ -155,3 +192,21 @@ class Queries:
             {agent: most for agent, most in most_by_agent.items() if by_agent.get(agent, 0) >= most},
             {key: most for key, most in most_by_key.items() if by_key.get(key, 0) >= most},
         )
+
+
+def _claim_view(attempt: Attempt, task: TaskView, now: Now) -> ClaimView:
+    same_boot = attempt.boot_id == now.boot_id
+    return ClaimView(
+        task_id=task.id,
+        plan=task.plan,
+        key=task.key,
+        title=task.title,
+        epoch=attempt.epoch,
+        holder=attempt.worker_id,
+        agent=attempt.agent,
+        by_hand=attempt.by_hand,
+        status=attempt.status,
+        claimed_at_ms=attempt.assigned_at_ms,
+        lease_ends_at_ms=now.wall_ms + (attempt.lease_until_ms - now.mono_ms if same_boot else 0),
+        expired=lapsed(attempt, now),
+    )

@@ -10,12 +10,15 @@ from muster.engine.leader import check_term, take_term
 from muster.engine.policy import Policy
 from muster.engine.view import View
 from muster.model import commands as c
-from muster.model.answers import AttemptOrder, Done, HeartbeatAnswer, Registered, TookOver
-from muster.model.errors import Conflict, NotFound, StaleEpoch
+from muster.model.answers import AttemptOrder, Done, HeartbeatAnswer, Registered, TookOver, WorkersOrdered
+from muster.model.errors import BadInput, Conflict, NotFound, StaleEpoch
 from muster.model.rows import Worker
 from muster.model.states import AttemptStatus, CrewStatus, StopAction, WorkerStatus
+from muster.model.task import BY_HAND
 
 CREW = "crew"
+ORDERED = "workers_ordered"
+"""How many workers were ever added by hand, and the last such request."""
 
 
 async def crew_status(view: View) -> CrewStatus:
@@ -35,6 +38,10 @@ class Roster:
 
     async def register(self, view: View, command: c.Register) -> Registered:
         """Repeating a registration is allowed: its answer may have been lost."""
+        if BY_HAND in command.agents:
+            raise BadInput(
+                f"no agent can be called {BY_HAND!r}: tasks that people have taken are told by that"
+            )
         known = await view.tx.worker(command.worker_id)
         if known is not None and (known.ended_at_ms is not None or known.pid != command.pid):
             raise Conflict(
@@ -76,7 +83,8 @@ class Roster:
         ]
         if worker is None or worker.for_good:
             return HeartbeatAnswer(known=False, drain=True, attempts=tuple(orders))
-        drain = await crew_status(view) is not CrewStatus.RUNNING
+        reason = worker.reason if worker.draining else ""
+        drain = bool(reason) or await crew_status(view) is not CrewStatus.RUNNING
         busy = any(order.current for order in orders)
         status = WorkerStatus.STOPPING if drain else WorkerStatus.BUSY if busy else WorkerStatus.IDLE
         await view.tx.put_worker(
@@ -87,7 +95,7 @@ class Roster:
                 heard_mono_ms=view.now.mono_ms,
                 boot_id=view.now.boot_id,
                 ended_at_ms=None,
-                reason="",
+                reason=reason,
             )
         )
         return HeartbeatAnswer(known=True, drain=drain, attempts=tuple(orders))
@@ -112,7 +120,7 @@ class Roster:
         worker = await living(view, command.worker_id)
         if worker is not None:
             await self._give_back(view, command.worker_id, command.reason or "the worker ended")
-            await self._end(view, worker, command.reason, for_good=True)
+            await self._end(view, worker, worker.reason or command.reason, for_good=True)
         return Done()
 
     async def bury(self, view: View, command: c.BuryWorker) -> Done:
@@ -145,6 +153,32 @@ class Roster:
             unfit = worker.unfit | {attempt.agent: command.unfit_agent}
             await view.tx.put_worker(replace(worker, unfit=unfit))
 
+    async def drain(self, view: View, command: c.DrainWorker) -> Done:
+        """Raises NotFound, and Conflict for the last worker that takes work: without any, nothing would end."""
+        worker = await living(view, command.worker_id)
+        if worker is None:
+            raise NotFound(f"there is no worker {command.worker_id}", "muster worker list")
+        others = [w for w in await view.tx.living_workers() if w.id != worker.id and not w.draining]
+        if not others and not worker.draining:
+            raise Conflict(
+                f"{worker.id} is the last worker of this crew; it was not stopped",
+                "muster down stops the crew; muster worker start adds another one first",
+            )
+        await view.tx.put_worker(replace(worker, reason=f"asked to end by {command.actor}"))
+        view.disturbed.add(worker.id)
+        view.wrote_events = True
+        if command.stop_by_s is not None:
+            await self._stop_all(view, worker.id, command.stop_by_s, command.actor)
+        return Done()
+
+    async def add_workers(self, view: View, command: c.AddWorkers) -> WorkersOrdered:
+        total, _, last = (await view.tx.meta(ORDERED) or "0 ").partition(" ")
+        if last == command.request_id:
+            return WorkersOrdered(total=int(total))
+        ordered = int(total) + command.count
+        await view.tx.set_meta(ORDERED, f"{ordered} {command.request_id}")
+        return WorkersOrdered(total=ordered)
+
     async def set_crew(self, view: View, command: c.SetCrew) -> Done:
         await view.tx.set_meta(CREW, command.status)
         for worker in await view.tx.living_workers():
@@ -153,16 +187,19 @@ class Roster:
 
     async def stop_crew(self, view: View, command: c.StopCrew) -> Done:
         for worker in await view.tx.living_workers():
-            for attempt in await view.held(worker.id):
-                stop = c.RequestStop(
-                    task_id=attempt.task_id,
-                    epoch=attempt.epoch,
-                    action=StopAction.RELEASE,
-                    stop_by_s=command.stop_by_s,
-                    actor=command.actor,
-                )
-                view.run(attempt.task_id, stop)
+            await self._stop_all(view, worker.id, command.stop_by_s, command.actor)
         return Done()
+
+    async def _stop_all(self, view: View, worker_id: str, stop_by_s: float, actor: str) -> None:
+        for attempt in await view.held(worker_id):
+            stop = c.RequestStop(
+                task_id=attempt.task_id,
+                epoch=attempt.epoch,
+                action=StopAction.RELEASE,
+                stop_by_s=stop_by_s,
+                actor=actor,
+            )
+            view.run(attempt.task_id, stop)
 
     async def new_boot(self, view: View, _: c.NewBoot) -> TookOver:
         term = await take_term(view.tx)

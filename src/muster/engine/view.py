@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from muster.engine.fence import Origin
-from muster.model.commands import AttemptCommand, Command, Skip, Unblock
+from muster.model.answers import Moved
+from muster.model.commands import AppendLog, AttemptCommand, Command, Skip, Unblock
 from muster.model.errors import NotFound
 from muster.model.events import Event
 from muster.model.machine import decide
@@ -88,6 +89,14 @@ class View:
             for attempt in stored
             if (now := self._attempts[attempt.task_id]).epoch == attempt.epoch and now.open
         ]
+
+    async def logged(self, chunk: AppendLog) -> int:
+        """How many bytes are known of the chunk that begins where this one does."""
+        place = (chunk.task_id, chunk.epoch, chunk.stream, chunk.offset)
+        for known in self._writes.logs:
+            if place == (known.task_id, known.epoch, known.stream, known.offset):
+                return len(known.data)
+        return await self.tx.logged(*place)
 
     def add(self, decision: Decision) -> None:
         """A decision on a task that is new in this transaction."""
@@ -219,3 +228,7 @@ class View:
         self._changed.clear()
         self._opened.clear()
         self._changed_attempts.clear()
+
+
+def moved(task: Task) -> Moved:
+    return Moved(task_id=task.id, status=task.status, epoch=task.epoch, generation=task.generation)

@@ -63,6 +63,26 @@ class Claimed(Answer, frozen=True, kw_only=True):
     """The crew takes no new work: the worker ends when its last attempt has."""
 
 
+class Taken(Answer, frozen=True, kw_only=True):
+    """A task that somebody has taken by hand."""
+
+    job: ClaimedJob
+    holder: str
+    lease_ends_at_ms: int
+    """On the wall clock, as it stands now."""
+
+
+class Held(Answer, frozen=True, kw_only=True):
+    """How long an attempt by hand is trusted now, and what its holder is to know."""
+
+    task_id: int
+    epoch: int
+    lease_ends_at_ms: int
+    stop: StopAction | None = None
+    """Set: it is to be given back."""
+    notice: str = ""
+
+
 class AttemptOrder(Answer, frozen=True, kw_only=True):
     """What a heartbeat's answer says of one attempt."""
 
@@ -121,6 +141,12 @@ class BackedUp(Answer, frozen=True, kw_only=True):
 class StoreRestored(Answer, frozen=True, kw_only=True):
     base: int
     """Epochs begin above it."""
+
+
+class WorkersOrdered(Answer, frozen=True, kw_only=True):
+    """How many workers were ordered by hand since the store was made, this order included."""
+
+    total: int
 
 
 class Reconciled(Answer, frozen=True, kw_only=True):

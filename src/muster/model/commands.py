@@ -22,6 +22,8 @@ Id = Annotated[int, Meta(ge=1, le=NUMBER_MAX)]
 Priority = Annotated[int, Meta(ge=1, le=10)]
 SortKey = Annotated[int, Meta(ge=-NUMBER_MAX, le=NUMBER_MAX)]
 Seconds = Annotated[int, Meta(ge=1, le=366 * 86400)]
+LeaseSeconds = Annotated[float, Meta(ge=1, le=7 * 86400)]
+TokenHash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 ExitCode = Annotated[int, Meta(ge=-(1 << 31), lt=1 << 32)]
 
 CHECKPOINT_BYTES_MAX = 1 << 20
@@ -108,7 +110,7 @@ class AttemptCommand(Command, frozen=True, kw_only=True):
 
 
 class Start(AttemptCommand, frozen=True, kw_only=True):
-    token_hash: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    token_hash: TokenHash
     session_key: Text | None = None
 
 
@@ -201,6 +203,35 @@ class Reap(AttemptCommand, frozen=True, kw_only=True):
 
 class Readopt(AttemptCommand, frozen=True, kw_only=True):
     """A worker that was given up is heard again, its process still at work, and nobody has taken the task."""
+
+
+class Take(Command, frozen=True, kw_only=True):
+    """A person, or a program outside of Muster, takes a task by hand: granted and started in one go."""
+
+    task_id: Id
+    actor: Name
+    token_hash: TokenHash
+    """Also tells a repetition from another claim."""
+    lease_s: LeaseSeconds | None = None
+    """None: as configured."""
+
+
+class Extend(AttemptCommand, frozen=True, kw_only=True):
+    """The holder by hand is still at it."""
+
+    actor: Name
+    lease_ms: int | None = None
+    """None: as long as the last one."""
+
+
+class GiveBack(AttemptCommand, frozen=True, kw_only=True):
+    """The holder by hand is done with it, one way or another; by default it goes back to the queue."""
+
+    actor: Name
+    done: bool = False
+    failed: ErrorKind | None = None
+    text: Annotated[str, Meta(max_length=RESULT_BYTES_MAX)] = ""
+    """The result as JSON, or the failure's message."""
 
 
 class Promote(Command, frozen=True, kw_only=True):
@@ -352,6 +383,23 @@ class Heartbeat(Command, frozen=True, kw_only=True):
 class Deregister(Command, frozen=True, kw_only=True):
     worker_id: Name
     reason: Text = ""
+
+
+class DrainWorker(Command, frozen=True, kw_only=True):
+    """This one worker takes no new work, and ends when it holds nothing more."""
+
+    worker_id: Name
+    actor: Name
+    stop_by_s: float | None = None
+    """Set: what it holds is to stop with a checkpoint and be given back, within that time."""
+
+
+class AddWorkers(Command, frozen=True, kw_only=True):
+    """An order to whoever supervises the crew."""
+
+    count: Annotated[int, Meta(ge=1, le=64)]
+    request_id: Name
+    """Repeating an order with the same id changes nothing."""
 
 
 class SetTicked(Command, frozen=True, kw_only=True):

@@ -43,6 +43,8 @@ class BadPlan(BadInput):
 
 class BadConfig(BadInput):
     code = "bad_config"
+    key = ""
+    """The dotted key of the settings that is wrong, where it is one."""
 
 
 class NotFound(CallerError):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from muster.model import commands as c
-from muster.model.moves import ending, mending, overdue, steering, waiting, working
+from muster.model.moves import ending, manual, mending, overdue, steering, waiting, working
 from muster.model.moves.decision import Decision, Facts
 from muster.model.task import Now, Task
 
@@ -27,6 +27,7 @@ _DECIDERS: dict[type[c.Command], _Decider] = {
     c.AppendLog: working.append_log,
     c.Ask: ending.ask,
     c.Readopt: ending.readopt,
+    c.Extend: manual.extend,
     c.Complete: ending.complete,
     c.Fail: ending.fail,
     c.Release: ending.release,

@@ -8,11 +8,14 @@ from msgspec import Struct
 
 from muster.model.commands import Offer
 from muster.model.states import PauseReason, WorkerStatus
+from muster.model.views import WorkerView
 
 WORKSPACE_ID = 1
 """A SQLite store is one tenant's."""
 
 NOTHING_SPECIAL = Offer()
+ANY_AGENT = ""
+"""Stands for the agent of tasks that name none."""
 
 
 class Plan(Struct, frozen=True, gc=False):
@@ -105,9 +108,45 @@ class Worker(Struct, frozen=True, gc=False):
     for_good: bool
     """Ended, and not only cut off."""
     reason: str
+    """Why it has ended; while it lives: why it is to end."""
+
+    @property
+    def draining(self) -> bool:
+        """It was asked to end, and is not to get more work."""
+        return self.ended_at_ms is None and bool(self.reason)
 
     def offer(self, agent: str) -> Offer:
         return self.offers.get(agent, NOTHING_SPECIAL)
+
+    def all_unfit(self) -> dict[str, str]:
+        """What it cannot run, with what is missing; under ANY_AGENT why no task that names no agent is for it."""
+        if not self.general or any(name not in self.unfit for name in self.general):
+            return self.unfit
+        first = self.general[0]
+        return self.unfit | {ANY_AGENT: f"{first} cannot run: {self.unfit[first]}"}
+
+
+def worker_view(worker: Worker, holds: tuple[str, ...]) -> WorkerView:
+    """The row says what the last heartbeat knew; an attempt may have begun or ended since."""
+    status = worker.status
+    if worker.draining:
+        status = WorkerStatus.STOPPING
+    elif status in {WorkerStatus.IDLE, WorkerStatus.BUSY}:
+        status = WorkerStatus.BUSY if holds else WorkerStatus.IDLE
+    return WorkerView(
+        id=worker.id,
+        hostname=worker.hostname,
+        pid=worker.pid,
+        status=status,
+        agents=worker.agents,
+        unfit=worker.unfit,
+        holds=holds,
+        last_seen_at_ms=worker.last_seen_at_ms,
+        slots=worker.slots,
+        registered_at_ms=worker.registered_at_ms,
+        ended_at_ms=worker.ended_at_ms,
+        reason=worker.reason,
+    )
 
 
 class NewTask(Struct, frozen=True, gc=False):

@@ -20,7 +20,12 @@ from muster.model.states import (
 )
 
 CANCELLED, SKIPPED = "cancelled", "skipped"
-"""`Task.error` of what a person did not want; behind a skipped task its children go on."""
+"""`Task.error` of a task that a person did not want begins with this, before who and why; behind a skipped
+task its children go on."""
+
+BY_HAND = "by hand"
+"""`Attempt.agent` of an attempt that a person, or a program outside of Muster, has taken; no agent can have this
+name.  Its `worker_id` says who."""
 
 
 class Now(Struct, frozen=True, gc=False):
@@ -135,6 +140,10 @@ class Attempt(Struct, frozen=True, gc=False):
     @property
     def open(self) -> bool:
         return self.status in ATTEMPT_OPEN
+
+    @property
+    def by_hand(self) -> bool:
+        return self.agent == BY_HAND
 
 
 class Checkpoint(Struct, frozen=True, gc=False):

@@ -141,6 +141,30 @@ class WorkerView(View, frozen=True, kw_only=True):
     holds: tuple[str, ...]
     """`plan/key#epoch` of its open attempts."""
     last_seen_at_ms: int
+    slots: int = 1
+    registered_at_ms: int = 0
+    ended_at_ms: int | None = None
+    reason: str = ""
+    """Why it has ended, or is to end."""
+
+
+class ClaimView(View, frozen=True, kw_only=True):
+    """An open attempt, seen as a claim: who holds what, and for how long."""
+
+    task_id: int
+    plan: str
+    key: str
+    title: str
+    epoch: int
+    holder: str
+    agent: str
+    by_hand: bool
+    status: AttemptStatus
+    claimed_at_ms: int
+    lease_ends_at_ms: int
+    """On the wall clock; every renewal moves it."""
+    expired: bool
+    """The lease is over, and the coordinator has not freed the task yet."""
 
 
 class StatusView(View, frozen=True, kw_only=True):
@@ -148,6 +172,10 @@ class StatusView(View, frozen=True, kw_only=True):
     plans: tuple[PlanView, ...]
     workers: tuple[WorkerView, ...]
     last_event_id: int
+    workers_ordered: int = 0
+    """How many workers were ever added by hand; the supervisor starts what is new of it."""
+    last_unfit: dict[str, str] = {}
+    """While no worker is up: agents that the last one could not run, with what was missing."""
 
 
 class TaskDetail(View, frozen=True, kw_only=True):

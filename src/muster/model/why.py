@@ -6,12 +6,10 @@ from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 
+from muster.model.rows import ANY_AGENT
 from muster.model.states import AttemptStatus, CrewStatus, ErrorKind, PauseReason, TaskStatus
-from muster.model.task import SKIPPED
+from muster.model.task import BY_HAND, CANCELLED
 from muster.model.views import PlanView, TaskView
-
-ANY_AGENT = ""
-"""Stands for the agent of tasks that name none."""
 
 
 class CrewFacts(Struct, frozen=True):
@@ -24,6 +22,8 @@ class CrewFacts(Struct, frozen=True):
     offers is absent."""
     unfit: Mapping[str, str]
     """Agents that no living worker can run, with what is missing."""
+    last_unfit: Mapping[str, str] = {}
+    """The same of the last worker that there was, while none is up."""
     capabilities: Mapping[str, frozenset[str]] = {}
     """By agent, for those that a living worker can run."""
     general: frozenset[str] = frozenset()
@@ -72,7 +72,7 @@ def why(task: TaskView, facts: CrewFacts) -> str:
         case TaskStatus.PAUSED:
             return _paused(task)
         case TaskStatus.CANCELLED:
-            return "skipped" if task.error == SKIPPED else "cancelled"
+            return task.error or CANCELLED
         case TaskStatus.ARCHIVED:
             return "archived"
 
@@ -80,6 +80,8 @@ def why(task: TaskView, facts: CrewFacts) -> str:
 def _running(task: TaskView) -> str:
     stopping = "is being stopped" if task.attempt_status is AttemptStatus.STOPPING else "running"
     progress = f", {task.percent} % {task.step}".rstrip() if task.percent or task.step else ""
+    if task.agent == BY_HAND:
+        return f"taken by hand, by {task.worker}{progress}"
     return f"{stopping} on {task.worker} with agent {task.agent}{progress}"
 
 
@@ -119,6 +121,8 @@ def _waiting(task: TaskView, facts: CrewFacts) -> str:
         return plan_paused(facts.paused[task.plan])
     if task.next_attempt_at_ms is not None:
         return _delayed(task, task.next_attempt_at_ms - facts.now_ms)
+    if unfit := _last_unfit(task, facts):
+        return unfit
     if facts.crew is not CrewStatus.RUNNING:
         return f"the crew is {facts.crew.lower()}: `muster up` goes on"
     return _matching(task, facts)
@@ -166,6 +170,16 @@ def _matching(task: TaskView, facts: CrewFacts) -> str:
     if wanted == ANY_AGENT:
         return "it names no agent and there is none for such tasks: set `agent` in muster.toml"
     return f"no worker offers agent {wanted}: add [agents.{wanted}] to muster.toml"
+
+
+def _last_unfit(task: TaskView, facts: CrewFacts) -> str:
+    """Why the crew that was up last could not begin it; empty while one is up, or where it could."""
+    wanted = task.aim or task.wanted_agent or ANY_AGENT
+    missing = facts.last_unfit.get(wanted)
+    if missing is None:
+        return ""
+    agent = f"agent {missing}" if wanted == ANY_AGENT else f"agent {wanted} cannot run: {missing}"
+    return f"{agent}; mend that, then `muster up`"
 
 
 def _among(names: list[str], task: TaskView, facts: CrewFacts) -> str:

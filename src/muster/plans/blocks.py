@@ -1,9 +1,10 @@
 """The block structure of a plan: its headings, its boxes, and the lines beneath each box.
 
-CommonMark, as far as it decides what is a heading, a list item, code or a comment, with two differences.
+CommonMark, as far as it decides what is a heading, a list item, code or a comment, with three differences.
 Inside a list item, a fence or a box that is indented by four or more columns still counts, since people align
-them with the title; and a box ends a paragraph whatever its number is (`2. [ ] ...`).  Quoted blocks (`>`)
-are text.
+them with the title; and a box ends a paragraph whatever its number is (`2. [ ] ...`).  A task's paragraph does
+not reach out for lines that are indented no deeper than its own marker, where an outer task can have them.
+Quoted blocks (`>`) are text.
 """
 
 from __future__ import annotations
@@ -65,7 +66,10 @@ class Blocks:
 class _Item(NamedTuple):
     """An open list item.  `box` is the task that its lines belong to: its own, or the enclosing item's."""
 
+    mark: int
+    """Where its marker begins."""
     column: int
+    """Where its content begins."""
     box: Box | None
 
 
@@ -172,6 +176,8 @@ class _Scanner:
         if not self.joinable:
             del self.items[depth:]
             self.joinable = not code
+        else:
+            self._leave_inner_task(line.width)
         self._add_to_body(line.text)
         if self.items or (code and not self.paragraph):
             return
@@ -179,6 +185,14 @@ class _Scanner:
             self.paragraph = None
         elif self.paragraph is not None:
             self.paragraph.append(line.text[line.pos :].rstrip(" \t"))
+
+    def _leave_inner_task(self, width: int) -> None:
+        """A paragraph goes on in a line that is not indented, but not out of its task into the outer one's."""
+        for at in range(1, len(self.items)):
+            inner, outer = self.items[at], self.items[at - 1]
+            if inner.mark >= width and outer.box not in (None, inner.box):
+                del self.items[at:]
+                return
 
     def _opens_verbatim(self, line: _Line, items: list[_Item], *, deep: bool = False) -> bool:
         """Opens a fence or an HTML block in these items, and closes the others."""
@@ -231,19 +245,20 @@ class _Scanner:
             marker = _MARKER.match(rest.text, rest.pos)
             if not marker:
                 break
-            after = rest.width + len(marker[1])
+            mark_at = rest.width
+            after = mark_at + len(marker[1])
             width = _column(rest.text, marker.end(1), marker.end(), after)
             rest = rest._replace(pos=marker.end(), width=width)
             indented_code = width - after > 4
             if rest.pos == len(rest.text) or indented_code:
-                items.append(_Item(after + 1, owner))
+                items.append(_Item(mark_at, after + 1, owner))
                 break
             if mark := _BOX.match(rest.text, rest.pos):
-                self._open_box(rest, mark, items)
+                self._open_box(rest, mark, items, mark_at)
                 return True
             if owner is None and _NEAR_BOX.match(rest.text, rest.pos):
                 self.blocks.near_boxes.append(rest.number)
-            items.append(_Item(width, owner))
+            items.append(_Item(mark_at, width, owner))
         if deep or (self.joinable and depth == len(self.items) and not _may_interrupt(line.text)):
             return False
         self._open_plain_item(rest, items)
@@ -253,7 +268,7 @@ class _Scanner:
         underline = self.paragraph and not self.items and _SETEXT.match(line.text, line.pos)
         return bool(underline or _BREAK.match(line.text, line.pos))
 
-    def _open_box(self, line: _Line, mark: re.Match[str], outer: list[_Item]) -> None:
+    def _open_box(self, line: _Line, mark: re.Match[str], outer: list[_Item], mark_at: int) -> None:
         box = Box(
             line=line.number,
             offset=line.start + mark.start(1),
@@ -265,7 +280,7 @@ class _Scanner:
         self.blocks.boxes.append(box)
         if outer and (parent := outer[-1].box):
             parent.lines.append("")  # what follows the inner task is another paragraph
-        self.items = [*outer, _Item(line.width, box)]
+        self.items = [*outer, _Item(mark_at, line.width, box)]
         self._end_paragraph()
         self.joinable = True
 

@@ -172,6 +172,9 @@ class Tx(Protocol):
 
     async def living_workers(self) -> list[Worker]: ...
 
+    async def logged(self, task_id: int, epoch: int, stream: str, offset: int) -> int:
+        """Length of the output chunk that begins there, in bytes; 0 where there is none."""
+
     async def meta(self, name: str) -> str | None: ...
 
     async def set_meta(self, name: str, value: str) -> None: ...

@@ -15,8 +15,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from muster.model import commands as c
-from muster.model.errors import BadInput, CallerError, NotAllowed, StaleEpoch
+from muster.model.errors import BadInput, CallerError, IllegalMove, NotAllowed, StaleEpoch
 from muster.model.states import ErrorKind
+from muster.model.task import Attempt
 from muster.web.backend import Backend
 from muster.web.http import Handler, JsonResponse, body
 
@@ -74,7 +75,7 @@ def _artifact(task_id: int, epoch: int, given: Any) -> c.Command:
     return c.AddArtifact(task_id=task_id, epoch=epoch, name=given.name, location=given.location)
 
 
-def _text(raw: msgspec.Raw) -> str:
+def json_text(raw: msgspec.Raw) -> str:
     try:
         return bytes(raw).decode()
     except UnicodeDecodeError as error:
@@ -82,7 +83,7 @@ def _text(raw: msgspec.Raw) -> str:
 
 
 def _done(task_id: int, epoch: int, given: Any) -> c.Command:
-    return c.Declare(task_id=task_id, epoch=epoch, text=_text(given.result))
+    return c.Declare(task_id=task_id, epoch=epoch, text=json_text(given.result))
 
 
 def _fail(task_id: int, epoch: int, given: Any) -> c.Command:
@@ -115,8 +116,8 @@ def routes(backend: Backend) -> list[Route]:
     return [*posts, Route(f"{_PATH}/checkpoint", _last_checkpoint(backend), methods=["GET"])]
 
 
-async def _authorize(backend: Backend, request: Request) -> tuple[int, int]:
-    """(task id, epoch).  Raises NotAllowed for a wrong token, StaleEpoch once the attempt is over."""
+async def _authorize(backend: Backend, request: Request) -> Attempt:
+    """Raises NotAllowed for a wrong token, StaleEpoch once the attempt is over."""
     task_id, epoch = request.path_params["task_id"], request.path_params["epoch"]
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     attempt = await backend.reads.attempt(task_id, epoch)
@@ -129,11 +130,12 @@ async def _authorize(backend: Backend, request: Request) -> tuple[int, int]:
             "this token is not that attempt's", "report from inside the task: MUSTER_TOKEN is set there"
         )
     if not attempt.open:
+        again = f"; muster claim renew {task_id} takes it up again, if none does" if attempt.by_hand else ""
         raise StaleEpoch(
             f"attempt {epoch} is over ({attempt.status}); nothing was changed",
-            "stop: another attempt may hold the task",
+            f"stop: another attempt may hold the task{again}",
         )
-    return task_id, epoch
+    return attempt
 
 
 async def _refuse_unknown(backend: Backend, task_id: int, epoch: int, proof: str) -> None:
@@ -145,17 +147,33 @@ async def _refuse_unknown(backend: Backend, task_id: int, epoch: int, proof: str
 
 def _report(backend: Backend, shape: type[_Body], make: Make) -> Handler:
     async def handle(request: Request) -> Response:
-        task_id, epoch = await _authorize(backend, request)
+        attempt = await _authorize(backend, request)
         given = await body(request, shape)
-        return JsonResponse(await backend.engine.execute(make(task_id, epoch, given)))
+        command = make(attempt.task_id, attempt.epoch, given)
+        if attempt.by_hand:
+            command = await _heard(backend, attempt, command)
+        return JsonResponse(await backend.engine.execute(command))
 
     return handle
 
 
+async def _heard(backend: Backend, attempt: Attempt, command: c.Command) -> c.Command:
+    """Who holds a task by hand has no worker: each report is a heartbeat, and `done` and `fail` are the end."""
+    task_id, epoch, actor = attempt.task_id, attempt.epoch, attempt.worker_id
+    if isinstance(command, c.Declare):
+        done, failed = command.kind is None, command.kind
+        return c.GiveBack(
+            task_id=task_id, epoch=epoch, actor=actor, done=done, failed=failed, text=command.text
+        )
+    with contextlib.suppress(IllegalMove):  # its time is over: what it has to say still counts
+        await backend.engine.execute(c.Extend(task_id=task_id, epoch=epoch, actor=actor))
+    return command
+
+
 def _last_checkpoint(backend: Backend) -> Handler:
     async def handle(request: Request) -> Response:
-        task_id, _ = await _authorize(backend, request)
-        checkpoint = await backend.reads.checkpoint(task_id)
+        attempt = await _authorize(backend, request)
+        checkpoint = await backend.reads.checkpoint(attempt.task_id)
         if checkpoint is None:
             return Response(status_code=204)
         return Response(checkpoint.data, media_type="application/octet-stream")

@@ -36,6 +36,10 @@ class Backend:
     """Why nothing is written any more."""
     auditor: Auditor | None = None
     reconcile: Callable[[], Awaitable[Reconciled]] | None = None
+    looked_at_ms: Callable[[], int | None] = lambda: None
+    """Wall time of the coordinator's last look at all workers and leases."""
+    stays: bool = True
+    """False for an owner of one command."""
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     pid: int = field(default_factory=os.getpid)
 

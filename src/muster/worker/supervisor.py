@@ -20,6 +20,8 @@ STEADY_S = 1.0
 rarely, what worked is back at once, however often it is killed."""
 REGISTER_S = 10.0
 """How long a worker may take to be known to an owner that answers: it asks again every few seconds only."""
+MISSED_LOOKS = 2
+"""A worker that ends on purpose says goodbye a moment before its process is gone: one look proves nothing."""
 DRAINED = 0
 DECLARED_DEAD = 3
 """Exit code of a worker that the owner gave up: it wakes after a long sleep and finds itself replaced."""
@@ -37,6 +39,10 @@ class Child:
         self.backoff_s = BACKOFF_FIRST_S
         self.registered = False
         """The owner has known this very process."""
+        self.leaving = False
+        """It was asked to end, and nobody takes its place."""
+        self.missed = 0
+        """Looks in a row at which the owner, who had known it, did not."""
         self.due_s: float | None = 0.0
         """When to start it (again); None while it runs, or once it is not wanted any more."""
 
@@ -73,6 +79,7 @@ class Supervisor:
         self._crew_file = crew_file
         self._say = say
         self.owner = Child("owner", owner_argv)
+        self._worker_argv = worker_argv
         self.workers = [Child("worker", worker_argv) for _ in range(workers)]
         self.draining = False
         """A worker that ends now is not started again."""
@@ -129,6 +136,10 @@ class Supervisor:
         pids = {child.pid for child in (self.owner, *self.workers)} | {p.pid for p in self._given_up}
         return {pid for pid in pids if pid is not None}
 
+    def add_workers(self, count: int) -> None:
+        """The next `tick` starts them."""
+        self.workers += [Child("worker", self._worker_argv) for _ in range(count)]
+
     def start_owner(self) -> None:
         if self.owner.due_s is not None:
             self._start(self.owner)
@@ -149,15 +160,24 @@ class Supervisor:
         """True once every worker has ended on purpose."""
         return all(child.pid is None and child.due_s is None for child in self.workers)
 
+    def let_go(self, pids: Collection[int]) -> None:
+        """These workers were asked to end; of one that was adopted, the exit code will never be known."""
+        for child in self.workers:
+            child.leaving = child.leaving or child.pid in pids
+
     def replace_silent(self, living_pids: Collection[int], lease_s: float) -> None:
         """Starts another for each worker that runs but that the owner has declared dead."""
         for child in self.workers:
             pid = child.pid
             if pid in living_pids:
-                child.registered = True
+                child.registered, child.missed = True, 0
+            elif child.registered:
+                child.missed += 1
             limit_s = lease_s if child.registered else max(lease_s, REGISTER_S)
             quiet_s = time.monotonic() - max(child.started_s, self.owner.started_s)
             if pid is None or pid in living_pids or quiet_s < limit_s:
+                continue
+            if child.registered and child.missed < MISSED_LOOKS:
                 continue
             self._say(f"worker (pid {pid}) is silent; another one takes its place")
             if child.process is not None:
@@ -208,7 +228,7 @@ class Supervisor:
                 start_new_session=True,
             )
         child.adopted = None
-        child.registered = False
+        child.registered, child.missed, child.leaving = False, 0, False
         child.started_s = time.monotonic()
         child.due_s = None
         self._record()
@@ -229,7 +249,7 @@ class Supervisor:
 
     def _note(self, ended: Ended) -> None:
         child, code = ended.child, ended.code
-        if child is not self.owner and (code == DRAINED or self.draining):
+        if child is not self.owner and (code == DRAINED or self.draining or child.leaving):
             child.due_s = None
             return
         now_s = time.monotonic()

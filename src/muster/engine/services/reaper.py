@@ -83,6 +83,8 @@ class Reaper(Service):
         self._busy = asyncio.Lock()
         self.buried = 0
         self.reaped = 0
+        self.looked_at_ms: int | None = None
+        """Wall time of the last look that came to its end."""
 
     async def run_once(self) -> None:
         async with self._busy:  # a person may ask for a look while the loop has one
@@ -98,7 +100,7 @@ class Reaper(Service):
             await self._engine.execute(FreshLeases(term=self._term))
         self._ticked_ms, self._unwell = now.mono_ms, True
         await self._tick(now)
-        self._unwell = False
+        self._unwell, self.looked_at_ms = False, now.wall_ms
 
     async def _tick(self, now: Now) -> None:
         workers = {worker.id: worker for worker in await self._reads.living_workers()}
@@ -114,6 +116,9 @@ class Reaper(Service):
             page = await self._reads.open_attempts(after, PAGE_ROWS)
             newcomers = await self._newcomers(page, workers)
             for attempt in page:
+                if attempt.by_hand:
+                    await self._consider_by_hand(attempt, now)
+                    continue
                 if attempt.worker_id in newcomers:
                     continue
                 worker = workers.get(attempt.worker_id)
@@ -149,7 +154,7 @@ class Reaper(Service):
 
     async def _newcomers(self, page: Sequence[Attempt], known: Mapping[str, Worker]) -> set[str]:
         """Workers that have registered and claimed since we looked: not there is not the same as ended."""
-        if all(attempt.worker_id in known for attempt in page):
+        if all(attempt.worker_id in known or attempt.by_hand for attempt in page):
             return set()
         return {worker.id for worker in await self._reads.living_workers()} - known.keys()
 
@@ -186,6 +191,11 @@ class Reaper(Service):
         here = worker is None or worker.hostname == self._host.hostname
         await self._reap(attempt, reason, proven=proof is not None, here=here)
         return True
+
+    async def _consider_by_hand(self, attempt: Attempt, now: Now) -> None:
+        """Only its lease counts: nobody knows the holder's processes, and so it may come back."""
+        if lapsed(attempt, now):
+            await self._reap(attempt, self._silence(attempt, now), proven=False, here=False)
 
     def _silence(self, attempt: Attempt, now: Now) -> str:
         if attempt.status is AttemptStatus.STOPPING and now.mono_ms < attempt.lease_until_ms:

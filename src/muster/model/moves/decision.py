@@ -123,9 +123,13 @@ def ended_as(facts: Facts, command: c.AttemptCommand, *statuses: AttemptStatus) 
 
 
 def left_running(attempt: Attempt | None) -> int | None:
-    """The epoch of an open attempt whose process has begun: it may go on for a while after it was closed."""
-    begun = attempt is not None and attempt.open and attempt.started_at_ms is not None
-    return attempt.epoch if begun and attempt is not None else None
+    """The epoch of an open attempt whose process has begun: it may go on for a while after it was closed.
+
+    One that was taken by hand has no process that a worker would end.
+    """
+    if attempt is None or attempt.by_hand or not attempt.open or attempt.started_at_ms is None:
+        return None
+    return attempt.epoch
 
 
 def close(attempt: Attempt, status: AttemptStatus, now: Now, **changes: Any) -> Attempt:

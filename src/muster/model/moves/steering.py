@@ -149,15 +149,16 @@ def expire(task: Task, facts: Facts, command: c.Expire, now: Now) -> Decision:
 
 
 def skip(task: Task, facts: Facts, command: c.Skip, now: Now) -> Decision:
-    if task.status is TaskStatus.CANCELLED and task.error == SKIPPED:
+    if task.status is TaskStatus.CANCELLED and task.error.startswith(SKIPPED):
         return Decision(task)
     if task.status not in {TaskStatus.PENDING, TaskStatus.ABORTED, TaskStatus.PAUSED, TaskStatus.FAILED}:
         raise IllegalMove(f"task {task.id} is {task.status} and cannot be skipped")
+    said = f"{SKIPPED} by {command.actor}" + (f": {command.reason}" if command.reason else "")
     after, event = moved(
         task,
         now,
         "skipped",
-        f"skipped by {command.actor}" + (f": {command.reason}" if command.reason else ""),
+        said,
         command.actor,
         level=Level.WARN,
         status=TaskStatus.CANCELLED,
@@ -165,7 +166,7 @@ def skip(task: Task, facts: Facts, command: c.Skip, now: Now) -> Decision:
         paused_reason=None,
         question="",
         error_kind=None,
-        error=SKIPPED,
+        error=said,
         ended_at_ms=now.wall_ms,
     )
     return Decision(after, events=(event,), unblocks=True)

@@ -88,12 +88,13 @@ def cancel(task: Task, facts: Facts, command: c.Cancel, now: Now) -> Decision:
         return Decision(task)
     if task.final:
         raise IllegalMove(f"task {task.id} is {task.status} already and cannot be cancelled")
+    said = f"{CANCELLED} by {command.actor}" + (f": {command.reason}" if command.reason else "")
     attempt = facts.attempt
     after, event = moved(
         task,
         now,
         "cancelled",
-        f"cancelled by {command.actor}" + (f": {command.reason}" if command.reason else ""),
+        said,
         command.actor,
         level=Level.WARN,
         status=TaskStatus.CANCELLED,
@@ -101,7 +102,7 @@ def cancel(task: Task, facts: Facts, command: c.Cancel, now: Now) -> Decision:
         paused_reason=None,
         question="",
         error_kind=None,
-        error=CANCELLED,
+        error=said,
         ended_at_ms=now.wall_ms,
         lingering_epoch=left_running(attempt) or task.lingering_epoch,
     )

@@ -10,7 +10,7 @@ from muster.model.events import Level
 from muster.model.moves.decision import Decision, Facts, current, moved
 from muster.model.moves.overdue import reported
 from muster.model.states import AttemptStatus, TaskStatus
-from muster.model.task import Artifact, Attempt, Checkpoint, Now, Task
+from muster.model.task import BY_HAND, Artifact, Attempt, Checkpoint, Now, Task
 
 
 def grant(task: Task, facts: Facts, command: c.Grant, now: Now) -> Decision:
@@ -21,7 +21,9 @@ def grant(task: Task, facts: Facts, command: c.Grant, now: Now) -> Decision:
         task,
         now,
         "claimed",
-        f"attempt {epoch} given to {command.worker_id} with agent {command.agent}",
+        f"attempt {epoch} taken by hand, by {command.worker_id}"
+        if command.agent == BY_HAND
+        else f"attempt {epoch} given to {command.worker_id} with agent {command.agent}",
         command.worker_id,
         details={"agent": command.agent, "worker": command.worker_id},
         status=TaskStatus.ASSIGNED,
@@ -70,7 +72,9 @@ def start(task: Task, facts: Facts, command: c.Start, now: Now) -> Decision:
         task,
         now,
         "started",
-        f"attempt {task.epoch} runs on {attempt.worker_id} with agent {attempt.agent}",
+        f"attempt {task.epoch} is at work, by hand"
+        if attempt.by_hand
+        else f"attempt {task.epoch} runs on {attempt.worker_id} with agent {attempt.agent}",
         attempt.worker_id,
         status=TaskStatus.RUNNING,
         started_at_ms=now.wall_ms,

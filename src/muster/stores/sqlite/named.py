@@ -24,7 +24,7 @@ _TYPES: dict[str, type[Struct]] = {
 }
 
 _DONE = """(status = 'COMPLETED' OR (status IN ('CANCELLED', 'ARCHIVED') AND error_kind IS NULL
-                            AND error IN ('', 'skipped')))"""
+                            AND (error = '' OR error LIKE 'skipped%')))"""
 """Children go on behind it: it was completed or skipped, also where it was archived since."""
 _DEAD = f"(status IN ('FAILED', 'CANCELLED', 'ARCHIVED') AND NOT {_DONE})"
 

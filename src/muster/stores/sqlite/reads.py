@@ -9,7 +9,7 @@ import apsw
 import msgspec
 
 from muster.model.commands import NUMBER_MAX
-from muster.model.rows import Plan, Worker
+from muster.model.rows import Plan, Worker, worker_view
 from muster.model.seals import Numbered, Seal
 from muster.model.states import (
     ATTEMPT_OPEN,
@@ -18,7 +18,6 @@ from muster.model.states import (
     FailedDependency,
     PauseReason,
     TaskStatus,
-    WorkerStatus,
 )
 from muster.model.task import Artifact, Attempt, Checkpoint
 from muster.model.views import (
@@ -29,7 +28,6 @@ from muster.model.views import (
     StatusView,
     TaskFilter,
     TaskView,
-    WorkerView,
 )
 from muster.ports.store import EventSpan
 from muster.stores.sqlite.named import load_sql
@@ -262,23 +260,16 @@ class SqliteReads:
         for worker_id, reference in self._all("holds"):
             holds.setdefault(worker_id, []).append(reference)
         workers = tuple(
-            WorkerView(
-                id=worker.id,
-                hostname=worker.hostname,
-                pid=worker.pid,
-                status=_present(worker, busy=worker.id in holds),
-                agents=worker.agents,
-                unfit=worker.unfit,
-                holds=tuple(holds.get(worker.id, ())),
-                last_seen_at_ms=worker.last_seen_at_ms,
-            )
-            for worker in await self.living_workers()
+            worker_view(worker, tuple(holds.get(worker.id, ()))) for worker in await self.living_workers()
         )
+        last = None if workers else self._first("last_worker")
         return StatusView(
             crew=await self.meta("crew") or "RUNNING",
             plans=tuple(await self.plans()),
             workers=workers,
             last_event_id=self._first("last_event_id")[0],
+            workers_ordered=int((await self.meta("workers_ordered") or "0").partition(" ")[0]),
+            last_unfit=worker_of(last).all_unfit() if last else {},
         )
 
     async def meta(self, name: str) -> str | None:
@@ -298,13 +289,6 @@ class SqliteReads:
 
     async def blocks(self, task_id: int) -> list[str]:
         return [row[0] for row in self._all("blocks", task_id)]
-
-
-def _present(worker: Worker, *, busy: bool) -> WorkerStatus:
-    """The row says what the last heartbeat knew; an attempt may have begun or ended since."""
-    if worker.status in {WorkerStatus.IDLE, WorkerStatus.BUSY}:
-        return WorkerStatus.BUSY if busy else WorkerStatus.IDLE
-    return worker.status
 
 
 def _event_view(row: tuple[Any, ...]) -> EventView:

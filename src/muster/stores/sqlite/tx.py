@@ -376,6 +376,10 @@ class SqliteTx:
     async def living_workers(self) -> list[Worker]:
         return [worker_of(row) for row in self._all("living_workers")]
 
+    async def logged(self, task_id: int, epoch: int, stream: str, offset: int) -> int:
+        row = self._first("logged", task_id, epoch, stream, offset)
+        return int(row[0]) if row else 0
+
     async def meta(self, name: str) -> str | None:
         row = self._first("meta", name)
         return str(row[0]) if row else None

@@ -70,6 +70,9 @@ ON CONFLICT (task_id, epoch, name) DO UPDATE SET location = excluded.location
 INSERT INTO logs (task_id, epoch, stream, offset, at_ms, data) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING
 
+-- name: logged
+SELECT length(data) FROM logs WHERE task_id = ?1 AND epoch = ?2 AND stream = ?3 AND offset = ?4
+
 -- name: plan_by_source
 SELECT $plan_columns FROM plans WHERE workspace_id = ?1 AND source = ?2
 

@@ -131,6 +131,9 @@ SELECT rowid, stream, offset, at_ms, data FROM logs
  WHERE task_id = ?1 AND epoch = ?2 AND rowid > ?3
  ORDER BY rowid LIMIT ?4
 
+-- name: last_worker
+SELECT $worker_columns FROM workers ORDER BY last_seen_at_ms DESC LIMIT 1
+
 -- name: last_event_id
 SELECT coalesce(max(id), 0) FROM events
 

@@ -1,0 +1,227 @@
+"""`muster claim`: tasks that a person, or a program outside of Muster, does by hand."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from muster.cli.context import Context, connect
+from muster.cli.output import BOLD, Screen, age, clean, clock_time, inert, note, now_ms, print_json
+from muster.cli.report import duration_of, result_of, text_of
+from muster.client.api import task_path
+from muster.model.errors import BadInput
+from muster.model.states import ErrorKind
+
+Json = dict[str, Any]
+
+LEASE_S_MAX = 7 * 86400
+MESSAGE_CHARS_MAX = 10_000
+MINE = ("MUSTER_TASK_ID", "MUSTER_EPOCH")
+
+_HELP = """\
+Takes a task as a worker would, for yourself: nobody else gets it while its lease holds.
+
+    muster claim take billing/api                      # and it is yours for half an hour
+    eval "$(muster claim take billing/api --env)"      # the same; then `muster report progress 40` works here
+    muster claim renew                                 # half an hour more; every report does that as well
+    muster claim release --done --result '{"rows": 120}'
+
+A lease that has run out frees the task like that of a worker that died.  Until somebody else has it, `renew`
+takes it up again.
+"""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.description = _HELP
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    verbs.add_parser("list", help="who holds what, and for how long")
+    taking = verbs.add_parser("take", help="take a task that waits for an agent")
+    taking.add_argument("ref", metavar="TASK")
+    taking.add_argument("--env", action="store_true", help="print only what `eval` needs for `muster report`")
+    renewing = verbs.add_parser("renew", help="keep it longer, or take it up again after its lease")
+    releasing = verbs.add_parser("release", help="give it back at no cost, or say how it ended")
+    for verb in (renewing, releasing):
+        verb.add_argument(
+            "ref", metavar="TASK", nargs="?", help="may be left out where `take --env` was used"
+        )
+    for verb in (taking, renewing):
+        verb.add_argument("--lease", metavar="TIME", type=_lease, help="how long from now on (30m)")
+    releasing.add_argument("--done", action="store_true", help="it is completed; those behind it go on")
+    releasing.add_argument("--result", metavar="JSON|@FILE", help="with --done: what came out, as JSON")
+    releasing.add_argument("--fail", metavar="TEXT", help="it could not be done; spends one of its retries")
+
+
+def run(args: argparse.Namespace) -> int:
+    code: int = {"list": _list, "take": _take, "renew": _renew, "release": _release}[args.verb](args)
+    return code
+
+
+def _lease(text: str) -> float:
+    seconds = duration_of(text)
+    if not 1 <= seconds <= LEASE_S_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not between 1s and 7d")
+    return seconds
+
+
+def _take(args: argparse.Namespace) -> int:
+    import hashlib
+    import secrets
+
+    token = secrets.token_urlsafe(32)
+    with connect(args) as context:
+        task_id = _task(context, args.ref)
+        given = {"tokenHash": hashlib.sha256(token.encode()).hexdigest(), "leaseS": args.lease}
+        taken = context.api.post(task_path(task_id, "claim"), {"actor": context.actor(), **given})
+        job = taken["job"]
+        env = {
+            "MUSTER_SOCKET": str(context.project.socket),
+            "MUSTER_TOKEN": token,
+            "MUSTER_TASK": _ref(job),
+            "MUSTER_TASK_ID": str(job["taskId"]),
+            "MUSTER_EPOCH": str(job["epoch"]),
+            "MUSTER_BY_HAND": "1",
+        }
+    if args.json:
+        print_json({**taken, "env": env})
+    elif args.env:
+        print("\n".join(_exports(env)))
+        note(f"{_ref(job)} is yours as attempt {job['epoch']} until {_until(taken)}")
+    else:
+        _show(taken, env, Screen(args.color))
+    return 0
+
+
+def _task(context: Context, reference: str) -> int:
+    task_id, epoch = context.task_id(reference)
+    if epoch is not None:
+        raise BadInput(
+            f"{reference} names an attempt; a claim makes a new one; nothing was changed",
+            f"leave out #{epoch}",
+        )
+    return task_id
+
+
+def _ref(job: Mapping[str, Any]) -> str:
+    return f"{job['plan']}/{job['key']}" if job["plan"] else str(job["key"])
+
+
+def _until(held: Mapping[str, Any]) -> str:
+    ends_ms = held["leaseEndsAtMs"]
+    return f"{clock_time(ends_ms)} ({age(ends_ms - now_ms() + 500)} from now)"
+
+
+def _exports(env: Mapping[str, str]) -> list[str]:
+    return [f"export {name}={shlex.quote(value)}" for name, value in env.items()]
+
+
+def _show(taken: Json, env: Mapping[str, str], screen: Screen) -> None:
+    job = taken["job"]
+    ref = clean(_ref(job))
+    badge = screen.badge("running", f"yours as attempt {job['epoch']} until {_until(taken)}")
+    screen.line(f"{screen.paint(ref, BOLD)}  {clean(job['title'])}  {badge}")
+    rows = _lines("Text", inert(job["description"])) + _lines("Note", inert(job["note"]))
+    if job["checkpoint"] is not None:
+        rows.append(("Saved", "muster report checkpoint --show   (what the attempt before has left)"))
+    rows += _lines("Export", "\n".join(_exports(env)))
+    rows += _lines("Next", f"muster claim renew {ref}\nmuster claim release {ref} --done")
+    screen.fields(rows)
+
+
+def _lines(name: str, text: str) -> list[tuple[str, str]]:
+    return [("" if at else name, line) for at, line in enumerate(text.splitlines())]
+
+
+def _mine(args: argparse.Namespace, context: Context) -> tuple[int, int | None]:
+    """(task id, epoch) of what is meant.  An attempt that this shell has taken is named by its epoch, so that
+    it can never be mistaken for a newer one."""
+    named = [os.environ.get(name, "") for name in MINE]
+    here = (
+        (int(named[0]), int(named[1])) if all(name.isascii() and name.isdigit() for name in named) else None
+    )
+    if args.ref is None:
+        if here is None:
+            raise BadInput(
+                "no task was named, and this shell has taken none; nothing was changed",
+                f"muster claim {args.verb} TASK",
+            )
+        return here
+    task_id, epoch = context.task_id(args.ref)
+    if epoch is None and here is not None and here[0] == task_id:
+        epoch = here[1]
+    return task_id, epoch
+
+
+def _renew(args: argparse.Namespace) -> int:
+    with connect(args) as context:
+        task_id, epoch = _mine(args, context)
+        body = {"actor": context.actor(), "epoch": epoch, "leaseS": args.lease}
+        held = context.api.post(task_path(task_id, "claim/renew"), body)
+    if args.json:
+        print_json(held)
+        return 0
+    print(f"Yours    attempt {held['epoch']} until {_until(held)}")
+    if held["stop"] is not None:
+        print("Stop     somebody wants it back: muster claim release")
+    if held["notice"]:
+        print(f"Note     {clean(held['notice'])}")
+    return 0
+
+
+def _release(args: argparse.Namespace) -> int:
+    body = _outcome(args)
+    with connect(args) as context:
+        task_id, epoch = _mine(args, context)
+        path = task_path(task_id, "claim/release")
+        moved = context.api.post(path, {"actor": context.actor(), "epoch": epoch, **body})
+        task = context.api.get(task_path(task_id))["task"]
+    if args.json:
+        print_json(moved)
+        return 0
+    print(f"{clean(_ref(task))}  {_ENDS[body['outcome']]}; {clean(task['why'])}")
+    return 0
+
+
+_ENDS = {"released": "given back", "done": "completed", "failed": "failed"}
+
+
+def _outcome(args: argparse.Namespace) -> Json:
+    if args.fail is not None and args.done:
+        raise BadInput("--done and --fail exclude each other; nothing was changed", "use one of them")
+    if args.result is not None and not args.done:
+        raise BadInput("--result is for what is done; nothing was changed", "add --done")
+    if args.fail is not None:
+        message = text_of("the reason", args.fail, MESSAGE_CHARS_MAX)
+        if not message.strip():
+            raise BadInput("--fail says no reason; nothing was changed", "--fail TEXT")
+        return {"outcome": "failed", "kind": ErrorKind.CRASH.value, "message": message}
+    return {"outcome": "done", **result_of(args)} if args.done else {"outcome": "released"}
+
+
+def _list(args: argparse.Namespace) -> int:
+    with connect(args) as context:
+        claims: list[Json] = context.api.get("/api/v1/claims")
+    if args.json:
+        print_json(claims)
+        return 0
+    if not claims:
+        print("nobody holds a task")
+        return 0
+    now = now_ms()
+    rows = [
+        [
+            clean(_ref(claim)),
+            clean(claim["holder"]),
+            clean(claim["agent"]),
+            str(claim["epoch"]),
+            age(now - claim["claimedAtMs"]),
+            "over" if claim["expired"] else age(claim["leaseEndsAtMs"] - now),
+        ]
+        for claim in claims
+    ]
+    looks = ["delayed" if claim["expired"] else "running" for claim in claims]
+    head = ["TASK", "HOLDER", "AGENT", "ATTEMPT", "HELD", "LEASE LEFT"]
+    Screen(args.color).table(head, rows, give=1, looks=looks)
+    return 0

@@ -1,0 +1,161 @@
+"""`muster config`: what is set and where, and the settings of other orchestrators."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from muster.cli.context import project_of, start_folder
+from muster.cli.crew import cores
+from muster.cli.output import Screen, clean, note, print_json
+from muster.config.keys import settings
+from muster.config.lines import key_lines, line_of
+from muster.config.load import load_config, read_text_of
+from muster.config.project import FILE_NAME, ROOT_VARIABLE, Project
+from muster.config.settings import Config
+from muster.model.errors import BadInput, Conflict
+
+Json = dict[str, Any]
+
+_FILE_BYTES_MAX = 1 << 20
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    showing = verbs.add_parser("show", help="every setting with its value")
+    showing.add_argument("--origin", action="store_true", help="also where each comes from")
+    taking = verbs.add_parser("import", help=f"what another orchestrator's settings are in {FILE_NAME}")
+    taking.add_argument("file", metavar="FILE", help="a JSON or YAML file")
+    taking.add_argument("--write", action="store_true", help=f"write {FILE_NAME}, where there is none yet")
+
+
+def run(args: argparse.Namespace) -> int:
+    return _show(args) if args.verb == "show" else _import(args)
+
+
+def _show(args: argparse.Namespace) -> int:
+    project = project_of(args)
+    config = load_config(project.root)
+    written = _lines_written(read_text_of(project.root) or "")
+    rows: list[Json] = [{"key": "root", "value": str(project.root), "origin": _root_origin(args)}]
+    for key, value in settings(config):
+        shown, origin = _effective(key, value, config, written)
+        rows.append({"key": key, "value": shown, "origin": origin})
+    if args.json:
+        print_json(rows)
+        return 0
+    screen = Screen(args.color)
+    cells = [[row["key"], clean(_written(row["value"])), clean(row["origin"])] for row in rows]
+    head = ["KEY", "VALUE", "FROM"]
+    if not args.origin:
+        head, cells = head[:2], [row[:2] for row in cells]
+    screen.table(head, cells, give=1, looks=[""] * len(cells))
+    return 0
+
+
+def _written(value: object) -> str:
+    return "-" if value is None else value if isinstance(value, str) else json.dumps(value)
+
+
+def _root_origin(args: argparse.Namespace) -> str:
+    if args.root is not None:
+        return f"command line: -C {args.root}"
+    if os.environ.get(ROOT_VARIABLE):
+        return f"environment variable: {ROOT_VARIABLE}"
+    return "default: the nearest folder upwards that is a project"
+
+
+def _effective(key: str, value: object, config: Config, written: dict[str, int]) -> tuple[object, str]:
+    """(the value that holds, where it comes from)."""
+    if key in written:
+        return value, f"{FILE_NAME}:{written[key]}"
+    if key == "workers.count" and value is None:
+        return config.workers.number(cores()), "default: one per core, at most 4"
+    if key == "health.lease" and "health.heartbeat" in written:
+        return value, f"default: three times health.heartbeat, {FILE_NAME}:{written['health.heartbeat']}"
+    if key == "task.backoff.max" and "task.backoff.first" in written:
+        return value, "default: not less than task.backoff.first"
+    return value, "default"
+
+
+def _lines_written(text: str) -> dict[str, int]:
+    """The line of every key that the file holds; one of an inline table stands in that one's line."""
+    import tomllib
+
+    lines = key_lines(text)
+    return {key: line_of(lines, key) or 1 for key in _keys(tomllib.loads(text), "")}
+
+
+def _keys(table: Json, path: str) -> Iterator[str]:
+    for name, value in table.items():
+        key = f"{path}.{name}" if path else name
+        yield key
+        if isinstance(value, dict):
+            yield from _keys(value, key)
+
+
+def _import(args: argparse.Namespace) -> int:
+    from muster.config.importing import import_settings
+
+    path = Path(args.file)
+    imported = import_settings(_text(path), path.name)
+    target = Project(start_folder(args.root).resolve()).config_file
+    if args.write:
+        _write(target, imported.toml)
+    if args.json:
+        print_json(
+            {
+                "kind": imported.kind,
+                "written": str(target) if args.write else None,
+                "settings": [
+                    {"key": one.setting.target, "value": one.value, "from": one.key, "line": one.line}
+                    for one in imported.taken
+                ],
+                "notCarriedOver": [
+                    {"from": one.key, "line": one.line, "note": one.setting.note} for one in imported.aside
+                ],
+                "toml": imported.toml,
+            }
+        )
+        return 0
+    if args.write:
+        print(f"Wrote    {target}: {len(imported.taken)} settings, read as {imported.kind}")
+        print("Next     muster config show --origin")
+        return 0
+    print(imported.toml, end="")
+    note(f"read as {imported.kind}; --write makes it {FILE_NAME}")
+    return 0
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_FILE_BYTES_MAX + 1)
+        if len(data) > _FILE_BYTES_MAX:
+            raise BadInput(
+                f"{path} has more than {_FILE_BYTES_MAX} bytes; nothing was written", "name a settings file"
+            )
+        return data.decode("utf-8-sig")
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror}", "name a file that you can read") from error
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path} is not UTF-8 (byte {error.start})", "save it as UTF-8") from error
+
+
+def _write(target: Path, text: str) -> None:
+    try:
+        with target.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise Conflict(
+            f"{target} is there already; nothing was written",
+            "without --write the settings are printed instead",
+        ) from None
+    except OSError as error:
+        raise BadInput(
+            f"cannot write {target}: {error.strerror}", "choose a folder that you may write to"
+        ) from error

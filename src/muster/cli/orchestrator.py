@@ -1,0 +1,101 @@
+"""`muster orchestrator`: the whole crew under the name that other tools have for it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from muster.cli import down, up
+from muster.cli.context import connect, project_of
+from muster.cli.output import Screen, age, now_ms, print_json
+from muster.model.errors import BadInput, OwnerUnavailable, StoreHalted
+
+Json = dict[str, Any]
+
+_LOOKS = {"RUNNING": "running", "PAUSED": "paused", "STOPPED": "waiting", "ERROR": "failed"}
+_FIXED = (
+    ("deadWorkersFound", "dead workers found"),
+    ("expiredClaimsReleased", "expired claims released"),
+    ("orphanedTasksRecovered", "orphaned tasks recovered"),
+    ("staleStatesFixed", "stale states fixed"),
+)
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    up.add(verbs.add_parser("start", help="the same as `muster up`"))
+    stopping = verbs.add_parser("stop", help="the same as `muster down`")
+    down.add(stopping)
+    stopping.add_argument("--graceful", action="store_true", help="finish what runs first, which is usual")
+    verbs.add_parser("status", help="whether it runs, since when, with which workers and claims")
+    verbs.add_parser(
+        "reconcile", help="look for dead workers, expired claims and wrong states now, and mend them"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    match args.verb:
+        case "start":
+            return up.run(args)
+        case "stop":
+            if args.graceful and args.now:
+                raise BadInput(
+                    "--graceful and --now exclude each other; nothing was stopped", "use one of them"
+                )
+            return down.run(args)
+        case "status":
+            return _status(args)
+        case _:
+            return _reconcile(args)
+
+
+def _status(args: argparse.Namespace) -> int:
+    try:
+        with connect(args) as context:
+            told: Json = context.api.get("/api/v1/coordinator/status")
+    except (OwnerUnavailable, StoreHalted) as error:
+        _say_error(args, error.message)
+        raise
+    if args.json:
+        print_json(told)
+    else:
+        _show(told, Screen(args.color))
+    return 0
+
+
+def _say_error(args: argparse.Namespace, message: str) -> None:
+    """Somebody holds the store and does not answer, or it may not be written: neither up nor down."""
+    if args.json:
+        print_json({"status": "ERROR", "problem": message, "root": str(project_of(args).root)})
+    else:
+        Screen(args.color).line(Screen(args.color).badge(_LOOKS["ERROR"], "ERROR"))
+
+
+def _show(told: Json, screen: Screen) -> None:
+    now = now_ms()
+    screen.line(screen.badge(_LOOKS[told["status"]], told["status"]))
+    rows = []
+    if told["active"]:
+        rows.append(("Owner", f"pid {told['pid']}, up {age(now - told['startedAtMs'])}, term {told['term']}"))
+    else:
+        rows.append(("Owner", "none: `muster orchestrator start`"))
+    workers = told["workers"]
+    states = ", ".join(f"{number} {state}" for state, number in workers.items())
+    rows.append(("Workers", f"{sum(workers.values())}" + (f": {states}" if states else "")))
+    claims = told["claims"]
+    rows.append(("Claims", f"{claims['active']} active, {claims['expired']} expired"))
+    rows.append(("Tasks", f"{told['pendingTasks']} pending, {told['runningTasks']} running"))
+    rows.append(("Agents", f"{told['healthyAgents']} healthy, {told['staleAgents']} that cannot run"))
+    looked_ms = told["lastReconcileAtMs"]
+    rows.append(("Reconciled", "not yet" if looked_ms is None else f"{age(now - looked_ms)} ago"))
+    screen.fields(rows)
+
+
+def _reconcile(args: argparse.Namespace) -> int:
+    with connect(args) as context:
+        fixed: Json = context.api.post("/api/v1/coordinator/reconcile", {})
+    if args.json:
+        print_json(fixed)
+    else:
+        Screen(args.color).fields([(str(fixed[name]), words) for name, words in _FIXED])
+    return 0

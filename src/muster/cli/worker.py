@@ -1,0 +1,214 @@
+"""`muster worker`: who works, one by one."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+from urllib.parse import quote
+
+from muster.cli.context import Context, connect
+from muster.cli.output import BOLD, Screen, age, clean, now_ms, print_json
+from muster.model.errors import BadInput, NotFound, OwnerUnavailable, Unavailable
+from muster.stores.sqlite.lock import holder
+
+Json = dict[str, Any]
+
+WORKERS_MAX = 64
+READY_S = 20.0
+TICK_S = 0.1
+STOP_BY_S = 15.0
+"""Both rungs of the stop ladder, and some air."""
+_LOOKS = {"busy": "running", "stopping": "stopping", "dead": "cancelled"}
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    verbs.add_parser("list", help="all workers that are up")
+    showing = verbs.add_parser("show", help="everything about one worker, also one that has ended")
+    showing.add_argument("name", metavar="NAME")
+    telling = verbs.add_parser("status", help="how many are up and what they do; or one of them")
+    telling.add_argument("name", metavar="NAME", nargs="?")
+    starting = verbs.add_parser("start", help="add workers to the crew that is up")
+    starting.add_argument("-n", "--number", metavar="N", type=_number, default=1, help="how many (1)")
+    stopping = verbs.add_parser(
+        "stop", help="let one finish what it holds, and end; no other takes its place"
+    )
+    stopping.add_argument("name", metavar="NAME")
+    stopping.add_argument("--now", action="store_true", help="what it holds is given back with a checkpoint")
+
+
+def run(args: argparse.Namespace) -> int:
+    verbs = {"list": _list, "show": _show, "status": _status, "start": _start, "stop": _stop}
+    return verbs[args.verb](args)
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= WORKERS_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {WORKERS_MAX}")
+    return int(text)
+
+
+def _living(context: Context) -> list[Json]:
+    found: list[Json] = context.api.get("/api/v1/workers")
+    return found
+
+
+def _named(context: Context, name: str) -> str:
+    """The worker's whole name.  Raises NotFound, BadInput."""
+    names: list[str] = [worker["id"] for worker in _living(context)]
+    # What is after `worker-` will do, and so will the beginning of either.
+    near = [known for known in names if known.startswith((name, f"worker-{name}"))] if name else []
+    if name in names or not near:
+        return name
+    if len(near) > 1:
+        raise BadInput(f"{name!r} may be any of {', '.join(near)}; nothing was changed", "write more of it")
+    return near[0]
+
+
+def _worker(context: Context, name: str) -> Json:
+    if not name:
+        raise NotFound("a worker has a name", "muster worker list")
+    found: Json = context.api.get(f"/api/v1/workers/{quote(_named(context, name), safe='')}")
+    return found
+
+
+def _list(args: argparse.Namespace) -> int:
+    with connect(args) as context:
+        workers = _living(context)
+    if args.json:
+        print_json(workers)
+    elif workers:
+        _table(workers, Screen(args.color))
+    else:
+        print("no worker is up: muster up")
+    return 0
+
+
+def _table(workers: list[Json], screen: Screen) -> None:
+    now = now_ms()
+    rows = [
+        [
+            worker["id"],
+            worker["status"],
+            f"{clean(worker['hostname'])}:{worker['pid']}",
+            age(now - worker["lastSeenAtMs"]),
+            ", ".join(map(clean, worker["agents"])) or "none",
+            ", ".join(map(clean, worker["holds"])) or "nothing",
+        ]
+        for worker in workers
+    ]
+    looks = [_LOOKS.get(worker["status"], "ready") for worker in workers]
+    head = ["WORKER", "STATUS", "PROCESS", "HEARD", "AGENTS", "HOLDS"]
+    screen.table(head, rows, give=5, looks=looks)
+
+
+def _show(args: argparse.Namespace) -> int:
+    with connect(args) as context:
+        worker = _worker(context, args.name)
+    if args.json:
+        print_json(worker)
+        return 0
+    screen, now = Screen(args.color), now_ms()
+    badge = screen.badge(_LOOKS.get(worker["status"], "ready"), worker["status"])
+    screen.line(f"{screen.paint(worker['id'], BOLD)}  {badge}")
+    rows = [
+        ("Process", f"pid {worker['pid']} on {clean(worker['hostname'])}"),
+        ("Started", f"{age(now - worker['registeredAtMs'])} ago"),
+        ("Heard", f"{age(now - worker['lastSeenAtMs'])} ago"),
+        ("Agents", ", ".join(map(clean, worker["agents"])) or "none"),
+        ("Holds", f"{', '.join(map(clean, worker['holds'])) or 'nothing'}; {worker['slots']} at most"),
+    ]
+    if worker["endedAtMs"] is not None:
+        rows.append(("Ended", f"{age(now - worker['endedAtMs'])} ago"))
+    if worker["reason"]:
+        rows.append(("Why", clean(worker["reason"])))
+    rows += [("Unfit", clean(f"{name}: {missing}")) for name, missing in worker["unfit"].items()]
+    screen.fields(rows)
+    return 0
+
+
+def _status(args: argparse.Namespace) -> int:
+    if args.name is not None:
+        return _show(args)
+    with connect(args) as context:
+        workers = _living(context)
+    counts: dict[str, int] = {}
+    for worker in workers:
+        counts[worker["status"]] = counts.get(worker["status"], 0) + 1
+    holds = [reference for worker in workers for reference in worker["holds"]]
+    quietest_ms = max((now_ms() - worker["lastSeenAtMs"] for worker in workers), default=None)
+    if args.json:
+        print_json(
+            {"workers": len(workers), "counts": counts, "holds": holds, "longestSilenceMs": quietest_ms}
+        )
+        return 0
+    if not workers:
+        print("no worker is up: muster up")
+        return 0
+    screen = Screen(args.color)
+    shown = [screen.badge(_LOOKS.get(state, "ready"), f"{n} {state}") for state, n in sorted(counts.items())]
+    screen.fields(
+        [
+            ("Workers", f"{len(workers)}: {'  '.join(shown)}"),
+            ("Holds", ", ".join(map(clean, holds)) or "nothing"),
+            ("Heard", f"all of them within {age(quietest_ms or 0)}"),
+        ]
+    )
+    return 0
+
+
+def _start(args: argparse.Namespace) -> int:
+    import secrets
+
+    with connect(args) as context:
+        if context.direct or holder(context.project.supervisor_lock) is None:
+            raise OwnerUnavailable(
+                "no crew is up that a worker could be added to", f"muster up --workers {args.number}"
+            )
+        before = {worker["id"] for worker in _living(context)}
+        if len(before) + args.number > WORKERS_MAX:
+            raise BadInput(
+                f"{len(before)} workers are up, and {WORKERS_MAX} is the most; none was added",
+                f"muster worker start -n {max(1, WORKERS_MAX - len(before))}",
+            )
+        order = {"actor": context.actor(), "add": args.number, "requestId": secrets.token_hex(8)}
+        context.api.post("/api/v1/crew/workers", order)
+        added = _await(context, before, args.number)
+    if args.json:
+        print_json({"added": added})
+    else:
+        print("\n".join(f"{name}  started" for name in added))
+    return 0
+
+
+def _await(context: Context, before: set[str], number: int) -> list[str]:
+    """The names of the new workers.  Raises Unavailable where they do not come."""
+    deadline_s = time.monotonic() + READY_S
+    while True:
+        new = [worker["id"] for worker in _living(context) if worker["id"] not in before]
+        if len(new) >= number:
+            return new
+        if time.monotonic() > deadline_s:
+            raise Unavailable(
+                f"of {number} ordered workers {len(new)} have come in {READY_S:.0f} s", "muster doctor"
+            )
+        time.sleep(TICK_S)
+
+
+def _stop(args: argparse.Namespace) -> int:
+    with connect(args) as context:
+        worker = _worker(context, args.name)
+        name = worker["id"]
+        if worker["endedAtMs"] is not None:
+            told = "has ended already"
+        else:
+            body = {"actor": context.actor(), "stopByS": STOP_BY_S if args.now else None}
+            context.api.post(f"/api/v1/workers/{quote(name, safe='')}/stop", body)
+            held = ", ".join(map(clean, worker["holds"]))
+            told = f"ends when it has {'given back' if args.now else 'finished'} {held}" if held else "ends"
+    if args.json:
+        print_json({"worker": name, "holds": worker["holds"], "ended": worker["endedAtMs"] is not None})
+    else:
+        print(f"{name}  {told}")
+    return 0

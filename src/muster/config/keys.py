@@ -1,0 +1,101 @@
+"""Every key of `muster.toml` and its value in a Config, for `muster config show` and the documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from muster.config.durations import duration_text
+from muster.config.settings import AgentConfig, Config
+
+
+class Key(NamedTuple):
+    path: str
+    value: Callable[[Config], object]
+    """As it would be written in TOML; None where nothing is set."""
+    says: str
+
+
+def _seconds(read: Callable[[Config], float]) -> Callable[[Config], object]:
+    return lambda config: duration_text(read(config))
+
+
+KEYS: tuple[Key, ...] = (
+    Key("agent", lambda c: c.default_agent, "the agent of tasks that name none"),
+    Key("task.timeout", _seconds(lambda c: c.task.timeout_s), "how long one attempt may take"),
+    Key("task.retries", lambda c: c.task.retries, "runs after the first one"),
+    Key(
+        "task.backoff.first",
+        _seconds(lambda c: c.task.backoff_first_s),
+        "the first wait before a retry; it doubles",
+    ),
+    Key("task.backoff.max", _seconds(lambda c: c.task.backoff_cap_s), "the longest wait before a retry"),
+    Key(
+        "task.losses", lambda c: c.task.losses_max, "attempts lost to dead workers before a task is given up"
+    ),
+    Key("task.failures", lambda c: c.task.failures_max, "failures in a row that pause a plan; 0: never"),
+    Key("task.waiting", lambda c: c.task.waiting_max, "tasks that may wait; more are refused"),
+    Key("workers.count", lambda c: c.workers.count, "worker processes; usually one per core, at most 4"),
+    Key("workers.slots", lambda c: c.workers.slots, "attempts that one worker runs at the same time"),
+    Key(
+        "workers.drain",
+        _seconds(lambda c: c.workers.drain_s),
+        "what `down` and Ctrl-C wait for running tasks",
+    ),
+    Key("health.heartbeat", _seconds(lambda c: c.health.heartbeat_s), "how often a worker is heard"),
+    Key(
+        "health.lease",
+        _seconds(lambda c: c.health.lease_s),
+        "silence after which a worker's tasks go to others; 15 s or three heartbeats, whichever is longer",
+    ),
+    Key(
+        "health.sweep", _seconds(lambda c: c.health.sweep_s), "how often the coordinator looks at all of them"
+    ),
+    Key(
+        "health.claim_lease", _seconds(lambda c: c.health.claim_lease_s), "the lease of a task taken by hand"
+    ),
+    Key(
+        "health.orphan_grace",
+        _seconds(lambda c: c.health.orphan_grace_s),
+        "how long a worker that cannot reach its owner keeps its agents",
+    ),
+    Key("retention.events", _seconds(lambda c: c.retention.events_s), "how long the audit is kept"),
+    Key("retention.logs", _seconds(lambda c: c.retention.logs_s), "output, and checkpoints of ended tasks"),
+    Key(
+        "retention.idempotency",
+        _seconds(lambda c: c.retention.idempotency_s),
+        "how long idempotency keys count",
+    ),
+)
+AGENT_KEYS: tuple[tuple[str, Callable[[AgentConfig], object], str], ...] = (
+    ("command", lambda a: list(a.command), "the program and its arguments"),
+    ("prompt", lambda a: a.prompt, "how it gets its task: argument, script, file, stdin, none"),
+    ("env", lambda a: list(a.env_names) or None, "variables handed on from your environment"),
+    ("set", lambda a: sorted(a.env) or None, "variables with a value of their own (only names are shown)"),
+    (
+        "exit_codes",
+        lambda a: {str(code): kind.value for code, kind in a.exit_codes.items()} or None,
+        "what exit codes mean",
+    ),
+    ("capabilities", lambda a: list(a.capabilities) or None, "what tasks with `cap=` may ask of it"),
+    ("profiles", lambda a: list(a.profiles) or None, "kinds of task that prefer it"),
+    ("slots", lambda a: a.slots, "its attempts at one time, over all workers"),
+    (
+        "heartbeat",
+        lambda a: None if a.heartbeat_s is None else duration_text(a.heartbeat_s),
+        "how often it is heard",
+    ),
+)
+"""Of `[agents.NAME]`."""
+
+
+def settings(config: Config) -> Iterator[tuple[str, object]]:
+    """(key, value) of everything that is set or has a default, in the order of the documentation."""
+    for key in KEYS:
+        yield key.path, key.value(config)
+    for name, most in sorted(config.limits.items()):
+        yield f"limits.{name}", most
+    for name, agent in sorted(config.agents.items()):
+        for key_name, value, _ in AGENT_KEYS:
+            if (found := value(agent)) is not None:
+                yield f"agents.{name}.{key_name}", found

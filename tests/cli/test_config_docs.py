@@ -1,0 +1,81 @@
+"""The page about settings lists every key that there is, and every key of others that is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from muster.config import foreign
+from muster.config.keys import AGENT_KEYS, KEYS
+from muster.config.load import parse_config
+from muster.config.settings import Config
+from muster.config.tables import Table
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "configuration.md"
+FULL = {
+    "agent": "mine",
+    "task": {"backoff": {"first": "1s"}},
+    "workers": {},
+    "health": {},
+    "retention": {},
+    "limits": {},
+    "agents": {"mine": {"command": ["true"]}},
+}
+
+
+def keys_table() -> list[str]:
+    lines = ["| key | default | what it is |", "|---|---|---|"]
+    for key in KEYS:
+        value = key.value(Config())
+        lines.append(f"| `{key.path}` | {'-' if value is None else f'`{value}`'} | {key.says} |")
+    return lines
+
+
+def agents_table() -> list[str]:
+    lines = ["| key of `[agents.NAME]` | what it is |", "|---|---|"]
+    return [*lines, *(f"| `{name}` | {says} |" for name, _, says in AGENT_KEYS)]
+
+
+def foreign_table(kind: str) -> list[str]:
+    lines = [f"| {kind} | Muster | what differs |", "|---|---|---|"]
+    for setting in foreign.SETTINGS:
+        if setting.kind == kind:
+            target = f"`{setting.target}`" if setting.target else "-"
+            target += ", left at its default" if setting.aside else ""
+            lines.append(f"| `{setting.source}` | {target} | {setting.note} |")
+    return lines
+
+
+TABLES = {
+    "keys": keys_table(),
+    "agents": agents_table(),
+    **{kind: foreign_table(kind) for kind in (foreign.POOL, foreign.CLUSTER, foreign.PLANNER)},
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_page_has_the_table_as_the_code_makes_it(name: str) -> None:
+    table = "\n".join(TABLES[name])
+    assert f"{table}\n\n" in PAGE.read_text("utf-8") + "\n", f"the table should be:\n{table}"
+
+
+def test_every_key_that_is_read_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: set[str] = set()
+    known = Table.read
+
+    def noting(self: Table, key: str, parse: object, default: object) -> object:
+        read.add(self.path(key))
+        return known(self, key, parse, default)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Table, "read", noting)
+    parse_config(FULL)
+    tables = {"task", "task.backoff", "workers", "health", "retention", "limits", "agents", "agents.mine"}
+    listed = {key.path for key in KEYS} | {f"agents.mine.{name}" for name, _, _ in AGENT_KEYS}
+    assert read - tables == listed
+
+
+def test_every_foreign_key_leads_to_a_key_of_ours() -> None:
+    ours = {key.path for key in KEYS}
+    assert {setting.target for setting in foreign.SETTINGS if setting.target} <= ours
+    assert all(setting.note or setting.target for setting in foreign.SETTINGS), "what becomes of it?"
