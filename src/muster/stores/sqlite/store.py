@@ -17,6 +17,7 @@ import apsw
 
 from muster.model.errors import StoreFull, StoreHalted, StoreRefused, Unavailable
 from muster.ports.store import Tx
+from muster.stores.sqlite.history import Witness
 from muster.stores.sqlite.reads import SqliteReads
 from muster.stores.sqlite.tx import SqliteTx
 
@@ -52,6 +53,7 @@ class SqliteStore:
         self._halted: str | None = None
         self._tx = SqliteTx(writer)
         self.reads = SqliteReads(reader)
+        self.witness = Witness(reader)
 
     @classmethod
     def open(cls, path: Path) -> SqliteStore:
