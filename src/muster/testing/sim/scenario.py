@@ -1,0 +1,85 @@
+"""What one seed is: sizes, times and which faults there are, drawn at random."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+
+from muster.engine.policy import Policy
+from muster.model.retry import RetryPolicy
+
+AGENTS = ("claude", "codex", "shell")
+FAULTS = (
+    "worker_crash",
+    "worker_pause",
+    "agent_crash",
+    "owner_crash",
+    "owner_pause",
+    "deposed",
+    "reboot",
+    "partition",
+    "wall_jump",
+    "suspend",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    seed: int
+    policy: Policy
+    hosts: int
+    workers: int
+    slots: int
+    tasks: int
+    busy_s: float
+    """How long users and faults are at work, in virtual seconds."""
+    user_every_s: float
+    fault_every_s: float
+    faults: tuple[str, ...]
+    loss: float
+    """Chance that a request or an answer between two machines is lost."""
+    double: float
+    """Chance that a request arrives twice."""
+    slow: float
+    """Chance that a request or an answer takes seconds, not milliseconds."""
+    failing: float
+    """Chance that an agent's run ends badly."""
+    asking: float
+
+
+def stream(seed: int, name: str) -> Random:
+    """Each actor draws from a stream of its own: one more draw here changes nothing there."""
+    return Random(f"{seed}:{name}")  # noqa: S311 - nothing here is a secret
+
+
+def scenario(seed: int) -> Scenario:
+    dice = stream(seed, "scenario")
+    lease_s = dice.choice((6.0, 15.0, 15.0, 30.0))
+    hosts = dice.choice((1, 1, 2, 3))
+    limits: Mapping[str, int] = {"deploy": 1} if dice.random() < 0.5 else {}
+    policy = Policy(
+        retry=RetryPolicy(first_s=dice.choice((1.0, 2.0)), cap_s=dice.choice((4.0, 8.0)), losses_max=20),
+        lease_s=lease_s,
+        heartbeat_s=lease_s / 3,
+        agent_slots={"codex": 1} if dice.random() < 0.4 else {},
+        limits=limits,
+        failures_max=dice.choice((0, 5)),
+    )
+    return Scenario(
+        seed=seed,
+        policy=policy,
+        hosts=hosts,
+        workers=max(hosts, dice.randint(1, 4)),
+        slots=dice.choice((1, 1, 2, 3)),
+        tasks=dice.randint(8, 24),
+        busy_s=dice.choice((60.0, 90.0, 120.0)),
+        user_every_s=dice.choice((1.0, 2.0, 4.0)),
+        fault_every_s=dice.choice((4.0, 8.0, 16.0)),
+        faults=tuple(fault for fault in FAULTS if dice.random() < 0.5),
+        loss=dice.choice((0.0, 0.0, 0.05, 0.15)),
+        double=dice.choice((0.0, 0.05, 0.15)),
+        slow=dice.choice((0.0, 0.02, 0.1)),
+        failing=dice.choice((0.05, 0.2, 0.5)),
+        asking=dice.choice((0.0, 0.1)),
+    )
