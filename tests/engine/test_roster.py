@@ -203,6 +203,15 @@ def test_after_a_stall_all_leases_of_this_boot_begin_anew(rig: Rig, held: Any, t
     rig.do(reap(held[0], term, proven=False))
 
 
+def test_after_a_stall_a_worker_elsewhere_has_a_fresh_lease_also_before_its_first_heartbeat(rig: Rig) -> None:
+    rig.register(W1, hostname="elsewhere", boot_id="a boot of its own")
+    rig.enqueue({"a": []})
+    (job,) = rig.started()
+    rig.clock.advance(10 * LEASE_S)
+    assert rig.new_boot().adopted == 1
+    assert until_ms(rig, job) == rig.clock.present.mono_ms + LEASE_S * 1000
+
+
 def test_leases_of_another_boot_stay_over(rig: Rig, held: Any) -> None:
     rig.clock.restart()
     took = rig.new_boot()

@@ -50,7 +50,7 @@ class Engine:
         self._intake = Intake(self._ids, policy)
         self._claims = Claims(self._intake.lanes, policy)
         self._remembers = False
-        self._roster = Roster(policy.heartbeat_s, policy.lease_s)
+        self._roster = Roster(policy)
         self._plans = Plans(policy.failures_max)
         self._handlers: dict[type[c.Command], Callable[[View, Any], Awaitable[Answer]]] = {
             c.Enqueue: self._intake.enqueue,

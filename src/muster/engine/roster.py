@@ -5,12 +5,15 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from muster.engine.leader import check_term, take_term
+from muster.engine.policy import Policy
+from muster.engine.room import room
 from muster.engine.view import View
 from muster.model import commands as c
 from muster.model.answers import AttemptOrder, Done, HeartbeatAnswer, Registered, TookOver
 from muster.model.errors import Conflict, NotFound, StaleEpoch
 from muster.model.rows import Worker
 from muster.model.states import AttemptStatus, CrewStatus, StopAction, WorkerStatus
+from muster.model.task import Attempt
 
 CREW = "crew"
 
@@ -25,9 +28,8 @@ async def living(view: View, worker_id: str) -> Worker | None:
 
 
 class Roster:
-    def __init__(self, heartbeat_s: float, lease_s: float) -> None:
-        self._heartbeat_s = heartbeat_s
-        self._lease_s = lease_s
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
 
     async def register(self, view: View, command: c.Register) -> Registered:
         """Repeating a registration is allowed: its answer may have been lost."""
@@ -43,7 +45,7 @@ class Roster:
                 hostname=command.hostname,
                 pid=command.pid,
                 pid_start=command.pid_start,
-                boot_id=command.boot_id,
+                boot_id=now.boot_id,
                 slots=command.slots,
                 agents=command.agents,
                 general=command.general,
@@ -59,11 +61,11 @@ class Roster:
             )
         )
         view.wrote_events = True
-        return Registered(heartbeat_s=self._heartbeat_s, lease_s=self._lease_s)
+        return Registered(heartbeat_s=self._policy.heartbeat_s, lease_s=self._policy.lease_s)
 
     async def heartbeat(self, view: View, command: c.Heartbeat) -> HeartbeatAnswer:
         worker = await view.tx.worker(command.worker_id)
-        orders = [self._renew(view, command, task_id, epoch) for task_id, epoch in command.attempts]
+        orders = [await self._renew(view, command, task_id, epoch) for task_id, epoch in command.attempts]
         if worker is None or worker.for_good:
             return HeartbeatAnswer(known=False, drain=True, attempts=tuple(orders))
         drain = await crew_status(view) is not CrewStatus.RUNNING
@@ -82,19 +84,28 @@ class Roster:
         )
         return HeartbeatAnswer(known=True, drain=drain, attempts=tuple(orders))
 
-    def _renew(self, view: View, command: c.Heartbeat, task_id: int, epoch: int) -> AttemptOrder:
+    async def _renew(self, view: View, command: c.Heartbeat, task_id: int, epoch: int) -> AttemptOrder:
         attempt = view.attempt(task_id)
         try:
             if attempt is None or attempt.worker_id != command.worker_id:
                 raise StaleEpoch(f"attempt {epoch} of task {task_id} is not held by {command.worker_id}")
-            back = attempt.status is AttemptStatus.LOST
-            shape = c.Readopt if back else c.Renew
-            view.run(task_id, shape(task_id=task_id, epoch=epoch))
+            if attempt.status is AttemptStatus.LOST:
+                await self._readopt(view, attempt, epoch)
+            else:
+                view.run(task_id, c.Renew(task_id=task_id, epoch=epoch))
         except (StaleEpoch, NotFound):
             return AttemptOrder(task_id=task_id, epoch=epoch, current=False)
         return AttemptOrder(
             task_id=task_id, epoch=epoch, current=True, stop=attempt.stop_action, notice=attempt.notice
         )
+
+    async def _readopt(self, view: View, attempt: Attempt, epoch: int) -> None:
+        """Raises StaleEpoch also where another attempt has its place under a limit by now (S12)."""
+        left = await room(view, self._policy)
+        limit_key = view.task(attempt.task_id).limit_key or ""
+        if left is not None and left.take(limit_key, [attempt.agent]) is None:
+            raise StaleEpoch(f"attempt {epoch} of task {attempt.task_id} was given up; its place is taken")
+        view.run(attempt.task_id, c.Readopt(task_id=attempt.task_id, epoch=epoch))
 
     async def deregister(self, view: View, command: c.Deregister) -> Done:
         """The worker ends by its own word; whatever it still holds goes back."""
