@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
@@ -39,14 +40,14 @@ class Ending:
 class Agent:
     """One agent process; it runs on when its worker dies, until somebody kills it."""
 
-    def __init__(self, worker: SimWorker, job: ClaimedJob) -> None:
+    def __init__(self, worker: SimWorker, job: ClaimedJob, ended: asyncio.Event) -> None:
         self.worker = worker
         self.job = job
         self.ending: Ending | None = None
         self.frozen = False
         marks = {worker_mark(worker.id), attempt_mark(worker.id, job.task_id, job.epoch)}
         name = f"agent {job.task_id}#{job.epoch}"
-        self.process = Process(worker.host, name, frozenset(marks))
+        self.process = Process(worker.host, name, frozenset(marks), ended=ended)
         sim = worker.sim
         self._dice: Random = stream(sim.world.scenario.seed, f"agent {job.task_id}#{job.epoch}")
         self._sim = sim

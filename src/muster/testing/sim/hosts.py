@@ -21,7 +21,13 @@ class Process:
     """Its coroutines run only while it is alive, not stopped, and its machine is awake."""
 
     def __init__(
-        self, host: SimHost, name: str, marks: frozenset[str] = frozenset(), *, elsewhere: bool = False
+        self,
+        host: SimHost,
+        name: str,
+        marks: frozenset[str] = frozenset(),
+        *,
+        elsewhere: bool = False,
+        ended: asyncio.Event | None = None,
     ) -> None:
         self.host = host
         self.name = name
@@ -29,6 +35,7 @@ class Process:
         self.id = host.next_pid()
         self.alive = True
         self.died_s: float | None = None
+        self.ended = ended or asyncio.Event()
         self.elsewhere = elsewhere
         """It only speaks from this machine: a reboot of it does not end this process."""
         self.stood_ms: tuple[int, int] = (0, 0)
@@ -75,6 +82,7 @@ class Process:
         if not self.alive:
             return
         self.alive = False
+        self.ended.set()
         self.died_s = self.host.world.time_s
         self.host.processes.pop(self.id.pid, None)
         self.host.world.trace(f"kill {self.name}")

@@ -1,4 +1,4 @@
-"""When each attempt was heard last, and what that allows (S15, L1): kept without looking at the store's leases."""
+"""When each attempt was heard last, and what that allows (S15, L1), without a look at the store's leases."""
 
 from __future__ import annotations
 
@@ -60,8 +60,6 @@ class Leases:
         elif isinstance(answer, Claimed):
             for job in answer.jobs:
                 self._heard.setdefault((job.task_id, job.epoch), Hearing(now.mono_ms, now.boot_id))
-        elif isinstance(command, c.Start):
-            self.heard((command.task_id, command.epoch), now)
 
     def _open(self) -> list[TaskModel]:
         return [task for task in self._reference.tasks.values() if task.open_epoch is not None]
@@ -92,7 +90,9 @@ class Leases:
         worker = task.holder
         silent = now.mono_ms - hearing.mono_ms >= self._lease_ms
         if self.died_s(worker) is None and not silent:
-            raise Broken("S15", f"{worker} lives, task {task.id} was reaped as if it were proven dead", task.id)
+            raise Broken(
+                "S15", f"{worker} lives, task {task.id} was reaped as if it were proven dead", task.id
+            )
         self._world.seen["a dead worker's attempt was reaped"] += 1
 
     def check_bounds(self, now: Now) -> None:
@@ -104,7 +104,9 @@ class Leases:
                 continue
             since_ms = max(hearing.mono_ms, well_since_ms)
             if now.mono_ms - since_ms > self._lease_ms + FREED_MS + SLACK_MS:
-                raise Broken("L1", f"task {task.id} is held {now.mono_ms - since_ms} ms after a word", task.id)
+                raise Broken(
+                    "L1", f"task {task.id} is held {now.mono_ms - since_ms} ms after a word", task.id
+                )
             died_s = self.died_s(task.holder)
             if died_s is None:
                 continue

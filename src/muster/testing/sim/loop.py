@@ -37,7 +37,7 @@ class VirtualLoop(BaseEventLoop):
         """Nobody sleeps in a selector that would have to be woken."""
 
     def run_in_executor(  # type: ignore[override]
-        self, executor: Any, func: Callable[..., Any], *args: Any
+        self, _executor: Any, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
         future = self.create_future()
         try:

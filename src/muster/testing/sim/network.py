@@ -55,9 +55,6 @@ class Network:
             _refuse(answer, Unavailable("no owner listens"))
             return
         await owner.process.going()
-        if not owner.process.alive:
-            _refuse(answer, Unavailable(_AWAY))
-            return
         try:
             said = await owner.ask(command)
         except ConnectionResetError:

@@ -11,6 +11,7 @@ from muster.engine.commands import Applied
 from muster.model import commands as c
 from muster.model.answers import Answer, Claimed, Enqueued, Moved, TookOver
 from muster.model.errors import MusterError, StaleEpoch, TermOver
+from muster.model.events import Event
 from muster.model.machine import TASK_COMMANDS
 from muster.model.states import HELD, TaskStatus
 from muster.model.task import Now
@@ -59,43 +60,49 @@ class Oracle:
 
     def _look(self, commands: Sequence[c.Command], applied: Applied, now: Now) -> None:
         pairs = list(zip(commands, applied.outcomes, strict=True))
+        pairs.sort(
+            key=lambda pair: isinstance(pair[0], c.Claim)
+        )  # a claim sees what its neighbours have done
         self._trace(pairs)
         touched = self._named(commands)
         for command, outcome in pairs:
             if isinstance(command, c.Enqueue) and isinstance(outcome, Enqueued):
                 self._learn(command, outcome)
             self._check_term(command, outcome)
-        granted = False
-        events = self._witness.events_after(self._last_event)
         # Reaps are judged by what was known before this commit moved anything.
         for command, outcome in pairs:
-            if isinstance(outcome, MusterError):
-                continue
-            self.leases.taken(command, outcome, now)
-            if isinstance(command, c.Reap) and self.quiet_from_s and self.world.time_s > self.quiet_from_s:
-                raise Broken("L4", "still given up, long after the last fault", command.task_id)
-        for number, event in events:
+            if not isinstance(outcome, MusterError):
+                self._check_quiet(command)
+                self.leases.taken(command, outcome, now)
+        names = set()
+        for number, event in self._witness.events_after(self._last_event):
             self._last_event = number
             self.world.trace(f"event {event.task_id} {event.seq} {event.event} {event.new_status}")
-            if event.event.startswith("plan_"):
-                continue
-            task = self.reference.take(event, self._last_cap_ms)
-            touched.add(event.task_id)
-            granted = granted or event.event in {"claimed", "readopted"}
-            if event.event in {"claimed", "readopted"}:
-                self.leases.heard((task.id, task.epoch), now)
-            elif event.event == "stop_requested":
-                task.stop_asked_mono_ms = now.mono_ms
-            elif event.event == "expired":
-                self._check_expiry(event.task_id, now)
-            self.world.seen[event.event] += 1
+            if not event.event.startswith("plan_"):
+                self._take(event, now)
+                touched.add(event.task_id)
+                names.add(event.event)
         for command, outcome in pairs:
             self._note_accepted(command, outcome)
         known = {task_id for task_id in touched if task_id in self.reference.tasks}
         for look in self._witness.look(sorted(known | self.reference.settle(known))):
             self._check_row(look)
-        if granted:
+        if names & {"claimed", "readopted"}:
             self._check_slots()
+
+    def _take(self, event: Event, now: Now) -> None:
+        task = self.reference.take(event, self._last_cap_ms)
+        self.world.seen[event.event] += 1
+        if event.event in {"claimed", "started", "readopted"}:
+            self.leases.heard((task.id, task.epoch), now)
+        elif event.event == "stop_requested":
+            task.stop_asked_mono_ms = now.mono_ms
+        elif event.event == "expired":
+            self._check_expiry(task.id, now)
+
+    def _check_quiet(self, command: c.Command) -> None:
+        if isinstance(command, c.Reap) and self.quiet_from_s and self.world.time_s > self.quiet_from_s:
+            raise Broken("L4", "still given up, long after the last fault", command.task_id)
 
     def _trace(self, pairs: Sequence[tuple[c.Command, object]]) -> None:
         for command, outcome in pairs:
@@ -127,7 +134,9 @@ class Oracle:
                 parents = tuple(by_key[p] if p in by_key else int(p) for p in dict.fromkeys(spec.depends_on))
                 self.reference.add(task_id, spec, parents)
             elif known.spec != spec:
-                raise Broken("S6", f"task {task_id} was given for {spec.key}, it is {known.spec.key}", task_id)
+                raise Broken(
+                    "S6", f"task {task_id} was given for {spec.key}, it is {known.spec.key}", task_id
+                )
         keyed = [spec.idempotency_key for spec in command.tasks]
         same = Counter(t.spec.idempotency_key for t in self.reference.tasks.values())
         for key in keyed:
@@ -144,9 +153,9 @@ class Oracle:
     def _check_expiry(self, task_id: int, now: Now) -> None:
         owner = self.leases.owner
         for pid, mono_ms in self.jumps:
-            if owner and owner.id.pid == pid and mono_ms > self.leases.led_since_ms:
-                if TICKS_MS < now.mono_ms - mono_ms < HOLD_AFTER_JUMP_MS:
-                    raise Broken("S15", f"task {task_id} expired right after the wall clock jumped", task_id)
+            seen = owner is not None and owner.id.pid == pid and mono_ms > self.leases.led_since_ms
+            if seen and TICKS_MS < now.mono_ms - mono_ms < HOLD_AFTER_JUMP_MS:
+                raise Broken("S15", f"task {task_id} expired right after the wall clock jumped", task_id)
 
     def _note_accepted(self, command: c.Command, outcome: object) -> None:
         if isinstance(command, c.Claim) and isinstance(outcome, Claimed) and outcome.jobs:
@@ -154,8 +163,7 @@ class Oracle:
         elif isinstance(command, c.SaveCheckpoint) and isinstance(outcome, Moved):
             self.reference.tasks[command.task_id].checkpoints.append((command.epoch, command.data))
         elif isinstance(command, c.Retry) and isinstance(outcome, Moved) and command.fresh:
-            task = self.reference.tasks[command.task_id]
-            task.fresh_after = task.epoch
+            self.reference.tasks[command.task_id].fresh_after = outcome.epoch
         elif isinstance(command, c.Register) and not isinstance(outcome, MusterError):
             self.slots[command.worker_id] = command.slots
 
@@ -231,9 +239,14 @@ class Oracle:
             task = self.reference.tasks[answer.task_id]
             state = (answer.status, answer.generation, answer.epoch)
             if state not in task.states:
-                says = f"task {task.id}: {type(command).__name__} was acknowledged as {state}, which never was"
+                says = (
+                    f"task {task.id}: {type(command).__name__} was acknowledged as {state}, which never was"
+                )
                 raise Broken("S6", says, task.id)
-            if isinstance(command, c.SaveCheckpoint) and (command.epoch, command.data) not in task.checkpoints:
+            if (
+                isinstance(command, c.SaveCheckpoint)
+                and (command.epoch, command.data) not in task.checkpoints
+            ):
                 raise Broken("S6", f"task {task.id}: an acknowledged checkpoint is missing", task.id)
         elif isinstance(answer, Claimed):
             for job in answer.jobs:
@@ -251,7 +264,9 @@ class Oracle:
             self._check_acknowledged(command, answer)
         ids = {row.id for row in rows.tasks}
         if ids != self.reference.tasks.keys():
-            raise Broken("S6", f"the store has tasks {sorted(ids ^ self.reference.tasks.keys())} too many or too few")
+            raise Broken(
+                "S6", f"the store has tasks {sorted(ids ^ self.reference.tasks.keys())} too many or too few"
+            )
         for look in self._witness.look(sorted(ids)):
             self._check_row(look)
 

@@ -210,6 +210,9 @@ class Owner:
     def ask(self, command: Command) -> asyncio.Future[Answer]:
         """What a request that has arrived is answered; MusterError or ConnectionError are raised from it."""
         reply: asyncio.Future[Answer] = self.world.loop.create_future()
+        if not self.process.alive:
+            reply.set_exception(ConnectionResetError())
+            return reply
         self.waiting[reply] = None
         self.batcher.submit(command).add_done_callback(lambda done: self._answer(reply, done))
         return reply

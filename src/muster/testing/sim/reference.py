@@ -196,6 +196,11 @@ class Reference:
         task = self.tasks.get(event.task_id)
         if task is None:
             raise Broken("S7", f"event {event.event} of task {event.task_id}, which nobody has added")
+        if event.event == "unblocked":
+            self._do_not_mind(task)
+            if task.unmet:
+                says = f"task {task.id} was unblocked while {sorted(task.unmet)} are not done"
+                raise Broken("S8", says, task.id)
         task.take(event, cap_ms)
         if event.event == "enqueued":
             task.unmet = {p for p in task.parents if self.tasks[p].outcome is not Outcome.DONE}
@@ -210,8 +215,9 @@ class Reference:
         for task_id in touched:
             concerned.update(self.children.get(task_id, ()))
         for child_id in concerned | touched:
-            child = self.tasks[child_id]
-            if child.spec.on_failed is FailedDependency.RUN:
-                dead = {p for p in child.unmet if self.tasks[p].outcome is Outcome.DEAD}
-                child.unmet -= dead
+            self._do_not_mind(self.tasks[child_id])
         return concerned
+
+    def _do_not_mind(self, child: TaskModel) -> None:
+        if child.spec.on_failed is FailedDependency.RUN:
+            child.unmet -= {p for p in child.unmet if self.tasks[p].outcome is Outcome.DEAD}

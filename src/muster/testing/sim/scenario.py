@@ -55,7 +55,7 @@ def stream(seed: int, name: str) -> Random:
 
 def scenario(seed: int) -> Scenario:
     dice = stream(seed, "scenario")
-    lease_s = dice.choice((6.0, 15.0, 15.0, 30.0))
+    lease_s = dice.choice((4.0, 6.0, 12.0, 20.0))
     hosts = dice.choice((1, 1, 2, 3))
     limits: Mapping[str, int] = {"deploy": 1} if dice.random() < 0.5 else {}
     policy = Policy(
@@ -73,9 +73,9 @@ def scenario(seed: int) -> Scenario:
         workers=max(hosts, dice.randint(1, 4)),
         slots=dice.choice((1, 1, 2, 3)),
         tasks=dice.randint(8, 24),
-        busy_s=dice.choice((60.0, 90.0, 120.0)),
-        user_every_s=dice.choice((1.0, 2.0, 4.0)),
-        fault_every_s=dice.choice((4.0, 8.0, 16.0)),
+        busy_s=dice.choice((30.0, 45.0, 60.0)),
+        user_every_s=dice.choice((0.5, 1.0, 2.0)),
+        fault_every_s=dice.choice((2.0, 4.0, 8.0)),
         faults=tuple(fault for fault in FAULTS if dice.random() < 0.5),
         loss=dice.choice((0.0, 0.0, 0.05, 0.15)),
         double=dice.choice((0.0, 0.05, 0.15)),

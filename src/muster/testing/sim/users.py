@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from muster.model import commands as c
 from muster.model.errors import CallerError, MusterError
@@ -106,7 +106,8 @@ class Users:
 
     def _fitting(self, task: TaskModel) -> c.Command:
         """Something that may be done with the task as it stands; it may have moved on when it arrives."""
-        by, dice = {"task_id": task.id, "actor": "ada"}, self._dice
+        by: dict[str, Any] = {"task_id": task.id, "actor": "ada"}
+        dice = self._dice
         match task.status:
             case _T.PAUSED:
                 answer = c.AnswerQuestion(**by, text="yes")
@@ -124,7 +125,7 @@ class Users:
                 return dice.choice((c.Pause(**by), c.Cancel(**by), aim, c.Pause(**by), aim))
 
     def _anything(self, task: TaskModel) -> list[c.Command]:
-        by = {"task_id": task.id, "actor": "bob"}
+        by: dict[str, Any] = {"task_id": task.id, "actor": "bob"}
         plan = self._dice.choice(PLANS)
         return [
             c.Cancel(**by),

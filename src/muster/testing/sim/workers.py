@@ -1,4 +1,4 @@
-"""Simulated workers: they speak the worker protocol as the real one does, and obey what a heartbeat tells them."""
+"""Simulated workers: they speak the worker protocol as the real one does, and obey its heartbeats."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from muster.testing.sim.world import Broken
 if TYPE_CHECKING:
     from muster.testing.sim.simulation import Simulation
 
-LOOK_S = 0.25
+LOOK_S = 0.5
 IDLE_S = 5.0
 RECONNECT_S = (0.1, 2.0)
 FREEZE_MARGIN_S = 1.0
@@ -40,6 +40,14 @@ class Held:
         self.job = job
         self.order: Order | None = None
         self.agent: Agent | None = None
+        self.changed = asyncio.Event()
+        """There is an order, or the agent has ended."""
+
+    def give(self, order: Order) -> None:
+        """An order to abandon is never taken back."""
+        if self.order is not Order.ABANDON:
+            self.order = order
+            self.changed.set()
 
 
 class SimWorker:
@@ -122,9 +130,9 @@ class SimWorker:
             if held is None:
                 continue
             if not order.current:
-                held.order = Order.ABANDON
+                held.give(Order.ABANDON)
             elif order.stop is not None and held.order is None:
-                held.order = Order.STOP
+                held.give(Order.STOP)
         return False
 
     async def _mind_lease(self, lease_s: float) -> None:
@@ -192,10 +200,10 @@ class SimWorker:
             unfit = c.Release(task_id=job.task_id, epoch=job.epoch, reason="no room on this machine")
             await self._patiently(unfit, held)
             return
-        held.agent = agent = Agent(self, job)
+        held.agent = agent = Agent(self, job, held.changed)
         self._check_alone(agent)
-        while agent.process.alive and held.order is None:
-            await self.process.sleep(LOOK_S)
+        await held.changed.wait()
+        await self.process.going()
         await self._wind_up(held, agent)
 
     async def _wind_up(self, held: Held, agent: Agent) -> None:

@@ -95,6 +95,7 @@ class World:
 
     async def close(self) -> None:
         """Ends every actor, so that the loop can be closed."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        while pending := [task for task in self._tasks if not task.done()]:
+            for task in pending:
+                task.cancel()  # again, where a timeout that ended just now has swallowed it
+            await asyncio.wait(pending, timeout=1.0)
