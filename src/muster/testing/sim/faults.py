@@ -46,9 +46,14 @@ class Nemesis:
 
     def _worker_pause(self) -> None:
         workers = self.sim.living_workers()
-        if workers:
-            process = self._dice.choice(workers).process
-            self.sim.world.spawn(self._hold(process, self._dice.uniform(0.2, 2.5) * self._lease_s))
+        if not workers:
+            return
+        worker = self._dice.choice(workers)
+        seconds = self._dice.uniform(0.2, 2.5) * self._lease_s
+        if self._dice.random() < 0.5:  # awake again just as its lease ends: the narrowest race of all
+            left_s = worker.heard_s + self._lease_s - self.sim.world.time_s
+            seconds = max(0.1, left_s + self._dice.uniform(-0.2, 0.8))
+        self.sim.world.spawn(self._hold(worker.process, seconds))
 
     def _agent_crash(self) -> None:
         agents = self.sim.agents.living()

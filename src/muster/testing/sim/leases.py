@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from muster.model import commands as c
-from muster.model.answers import Claimed, HeartbeatAnswer, Moved
+from muster.model.answers import AttemptOrder, Claimed, HeartbeatAnswer, Moved
 from muster.model.moves.steering import STOP_BY_S
 from muster.model.task import Now
 from muster.testing.sim.hosts import Process, SimHost
@@ -15,8 +15,8 @@ from muster.testing.sim.world import Broken, World
 
 FREED_MS = 1_000
 """L1: from the end of a lease, or a death that can be seen, until the task is free."""
-SLACK_MS = 150
-"""One sweep may take this long on a simulated disk."""
+SLACK_MS, SLACK_COMMITS = 150, 30
+"""One sweep may take this long, and so many commits of a slow disk."""
 NOTICED_STALL_MS = 3_000
 """An owner that stood still for longer has to give everybody a fresh lease."""
 
@@ -34,6 +34,7 @@ class Leases:
         self._world = world
         self._reference = reference
         self._host: SimHost = world.hosts[0]
+        self._freed_ms = FREED_MS + SLACK_MS + int(SLACK_COMMITS * world.scenario.disk_s * 1000)
         self._lease_ms = int(world.scenario.policy.lease_s * 1000)
         self._heard: dict[Key, Hearing] = {}
         self.owner: Process | None = None
@@ -54,12 +55,23 @@ class Leases:
                 if self._heard[task.id, task.epoch].boot_id == now.boot_id:
                     self.heard((task.id, task.epoch), now)
         elif isinstance(answer, HeartbeatAnswer):
+            assert isinstance(command, c.Heartbeat)
             for order in answer.attempts:
                 if order.current:
+                    self._check_renewed(command.worker_id, order)
                     self.heard((order.task_id, order.epoch), now)
         elif isinstance(answer, Claimed):
             for job in answer.jobs:
                 self._heard.setdefault((job.task_id, job.epoch), Hearing(now.mono_ms, now.boot_id))
+
+    def _check_renewed(self, worker_id: str, order: AttemptOrder) -> None:
+        task = self._reference.tasks[order.task_id]
+        back = task.lost_epoch == order.epoch  # the event that it was readopted follows
+        if task.holder != worker_id or (task.open_epoch != order.epoch and not back):
+            says = (
+                f"{worker_id} was told to go on with attempt {order.epoch} of task {task.id}, which is over"
+            )
+            raise Broken("S3", says, task.id)
 
     def _open(self) -> list[TaskModel]:
         return [task for task in self._reference.tasks.values() if task.open_epoch is not None]
@@ -101,9 +113,11 @@ class Leases:
         for task in self._open():
             hearing = self._heard[task.id, task.epoch]
             if hearing.boot_id != now.boot_id:
+                if now.mono_ms - well_since_ms > self._freed_ms:
+                    raise Broken("L1", f"task {task.id} is still held by an attempt of another boot", task.id)
                 continue
             since_ms = max(hearing.mono_ms, well_since_ms)
-            if now.mono_ms - since_ms > self._lease_ms + FREED_MS + SLACK_MS:
+            if now.mono_ms - since_ms > self._lease_ms + self._freed_ms:
                 raise Broken(
                     "L1", f"task {task.id} is held {now.mono_ms - since_ms} ms after a word", task.id
                 )
@@ -112,5 +126,5 @@ class Leases:
                 continue
             died_ms = now.mono_ms - int((self._world.time_s - died_s) * 1000)
             waits_ms = now.mono_ms - max(died_ms, well_since_ms)
-            if waits_ms > FREED_MS + SLACK_MS:
+            if waits_ms > self._freed_ms:
                 raise Broken("L1", f"task {task.id} is held {waits_ms} ms after its worker's death", task.id)

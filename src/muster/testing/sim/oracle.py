@@ -73,6 +73,7 @@ class Oracle:
         for command, outcome in pairs:
             if not isinstance(outcome, MusterError):
                 self._check_quiet(command)
+                self._check_current(command)
                 self.leases.taken(command, outcome, now)
         names = set()
         for number, event in self._witness.events_after(self._last_event):
@@ -99,6 +100,16 @@ class Oracle:
             task.stop_asked_mono_ms = now.mono_ms
         elif event.event == "expired":
             self._check_expiry(task.id, now)
+
+    def _check_current(self, command: c.Command) -> None:
+        """Claims come last in a batch, so nothing accepted in it may be of any but the newest epoch."""
+        if isinstance(command, c.AttemptCommand):
+            newest = self.reference.tasks[command.task_id].epoch
+            if command.epoch != newest:
+                says = (
+                    f"{type(command).__name__} of epoch {command.epoch} was accepted, {newest} is the newest"
+                )
+                raise Broken("S3", f"task {command.task_id}: {says}", command.task_id)
 
     def _check_quiet(self, command: c.Command) -> None:
         if isinstance(command, c.Reap) and self.quiet_from_s and self.world.time_s > self.quiet_from_s:

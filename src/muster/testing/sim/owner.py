@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from muster.engine.batch import Batcher
 from muster.engine.commands import Applied, Engine
@@ -59,6 +59,8 @@ class StruckStore:
     def __init__(self, store: SqliteStore) -> None:
         self.store = store
         self.full = False
+        self.undecided: Any = None
+        """What the transaction that was struck would have answered."""
         self.dies_before_commit = False
 
     @property
@@ -71,6 +73,7 @@ class StruckStore:
             if self.full:
                 raise StoreFull("the disk is full; the write was refused and nothing was changed")
             if self.dies_before_commit:
+                self.undecided = done
                 raise OwnerCrash
             return done
 
@@ -102,23 +105,23 @@ class PumpedBatcher(Batcher):
 
     def __init__(self, owner: Owner, engine: Engine, publish: Callable[[frozenset[str]], None]) -> None:
         super().__init__(engine, owner.clock.now, publish, threaded=False)
-        self._owner = owner
+        self.owner = owner
         self._pumping = False
 
     def submit(self, command: Command) -> Future[Answer]:
         future = super().submit(command)
         if not self._pumping:
             self._pumping = True
-            self._owner.process.spawn(self._pump())
+            self.owner.process.spawn(self._pump())
         return future
 
     async def _pump(self) -> None:
-        await self._owner.process.sleep(self._owner.sync_s())
+        await self.owner.process.sleep(self.owner.sync_s())
         self._pumping = False
         try:
             self.commit_waiting()
         except OwnerCrash:
-            self._owner.die()
+            self.owner.die()
 
 
 class NoFolders:
@@ -163,7 +166,7 @@ class Owner:
         self.process.spawn(self.lead())
 
     def sync_s(self) -> float:
-        return 0.0002 + 0.004 * self._dice.fraction() ** 3
+        return 0.0002 + self.world.scenario.disk_s * self._dice.fraction() ** 3
 
     async def lead(self) -> None:
         """Takes a term and starts the loops of it.  Those of an earlier term notice by themselves."""

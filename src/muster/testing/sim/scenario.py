@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
+
+from msgspec import structs
 
 from muster.engine.policy import Policy
 from muster.model.retry import RetryPolicy
@@ -46,11 +48,36 @@ class Scenario:
     failing: float
     """Chance that an agent's run ends badly."""
     asking: float
+    disk_s: float
+    """How long a commit takes at most."""
 
 
 def stream(seed: int, name: str) -> Random:
     """Each actor draws from a stream of its own: one more draw here changes nothing there."""
     return Random(f"{seed}:{name}")  # noqa: S311 - nothing here is a secret
+
+
+def harsh(seed: int) -> Scenario:
+    """Every kind of fault at once, much of it: for planted bugs, which are to be found soon."""
+    plain = scenario(seed)
+    policy = structs.replace(plain.policy, limits={"deploy": 1}, agent_slots={"codex": 1})
+    return replace(
+        plain,
+        policy=policy,
+        hosts=2,
+        workers=3,
+        slots=2,
+        tasks=20,
+        user_every_s=0.5,
+        fault_every_s=3.0,
+        faults=FAULTS,
+        loss=0.15,
+        double=0.15,
+        slow=0.1,
+        failing=0.5,
+        asking=0.1,
+        disk_s=(0.004, 0.4)[seed % 2],
+    )
 
 
 def scenario(seed: int) -> Scenario:
@@ -77,9 +104,10 @@ def scenario(seed: int) -> Scenario:
         user_every_s=dice.choice((0.5, 1.0, 2.0)),
         fault_every_s=dice.choice((2.0, 4.0, 8.0)),
         faults=tuple(fault for fault in FAULTS if dice.random() < 0.5),
-        loss=dice.choice((0.0, 0.0, 0.05, 0.15)),
+        loss=dice.choice((0.0, 0.05, 0.15, 0.3)),
         double=dice.choice((0.0, 0.05, 0.15)),
         slow=dice.choice((0.0, 0.02, 0.1)),
         failing=dice.choice((0.05, 0.2, 0.5)),
         asking=dice.choice((0.0, 0.1)),
+        disk_s=dice.choice((0.004, 0.004, 0.4)),
     )

@@ -52,13 +52,16 @@ class Users:
                 await self.process.sleep(1.0)
                 continue
             self.sim.oracle.acknowledged(command, answer)
-            if self._dice.random() > 0.05:
+            if self._dice.random() > 0.1:
                 return
 
     # -- adding
 
     async def _add(self) -> None:
         plan = self._dice.choice(PLANS)
+        if self._dice.random() < 0.25:
+            await self._add_without_key(plan)
+            return
         here = [key for of, key in self._added if of == plan]
         specs: list[c.Spec] = []
         for _ in range(self._dice.randint(1, 6)):
@@ -72,6 +75,13 @@ class Users:
         if len(again) == len(others):
             await self._tell(c.Enqueue(plan=plan, source=None, tasks=(*again, *specs), actor="ada"))
             self._added += [(plan, spec.key or "") for spec in specs]
+
+    async def _add_without_key(self, plan: str) -> None:
+        """What names no key of its own is told apart by its idempotency key alone."""
+        self._left -= 1
+        after = [str(task.id) for task in self._models()[-3:] if self._dice.random() < 0.3]
+        spec = c.Spec(title=f"u{self._left}", idempotency_key=f"u{self._left}", depends_on=tuple(after))
+        await self._tell(c.Enqueue(plan=plan, source=None, tasks=(spec,), actor="bob"))
 
     def _spec(self, plan: str, key: str, parents: list[str]) -> c.Spec:
         dice, now_ms = self._dice, WALL_0_MS + int(self.sim.world.time_s * 1000)

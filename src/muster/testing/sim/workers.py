@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from muster.testing.sim.simulation import Simulation
 
 LOOK_S = 0.5
-IDLE_S = 5.0
+IDLE_S = 12.0
 RECONNECT_S = (0.1, 2.0)
 FREEZE_MARGIN_S = 1.0
 """A worker of another machine freezes its agents this long before its lease may be over (L5)."""
@@ -58,7 +58,7 @@ class SimWorker:
         self.process = Process(host, name, frozenset({worker_mark(name)}))
         self.held: dict[tuple[int, int], Held] = {}
         self._dice = stream(sim.world.scenario.seed, name)
-        self._heard_s = sim.world.time_s
+        self.heard_s = sim.world.time_s
         self._requests = 0
         self.process.spawn(self._main())
 
@@ -115,7 +115,7 @@ class SimWorker:
                 await self.process.sleep(RECONNECT_S[1])
                 continue
             assert isinstance(answer, HeartbeatAnswer)
-            self._heard_s = sent_s
+            self.heard_s = sent_s
             if self._obey(answer):
                 return
             await self.process.sleep(every_s * self._dice.uniform(0.8, 1.0))
@@ -137,7 +137,7 @@ class SimWorker:
 
     async def _mind_lease(self, lease_s: float) -> None:
         while True:
-            late = self.sim.world.time_s - self._heard_s > lease_s - FREEZE_MARGIN_S
+            late = self.sim.world.time_s - self.heard_s > lease_s - FREEZE_MARGIN_S
             for held in self.held.values():
                 if held.agent is not None:
                     held.agent.freeze(late)
