@@ -248,7 +248,8 @@ def no_fresh_leases_after_a_stall(planting: Planting) -> None:
 @plant("a heartbeat is answered and renews nothing")
 def heartbeat_renews_nothing(planting: Planting) -> None:
     def renew(task: Task, facts: Facts, command: c.Renew, now: Now) -> Decision:
-        return real(task, facts, command, now) if command.fresh else Decision(task)
+        renewed = real(task, facts, command, now)
+        return renewed if command.fresh else Decision(task)
 
     real = working.renew
     planting.put(machine._DECIDERS, c.Renew, renew)
