@@ -11,6 +11,7 @@ from muster.engine.view import View
 from muster.model import commands as c
 from muster.model.answers import AttemptOrder, Done, HeartbeatAnswer, Registered, TookOver
 from muster.model.errors import Conflict, NotFound, StaleEpoch
+from muster.model.moves.decision import lapsed
 from muster.model.rows import Worker
 from muster.model.states import AttemptStatus, CrewStatus, StopAction, WorkerStatus
 from muster.model.task import Attempt
@@ -118,9 +119,18 @@ class Roster:
     async def bury(self, view: View, command: c.BuryWorker) -> Done:
         await check_term(view.tx, command.term)
         worker = await living(view, command.worker_id)
-        if worker is not None and command.heard_mono_ms in (None, worker.heard_mono_ms):
+        if worker is None:
+            return Done()
+        proven = command.heard_mono_ms is None
+        if proven or (
+            command.heard_mono_ms == worker.heard_mono_ms and not await self._trusted(view, worker)
+        ):
             await self._end(view, worker, command.reason, for_good=command.for_good)
         return Done()
+
+    async def _trusted(self, view: View, worker: Worker) -> bool:
+        """It holds an attempt whose lease is not over, perhaps by a claim after the coordinator's look (L1)."""
+        return any(not lapsed(attempt, view.now) for attempt in await view.held(worker.id))
 
     async def _give_back(self, view: View, worker_id: str, reason: str) -> None:
         for attempt in await view.held(worker_id):
@@ -176,10 +186,14 @@ class Roster:
     async def _renew_all(self, view: View) -> int:
         renewed = 0
         for worker in await view.tx.living_workers():
-            if worker.boot_id != view.now.boot_id:
+            # Its attempts may be of this boot although its last heartbeat was not: a claim is a word as well.
+            held = [a for a in await view.held(worker.id) if a.boot_id == view.now.boot_id]
+            if worker.boot_id != view.now.boot_id and not held:
                 continue
-            await view.tx.put_worker(replace(worker, heard_mono_ms=view.now.mono_ms))
-            for attempt in await view.held(worker.id):
+            await view.tx.put_worker(
+                replace(worker, heard_mono_ms=view.now.mono_ms, boot_id=view.now.boot_id)
+            )
+            for attempt in held:
                 renew = c.Renew(task_id=attempt.task_id, epoch=attempt.epoch, fresh=True)
                 view.run(attempt.task_id, renew)
                 renewed += 1

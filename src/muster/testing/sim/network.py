@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from muster.testing.sim.owner import Owner
 
 PATIENCE_S = 5.0
+LATEST_S = 20.0
+"""So late, long after its sender has given up, a request may still arrive."""
 _AWAY = "nobody answers; whether it was written is unknown"
 
 
@@ -82,7 +84,7 @@ class Network:
         if not remote:
             return 0.0001 + 0.0005 * self._dice.random()
         if not patient and self._chance(self.world.scenario.slow):
-            return self._dice.uniform(0.5, 20.0)  # long after its sender has given up
+            return self._dice.uniform(0.5, LATEST_S)
         return self._dice.uniform(0.001, 0.05)
 
 

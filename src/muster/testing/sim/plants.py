@@ -122,7 +122,7 @@ def lost_unblock(planting: Planting) -> None:
 @plant("the backoff grows without its cap and wraps around")
 def backoff_overflow(planting: Planting) -> None:
     def backoff_ms(count: int, policy: Any, jitter: float) -> int:
-        ms = int(policy.first_s * 1000 * 2 ** (2 * count) * jitter)
+        ms = int(policy.first_s * 1000 * 2 ** (3 * count) * jitter)
         return (ms + (1 << 15)) % (1 << 16) - (1 << 15)
 
     planting.put(ending, "backoff_ms", backoff_ms)

@@ -60,16 +60,18 @@ def stream(seed: int, name: str) -> Random:
 def harsh(seed: int) -> Scenario:
     """Every kind of fault at once, much of it: for planted bugs, which are to be found soon."""
     plain = scenario(seed)
-    policy = structs.replace(plain.policy, limits={"deploy": 1}, agent_slots={"codex": 1})
+    policy = structs.replace(
+        plain.policy, limits={"deploy": 1}, agent_slots={"codex": 1}, lease_s=4.0, heartbeat_s=4.0 / 3
+    )
     return replace(
         plain,
         policy=policy,
-        hosts=2,
-        workers=3,
+        hosts=3,
+        workers=5,
         slots=2,
-        tasks=20,
+        tasks=30,
         user_every_s=0.5,
-        fault_every_s=3.0,
+        fault_every_s=1.5,
         faults=FAULTS,
         loss=0.15,
         double=0.15,

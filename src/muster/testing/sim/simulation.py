@@ -12,7 +12,7 @@ from muster.testing.sim.agents import Agents
 from muster.testing.sim.faults import Nemesis
 from muster.testing.sim.hosts import SimHost
 from muster.testing.sim.loop import VirtualLoop
-from muster.testing.sim.network import Network
+from muster.testing.sim.network import LATEST_S, Network
 from muster.testing.sim.oracle import Oracle
 from muster.testing.sim.owner import Owner
 from muster.testing.sim.reference import Outcome, TaskModel
@@ -154,7 +154,7 @@ class Simulation:
             owner.struck.dies_before_commit = owner.engine.dies_after_commit = False
         healed_s = world.time_s
         lease_s = world.scenario.policy.lease_s
-        self.oracle.quiet_from_s = healed_s + QUIET_LEASES * lease_s
+        self.oracle.quiet_from_s = healed_s + LATEST_S + QUIET_LEASES * lease_s
         while stuck := self._stuck():
             if world.time_s > healed_s + DONE_S:
                 names = ", ".join(f"{task.id} ({task.status})" for task in stuck[:5])
