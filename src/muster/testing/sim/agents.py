@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING
 
 from muster.model import commands as c
 from muster.model.answers import ClaimedJob
@@ -14,9 +13,7 @@ from muster.model.marks import attempt_mark, worker_mark
 from muster.model.states import ErrorKind
 from muster.testing.sim.hosts import Process
 from muster.testing.sim.scenario import stream
-
-if TYPE_CHECKING:
-    from muster.testing.sim.workers import SimWorker
+from muster.testing.sim.stage import Stage
 
 KINDS = (
     ErrorKind.CRASH,
@@ -40,22 +37,23 @@ class Ending:
 class Agent:
     """One agent process; it runs on when its worker dies, until somebody kills it."""
 
-    def __init__(self, worker: SimWorker, job: ClaimedJob, ended: asyncio.Event) -> None:
+    def __init__(
+        self, stage: Stage, worker: Process, worker_id: str, job: ClaimedJob, ended: asyncio.Event
+    ) -> None:
         self.worker = worker
+        """The process of it."""
         self.job = job
         self.ending: Ending | None = None
         self.frozen = False
-        marks = {worker_mark(worker.id), attempt_mark(worker.id, job.task_id, job.epoch)}
+        marks = {worker_mark(worker_id), attempt_mark(worker_id, job.task_id, job.epoch)}
         name = f"agent {job.task_id}#{job.epoch}"
         self.process = Process(worker.host, name, frozenset(marks), ended=ended)
-        sim = worker.sim
-        self._dice: Random = stream(sim.world.scenario.seed, f"agent {job.task_id}#{job.epoch}")
-        self._sim = sim
-        sim.agents.began(self)
+        self._dice: Random = stream(stage.world.scenario.seed, f"agent {job.task_id}#{job.epoch}")
+        self._stage = stage
         self.process.spawn(self._run())
 
     async def _run(self) -> None:
-        scenario, world = self._sim.world.scenario, self._sim.world
+        scenario, world = self._stage.world.scenario, self._stage.world
         done = int(self.job.checkpoint or b"0")
         for step in range(done, self._dice.randint(1, 5)):
             await self.process.sleep(self._dice.expovariate(0.4))
@@ -83,10 +81,10 @@ class Agent:
     async def _say(self, report: c.AttemptCommand) -> bool:
         """Once: an agent that is refused or hears nothing works on."""
         try:
-            answer = await self._sim.network.ask(self.process, report)
+            answer = await self._stage.network.ask(self.process, report)
         except MusterError:
             return False
-        self._sim.oracle.acknowledged(report, answer)
+        self._stage.oracle.acknowledged(report, answer)
         return True
 
     async def _ask(self) -> bool:

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from muster.testing.sim.agents import Agents
+from muster.testing.sim.hosts import Process
 from muster.testing.sim.scenario import stream
-
-if TYPE_CHECKING:
-    from muster.testing.sim.hosts import Process
-    from muster.testing.sim.simulation import Simulation
+from muster.testing.sim.stage import Stage
+from muster.testing.sim.workers import SimWorker
 
 
 class Nemesis:
     """Draws a fault of the seed's kinds every now and then, until the healing."""
 
-    def __init__(self, sim: Simulation) -> None:
-        self.sim = sim
-        self._dice = stream(sim.world.scenario.seed, "faults")
-        self._lease_s = sim.world.scenario.policy.lease_s
-        self._ongoing: list[asyncio.Task[None]] = []
-        if sim.world.scenario.faults:
-            sim.world.spawn(self._main())
+    def __init__(self, stage: Stage, agents: Agents, workers: Callable[[], list[SimWorker]]) -> None:
+        self._stage = stage
+        self._agents = agents
+        self._workers = workers
+        """Those that live."""
+        self._dice = stream(stage.world.scenario.seed, "faults")
+        self._lease_s = stage.world.scenario.policy.lease_s
+        if stage.world.scenario.faults:
+            stage.world.spawn(self._main())
 
     async def _main(self) -> None:
-        world = self.sim.world
+        world = self._stage.world
         while True:
             await asyncio.sleep(self._dice.expovariate(1 / world.scenario.fault_every_s))
             if world.healing:
@@ -36,32 +38,32 @@ class Nemesis:
 
     def _for(self, seconds: float) -> float:
         """How long something lasts: not beyond the time of faults."""
-        left_s = self.sim.world.scenario.busy_s - self.sim.world.time_s
+        left_s = self._stage.world.scenario.busy_s - self._stage.world.time_s
         return max(0.0, min(seconds, left_s))
 
     def _worker_crash(self) -> None:
-        workers = self.sim.living_workers()
+        workers = self._workers()
         if workers:
             self._dice.choice(workers).process.kill()
 
     def _worker_pause(self) -> None:
-        workers = self.sim.living_workers()
+        workers = self._workers()
         if not workers:
             return
         worker = self._dice.choice(workers)
         seconds = self._dice.uniform(0.2, 2.5) * self._lease_s
         if self._dice.random() < 0.5:  # awake again just as its lease ends: the narrowest race of all
-            left_s = worker.heard_s + self._lease_s - self.sim.world.time_s
+            left_s = worker.heard_s + self._lease_s - self._stage.world.time_s
             seconds = max(0.1, left_s + self._dice.uniform(-0.2, 0.8))
-        self.sim.world.spawn(self._hold(worker.process, seconds))
+        self._stage.world.spawn(self._hold(worker.process, seconds))
 
     def _agent_crash(self) -> None:
-        agents = self.sim.agents.living()
+        agents = self._agents.living()
         if agents:
             self._dice.choice(agents).gone()
 
     def _owner_crash(self) -> None:
-        owner = self.sim.network.owner
+        owner = self._stage.network.owner
         if owner is None or not owner.process.alive:
             return
         match self._dice.choice(("now", "before", "after")):
@@ -73,32 +75,32 @@ class Nemesis:
                 owner.engine.dies_after_commit = True
 
     def _owner_pause(self) -> None:
-        owner = self.sim.network.owner
+        owner = self._stage.network.owner
         if owner is not None and owner.process.running:
             seconds = self._dice.choice((0.5, 4.0, 2.0 * self._lease_s))
-            self.sim.world.spawn(self._hold(owner.process, self._dice.uniform(0.5, 1.0) * seconds))
+            self._stage.world.spawn(self._hold(owner.process, self._dice.uniform(0.5, 1.0) * seconds))
 
     def _deposed(self) -> None:
         """Another coordinator takes the term while the first one does not know it yet."""
-        owner = self.sim.network.owner
+        owner = self._stage.network.owner
         if owner is not None and owner.process.running and owner.leads:
             owner.process.spawn(owner.lead())
 
     def _reboot(self) -> None:
-        host = self._dice.choice(self.sim.world.hosts)
+        host = self._dice.choice(self._stage.world.hosts)
         if host.asleep:
             return
-        if host.number == 0 and self.sim.network.owner is not None:
-            self.sim.network.owner.die()
+        if host.number == 0 and self._stage.network.owner is not None:
+            self._stage.network.owner.die()
         host.reboot()
 
     def _partition(self) -> None:
-        remote = self.sim.world.hosts[1:]
+        remote = self._stage.world.hosts[1:]
         if remote:
-            self.sim.world.spawn(self._cut_off(self._dice.choice(remote).number))
+            self._stage.world.spawn(self._cut_off(self._dice.choice(remote).number))
 
     async def _cut_off(self, number: int) -> None:
-        host = self.sim.world.hosts[number]
+        host = self._stage.world.hosts[number]
         host.cut_off = True
         await asyncio.sleep(self._for(self._dice.uniform(0.5, 3.0) * self._lease_s))
         host.cut_off = False
@@ -106,16 +108,18 @@ class Nemesis:
     def _wall_jump(self) -> None:
         """Forward by up to a day; back by little, because due times are told by this clock."""
         seconds = self._dice.choice((86_400.0, 3_600.0, 30.0, -5.0)) * self._dice.uniform(0.3, 1.0)
-        self.sim.world.hosts[0].wall_offset_ms += int(seconds * 1000)
-        self.sim.clock_jumped(seconds)
+        self._stage.world.hosts[0].wall_offset_ms += int(seconds * 1000)
+        self._stage.oracle.clock_jumped(seconds, self._stage.world.hosts[0].now())
 
     def _suspend(self) -> None:
-        host = self._dice.choice(self.sim.world.hosts)
+        host = self._dice.choice(self._stage.world.hosts)
         if not host.asleep:
-            self.sim.world.spawn(self._lid_closed(host.number, self._dice.uniform(0.2, 5.0) * self._lease_s))
+            self._stage.world.spawn(
+                self._lid_closed(host.number, self._dice.uniform(0.2, 5.0) * self._lease_s)
+            )
 
     async def _lid_closed(self, number: int, seconds: float) -> None:
-        host = self.sim.world.hosts[number]
+        host = self._stage.world.hosts[number]
         host.sleep_now()
         await asyncio.sleep(self._for(seconds))
         host.wake()

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from muster.model.task import Now
 from muster.ports.host import ProcessId
 
-if TYPE_CHECKING:
-    from muster.testing.sim.world import World
-
 WALL_0_MS = 1_800_000_000_000
 BOOTED_MS = 100_000
 """What the monotonic clock of a machine shows when the simulation begins."""
+
+
+class Around(Protocol):
+    """What machines need of the world that they are in."""
+
+    @property
+    def time_s(self) -> float: ...
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
+
+    def trace(self, line: str) -> None: ...
 
 
 class Process:
@@ -93,7 +101,7 @@ class Process:
 class SimHost:
     """One machine; fulfils `ports.host.Host` for whoever runs on it, and `ports.clock.Clock` in part."""
 
-    def __init__(self, world: World, number: int) -> None:
+    def __init__(self, world: Around, number: int) -> None:
         self.world = world
         self.number = number
         self.hostname = f"host-{number}"

@@ -24,6 +24,7 @@ from muster.testing.sim.world import Broken, World
 
 FULL_CHECK_COMMITS = 400
 HOLD_AFTER_JUMP_MS = 60_000
+SEEN_JUMP_S = 10
 TICKS_MS = 1_500
 """A jump is seen at the next tick; what a tick has begun by then is carried out."""
 
@@ -34,7 +35,7 @@ class Oracle:
         self.reference = Reference()
         self.leases = Leases(world, self.reference)
         self.commits = 0
-        self.jumps: list[tuple[int, int]] = []
+        self._jumps: list[tuple[int, int]] = []
         """(pid of the owner, its monotonic time) of each jump of the wall clock."""
         self.quiet_from_s: float | None = None
         """When nobody is to be given up any more (L4)."""
@@ -45,6 +46,11 @@ class Oracle:
         self._given: dict[tuple[str, str], frozenset[tuple[int, int]]] = {}
         self._last_cap_ms = int(world.scenario.policy.retry.cap_s * 1000)
         self._acknowledged: list[tuple[c.Command, Answer]] = []
+
+    def clock_jumped(self, seconds: float, now: Now) -> None:
+        owner = self.leases.owner
+        if owner is not None and owner.alive and abs(seconds) > SEEN_JUMP_S:
+            self._jumps.append((owner.id.pid, now.mono_ms))
 
     # -- after each commit
 
@@ -163,7 +169,7 @@ class Oracle:
 
     def _check_expiry(self, task_id: int, now: Now) -> None:
         owner = self.leases.owner
-        for pid, mono_ms in self.jumps:
+        for pid, mono_ms in self._jumps:
             seen = owner is not None and owner.id.pid == pid and mono_ms > self.leases.led_since_ms
             if seen and TICKS_MS < now.mono_ms - mono_ms < HOLD_AFTER_JUMP_MS:
                 raise Broken("S15", f"task {task_id} expired right after the wall clock jumped", task_id)

@@ -17,6 +17,7 @@ from muster.testing.sim.oracle import Oracle
 from muster.testing.sim.owner import Owner
 from muster.testing.sim.reference import Outcome, TaskModel
 from muster.testing.sim.scenario import Scenario, scenario, stream
+from muster.testing.sim.stage import Stage
 from muster.testing.sim.users import Users
 from muster.testing.sim.workers import SimWorker
 from muster.testing.sim.world import Broken, SeededChance, World
@@ -60,6 +61,7 @@ class Simulation:
         self.oracle = Oracle(world, store)
         self.network = Network(world)
         self.agents = Agents()
+        self._stage = Stage(world, self.network, self.oracle)
         self._chance = SeededChance(world.scenario.seed, "names")
         self._dice = stream(world.scenario.seed, "supervisor")
         self._workers: dict[str, SimWorker] = {}
@@ -70,11 +72,6 @@ class Simulation:
 
     def living_workers(self) -> list[SimWorker]:
         return [place.worker for place in self._places if place.worker and place.worker.process.alive]
-
-    def clock_jumped(self, seconds: float) -> None:
-        owner = self.network.owner
-        if owner is not None and owner.process.alive and abs(seconds) > 10:
-            self.oracle.jumps.append((owner.process.id.pid, self.world.hosts[0].now().mono_ms))
 
     def _died_s(self, worker_id: str) -> float | None:
         worker = self._workers[worker_id]
@@ -113,10 +110,10 @@ class Simulation:
             return
         if place.host.number:
             for agent in self.agents.living():  # what a dead worker left behind goes before the first claim
-                if agent.worker.host is place.host and not agent.worker.process.alive:
+                if agent.process.host is place.host and not agent.worker.alive:
                     agent.gone()
         name = f"worker-{self._chance.name(8)}"
-        place.worker = self._workers[name] = SimWorker(self, place.host, name)
+        place.worker = self._workers[name] = SimWorker(self._stage, self.agents, place.host, name)
 
     def _check_bounds(self) -> None:
         owner = self.network.owner
@@ -128,8 +125,8 @@ class Simulation:
     async def run(self) -> None:
         world, scenario = self.world, self.world.scenario
         world.spawn(self._supervise())
-        users = Users(self)
-        Nemesis(self)
+        users = Users(self._stage)
+        Nemesis(self._stage, self.agents, self.living_workers)
         if await self._until(scenario.busy_s):
             return
         await self._heal(users)

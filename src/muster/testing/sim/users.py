@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from muster.model import commands as c
 from muster.model.errors import CallerError, MusterError
@@ -11,9 +10,7 @@ from muster.model.states import FailedDependency, PauseReason, TaskStatus
 from muster.testing.sim.hosts import WALL_0_MS, Process
 from muster.testing.sim.reference import TaskModel
 from muster.testing.sim.scenario import AGENTS, stream
-
-if TYPE_CHECKING:
-    from muster.testing.sim.simulation import Simulation
+from muster.testing.sim.stage import Stage
 
 PLANS = ("api", "web")
 _T = TaskStatus
@@ -22,17 +19,17 @@ _T = TaskStatus
 class Users:
     """One person's terminal on the owner's machine."""
 
-    def __init__(self, sim: Simulation) -> None:
-        self.sim = sim
-        self.process = Process(sim.world.hosts[0], "user", elsewhere=True)
-        self._dice = stream(sim.world.scenario.seed, "users")
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self.process = Process(stage.world.hosts[0], "user", elsewhere=True)
+        self._dice = stream(stage.world.scenario.seed, "users")
         self._added: list[tuple[str, str]] = []
         """(plan, key) of all tasks, also of those whose answer was lost."""
-        self._left = sim.world.scenario.tasks
+        self._left = stage.world.scenario.tasks
         self.process.spawn(self._main())
 
     async def _main(self) -> None:
-        world = self.sim.world
+        world = self._stage.world
         while not world.healing:
             if self._left > 0 and (not self._added or self._dice.random() < 0.4):
                 await self._add()
@@ -44,14 +41,14 @@ class Users:
         """Tries again where nobody answers; sometimes once more although somebody did."""
         for _ in range(5):
             try:
-                answer = await self.sim.network.ask(self.process, command)
+                answer = await self._stage.network.ask(self.process, command)
             except CallerError as error:
-                self.sim.world.seen[f"a person was told {error.code}"] += 1
+                self._stage.world.seen[f"a person was told {error.code}"] += 1
                 return
             except MusterError:
                 await self.process.sleep(1.0)
                 continue
-            self.sim.oracle.acknowledged(command, answer)
+            self._stage.oracle.acknowledged(command, answer)
             if self._dice.random() > 0.1:
                 return
 
@@ -84,7 +81,7 @@ class Users:
         await self._tell(c.Enqueue(plan=plan, source=None, tasks=(spec,), actor="bob"))
 
     def _spec(self, plan: str, key: str, parents: list[str]) -> c.Spec:
-        dice, now_ms = self._dice, WALL_0_MS + int(self.sim.world.time_s * 1000)
+        dice, now_ms = self._dice, WALL_0_MS + int(self._stage.world.time_s * 1000)
         agent = dice.choice((None, None, *AGENTS))
         return c.Spec(
             title=key,
@@ -104,7 +101,7 @@ class Users:
     # -- steering
 
     def _models(self) -> list[TaskModel]:
-        return list(self.sim.oracle.reference.tasks.values())
+        return list(self._stage.oracle.reference.tasks.values())
 
     async def _change_their_mind(self) -> None:
         tasks = self._models()
@@ -159,4 +156,3 @@ class Users:
             if task.status is TaskStatus.PAUSED:
                 await self._tell(c.AnswerQuestion(task_id=task.id, actor="ada", text="go on"))
                 await self._tell(c.Resume(task_id=task.id, actor="ada"))
-        await asyncio.sleep(0)

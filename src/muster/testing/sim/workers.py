@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from muster.model import commands as c
 from muster.model.answers import Answer, Claimed, ClaimedJob, HeartbeatAnswer
@@ -13,13 +12,11 @@ from muster.model.errors import CallerError, Conflict, MusterError, Unavailable
 from muster.model.marks import worker_mark
 from muster.model.states import ErrorKind
 from muster.ports.runtime import READY
-from muster.testing.sim.agents import Agent
+from muster.testing.sim.agents import Agent, Agents
 from muster.testing.sim.hosts import Process, SimHost
 from muster.testing.sim.scenario import AGENTS, stream
+from muster.testing.sim.stage import Stage
 from muster.testing.sim.world import Broken
-
-if TYPE_CHECKING:
-    from muster.testing.sim.simulation import Simulation
 
 LOOK_S = 0.5
 IDLE_S = 12.0
@@ -51,19 +48,20 @@ class Held:
 
 
 class SimWorker:
-    def __init__(self, sim: Simulation, host: SimHost, name: str) -> None:
-        self.sim = sim
+    def __init__(self, stage: Stage, agents: Agents, host: SimHost, name: str) -> None:
+        self._stage = stage
+        self._agents = agents
         self.host = host
         self.id = name
         self.process = Process(host, name, frozenset({worker_mark(name)}))
         self.held: dict[tuple[int, int], Held] = {}
-        self._dice = stream(sim.world.scenario.seed, name)
-        self.heard_s = sim.world.time_s
+        self._dice = stream(stage.world.scenario.seed, name)
+        self.heard_s = stage.world.time_s
         self._requests = 0
         self.process.spawn(self._main())
 
     async def _main(self) -> None:
-        policy, scenario = self.sim.world.scenario.policy, self.sim.world.scenario
+        policy, scenario = self._stage.world.scenario.policy, self._stage.world.scenario
         register = c.Register(
             worker_id=self.id,
             hostname=self.host.hostname,
@@ -86,8 +84,8 @@ class SimWorker:
     # -- talking
 
     async def _ask(self, command: c.Command) -> Answer:
-        answer = await self.sim.network.ask(self.process, command)
-        self.sim.oracle.acknowledged(command, answer)
+        answer = await self._stage.network.ask(self.process, command)
+        self._stage.oracle.acknowledged(command, answer)
         return answer
 
     async def _patiently(self, command: c.Command, held: Held | None = None) -> Answer | None:
@@ -108,7 +106,7 @@ class SimWorker:
     async def _beat(self, every_s: float) -> None:
         while True:
             heartbeat = c.Heartbeat(worker_id=self.id, attempts=tuple(self.held))
-            sent_s = self.sim.world.time_s
+            sent_s = self._stage.world.time_s
             try:
                 answer = await self._ask(heartbeat)
             except MusterError:
@@ -137,7 +135,7 @@ class SimWorker:
 
     async def _mind_lease(self, lease_s: float) -> None:
         while True:
-            late = self.sim.world.time_s - self.heard_s > lease_s - FREEZE_MARGIN_S
+            late = self._stage.world.time_s - self.heard_s > lease_s - FREEZE_MARGIN_S
             for held in self.held.values():
                 if held.agent is not None:
                     held.agent.freeze(late)
@@ -181,7 +179,7 @@ class SimWorker:
 
     async def _idle(self) -> None:
         """A hint that something is ready may come; looking again is what counts."""
-        owner = self.sim.network.owner
+        owner = self._stage.network.owner
         wait_s = IDLE_S * self._dice.uniform(0.2, 1.0)
         if owner is not None and owner.process.alive and not self.host.cut_off and self._dice.random() < 0.9:
             with owner.wakeups.listen(READY) as listener:
@@ -200,7 +198,8 @@ class SimWorker:
             unfit = c.Release(task_id=job.task_id, epoch=job.epoch, reason="no room on this machine")
             await self._patiently(unfit, held)
             return
-        held.agent = agent = Agent(self, job, held.changed)
+        held.agent = agent = Agent(self._stage, self.process, self.id, job, held.changed)
+        self._agents.began(agent)
         self._check_alone(agent)
         await held.changed.wait()
         await self.process.going()
@@ -223,13 +222,13 @@ class SimWorker:
 
     def _check_alone(self, agent: Agent) -> None:
         """On the owner's machine a lost attempt's processes are killed before anybody gets its task."""
-        for other in self.sim.agents.others_at_work(agent):
+        for other in self._agents.others_at_work(agent):
             mine, its = agent.job, other.job
-            task = self.sim.oracle.reference.tasks[mine.task_id]
+            task = self._stage.oracle.reference.tasks[mine.task_id]
             fenced = any(e.event in {"cancelled", "retried"} and e.epoch >= its.epoch for e in task.events)
-            if fenced or other.worker.host.number:
+            if fenced or other.process.host.number:
                 # Nobody can kill what runs on another machine; it is frozen there or its worker stands still.
-                self.sim.world.seen["two agents at one time, where that is known to happen"] += 1
+                self._stage.world.seen["two agents at one time, where that is known to happen"] += 1
                 continue
             says = f"attempts {its.epoch} and {mine.epoch} of task {mine.task_id} work at the same time"
             raise Broken("S1", says, mine.task_id)
