@@ -54,7 +54,7 @@ class Nemesis:
         seconds = self._dice.uniform(0.2, 2.5) * self._lease_s
         if self._dice.random() < 0.5:  # awake again just as its lease ends: the narrowest race of all
             left_s = worker.heard_s + self._lease_s - self._stage.world.time_s
-            seconds = max(0.1, left_s + self._dice.uniform(-0.2, 0.8))
+            seconds = max(0.1, left_s + self._dice.uniform(-0.1, 0.6))
         self._stage.world.spawn(self._hold(worker.process, seconds))
 
     def _agent_crash(self) -> None:

@@ -166,7 +166,7 @@ class Owner:
         self.process.spawn(self.lead())
 
     def sync_s(self) -> float:
-        return 0.0002 + self.world.scenario.disk_s * self._dice.fraction() ** 3
+        return 0.0002 + self.world.scenario.disk_s * self._dice.fraction()
 
     async def lead(self) -> None:
         """Takes a term and starts the loops of it.  Those of an earlier term notice by themselves."""

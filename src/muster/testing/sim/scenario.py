@@ -71,14 +71,14 @@ def harsh(seed: int) -> Scenario:
         slots=2,
         tasks=30,
         user_every_s=0.5,
-        fault_every_s=1.5,
+        fault_every_s=2.0,
         faults=FAULTS,
         loss=0.15,
         double=0.15,
         slow=0.1,
         failing=0.5,
         asking=0.1,
-        disk_s=(0.004, 0.4)[seed % 2],
+        disk_s=0.004 if seed % 3 == 1 else 0.4,
     )
 
 
