@@ -15,8 +15,6 @@ from muster.testing.sim.simulation import Report, simulate
 
 PLANT_SEEDS = 100
 """A planted bug has to be found within so many seeds."""
-PLANT_FIRST = 20
-"""From here on the rarest of them, a race of milliseconds, is found soon."""
 STORY_LINES = 40
 
 
@@ -107,7 +105,7 @@ def _all_plants(seeds: int) -> int:
     for name, plant in PLANTS.items():
         report = None
         with plant.planted():
-            for seed in range(PLANT_FIRST, PLANT_FIRST + seeds):
+            for seed in range(plant.first, plant.first + seeds):
                 report = simulate(seed, chosen=harsh(seed))
                 if report.broken is not None:
                     break

@@ -81,7 +81,7 @@ class Oracle:
                 self._check_quiet(command)
                 self._check_current(command)
                 self.leases.taken(command, outcome, now)
-        names = set()
+        names, claimers = set(), set()
         for number, event in self._witness.events_after(self._last_event):
             self._last_event = number
             self.world.trace(f"event {event.task_id} {event.seq} {event.event} {event.new_status}")
@@ -89,13 +89,14 @@ class Oracle:
                 self._take(event, now)
                 touched.add(event.task_id)
                 names.add(event.event)
+                claimers |= {event.actor} if event.event == "claimed" else set()
         for command, outcome in pairs:
             self._note_accepted(command, outcome)
         known = {task_id for task_id in touched if task_id in self.reference.tasks}
         for look in self._witness.look(sorted(known | self.reference.settle(known))):
             self._check_row(look)
         if names & {"claimed", "readopted"}:
-            self._check_slots()
+            self._check_slots(claimers)
 
     def _take(self, event: Event, now: Now) -> None:
         task = self.reference.take(event, self._last_cap_ms)
@@ -221,7 +222,8 @@ class Oracle:
             raise Broken("L3", f"task {row.id} is {row.status} and waits for nothing", row.id)
         task.due_ms = row.next_attempt_at_ms
 
-    def _check_slots(self) -> None:
+    def _check_slots(self, claimers: set[str]) -> None:
+        """A worker's own slots bind its claims: what it holds already when it is heard again is at work."""
         policy = self.world.scenario.policy
         by_worker: Counter[str] = Counter()
         by_agent: Counter[str] = Counter()
@@ -231,7 +233,7 @@ class Oracle:
             by_agent[agent] += count
             by_limit[limit] += count
         for worker, count in by_worker.items():
-            if count > self.slots[worker]:
+            if worker in claimers and count > self.slots[worker]:
                 raise Broken("S12", f"{worker} holds {count} attempts in {self.slots[worker]} slots")
         for name, most in policy.agent_slots.items():
             if by_agent[name] > most:

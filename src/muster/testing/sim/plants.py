@@ -32,11 +32,12 @@ from muster.testing.sim.owner import HostClock, OwnerCrash
 
 
 class Plant:
-    """`says` is what is wrong."""
+    """`says` is what is wrong, `first` the seed from which on it is found soon."""
 
-    def __init__(self, name: str, says: str, patch: Callable[[Planting], None]) -> None:
+    def __init__(self, name: str, says: str, first: int, patch: Callable[[Planting], None]) -> None:
         self.name = name
         self.says = says
+        self.first = first
         self._patch = patch
 
     @contextmanager
@@ -72,10 +73,10 @@ class Planting:
 PLANTS: dict[str, Plant] = {}
 
 
-def plant(says: str) -> Callable[[Callable[[Planting], None]], Callable[[Planting], None]]:
+def plant(says: str, first: int = 20) -> Callable[[Callable[[Planting], None]], Callable[[Planting], None]]:
     def keep(patch: Callable[[Planting], None]) -> Callable[[Planting], None]:
         name = patch.__name__.strip("_").replace("_", "-")
-        PLANTS[name] = Plant(name, says, patch)
+        PLANTS[name] = Plant(name, says, first, patch)
         return patch
 
     return keep
@@ -148,7 +149,7 @@ def double_grant_on_repeated_claim(planting: Planting) -> None:
     planting.put(Claims, "claim", claim)
 
 
-@plant("a result that comes after a cancel is still taken")
+@plant("a result that comes after a cancel is still taken", first=37)
 def complete_after_cancel(planting: Planting) -> None:
     def complete(task: Task, facts: Facts, command: c.Complete, now: Now) -> Decision:
         attempt = facts.attempt
@@ -225,7 +226,7 @@ def dead_workers_tasks_not_freed(planting: Planting) -> None:
     planting.put(Reaper, "_consider", consider)
 
 
-@plant("callers are answered before the commit")
+@plant("callers are answered before the commit", first=25)
 def answer_before_commit(planting: Planting) -> None:
     def commit(self: Any, calls: list[Any]) -> None:
         try:
@@ -255,7 +256,7 @@ def heartbeat_renews_nothing(planting: Planting) -> None:
     planting.put(machine._DECIDERS, c.Renew, renew)
 
 
-@plant("a repeated completion is a second end")
+@plant("a repeated completion is a second end", first=47)
 def second_completion(planting: Planting) -> None:
     def complete(task: Task, facts: Facts, command: c.Complete, now: Now) -> Decision:
         attempt = facts.attempt
@@ -282,7 +283,7 @@ def dead_attempt_goes_on(planting: Planting) -> None:
     planting.put(Roster, "_renew", renew)
 
 
-@plant("an idempotency key is forgotten")
+@plant("an idempotency key is forgotten", first=29)
 def idempotency_key_forgotten(planting: Planting) -> None:
     async def given_before(_self: Intake, _view: View, _command: c.Enqueue) -> dict[int, int]:
         return {}
