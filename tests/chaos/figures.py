@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from client import Operation
-from faults import Fault
 
+from faults import Fault
 from muster.model.states import AttemptStatus
 from muster.testing.promises import Finding, History, repeated
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from client import Client, Operation
-from faults import FAULTS, Fault, Scene
 from figures import Figures, figures, unexplained
 from rig import OPEN, Rig, spec, until
 from verdict import findings_of, history_of
 
+from faults import FAULTS, Fault, Scene
 from muster.testing.promises import Finding
 
 WORKERS = 3

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 from client import Operation
-from faults import FAULTS
 from figures import table
 from rounds import chosen, random_plan, run
 from verdict import Line, _allowed, nobody_at_once, nothing_again
 
+from faults import FAULTS
 from muster.app.failpoint import VARIABLE, Failpoint
 
 ROUNDS = 40

@@ -116,6 +116,18 @@ def test_an_expired_parent_is_a_failed_one(rig: Rig) -> None:
     assert (rig.statuses()["a"], ready(rig)) == ("FAILED", {"b"})
 
 
+@pytest.mark.parametrize(("policy", "status"), [(RUN, "PENDING"), (SKIP, "CANCELLED")])
+def test_a_failed_parent_that_was_archived_before_its_child_came_counts_as_failed(
+    rig: Rig, policy: dict[str, object], status: str
+) -> None:
+    rig.enqueue({"a": []})
+    rig.do(cancel(rig.id("a")))
+    rig.do(c.Archive(task_id=rig.id("a"), actor="ada"))
+    rig.enqueue({"b": ["a"]}, specs={"b": policy})
+    assert rig.statuses()["b"] == status
+    assert ready(rig) == ({"b"} if policy is RUN else set())
+
+
 def test_dependencies_by_number_cross_plans(rig: Rig) -> None:
     rig.register()
     rig.enqueue({"a": []})

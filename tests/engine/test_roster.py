@@ -105,6 +105,7 @@ def test_a_worker_heard_since_the_coordinator_looked_is_not_buried(rig: Rig, hel
     bury = c.BuryWorker(worker_id=W1, term=term, reason="silent", heard_mono_ms=looked_ms)
     rig.do(bury)
     assert rig.beat(W1, held[0]).known
+    rig.clock.advance(LEASE_S)
     rig.do(c.BuryWorker(worker_id=W1, term=term, reason="s", heard_mono_ms=worker(rig).heard_mono_ms))
     assert not rig.beat(W1, held[0]).known
     rig.do(reap(held[0], term))
@@ -202,6 +203,38 @@ def test_after_a_stall_all_leases_of_this_boot_begin_anew(rig: Rig, held: Any, t
     assert worker(rig).heard_mono_ms == rig.clock.present.mono_ms
     rig.clock.advance(LEASE_S)
     rig.do(reap(held[0], term, proven=False))
+
+
+def test_after_a_stall_a_worker_elsewhere_has_a_fresh_lease_also_before_its_first_heartbeat(rig: Rig) -> None:
+    rig.register(W1, hostname="elsewhere", boot_id="a boot of its own")
+    rig.enqueue({"a": []})
+    (job,) = rig.started()
+    rig.clock.advance(10 * LEASE_S)
+    assert rig.new_boot().adopted == 1
+    assert until_ms(rig, job) == rig.clock.present.mono_ms + LEASE_S * 1000
+
+
+def test_a_claim_in_a_new_boot_is_adopted_also_before_the_next_heartbeat(rig: Rig) -> None:
+    rig.register(W1, hostname="elsewhere")
+    rig.enqueue({"a": []})
+    rig.clock.restart()
+    (job,) = rig.started()
+    rig.clock.advance(10 * LEASE_S)
+    assert rig.new_boot().adopted == 1
+    assert until_ms(rig, job) == rig.clock.present.mono_ms + LEASE_S * 1000
+
+
+@pytest.mark.parametrize("claims", [True, False])
+def test_a_silent_worker_that_has_claimed_since_the_look_is_not_buried(rig: Rig, claims: bool) -> None:
+    term = rig.new_boot().term
+    rig.register(W1, hostname="elsewhere")
+    rig.enqueue({"a": []})
+    heard_ms = worker(rig).heard_mono_ms
+    rig.clock.advance(2 * LEASE_S)
+    if claims:
+        rig.claim()
+    rig.do(c.BuryWorker(worker_id=W1, term=term, reason="silent", for_good=False, heard_mono_ms=heard_ms))
+    assert bool(drive(rig.reads.living_workers())) is claims
 
 
 def test_leases_of_another_boot_stay_over(rig: Rig, held: Any) -> None:

@@ -9,6 +9,7 @@ from engine_rig import LEASE_S, W1, W2, FakeHost, Rig, cancel, complete, fail
 from msgspec.structs import replace
 
 from muster.engine.batch import drive
+from muster.engine.policy import Policy
 from muster.engine.services.reaper import Reaper
 from muster.engine.services.scheduler import HOLD_MS, Scheduler
 from muster.model import commands as c
@@ -23,6 +24,10 @@ def service(rig: Rig) -> Scheduler:
 
 def in_s(rig: Rig, seconds: float) -> int:
     return rig.clock.present.wall_ms + round(seconds * 1000)
+
+
+def by(job: Any) -> dict[str, int]:
+    return {"task_id": job.task_id, "epoch": job.epoch}
 
 
 def jump(rig: Rig, seconds: float) -> None:
@@ -183,6 +188,24 @@ def test_a_worker_that_was_cut_off_goes_on_where_nobody_took_its_task(rig: Rig) 
     assert rig.statuses()["a"] == "RUNNING"
     rig.do(complete(away.job))
     assert rig.statuses()["a"] == "COMPLETED"
+
+
+@pytest.mark.parametrize("policy", [{"limits": {"gpu": 1}}, {"agent_slots": {"claude": 1}}])
+@pytest.mark.parametrize("taken", [True, False])
+def test_it_stays_lost_where_another_attempt_has_its_place_under_a_limit(policy: Any, taken: bool) -> None:
+    rig = Rig(Policy(lease_s=LEASE_S, **policy))
+    rig.register(W1, hostname="elsewhere")
+    rig.enqueue({"a": []}, specs={"a": {"limit_key": "gpu"}})
+    (job,) = rig.started()
+    rig.do(c.Reap(**by(job), term=rig.new_boot().term, reason="silent", proven=True, tree_killed=False))
+    if taken:
+        rig.enqueue({"b": []}, specs={"b": {"limit_key": "gpu", "priority": 9}})
+        rig.register(W2)
+        assert [other.key for other in rig.started(W2)] == ["b"]
+    (order,) = rig.beat(W1, job).attempts
+    assert order.current is not taken
+    assert len(drive(rig.reads.open_attempts((0, 0), 10))) == 1
+    rig.audit()
 
 
 def test_on_the_coordinators_own_host_its_tree_was_killed_and_it_stays_lost(rig: Rig) -> None:

@@ -53,8 +53,12 @@ class Batcher:
         publish: Callable[[frozenset[str]], None],
         *,
         slow_ms: int = SLOW_MS,
+        threaded: bool = True,
     ) -> None:
-        """A transaction that takes `slow_ms` counts as an absence of the store."""
+        """A transaction that takes `slow_ms` counts as an absence of the store.
+
+        `threaded=False`: nothing is committed but by `commit_waiting`.
+        """
         self._slow_ms = slow_ms
         self._absent = 0
         self._began_ms: int | None = None
@@ -64,8 +68,10 @@ class Batcher:
         self._queue: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
         self._closed = False
         self._closing = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name="commit", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
+        if threaded:
+            self._thread = threading.Thread(target=self._run, name="commit", daemon=True)
+            self._thread.start()
 
     def absences(self) -> int:
         """How often the store was away: transactions that it refused, or kept everybody waiting with.
@@ -115,28 +121,30 @@ class Batcher:
         with self._closing:
             self._closed = True
             self._queue.put(None)
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
 
     def _run(self) -> None:
         running = True
         while running:
             first = self._queue.get()
-            calls: list[Call] = []
-            if first is None:
+            running = self.commit_waiting([first] if first is not None else []) and first is not None
+
+    def commit_waiting(self, calls: list[Call] | None = None) -> bool:
+        """One transaction for `calls` and what was submitted meanwhile; False once this is closed."""
+        calls, running = calls or [], True
+        while len(calls) < BATCH_COMMANDS_MAX:
+            try:
+                call = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if call is None:
                 running = False
             else:
-                calls.append(first)
-            while len(calls) < BATCH_COMMANDS_MAX:
-                try:
-                    call = self._queue.get_nowait()
-                except queue.Empty:
-                    break
-                if call is None:
-                    running = False
-                else:
-                    calls.append(call)
-            if calls:
-                self._commit(calls)
+                calls.append(call)
+        if calls:
+            self._commit(calls)
+        return running
 
     def _commit(self, calls: list[Call]) -> None:
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from muster.engine.policy import Policy
+from muster.engine.room import room
 from muster.engine.roster import crew_status
 from muster.engine.view import View
 from muster.model import commands as c
@@ -16,29 +17,8 @@ from muster.model.answers import Claimed, ClaimedJob
 from muster.model.errors import Conflict
 from muster.model.rows import Lane, Worker
 from muster.model.states import CrewStatus
-from muster.model.task import Attempt
+from muster.model.task import BY_HAND, Attempt
 from muster.ports.store import ReadyTask
-
-
-class _Room:
-    """How many more attempts the limits allow; what is not limited is absent."""
-
-    def __init__(self, by_agent: dict[str, int], by_limit: dict[str, int]) -> None:
-        self._by_agent = by_agent
-        self._by_limit = by_limit
-
-    def take(self, limit_key: str, agents: list[str]) -> str | None:
-        """Takes a place for the first of the agents that has one, if the key has one too."""
-        if self._by_limit.get(limit_key, 1) <= 0:
-            return None
-        for agent in agents:
-            if self._by_agent.get(agent, 1) > 0:
-                if agent in self._by_agent:
-                    self._by_agent[agent] -= 1
-                if limit_key in self._by_limit:
-                    self._by_limit[limit_key] -= 1
-                return agent
-        return None
 
 
 class Claims:
@@ -82,31 +62,20 @@ class Claims:
                     place = (-task.priority, mismatch, task.sort_key, task.id)
                     candidates.append((place, task, lane, agents))
         candidates.sort(key=lambda candidate: candidate[0])
-        room = await self._room(view) if candidates else None
+        left = await room(view, self._policy) if candidates else None
         chosen: list[tuple[ReadyTask, str]] = []
         for _, task, lane, agents in candidates:
             if len(chosen) == free:
                 break
-            agent = room.take(lane.limit_key, agents) if room else agents[0]
+            agent = left.take(lane.limit_key, agents) if left else agents[0]
             if agent is not None:
                 chosen.append((task, agent))
         return chosen
 
-    async def _room(self, view: View) -> _Room | None:
-        """None where nothing is limited.  Counted in this transaction: two claims cannot overfill (S12)."""
-        policy = self._policy
-        if not policy.agent_slots and not policy.limits:
-            return None
-        by_agent, by_limit = await view.tx.open_by_agent(), await view.tx.open_by_limit()
-        return _Room(
-            {agent: most - by_agent.get(agent, 0) for agent, most in policy.agent_slots.items()},
-            {key: most - by_limit.get(key, 0) for key, most in policy.limits.items()},
-        )
-
     async def has_room(self, view: View, limit_key: str | None) -> bool:
-        """Whether one more task with this limit key may begin; the view must be flushed."""
-        most = self._policy.limits.get(limit_key or "")
-        return most is None or (await view.tx.open_by_limit()).get(limit_key or "", 0) < most
+        """Whether one more task with this limit key may begin."""
+        left = await room(view, self._policy)
+        return left is None or left.take(limit_key or "", [BY_HAND]) is not None
 
     def _grant(self, view: View, command: c.Claim, task: ReadyTask, agent: str, lease_ms: int) -> Attempt:
         grant = c.Grant(

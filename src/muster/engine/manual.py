@@ -6,7 +6,7 @@ from muster.engine.claims import Claims
 from muster.engine.view import View, moved
 from muster.model import commands as c
 from muster.model.answers import Held, Moved, Taken
-from muster.model.errors import BadInput, Conflict, IllegalMove
+from muster.model.errors import BadInput, Conflict, IllegalMove, StaleEpoch
 from muster.model.moves.manual import is_lost, refuse_stranger
 from muster.model.task import BY_HAND, Attempt
 
@@ -47,6 +47,7 @@ class Manual:
             agent=BY_HAND,
             request_id=command.token_hash,
             lease_ms=int(lease_s * 1000),
+            base=view.origin.base,
         )
         epoch = view.run(task.id, granted).epoch
         view.run(task.id, c.Start(task_id=task.id, epoch=epoch, token_hash=command.token_hash))
@@ -59,6 +60,11 @@ class Manual:
 
     async def extend(self, view: View, command: c.Extend) -> Held:
         await view.load([command.task_id])
+        held = view.attempt(command.task_id)
+        if held is not None and is_lost(held, command.epoch):
+            key = view.task(command.task_id).limit_key
+            if not await self._claims.has_room(view, key):
+                raise StaleEpoch(f"the claim is over, and limit {key} has no place left for it any more")
         task = view.run(command.task_id, command)
         attempt = view.attempt(task.id)
         assert attempt is not None

@@ -8,13 +8,15 @@ from msgspec.structs import replace
 
 from muster.engine.leader import check_term, take_term
 from muster.engine.policy import Policy
+from muster.engine.room import room
 from muster.engine.view import View
 from muster.model import commands as c
 from muster.model.answers import AttemptOrder, Done, HeartbeatAnswer, Registered, TookOver, WorkersOrdered
 from muster.model.errors import BadInput, Conflict, NotFound, StaleEpoch
+from muster.model.moves.decision import lapsed
 from muster.model.rows import Worker
 from muster.model.states import AttemptStatus, CrewStatus, StopAction, WorkerStatus
-from muster.model.task import BY_HAND
+from muster.model.task import BY_HAND, Attempt
 
 CREW = "crew"
 ORDERED = "workers_ordered"
@@ -32,9 +34,7 @@ async def living(view: View, worker_id: str) -> Worker | None:
 
 class Roster:
     def __init__(self, policy: Policy) -> None:
-        self._heartbeat_s = policy.heartbeat_s
-        self._lease_s = policy.lease_s
-        self._hostname = policy.hostname
+        self._policy = policy
 
     async def register(self, view: View, command: c.Register) -> Registered:
         """Repeating a registration is allowed: its answer may have been lost."""
@@ -70,13 +70,14 @@ class Roster:
             )
         )
         view.wrote_events = True
-        here = command.hostname == self._hostname and command.boot_id == now.boot_id
-        return Registered(heartbeat_s=self._heartbeat_s, lease_s=self._lease_s, freeze=not here)
+        policy = self._policy
+        here = command.hostname == policy.hostname and command.boot_id == now.boot_id
+        return Registered(heartbeat_s=policy.heartbeat_s, lease_s=policy.lease_s, freeze=not here)
 
     async def heartbeat(self, view: View, command: c.Heartbeat) -> HeartbeatAnswer:
         worker = await view.tx.worker(command.worker_id)
         orders = [
-            self._renew(view, command, task_id, epoch, proof)
+            await self._renew(view, command, task_id, epoch, proof)
             for (task_id, epoch), proof in zip(
                 command.attempts, chain(command.proofs, repeat("")), strict=False
             )
@@ -100,20 +101,31 @@ class Roster:
         )
         return HeartbeatAnswer(known=True, drain=drain, attempts=tuple(orders))
 
-    def _renew(self, view: View, command: c.Heartbeat, task_id: int, epoch: int, proof: str) -> AttemptOrder:
+    async def _renew(
+        self, view: View, command: c.Heartbeat, task_id: int, epoch: int, proof: str
+    ) -> AttemptOrder:
         attempt = view.attempt(task_id)
         try:
             view.judge(c.Renew(task_id=task_id, epoch=epoch, proof=proof))
             if attempt is None or attempt.worker_id != command.worker_id:
                 raise StaleEpoch(f"attempt {epoch} of task {task_id} is not held by {command.worker_id}")
-            back = attempt.status is AttemptStatus.LOST
-            shape = c.Readopt if back else c.Renew
-            view.run(task_id, shape(task_id=task_id, epoch=epoch, proof=proof))
+            if attempt.status is AttemptStatus.LOST:
+                await self._readopt(view, attempt, epoch)
+            else:
+                view.run(task_id, c.Renew(task_id=task_id, epoch=epoch, proof=proof))
         except (StaleEpoch, NotFound):
             return AttemptOrder(task_id=task_id, epoch=epoch, current=False)
         return AttemptOrder(
             task_id=task_id, epoch=epoch, current=True, stop=attempt.stop_action, notice=attempt.notice
         )
+
+    async def _readopt(self, view: View, attempt: Attempt, epoch: int) -> None:
+        """Raises StaleEpoch also where another attempt has its place under a limit by now (S12)."""
+        left = await room(view, self._policy)
+        limit_key = view.task(attempt.task_id).limit_key or ""
+        if left is not None and left.take(limit_key, [attempt.agent]) is None:
+            raise StaleEpoch(f"attempt {epoch} of task {attempt.task_id} was given up; its place is taken")
+        view.run(attempt.task_id, c.Readopt(task_id=attempt.task_id, epoch=epoch))
 
     async def deregister(self, view: View, command: c.Deregister) -> Done:
         """The worker ends by its own word; whatever it still holds goes back."""
@@ -126,9 +138,18 @@ class Roster:
     async def bury(self, view: View, command: c.BuryWorker) -> Done:
         await check_term(view.tx, command.term)
         worker = await living(view, command.worker_id)
-        if worker is not None and command.heard_mono_ms in (None, worker.heard_mono_ms):
+        if worker is None:
+            return Done()
+        proven = command.heard_mono_ms is None
+        if proven or (
+            command.heard_mono_ms == worker.heard_mono_ms and not await self._trusted(view, worker)
+        ):
             await self._end(view, worker, command.reason, for_good=command.for_good)
         return Done()
+
+    async def _trusted(self, view: View, worker: Worker) -> bool:
+        """It holds an attempt whose lease is not over, perhaps by a claim after the coordinator's look (L1)."""
+        return any(not lapsed(attempt, view.now) for attempt in await view.held(worker.id))
 
     async def _give_back(self, view: View, worker_id: str, reason: str) -> None:
         for attempt in await view.held(worker_id):
@@ -213,10 +234,14 @@ class Roster:
     async def _renew_all(self, view: View) -> int:
         renewed = 0
         for worker in await view.tx.living_workers():
-            if worker.boot_id != view.now.boot_id:
+            # Its attempts may be of this boot although its last heartbeat was not: a claim is a word as well.
+            held = [a for a in await view.held(worker.id) if a.boot_id == view.now.boot_id]
+            if worker.boot_id != view.now.boot_id and not held:
                 continue
-            await view.tx.put_worker(replace(worker, heard_mono_ms=view.now.mono_ms))
-            for attempt in await view.held(worker.id):
+            await view.tx.put_worker(
+                replace(worker, heard_mono_ms=view.now.mono_ms, boot_id=view.now.boot_id)
+            )
+            for attempt in held:
                 renew = c.Renew(task_id=attempt.task_id, epoch=attempt.epoch, fresh=True)
                 view.run(attempt.task_id, renew)
                 renewed += 1

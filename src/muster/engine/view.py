@@ -19,6 +19,8 @@ from muster.ports.clock import Chance
 from muster.ports.store import Tx, Writes
 
 _DEAD = frozenset({TaskStatus.FAILED, TaskStatus.CANCELLED})
+_DEAD_FOR_CHILDREN = _DEAD | {TaskStatus.ARCHIVED}
+"""Also of a parent that was put away before its child was added; of one that was completed nobody waits."""
 
 
 class View:
@@ -196,7 +198,7 @@ class View:
         parents, self._failed = self._failed, []
         await self.load(parents)
         for parent_id in parents:
-            if self.task(parent_id).status not in _DEAD:
+            if self.task(parent_id).status not in _DEAD_FOR_CHILDREN:
                 continue  # a neighbour in this batch has opened it anew
             children = await self.tx.yielding_children(parent_id)
             await self.load(children)

@@ -29,10 +29,11 @@ class LocalWakeups:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._listeners: dict[str, set[LocalListener]] = {}
+        self._listeners: dict[str, dict[LocalListener, None]] = {}
+        """By topic, in the order in which they came: who has waited longest looks first."""
 
     def publish(self, topics: Iterable[str]) -> None:
-        waiting = [topic for topic in topics if topic in self._listeners]
+        waiting = sorted(topic for topic in topics if topic in self._listeners)
         if waiting and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake, waiting)
 
@@ -48,10 +49,10 @@ class LocalWakeups:
     @contextmanager
     def listen(self, topic: str) -> Iterator[LocalListener]:
         listener = LocalListener()
-        self._listeners.setdefault(topic, set()).add(listener)
+        self._listeners.setdefault(topic, {})[listener] = None
         try:
             yield listener
         finally:
-            self._listeners[topic].discard(listener)
+            self._listeners[topic].pop(listener, None)
             if not self._listeners[topic]:
                 del self._listeners[topic]

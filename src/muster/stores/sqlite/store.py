@@ -19,6 +19,7 @@ from muster.model.errors import StoreRefused
 from muster.ports.store import Tx
 from muster.stores.sqlite.file import halt_of, has_wal, opening_fault, refuse_cut, set_old_wal_aside
 from muster.stores.sqlite.halt import Cause, Flag, Halt, judged
+from muster.stores.sqlite.history import Witness
 from muster.stores.sqlite.reads import SqliteReads
 from muster.stores.sqlite.tx import SqliteTx
 
@@ -58,6 +59,7 @@ class SqliteStore:
         writer.set_wal_hook(self._checkpoint)
         self._tx = SqliteTx(writer)
         self.reads = SqliteReads(reader, self._read_fault)
+        self.witness = Witness(reader)
 
     @classmethod
     def open(cls, path: Path, *, known: bool = False, restored: bool = False) -> SqliteStore:

@@ -1,0 +1,130 @@
+"""When each attempt was heard last, and what that allows (S15, L1), without a look at the store's leases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from muster.model import commands as c
+from muster.model.answers import AttemptOrder, Claimed, HeartbeatAnswer, Moved
+from muster.model.moves.steering import STOP_BY_S
+from muster.model.task import Now
+from muster.testing.sim.hosts import Process, SimHost
+from muster.testing.sim.reference import Reference, TaskModel
+from muster.testing.sim.world import Broken, World
+
+FREED_MS = 1_000
+"""L1: from the end of a lease, or a death that can be seen, until the task is free."""
+SLACK_MS, SLACK_COMMITS = 150, 30
+"""One sweep may take this long, and so many commits of a slow disk."""
+NOTICED_STALL_MS = 3_000
+"""An owner that stood still for longer has to give everybody a fresh lease."""
+
+Key = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Hearing:
+    mono_ms: int
+    boot_id: str
+
+
+class Leases:
+    def __init__(self, world: World, reference: Reference) -> None:
+        self._world = world
+        self._reference = reference
+        self._host: SimHost = world.hosts[0]
+        self._freed_ms = FREED_MS + SLACK_MS + int(SLACK_COMMITS * world.scenario.disk_s * 1000)
+        self._lease_ms = int(world.scenario.policy.lease_s * 1000)
+        self._heard: dict[Key, Hearing] = {}
+        self.owner: Process | None = None
+        self.led_since_ms = 0
+        """Monotonic time of the owner's machine."""
+        self.died_s: Callable[[str], float | None] = lambda _: None
+        """When the process of a worker ended on the owner's machine; None while it lives, or is elsewhere."""
+
+    def heard(self, key: Key, now: Now) -> None:
+        self._heard[key] = Hearing(now.mono_ms, now.boot_id)
+
+    def taken(self, command: c.Command, answer: object, now: Now) -> None:
+        """An accepted command, in the order of its batch."""
+        if isinstance(command, c.Reap) and isinstance(answer, Moved):
+            self._check_reap(command, now)
+        elif isinstance(command, c.NewBoot | c.FreshLeases):
+            for task in self._open():
+                if self._heard[task.id, task.epoch].boot_id == now.boot_id:
+                    self.heard((task.id, task.epoch), now)
+        elif isinstance(answer, HeartbeatAnswer):
+            assert isinstance(command, c.Heartbeat)
+            for order in answer.attempts:
+                if order.current:
+                    self._check_renewed(command.worker_id, order)
+                    self.heard((order.task_id, order.epoch), now)
+        elif isinstance(answer, Claimed):
+            for job in answer.jobs:
+                self._heard.setdefault((job.task_id, job.epoch), Hearing(now.mono_ms, now.boot_id))
+
+    def _check_renewed(self, worker_id: str, order: AttemptOrder) -> None:
+        task = self._reference.tasks[order.task_id]
+        back = task.lost_epoch == order.epoch  # the event that it was readopted follows
+        if task.holder != worker_id or (task.open_epoch != order.epoch and not back):
+            says = (
+                f"{worker_id} was told to go on with attempt {order.epoch} of task {task.id}, which is over"
+            )
+            raise Broken("S3", says, task.id)
+
+    def _open(self) -> list[TaskModel]:
+        return [task for task in self._reference.tasks.values() if task.open_epoch is not None]
+
+    def _check_reap(self, command: c.Reap, now: Now) -> None:
+        key = (command.task_id, command.epoch)
+        task, hearing = self._reference.tasks[command.task_id], self._heard[key]
+        if hearing.boot_id != now.boot_id:
+            return
+        if command.proven:
+            self._check_proof(task, now, hearing)
+            return
+        stop_ms = task.stop_asked_mono_ms
+        if stop_ms is not None and now.mono_ms - stop_ms >= STOP_BY_S * 1000:
+            return
+        over_ms = hearing.mono_ms + self._lease_ms
+        stood_from_ms, stood_to_ms = self.owner.stood_ms if self.owner else (0, 0)
+        if stood_to_ms - stood_from_ms > NOTICED_STALL_MS and over_ms > stood_from_ms:
+            over_ms = max(over_ms, stood_to_ms + self._lease_ms)
+        silent_ms = now.mono_ms - hearing.mono_ms
+        if now.mono_ms < over_ms:
+            raise Broken(
+                "S15", f"task {task.id}#{command.epoch} was reaped {silent_ms} ms after it was heard", task.id
+            )
+        self._world.seen["a silent attempt was reaped"] += 1
+
+    def _check_proof(self, task: TaskModel, now: Now, hearing: Hearing) -> None:
+        worker = task.holder
+        silent = now.mono_ms - hearing.mono_ms >= self._lease_ms
+        if self.died_s(worker) is None and not silent:
+            raise Broken(
+                "S15", f"{worker} lives, task {task.id} was reaped as if it were proven dead", task.id
+            )
+        self._world.seen["a dead worker's attempt was reaped"] += 1
+
+    def check_bounds(self, now: Now) -> None:
+        """L1, upper half: nobody who is silent or dead holds a task for longer.  Call while the owner is well."""
+        well_since_ms = max(self.led_since_ms, self.owner.stood_ms[1] if self.owner else 0)
+        for task in self._open():
+            hearing = self._heard[task.id, task.epoch]
+            if hearing.boot_id != now.boot_id:
+                if now.mono_ms - well_since_ms > self._freed_ms:
+                    raise Broken("L1", f"task {task.id} is still held by an attempt of another boot", task.id)
+                continue
+            since_ms = max(hearing.mono_ms, well_since_ms)
+            if now.mono_ms - since_ms > self._lease_ms + self._freed_ms:
+                raise Broken(
+                    "L1", f"task {task.id} is held {now.mono_ms - since_ms} ms after a word", task.id
+                )
+            died_s = self.died_s(task.holder)
+            if died_s is None:
+                continue
+            died_ms = now.mono_ms - int((self._world.time_s - died_s) * 1000)
+            waits_ms = now.mono_ms - max(died_ms, well_since_ms)
+            if waits_ms > self._freed_ms:
+                raise Broken("L1", f"task {task.id} is held {waits_ms} ms after its worker's death", task.id)

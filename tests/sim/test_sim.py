@@ -1,0 +1,142 @@
+"""The simulator: it holds the engine to its promises, replays exactly, and finds what is put in to be found."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import re
+import shlex
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from muster.testing.sim.__main__ import main
+from muster.testing.sim.plants import PLANTS
+from muster.testing.sim.scenario import FAULTS, harsh, scenario
+from muster.testing.sim.simulation import Report, simulate
+
+ROOT = Path(__file__).parents[2]
+SEEDS = 10
+REPLAYED = 1046
+
+MUST_HAPPEN = {
+    *(f"fault: {fault}" for fault in FAULTS),
+    "a message was lost",
+    "a silent attempt was reaped",
+    "a dead worker's attempt was reaped",
+    "a stale word was refused",
+    "an attempt resumed from a checkpoint",
+    "readopted",
+    "lost",
+    "retried",
+    "unblocked",
+}
+"""Without these a run without findings would prove nothing."""
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def tell(report: Report) -> str:
+    return f"seed {report.seed}: {report.broken}\n" + "\n".join(report.story)
+
+
+def test_promises_hold_in_some_seeds_and_a_random_one() -> None:
+    seen: Counter[str] = Counter()
+    for seed in [*range(SEEDS), random.SystemRandom().randrange(1 << 30)]:
+        report = simulate(seed)
+        assert report.broken is None, tell(report)
+        assert report.commits > 20 and report.tasks > 0
+        seen.update(report.seen)
+    for seed in range(3):
+        report = simulate(seed, chosen=harsh(seed))
+        assert report.broken is None, tell(report)
+        seen.update(report.seen)
+    assert seen.keys() >= MUST_HAPPEN, MUST_HAPPEN - seen.keys()
+
+
+def test_seeds_differ_and_each_is_one_scenario() -> None:
+    assert scenario(7) == scenario(7)
+    assert len({str(scenario(seed)) for seed in range(20)}) == 20
+
+
+def test_a_seed_replays_exactly_here_and_in_another_process() -> None:
+    first = simulate(REPLAYED)
+    simulate(3)
+    again = simulate(REPLAYED)
+    assert first.digest == again.digest
+    assert first.digest != simulate(REPLAYED + 1).digest
+    for hash_seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-m", "muster.testing.sim", "--seed", str(REPLAYED)],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.splitlines()[-1] == f"trace {first.digest}"
+
+
+def test_a_broken_promise_is_told_with_its_story_and_the_command_that_replays_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = ["--plant", "place-in-line-lost", "--seeds", "1"]
+    assert main(command) == 1
+    told = capsys.readouterr().out
+    assert re.search(r"^seed 0: L3: task \d+ is PENDING", told)
+    assert "enqueued" in told, "the history of the task is missing"
+    (again,) = re.findall(r"again: \./run sim (.*)", told)
+    assert main(shlex.split(again)) == 1
+    replayed = capsys.readouterr().out
+    assert "commit 1 NewBoot" in replayed
+    assert told.splitlines()[0] in replayed.splitlines()
+
+
+def test_without_its_bug_the_product_is_whole_again() -> None:
+    """What was planted is pulled out, also where the simulation was cut short by what it found."""
+    before = simulate(2).digest
+    for plant in PLANTS.values():
+        with plant.planted():
+            pass
+    assert simulate(2).digest == before
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--seeds", "0"], ["--trace"], ["--plant", "no-such-bug"], ["--seed", "one"], ["extra"]]
+)
+def test_wrong_arguments_are_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert end.value.code == 2
+    assert "usage: ./run sim" in capsys.readouterr().err
+
+
+def test_the_checkout_s_command_names_it() -> None:
+    done = subprocess.run([ROOT / "run", "nonsense"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "| sim" in done.stderr
+
+
+def shown() -> list[str]:
+    return re.findall(r"`\./run sim ([^`]*)`", (ROOT / "docs" / "reliability.md").read_text("utf-8"))
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("arguments", shown())
+def test_commands_of_the_documentation_work(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--plants` among them: all planted bugs are found."""
+    failing = "--plant " in arguments
+    assert main(shlex.split(arguments)) == int(failing), capsys.readouterr().out
+
+
+def test_the_documentation_shows_how_to_run_it() -> None:
+    assert "--plants" in shown()
