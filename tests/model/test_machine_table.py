@@ -59,6 +59,7 @@ HELD_TABLE: dict[str, tuple[str, str, str, str]] = {
     "mend": ("=", "=", "=", "="),
     "skip": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
     "archive": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
+    "edit": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
 }
 
 FREE = tuple(status for status in TaskStatus if status not in HELD)
@@ -80,6 +81,7 @@ FREE_TABLE: dict[str, dict[str, str]] = {
     "mend": dict.fromkeys(FREE, "="),
     "skip": dict.fromkeys(("PENDING", "ABORTED", "PAUSED", "FAILED"), "CANCELLED"),
     "archive": {**dict.fromkeys(("COMPLETED", "FAILED", "CANCELLED"), "ARCHIVED"), "ARCHIVED": "="},
+    "edit": dict.fromkeys(("PENDING", "ABORTED", "PAUSED", "FAILED", "CANCELLED"), "="),
 }
 """What moves a task that nobody holds, by its status; all else is an illegal move."""
 REPEATED: dict[str, set[AttemptStatus]] = {

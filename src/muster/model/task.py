@@ -19,8 +19,9 @@ from muster.model.states import (
     TaskStatus,
 )
 
-CANCELLED, SKIPPED = "cancelled", "skipped"
-"""`Task.error` of what a person did not want; behind a skipped task its children go on."""
+CANCELLED, SKIPPED, REMOVED = "cancelled", "skipped", "removed"
+"""`Task.error` of what a person did not want; behind a skipped task its children go on, a removed one was taken
+out of its plan file."""
 
 
 class Now(Struct, frozen=True, gc=False):

@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping
 from msgspec import Struct
 
 from muster.model.states import AttemptStatus, CrewStatus, ErrorKind, PauseReason, TaskStatus
-from muster.model.task import SKIPPED
+from muster.model.task import REMOVED, SKIPPED
 from muster.model.views import PlanView, TaskView
 
+_ENDS = {SKIPPED: "skipped", REMOVED: "taken out of its plan file"}
 ANY_AGENT = ""
 """Stands for the agent of tasks that name none."""
 
@@ -72,7 +73,7 @@ def why(task: TaskView, facts: CrewFacts) -> str:
         case TaskStatus.PAUSED:
             return _paused(task)
         case TaskStatus.CANCELLED:
-            return "skipped" if task.error == SKIPPED else "cancelled"
+            return _ENDS.get(task.error, "cancelled")
         case TaskStatus.ARCHIVED:
             return "archived"
 
