@@ -202,7 +202,7 @@ class Rig:
         """What holds after every test: events fold to rows (S7), nothing waits in limbo (L3)."""
         by_task: dict[int, list[Event]] = {}
         for view in self.events():
-            by_task.setdefault(view.task_id, []).append(_event(view))
+            by_task.setdefault(view.task_id, []).append(event_of(view))
         held = {(a.task_id, a.epoch) for a in drive(self.reads.open_attempts((0, 0), 100_000))}
         for view in drive(self.reads.task_views(TaskFilter(limit=100_000))):
             task, state = self.task(view.id), fold(by_task[view.id])
@@ -218,7 +218,7 @@ class Rig:
             assert task.final or task.status in HELD or task.ready or waits
 
 
-def _event(view: EventView) -> Event:
+def event_of(view: EventView) -> Event:
     fields = {name: getattr(view, name) for name in Event.__struct_fields__ if name != "details"}
     return Event(**fields | {"details": "{}", "level": Level(view.level)})
 

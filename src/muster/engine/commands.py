@@ -20,10 +20,12 @@ from muster.engine.plans import Plans
 from muster.engine.policy import Policy
 from muster.engine.prune import prune, prune_events
 from muster.engine.reconcile import reconcile
+from muster.engine.replan import Replan
 from muster.engine.roster import Roster
 from muster.engine.view import View
 from muster.model import commands as c
 from muster.model.answers import Answer, Moved
+from muster.model.edits import CancelPlan, EditTask, UpdatePlan
 from muster.model.errors import MusterError
 from muster.model.machine import TASK_COMMANDS
 from muster.model.task import Now, Task
@@ -48,6 +50,7 @@ class Engine:
         self.policy = policy
         self._ids = Ids(0)
         self._intake = Intake(self._ids, policy)
+        self._replan = Replan(self._intake)
         self._claims = Claims(self._intake.lanes, policy)
         self._remembers = False
         self._roster = Roster(policy.heartbeat_s, policy.lease_s)
@@ -72,6 +75,9 @@ class Engine:
             c.Release: self._release,
             c.Transfer: self._transfer,
             c.DropAim: self._drop_aim,
+            UpdatePlan: self._replan.update,
+            EditTask: self._replan.edit,
+            CancelPlan: self._replan.cancel,
         }
 
     async def _remember(self, tx: Tx) -> None:

@@ -197,11 +197,13 @@ class Intake:
                 raise BadInput(f"task {spec.key} is given twice; nothing was added")
             edges[spec.key] = spec.depends_on
         for spec in command.tasks:
-            named = spec.depends_on if spec.parent is None else (*spec.depends_on, spec.parent)
-            for parent in named:
+            named = [("depends on", parent) for parent in spec.depends_on]
+            if spec.parent is not None:
+                named.append(("belongs to", spec.parent))
+            for verb, parent in named:
                 if parent not in edges and parent not in known:
                     raise BadInput(
-                        f"task {spec.key or spec.title} names {parent}, which does not exist; "
+                        f"task {spec.key or spec.title} {verb} {parent}, which does not exist; "
                         "nothing was added"
                     )
         cycle = find_cycle(edges)

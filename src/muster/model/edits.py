@@ -164,12 +164,12 @@ class EditTask(c.Command, frozen=True, kw_only=True):
     actor: c.Name
     title: Annotated[str, Meta(min_length=1, max_length=10_000)] | UnsetType = UNSET
     description: str | UnsetType = UNSET
-    agent: c.Name | None | UnsetType = UNSET
+    agent: c.Name | UnsetType | None = UNSET
     capabilities: tuple[c.Name, ...] | UnsetType = UNSET
-    profile: c.Name | None | UnsetType = UNSET
+    profile: c.Name | UnsetType | None = UNSET
     priority: c.Priority | UnsetType = UNSET
     sort_key: c.SortKey | UnsetType = UNSET
-    limit_key: c.Name | None | UnsetType = UNSET
+    limit_key: c.Name | UnsetType | None = UNSET
     on_failed: FailedDependency | UnsetType = UNSET
     tags: tuple[c.Name, ...] | UnsetType = UNSET
     metadata: dict[c.Name, c.Text] | UnsetType = UNSET
@@ -212,9 +212,10 @@ def compare(plan: str, specs: Iterable[c.Spec], kept: Mapping[str, KeptTask]) ->
         if task is None:
             added.append(key)
             continue
-        if task.status is TaskStatus.CANCELLED and task.error == REMOVED:
+        if task.gone and task.status is TaskStatus.CANCELLED and not spec.done:
             restored.append(key)
-        if fields := differences(wishes_of(task), wishes_of(spec)):
+        fields = differences(wishes_of(task), wishes_of(spec))
+        if fields or (task.status is TaskStatus.ARCHIVED and not spec.done):
             changed.append(Change(key=key, status=task.status, fields=fields, kept=_kept(task.status)))
     removed = (
         Change(key=task.key, status=task.status, kept=_RUNS if task.status in HELD else "")
@@ -236,4 +237,6 @@ _RUNS = "it runs now"
 def _kept(status: TaskStatus) -> str:
     if status in EDITABLE:
         return ""
+    if status is TaskStatus.ARCHIVED:
+        return "it is archived: give it another id"
     return _RUNS if status in HELD else f"it is {status.lower()}"

@@ -45,7 +45,7 @@ def words_of(text: str) -> list[str]:
 
 
 class Chooser:
-    """Chooses by one table, `{profile: words}`.  A word may be several (`front end`) or a beginning (`deploy*`)."""
+    """Chooses by one table, `{profile: words}`; a word may be several (`front end`) or a start (`deploy*`)."""
 
     def __init__(self, table: Mapping[str, Sequence[str]]) -> None:
         self._order = list(table)

@@ -154,7 +154,7 @@ def _unblocked_once(history: History, by_task: Mapping[int, Sequence[Event]]) ->
     for parent_id, child_id in history.dependencies:
         parents[child_id].append(parent_id)
     for child_id, parent_ids in parents.items():
-        events = by_task.get(child_id, ())
+        events = _since_edited(by_task.get(child_id, ()))
         unblocked = sum(event.event == "unblocked" for event in events)
         if unblocked > 1:
             found.violations.append(f"task {child_id} was unblocked {unblocked} times")
@@ -163,6 +163,12 @@ def _unblocked_once(history: History, by_task: Mapping[int, Sequence[Event]]) ->
             if claims and done_at.get(parent_id, len(place)) > claims[0]:
                 found.violations.append(f"task {child_id} was claimed before {parent_id} was done")
     return found
+
+
+def _since_edited(events: Sequence[Event]) -> Sequence[Event]:
+    """A person may have given the task other dependencies: what it did before is no measure for these."""
+    edits = [at for at, event in enumerate(events) if event.event == "edited"]
+    return events[edits[-1] + 1 :] if edits else events
 
 
 def all_completed(history: History) -> Finding:

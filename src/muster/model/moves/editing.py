@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec.structs import replace
 
 from muster.model.edits import EDITABLE, Edit
@@ -21,7 +23,7 @@ def edit(task: Task, facts: Facts, command: Edit, now: Now) -> Decision:
     if task.status not in EDITABLE:
         raise IllegalMove(f"task {task.id} is {task.status}; nothing was changed", "add a new task")
     wishes = command.wishes
-    state = {
+    state: dict[str, Any] = {
         "priority": wishes.priority,
         "sort_key": wishes.sort_key,
         "limit_key": wishes.limit_key,

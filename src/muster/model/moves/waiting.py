@@ -11,7 +11,6 @@ from muster.model.moves.decision import Decision, Facts, close, event, moved
 from muster.model.states import AttemptStatus, TaskStatus
 from muster.model.task import CANCELLED, REMOVED, Now, Task
 
-
 FROM_FILE = {"file": True}
 """Details of the first event of a task that came with a plan file."""
 

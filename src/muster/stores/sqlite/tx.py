@@ -90,8 +90,7 @@ def kept_of(row: tuple[Any, ...]) -> KeptTask:
     for name in ("capabilities", "tags"):
         values[name] = tuple(msgspec.json.decode(values[name]))
     values["metadata"] = msgspec.json.decode(values["metadata"])
-    edges = msgspec.json.decode(values["dependencies"])
-    values["dependencies"] = tuple((number, name, bool(met)) for number, name, met in edges)
+    values["dependencies"] = tuple(map(tuple, msgspec.json.decode(values["dependencies"])))
     return KeptTask(**values)
 
 
