@@ -100,7 +100,7 @@ def _list(args: argparse.Namespace) -> int:
     if args.json:
         print_json(tasks)
     elif tasks:
-        _table(tasks, Screen(args.color))
+        table(tasks, Screen(args.color))
     else:
         print("no such task: muster status" if names or args.plan else "0 tasks: muster run PLAN.md")
     if more:
@@ -130,7 +130,7 @@ def _fits(task: Json, statuses: tuple[TaskStatus, ...], word: str | None) -> boo
     return task["status"] in statuses and word in (None, task_word(task))
 
 
-def _table(tasks: list[Json], screen: Screen) -> None:
+def table(tasks: list[Json], screen: Screen) -> None:
     plain = Screen("never")
     now = now_ms()
     looks = [task_word(task) for task in tasks]

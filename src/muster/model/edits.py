@@ -38,7 +38,7 @@ class Wishes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=F
     tags: tuple[str, ...]
     metadata: dict[str, str]
     timeout_s: c.Seconds
-    max_retries: int
+    max_retries: Annotated[int, Meta(ge=0, le=1_000_000)]
     epic: str
     feature: str
     parent: str | None

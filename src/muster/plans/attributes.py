@@ -119,7 +119,7 @@ def _time_ms(value: str) -> int | None:
         at_s = datetime.fromisoformat(value).astimezone().timestamp()
     except (ValueError, OverflowError, OSError):
         return None
-    return int(at_s * 1000) if at_s >= 0 else None
+    return round(at_s * 1000) if at_s >= 0 else None
 
 
 def _read_timeout(found: Attributes, value: str) -> bool:
