@@ -51,7 +51,9 @@ def tree(graph: Graph, screen: Screen) -> Iterator[str]:
         # The deepest one: then all of them stand above it.
         parent = max(parents, key=lambda number: depth[number]) if parents else None
         below.setdefault(parent, []).append(child)
-    todo = [(root, "", None, 0) for root in reversed(below.get(None, []))]
+    todo: list[tuple[int, str, int | None, int]] = [
+        (root, "", None, 0) for root in reversed(below.get(None, []))
+    ]
     while todo:
         number, indent, parent, level = todo.pop()
         yield _line(graph, number, indent, parent, screen)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 from muster.cli import plan_graph
 from muster.cli.context import Context, connect
 from muster.cli.output import BOLD, Screen, clean, inert, note, print_json
-from muster.cli.plan import named, plan_path, progress, tell
+from muster.cli.plan_common import named, plan_path, progress, tell
 from muster.cli.task import find_tasks, table
 
 Json = dict[str, Any]
@@ -81,6 +82,7 @@ def export(args: argparse.Namespace) -> int:
 
     from muster.config.load import load_config
     from muster.model.edits import KeptTask
+    from muster.model.errors import BadPlan
     from muster.model.profiles import Chooser
     from muster.plans.render import Usual, render
 
@@ -93,8 +95,13 @@ def export(args: argparse.Namespace) -> int:
         for task in kept
         if task.agent is None
     }
-    rendered = render(name, kept, usual, guessed)
-    print(inert(rendered.text), end="")
+    try:
+        rendered = render(name, kept, usual, guessed)
+    except BadPlan as error:
+        raise BadPlan(
+            f"{name} cannot be written as a plan file:\n{error.message}", f"muster plan export {name} --json"
+        ) from None
+    print(inert(rendered.text) if sys.stdout.isatty() else rendered.text, end="")
     for lost in rendered.lost:
         note(lost)
     return 0

@@ -9,7 +9,7 @@ from typing import Any
 
 from muster.cli.context import actor, answers
 from muster.cli.crew import READY_S, STATUS_S, TICK_S, Crew, Feed, Interrupts, cores, running
-from muster.cli.plan import paused_line
+from muster.cli.plan_common import paused_line
 from muster.cli.plan_input import add_plan, dry_run, plan_body, project_for
 from muster.cli.printer import EventPrinter
 from muster.client.api import Api
