@@ -22,6 +22,7 @@ from muster.cli.output import (
     task_word,
 )
 from muster.cli.task_add import add_adding, add_task
+from muster.cli.task_edit import add_editing, edit
 from muster.cli.task_moves import MOVES, add_moves
 from muster.client.api import task_path
 from muster.model.errors import BadInput
@@ -68,11 +69,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     showing = verbs.add_parser("show", help="everything about one task, and what to do next")
     showing.add_argument("ref", metavar="REF")
     add_adding(verbs)
+    add_editing(verbs)
     add_moves(verbs)
 
 
 def run(args: argparse.Namespace) -> int:
-    code: int = {"list": _list, "show": _show, "add": add_task, **MOVES}[args.verb](args)
+    code: int = {"list": _list, "show": _show, "add": add_task, "edit": edit, **MOVES}[args.verb](args)
     return code
 
 
