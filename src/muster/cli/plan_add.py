@@ -87,12 +87,12 @@ def _tell(found: Json, screen: Screen, *, done: bool) -> None:
     for change in found["removed"]:
         is_final = change["status"] in {TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED}
         what = "archived" if is_final else "cancelled"
-        what = "" if change["kept"] else what if done else f"would be {what}"
-        screen.line(f"{screen.paint('-', RED)} {clean(change['key'])}  {what}{_kept(change)}")
+        what = "" if change["kept"] else f"  {what}" if done else f"  would be {what}"
+        screen.line(f"{screen.paint('-', RED)} {clean(change['key'])}{what}{_kept(change)}")
 
 
 def _kept(change: Json) -> str:
-    return f"  (stays as it is: {change['kept']})".lstrip() if change["kept"] else ""
+    return f"  (stays as it is: {change['kept']})" if change["kept"] else ""
 
 
 def _sum(found: Json, nothing: str) -> str:

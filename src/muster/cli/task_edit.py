@@ -39,6 +39,8 @@ def add_editing(verbs: Any) -> None:
 
 
 def edit(args: argparse.Namespace) -> int:
+    if args.title is not None and not args.title.strip():
+        raise BadInput("the title is empty; nothing was changed", "muster task edit REF --title TEXT")
     with connect(args) as context:
         task = one(context, args.ref)
         if args.agent:

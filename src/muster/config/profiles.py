@@ -7,76 +7,36 @@ from collections.abc import Mapping
 from muster.config.tables import Table, fail, read_texts
 from muster.model.profiles import GENERAL_PURPOSE, words_of
 
+_TABLE = {
+    "devops-engineer": """
+        deploy*, docker*, kubernetes, k8s, helm, terraform, ansible, ci, cd, ci cd, pipeline, container*,
+        infrastructure, rollback, nginx, systemd, provision*
+    """,
+    "security-specialist": """
+        security, secure, auth, authenti*, authoriz*, authoris*, oauth, compliance, encrypt*, vulnerab*, secret,
+        permission, csrf, xss, tls, password, threat
+    """,
+    "testing-specialist": """
+        test, tester, validat*, coverage, pytest, unittest, fixture, regression, fuzz*, benchmark,
+        e2e, end to end, qa
+    """,
+    "database-architect": """
+        database, schema, migration, migrate, migrating, sql, postgres*, sqlite, mysql, index*, query,
+        queries, orm
+    """,
+    "backend-development": """
+        api, endpoint, server, backend, back end, rest, graphql, grpc, webhook, microservice, middleware
+    """,
+    "frontend-development-agent": """
+        ui, ux, component, react, frontend, front end, css, html, browser, button, stylesheet,
+        accessib*, vue, svelte
+    """,
+    "codi-documentation-writer": """
+        document*, docs, guide, readme, tutorial, changelog, docstring, glossary
+    """,
+}
 PROFILES: Mapping[str, tuple[str, ...]] = {
-    "devops-engineer": (
-        *("deploy*", "docker*", "kubernetes", "k8s", "helm", "terraform", "ansible", "ci", "cd", "ci cd"),
-        *(
-            "pipeline",
-            "container*",
-            "infrastructure",
-            "release",
-            "rollback",
-            "nginx",
-            "systemd",
-            "monitoring",
-        ),
-    ),
-    "security-specialist": (
-        *(
-            "security",
-            "secure",
-            "auth",
-            "authenti*",
-            "authoriz*",
-            "authoris*",
-            "oauth",
-            "compliance",
-            "encrypt*",
-        ),
-        *("vulnerab*", "secret", "permission", "csrf", "xss", "tls", "password", "threat", "audit"),
-    ),
-    "testing-specialist": (
-        *("test", "tester", "validat*", "coverage", "pytest", "unittest", "fixture", "regression", "fuzz*"),
-        *("benchmark", "e2e", "end to end", "qa"),
-    ),
-    "database-architect": (
-        *("database", "schema", "migration", "migrate", "sql", "postgres*", "sqlite", "mysql", "index*"),
-        *("query", "queries", "table", "orm", "backup"),
-    ),
-    "backend-development": (
-        *(
-            "api",
-            "endpoint",
-            "server",
-            "backend",
-            "back end",
-            "rest",
-            "graphql",
-            "grpc",
-            "webhook",
-            "microservice",
-        ),
-        *("queue", "worker", "handler"),
-    ),
-    "frontend-development-agent": (
-        *(
-            "ui",
-            "ux",
-            "component",
-            "react",
-            "frontend",
-            "front end",
-            "css",
-            "html",
-            "browser",
-            "button",
-            "layout",
-        ),
-        *("page", "stylesheet", "accessib*", "vue", "svelte"),
-    ),
-    "codi-documentation-writer": (
-        *("document*", "docs", "guide", "readme", "tutorial", "changelog", "manual", "docstring", "glossary"),
-    ),
+    name: tuple(word.strip() for word in words.split(",")) for name, words in _TABLE.items()
 }
 """The usual table.  Of equal scores the one that stands first wins."""
 
