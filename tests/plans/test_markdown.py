@@ -118,8 +118,7 @@ def test_every_bullet_and_mark(bullet, mark, done):
         "<!-- - [ ] no -->",
         "- plain\n\n  <!--\n  - [ ] no\n  -->",
         "<pre>\n- [ ] no\n</pre>",
-        "> - [ ] no",
-        "| a | b |\n|---|---|\n| - [ ] no | [ ] no |",
+        "> - [ ] no\n\n| a | b |\n|---|---|\n| - [ ] no | [ ] no |",
         "- [y] no\n-[ ] no\n[ ] no\n\\- [ ] no",
     ],
 )
