@@ -69,8 +69,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     showing = verbs.add_parser("show", help="everything about one task, and what to do next")
     showing.add_argument("ref", metavar="REF")
     add_adding(verbs)
-    add_editing(verbs)
     add_moves(verbs)
+    add_editing(verbs)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -209,6 +209,9 @@ class Intake:
         cycle = find_cycle(edges)
         if cycle is not None:
             raise BadInput(f"dependencies form a cycle: {' -> '.join(cycle)}; nothing was added")
+        cycle = find_cycle({spec.key: (spec.parent,) for spec in command.tasks if spec.key and spec.parent})
+        if cycle is not None:
+            raise BadInput(f"tasks belong to each other: {' -> '.join(cycle)}; nothing was added")
 
     async def _tick(self, view: View, command: c.Enqueue, task_id: int) -> bool:
         await view.load([task_id])
