@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -254,6 +256,31 @@ def test_wrong_input_to_the_others(cli, root, owner, argv, code, message):
     ran = cli("plan", *argv)
     assert ran.code == code and message in ran.err
     assert owner.fingerprint() == before
+
+
+def test_a_crew_gives_each_task_to_the_agent_that_its_words_ask_for(root):
+    """`muster run` from end to end: the dry run's word is kept."""
+    (root / "muster.toml").write_text(
+        '[agents.anna]\ncommand = ["true"]\n[workers]\ncount = 1\n'
+        '[agents.tess]\ncommand = ["true"]\nprofiles = ["testing-specialist"]\n'
+    )
+    (root / "plan.md").write_text("# P\n- [ ] Write tests\n- [ ] Build it\n- [ ] Prove it {profile=tester}\n")
+    run = [sys.executable, "-m", "muster.cli.main", "run", "plan.md", "--json"]
+    dry = subprocess.run([*run, "--dry-run"], cwd=root, capture_output=True, timeout=60, check=True)
+    first = {row["key"]: row["agents"][0] for row in json.loads(dry.stdout)["tasks"]}
+    assert first == {"write-tests": "tess", "build-it": "anna", "prove-it": "anna"}
+    ran = subprocess.run(run, cwd=root, capture_output=True, timeout=60, check=True)
+    events = [json.loads(line) for line in ran.stdout.splitlines()]
+    started = {event["key"]: event["message"] for event in events if event["event"] == "started"}
+    listed = subprocess.run(
+        [*run[:3], "task", "show", "write-tests", "--json"],
+        cwd=root,
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    assert started.keys() == first.keys()
+    assert json.loads(listed.stdout)["attempts"][0]["agent"] == "tess"
 
 
 # -- muster task edit

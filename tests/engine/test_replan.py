@@ -229,6 +229,15 @@ def test_what_is_put_back_into_the_file_lives_again(rig: Rig) -> None:
     assert [job.title for job in rig.claim()] == ["A"]
 
 
+def test_what_is_put_back_with_a_tick_is_done(rig: Rig) -> None:
+    update(rig, {"a": [], "b": []})
+    update(rig, {"b": []})
+    answer = update(rig, {"a": [], "b": ["a"]}, a={"done": True, "title": "A"})
+    assert (answer.diff.restored, answer.completed) == (("a",), ("a",))
+    assert rig.statuses() == {"a": "COMPLETED", "b": "PENDING"}
+    assert rig.task("b").ready and rig.names("a")[-2:] == ["retried", "completed"]
+
+
 def test_what_never_stood_in_the_file_is_not_taken_out_with_it(rig: Rig) -> None:
     update(rig, {"a": []})
     rig.enqueue({"by-hand": []}, plan="api")

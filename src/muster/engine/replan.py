@@ -64,8 +64,11 @@ class Replan:
         ids |= {spec.key or "": i for spec, i in zip(command.tasks, added.task_ids, strict=True)}
         specs = {spec.key or "": spec for spec in command.tasks}
         await view.load([task.id for task in tasks])
+        back = [key for key in diff.restored if specs[key].done]
         for key in diff.restored:
             view.run(ids[key], c.Retry(task_id=ids[key], actor=command.actor))
+        for key in back:
+            view.run(ids[key], c.CompleteByPerson(task_id=ids[key], actor=command.actor))
         for change in diff.changed:
             if not change.kept and view.task(ids[change.key]).status in EDITABLE:
                 wishes = wishes_of(specs[change.key])
@@ -79,7 +82,7 @@ class Replan:
             plan_id=added.plan_id,
             added=added.added,
             existing=added.existing,
-            completed=added.completed,
+            completed=(*added.completed, *back),
             diff=replace(diff, plan=added.plan),
         )
 

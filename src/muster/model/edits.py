@@ -212,7 +212,7 @@ def compare(plan: str, specs: Iterable[c.Spec], kept: Mapping[str, KeptTask]) ->
         if task is None:
             added.append(key)
             continue
-        if task.gone and task.status is TaskStatus.CANCELLED and not spec.done:
+        if task.gone and task.status is TaskStatus.CANCELLED:
             restored.append(key)
         fields = differences(wishes_of(task), wishes_of(spec))
         if fields or (task.status is TaskStatus.ARCHIVED and not spec.done):
