@@ -209,3 +209,18 @@ def test_who_waits_for_a_place_is_woken_when_one_is_free(limits: dict[str, int])
     job, *_ = rig.started()
     assert (READY in rig.apply(complete(job)).topics) == bool(limits)
     rig.store.close()
+
+
+def test_an_agent_without_profiles_keeps_the_plans_order(rig: Rig) -> None:
+    rig.register()
+    profiles = {"a": "devops-engineer", "b": "general-purpose", "c": None, "d": "testing-specialist"}
+    rig.enqueue({key: [] for key in profiles}, specs={k: {"profile": p} for k, p in profiles.items()})
+    assert [job.key for job in rig.claim()] == ["a", "b", "c", "d"]
+
+
+def test_the_preferred_kind_goes_before_a_general_agent_and_that_before_another_kind(rig: Rig) -> None:
+    offers = {"cook": Offer(profiles=("cook",)), "writer": Offer(profiles=("writer",))}
+    rig.register(agents=("cook", "plain", "writer"), general=("cook", "plain", "writer"), offers=offers)
+    tasks = {"a": "writer", "b": "driver", "c": "general-purpose"}
+    rig.enqueue({key: [] for key in tasks}, specs={key: {"profile": name} for key, name in tasks.items()})
+    assert {job.key: job.agent for job in rig.claim()} == {"a": "writer", "b": "plain", "c": "cook"}

@@ -39,6 +39,10 @@ CONFIG = """\
 [limits]
 #gpu = 2
 
+# Words of a task that ask for a kind of agent, besides the usual ones ({profile=NAME} asks outright).
+[profiles]
+#data-scientist = ["pandas", "jupyter notebook", "plot*"]
+
 [health]
 #heartbeat = "5s"
 #lease = "15s"      # silence after which a worker's tasks go to others

@@ -25,7 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("muster.cli.demo", "see a crew at work, and what happens when one of it is killed"),
     "status": ("muster.cli.status", "plans, workers, agents, and what needs a person"),
     "watch": ("muster.cli.watch", "what happens from now on, one line each"),
-    "plan": ("muster.cli.plan", "list, pause or resume plans"),
+    "plan": ("muster.cli.plan", "add, list, show, compare, draw, export, pause, resume or cancel plans"),
     "task": ("muster.cli.task", "add, list, show and steer tasks"),
     "claim": ("muster.cli.claim", "take a task by hand, renew it, give it back"),
     "worker": ("muster.cli.worker", "list workers, add some, let one end"),

@@ -87,6 +87,7 @@ _EVENTS = {
     "expired": ("failed", "expired"),
     "skipped": ("cancelled", "skipped"),
     "archived": ("archived", "archived"),
+    "edited": ("waiting", "edited"),
 }
 
 

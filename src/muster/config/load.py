@@ -10,6 +10,7 @@ from pathlib import Path
 
 from muster.config.agents import read_agents
 from muster.config.lines import key_lines, line_of
+from muster.config.profiles import read_profiles
 from muster.config.project import FILE_NAME
 from muster.config.settings import (
     AgentConfig,
@@ -85,6 +86,7 @@ def parse_config(raw: Mapping[str, object]) -> Config:
         agents=agents,
         retention=_retention(top.table("retention")),
         limits=_limits(top.table("limits")),
+        profiles=read_profiles(top.table("profiles")),
         default_agent=top.read("agent", read_text, None),
     )
     top.refuse_the_rest()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from muster.config.profiles import PROFILES
 from muster.model.states import ErrorKind
 
 PROMPT_CHANNELS = ("argument", "script", "file", "stdin", "none")
@@ -104,6 +105,8 @@ class Config:
     agents: Mapping[str, AgentConfig] = field(default_factory=built_in_agents)
     limits: Mapping[str, int] = field(default_factory=dict)
     """Most tasks of one limit key that run at one time, over the whole crew.  `[limits]`"""
+    profiles: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: PROFILES)
+    """Words that ask for a kind of agent.  `[profiles]`"""
     default_agent: str | None = None
     """The agent of a task that names none (`agent` at the top of the file)."""
 

@@ -64,6 +64,8 @@ class Spec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=Fal
     idempotency_key: str | None = None
     parent_task_id: int | None = None
     """Who spawned it; not a dependency."""
+    parent: str | None = None
+    """The same, as a key of its plan."""
     tags: tuple[str, ...] = ()
     metadata: dict[str, str] = {}
     timeout_s: Seconds = 7200
@@ -320,6 +322,8 @@ class Cancel(Command, frozen=True, kw_only=True):
     task_id: int
     actor: Name
     reason: Text = ""
+    removed: bool = False
+    """It was taken out of its plan file, and lives again once it stands there again."""
 
 
 class Retry(Command, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from muster.model.rows import ANY_AGENT
 from muster.model.states import AttemptStatus, CrewStatus, ErrorKind, PauseReason, TaskStatus
-from muster.model.task import BY_HAND, CANCELLED
+from muster.model.task import BY_HAND, CANCELLED, REMOVED
 from muster.model.views import PlanView, TaskView
 
 
@@ -72,7 +72,7 @@ def why(task: TaskView, facts: CrewFacts) -> str:
         case TaskStatus.PAUSED:
             return _paused(task)
         case TaskStatus.CANCELLED:
-            return task.error or CANCELLED
+            return "taken out of its plan file" if task.error == REMOVED else task.error or CANCELLED
         case TaskStatus.ARCHIVED:
             return "archived"
 
