@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from muster.agents.host import LocalHost, adopted_orphans, kill_all, reap_zombies
+from muster.agents.host import LocalHost, adopted_orphans, freeze_all, kill_all, reap_zombies, thaw_all
 from muster.agents.proctable import Proc, open_pidfd, read_proc, scan
 from muster.agents.tree import PIDS_FILE, ProcessTree, Record, kill_recorded
 from muster.model.errors import AgentUnfit, BadInput, MusterError, Unavailable
@@ -69,6 +69,8 @@ class LocalLauncher:
     def _look(self, tree: ProcessTree, record: Path) -> list[Proc]:
         """Brings the tree up to date and returns its living processes.  Reaps orphans on the way."""
         with self._lock:
+            if self._trees.get(tree.root.pid) is not tree:
+                return []  # its root was reaped: the pid may be a stranger's by now
             table = scan()
             orphans = adopted_orphans(self._trees.keys(), table)
             reap_zombies(orphans)
@@ -117,6 +119,8 @@ class LocalProcess:
         self._pidfd = open_pidfd(popen.pid)
         self._code: int | None = None
         self._closed = False
+        self._freezing = threading.Lock()
+        self._frozen: set[ProcessId] = set()
 
     @property
     def pid(self) -> int:
@@ -148,6 +152,22 @@ class LocalProcess:
             return 0
         return sum(proc.pid != self.pid for proc in self._look())
 
+    def freeze(self) -> bool:
+        """Stops the whole tree where it stands, also what forks meanwhile.  False where some of it still moves.
+
+        May be called from any thread and again at any time; what is frozen takes no signal but KILL until `thaw`.
+        """
+        with self._freezing:
+            frozen, still = freeze_all(self._look)
+            self._frozen |= frozen
+        return still
+
+    def thaw(self) -> int:
+        """Lets what `freeze` has stopped go on; returns how many processes that were.  From any thread."""
+        with self._freezing:
+            frozen, self._frozen = self._frozen, set()
+            return thaw_all(frozen)
+
     def stop(self, *, grace_s: float, on_step: Callable[[str], None]) -> int:
         """The stop ladder: interrupt, `grace_s`, TERM to the group, `grace_s`, KILL, then sweep.
 
@@ -163,6 +183,7 @@ class LocalProcess:
             self._signal_group(number)
             # A stopped process obeys only once it runs.
             self._signal_group(signal.SIGCONT)
+            self.thaw()
             if self._group_gone_within(grace_s):
                 break
         else:

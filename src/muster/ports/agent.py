@@ -160,6 +160,12 @@ class RunningProcess(Protocol):
     def descendants(self) -> int:
         """How many processes of the tree are alive besides the root; also notes them for `sweep`."""
 
+    def freeze(self) -> bool:
+        """Stops the whole tree where it stands.  False where some of it still moves.  From any thread."""
+
+    def thaw(self) -> int:
+        """Lets what `freeze` has stopped go on; returns how many processes that were.  From any thread."""
+
     def stop(self, *, grace_s: float, on_step: Callable[[str], None]) -> int:
         """The stop ladder: interrupt, `grace_s`, TERM to the group, `grace_s`, KILL, then sweep.
 
