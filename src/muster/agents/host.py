@@ -152,7 +152,7 @@ def _await_death(killed: set[ProcessId]) -> set[ProcessId]:
 def freeze_all(find: Callable[[], Collection[Proc]]) -> tuple[set[ProcessId], bool]:
     """SIGSTOPs what `find` sees until all of it stands still in three looks in a row.
 
-    Returns what was stopped here, and whether everything stands still.  Parents are stopped before their children,
+    Returns what was stopped here, and whether everything stands still.  Parents are stopped before children,
     or they would see those stop.  What had stopped by itself before is left out: thawing is not to wake it.
     """
     spared = protected()

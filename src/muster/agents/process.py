@@ -17,9 +17,11 @@ from pathlib import Path
 
 from muster.agents.host import LocalHost, adopted_orphans, freeze_all, kill_all, reap_zombies, thaw_all
 from muster.agents.proctable import Proc, open_pidfd, read_proc, scan
+from muster.agents.spawn import start_command
 from muster.agents.tree import PIDS_FILE, ProcessTree, Record, kill_recorded
+from muster.agents.usage import Meter
 from muster.model.errors import AgentUnfit, BadInput, MusterError, Unavailable
-from muster.ports.agent import AttemptFolder, Launch
+from muster.ports.agent import AttemptFolder, Launch, Usage
 from muster.ports.host import ProcessId
 
 __all__ = ["LocalLauncher", "LocalProcess", "kill_recorded"]
@@ -119,6 +121,7 @@ class LocalProcess:
         self._pidfd = open_pidfd(popen.pid)
         self._code: int | None = None
         self._closed = False
+        self._meter = Meter()
         self._freezing = threading.Lock()
         self._frozen: set[ProcessId] = set()
 
@@ -151,6 +154,10 @@ class LocalProcess:
         if self._closed:
             return 0
         return sum(proc.pid != self.pid for proc in self._look())
+
+    def usage(self) -> Usage:
+        """As `descendants`, and what the tree has used.  Reads a few files more for each process of the tree."""
+        return self._meter.measure(self._look())
 
     def freeze(self) -> bool:
         """Stops the whole tree where it stands, also what forks meanwhile.  False where some of it still moves.
@@ -261,16 +268,7 @@ def _popen(launch: Launch, folder: AttemptFolder, env: dict[str, str]) -> subpro
         except OSError as exc:
             raise Unavailable(f"cannot open the files of the attempt: {exc}") from exc
         try:
-            return subprocess.Popen(
-                launch.argv,
-                env=env,
-                cwd=launch.cwd,
-                stdin=stdin,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-                close_fds=True,
-            )
+            return start_command(launch, env, stdin, out, err)
         except ValueError as exc:
             raise BadInput(f"cannot pass these arguments to {launch.argv[0]}: {exc}") from exc
         except OSError as exc:

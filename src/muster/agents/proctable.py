@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from muster.ports.host import ProcessId
@@ -216,6 +217,32 @@ def _psutil_proc(pid: int) -> Proc | None:
         return Proc(pid, start, ppid, os.getpgid(pid), os.getsid(pid), gone, stopped)
     except OSError:
         return Proc(pid, start, ppid, 0, 0, gone, stopped)
+
+
+def psutil_usage(pid: int) -> tuple[str, str, float, int, int] | None:
+    """(name, state, processor seconds, private bytes, bytes written) where there is no /proc."""
+    ps = _psutil()
+    try:
+        process = ps.Process(pid)
+        with process.oneshot():
+            times = process.cpu_times()
+            spent_s = times.user + times.system + times.children_user + times.children_system
+            return process.name(), process.status(), spent_s, process.memory_info().rss, 0
+    except (ps.Error, OSError):
+        return None
+
+
+def user_threads() -> int:
+    """How many threads all processes of our user have; 0 where nobody counts."""
+    if not LINUX:
+        return 0
+    own, count = os.getuid(), 0
+    for proc in scan():
+        with contextlib.suppress(OSError):
+            place = Path(f"/proc/{proc.pid}")
+            if place.stat().st_uid == own:
+                count += sum(1 for _ in (place / "task").iterdir())
+    return count
 
 
 def with_marks(table: Iterable[Proc], marks: Collection[bytes]) -> dict[bytes, list[ProcessId]]:

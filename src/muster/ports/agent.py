@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from muster.model.limits import Limits
 from muster.model.states import ErrorKind
 
 
@@ -74,6 +75,7 @@ class Launch:
     cwd: Path
     stdin: Path | None = None
     """None is /dev/null: agent CLIs hang on an open, silent pipe."""
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +147,20 @@ class Agent(Protocol):
         """What this end means.  Never raises: a broken result file is a failure with a message."""
 
 
+class Usage(NamedTuple):
+    """What a process tree uses, and has used since it began."""
+
+    processes: int
+    memory_bytes: int
+    """Private memory, now."""
+    cpu_s: float
+    """Seconds of processor time, so far; never falls."""
+    written_bytes: int
+    """Handed to the kernel for writing, so far; never falls.  0 where the host does not count it."""
+    states: tuple[str, ...]
+    """What its processes are doing, for people: `claude 4711 sleeping`."""
+
+
 class RunningProcess(Protocol):
     """A started process and its whole tree."""
 
@@ -159,6 +175,9 @@ class RunningProcess(Protocol):
 
     def descendants(self) -> int:
         """How many processes of the tree are alive besides the root; also notes them for `sweep`."""
+
+    def usage(self) -> Usage:
+        """As `descendants`, and what the tree has used."""
 
     def freeze(self) -> bool:
         """Stops the whole tree where it stands.  False where some of it still moves.  From any thread."""
