@@ -159,6 +159,10 @@ class LocalProcess:
         """As `descendants`, and what the tree has used.  Reads a few files more for each process of the tree."""
         return self._meter.measure(self._look())
 
+    @property
+    def frozen(self) -> bool:
+        return bool(self._frozen)
+
     def freeze(self) -> bool:
         """Stops the whole tree where it stands, also what forks meanwhile.  False where some of it still moves.
 

@@ -32,7 +32,7 @@ def run_worker(root: Path) -> int:
         root=root,
         attempts_dir=project.attempts_dir,
         socket=project.socket,
-        agents=agents_of(config),
+        agents=agents_of(config, project),
         launcher=LocalLauncher(host),
         oom_kills=oom_kills,
     )

@@ -82,7 +82,7 @@ def _all(args: argparse.Namespace) -> Iterator[Check]:
     yield _guarded("owner", lambda: _owner(project))
     yield _guarded("supervisor", lambda: _supervisor(project))
     yield _guarded("processes", lambda: _processes(project))
-    yield from _agents(config)
+    yield from _agents(config, project)
 
 
 def _guarded(name: str, check: Callable[[], Check]) -> Check:
@@ -262,11 +262,11 @@ def _processes(project: Project) -> Check:
     return Check("processes", True, "none left behind")
 
 
-def _agents(config: Config) -> Iterator[Check]:
+def _agents(config: Config, project: Project) -> Iterator[Check]:
     try:
         from muster.app.parts import agents_of
 
-        agents = agents_of(config)
+        agents = agents_of(config, project)
     except MusterError as error:
         yield Check("agents", False, error.message, error.hint)
         return

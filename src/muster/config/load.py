@@ -141,6 +141,7 @@ def _health(table: Table) -> tuple[Health, bool]:
         lease_s=table.read("lease", read_interval, default_lease_s(heartbeat_s)),
         sweep_s=table.read("sweep", read_interval, usual.sweep_s),
         orphan_grace_s=table.read("orphan_grace", read_duration, usual.orphan_grace_s),
+        stall_after_s=table.read("stall_after", read_duration, usual.stall_after_s),
     )
     table.refuse_the_rest()
     return parsed, table.has("lease")

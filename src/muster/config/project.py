@@ -61,6 +61,11 @@ class Project:
         return self.state_dir / "muster.log"
 
     @property
+    def homes_dir(self) -> Path:
+        """Of agents with a HOME of their own."""
+        return self.state_dir / "homes"
+
+    @property
     def attempts_dir(self) -> Path:
         return self.state_dir / "attempts"
 

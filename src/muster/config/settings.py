@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from muster.model.limits import STALL_AFTER_S, Limits
 from muster.model.states import ErrorKind
 
 PROMPT_CHANNELS = ("argument", "script", "file", "stdin", "none")
 """How an agent gets its prompt: as the last argument, as a file that is named or fed to it (`script`: the code of
 its fenced blocks, where it has any), or not at all."""
+
+
+HOMES = ("user", "own")
+"""Whose HOME an agent gets: that of the user who runs the crew, or one of its own under `.muster/homes/`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +57,8 @@ class Health:
     sweep_s: float = 0.5
     orphan_grace_s: float = 600.0
     """How long the frozen work of a worker that cannot reach its store is kept before it is killed."""
+    stall_after_s: float = STALL_AFTER_S
+    """How long an attempt may show no sign of progress; 0: for ever."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,12 @@ class AgentConfig:
     slots: int | None = None
     """Most attempts of this agent at one time, over the whole crew; None: no limit."""
     heartbeat_s: float | None = None
+    home: str = "user"
+    """One of HOMES."""
+    stall_after_s: float | None = None
+    """None: as for all agents."""
+    limits: Limits = field(default_factory=Limits)
+    """`[agents.NAME.limits]`"""
 
 
 SHELL = AgentConfig("shell", ("sh", "-eu"), "script")

@@ -80,7 +80,8 @@ def why(task: TaskView, facts: CrewFacts) -> str:
 def _running(task: TaskView) -> str:
     stopping = "is being stopped" if task.attempt_status is AttemptStatus.STOPPING else "running"
     progress = f", {task.percent} % {task.step}".rstrip() if task.percent or task.step else ""
-    return f"{stopping} on {task.worker} with agent {task.agent}{progress}"
+    doubt = f"; {task.suspicion}" if task.suspicion else ""
+    return f"{stopping} on {task.worker} with agent {task.agent}{progress}{doubt}"
 
 
 def _paused(task: TaskView) -> str:

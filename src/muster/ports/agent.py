@@ -179,6 +179,10 @@ class RunningProcess(Protocol):
     def usage(self) -> Usage:
         """As `descendants`, and what the tree has used."""
 
+    @property
+    def frozen(self) -> bool:
+        """Between `freeze` and `thaw`."""
+
     def freeze(self) -> bool:
         """Stops the whole tree where it stands.  False where some of it still moves.  From any thread."""
 

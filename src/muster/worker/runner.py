@@ -5,26 +5,28 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from muster.model import commands as c
 from muster.model.answers import ClaimedJob
 from muster.model.errors import AgentUnfit, BadInput, Conflict, MusterError, StoreFault, Unavailable
+from muster.model.limits import Limits
 from muster.model.marks import WORKER, attempt_mark
 from muster.model.states import ErrorKind
 from muster.ports.agent import Agent, AttemptFolder, Completed, Exit, Job, Launcher, RunningProcess
 from muster.ports.crew import Crew
 from muster.worker.orders import Order, Orders
 from muster.worker.tail import Tail
+from muster.worker.vigil import Verdict, Vigil
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 1.0
-"""How often output is sent on and the process tree is looked at while an agent works."""
 STOP_GRACE_S = 5.0
 """Between the rungs of the stop ladder (DESIGN.md part 6)."""
 AWAY = (Unavailable, StoreFault)
@@ -47,6 +49,17 @@ class Surroundings:
     """The kernel's count of out-of-memory kills on this host, None where it tells none."""
 
 
+class _End(NamedTuple):
+    """Why nobody waits for the process any more."""
+
+    code: int | None = None
+    """Its root has ended by itself."""
+    timed_out: bool = False
+    stopped: bool = False
+    """On request."""
+    verdict: Verdict | None = None
+
+
 class Runner:
     """Runs in a thread of its own; `orders` may come from others."""
 
@@ -57,6 +70,7 @@ class Runner:
         self._orders = orders
         self._folder = AttemptFolder(path=around.attempts_dir / str(job.task_id) / str(job.epoch))
         self._told = ""
+        self._suspected = ""
         self._tails = (Tail("stdout", self._folder.stdout), Tail("stderr", self._folder.stderr))
 
     def run(self) -> None:
@@ -94,50 +108,84 @@ class Runner:
         mark = attempt_mark(self._around.worker_id, self._job.task_id, self._job.epoch)
         process = self._around.launcher.start(launch, self._folder, mark=mark)
         try:
-            exit_code, timed_out = self._watch(process)
+            end = self._watch(process, launch.limits)
             if self._orders.given is Order.ABANDON:
                 process.kill()
                 return
-            stopped = exit_code is None and not timed_out
-            if exit_code is None:
-                exit_code = process.stop(grace_s=STOP_GRACE_S, on_step=self._step)
-            else:
-                process.sweep()
+            exit_code = self._end(process, end)
         except BaseException:
             # Whatever went wrong here: nobody else may get the task while this process lives.
             process.kill()
             raise
         self._ship_all()
-        if stopped:
+        self._cut_output(launch.limits)
+        if end.verdict is not None:
+            self._report(self._failure(end.verdict.kind, end.verdict.message, exit_code))
+            return
+        if end.stopped:
             self._report(self._release("stopped on request"))
             return
         oom_after = self._around.oom_kills()
         out_of_memory = oom_before is not None and oom_after is not None and oom_after > oom_before
-        ended = Exit(code=exit_code, timed_out=timed_out, out_of_memory=out_of_memory)
+        ended = Exit(code=exit_code, timed_out=end.timed_out, out_of_memory=out_of_memory)
         self._report(self._word_on(agent, ended))
 
-    def _watch(self, process: RunningProcess) -> tuple[int | None, bool]:
-        """Until the process ends, an order comes or its time is over: (exit code, timed out)."""
+    def _watch(self, process: RunningProcess, limits: Limits) -> _End:
+        """Until the process ends, an order comes, its time is over or it may not go on."""
         deadline_s = time.monotonic() + self._job.timeout_s
+        vigil = Vigil(limits, self._folder, self._job.agent, now_s=time.monotonic())
         while True:
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
-                return None, True
-            exit_code = process.wait(min(LOOK_S, left_s), wake_fd=self._orders.wake_fd)
+                return _End(timed_out=True)
+            exit_code = process.wait(min(vigil.look_s, left_s), wake_fd=self._orders.wake_fd)
             if exit_code is not None:
-                return exit_code, False
+                return _End(code=exit_code)
             if self._orders.given is not None:
                 self._orders.seen()
-                return None, False
-            process.descendants()
-            self._tell()
+                return _End(stopped=True)
+            verdict = vigil.look(process.usage(), time.monotonic(), frozen=process.frozen)
+            if verdict is not None:
+                return _End(verdict=verdict)
+            self._tell(vigil.notice)
+            with contextlib.suppress(*AWAY):
+                self._doubt(vigil.suspicion)
             # An owner that is away for a while must not keep us from watching: the files keep the output.
             with contextlib.suppress(*AWAY):
                 self._ship()
 
-    def _tell(self) -> None:
+    def _end(self, process: RunningProcess, end: _End) -> int:
+        """Ends the tree in the way that its end asks for; returns the root's exit code."""
+        if end.code is not None:
+            process.sweep()
+            return end.code
+        if end.verdict is not None:
+            log.warning("attempt %s#%s: %s", self._job.task_id, self._job.epoch, end.verdict.message)
+            if end.verdict.urgent:
+                return process.kill()
+        return process.stop(grace_s=STOP_GRACE_S, on_step=self._step)
+
+    def _cut_output(self, limits: Limits) -> None:
+        """Gives back to the disk what was printed beyond the limit before the attempt could be stopped."""
+        if limits.output_bytes is None:
+            return
+        for path in (self._folder.stdout, self._folder.stderr):
+            with contextlib.suppress(OSError):
+                if path.stat(follow_symlinks=False).st_size > limits.output_bytes and not path.is_symlink():
+                    os.truncate(path, limits.output_bytes)
+
+    def _doubt(self, suspicion: str) -> None:
+        """Tells once that the attempt seems to hang, and once that it does not.  Raises Unavailable."""
+        if suspicion == self._suspected:
+            return
+        doubt = c.Suspect(task_id=self._job.task_id, epoch=self._job.epoch, evidence=_told(suspicion, 2000))
+        with contextlib.suppress(Conflict):
+            self._crew.report(doubt)
+        self._suspected = suspicion
+
+    def _tell(self, own: str = "") -> None:
         """Puts a notice where the agent finds it, whole or not at all, and takes it away again."""
-        notice, path = self._orders.notice, self._folder.notice
+        notice, path = "\n".join(filter(None, [self._orders.notice, own])), self._folder.notice
         if notice == self._told:
             return
         try:
@@ -166,7 +214,7 @@ class Runner:
             task_id=self._job.task_id,
             epoch=self._job.epoch,
             kind=kind,
-            message=message[:5000].replace("\0", "?"),
+            message=_told(message, 5000),
             exit_code=exit_code,
         )
 
@@ -174,7 +222,7 @@ class Runner:
         return c.Release(
             task_id=self._job.task_id,
             epoch=self._job.epoch,
-            reason=reason[:5000].replace("\0", "?"),
+            reason=_told(reason, 5000),
             unfit_agent=unfit,
         )
 
@@ -259,3 +307,7 @@ class Runner:
                 time.sleep(wait_s)
                 wait_s = min(RECONNECT_CAP_S, wait_s * 2)
         return False
+
+
+def _told(text: str, limit: int) -> str:
+    return text[:limit].replace("\0", "?")
