@@ -43,10 +43,10 @@ def counting(zoo, *names: str):
 
 def test_the_whole_tree_stands_still_and_goes_on(zoo):
     process = counting(zoo, "a", "b", "c")
-    assert process.freeze()
+    assert process.freeze() == 3
     assert stopped(zoo)
     before = counts(zoo, "a", "b", "c")
-    assert process.freeze(), "again: nothing is left to stop"
+    assert process.freeze() == 3, "again: nothing is left to stop"
     assert counts(zoo, "a", "b", "c") == before
     assert process.thaw() == 3
     assert moving(zoo, "a", "b", "c")
@@ -109,7 +109,7 @@ def test_a_frozen_tree_is_killed_whole(zoo):
     assert process.freeze()
     assert process.kill() == -signal.SIGKILL
     assert not zoo.alive()
-    assert process.freeze() and process.thaw() == 0, "nothing is left to freeze, and nobody else is hit"
+    assert process.freeze() == process.thaw() == 0, "nothing is left to freeze, and nobody else is hit"
 
 
 def test_a_frozen_tree_hears_the_interrupt(zoo):

@@ -149,20 +149,22 @@ def _await_death(killed: set[ProcessId]) -> set[ProcessId]:
     return left
 
 
-def freeze_all(find: Callable[[], Collection[Proc]]) -> tuple[set[ProcessId], bool]:
+def freeze_all(find: Callable[[], Collection[Proc]]) -> tuple[set[ProcessId], int]:
     """SIGSTOPs what `find` sees until all of it stands still in three looks in a row.
 
-    Returns what was stopped here, and whether everything stands still.  Parents are stopped before children,
-    or they would see those stop.  What had stopped by itself before is left out: thawing is not to wake it.
+    Returns what was stopped here, and how many stand still, 0 where some do not.  Parents are stopped before
+    children, or they would see those stop.  What had stopped by itself before is not among the stopped: thawing
+    is not to wake it.
     """
     spared = protected()
     frozen: set[ProcessId] = set()
     hopeless: set[ProcessId] = set()
     deadline_s = time.monotonic() + FREEZE_S
-    still_looks = 0
+    still = still_looks = 0
     while still_looks < STILL_LOOKS:
-        moving = [proc for proc in find() if not proc.stopped and proc.pid not in spared]
-        moving = [proc for proc in moving if proc.id not in hopeless]
+        seen = [proc for proc in find() if proc.pid not in spared]
+        still = sum(proc.stopped for proc in seen)
+        moving = [proc for proc in seen if not proc.stopped and proc.id not in hopeless]
         # One look is no proof: what forks and ends while we read the table may slip through.
         still_looks = 0 if moving else still_looks + 1
         for proc in sorted(moving, key=lambda proc: (proc.start, proc.pid)):
@@ -170,12 +172,13 @@ def freeze_all(find: Callable[[], Collection[Proc]]) -> tuple[set[ProcessId], bo
                 frozen.add(proc.id)
         if moving and time.monotonic() > deadline_s:
             log.warning("processes %s do not stand still", sorted(proc.pid for proc in moving))
-            return frozen, False
+            return frozen, 0
         if moving:
             time.sleep(_DEATH_POLL_S)
     if hopeless:
         log.warning("cannot freeze processes %s", sorted(process.pid for process in hopeless))
-    return frozen, not hopeless
+        return frozen, 0
+    return frozen, still
 
 
 def thaw_all(frozen: Collection[ProcessId]) -> int:

@@ -163,10 +163,11 @@ class LocalProcess:
     def frozen(self) -> bool:
         return bool(self._frozen)
 
-    def freeze(self) -> bool:
-        """Stops the whole tree where it stands, also what forks meanwhile.  False where some of it still moves.
+    def freeze(self) -> int:
+        """Stops the whole tree where it stands, also what forks meanwhile.
 
-        May be called from any thread and again at any time; what is frozen takes no signal but KILL until `thaw`.
+        Returns how many processes stand still; 0 where some of the tree still moves.  May be called from any
+        thread and again at any time; what is frozen takes no signal but KILL until `thaw`.
         """
         with self._freezing:
             frozen, still = freeze_all(self._look)

@@ -183,8 +183,11 @@ class RunningProcess(Protocol):
     def frozen(self) -> bool:
         """Between `freeze` and `thaw`."""
 
-    def freeze(self) -> bool:
-        """Stops the whole tree where it stands.  False where some of it still moves.  From any thread."""
+    def freeze(self) -> int:
+        """Stops the whole tree where it stands; returns how many processes that are.  From any thread.
+
+        0 where some of the tree still moves.
+        """
 
     def thaw(self) -> int:
         """Lets what `freeze` has stopped go on; returns how many processes that were.  From any thread."""
