@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from muster import __version__
 from muster.cli.output import columns, print_error
+from muster.cli.terminal import gated
 from muster.model.errors import BadInput, MusterError
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -71,6 +72,11 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    with gated():
+        return _main(argv)
+
+
+def _main(argv: Sequence[str] | None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     as_json = "--json" in arguments
     try:
