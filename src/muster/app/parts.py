@@ -17,6 +17,7 @@ from muster.model.errors import StoreRefused
 from muster.model.limits import Limits
 from muster.ports.agent import Agent
 from muster.stores.sqlite.lock import refuse_shared
+from muster.worker.git import Repository, find_repository
 
 
 def agents_of(config: Config, project: Project) -> Mapping[str, Agent]:
@@ -38,6 +39,11 @@ def agents_of(config: Config, project: Project) -> Mapping[str, Agent]:
         )
         for name, agent in config.agents.items()
     }
+
+
+def repository_of(config: Config, project: Project) -> Repository | None:
+    """Where the agents that write get trees of their own; None: they share the project's folder."""
+    return find_repository(project.root) if config.git.worktrees and config.writers else None
 
 
 def offers_of(config: Config) -> dict[str, Offer]:

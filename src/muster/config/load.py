@@ -13,6 +13,7 @@ from muster.config.project import FILE_NAME
 from muster.config.settings import (
     AgentConfig,
     Config,
+    Git,
     Health,
     Retention,
     TaskDefaults,
@@ -26,6 +27,7 @@ from muster.config.tables import (
     read_count,
     read_count_or_zero,
     read_duration,
+    read_flag,
     read_interval,
     read_text,
 )
@@ -68,6 +70,7 @@ def parse_config(raw: Mapping[str, object]) -> Config:
         health=health,
         agents=agents,
         retention=_retention(top.table("retention")),
+        git=_git(top.table("git")),
         limits=_limits(top.table("limits")),
         default_agent=top.read("agent", read_text, None),
     )
@@ -118,6 +121,18 @@ def _retention(table: Table) -> Retention:
         events_s=table.read("events", read_interval, usual.events_s),
         logs_s=table.read("logs", read_interval, usual.logs_s),
         idempotency_s=table.read("idempotency", read_interval, usual.idempotency_s),
+    )
+    table.refuse_the_rest()
+    return parsed
+
+
+def _git(table: Table) -> Git:
+    usual = Git()
+    parsed = Git(
+        worktrees=table.read("worktrees", read_flag, usual.worktrees),
+        setup=table.read("setup", read_text, usual.setup),
+        merge=table.read("merge", read_flag, usual.merge),
+        keep=table.read("keep", read_flag, usual.keep),
     )
     table.refuse_the_rest()
     return parsed

@@ -66,6 +66,10 @@ class Project:
         return self.state_dir / "homes"
 
     @property
+    def worktrees_dir(self) -> Path:
+        return self.state_dir / "worktrees"
+
+    @property
     def attempts_dir(self) -> Path:
         return self.state_dir / "attempts"
 

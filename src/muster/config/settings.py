@@ -80,6 +80,8 @@ class AgentConfig:
     slots: int | None = None
     """Most attempts of this agent at one time, over the whole crew; None: no limit."""
     heartbeat_s: float | None = None
+    writes: bool = False
+    """It changes files: no other that does so may work in the same folder at the same time."""
     home: str = "user"
     """One of HOMES."""
     stall_after_s: float | None = None
@@ -107,8 +109,23 @@ class Retention:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Git:
+    """Where agents that write work, in a repository.  `[git]`"""
+
+    worktrees: bool = True
+    """Each task in a working tree and on a branch of its own; else one at a time in the project's folder."""
+    setup: str = ""
+    """A shell command that makes a new tree ready to work in."""
+    merge: bool = True
+    """Finished work goes on to the branch of its plan, where the next tasks begin."""
+    keep: bool = False
+    """Also the trees and branches of tasks that are done stay."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Config:
     retention: Retention = field(default_factory=Retention)
+    git: Git = field(default_factory=Git)
     task: TaskDefaults = field(default_factory=TaskDefaults)
     workers: Workers = field(default_factory=Workers)
     health: Health = field(default_factory=Health)
@@ -117,6 +134,10 @@ class Config:
     """Most tasks of one limit key that run at one time, over the whole crew.  `[limits]`"""
     default_agent: str | None = None
     """The agent of a task that names none (`agent` at the top of the file)."""
+
+    @property
+    def writers(self) -> frozenset[str]:
+        return frozenset(name for name, agent in self.agents.items() if agent.writes)
 
     @property
     def general(self) -> tuple[str, ...]:

@@ -85,6 +85,12 @@ def read_whole(key: str, value: object, least: int) -> int:
     return value
 
 
+def read_flag(key: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        fail(key, f"{value!r} is neither true nor false", "write it without quotes")
+    return value
+
+
 def read_count(key: str, value: object) -> int:
     return read_whole(key, value, 1)
 

@@ -23,16 +23,23 @@ from muster.ports.store import ReadyTask
 class _Room:
     """How many more attempts the limits allow; what is not limited is absent."""
 
-    def __init__(self, by_agent: dict[str, int], by_limit: dict[str, int]) -> None:
+    def __init__(
+        self, by_agent: dict[str, int], by_limit: dict[str, int], writers: frozenset[str], *, writing: bool
+    ) -> None:
         self._by_agent = by_agent
         self._by_limit = by_limit
+        self._writers = writers
+        self._writing = writing
+        """One of the writers works: no other may begin."""
 
     def take(self, limit_key: str, agents: list[str]) -> str | None:
         """Takes a place for the first of the agents that has one, if the key has one too."""
         if self._by_limit.get(limit_key, 1) <= 0:
             return None
         for agent in agents:
-            if self._by_agent.get(agent, 1) > 0:
+            writes = agent in self._writers
+            if self._by_agent.get(agent, 1) > 0 and not (writes and self._writing):
+                self._writing = self._writing or writes
                 if agent in self._by_agent:
                     self._by_agent[agent] -= 1
                 if limit_key in self._by_limit:
@@ -95,12 +102,14 @@ class Claims:
     async def _room(self, view: View) -> _Room | None:
         """None where nothing is limited.  Counted in this transaction: two claims cannot overfill (S12)."""
         policy = self._policy
-        if not policy.agent_slots and not policy.limits:
+        if not policy.limited:
             return None
         by_agent, by_limit = await view.tx.open_by_agent(), await view.tx.open_by_limit()
         return _Room(
             {agent: most - by_agent.get(agent, 0) for agent, most in policy.agent_slots.items()},
             {key: most - by_limit.get(key, 0) for key, most in policy.limits.items()},
+            policy.writers,
+            writing=any(by_agent.get(agent) for agent in policy.writers),
         )
 
     def _grant(self, view: View, command: c.Claim, task: ReadyTask, agent: str, lease_ms: int) -> Attempt:

@@ -20,9 +20,15 @@ class Policy(Struct, frozen=True, kw_only=True):
     heartbeat_s: float = 5.0
     agent_slots: Mapping[str, int] = NO_LIMITS
     """Most attempts of an agent at one time, over all workers; an agent that is absent has no limit."""
+    writers: frozenset[str] = frozenset()
+    """Agents that write in one and the same folder: one attempt of all of them together at a time."""
     limits: Mapping[str, int] = NO_LIMITS
     """Most attempts at one time of all tasks with one limit key; a key that is absent has no limit."""
     failures_max: int = FAILURES_MAX
     """Tasks of a plan that fail in a row before it is paused; 0: it never is."""
     waiting_max: int = 100_000
     """Tasks that may wait before more are refused."""
+
+    @property
+    def limited(self) -> bool:
+        return bool(self.limits or self.agent_slots or self.writers)
