@@ -6,15 +6,15 @@ import pytest
 
 from muster.model.limits import Limits
 from muster.model.states import ErrorKind
-from muster.ports.agent import AttemptFolder, Usage
+from muster.ports.agent import AttemptFolder, TreeUsage
 from muster.worker.vigil import CLOSE_LOOK_S, LOOK_S, Vigil
 
 MB = 1 << 20
 K = ErrorKind
 
 
-def usage(cpu_s: float = 0.0, *, processes: int = 1, memory: int = 0, written: int = 0) -> Usage:
-    return Usage(processes, memory, cpu_s, written, ("claude 4711 sleeping",))
+def usage(cpu_s: float = 0.0, *, processes: int = 1, memory: int = 0, written: int = 0) -> TreeUsage:
+    return TreeUsage(processes, memory, cpu_s, written, ("claude 4711 sleeping",))
 
 
 @pytest.fixture

@@ -174,7 +174,8 @@ class SilentStream:
 def prompt_of(job: Job) -> str:
     """The task's title and text, with what a person wants this attempt to know."""
     text = job.title if job.prompt in ("", job.title) else f"{job.title}\n\n{job.prompt}"
-    return f"{text}\n\nNote from a person: {job.note}\n" if job.note else text
+    text = f"{text}\n\nNote from a person: {job.note}\n" if job.note else text
+    return f"{text}\n\n{job.told}\n" if job.told else text
 
 
 def _fill(template: str, values: Mapping[str, str]) -> str:
@@ -225,6 +226,8 @@ def _job_env(job: Job, folder: AttemptFolder) -> dict[str, str]:
     }
     if job.note:
         env["MUSTER_NOTE"] = job.note
+    if job.told:
+        env["MUSTER_HANDOVER"] = job.told
     if job.checkpoint is not None:
         env["MUSTER_CHECKPOINT"] = str(folder.checkpoint.absolute())
     return env

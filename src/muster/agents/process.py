@@ -21,7 +21,7 @@ from muster.agents.spawn import start_command
 from muster.agents.tree import PIDS_FILE, ProcessTree, Record, kill_recorded
 from muster.agents.usage import Meter
 from muster.model.errors import AgentUnfit, BadInput, MusterError, Unavailable
-from muster.ports.agent import AttemptFolder, Launch, Usage
+from muster.ports.agent import AttemptFolder, Launch, TreeUsage
 from muster.ports.host import ProcessId
 
 __all__ = ["LocalLauncher", "LocalProcess", "kill_recorded"]
@@ -155,7 +155,7 @@ class LocalProcess:
             return 0
         return sum(proc.pid != self.pid for proc in self._look())
 
-    def usage(self) -> Usage:
+    def usage(self) -> TreeUsage:
         """As `descendants`, and what the tree has used.  Reads a few files more for each process of the tree."""
         return self._meter.measure(self._look())
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from muster.agents.proctable import LINUX, Proc, psutil_usage
-from muster.ports.agent import Usage
+from muster.ports.agent import TreeUsage
 from muster.ports.host import ProcessId
 
 _TOLD_MAX = 6
@@ -39,7 +39,7 @@ class Meter:
         self._cpu_s = 0.0
         self._written = 0
 
-    def measure(self, members: Collection[Proc]) -> Usage:
+    def measure(self, members: Collection[Proc]) -> TreeUsage:
         """Of the tree's living processes, and of what they were since the last call."""
         before, self._seen = self._seen, {}
         memory, told = 0, []
@@ -60,7 +60,7 @@ class Meter:
         written = self._ended_written + sum(seen.written for seen in self._seen.values())
         self._cpu_s, self._written = max(self._cpu_s, cpu_s), max(self._written, written)
         more = [f"{len(told) - _TOLD_MAX} more"] if len(told) > _TOLD_MAX else []
-        return Usage(
+        return TreeUsage(
             processes=len(self._seen),
             memory_bytes=memory,
             cpu_s=self._cpu_s,

@@ -18,6 +18,7 @@ from muster.model.limits import Limits
 from muster.ports.agent import Agent
 from muster.stores.sqlite.lock import refuse_shared
 from muster.worker.git import Repository, find_repository
+from muster.worker.place import Trees
 
 
 def agents_of(config: Config, project: Project) -> Mapping[str, Agent]:
@@ -44,6 +45,20 @@ def agents_of(config: Config, project: Project) -> Mapping[str, Agent]:
 def repository_of(config: Config, project: Project) -> Repository | None:
     """Where the agents that write get trees of their own; None: they share the project's folder."""
     return find_repository(project.root) if config.git.worktrees and config.writers else None
+
+
+def trees_of(config: Config, project: Project) -> Trees | None:
+    repository = repository_of(config, project)
+    if repository is None:
+        return None
+    return Trees(
+        repository=repository,
+        folder=project.worktrees_dir,
+        writers=config.writers,
+        setup=config.git.setup,
+        merge=config.git.merge,
+        keep=config.git.keep,
+    )
 
 
 def offers_of(config: Config) -> dict[str, Offer]:

@@ -28,6 +28,8 @@ class Job:
     timeout_s: float
     note: str = ""
     """What a person wants this attempt to know."""
+    told: str = ""
+    """What it should know of the folder that it works in."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +149,7 @@ class Agent(Protocol):
         """What this end means.  Never raises: a broken result file is a failure with a message."""
 
 
-class Usage(NamedTuple):
+class TreeUsage(NamedTuple):
     """What a process tree uses, and has used since it began."""
 
     processes: int
@@ -176,7 +178,7 @@ class RunningProcess(Protocol):
     def descendants(self) -> int:
         """How many processes of the tree are alive besides the root; also notes them for `sweep`."""
 
-    def usage(self) -> Usage:
+    def usage(self) -> TreeUsage:
         """As `descendants`, and what the tree has used."""
 
     @property

@@ -9,7 +9,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,11 +19,15 @@ from muster.model.errors import AgentUnfit, BadInput, Conflict, MusterError, Sto
 from muster.model.limits import Limits
 from muster.model.marks import WORKER, attempt_mark
 from muster.model.states import ErrorKind
-from muster.ports.agent import Agent, AttemptFolder, Completed, Exit, Job, Launcher, RunningProcess
+from muster.ports.agent import Agent, AttemptFolder, Completed, Exit, Job, Launch, Launcher, RunningProcess
 from muster.ports.crew import Crew
+from muster.worker.git import GitFailed
 from muster.worker.orders import Order, Orders
+from muster.worker.place import Place, Trees, place_of
+from muster.worker.ranges import PORTS, port_range
 from muster.worker.tail import Tail
 from muster.worker.vigil import Verdict, Vigil
+from muster.worker.worktree import MergeConflict, Work
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +51,8 @@ class Surroundings:
     launcher: Launcher
     oom_kills: Callable[[], int | None]
     """The kernel's count of out-of-memory kills on this host, None where it tells none."""
+    trees: Trees | None = None
+    """How agents that write are kept apart; None: all work in `root`."""
 
 
 class _End(NamedTuple):
@@ -54,6 +60,9 @@ class _End(NamedTuple):
 
     code: int | None = None
     """Its root has ended by itself."""
+    exit_code: int = 0
+    """How it ended in the end."""
+    abandoned: bool = False
     timed_out: bool = False
     stopped: bool = False
     """On request."""
@@ -92,9 +101,18 @@ class Runner:
 
     def _attempt(self, agent: Agent) -> None:
         self._folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        place = place_of(self._job, self._around.root, self._around.trees)
+        place.begin()
+        with port_range() as port:
+            self._work(agent, place, port)
+
+    def _work(self, agent: Agent, place: Place, port: int | None) -> None:
         token = secrets.token_urlsafe(32)
         launch = agent.launch(
-            self._job_of_agent(), self._folder, cwd=self._around.root, extra_env=self._environment(token)
+            self._job_of_agent(place.told),
+            self._folder,
+            cwd=place.cwd,
+            extra_env=self._environment(token, place, port),
         )
         # Started before the process is: a worker that dies in between has lost an attempt that may have run.
         start = c.Start(
@@ -104,31 +122,82 @@ class Runner:
         )
         if not self._report(start):
             return
+        if not self._set_up(place, launch):
+            return
         oom_before = self._around.oom_kills()
+        end = self._carry_out(launch)
+        oom_after = self._around.oom_kills()
+        out_of_memory = oom_before is not None and oom_after is not None and oom_after > oom_before
+        if end.abandoned:
+            place.keep()
+            return
+        ended = Exit(code=end.exit_code, timed_out=end.timed_out, out_of_memory=out_of_memory)
+        self._conclude(place, self._word_of(end) or self._word_on(agent, ended))
+
+    def _set_up(self, place: Place, launch: Launch) -> bool:
+        """Makes the place ready to work in.  False where the attempt is over."""
+        command = place.setup()
+        if not command:
+            return True
+        end = self._carry_out(replace(launch, argv=("sh", "-c", command), stdin=None))
+        if end.abandoned:
+            return False
+        word = self._word_of(end)
+        if word is None and end.code == 0:
+            place.was_set_up()
+            return True
+        message = f"git.setup ended with exit code {end.exit_code}: {command}"
+        self._report(word or self._failure(ErrorKind.CRASH, message, end.exit_code))
+        return False
+
+    def _carry_out(self, launch: Launch) -> _End:
+        """Runs one process to its end, and sends on all that it printed.  Nothing of its tree is left."""
         mark = attempt_mark(self._around.worker_id, self._job.task_id, self._job.epoch)
         process = self._around.launcher.start(launch, self._folder, mark=mark)
         try:
             end = self._watch(process, launch.limits)
             if self._orders.given is Order.ABANDON:
                 process.kill()
-                return
-            exit_code = self._end(process, end)
+                return end._replace(abandoned=True)
+            end = end._replace(exit_code=self._end(process, end))
         except BaseException:
             # Whatever went wrong here: nobody else may get the task while this process lives.
             process.kill()
             raise
         self._ship_all()
         self._cut_output(launch.limits)
+        return end
+
+    def _word_of(self, end: _End) -> c.AttemptCommand | None:
+        """What is to be reported where that does not depend on the agent."""
         if end.verdict is not None:
-            self._report(self._failure(end.verdict.kind, end.verdict.message, exit_code))
-            return
-        if end.stopped:
-            self._report(self._release("stopped on request"))
-            return
-        oom_after = self._around.oom_kills()
-        out_of_memory = oom_before is not None and oom_after is not None and oom_after > oom_before
-        ended = Exit(code=exit_code, timed_out=end.timed_out, out_of_memory=out_of_memory)
-        self._report(self._word_on(agent, ended))
+            return self._failure(end.verdict.kind, end.verdict.message, end.exit_code)
+        return self._release("stopped on request") if end.stopped else None
+
+    def _conclude(self, place: Place, word: c.AttemptCommand) -> None:
+        """Keeps the work, hands it on where the attempt succeeded, and reports how it ended."""
+        work = place.keep()
+        if work is not None and not self._show(work):
+            return  # another attempt has the task: what we made is kept, and goes no further
+        if isinstance(word, c.Complete):
+            try:
+                place.publish()
+            except MergeConflict as error:
+                word = self._failure(ErrorKind.CRASH, f"{error.message}; {error.hint}", word.exit_code)
+            except GitFailed as error:
+                word = self._failure(ErrorKind.CRASH, f"{error.message}: {error.hint}", word.exit_code)
+        if self._report(word) and isinstance(word, c.Complete):
+            place.clear()
+
+    def _show(self, work: Work) -> bool:
+        """Tells what the attempt has made.  False where it is over: this is the fence before its work goes on."""
+        made = c.AddArtifact(
+            task_id=self._job.task_id,
+            epoch=self._job.epoch,
+            name=f"work of attempt {self._job.epoch}",
+            location=f"commit {work.commit}, {work.commits} since its start, {work.stat}",
+        )
+        return self._report(made)
 
     def _watch(self, process: RunningProcess, limits: Limits) -> _End:
         """Until the process ends, an order comes, its time is over or it may not go on."""
@@ -226,7 +295,7 @@ class Runner:
             unfit_agent=unfit,
         )
 
-    def _job_of_agent(self) -> Job:
+    def _job_of_agent(self, told: str) -> Job:
         job = self._job
         return Job(
             task_id=job.task_id,
@@ -238,10 +307,15 @@ class Runner:
             checkpoint=job.checkpoint,
             timeout_s=job.timeout_s,
             note=job.note,
+            told=told,
         )
 
-    def _environment(self, token: str) -> dict[str, str]:
+    def _environment(self, token: str, place: Place, port: int | None) -> dict[str, str]:
+        ports = {} if port is None else {"MUSTER_PORT_BASE": str(port), "MUSTER_PORT_COUNT": str(PORTS)}
         return {
+            **place.env,
+            **ports,
+            "MUSTER_WORKDIR": str(place.cwd),
             WORKER: self._around.worker_id,
             "MUSTER_ROOT": str(self._around.root),
             "MUSTER_SOCKET": str(self._around.socket),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from muster.model.limits import Limits
 from muster.model.states import ErrorKind
-from muster.ports.agent import AttemptFolder, Usage
+from muster.ports.agent import AttemptFolder, TreeUsage
 
 LOOK_S = 1.0
 """How often the process tree is looked at while an agent works ..."""
@@ -66,7 +66,7 @@ class Vigil:
         self.notice = ""
         """What the agent should know about its limits."""
 
-    def look(self, usage: Usage, now_s: float, *, frozen: bool = False) -> Verdict | None:
+    def look(self, usage: TreeUsage, now_s: float, *, frozen: bool = False) -> Verdict | None:
         printed = self._output()
         verdict = self._over(usage, printed, now_s - self._seen_s)
         if verdict is None and not frozen:
@@ -83,7 +83,7 @@ class Vigil:
                 continue
         return total
 
-    def _over(self, usage: Usage, printed: int, since_s: float) -> Verdict | None:
+    def _over(self, usage: TreeUsage, printed: int, since_s: float) -> Verdict | None:
         limits = self._limits
         parts = [
             self._part(ErrorKind.OUT_OF_MEMORY, "memory", usage.memory_bytes, limits.memory_bytes, size),
@@ -119,7 +119,7 @@ class Vigil:
         )
         return 1.0, Verdict(kind=kind, message=message, urgent=name != "cpu")
 
-    def _disk(self, usage: Usage, printed: int) -> Verdict | None:
+    def _disk(self, usage: TreeUsage, printed: int) -> Verdict | None:
         written = max(usage.written_bytes, printed)
         if written < DISK_SUSPECT_BYTES:
             return None
@@ -134,7 +134,7 @@ class Vigil:
         )
         return Verdict(kind=ErrorKind.CRASH, message=message, urgent=True)
 
-    def _progress(self, usage: Usage, printed: int, now_s: float) -> Verdict | None:
+    def _progress(self, usage: TreeUsage, printed: int, now_s: float) -> Verdict | None:
         after_s = self._limits.stall_after_s
         if after_s is None:
             return None

@@ -104,8 +104,8 @@ class Worktree:
             begun = self._begun()
             return self._keep(begun) if begun is not None and begun.epoch == self.epoch else None
 
-    def publish(self) -> None:
-        """Brings the kept work onto the task's branch, and from there onto the plan's.
+    def publish(self, *, merge: bool = True) -> None:
+        """Brings the kept work onto the task's branch, and with `merge` from there onto the plan's.
 
         Raises MergeConflict, or GitFailed where a person has the plan's branch checked out.
         """
@@ -119,7 +119,8 @@ class Worktree:
                 repository.run("read-tree", commit, cwd=self.path)
             if repository.checked_out(self.branch) in (None, str(self.path)):
                 repository.run("update-ref", f"refs/heads/{self.branch}", commit)
-            self._merge(commit)
+            if merge:
+                self._merge(commit)
 
     def clear(self) -> None:
         """Removes the tree, and the branch once the plan's has it.  What git does not know stays where it is."""
