@@ -28,6 +28,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "watch": ("muster.cli.watch", "what happens from now on, one line each"),
     "plan": ("muster.cli.plan", "list, pause or resume plans"),
     "task": ("muster.cli.task", "add, list, show and steer tasks"),
+    "attempt": ("muster.cli.attempt", "the runs of a task, and what each has changed"),
+    "why": ("muster.cli.why", "why a task is where it is, with the evidence"),
     "inbox": ("muster.cli.inbox", "what waits for a person: questions and failed tasks"),
     "answer": ("muster.cli.answer", "answer a task's question; it goes on with that"),
     "dead": ("muster.cli.dead", "failed tasks: list, retry or discard them"),

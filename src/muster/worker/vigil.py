@@ -155,7 +155,7 @@ class Vigil:
             f"for {seconds(self._silent_s)} it printed nothing, used {cpu_s:.1f} s of processor time and wrote "
             f"{size(written)}; alive: {alive}"
         )
-        if self._silent_s < after_s * (1 + STOP_PART):
+        if not self.suspicion or self._silent_s < after_s * (1 + STOP_PART):
             self.suspicion = self.suspicion or evidence
             return None
         message = f"it hung: {evidence} (health.stall_after, {self._key}.stall_after)"
