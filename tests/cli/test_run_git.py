@@ -74,6 +74,7 @@ def repository(project: Path) -> Path:
 def test_each_task_works_apart_and_their_work_comes_together(repository):
     done = muster(repository, "run", "plan.md")
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 file has uncommitted changes" in done.stdout and "git merge muster/plan/git" in done.stdout
     assert {path.name for path in repository.iterdir()} == {".git", ".muster", "muster.toml", "plan.md"}
     assert git(repository, "status", "--porcelain") == " M muster.toml\n?? plan.md"
     show = lambda name: git(repository, "show", f"muster/plan/git:{name}")  # noqa: E731

@@ -246,3 +246,17 @@ def test_a_log_that_is_no_text_is_shown_all_the_same(rig: Rig) -> None:
     data = b"\xff\xfe half \xe2\x82"
     rig.do(c.AppendLog(task_id=job.task_id, epoch=1, stream="stderr", offset=0, data=data))
     assert "half" in drive(rig.queries.task(job.task_id)).log_tail
+
+
+def test_a_suspicion_is_part_of_why_until_the_task_shows_progress(rig: Rig) -> None:
+    rig.register()
+    rig.enqueue({"a": []})
+    job, *_ = rig.started()
+    mine = {"task_id": job.task_id, "epoch": job.epoch}
+    rig.do(c.Suspect(**mine, evidence="it printed nothing for 10 min"))
+    assert "; attempt 1 seems to hang: it printed nothing for 10 min" in rig.views()["a"].why
+    rig.do(c.Suspect(**mine))
+    assert "hang" not in rig.views()["a"].why
+    rig.do(c.Suspect(**mine, evidence="again"))
+    rig.do(c.Progress(**mine, percent=50))
+    assert "hang" not in rig.views()["a"].why

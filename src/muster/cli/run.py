@@ -38,6 +38,24 @@ def run(args: argparse.Namespace) -> int:
     config = load_config(project.root)
     content = enqueue_body(document, path.resolve(), config)
     show = EventPrinter(as_json=args.json, colour=args.color)
+    if not config.writers:
+        return _work(args, project, config, content, show)
+    from muster.cli.trees import unseen_changes, where_the_work_is
+
+    _say(show, unseen_changes(config, project))
+    code = _work(args, project, config, content, show)
+    _say(show, where_the_work_is(config, project, document.name))
+    return code
+
+
+def _say(show: EventPrinter, text: str) -> None:
+    if text:
+        show.say(text)
+
+
+def _work(
+    args: argparse.Namespace, project: Project, config: Config, content: dict[str, Any], show: EventPrinter
+) -> int:
     deadline_s = time.monotonic() + READY_S
     while True:
         if _supervised(project):
