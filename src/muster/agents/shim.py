@@ -1,4 +1,4 @@
-"""Sets the limits of the process that it then becomes: `shim.py ERRORS_FD LIMITS LC_CTYPE -- COMMAND...`.
+"""Sets the limits of the process that it then becomes: `shim.py ERRORS_FD LIMITS LC_CTYPE EXECUTABLE ARGV...`.
 
 Runs for a few milliseconds between fork and exec of an agent, instead of code in a forked copy of a worker that
 has threads.  LIMITS is `name=value,...` with the kernel's names.  What fails is told on ERRORS_FD, which closes
@@ -28,7 +28,7 @@ def limit(name: str, value: int) -> None:
     resource.setrlimit(number, (min(value, hard), hard))
 
 
-def main(errors_fd: int, limits: str, ctype: str, command: list[str]) -> None:
+def main(errors_fd: int, limits: str, ctype: str, executable: str, argv: list[str]) -> None:
     os.set_inheritable(errors_fd, False)
     os.environ.pop("LC_CTYPE", None)
     if ctype:
@@ -40,11 +40,11 @@ def main(errors_fd: int, limits: str, ctype: str, command: list[str]) -> None:
         # Python ignores these two, and what is ignored stays so in the command.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-        os.execvp(command[0], command)  # noqa: S606
+        os.execv(executable, argv)  # noqa: S606
     except OSError as error:
         os.write(errors_fd, str(error.errno or 0).encode())
         os._exit(127)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[5:])
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4], sys.argv[5:])

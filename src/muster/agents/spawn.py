@@ -18,19 +18,22 @@ _SAID_BYTES = 32
 
 
 def start_command(
-    launch: Launch, env: Mapping[str, str], stdin: int, out: int, err: int
+    launch: Launch, executable: str, env: Mapping[str, str], files: tuple[int, int, int]
 ) -> subprocess.Popen[bytes]:
-    """Raises OSError where the command cannot be executed, with limits or without, and ValueError for a NUL."""
+    """`files` are stdin, stdout and stderr.
+
+    Raises OSError where the command cannot be executed, with limits or without, and ValueError for a NUL.
+    """
     if not launch.limits.in_kernel:
-        return _popen(list(launch.argv), launch, env, (stdin, out, err))
+        return _popen(list(launch.argv), executable, launch, env, files)
     reader, writer = os.pipe()
     try:
         try:
             # A program of its own sets them: after a fork in a process with threads hardly any code is safe.
             argv = [sys.executable, "-I", "-S", shim.__file__, str(writer), _kernel_limits(launch.limits)]
             # Python itself may change this variable when it starts; the command is to see it as it was.
-            argv += [env.get("LC_CTYPE", ""), "--", *launch.argv]
-            popen = _popen(argv, launch, env, (stdin, out, err), keep=(writer,))
+            argv += [env.get("LC_CTYPE", ""), executable, *launch.argv]
+            popen = _popen(argv, sys.executable, launch, env, files, keep=(writer,))
         finally:
             os.close(writer)
         said = os.read(reader, _SAID_BYTES)
@@ -44,14 +47,17 @@ def start_command(
 
 def _popen(
     argv: list[str],
+    executable: str,
     launch: Launch,
     env: Mapping[str, str],
     files: tuple[int, int, int],
+    *,
     keep: tuple[int, ...] = (),
 ) -> subprocess.Popen[bytes]:
     stdin, out, err = files
     return subprocess.Popen(
         argv,
+        executable=executable,
         env=env,
         cwd=launch.cwd,
         stdin=stdin,
