@@ -248,6 +248,42 @@ def test_work_of_a_killed_attempt_is_kept_and_handed_on(repository, home, untouc
     assert (third.cwd / "half.txt").read_text() == "half\n", "from the ref, as the folder is gone"
 
 
+def test_a_project_that_was_moved_finds_its_trees_again(repository, home, tmp_path):
+    first = tree(repository)
+    first.prepare()
+    (first.cwd / "half.txt").write_text("half\n")
+    home.rename(tmp_path / "moved")
+    moved = find_repository(tmp_path / "moved")
+    assert moved is not None
+    second = tree(moved, epoch=2)
+    assert "attempt (#1)" in second.prepare()
+    assert (second.cwd / "half.txt").read_text() == "half\n"
+    assert git(moved.top, "show", f"{kept_ref('plan', 't', 1)}:half.txt") == "half"
+
+
+def test_a_tree_of_no_repository_is_put_aside_and_not_removed(repository, home):
+    first = tree(repository)
+    first.prepare()
+    (first.cwd / "half.txt").write_text("half\n")
+    subprocess.run(["rm", "-rf", str(repository.common / "worktrees")], check=True)
+    second = tree(repository, epoch=2)
+    second.prepare()
+    assert not (second.cwd / "half.txt").exists()
+    assert (first.path.with_name("t-before-2") / "half.txt").read_text() == "half\n"
+
+
+def test_an_empty_submodule_is_no_reason_to_stay(repository, home):
+    inner = make_repository(home.parent / "inner")
+    git(home, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner), "sub")
+    git(home, "commit", "--quiet", "-m", "a submodule")
+    made = tree(repository)
+    made.prepare()
+    made.keep()
+    made.publish()
+    made.clear()
+    assert not made.path.exists()
+
+
 def test_setup_is_asked_for_until_it_has_worked(repository):
     first = tree(repository)
     first.prepare()

@@ -26,6 +26,8 @@ from muster.ports.agent import AgentEvent, AttemptFolder, Completed, Exit, Faile
 RESULT_BYTES_MAX = 1 << 20
 MESSAGE_CHARS_MAX = 300
 _TAIL_BYTES = 1 << 16
+_LAST_CHARS = 4096
+"""Of stderr: where a program that ran out of memory says so, with its stack below."""
 _ENV_NAMES = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "TERM"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"),
@@ -124,7 +126,9 @@ class CommandAgent:
     def _cause(self, exit: Exit, folder: AttemptFolder) -> tuple[ErrorKind, str]:
         if exit.code in {-signal.SIGKILL, 128 + signal.SIGKILL} and exit.out_of_memory:
             return ErrorKind.OUT_OF_MEMORY, "killed while the host was out of memory"
-        if self.limits.memory_bytes is not None and _OUT_OF_MEMORY.search(_tail(folder.stderr)):
+        if self.limits.memory_bytes is not None and _OUT_OF_MEMORY.search(
+            _tail(folder.stderr)[-_LAST_CHARS:]
+        ):
             return ErrorKind.OUT_OF_MEMORY, f"{_ended(exit.code)} at its limit of memory"
         if exit.code < 0:
             return _signal_cause(-exit.code)

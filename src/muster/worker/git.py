@@ -24,6 +24,8 @@ _OPTIONS = {
 _NOBODY = {"NAME": "Muster", "EMAIL": "muster@localhost"}
 _LOCK = "muster.lock"
 _SAID_MAX = 500
+GIT_S = 900.0
+"""How long one git command may take."""
 
 
 class GitFailed(Unavailable):
@@ -54,7 +56,7 @@ class Repository:
     def ask(
         self, *arguments: str, cwd: Path | None = None, keep: tuple[int, ...] = (), index: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """As `run`, whatever the exit code.
+        """As `run`, whatever the exit code.  Raises GitFailed where it does not end.
 
         `keep` are descriptors that git holds open while it runs, `index` is used in place of the tree's own.
         """
@@ -63,17 +65,22 @@ class Repository:
         if index is not None:
             env["GIT_INDEX_FILE"] = str(index)
         options = [part for name, value in _OPTIONS.items() for part in ("-c", f"{name}={value}")]
-        return subprocess.run(
-            ["git", *options, *arguments],
-            cwd=cwd or self.top,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="surrogateescape",
-            check=False,
-            pass_fds=keep,
-        )
+        try:
+            return subprocess.run(
+                ["git", *options, *arguments],
+                cwd=cwd or self.top,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="surrogateescape",
+                check=False,
+                pass_fds=keep,
+                timeout=GIT_S,
+            )
+        except subprocess.TimeoutExpired as error:
+            # A filter or a remote that hangs must not hold the lock for ever.
+            raise GitFailed(f"git {arguments[0]} took more than {GIT_S:g} s", "try it by hand") from error
 
     def commit_of(self, name: str, cwd: Path | None = None) -> str | None:
         found = self.ask("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", cwd=cwd)

@@ -71,6 +71,7 @@ class Worktree:
         """
         repository = self.repository
         with repository.locked() as lock:
+            self._find_again()
             begun = self._begun()
             if begun is None:
                 start, origin = self._choose_start()
@@ -129,12 +130,7 @@ class Worktree:
             begun = self._begun()
             if begun is None or begun.epoch != self.epoch:
                 return
-            links = [
-                line
-                for line in repository.run("ls-files", "-s", cwd=self.path).splitlines()
-                if line.startswith(_GITLINK)
-            ]
-            if links or repository.run("status", "--porcelain", cwd=self.path):
+            if self._holds_repositories() or repository.run("status", "--porcelain", cwd=self.path):
                 log.info("%s is left: it holds files that are in no commit of this repository", self.path)
                 return
             repository.run("worktree", "remove", "--force", str(self.path))
@@ -142,6 +138,13 @@ class Worktree:
             merged = tip is not None and plan is not None and repository.is_ancestor(tip, plan)
             if merged and repository.checked_out(self.branch) is None:
                 repository.run("update-ref", "-d", f"refs/heads/{self.branch}", tip or "")
+
+    def _holds_repositories(self) -> bool:
+        """Whether there are files whose repository alone knows them; of it git stores no more than a name."""
+        listing = self.repository.run("ls-files", "-s", "-z", cwd=self.path).split("\0")
+        links = [line.partition("\t")[2] for line in listing if line.startswith(_GITLINK)]
+        folders = [self.path / link for link in links]
+        return any(folder.is_dir() and any(folder.iterdir()) for folder in folders)
 
     def _admin(self) -> Path:
         """Git's own folder for this tree.  Raises GitFailed where it is none."""
@@ -160,6 +163,22 @@ class Worktree:
             epoch, base = (self._admin() / _MARKER).read_text().split()
             return Begun(int(epoch), base)
         return None
+
+    def _find_again(self) -> None:
+        """Joins the tree to its repository after both were moved; what belongs to no repository is put aside."""
+        link = self.path / ".git"
+        if not link.exists():
+            return
+        with contextlib.suppress(GitFailed):
+            self._admin()
+            return
+        self.repository.ask("worktree", "repair", str(self.path))
+        try:
+            self._admin()
+        except GitFailed as error:
+            aside = self.path.with_name(f"{self.path.name}-before-{self.epoch}")
+            log.warning("%s; it is kept as %s", error.message, aside)
+            self.path.rename(aside)
 
     def _mark(self, base: str) -> None:
         draft = self._admin() / f"{_MARKER}.new"
