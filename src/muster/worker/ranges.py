@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import socket
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,36 +19,28 @@ RANGES = 600
 
 @contextlib.contextmanager
 def port_range() -> Iterator[int | None]:
-    """The first of PORTS ports that no other attempt of this user has, on this host, until the end of the block.
+    """The first of PORTS ports that no other attempt has on this host, until the end of the block.
 
     None where all are given out.  What other programs listen on is not looked at.
     """
-    fd = first = None
-    with contextlib.suppress(OSError):
-        folder = _folder()
-        for number in range(RANGES):
-            fd = os.open(folder / str(number), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            try:
-                # The kernel frees it when its worker dies.
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(fd)
-                fd = None
-            else:
-                first = FIRST_PORT + number * PORTS
-                break
+    with contextlib.ExitStack() as stack:
+        free = (number for number in range(RANGES) if _taken(number, stack))
+        number = next(free, None)
+        yield None if number is None else FIRST_PORT + number * PORTS
+
+
+def _taken(number: int, stack: contextlib.ExitStack) -> bool:
+    """Takes this range for the caller; the kernel gives it back when the process ends, however it does."""
     try:
-        yield first
-    finally:
-        if fd is not None:
-            os.close(fd)
-
-
-def _folder() -> Path:
-    """Raises PermissionError where somebody else was there first."""
-    folder = Path(tempfile.gettempdir()) / f"muster-ports-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.stat(follow_symlinks=False)
-    if found.st_uid != os.getuid() or folder.is_symlink():
-        raise PermissionError(f"{folder} is somebody else's")
-    return folder
+        if sys.platform == "linux":
+            # A name without a file.  Like ports it belongs to the network namespace.
+            held = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+            held.bind(f"\0muster-ports-{number}")
+        else:
+            path = Path(tempfile.gettempdir()) / f"muster-ports-{os.getuid()}-{number}"
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            stack.callback(os.close, fd)
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
