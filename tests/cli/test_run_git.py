@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,10 @@ backoff = { first = "1ms", max = "1ms" }
 command = ["sh", "-eu"]
 prompt = "script"
 writes = true
+"""
+OLD_GIT = """\
+for word in "$@"; do [ "$word" = version ] && echo "git version 2.30.2" && exit; done
+exec "$real" "$@"
 """
 PLAN = """\
 # Git
@@ -151,3 +156,23 @@ def test_limits_and_hangs_through_the_whole_crew(project):
     assert "it hung: " in still and "seems to hang: for " in still and "sleep" in still
     assert "seems to hang" in muster(project, "task", "show", "still").stdout
     assert (project / ".muster" / "homes" / "writer" / "seen").exists()
+
+
+def test_doctor_tells_where_agents_write(repository, project):
+    assert "trees and branches for writer" in muster(repository, "doctor").stdout
+    old = project / "bin"
+    old.mkdir()
+    (old / "git").write_text(f"#!/bin/sh\nreal={shutil.which('git')}\n" + OLD_GIT)
+    (old / "git").chmod(0o755)
+    path = f"{old}{os.pathsep}{os.environ['PATH']}"
+    told = subprocess.run(
+        [*MUSTER, "doctor"],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PATH": path},
+        check=False,
+    )
+    assert "2.30.2 cannot merge what tasks have made" in told.stdout and "merge = false" in told.stdout
+    (project / "muster.toml").write_text(CONFIG + "[git]\nworktrees = false\n")
+    assert "one of writer works at a time" in muster(project, "doctor").stdout

@@ -114,16 +114,16 @@ def test_an_agent_that_goes_on_past_the_notice_was_told(rig):
 
 
 def test_a_hang_is_suspected_with_evidence_and_then_stopped(rig):
-    end = rig.run("trap '' INT TERM; sleep 1000", stall_after_s=2.0)
+    end = rig.run("trap '' INT TERM; sleep 1000", stall_after_s=1.0)
     suspect = [report for report in rig.crew.reports if isinstance(report, c.Suspect)]
     assert len(suspect) == 1 and "printed nothing" in suspect[0].evidence and "sleep" in suspect[0].evidence
     assert isinstance(end, c.Fail) and end.kind is ErrorKind.CRASH
-    assert end.message.startswith("it hung: for 3 s it printed nothing")
+    assert end.message.startswith("it hung: for ")
 
 
 def test_work_is_no_hang_though_nothing_is_printed(rig):
-    burn = "import time; t = time.monotonic()\nwhile time.monotonic() - t < 4: pass"
-    end = rig.run(f'{sys.executable} -S -E -c "{burn}"', stall_after_s=1.5)
+    burn = "import time; t = time.monotonic()\nwhile time.monotonic() - t < 3: pass"
+    end = rig.run(f'{sys.executable} -S -E -c "{burn}"', stall_after_s=1.0)
     assert isinstance(end, c.Complete)
     assert not [report for report in rig.crew.reports if isinstance(report, c.Suspect)]
 

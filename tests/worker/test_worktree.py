@@ -342,7 +342,7 @@ print("done", flush=True)
 def test_a_maker_that_is_killed_anywhere_is_followed_by_one_that_works(repository, home, untouched):
     """kill -9 at random moments of making, keeping and publishing; git itself is not killed, as in life."""
     chance = random.Random(7)
-    rounds, wrote, done = 8, [], 0
+    rounds, wrote, done = 6, [], 0
     for epoch in range(1, rounds + 1):
         maker = subprocess.Popen(
             [sys.executable, "-c", _MAKER, str(home), str(epoch)], stdout=subprocess.PIPE, text=True
@@ -392,7 +392,7 @@ _STEP = st.one_of(
 )
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(_STEP, max_size=8), st.booleans())
 def test_every_byte_that_git_may_know_is_kept(tmp_path_factory, steps, gone):
     folder = tmp_path_factory.mktemp("bytes")
