@@ -248,8 +248,12 @@ class Runner:
         if suspicion == self._suspected:
             return
         doubt = c.Suspect(task_id=self._job.task_id, epoch=self._job.epoch, evidence=_told(suspicion, 2000))
-        with contextlib.suppress(Conflict):
+        try:
             self._crew.report(doubt)
+        except AWAY:
+            raise
+        except MusterError as error:
+            log.info("the doubt about %s#%s was refused: %s", self._job.task_id, self._job.epoch, error)
         self._suspected = suspicion
 
     def _tell(self, own: str = "") -> None:
