@@ -152,6 +152,7 @@ def commands(epoch: int = 4) -> dict[str, c.Command]:
         "checkpoint": c.SaveCheckpoint(**mine, data=b"state"),
         "artifact": c.AddArtifact(**mine, name="report", location="out.md"),
         "declare": c.Declare(**mine, text='"ok"'),
+        "suspect": c.Suspect(**mine, evidence="no output for 10 min"),
         "log": c.AppendLog(**mine, stream="stdout", offset=0, data=b"hello"),
         "complete": c.Complete(**mine, result="1"),
         "crash": fail(ErrorKind.CRASH, epoch),

@@ -34,6 +34,7 @@ HELD_TABLE: dict[str, tuple[str, str, str, str]] = {
     "checkpoint": (ILLEGAL, ILLEGAL, "=", "="),
     "artifact": (ILLEGAL, ILLEGAL, "=", "="),
     "declare": (ILLEGAL, ILLEGAL, "=", "="),
+    "suspect": (ILLEGAL, ILLEGAL, "=", "="),
     "log": ("=", "=", "=", "="),
     "complete": ("COMPLETED/completed",) * 4,
     "crash": ("ABORTED/failed",) * 4,

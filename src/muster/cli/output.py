@@ -74,6 +74,8 @@ _EVENTS = {
     "checkpoint": ("running", "checkpoint"),
     "artifact": ("running", "artifact"),
     "declared": ("running", "declared"),
+    "suspected": ("stopping", "seems to hang"),
+    "recovered": ("running", "goes on"),
     "stop_requested": ("stopping", "stopping"),
     "completed": ("completed", "completed"),
     "cancelled": ("cancelled", "cancelled"),

@@ -16,6 +16,7 @@ from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config.load import load_config
 from muster.config.project import Project
+from muster.config.settings import Config
 from muster.model.errors import BadInput, MusterError, OwnerUnavailable, Unavailable
 
 EXIT_OK, EXIT_UNSUCCESSFUL, EXIT_INTERRUPTED = 0, 5, 130
@@ -44,6 +45,24 @@ def run(args: argparse.Namespace) -> int:
         return dry_run(args, document, path, config)
     content = plan_body(document, path.resolve(), config)
     show = EventPrinter(as_json=args.json, colour=args.color)
+    if not config.writers:
+        return _work(args, project, config, content, show)
+    from muster.cli.trees import unseen_changes, where_the_work_is
+
+    _say(show, unseen_changes(config, project))
+    code = _work(args, project, config, content, show)
+    _say(show, where_the_work_is(config, project, document.name))
+    return code
+
+
+def _say(show: EventPrinter, text: str) -> None:
+    if text:
+        show.say(text)
+
+
+def _work(
+    args: argparse.Namespace, project: Project, config: Config, content: dict[str, Any], show: EventPrinter
+) -> int:
     deadline_s = time.monotonic() + READY_S
     while True:
         if _supervised(project):

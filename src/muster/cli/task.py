@@ -203,11 +203,16 @@ def _several(name: str, values: list[str]) -> list[tuple[str, str]]:
     return [("" if at else name, value) for at, value in enumerate(values)]
 
 
+def attempt_look(attempt: Json) -> str:
+    """What an attempt is shown as: a key of LOOKS."""
+    return _ENDS.get(attempt["status"], "waiting")
+
+
 def _attempt(attempt: Json, screen: Screen) -> str:
     begun = attempt["startedAtMs"] or attempt["assignedAtMs"]
     end = attempt["endedAtMs"]
     lasted = age((end if end is not None else now_ms()) - begun)
-    look = _ENDS.get(attempt["status"], "waiting")
+    look = attempt_look(attempt)
     parts = [f"#{attempt['epoch']} {clock_time(begun)}  {lasted}  {screen.badge(look, attempt['status'])}"]
     if attempt["errorKind"]:
         parts.append(attempt["errorKind"])

@@ -207,10 +207,9 @@ class Engine:
         topics = {orders_for(worker_id) for worker_id in view.disturbed}
         if view.wrote_events:
             topics.add(EVENTS)
-        limited = bool(self.policy.limits or self.policy.agent_slots)
         if (
             view.became_ready
-            or (limited and view.freed_place)
+            or (self.policy.limited and view.freed_place)
             or any(isinstance(command, c.SetCrew) for command in commands)
         ):
             topics.add(READY)

@@ -203,7 +203,10 @@ class Queries:
     async def _full(self) -> tuple[dict[str, int], dict[str, int]]:
         """(agents, limit keys) that have no place left, each with its number of places."""
         most_by_agent, most_by_key = self._policy.agent_slots, self._policy.limits
-        by_agent = await self._reads.open_by_agent() if most_by_agent else {}
+        writers = self._policy.writers
+        by_agent = await self._reads.open_by_agent() if most_by_agent or writers else {}
+        if any(by_agent.get(agent) for agent in writers):
+            most_by_agent = {**most_by_agent, **dict.fromkeys(writers, 0)}
         by_key = await self._reads.open_by_limit() if most_by_key else {}
         return (
             {agent: most for agent, most in most_by_agent.items() if by_agent.get(agent, 0) >= most},

@@ -147,6 +147,12 @@ class Declare(AttemptCommand, frozen=True, kw_only=True):
     """The result as JSON, or the failure's message."""
 
 
+class Suspect(AttemptCommand, frozen=True, kw_only=True):
+    """The attempt's process lives and shows no progress; or it does again, with no evidence."""
+
+    evidence: Annotated[str, Meta(max_length=2000)] = ""
+
+
 class Ask(AttemptCommand, frozen=True, kw_only=True):
     """The agent needs a person's word: the task pauses, its slot is free, the answer resumes it."""
 

@@ -25,6 +25,7 @@ _DECIDERS: dict[type[c.Command], _Decider] = {
     c.SaveCheckpoint: working.save_checkpoint,
     c.AddArtifact: working.add_artifact,
     c.Declare: working.declare,
+    c.Suspect: working.suspect,
     c.AppendLog: working.append_log,
     c.Ask: ending.ask,
     c.Readopt: ending.readopt,
