@@ -11,18 +11,22 @@ from muster.cli.context import Context, connect
 from muster.cli.output import (
     BOLD,
     Screen,
+    add_fields,
     age,
     clean,
     clock_time,
     inert,
+    listed,
     note,
     now_ms,
     print_json,
+    print_rows,
     ref_of,
     task_word,
 )
 from muster.cli.task_add import add_adding, add_task
 from muster.cli.task_moves import MOVES, add_moves
+from muster.cli.task_queue import QUEUE, add_queue
 from muster.client.api import task_path
 from muster.model.errors import BadInput
 from muster.model.states import TaskStatus
@@ -65,14 +69,18 @@ def add(parser: argparse.ArgumentParser) -> None:
     listing.add_argument(
         "--limit", metavar="N", type=_count, default=LIMIT, help=f"at most N tasks ({LIMIT})"
     )
+    add_fields(listing)
     showing = verbs.add_parser("show", help="everything about one task, and what to do next")
     showing.add_argument("ref", metavar="REF")
     add_adding(verbs)
     add_moves(verbs)
+    add_queue(verbs)
 
 
 def run(args: argparse.Namespace) -> int:
-    code: int = {"list": _list, "show": _show, "add": add_task, **MOVES}[args.verb](args)
+    code: int = {"list": _list, "show": _show, "add": add_task, "run": add_task, **MOVES, **QUEUE}[args.verb](
+        args
+    )
     return code
 
 
@@ -97,12 +105,14 @@ def _list(args: argparse.Namespace) -> int:
         tasks = find_tasks(context, plan=args.plan, names=names, tags=args.tags, limit=args.limit + 1)
     more = len(tasks) > args.limit
     del tasks[args.limit :]
-    if args.json:
-        print_json(tasks)
-    elif tasks:
-        _table(tasks, Screen(args.color))
-    else:
-        print("no such task: muster status" if names or args.plan else "0 tasks: muster run PLAN.md")
+
+    def show() -> None:
+        if tasks:
+            _table(tasks, Screen(args.color))
+        else:
+            print("no such task: muster status" if names or args.plan else "0 tasks: muster run PLAN.md")
+
+    print_rows(args, [listed(task) for task in tasks], show)
     if more:
         note(f"there are more than {args.limit} tasks: --limit {args.limit * 10}")
     return 0

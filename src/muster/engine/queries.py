@@ -41,6 +41,12 @@ class Queries:
         facts = await self._facts()
         return [replace(view, why=why(view, facts)) for view in views]
 
+    async def next_ready(self, limit: int) -> list[TaskView]:
+        """What is claimed next, first one first; whether an agent may take it is known only when it asks."""
+        ids = tuple(await self._reads.next_ready(limit))
+        views = {view.id: view for view in await self.tasks(TaskFilter(ids=ids, limit=limit))} if ids else {}
+        return [views[task_id] for task_id in ids if task_id in views]
+
     async def resolve(self, reference: str) -> tuple[int, int | None]:
         """(task id, epoch) of `plan/key`, `plan/key#epoch`, `key`, an id, a unique start, `@last`, `@failed`.
 

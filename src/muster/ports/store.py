@@ -228,6 +228,9 @@ class Reads(Protocol):
     async def any_ready(self) -> bool:
         """Whether a claim may find something: a ready task of a plan that is not paused."""
 
+    async def next_ready(self, limit: int) -> list[int]:
+        """The first `limit` ready tasks of plans that are not paused, in the order of claims."""
+
     async def attempt(self, task_id: int, epoch: int) -> Attempt | None: ...
 
     async def plans(self) -> list[PlanView]: ...

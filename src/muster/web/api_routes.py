@@ -22,6 +22,7 @@ from muster.web.task_routes import Body
 
 DEFAULT_PAGE = 500
 LOG_PAGE_CHUNKS = 200
+NEXT_TASKS = 10
 
 
 class CrewBody(Body, frozen=True, kw_only=True):
@@ -64,6 +65,7 @@ class Api:
             Route("/api/v1/crew/stop", self.stop_crew, methods=["POST"]),
             Route("/api/v1/shutdown", self.shut_down, methods=["POST"]),
             Route("/api/v1/agent-tasks", self.tasks),
+            Route("/api/v1/agent-tasks/next", self.next_tasks),
             Route(task, self.task),
             Route(f"{task}/logs", self.logs),
         ]
@@ -104,6 +106,10 @@ class Api:
             limit=number(request, "limit", DEFAULT_PAGE, least=1, most=100_000),
         )
         return JsonResponse(await self._queries.tasks(selection))
+
+    async def next_tasks(self, request: Request) -> Response:
+        limit = number(request, "limit", NEXT_TASKS, least=1, most=1000)
+        return JsonResponse(await self._queries.next_ready(limit))
 
     async def task(self, request: Request) -> Response:
         return JsonResponse(await self._queries.task(request.path_params["task_id"]))

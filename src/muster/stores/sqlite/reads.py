@@ -113,6 +113,9 @@ class SqliteReads:
     async def any_ready(self) -> bool:
         return bool(self._first("any_ready")[0])
 
+    async def next_ready(self, limit: int) -> list[int]:
+        return [row[0] for row in self._all("next_ready", limit)]
+
     async def attempt(self, task_id: int, epoch: int) -> Attempt | None:
         row = self._first("attempt", task_id, epoch)
         return attempt_of(row) if row else None
