@@ -19,6 +19,8 @@ from muster.model.states import TaskStatus
 RED, GREEN, YELLOW, BLUE, CYAN, DIM, BOLD = "31", "32", "33", "34", "36", "2", "1"
 _RESET = "\x1b[0m"
 _WHY_WIDTH_MIN = 20
+_CHARS_PER_COLUMN_MAX = 8
+"""Combining marks take no column; with more of them than this, what is cut off is not missed."""
 _BIDI = frozenset(range(0x202A, 0x202F)) | frozenset(range(0x2066, 0x206A))
 
 
@@ -231,7 +233,7 @@ class Screen:
             widths[give] = max(min(widths[give], _WHY_WIDTH_MIN), widths[give] + min(0, spare))
         self.line(self.paint(_row(head, widths).rstrip(), DIM))
         for row, look in zip(rows, looks, strict=True):
-            first, *rest = (_fit(cell, room) for cell, room in zip(row, widths, strict=True))
+            first, *rest = (fit(cell, room) for cell, room in zip(row, widths, strict=True))
             painted = self.paint(first, LOOKS.get(look, _UNKNOWN).colour)
             self.line("  ".join([painted, *rest]).rstrip())
 
@@ -269,16 +271,19 @@ def width(text: str) -> int:
     return sum(0 if combining(char) else 1 + (east_asian_width(char) in "WF") for char in text)
 
 
-def _fit(text: str, room: int) -> str:
+def fit(text: str, room: int, *, end: str = "...") -> str:
+    """`text` in exactly `room` columns: filled up with blanks, or cut and closed with `end`."""
+    text = text[: _CHARS_PER_COLUMN_MAX * room]
     if width(text) > room:
-        while text and width(text) > room - 3:
+        end = end[:room]
+        while text and width(text) > room - len(end):
             text = text[:-1]
-        text += "..."
+        text += end
     return text + " " * (room - width(text))
 
 
 def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return "  ".join(_fit(cell, room) for cell, room in zip(cells, widths, strict=True))
+    return "  ".join(fit(cell, room) for cell, room in zip(cells, widths, strict=True))
 
 
 def print_json(value: Any, *, lines: bool = False) -> None:

@@ -86,8 +86,8 @@ class Queries:
         )
 
     async def _log_tail(self, task_id: int, epoch: int) -> str:
-        chunks = await self._reads.log(task_id, epoch, after=0, limit=1_000_000)
-        text = b"".join(chunk.data for _, chunk in chunks[-LOG_TAIL_CHUNKS:]).decode(errors="replace")
+        chunks = await self._reads.log_tail(task_id, epoch, limit=LOG_TAIL_CHUNKS)
+        text = b"".join(chunk.data for _, chunk in chunks).decode(errors="replace")
         return "\n".join(text.splitlines()[-LOG_TAIL_LINES:])
 
     async def events(self, *, after_id: int, task_id: int | None, limit: int) -> list[EventView]:
@@ -95,6 +95,9 @@ class Queries:
 
     async def log(self, task_id: int, epoch: int, *, after: int, limit: int) -> list[tuple[int, LogChunk]]:
         return await self._reads.log(task_id, epoch, after=after, limit=limit)
+
+    async def log_tail(self, task_id: int, epoch: int, *, limit: int) -> list[tuple[int, LogChunk]]:
+        return await self._reads.log_tail(task_id, epoch, limit=limit)
 
     async def plan(self, name: str) -> PlanProgress:
         """Raises NotFound for a plan that is not there."""

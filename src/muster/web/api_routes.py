@@ -132,11 +132,13 @@ class Api:
     async def logs(self, request: Request) -> Response:
         """Log chunks of one attempt after place `?after=`, held for `?wait=` seconds while there are none.
 
-        `done` tells that the attempt is over and nothing more was there to read.
+        `?last=` begins with so many chunks of the end instead.  `done` tells that the attempt is over and
+        nothing more was there to read.
         """
         task_id = request.path_params["task_id"]
         epoch = number(request, "epoch", 0)
         after = number(request, "after", 0)
+        last = number(request, "last", 0, most=LOG_PAGE_CHUNKS - 1)
         chunks: list[tuple[int, object]] = []
         over = False
 
@@ -144,7 +146,10 @@ class Api:
             nonlocal over
             attempt = await self._backend.reads.attempt(task_id, epoch)
             over = attempt is None or not attempt.open
-            chunks[:] = await self._queries.log(task_id, epoch, after=after, limit=LOG_PAGE_CHUNKS)
+            if last:
+                chunks[:] = await self._queries.log_tail(task_id, epoch, limit=last)
+            else:
+                chunks[:] = await self._queries.log(task_id, epoch, after=after, limit=LOG_PAGE_CHUNKS)
             return bool(chunks) or over
 
         await self._backend.hold(EVENTS, wait_s(request), look)

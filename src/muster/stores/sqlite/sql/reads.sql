@@ -122,6 +122,12 @@ SELECT rowid, stream, offset, at_ms, data FROM logs
  WHERE task_id = ?1 AND epoch = ?2 AND rowid > ?3
  ORDER BY rowid LIMIT ?4
 
+-- name: log_tail
+SELECT rowid, stream, offset, at_ms, data FROM (
+    SELECT rowid, stream, offset, at_ms, data FROM logs
+     WHERE task_id = ?1 AND epoch = ?2 ORDER BY rowid DESC LIMIT ?3)
+ ORDER BY rowid
+
 -- name: last_event_id
 SELECT coalesce(max(id), 0) FROM events
 
