@@ -205,6 +205,21 @@ class Screen:
     def paint(self, text: str, code: str) -> str:
         return paint(text, code, colour=self.colour)
 
+    def link(self, location: str) -> str:
+        """A path or web address, cleaned; on a terminal one that can be clicked (OSC 8)."""
+        from urllib.parse import quote
+
+        shown = clean(location)
+        scheme = next((name for name in ("https://", "http://") if location.startswith(name)), "")
+        if not self.tty or not self.colour or not (scheme or location.startswith("/")):
+            return shown
+        target = (
+            scheme + quote(location.removeprefix(scheme), safe="/:?&=#%@+,;~")
+            if scheme
+            else "file://" + quote(location)
+        )
+        return f"\x1b]8;;{target}\x1b\\{shown}\x1b]8;;\x1b\\"
+
     def event(self, event: Mapping[str, Any]) -> str:
         return event_line(event, colour=self.colour, ascii_only=self.ascii_only)
 

@@ -195,7 +195,9 @@ def _print_detail(detail: Json, screen: Screen) -> None:
         "Blocks", [clean(f"{task['plan']}/{key}" if task["plan"] else key) for key in detail["blocks"]]
     )
     rows += _several("Attempts", [_attempt(attempt, screen) for attempt in detail["attempts"]])
-    rows += _several("Artifacts", [clean(f"{name}  {location}") for name, location in detail["artifacts"]])
+    rows += _several(
+        "Artifacts", [f"{clean(name)}  {screen.link(location)}" for name, location in detail["artifacts"]]
+    )
     if detail["result"] is not None:
         result = clean(detail["result"])
         cut = f"{result[:RESULT_SHOWN]}... (all of it: --json)" if len(result) > RESULT_SHOWN else result
