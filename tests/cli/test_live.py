@@ -164,7 +164,7 @@ def test_a_frame_has_the_size_of_the_terminal(size, keys):
 
 
 class Console:
-    """`muster watch` on a pseudo terminal, seen through a terminal emulator."""
+    """A command on a pseudo terminal, seen through a terminal emulator."""
 
     def __init__(self, root, *argv):
         self.screen = pyte.Screen(COLUMNS, ROWS)
@@ -174,7 +174,7 @@ class Console:
         self.resize(COLUMNS, ROWS)
         self.before = termios.tcgetattr(slave)
         self.slave = slave
-        command = [sys.executable, "-m", "muster.cli.main", "watch", *argv]
+        command = [sys.executable, "-m", "muster.cli.main", *argv]
         env = {**os.environ, "TERM": "xterm-256color", "PYTHONUTF8": "1"}
         streams = dict.fromkeys(("stdin", "stdout", "stderr"), slave)
         self.process = subprocess.Popen(command, cwd=root, env=env, start_new_session=True, **streams)
@@ -229,7 +229,7 @@ def console(root):
 
 
 def test_it_shows_reasons_output_and_what_happens(owner, console):
-    live = console()
+    live = console("watch")
     live.until(
         lambda text: "billing/docs" in text and "waits for tests (FAILED)" in text and "● live" in text
     )
@@ -247,7 +247,7 @@ def test_it_shows_reasons_output_and_what_happens(owner, console):
 
 
 def test_a_cancel_needs_a_yes(owner, console):
-    live = console()
+    live = console("watch")
     live.until(lambda text: "billing/api" in text)
     live.press("gc")
     live.until(lambda text: "cancel billing/api?" in text)
@@ -260,7 +260,7 @@ def test_a_cancel_needs_a_yes(owner, console):
 
 
 def test_a_refusal_is_told(owner, console):
-    live = console()
+    live = console("watch")
     live.until(lambda text: "billing/api" in text)
     live.press("gry")
     live.until(lambda text: "billing/api: " in text and "RUNNING" in text)
@@ -270,7 +270,7 @@ def test_a_refusal_is_told(owner, console):
     ("leave", "code"), [("q", 0), ("\x03", 130), (signal.SIGTERM, 143)], ids=["q", "ctrl-c", "term"]
 )
 def test_the_terminal_is_left_as_it_was(owner, console, leave, code):
-    live = console()
+    live = console("watch")
     live.until(lambda text: "billing/api" in text)
     if isinstance(leave, str) and leave != "\x03":
         live.press(leave)
@@ -282,7 +282,7 @@ def test_the_terminal_is_left_as_it_was(owner, console, leave, code):
 
 
 def test_it_survives_a_narrow_terminal_and_an_owner_that_goes_away(owner, console):
-    live = console()
+    live = console("watch")
     live.until(lambda text: "billing/api" in text)
     live.resize(30, 8)
     live.until(lambda text: "● live" in text)
@@ -295,6 +295,20 @@ def test_it_survives_a_narrow_terminal_and_an_owner_that_goes_away(owner, consol
 
 
 def test_lines_on_a_terminal(owner, console):
-    live = console("--lines")
+    live = console("watch", "--lines")
     live.until(lambda text: "billing/docs  waits for tests (FAILED)" in text)
     assert b"\x1b[?1049h" not in live.raw
+
+
+def test_a_run_shows_how_far_it_is_below_its_events_and_takes_that_away(root, console):
+    (root / "plan.md").write_text(
+        "# P\n- [ ] Go {#go agent=shell}\n\n      until [ -e gate ]; do sleep 0.05; done\n"
+    )
+    live = console("run", "plan.md", "--workers", "1")
+    text = live.until(lambda text: "● 1 running   go" in text)
+    assert "p/go  running" in text
+    (root / "gate").touch()
+    assert live.ends() == 0
+    text = live.text()
+    assert "p: 1 completed in" in text
+    assert "● 1 running   go" not in text

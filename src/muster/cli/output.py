@@ -10,7 +10,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TextIO
 
 from muster.model.errors import BadInput, MusterError
@@ -168,6 +168,16 @@ def _told(event: Mapping[str, Any]) -> tuple[str, str, str]:
     elif name == "enqueued" and message == "added":
         message = ""
     return look, word, message
+
+
+def plan_counts(plans: Iterable[Mapping[str, Any]], name: str | None = None) -> dict[str, int]:
+    """Tasks by status, of all plans or of the one that is named."""
+    counts: dict[str, int] = {}
+    for plan in plans:
+        if name in (None, plan["name"]):
+            for status, number in plan["counts"].items():
+                counts[status] = counts.get(status, 0) + number
+    return counts
 
 
 def clock_time(at_ms: int) -> str:

@@ -142,7 +142,7 @@ def _attached(project: Project, content: dict[str, Any], show: EventPrinter) -> 
     show.say(f"Owner    already up (pid {pid}); Ctrl-C leaves it at work, `muster down` stops it")
     after = _last_event(api)
     name = _add(api, content, show)
-    feed = Feed(project, after, show.event)
+    feed = Feed(project, after, show.event, show.footer, name)
     started_s = time.monotonic()
     with Interrupts().counting() as interrupts:
         while not _settled(api, name):
@@ -171,7 +171,7 @@ def _supervising(crew: Crew, project: Project, content: dict[str, Any], show: Ev
             )
             after = crew.last_event()
             name = _add(crew.api, content, show)
-            feed = Feed(project, after, show.event)
+            feed = Feed(project, after, show.event, show.footer, name)
             started_s = time.monotonic()
             settled = _until_settled(crew, name, interrupts)
             code = _sum_up(crew.api, name, started_s, show, feed) if settled else EXIT_INTERRUPTED

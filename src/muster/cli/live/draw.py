@@ -6,7 +6,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from muster.cli.live.state import HELP, State
-from muster.cli.output import BOLD, DIM, LOOKS, RED, Screen, age, clean, fit, ref_of, task_word, width
+from muster.cli.output import (
+    BOLD,
+    DIM,
+    LOOKS,
+    RED,
+    Screen,
+    age,
+    clean,
+    fit,
+    plan_counts,
+    ref_of,
+    task_word,
+    width,
+)
 
 Json = dict[str, Any]
 
@@ -38,10 +51,7 @@ def _header(state: State, columns: int, screen: Screen) -> str:
     crew = ""
     if state.status is not None:
         crew = f"crew {state.status['status']['crew'].lower()}"
-        for plan in state.status["status"]["plans"]:
-            if state.plan in (None, plan["name"]):
-                for name, number in plan["counts"].items():
-                    counts[name] = counts.get(name, 0) + number
+        counts = plan_counts(state.status["status"]["plans"], state.plan)
     plain = Screen("never")
     left = f" {clean(state.plan or 'muster')}  {plain.counts(counts)}  {crew}"
     live = state.link == "live"
