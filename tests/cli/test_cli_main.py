@@ -46,7 +46,7 @@ def test_version(cli):
         (("status", "--jsn"), "knows no option '--jsn'; did you mean '--json'?", "muster status --help"),
         (("status", "now"), "knows no argument 'now'", "muster status --help"),
         (("task", "list", "--staus=x"), "no option '--staus=x'; did you mean '--status'?", "task --help"),
-        (("task", "lst"), "is not one of list, show, add, retry,", "--help"),
+        (("task", "lst"), "is not one of list, show, add, run,", "--help"),
         (("task",), "required: VERB", "muster task --help"),
         (("task", "show"), "required: REF", "muster task show --help"),
         (("task", "list", "--limit", "0"), "'0' is not a number from 1", "muster task list --help"),

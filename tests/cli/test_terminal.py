@@ -12,6 +12,7 @@ import pytest
 
 from muster.cli.main import main
 from muster.cli.output import Screen
+from muster.cli.printer import EventPrinter
 from muster.cli.terminal import gated, harmless
 from muster.model import commands as c
 from muster.model.states import ErrorKind
@@ -110,6 +111,51 @@ def test_what_a_command_forgets_to_clean_is_caught(monkeypatch):
     assert not set("\x07\x00\x08\r\x9b\u202e") & set(text)
 
 
-@pytest.mark.parametrize("text", ["plain\n\ttext", "Größe ✓ 漢字", "\x1b[31mred\x1b[0m"])
+LINK = "\x1b]8;;{}\x1b\\{}\x1b]8;;\x1b\\"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "plain\n\ttext",
+        "Größe ✓ 漢字",
+        "\x1b[31mred\x1b[0m",
+        "\x1b[1;34mbold blue\x1b[0m",
+        LINK.format("file:///tmp/report%201.html", "/tmp/report 1.html"),
+        LINK.format("https://example.org/a", "https://example.org/a"),
+    ],
+)
 def test_what_is_ours_passes(text):
     assert harmless(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LINK.format("https://evil.example/", "https://example.org/"),
+        LINK.format("javascript:alert(1)", "javascript:alert(1)"),
+        LINK.format("file:///tmp/a", "/tmp/a\x1b[2J"),
+    ],
+)
+def test_a_link_that_shows_another_address_is_none(text):
+    assert "\x1b" not in harmless(text)
+
+
+def test_a_footer_is_written_over_below_the_gate(monkeypatch):
+    """What the printer itself moves on the terminal arrives; what an event says does not."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stdout", terminal)
+    with gated():
+        printer = EventPrinter(as_json=False, colour="never")
+        assert printer.footer is not None
+        printer.footer(f"1 running {EVIL}")
+        printer.say("a remark")
+    text = terminal.getvalue()
+    assert text.count("\r\x1b[K") == 2
+    assert "\x1b" not in text.replace("\r\x1b[K", "")

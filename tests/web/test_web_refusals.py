@@ -117,6 +117,8 @@ QUERIES = [
     "/api/v1/agent-tasks?after=18446744073709551616",
     "/api/v1/agent-tasks/1/logs?epoch=18446744073709551616",
     "/api/v1/agent-tasks/1/logs?after=-1",
+    "/api/v1/agent-tasks/1/logs?last=100000",
+    "/api/v1/agent-tasks/next?limit=0",
     "/api/v1/resolve",
     "/api/v1/resolve?ref=",
 ]

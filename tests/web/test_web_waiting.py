@@ -132,6 +132,18 @@ def test_a_held_log_ends_with_its_attempt(site: Site) -> None:
     assert (page["chunks"], page["done"]) == ([], True)
 
 
+def test_the_end_of_a_log_is_read_without_the_rest_and_followed_from_there(site: Site) -> None:
+    site.enqueue("a")
+    site.register()
+    (job,) = site.started()
+    for offset, data in enumerate(("YQ==", "Yg==", "Yw==")):
+        site.post("/worker/v1/log", site.of(job) | {"stream": "stdout", "offset": offset, "data": data})
+    target = f"/api/v1/agent-tasks/{job['taskId']}/logs?epoch=1"
+    page = site.get(f"{target}&last=2")
+    assert [chunk["data"] for chunk in page["chunks"]] == ["Yg==", "Yw=="]
+    assert site.get(f"{target}&after={page['next']}")["chunks"] == []
+
+
 def test_the_feed_is_read_page_by_page_without_a_hole(site: Site) -> None:
     site.enqueue(*(f"t{i}" for i in range(25)))
     seen: list[str] = []

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from muster.cli.context import answers
+from muster.cli.output import Screen, clean, plan_counts
 from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config.project import Project
@@ -20,6 +21,7 @@ from muster.model.errors import MusterError, OwnerUnavailable, StoreFault, Store
 READY_S = 20.0
 TICK_S = 0.1
 STATUS_S = 1.0
+FOOTER_TASKS = 5
 CONTROL_S = 2.0
 """How long the owner may take to answer while the crew is being ended."""
 DRAIN, STOP, KILL = 1, 2, 3
@@ -55,10 +57,20 @@ class Interrupts:
 class Feed:
     """Follows the events in a thread of its own, through restarts of the owner."""
 
-    def __init__(self, project: Project, after: int, show: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self,
+        project: Project,
+        after: int,
+        show: Callable[[dict[str, Any]], None],
+        footer: Callable[[str], None] | None = None,
+        plan: str | None = None,
+    ) -> None:
+        """`footer` is told how far things are, those of `plan` where one is named."""
         self._project = project
         self._after = after
         self._show = show
+        self._footer = footer
+        self._plan = plan
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="feed", daemon=True)
         self._thread.start()
@@ -73,6 +85,8 @@ class Feed:
         while True:
             last = self._closing.is_set()
             try:
+                if self._footer is not None:
+                    self._footer("" if last else _progress(api, self._plan))
                 page = api.get("/api/v1/events", {"after": self._after, "wait": 0 if last else 1})
             except MusterError:
                 if last:
@@ -84,6 +98,17 @@ class Feed:
                 self._show(event)
             if last and not page:
                 return
+
+
+def _progress(api: Api, plan: str | None) -> str:
+    """`✓ 3 completed  ● 2 running   api 40% pytest, docs`."""
+    counts = plan_counts(api.get("/api/v1/status")["status"]["plans"], plan)
+    query = {"plan": plan, "status": "running", "limit": FOOTER_TASKS}
+    tasks = [
+        clean(f"{task['key']} {task['percent']}% {task['step']}" if task["percent"] else task["key"]).rstrip()
+        for task in api.get("/api/v1/agent-tasks", query)
+    ]
+    return f"{Screen('never').counts(counts)}   {', '.join(tasks)}".rstrip()
 
 
 class Crew:

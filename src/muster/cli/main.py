@@ -42,19 +42,30 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "logs": ("muster.cli.logs", "what a task printed"),
     "doctor": ("muster.cli.doctor", "check this machine and this project"),
     "report": ("muster.cli.report", "progress, checkpoints and results, from inside a task"),
+    "api": ("muster.cli.api", "ask the owner's HTTP API directly"),
+    "completion": ("muster.cli.completion", "a script that completes commands in your shell"),
+    "man": ("muster.cli.man", "the manual page"),
 }
 COLOURS = ("auto", "always", "never")
-_GLOBAL_OPTIONS = ("--json", "-C", "--root", "--color", "--version", "--help")
-_GLOBALS = """\
-everywhere:
-  --json              a machine's answer; errors go to stderr as {"error": {code, message, hint}}
-  -C, --root DIR      the project's folder, instead of the current one and its parents
-  --color WHEN        auto, always or never
-"""
-_EXIT_CODES = """\
-exit codes: 0 ok, 1 error, 2 usage, 3 not found or ambiguous, 4 not allowed, 5 the work failed,
-            6 conflict, 7 nobody answers, 8 waited too long, 130 interrupted
-"""
+GLOBALS: tuple[tuple[tuple[str, ...], str, str, tuple[str, ...]], ...] = (
+    (("--json",), "", 'a machine\'s answer; errors go to stderr as {"error": {code, message, hint}}', ()),
+    (("-C", "--root"), "DIR", "the project's folder, instead of the current one and its parents", ()),
+    (("--color",), "WHEN", "auto, always or never", COLOURS),
+)
+"""Options of all commands: names, metavar, help, choices."""
+EXIT_CODES = {
+    0: "ok",
+    1: "error",
+    2: "usage",
+    3: "not found or ambiguous",
+    4: "not allowed",
+    5: "the work failed",
+    6: "conflict",
+    7: "nobody answers",
+    8: "waited too long",
+    130: "interrupted",
+}
+_GLOBAL_OPTIONS = (*(name for names, *_ in GLOBALS for name in names), "--version", "--help")
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
@@ -127,10 +138,10 @@ def _run(name: str, rest: list[str], found: argparse.Namespace) -> int:
     # Imports make no garbage; to look for it while they run costs 3 ms.
     gc.disable()
     try:
-        command = _module(name, module_name)
+        command = load(name, module_name)
     finally:
         gc.enable()
-    parser = Parser(prog=f"muster {name}", description=line, epilog=_GLOBALS)
+    parser = Parser(prog=f"muster {name}", description=line, epilog=_globals())
     command.add(parser)
     args, extra = parser.parse_known_args(rest, found)
     if extra:
@@ -142,7 +153,8 @@ def _run(name: str, rest: list[str], found: argparse.Namespace) -> int:
     return code
 
 
-def _module(name: str, module_name: str) -> Any:
+def load(name: str, module_name: str) -> Any:
+    """A command's module.  Raises MusterError where this build has none."""
     from importlib import import_module
 
     try:
@@ -184,6 +196,19 @@ def _value(name: str, left: Iterable[str], what: str) -> str:
     raise BadInput(f"{name} needs a value: {what}", "muster --help")
 
 
+def _globals() -> str:
+    rows = [
+        (", ".join(names) + (f" {metavar}" if metavar else ""), text) for names, metavar, text, _ in GLOBALS
+    ]
+    return "\n".join(["everywhere:", *(f"  {names:<18}  {text}" for names, text in rows), ""])
+
+
+def _exit_codes() -> str:
+    texts = [f"{code} {meaning}" for code, meaning in EXIT_CODES.items()]
+    head = "exit codes: "
+    return f"{head}{', '.join(texts[:6])},\n{' ' * len(head)}{', '.join(texts[6:])}\n"
+
+
 def _help() -> str:
     room = max(map(len, COMMANDS))
     lines = [f"  {name:<{room}}  {line}" for name, (_, line) in COMMANDS.items()]
@@ -196,11 +221,11 @@ def _help() -> str:
             "commands:",
             *lines,
             "",
-            _GLOBALS,
+            _globals(),
             "A task is named plan/key, key, its number, a unique start of these, @last or @failed;",
             "plan/key#2 is its second attempt.",
             "",
-            _EXIT_CODES,
+            _exit_codes(),
             "first steps: muster init, then muster run plan.md; `muster COMMAND --help` tells more",
         ]
     )

@@ -5,19 +5,22 @@ Everything that an agent or a plan file wrote goes through `clean` before a pers
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TextIO
 
-from muster.model.errors import MusterError
+from muster.model.errors import BadInput, MusterError
 from muster.model.states import TaskStatus
 
 RED, GREEN, YELLOW, BLUE, CYAN, DIM, BOLD = "31", "32", "33", "34", "36", "2", "1"
 _RESET = "\x1b[0m"
 _WHY_WIDTH_MIN = 20
+_CHARS_PER_COLUMN_MAX = 8
+"""Combining marks take no column; with more of them than this, what is cut off is not missed."""
 _BIDI = frozenset(range(0x202A, 0x202F)) | frozenset(range(0x2066, 0x206A))
 
 
@@ -129,6 +132,11 @@ def ref_of(row: Mapping[str, Any]) -> str:
     return f"{row['plan']}/{row['key']}" if row["plan"] else str(row["key"])
 
 
+def listed(task: Mapping[str, Any]) -> dict[str, Any]:
+    """A task as it is listed for programs: with its reference and the one word for where it stands."""
+    return {"ref": ref_of(task), "state": task_word(task), **task}
+
+
 def paint(text: str, code: str, *, colour: bool) -> str:
     return f"\x1b[{code}m{text}{_RESET}" if colour and code else text
 
@@ -163,6 +171,16 @@ def _told(event: Mapping[str, Any]) -> tuple[str, str, str]:
     elif name == "enqueued" and message == "added":
         message = ""
     return look, word, message
+
+
+def plan_counts(plans: Iterable[Mapping[str, Any]], name: str | None = None) -> dict[str, int]:
+    """Tasks by status, of all plans or of the one that is named."""
+    counts: dict[str, int] = {}
+    for plan in plans:
+        if name in (None, plan["name"]):
+            for status, number in plan["counts"].items():
+                counts[status] = counts.get(status, 0) + number
+    return counts
 
 
 def clock_time(at_ms: int) -> str:
@@ -200,6 +218,21 @@ class Screen:
     def paint(self, text: str, code: str) -> str:
         return paint(text, code, colour=self.colour)
 
+    def link(self, location: str) -> str:
+        """A path or web address, cleaned; on a terminal one that can be clicked (OSC 8)."""
+        from urllib.parse import quote
+
+        shown = clean(location)
+        scheme = next((name for name in ("https://", "http://") if location.startswith(name)), "")
+        if not self.tty or not self.colour or not (scheme or location.startswith("/")):
+            return shown
+        target = (
+            scheme + quote(location.removeprefix(scheme), safe="/:?&=#%@+,;~")
+            if scheme
+            else "file://" + quote(location)
+        )
+        return f"\x1b]8;;{target}\x1b\\{shown}\x1b]8;;\x1b\\"
+
     def event(self, event: Mapping[str, Any]) -> str:
         return event_line(event, colour=self.colour, ascii_only=self.ascii_only)
 
@@ -228,7 +261,7 @@ class Screen:
             widths[give] = max(min(widths[give], _WHY_WIDTH_MIN), widths[give] + min(0, spare))
         self.line(self.paint(_row(head, widths).rstrip(), DIM))
         for row, look in zip(rows, looks, strict=True):
-            first, *rest = (_fit(cell, room) for cell, room in zip(row, widths, strict=True))
+            first, *rest = (fit(cell, room) for cell, room in zip(row, widths, strict=True))
             painted = self.paint(first, LOOKS.get(look, _UNKNOWN).colour)
             self.line("  ".join([painted, *rest]).rstrip())
 
@@ -266,16 +299,19 @@ def width(text: str) -> int:
     return sum(0 if combining(char) else 1 + (east_asian_width(char) in "WF") for char in text)
 
 
-def _fit(text: str, room: int) -> str:
+def fit(text: str, room: int, *, end: str = "...") -> str:
+    """`text` in exactly `room` columns: filled up with blanks, or cut and closed with `end`."""
+    text = text[: _CHARS_PER_COLUMN_MAX * room]
     if width(text) > room:
-        while text and width(text) > room - 3:
+        end = end[:room]
+        while text and width(text) > room - len(end):
             text = text[:-1]
-        text += "..."
+        text += end
     return text + " " * (room - width(text))
 
 
 def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return "  ".join(_fit(cell, room) for cell, room in zip(cells, widths, strict=True))
+    return "  ".join(fit(cell, room) for cell, room in zip(cells, widths, strict=True))
 
 
 def print_json(value: Any, *, lines: bool = False) -> None:
@@ -303,3 +339,52 @@ def print_error(error: MusterError, *, as_json: bool) -> None:
 def note(text: str) -> None:
     """A remark beside the answer."""
     print(f"note: {inert(text)}", file=sys.stderr, flush=True)
+
+
+def add_fields(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--fields",
+        metavar="NAME,...",
+        help="only these fields, in this order; for a program: one TAB between",
+    )
+
+
+def print_rows(args: argparse.Namespace, rows: Sequence[Mapping[str, Any]], show: Callable[[], None]) -> None:
+    """`rows` as JSON, as the fields that were asked for, or as `show` does it.  Raises BadInput."""
+    if args.fields is not None:
+        names = _fields(args.fields, rows)
+        if args.json:
+            print_json([{name: row[name] for name in names} for row in rows])
+        else:
+            _print_fields(names, rows, Screen(args.color))
+    elif args.json:
+        print_json(rows)
+    else:
+        show()
+
+
+def _fields(text: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Raises BadInput for a field that the rows do not have."""
+    names = [name.strip() for name in text.split(",")]
+    if rows and (unknown := next((name for name in names if name not in rows[0]), None)) is not None:
+        from difflib import get_close_matches
+
+        close = get_close_matches(unknown, list(rows[0]), n=1)
+        near = f"; did you mean {close[0]!r}?" if close else ""
+        raise BadInput(f"there is no field {unknown!r}{near}", f"fields: {', '.join(rows[0])}")
+    return names
+
+
+def _print_fields(names: Sequence[str], rows: Sequence[Mapping[str, Any]], screen: Screen) -> None:
+    cells = [[_cell(row[name]) for name in names] for row in rows]
+    if screen.tty:
+        screen.table([name.upper() for name in names], cells, give=len(names) - 1, looks=[""] * len(cells))
+        return
+    for row in cells:
+        screen.line("\t".join(row))
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return clean(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))

@@ -8,7 +8,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from muster.cli.output import Screen, inert, print_json
+from muster.cli.output import Screen, columns, fit, inert, print_json
+from muster.cli.terminal import beneath
 
 QUIET_EVENTS = frozenset({"enqueued", "unblocked", "promoted", "claimed", "checkpoint"})
 """Steps that nobody waits for; `muster task show` and `muster watch` have them all."""
@@ -22,6 +23,18 @@ class EventPrinter:
         self._screen = Screen(colour)
         self._lock = threading.Lock()
         self._mute = False
+        self._footer = ""
+        self._live = self._screen.tty and not as_json and os.environ.get("TERM", "dumb") != "dumb"
+
+    @property
+    def footer(self) -> Callable[[str], None] | None:
+        """Shows one line below all others that is written over; None where that cannot be shown."""
+        return self._set_footer if self._live else None
+
+    def _set_footer(self, text: str) -> None:
+        if text != self._footer:
+            self._footer = text
+            self._show(lambda: None)
 
     def event(self, event: Mapping[str, Any]) -> None:
         if self._as_json:
@@ -38,7 +51,11 @@ class EventPrinter:
             if self._mute:
                 return
             try:
+                if self._live:
+                    beneath(sys.stdout).write("\r\x1b[K")
                 show()
+                if self._live and self._footer:
+                    sys.stdout.write(fit(self._footer, columns() - 1).rstrip())
                 (sys.stderr if self._as_json else sys.stdout).flush()
                 sys.stdout.flush()
             except OSError:

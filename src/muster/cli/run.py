@@ -99,7 +99,7 @@ def _attached(project: Project, content: dict[str, Any], show: EventPrinter) -> 
     show.say(f"Owner    already up (pid {pid}); Ctrl-C leaves it at work, `muster down` stops it")
     after = _last_event(api)
     name = add_plan(api, content, show.say)
-    feed = Feed(project, after, show.event)
+    feed = Feed(project, after, show.event, show.footer, name)
     started_s = time.monotonic()
     with Interrupts().counting() as interrupts:
         while not _settled(api, name):
@@ -128,7 +128,7 @@ def _supervising(crew: Crew, project: Project, content: dict[str, Any], show: Ev
             )
             after = crew.last_event()
             name = add_plan(crew.api, content, show.say)
-            feed = Feed(project, after, show.event)
+            feed = Feed(project, after, show.event, show.footer, name)
             started_s = time.monotonic()
             settled = _until_settled(crew, name, interrupts)
             code = _outcome(crew, name, started_s, show, feed) if settled else EXIT_INTERRUPTED

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from muster.cli.context import Context, connect
-from muster.cli.output import Screen, age, clean, now_ms, print_json, ref_of, task_word
+from muster.cli.output import Screen, age, clean, now_ms, plan_counts, print_json, ref_of, task_word
 from muster.model.states import AgentStatus, ErrorKind, TaskStatus, WorkerStatus
 
 Json = dict[str, Any]
@@ -40,10 +40,7 @@ def run(args: argparse.Namespace) -> int:
 def gather(context: Context) -> Json:
     told = context.api.get("/api/v1/status")
     status = told["status"]
-    counts: dict[str, int] = {}
-    for plan in status["plans"]:
-        for name, number in plan["counts"].items():
-            counts[name] = counts.get(name, 0) + number
+    counts = plan_counts(status["plans"])
     held = _tasks(context, counts, _HELD, HELD_MAX)
     failed = _tasks(context, counts, (TaskStatus.FAILED,), FAILED_MAX)
     waiting = _tasks(context, counts, _WAITING, WAITING_MAX)

@@ -11,19 +11,23 @@ from muster.cli.context import Context, connect
 from muster.cli.output import (
     BOLD,
     Screen,
+    add_fields,
     age,
     clean,
     clock_time,
     inert,
+    listed,
     note,
     now_ms,
     print_json,
+    print_rows,
     ref_of,
     task_word,
 )
 from muster.cli.task_add import add_adding, add_task
 from muster.cli.task_edit import add_editing, edit
 from muster.cli.task_moves import MOVES, add_moves
+from muster.cli.task_queue import QUEUE, add_queue
 from muster.client.api import task_path
 from muster.model.errors import BadInput
 from muster.model.states import TaskStatus
@@ -66,15 +70,18 @@ def add(parser: argparse.ArgumentParser) -> None:
     listing.add_argument(
         "--limit", metavar="N", type=_count, default=LIMIT, help=f"at most N tasks ({LIMIT})"
     )
+    add_fields(listing)
     showing = verbs.add_parser("show", help="everything about one task, and what to do next")
     showing.add_argument("ref", metavar="REF")
     add_adding(verbs)
     add_moves(verbs)
     add_editing(verbs)
+    add_queue(verbs)
 
 
 def run(args: argparse.Namespace) -> int:
-    code: int = {"list": _list, "show": _show, "add": add_task, "edit": edit, **MOVES}[args.verb](args)
+    own = {"list": _list, "show": _show, "add": add_task, "run": add_task, "edit": edit}
+    code: int = {**own, **MOVES, **QUEUE}[args.verb](args)
     return code
 
 
@@ -99,12 +106,14 @@ def _list(args: argparse.Namespace) -> int:
         tasks = find_tasks(context, plan=args.plan, names=names, tags=args.tags, limit=args.limit + 1)
     more = len(tasks) > args.limit
     del tasks[args.limit :]
-    if args.json:
-        print_json(tasks)
-    elif tasks:
-        table(tasks, Screen(args.color))
-    else:
-        print("no such task: muster status" if names or args.plan else "0 tasks: muster run PLAN.md")
+
+    def show() -> None:
+        if tasks:
+            table(tasks, Screen(args.color))
+        else:
+            print("no such task: muster status" if names or args.plan else "0 tasks: muster run PLAN.md")
+
+    print_rows(args, [listed(task) for task in tasks], show)
     if more:
         note(f"there are more than {args.limit} tasks: --limit {args.limit * 10}")
     return 0
@@ -187,7 +196,9 @@ def _print_detail(detail: Json, screen: Screen) -> None:
         "Blocks", [clean(f"{task['plan']}/{key}" if task["plan"] else key) for key in detail["blocks"]]
     )
     rows += _several("Attempts", [_attempt(attempt, screen) for attempt in detail["attempts"]])
-    rows += _several("Artifacts", [clean(f"{name}  {location}") for name, location in detail["artifacts"]])
+    rows += _several(
+        "Artifacts", [f"{clean(name)}  {screen.link(location)}" for name, location in detail["artifacts"]]
+    )
     if detail["result"] is not None:
         result = clean(detail["result"])
         cut = f"{result[:RESULT_SHOWN]}... (all of it: --json)" if len(result) > RESULT_SHOWN else result

@@ -7,10 +7,11 @@ import sys
 from typing import Any
 
 from muster.cli.context import Context, connect
-from muster.cli.output import Screen, clean, now_ms, print_json
+from muster.cli.output import Screen, clean, now_ms, print_json, ref_of
 from muster.cli.task_moves import one, refuse_unknown_agent
+from muster.cli.waiting import FOREVER_S, add_waiting, await_end, end_code, last_event
 from muster.client.api import task_path
-from muster.model.errors import BadConfig, BadInput
+from muster.model.errors import BadConfig, BadInput, OwnerUnavailable
 from muster.model.states import FailedDependency
 
 Json = dict[str, Any]
@@ -20,7 +21,14 @@ PROMPT_BYTES_MAX = 4 << 20
 
 
 def add_adding(verbs: Any) -> None:
-    parser = verbs.add_parser("add", help="add one task")
+    adding = verbs.add_parser("add", help="add one task")
+    add_waiting(adding)
+    running = verbs.add_parser("run", help="add one task and wait until it has ended")
+    for parser in (adding, running):
+        _add_options(parser)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("title", metavar="TITLE")
     parser.add_argument("--prompt", metavar="TEXT", default="", help="what the agent is told; - reads stdin")
     parser.add_argument("--plan", metavar="PLAN", type=_name, help="the plan that it belongs to (tasks)")
@@ -45,8 +53,12 @@ def add_adding(verbs: Any) -> None:
     parser.add_argument(
         "--idempotency-key", metavar="K", type=_name, help="repeating the command adds nothing"
     )
-    parser.add_argument("--tag", metavar="T", type=_name, action="append", default=[])
-    parser.add_argument("--meta", metavar="K=V", type=pair, action="append", default=[])
+    parser.add_argument(
+        "--tag", metavar="T", type=_name, action="append", default=[], help="a word to find it by"
+    )
+    parser.add_argument(
+        "--meta", metavar="K=V", type=pair, action="append", default=[], help="a fact that is kept with it"
+    )
     parser.add_argument("--parent", metavar="REF", help="the task that this one came from")
     parser.add_argument("--limit-key", metavar="K", type=_name, help="a name of [limits] in muster.toml")
 
@@ -55,20 +67,31 @@ def add_task(args: argparse.Namespace) -> int:
     if not args.title.strip():
         raise BadInput("the title is empty; nothing was added", "muster task add TITLE")
     prompt = prompt_of(args.prompt)
+    within_s: float | None = FOREVER_S if args.verb == "run" else args.wait
     with connect(args) as context:
+        if within_s is not None and context.direct:
+            raise OwnerUnavailable("no owner is up, so it would not be run; nothing was added", "muster up")
         if args.agent is not None:
             refuse_unknown_agent(context, args.agent)
+        after = 0 if within_s is None else last_event(context)
         added = context.api.post("/api/v1/agent-tasks", _body(args, prompt, context))
         task = context.api.get(task_path(added["taskIds"][0]))["task"]
+        screen = Screen(args.color)
+        if not args.json:
+            _tell(screen, task, is_new=bool(added["added"]))
+        if within_s is not None:
+            shown = None if args.json else screen
+            (task,) = await_end(context, [task["id"]], within_s=within_s, screen=shown, after=after)
     if args.json:
         print_json({**task, "added": bool(added["added"])})
-        return 0
-    screen = Screen(args.color)
-    what = "added" if added["added"] else "was there already; nothing was added"
-    screen.line(
-        f"{screen.badge('ready', '')} {clean(task['plan'])}/{clean(task['key'])}  {what}  ({clean(task['why'])})"
-    )
-    return 0
+    return 0 if within_s is None else end_code([task])
+
+
+def _tell(screen: Screen, task: Json, *, is_new: bool) -> None:
+    what = "added" if is_new else "was there already; nothing was added"
+    ref, why = clean(ref_of(task)), clean(task["why"])
+    screen.line(f"{screen.badge('ready', '')} {ref}  {what}  ({why})")
+    screen.stream.flush()
 
 
 def _body(args: argparse.Namespace, prompt: str, context: Context) -> Json:

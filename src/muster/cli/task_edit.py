@@ -20,7 +20,7 @@ def add_editing(verbs: Any) -> None:
     parser = verbs.add_parser("edit", help="change what a task is; what is not given stays")
     parser.description = "An empty value takes away what was there: --agent '' lets any agent do it."
     parser.add_argument("ref", metavar="REF")
-    parser.add_argument("--title", metavar="TEXT")
+    parser.add_argument("--title", metavar="TEXT", help="what it is called")
     parser.add_argument("--prompt", metavar="TEXT", help="what the agent is told; - reads stdin")
     parser.add_argument("--after", metavar="REF,...", type=_texts, help="waits for these and no others")
     parser.add_argument("--agent", metavar="AGENT", help="the one agent that may do it")
@@ -30,8 +30,12 @@ def add_editing(verbs: Any) -> None:
     parser.add_argument("--sort", metavar="N", type=int, help="among tasks of one priority, low first")
     parser.add_argument("--timeout", metavar="TIME", type=time_s, help="how long one run may take")
     parser.add_argument("--retries", metavar="N", type=int, help="runs after the first one that has failed")
-    parser.add_argument("--on-failed", choices=tuple(FailedDependency))
-    parser.add_argument("--tags", metavar="T,...", type=_texts)
+    parser.add_argument(
+        "--on-failed", choices=tuple(FailedDependency), help="when a task before it has failed"
+    )
+    parser.add_argument(
+        "--tags", metavar="T,...", type=_texts, help="words to find it by; replaces all that were there"
+    )
     parser.add_argument(
         "--meta", metavar="K=V", type=pair, action="append", help="replaces all that was there"
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 from muster.cli.context import Context, connect
 from muster.cli.output import Screen, clean, note, print_error, print_json, ref_of
+from muster.cli.waiting import add_waiting, await_end, end_code, last_event
 from muster.client.api import task_path
 from muster.model.errors import BadInput, MusterError, NotFound
 from muster.model.states import TaskStatus
@@ -35,6 +36,8 @@ def add_moves(verbs: Any) -> None:
     for parser in parsers.values():
         parser.add_argument("refs", metavar="REF", nargs="+")
     add_retry_options(parsers["retry"])
+    add_waiting(parsers["retry"])
+    add_waiting(parsers["resume"])
     for name in ("cancel", "skip"):
         parsers[name].add_argument("--reason", metavar="TEXT", default="", help="kept in the task's events")
     parsers["depend"].add_argument(
@@ -188,8 +191,11 @@ def act_on(
     tell: Callable[[Json, Json, Context], str],
 ) -> int:
     done: list[Json] = []
+    moved_ids: list[int] = []
     code = 0
     screen = Screen(args.color)
+    within_s: float | None = getattr(args, "wait", None)
+    after = 0 if within_s is None else last_event(context)
     for task in tasks:
         try:
             moved = act(context, task)
@@ -198,10 +204,16 @@ def act_on(
             prefixed = type(error)(f"{ref_of(task)}: {error.message}", error.hint)
             print_error(prefixed, as_json=args.json)
             continue
+        moved_ids.append(task["id"])
         done.append({"ref": ref_of(task), "previousStatus": task["status"], **moved})
         if not args.json:
             glyph = screen.badge(look, "")
             screen.line(f"{glyph} {clean(ref_of(task))}  {tell(task, moved, context)}")
+    if within_s is not None:
+        shown = None if args.json else screen
+        ended = await_end(context, moved_ids, within_s=within_s, screen=shown, after=after)
+        done = [{**row, **task} for row, task in zip(done, ended, strict=True)]
+        code = code or end_code(ended)
     if args.json:
         print_json(done)
     return code

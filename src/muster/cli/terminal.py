@@ -1,4 +1,4 @@
-"""The last gate before a person's terminal: what passes may colour, and nothing else.
+"""The last gate before a person's terminal: what passes may colour or link to what it shows, and nothing else.
 
 Commands clean what they print themselves, also for pipes; this holds for whatever they forget, for tracebacks,
 and for the commands to come.
@@ -12,27 +12,47 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
-from muster.cli.output import BLUE, BOLD, CYAN, DIM, GREEN, RED, YELLOW, inert
+from muster.cli.output import BLUE, BOLD, CYAN, DIM, GREEN, RED, YELLOW, clean, inert
 
-_OURS = re.compile(rf"(\x1b\[(?:0|{'|'.join((RED, GREEN, YELLOW, BLUE, CYAN, DIM, BOLD))})m)")
+_CODE = f"(?:{'|'.join(('0', RED, GREEN, YELLOW, BLUE, CYAN, DIM, BOLD))})"
+_LINK_BEGIN, _LINK_END = "\x1b]8;;", "\x1b]8;;\x1b\\"
+_LINK = r"\x1b\]8;;(?:file://|https?://)[!-~]+\x1b\\[^\x1b]*\x1b\]8;;\x1b\\"
+_OURS = re.compile(rf"(\x1b\[{_CODE}(?:;{_CODE})*m|{_LINK})")
 _SUSPECT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def harmless(text: str) -> str:
-    """`text` with our own colours, line ends and tabs as they are, and every other control made visible."""
+    """`text` with our own colours and links, line ends and tabs as they are; every other control made visible."""
     if not _SUSPECT.search(text):
         return text
-    return "".join(part if at % 2 else inert(part) for at, part in enumerate(_OURS.split(text)))
+    parts = enumerate(_OURS.split(text))
+    return "".join(part if at % 2 and _is_honest(part) else inert(part) for at, part in parts)
+
+
+def _is_honest(part: str) -> bool:
+    """Not a link that shows another address than its own."""
+    if not part.startswith(_LINK_BEGIN):
+        return True
+    from urllib.parse import unquote
+
+    target, shown = part.removeprefix(_LINK_BEGIN).removesuffix(_LINK_END).split("\x1b\\", 1)
+    return shown in (target, clean(unquote(target.removeprefix("file://"))))
+
+
+def beneath(stream: TextIO) -> TextIO:
+    """The terminal below the gate, for those who move its cursor and clean what they write."""
+    inner: TextIO = stream.stream if isinstance(stream, Gate) else stream
+    return inner
 
 
 class Gate:
     """A text stream in front of a terminal's; its bytes (`buffer`) are for those who clean them themselves."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+        self.stream = stream
 
     def write(self, text: str) -> int:
-        self._stream.write(harmless(text))
+        self.stream.write(harmless(text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -40,7 +60,7 @@ class Gate:
             self.write(line)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+        return getattr(self.stream, name)
 
 
 @contextmanager

@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             crew.start()
             show.say(f"Up       {count} workers; `muster down` or Ctrl-C stops them")
-            feed = Feed(project, crew.last_event(), show.event)
+            feed = Feed(project, crew.last_event(), show.event, show.footer)
             while not interrupts.count and not crew.supervisor.drained():
                 crew.tick()
                 time.sleep(TICK_S)

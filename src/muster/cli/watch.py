@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from typing import Any, NoReturn
 from urllib.parse import quote
 
@@ -19,18 +21,32 @@ _OPEN = ("pending", "assigned", "running", "paused", "aborted")
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plan", metavar="PLAN", help="this plan only")
-    parser.description = "Says where things stand, then one line for each event until Ctrl-C."
+    parser.add_argument("--lines", action="store_true", help="one line for each event, also on a terminal")
+    parser.description = (
+        "On a terminal: tasks with reasons, agents and the output of the chosen task, live; ? tells the keys. "
+        "Elsewhere: where things stand, then one line for each event until Ctrl-C."
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     with connect(args) as context:
         if args.plan is not None:
             context.api.get(f"/api/v1/plans/{quote(args.plan, safe='')}")  # refuses one that is not there
+        if _is_live(args) and not context.direct:
+            from muster.cli.live import watch
+
+            return watch(context, plan=args.plan, colour=args.color)
         screen = Screen(args.color)
         last = _present(context, args, screen)
         if context.direct:
             raise OwnerUnavailable("no owner is up, so nothing happens that could be watched", "muster up")
-        _follow(context, args, screen, last)
+        return _follow(context, args, screen, last)
+
+
+def _is_live(args: argparse.Namespace) -> bool:
+    if args.json or args.lines or os.environ.get("TERM", "dumb") == "dumb":
+        return False
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _present(context: Context, args: argparse.Namespace, screen: Screen) -> int:

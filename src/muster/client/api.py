@@ -53,6 +53,10 @@ class Api:
     def post(self, path: str, content: Any, *, wait_s: float = 0.0) -> Any:
         return self._call("POST", path, content, self._reply_s + wait_s)
 
+    def call(self, method: str, path: str, content: Any) -> Any:
+        """Any request; None where the answer is empty."""
+        return self._call(method, path, content, self._reply_s)
+
     def _call(self, method: str, target: str, content: Any, reply_s: float) -> Any:
         body = b"" if content is None else json.dumps(content).encode()
         headers = {"Content-Type": "application/json", **self._headers}

@@ -58,6 +58,12 @@ class Queries:
         facts = await self._facts()
         return [replace(view, why=why(view, facts)) for view in views]
 
+    async def next_ready(self, limit: int) -> list[TaskView]:
+        """What is claimed next, first one first; whether an agent may take it is known only when it asks."""
+        ids = tuple(await self._reads.next_ready(limit))
+        views = {view.id: view for view in await self.tasks(TaskFilter(ids=ids, limit=limit))} if ids else {}
+        return [views[task_id] for task_id in ids if task_id in views]
+
     async def resolve(self, reference: str) -> tuple[int, int | None]:
         """(task id, epoch) of `plan/key`, `plan/key#epoch`, `key`, an id, a unique start, `@last`, `@failed`.
 
@@ -97,8 +103,8 @@ class Queries:
         )
 
     async def _log_tail(self, task_id: int, epoch: int) -> str:
-        chunks = await self._reads.log(task_id, epoch, after=0, limit=1_000_000)
-        text = b"".join(chunk.data for _, chunk in chunks[-LOG_TAIL_CHUNKS:]).decode(errors="replace")
+        chunks = await self._reads.log_tail(task_id, epoch, limit=LOG_TAIL_CHUNKS)
+        text = b"".join(chunk.data for _, chunk in chunks).decode(errors="replace")
         return "\n".join(text.splitlines()[-LOG_TAIL_LINES:])
 
     async def events(self, *, after_id: int, task_id: int | None, limit: int) -> list[EventView]:
@@ -118,6 +124,9 @@ class Queries:
             tasks = {view.id: view for view in await self._reads.task_views(TaskFilter(ids=ids))}
             claims += [_claim_view(attempt, tasks[attempt.task_id], now) for attempt in page]
         return claims
+
+    async def log_tail(self, task_id: int, epoch: int, *, limit: int) -> list[tuple[int, LogChunk]]:
+        return await self._reads.log_tail(task_id, epoch, limit=limit)
 
     async def plan(self, name: str) -> PlanProgress:
         """Raises NotFound for a plan that is not there."""

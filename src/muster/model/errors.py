@@ -129,6 +129,13 @@ class StoreRefused(StoreFault):
     code = "store_refused"
 
 
+class WaitTimeout(MusterError):
+    """What was waited for has not happened yet; nothing was changed."""
+
+    code = "wait_timeout"
+    exit_code = 8
+
+
 class AgentUnfit(MusterError):
     """The agent's binary or directory is missing: the agent is marked, the task goes back unharmed."""
 

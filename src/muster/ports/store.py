@@ -262,6 +262,9 @@ class Reads(Protocol):
     async def any_ready(self) -> bool:
         """Whether a claim may find something: a ready task of a plan that is not paused."""
 
+    async def next_ready(self, limit: int) -> list[int]:
+        """The first `limit` ready tasks of plans that are not paused, in the order of claims."""
+
     async def attempt(self, task_id: int, epoch: int) -> Attempt | None: ...
 
     async def plans(self) -> list[PlanView]: ...
@@ -315,6 +318,9 @@ class Reads(Protocol):
 
     async def log(self, task_id: int, epoch: int, *, after: int, limit: int) -> list[tuple[int, LogChunk]]:
         """Chunks in the order in which they came, each with its place: read on with `after=place`."""
+
+    async def log_tail(self, task_id: int, epoch: int, *, limit: int) -> list[tuple[int, LogChunk]]:
+        """The last `limit` chunks, otherwise as `log`."""
 
     async def movable(self, plan_id: int) -> tuple[int, set[tuple[str | None, tuple[str, ...]]]]:
         """(tasks that are held or wait for a due time, (agent, capabilities) wanted by those that are ready)."""

@@ -22,6 +22,7 @@ from muster.web.task_routes import Body
 
 DEFAULT_PAGE = 500
 LOG_PAGE_CHUNKS = 200
+NEXT_TASKS = 10
 
 
 class CrewBody(Body, frozen=True, kw_only=True):
@@ -64,6 +65,7 @@ class Api:
             Route("/api/v1/crew/stop", self.stop_crew, methods=["POST"]),
             Route("/api/v1/shutdown", self.shut_down, methods=["POST"]),
             Route("/api/v1/agent-tasks", self.tasks),
+            Route("/api/v1/agent-tasks/next", self.next_tasks),
             Route(task, self.task),
             Route(f"{task}/logs", self.logs),
         ]
@@ -107,6 +109,10 @@ class Api:
         )
         return JsonResponse(await self._queries.tasks(selection))
 
+    async def next_tasks(self, request: Request) -> Response:
+        limit = number(request, "limit", NEXT_TASKS, least=1, most=1000)
+        return JsonResponse(await self._queries.next_ready(limit))
+
     async def task(self, request: Request) -> Response:
         return JsonResponse(await self._queries.task(request.path_params["task_id"]))
 
@@ -128,11 +134,13 @@ class Api:
     async def logs(self, request: Request) -> Response:
         """Log chunks of one attempt after place `?after=`, held for `?wait=` seconds while there are none.
 
-        `done` tells that the attempt is over and nothing more was there to read.
+        `?last=` begins with so many chunks of the end instead.  `done` tells that the attempt is over and
+        nothing more was there to read.
         """
         task_id = request.path_params["task_id"]
         epoch = number(request, "epoch", 0)
         after = number(request, "after", 0)
+        last = number(request, "last", 0, most=LOG_PAGE_CHUNKS - 1)
         chunks: list[tuple[int, object]] = []
         over = False
 
@@ -140,7 +148,10 @@ class Api:
             nonlocal over
             attempt = await self._backend.reads.attempt(task_id, epoch)
             over = attempt is None or not attempt.open
-            chunks[:] = await self._queries.log(task_id, epoch, after=after, limit=LOG_PAGE_CHUNKS)
+            if last:
+                chunks[:] = await self._queries.log_tail(task_id, epoch, limit=last)
+            else:
+                chunks[:] = await self._queries.log(task_id, epoch, after=after, limit=LOG_PAGE_CHUNKS)
             return bool(chunks) or over
 
         await self._backend.hold(EVENTS, wait_s(request), look)

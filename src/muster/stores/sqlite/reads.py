@@ -70,6 +70,13 @@ def _task_view(row: tuple[Any, ...]) -> TaskView:
     return TaskView(**values)
 
 
+def _chunks(rows: list[Any]) -> list[tuple[int, LogChunk]]:
+    return [
+        (place, LogChunk(stream=stream, offset=offset, at_ms=at_ms, data=data))
+        for place, stream, offset, at_ms, data in rows
+    ]
+
+
 class SqliteReads:
     """`fault` says what an error of SQLite's means for whoever has asked."""
 
@@ -132,6 +139,9 @@ class SqliteReads:
 
     async def any_ready(self) -> bool:
         return bool(self._first("any_ready")[0])
+
+    async def next_ready(self, limit: int) -> list[int]:
+        return [row[0] for row in self._all("next_ready", limit)]
 
     async def attempt(self, task_id: int, epoch: int) -> Attempt | None:
         row = self._first("attempt", task_id, epoch)
@@ -249,11 +259,10 @@ class SqliteReads:
         return [_event_view(row) for row in reversed(rows)]
 
     async def log(self, task_id: int, epoch: int, *, after: int, limit: int) -> list[tuple[int, LogChunk]]:
-        rows = self._all("log", task_id, epoch, after, limit)
-        return [
-            (place, LogChunk(stream=stream, offset=offset, at_ms=at_ms, data=data))
-            for place, stream, offset, at_ms, data in rows
-        ]
+        return _chunks(self._all("log", task_id, epoch, after, limit))
+
+    async def log_tail(self, task_id: int, epoch: int, *, limit: int) -> list[tuple[int, LogChunk]]:
+        return _chunks(self._all("log_tail", task_id, epoch, limit))
 
     async def movable(self, plan_id: int) -> tuple[int, set[tuple[str | None, tuple[str, ...]]]]:
         moving, wanted = self._first("movable", plan_id)

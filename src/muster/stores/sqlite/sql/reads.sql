@@ -137,6 +137,12 @@ SELECT rowid, stream, offset, at_ms, data FROM logs
 -- name: last_worker
 SELECT $worker_columns FROM workers ORDER BY last_seen_at_ms DESC LIMIT 1
 
+-- name: log_tail
+SELECT rowid, stream, offset, at_ms, data FROM (
+    SELECT rowid, stream, offset, at_ms, data FROM logs
+     WHERE task_id = ?1 AND epoch = ?2 ORDER BY rowid DESC LIMIT ?3)
+ ORDER BY rowid
+
 -- name: last_event_id
 SELECT coalesce(max(id), 0) FROM events
 
@@ -233,3 +239,19 @@ SELECT coalesce((SELECT at_ms < ?1 FROM logs ORDER BY rowid LIMIT 1), 0)
     OR EXISTS (SELECT 1 FROM checkpoints c JOIN tasks t ON t.id = c.task_id
                 WHERE c.created_at_ms < ?1 AND t.ended_at_ms < ?1
                   AND t.status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'ARCHIVED'))
+
+-- name: next_ready
+-- The tops of all open lanes, so that a million tasks of a paused plan cost nothing.
+WITH RECURSIVE open_lane (id) AS (
+    SELECT min(lane_id) FROM tasks WHERE ready = 1
+    UNION ALL
+    SELECT (SELECT min(lane_id) FROM tasks WHERE ready = 1 AND lane_id > open_lane.id)
+      FROM open_lane WHERE open_lane.id IS NOT NULL
+)
+SELECT t.id
+  FROM open_lane
+  JOIN tasks t ON t.id IN (SELECT id FROM tasks WHERE lane_id = open_lane.id AND ready = 1
+                            ORDER BY priority DESC, sort_key, id LIMIT ?1)
+ WHERE NOT EXISTS (SELECT 1 FROM lanes l JOIN plans p ON p.id = l.plan_id
+                    WHERE l.id = open_lane.id AND p.paused_reason IS NOT NULL)
+ ORDER BY t.priority DESC, t.sort_key, t.id LIMIT ?1

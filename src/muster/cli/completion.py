@@ -1,0 +1,217 @@
+"""`muster completion SHELL`: a static script; only the names of tasks are asked for while you type."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from muster.cli.context import connect
+from muster.cli.output import ref_of
+from muster.cli.surface import Argument, Command, Option, global_options, surface
+
+SHELLS = ("bash", "zsh", "fish")
+REFS_MAX = 500
+_REFS = ("REF", "REF[#ATTEMPT]", "TASK")
+_INSTALL = {
+    "bash": "muster completion bash > ~/.local/share/bash-completion/completions/muster",
+    "zsh": "muster completion zsh > ~/.zfunc/_muster   # with fpath+=(~/.zfunc) before compinit",
+    "fish": "muster completion fish > ~/.config/fish/completions/muster.fish",
+}
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Prints the script. To install it:\n" + "\n".join(
+        f"  {line}" for line in _INSTALL.values()
+    )
+    parser.add_argument("shell", metavar="|".join(SHELLS), choices=(*SHELLS, "refs"))
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.shell == "refs":
+        return _refs(args)
+    commands = surface()
+    print({"bash": _bash, "zsh": _zsh, "fish": _fish}[args.shell](commands), end="")
+    return 0
+
+
+def _refs(args: argparse.Namespace) -> int:
+    """What the scripts ask for: the newest tasks, one reference in each line."""
+    with connect(args) as context:
+        for task in context.api.get("/api/v1/agent-tasks", {"limit": REFS_MAX}):
+            print(ref_of(task))
+    return 0
+
+
+def _nodes(commands: Sequence[Command]) -> list[Command]:
+    return [node for command in commands for node in command.walk()]
+
+
+def _words(node: Command) -> list[str]:
+    """What may stand behind a command: its verbs, its options, the choices of its arguments."""
+    options = [name for option in (*node.options, *global_options()) for name in option.names]
+    choices = [choice for argument in node.arguments for choice in argument.choices]
+    return [*(verb.path[-1] for verb in node.verbs), *choices, *options, "--help"]
+
+
+def _takes_refs(arguments: Sequence[Argument]) -> bool:
+    return any(argument.name in _REFS for argument in arguments)
+
+
+def _takes_files(arguments: Sequence[Argument]) -> bool:
+    return any(argument.name in ("PLAN", "FILE", "PATH") for argument in arguments)
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def _bash(commands: Sequence[Command]) -> str:
+    nodes = _nodes(commands)
+    names = " ".join(command.path[0] for command in commands)
+    paths = " ".join(f"'{' '.join(node.path)}'" for node in nodes)
+    cases = [
+        f"        '{' '.join(node.path)}') words={_quoted(' '.join(_words(node)))}"
+        f"{' refs=1' if _takes_refs(node.arguments) else ''}"
+        f"{' files=1' if _takes_files(node.arguments) else ''} ;;"
+        for node in nodes
+    ]
+    values = [
+        f"        {'|'.join(option.names)}) words={_quoted(' '.join(option.choices))} ;;"
+        for option in _with_choices(nodes)
+    ]
+    return "\n".join(
+        [
+            "# bash completion for muster",
+            "_muster() {",
+            "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}",
+            "    local at= word path words= refs= files=",
+            '    for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do',
+            '        case "$word" in -*) continue ;; esac',
+            f"        for path in {paths}; do",
+            '            if [ "${at:+$at }$word" = "$path" ]; then at=$path; break; fi',
+            "        done",
+            "    done",
+            '    case "$at" in',
+            f"        '') words={_quoted(names + ' --version --help')} ;;",
+            *cases,
+            "    esac",
+            '    case "$prev" in',
+            *values,
+            "    esac",
+            '    if [ -n "$refs" ] && [[ $cur != -* ]]; then',
+            '        words="$words $(muster completion refs 2>/dev/null)"',
+            "    fi",
+            '    COMPREPLY=($(compgen -W "$words" -- "$cur"))',
+            '    if [ -n "$files" ] && [[ $cur != -* ]]; then COMPREPLY+=($(compgen -f -- "$cur")); fi',
+            "}",
+            "complete -o default -F _muster muster musterd",
+            "",
+        ]
+    )
+
+
+def _with_choices(nodes: Sequence[Command]) -> list[Option]:
+    found: dict[tuple[str, ...], Option] = {}
+    for option in (*global_options(), *(option for node in nodes for option in node.options)):
+        if option.choices:
+            found.setdefault(option.names, option)
+    return list(found.values())
+
+
+def _zsh(commands: Sequence[Command]) -> str:
+    nodes = _nodes(commands)
+    top = [_described(command.path[0], command.help) for command in commands]
+    cases = []
+    for node in nodes:
+        described = [_described(verb.path[-1], verb.help) for verb in node.verbs]
+        described += [_described(choice, "") for argument in node.arguments for choice in argument.choices]
+        described += [
+            _described(name, option.help)
+            for option in (*node.options, *global_options())
+            for name in option.names
+        ]
+        refs = "refs=1;" if _takes_refs(node.arguments) else ""
+        files = "files=1;" if _takes_files(node.arguments) else ""
+        cases.append(f"        '{' '.join(node.path)}') {refs}{files} found=({' '.join(described)}) ;;")
+    return "\n".join(
+        [
+            "#compdef muster musterd",
+            "_muster() {",
+            "    local at='' word refs='' files=''",
+            "    local -a found known",
+            f"    known=({' '.join(_quoted(' '.join(node.path)) for node in nodes)})",
+            "    for word in ${words[2,CURRENT-1]}; do",
+            "        [[ $word == -* ]] && continue",
+            '        (( ${known[(Ie)${at:+$at }$word]} )) && at="${at:+$at }$word"',
+            "    done",
+            '    case "$at" in',
+            f"        '') found=({' '.join(top)}) ;;",
+            *cases,
+            "    esac",
+            "    _describe 'muster' found",
+            "    if [[ -n $refs && $PREFIX != -* ]]; then",
+            '        compadd -- ${(f)"$(muster completion refs 2>/dev/null)"}',
+            "    fi",
+            "    if [[ -n $files ]]; then _files; fi",
+            "}",
+            'if [ "$funcstack[1]" = "_muster" ]; then _muster "$@"; else compdef _muster muster musterd; fi',
+            "",
+        ]
+    )
+
+
+def _described(name: str, text: str) -> str:
+    return _quoted(f"{name}:{text.replace(':', '.')}") if text else _quoted(name)
+
+
+def _fish(commands: Sequence[Command]) -> str:
+    lines = [
+        "# fish completion for muster",
+        "function __muster_at",
+        "    set -l words (commandline -opc | string match -v -- '-*')",
+        '    test "$words[2..]" = "$argv"',
+        "end",
+        "function __muster_under",
+        "    set -l words (commandline -opc | string match -v -- '-*')",
+        '    string match -q -- "$argv *" "$words[2..] "',
+        "end",
+    ]
+    for program in ("muster", "musterd"):
+        lines.append(f"complete -c {program} -f")
+        for command in commands:
+            lines.append(_fish_line(program, "__muster_at", command.path[0], command.help))
+            for node in command.walk():
+                lines += _fish_node(program, node)
+        lines += [_fish_option(program, "", option) for option in global_options()]
+    return "\n".join([*lines, ""])
+
+
+def _fish_node(program: str, node: Command) -> list[str]:
+    path = " ".join(node.path)
+    lines = [_fish_line(program, f"__muster_at {path}", verb.path[-1], verb.help) for verb in node.verbs]
+    for argument in node.arguments:
+        lines += [_fish_line(program, f"__muster_at {path}", choice, "") for choice in argument.choices]
+    under = f"__muster_under {path}"
+    if _takes_refs(node.arguments):
+        lines.append(f"complete -c {program} -n {_quoted(under)} -a '(muster completion refs 2>/dev/null)'")
+    if _takes_files(node.arguments):
+        lines.append(f"complete -c {program} -n {_quoted(under)} -F")
+    return lines + [_fish_option(program, under, option) for option in node.options]
+
+
+def _fish_line(program: str, condition: str, word: str, text: str) -> str:
+    described = f" -d {_fish_quoted(text)}" if text else ""
+    return f"complete -c {program} -n {_quoted(condition)} -a {_quoted(word)}{described}"
+
+
+def _fish_option(program: str, condition: str, option: Option) -> str:
+    names = " ".join(f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names)
+    when = f" -n {_fish_quoted(condition)}" if condition else ""
+    value = (
+        f" -x -a {_quoted(' '.join(option.choices))}" if option.choices else " -r" if option.metavar else ""
+    )
+    return f"complete -c {program}{when} {names}{value} -d {_fish_quoted(option.help)}"
+
+
+def _fish_quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

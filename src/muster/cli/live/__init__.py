@@ -1,0 +1,34 @@
+"""`muster watch` on a terminal: tasks with reasons, agents, and the output of the chosen task, live."""
+
+from __future__ import annotations
+
+import time
+
+from muster.cli.context import Context
+from muster.cli.live.draw import draw
+from muster.cli.live.feed import Feed
+from muster.cli.live.state import Ask, State
+from muster.cli.live.terminal import Terminal
+from muster.cli.output import Screen
+
+TICK_S = 0.25
+"""A frame is drawn after a key, and otherwise at most this often."""
+
+
+def watch(context: Context, *, plan: str | None, colour: str) -> int:
+    """Until `q`.  Raises KeyboardInterrupt on Ctrl-C, after the terminal is as it was."""
+    state = State(plan=plan)
+    screen = Screen(colour)
+    with Feed(context.project, context.actor(), plan) as feed, Terminal(wake=feed.wake_fd) as terminal:
+        while not state.done:
+            state.show(feed.take())
+            feed.choose(state.log_wanted())
+            terminal.draw(draw(state, terminal.size(), screen, now_ms=time.time_ns() // 1_000_000))
+            for key in terminal.keys(TICK_S):
+                _obey(state.key(key), feed)
+    return 0
+
+
+def _obey(asked: Ask | None, feed: Feed) -> None:
+    if asked is not None:
+        feed.ask(asked)

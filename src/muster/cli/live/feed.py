@@ -1,0 +1,165 @@
+"""What the owner tells the live watch: a thread that asks, so that keys never wait for an answer."""
+
+from __future__ import annotations
+
+import base64
+import codecs
+import os
+import queue
+import threading
+import time
+from typing import Any, Self
+
+from muster.cli.live.state import LOG_LINES_MAX, Ask, News
+from muster.cli.output import inert
+from muster.client.api import Api, task_path
+from muster.client.http import Connection
+from muster.config.project import Project
+from muster.model.errors import MusterError, Unavailable
+
+Json = dict[str, Any]
+
+TASKS_MAX = 2000
+REFRESH_S = 2.0
+"""Reasons change by themselves (`retry in 3 s`), so they are asked for again also where nothing has happened."""
+ROUND_S = 0.25
+LINE_CHARS_MAX = 4000
+_TAIL_CHUNKS = 50
+_SHARE_MAX = 0.1
+"""Of the time that the owner may be kept busy with the list of tasks."""
+
+
+class Feed:
+    """Owns a connection and a thread; `take` never blocks."""
+
+    def __init__(self, project: Project, actor: str, plan: str | None) -> None:
+        self._api = Api(Connection(project.socket))
+        self._actor = actor
+        self._plan = plan
+        self._asked: queue.SimpleQueue[Ask] = queue.SimpleQueue()
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._news = News(None, None, (), None, "connecting", "")
+        self._wanted: tuple[int, int] | None = None
+        self._log = _Log()
+        self.wake_fd, self._wake = os.pipe()
+        os.set_blocking(self._wake, False)
+        self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+
+    def choose(self, attempt: tuple[int, int] | None) -> None:
+        """The attempt, (task id, epoch), whose output is wanted from now on."""
+        self._wanted = attempt
+
+    def ask(self, asked: Ask) -> None:
+        self._asked.put(asked)
+
+    def take(self) -> News:
+        with self._lock:
+            news = self._news
+            self._news = news._replace(tasks=None, status=None, log=(), told="")
+            return news
+
+    def _run(self) -> None:
+        last_event, refreshed_s, took_s = -1, 0.0, 0.0
+        while not self._stop.wait(ROUND_S):
+            try:
+                told = self._do_asked()
+                status = self._api.get("/api/v1/status")
+                newest = status["status"]["lastEventId"]
+                tasks = None
+                since_s = time.monotonic() - refreshed_s
+                if since_s > took_s / _SHARE_MAX and (newest != last_event or since_s > REFRESH_S):
+                    begin_s = time.monotonic()
+                    tasks = self._tasks()
+                    last_event, refreshed_s = newest, time.monotonic()
+                    took_s = refreshed_s - begin_s
+                log = self._log.read(self._api, self._wanted)
+            except Unavailable as error:
+                self._publish(link=f"no owner: {error.message}")
+                self._log = _Log()
+            except MusterError as error:
+                self._publish(link="live", told=error.message)
+            else:
+                self._publish(
+                    tasks=tasks, status=status, log=log, log_of=self._log.of, link="live", told=told
+                )
+
+    def _publish(self, *, link: str, log: tuple[str, ...] = (), told: str = "", **rest: Any) -> None:
+        with self._lock:
+            before = self._news
+            same = rest.get("log_of", before.log_of) == before.log_of
+            self._news = before._replace(
+                tasks=rest.get("tasks") or before.tasks,
+                status=rest.get("status") or before.status,
+                log=(*before.log, *log) if same else log,
+                log_of=rest.get("log_of", before.log_of),
+                link=link,
+                told=told or before.told,
+            )
+        try:
+            os.write(self._wake, b"x")
+        except BlockingIOError:
+            return  # it has been woken often enough
+
+    def _do_asked(self) -> str:
+        told = ""
+        while not self._asked.empty():
+            asked = self._asked.get()
+            try:
+                self._api.post(task_path(asked.task_id, asked.action), {"actor": self._actor})
+            except Unavailable:
+                raise
+            except MusterError as error:
+                told = f"{asked.ref}: {error.message}"
+            else:
+                told = f"{asked.ref}: {asked.action} was asked for"
+        return told
+
+    def _tasks(self) -> list[Json]:
+        """The first tasks and, where there are more, the open ones among the others."""
+        query: Json = {"limit": TASKS_MAX, "plan": self._plan}
+        found: list[Json] = self._api.get("/api/v1/agent-tasks", query)
+        if len(found) == TASKS_MAX:
+            still = {"status": ["pending", "assigned", "running", "paused", "aborted"], **query}
+            more = self._api.get("/api/v1/agent-tasks", still)
+            found = list({task["id"]: task for task in (*found, *more)}.values())
+        return found
+
+
+class _Log:
+    """The output of one attempt as whole lines, from its end on."""
+
+    def __init__(self) -> None:
+        self.of: tuple[int, int] | None = None
+        self._after = 0
+        self._decoders: dict[str, Any] = {}
+        self._rest: dict[str, str] = {}
+
+    def read(self, api: Api, wanted: tuple[int, int] | None) -> tuple[str, ...]:
+        if wanted is None:
+            self.of = None
+            return ()
+        query: Json = {"epoch": wanted[1], "after": self._after}
+        if wanted != self.of:
+            self.of, self._after, self._decoders, self._rest = wanted, 0, {}, {}
+            query = {"epoch": wanted[1], "last": _TAIL_CHUNKS}
+        answer = api.get(task_path(wanted[0], "logs"), query)
+        self._after = max(self._after, answer["next"])
+        lines: list[str] = []
+        for chunk in answer["chunks"]:
+            lines += self._lines(chunk["stream"], base64.b64decode(chunk["data"]))
+        return tuple(lines[-LOG_LINES_MAX:])
+
+    def _lines(self, stream: str, data: bytes) -> list[str]:
+        decode = self._decoders.setdefault(stream, codecs.getincrementaldecoder("utf-8")("replace")).decode
+        text = self._rest.get(stream, "") + decode(data)
+        *lines, rest = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        self._rest[stream] = rest[-LINE_CHARS_MAX:]
+        return [inert(line[:LINE_CHARS_MAX]) for line in lines]

@@ -1,0 +1,231 @@
+"""What the live watch shows and how keys change it.  Pure: no clock, no terminal, no network.
+
+Two rules hold whatever arrives: the chosen row stays chosen, and no row that is on the screen moves unless a key
+moves it.  So rows are kept in the order in which their tasks were made, tasks that end stay where they are, and
+the row at the top of the window is remembered by its task, not by its number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from muster.cli.output import ref_of, task_word
+from muster.model.states import FINAL, TaskStatus
+
+Json = dict[str, Any]
+
+LOG_LINES_MAX = 2000
+HELP = (
+    ("j k, arrows", "choose a task (g, G: the first, the last; PgUp, PgDn: a page)"),
+    ("J K", "scroll the output"),
+    ("f", "follow the output, or not"),
+    ("a", "show tasks that have ended, or not"),
+    ("/", "only tasks whose name or reason holds a text (Enter keeps it, Esc drops it)"),
+    ("r", "retry the task"),
+    ("c", "cancel the task"),
+    ("p", "pause the task, or resume it"),
+    ("? q", "this page; leave (the crew goes on)"),
+)
+
+
+class Ask(NamedTuple):
+    """Something for the owner to do."""
+
+    action: str
+    task_id: int
+    ref: str
+
+
+class News(NamedTuple):
+    """What the feed has brought since it was last asked."""
+
+    tasks: Sequence[Json] | None
+    """All tasks that may be shown; None: as before."""
+    status: Json | None
+    log: Sequence[str]
+    """New whole lines of the chosen attempt."""
+    log_of: tuple[int, int] | None
+    """(task id, epoch) that `log` belongs to."""
+    link: str
+    """`live`, or why not."""
+    told: str
+    """How the last request ended; empty: nothing new."""
+
+
+@dataclass
+class State:
+    plan: str | None = None
+    tasks: dict[int, Json] = field(default_factory=dict)
+    status: Json | None = None
+    chosen: int | None = None
+    top: int | None = None
+    """The task of the first row in the window."""
+    show_ended: bool = False
+    filter: str = ""
+    typing: bool = False
+    """The filter is being typed."""
+    confirm: Ask | None = None
+    help: bool = False
+    message: str = ""
+    link: str = "connecting"
+    done: bool = False
+    log: list[str] = field(default_factory=list)
+    log_of: tuple[int, int] | None = None
+    follow: bool = True
+    log_end: int = 0
+    """The line below the last one that is shown, while the output is not followed."""
+    page: int = 10
+    """Rows that the window has room for; the drawing tells."""
+    _seen_open: set[int] = field(default_factory=set)
+
+    def show(self, news: News) -> None:
+        if news.tasks is not None:
+            self._take_tasks(news.tasks)
+        if news.status is not None:
+            self.status = news.status
+        if news.told:
+            self.message = news.told
+        self.link = news.link
+        if news.log_of is not None and news.log_of == self.log_of:
+            self._take_log(news.log)
+
+    def _take_tasks(self, tasks: Sequence[Json]) -> None:
+        self.tasks = {task["id"]: task for task in sorted(tasks, key=lambda task: task["id"])}
+        self._seen_open |= {task_id for task_id, task in self.tasks.items() if task["status"] not in FINAL}
+        self._keep_choice()
+
+    def _take_log(self, lines: Sequence[str]) -> None:
+        self.log += lines
+        if (extra := len(self.log) - LOG_LINES_MAX) > 0:
+            del self.log[:extra]
+            self.log_end = max(0, self.log_end - extra)
+
+    def rows(self) -> list[Json]:
+        """What the window scrolls over."""
+        wanted = self.filter.casefold()
+        return [
+            task
+            for task in self.tasks.values()
+            if (self.show_ended or task["id"] in self._seen_open or task["status"] == TaskStatus.FAILED)
+            and wanted in f"{ref_of(task)} {task['title']} {task_word(task)} {task['why']}".casefold()
+        ]
+
+    def window(self, height: int) -> list[Json]:
+        """The rows on the screen; the choice is among them, and the first one stays unless it would not be."""
+        self.page = max(1, height)
+        rows = self.rows()
+        ids = [row["id"] for row in rows]
+        first = ids.index(self.top) if self.top in ids else 0
+        if self.chosen in ids:
+            at = ids.index(self.chosen)
+            first = min(max(first, at - self.page + 1), at)
+        first = max(0, min(first, len(rows) - self.page))
+        self.top = ids[first] if ids else None
+        return rows[first : first + self.page]
+
+    def log_window(self, height: int) -> list[str]:
+        end = (
+            len(self.log)
+            if self.follow
+            else max(min(self.log_end, len(self.log)), min(height, len(self.log)))
+        )
+        return self.log[max(0, end - height) : end]
+
+    def log_wanted(self) -> tuple[int, int] | None:
+        """The attempt whose output belongs on the screen; another one than before begins empty."""
+        task = self.tasks.get(self.chosen) if self.chosen is not None else None
+        wanted = (task["id"], task["epoch"]) if task is not None and task["epoch"] else None
+        if wanted != self.log_of:
+            self.log_of, self.log, self.log_end, self.follow = wanted, [], 0, True
+        return wanted
+
+    def _keep_choice(self) -> None:
+        rows = self.rows()
+        ids = [row["id"] for row in rows]
+        if self.chosen in ids or not ids:
+            return
+        near = [task_id for task_id in ids if self.chosen is not None and task_id > self.chosen]
+        self.chosen = near[0] if near else ids[-1] if self.chosen is not None else ids[0]
+
+    def key(self, key: str) -> Ask | None:
+        """`key` is a character, or one of up, down, pgup, pgdn, home, end, enter, esc, backspace."""
+        if self.typing:
+            self._type(key)
+            return None
+        if self.confirm is not None:
+            asked, self.confirm = self.confirm, None
+            self.message = "" if key == "y" else "nothing was changed"
+            return asked if key == "y" else None
+        if self.help:
+            self.help = False
+            return None
+        self.message = ""
+        return self._command(key)
+
+    def _type(self, key: str) -> None:
+        match key:
+            case "enter":
+                self.typing = False
+            case "esc":
+                self.typing, self.filter = False, ""
+            case "backspace":
+                self.filter = self.filter[:-1]
+            case _ if len(key) == 1 and key.isprintable():
+                self.filter += key
+        self._keep_choice()
+
+    def _command(self, key: str) -> Ask | None:
+        match key:
+            case "q":
+                self.done = True
+            case "?":
+                self.help = True
+            case "/":
+                self.typing, self.filter = True, ""
+            case "esc":
+                self.filter = ""
+                self._keep_choice()
+            case "a":
+                self.show_ended = not self.show_ended
+                self._keep_choice()
+            case "f":
+                self.follow = not self.follow
+                self.log_end = len(self.log)
+            case "J" | "K":
+                self._scroll_log(1 if key == "J" else -1)
+            case "r" | "c" | "p":
+                return self._act(key)
+            case _:
+                self._move(key)
+        return None
+
+    def _move(self, key: str) -> None:
+        ids = [row["id"] for row in self.rows()]
+        if not ids:
+            return
+        at = ids.index(self.chosen) if self.chosen in ids else 0
+        steps = {"j": 1, "down": 1, "k": -1, "up": -1, "pgdn": self.page, "pgup": -self.page}
+        ends = {"g": 0, "home": 0, "G": len(ids) - 1, "end": len(ids) - 1}
+        to = ends.get(key, at + steps.get(key, 0))
+        self.chosen = ids[max(0, min(to, len(ids) - 1))]
+
+    def _scroll_log(self, by: int) -> None:
+        at = len(self.log) if self.follow else self.log_end
+        self.log_end = max(1, min(at + by, len(self.log)))
+        self.follow = self.log_end == len(self.log)
+
+    def _act(self, key: str) -> Ask | None:
+        """Retry and cancel are asked back; a pause can be taken back by the same key."""
+        task = self.tasks.get(self.chosen) if self.chosen is not None else None
+        if task is None:
+            self.message = "no task is chosen"
+            return None
+        paused = task["status"] == TaskStatus.PAUSED
+        action = {"r": "retry", "c": "cancel", "p": "resume" if paused else "pause"}[key]
+        asked = Ask(action, task["id"], ref_of(task))
+        if key == "p":
+            return asked
+        self.confirm = asked
+        return None

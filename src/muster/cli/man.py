@@ -1,0 +1,114 @@
+"""`muster man`: the manual page, made from the parsers; `--markdown` is the reference page of the docs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+
+from muster import __version__
+from muster.cli.main import EXIT_CODES
+from muster.cli.surface import Argument, Command, Option, global_options, surface
+
+_ABOUT = "Runs a crew of AI agents on a plan, and never loses a task."
+_REFERENCES = (
+    "A task is named plan/key, key, its number, a unique start of these, @last (the newest) or @failed (the "
+    "newest that failed). plan/key#2 is its second attempt."
+)
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Prints the manual page: muster man | man -l -"
+    parser.add_argument("--markdown", action="store_true", help="as a page of the documentation")
+
+
+def run(args: argparse.Namespace) -> int:
+    commands = surface()
+    print(markdown(commands) if args.markdown else roff(commands), end="")
+    return 0
+
+
+def markdown(commands: Sequence[Command]) -> str:
+    lines = ["# Commands", "", _ABOUT, "", _REFERENCES, "", "## Everywhere", ""]
+    lines += _md_options(global_options())
+    lines += ["", "| exit code | means |", "|---|---|"]
+    lines += [f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items()]
+    for command in commands:
+        for node in command.walk():
+            lines += _md_command(node)
+    return "\n".join([*lines, ""])
+
+
+def _md_command(node: Command) -> Iterator[str]:
+    yield from ("", f"{'##' if len(node.path) == 1 else '###'} muster {' '.join(node.path)}", "")
+    yield _sentence(node.help)
+    extra = node.description if node.description not in ("", node.help) else ""
+    if extra:
+        yield from ("", _md_text(extra))
+    if node.verbs:
+        yield from ("", *(f"- `{' '.join(verb.path)}`: {verb.help}" for verb in node.verbs))
+        return
+    yield from ("", "```text", node.usage(), "```")
+    shown = [_md_argument(argument) for argument in node.arguments if argument.help or argument.choices]
+    shown += _md_options(node.options)
+    if shown:
+        yield from ("", *shown)
+
+
+def _md_text(text: str) -> str:
+    """Indented lines of a description are examples."""
+    return "\n".join(
+        f"    {line.strip()}" if line.startswith(" ") else f"{line}\n" for line in text.splitlines()
+    )
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}." if text and not text.endswith(".") else text
+
+
+def _md_argument(argument: Argument) -> str:
+    return f"- `{argument.name}`: {argument.help or ', '.join(argument.choices)}"
+
+
+def _md_options(options: Sequence[Option]) -> list[str]:
+    return [f"- `{_option_text(option)}`: {_option_help(option)}".rstrip(": ") for option in options]
+
+
+def _option_text(option: Option) -> str:
+    return ", ".join(option.names) + (f" {option.metavar}" if option.metavar else "")
+
+
+def _option_help(option: Option) -> str:
+    missing = [choice for choice in option.choices if choice not in option.help]
+    return f"{option.help} (one of {', '.join(option.choices)})".strip() if missing else option.help
+
+
+def roff(commands: Sequence[Command]) -> str:
+    lines = [f'.TH MUSTER 1 "" "muster {__version__}" "Muster"', ".SH NAME"]
+    lines += [r"muster \- runs a crew of AI agents on a plan", ".SH SYNOPSIS", ".B muster", ".I COMMAND"]
+    lines += ["[ARGUMENTS]", ".SH DESCRIPTION", _roff(_ABOUT), ".PP", _roff(_REFERENCES)]
+    lines += [".SH COMMANDS"]
+    for command in commands:
+        for node in command.walk():
+            if not node.verbs:
+                lines += [".TP", f".B {_roff(node.usage())}", _roff(_sentence(node.help))]
+                lines += _roff_details(node)
+    lines += [".SH OPTIONS OF ALL COMMANDS"]
+    for option in global_options():
+        lines += [".TP", f".B {_roff(_option_text(option))}", _roff(option.help)]
+    lines += [".SH EXIT STATUS"]
+    for code, meaning in EXIT_CODES.items():
+        lines += [".TP", f".B {code}", _roff(meaning)]
+    return "\n".join([*lines, ""])
+
+
+def _roff_details(node: Command) -> Iterator[str]:
+    rows = [(argument.name, argument.help) for argument in node.arguments if argument.help]
+    rows += [(_option_text(option), _option_help(option)) for option in node.options]
+    for name, text in rows:
+        yield from (".RS", ".TP", f".B {_roff(name)}", _roff(text), ".RE")
+
+
+def _roff(text: str) -> str:
+    """No line may begin as a request, and a hyphen must stay one that can be copied."""
+    flat = " ".join(text.split()).replace("\\", "\\e").replace("-", "\\-")
+    return f"\\&{flat}" if flat.startswith((".", "'")) else flat

@@ -1,0 +1,67 @@
+"""`muster task wait | next`: what is being worked on, and what comes then."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from muster.cli.context import connect
+from muster.cli.output import Screen, add_fields, clean, listed, print_json, print_rows, ref_of, task_word
+from muster.cli.task_moves import named
+from muster.cli.waiting import FOREVER_S, await_end, duration_s, end_code, last_event
+
+Json = dict[str, Any]
+
+NEXT = 10
+
+
+def add_queue(verbs: Any) -> None:
+    waiting = verbs.add_parser("wait", help="come back when tasks have ended, well or not")
+    waiting.add_argument("refs", metavar="REF", nargs="+")
+    waiting.add_argument(
+        "--timeout", metavar="TIME", type=duration_s, help="give up after this time (exit code 8)"
+    )
+    coming = verbs.add_parser("next", help="the tasks that agents take next, first one first")
+    coming.add_argument("--limit", metavar="N", type=_count, default=NEXT, help=f"at most N tasks ({NEXT})")
+    add_fields(coming)
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:6]) <= 1000):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 1000")
+    return int(text)
+
+
+def _wait(args: argparse.Namespace) -> int:
+    screen = Screen(args.color)
+    within_s = FOREVER_S if args.timeout is None else args.timeout
+    with connect(args) as context:
+        after = last_event(context)
+        ids = [task["id"] for task in named(context, args.refs)]
+        shown = None if args.json else screen
+        tasks = await_end(context, ids, within_s=within_s, screen=shown, after=after)
+    if args.json:
+        print_json(tasks)
+    else:
+        for task in tasks:
+            screen.line(f"{screen.badge(task_word(task))}  {clean(ref_of(task))}  {clean(task['why'])}")
+    return end_code(tasks)
+
+
+def _next(args: argparse.Namespace) -> int:
+    with connect(args) as context:
+        found = context.api.get("/api/v1/agent-tasks/next", {"limit": args.limit})
+
+    def show() -> None:
+        screen = Screen(args.color)
+        for task in found:
+            screen.line(f"{screen.badge('ready', '')} {clean(ref_of(task))}  {clean(task['why'])}")
+        if not found:
+            screen.line("nothing is ready: muster status")
+
+    print_rows(args, [listed(task) for task in found], show)
+    return 0
+
+
+QUEUE: dict[str, Callable[[argparse.Namespace], int]] = {"wait": _wait, "next": _next}

@@ -1,0 +1,116 @@
+"""What is made from the parsers: completion, the manual page, the reference; and the raw request."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from muster.cli.main import COMMANDS
+from muster.cli.man import markdown
+from muster.cli.surface import surface
+
+ROOT = Path(__file__).parents[2]
+ASK_BASH = """
+source "$1"; shift
+muster() { printf 'billing/api\\nbilling/docs\\n'; }
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
+_muster
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+def test_every_command_and_verb_says_what_it_does():
+    nodes = [node for command in surface() for node in command.walk()]
+    assert {node.path[0] for node in nodes} == set(COMMANDS)
+    assert [node.path for node in nodes if not node.help] == []
+    mute = [(node.path, option.names) for node in nodes for option in node.options if not option.help]
+    assert mute == [], "options without a help text"
+
+
+def test_the_reference_is_what_the_parsers_say():
+    page = ROOT / "docs" / "reference" / "commands.md"
+    assert page.read_text() == markdown(surface()), f"./run muster man --markdown > {page.relative_to(ROOT)}"
+
+
+def test_the_manual_page_has_every_command_and_is_clean_roff(cli):
+    ran = cli("man")
+    assert ran.code == 0
+    assert ran.out.startswith(".TH MUSTER 1")
+    assert all(f"muster {name}" in ran.out.replace("\\-", "-") for name in COMMANDS)
+    requests = {line.split()[0] for line in ran.out.splitlines() if line.startswith(".")}
+    assert requests <= {".TH", ".SH", ".B", ".I", ".TP", ".PP", ".RS", ".RE"}
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("muster", "ta"), {"task"}),
+        (("muster", "task", "re"), {"retry", "resume"}),
+        (("muster", "-C", "/x", "task", "list", "--st"), {"--status"}),
+        (("muster", "task", "retry", "--from", ""), {"checkpoint", "start"}),
+        (("muster", "task", "show", "billing/a"), {"billing/api"}),
+        (("muster", "--color", "al"), {"always"}),
+    ],
+)
+def test_bash_completes(cli, tmp_path, words, expected):
+    (tmp_path / "muster.bash").write_text(cli("completion", "bash").out)
+    asked = ["bash", "--norc", "-c", ASK_BASH, "ask", str(tmp_path / "muster.bash"), *words]
+    done = subprocess.run(asked, capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) - {"auto"} >= expected
+    if words[-1] and not words[-2].startswith("--"):
+        assert set(done.stdout.split()) == expected
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_scripts_are_whole(cli, tmp_path, shell):
+    script = cli("completion", shell).out
+    for name in COMMANDS:
+        assert name in script
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed, so that its script was read, not run")
+    (tmp_path / "script").write_text(script)
+    subprocess.run([shell, "-n", str(tmp_path / "script")], check=True)
+
+
+def test_references_to_complete(cli, owner):
+    assert cli("completion", "refs").out.split() == [f"billing/{key}" for key in owner.tasks()]
+
+
+def test_an_unknown_shell(cli):
+    ran = cli("completion", "tcsh")
+    assert ran.code == 2
+    assert "'tcsh' is not one of bash, zsh, fish" in ran.err
+
+
+def test_a_raw_request(cli, owner):
+    task_id = owner.tasks()["tests"].id
+    assert json.loads(cli("api", "get", f"/api/v1/agent-tasks/{task_id}").out)["task"]["key"] == "tests"
+    body = '{"actor": "user:ann"}'
+    ran = cli("api", "POST", f"/api/v1/agent-tasks/{task_id}/retry", "--data", body)
+    assert json.loads(ran.out)["generation"] == 2
+    ran = cli("api", "POST", f"/api/v1/agent-tasks/{task_id}/pause", "--data", "-", stdin=body.encode())
+    assert json.loads(ran.out)["status"] == "PAUSED"
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "message"),
+    [
+        (("api", "GET", "status"), 2, "'status' is no path"),
+        (("api", "GET", "/a b"), 2, "is no path"),
+        (("api", "FETCH", "/"), 2, "'FETCH' is not one of GET, POST"),
+        (("api", "GET", "/", "--data", "{}"), 2, "a GET has no body"),
+        (("api", "POST", "/", "--data", "{"), 2, "no JSON"),
+        (("api", "GET", "/api/v1/nowhere"), 3, "nowhere"),
+        (("api", "POST", "/api/v1/agent-tasks", "--data", "{}"), 2, "actor"),
+    ],
+)
+def test_a_raw_request_that_is_wrong(cli, owner, argv, code, message):
+    before = owner.fingerprint()
+    ran = cli(*argv)
+    assert (ran.code, ran.raw) == (code, b"")
+    assert message in ran.err
+    assert owner.fingerprint() == before
