@@ -5,30 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Mapping
-from typing import cast
 
-from muster.agents.command import EXIT_CODES, CommandAgent, Prompt
 from muster.config.project import Project
 from muster.config.settings import Config
 from muster.model.commands import Offer
 from muster.model.errors import StoreRefused
-from muster.ports.agent import Agent
 from muster.stores.sqlite.lock import refuse_shared
-
-
-def agents_of(config: Config) -> Mapping[str, Agent]:
-    return {
-        name: CommandAgent(
-            name=name,
-            command=agent.command,
-            prompt=cast(Prompt, agent.prompt),
-            env_names=agent.env_names,
-            env=agent.env,
-            exit_codes={**EXIT_CODES, **agent.exit_codes},
-        )
-        for name, agent in config.agents.items()
-    }
 
 
 def offers_of(config: Config) -> dict[str, Offer]:

@@ -264,7 +264,7 @@ def _processes(project: Project) -> Check:
 
 def _agents(config: Config) -> Iterator[Check]:
     try:
-        from muster.app.parts import agents_of
+        from muster.app.agents import agents_of
 
         agents = agents_of(config)
     except MusterError as error:
@@ -276,4 +276,4 @@ def _agents(config: Config) -> Iterator[Check]:
         except MusterError as error:
             yield Check(f"agent {name}", False, error.message, error.hint)
         else:
-            yield Check(f"agent {name}", True, "can run")
+            yield Check(f"agent {name}", True, agent.about)

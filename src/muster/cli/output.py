@@ -300,3 +300,11 @@ def print_error(error: MusterError, *, as_json: bool) -> None:
 def note(text: str) -> None:
     """A remark beside the answer."""
     print(f"note: {inert(text)}", file=sys.stderr, flush=True)
+
+
+def usage_words(usage: Mapping[str, Any]) -> str:
+    """`12,300 tokens in, 450 out, $0.0381`."""
+    told = f"{usage['inputTokens']:,} tokens in, {usage['outputTokens']:,} out"
+    if usage["costMicrousd"] is not None:
+        told += f", ${usage['costMicrousd'] / 1e6:.4f}"
+    return f"about {told}" if usage["estimated"] else told

@@ -20,6 +20,7 @@ from muster.cli.output import (
     print_json,
     ref_of,
     task_word,
+    usage_words,
 )
 from muster.cli.task_add import add_adding, add_task
 from muster.cli.task_moves import MOVES, add_moves
@@ -214,6 +215,8 @@ def _attempt(attempt: Json, screen: Screen) -> str:
     parts.append(f"{attempt['worker']} {clean(attempt['agent'])}")
     if number := attempt["checkpoints"]:
         parts.append(f"{number} checkpoint{'' if number == 1 else 's'}")
+    if attempt.get("usage"):
+        parts.append(usage_words(attempt["usage"]))
     return "  ".join(parts)
 
 

@@ -24,6 +24,7 @@ _REPORTS: dict[type[c.AttemptCommand], str] = {
     c.Fail: "fail",
     c.Release: "release",
     c.AppendLog: "log",
+    c.Account: "account",
 }
 
 

@@ -17,6 +17,7 @@ from muster.model.errors import Conflict
 from muster.model.rows import Lane, Worker
 from muster.model.states import CrewStatus
 from muster.model.task import Attempt
+from muster.model.usage import usage_of
 from muster.ports.store import ReadyTask
 
 
@@ -136,6 +137,7 @@ class Claims:
                     timeout_s=task.timeout_s * task.timeout_factor,
                     session_key=text.session_key,
                     checkpoint=text.checkpoint,
+                    session_usage=usage_of(text.session_usage),
                 )
             )
         return tuple(jobs)

@@ -25,6 +25,7 @@ _DECIDERS: dict[type[c.Command], _Decider] = {
     c.AddArtifact: working.add_artifact,
     c.Declare: working.declare,
     c.AppendLog: working.append_log,
+    c.Account: working.account,
     c.Ask: ending.ask,
     c.Readopt: ending.readopt,
     c.Complete: ending.complete,

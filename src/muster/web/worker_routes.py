@@ -25,6 +25,7 @@ PLAIN: dict[str, type[c.Command]] = {
     "fail": c.Fail,
     "release": c.Release,
     "log": c.AppendLog,
+    "account": c.Account,
 }
 
 

@@ -16,8 +16,19 @@ from muster.model.answers import ClaimedJob
 from muster.model.errors import AgentUnfit, BadInput, Conflict, MusterError, StoreFault, Unavailable
 from muster.model.marks import WORKER, attempt_mark
 from muster.model.states import ErrorKind
-from muster.ports.agent import Agent, AttemptFolder, Completed, Exit, Job, Launcher, RunningProcess
+from muster.ports.agent import (
+    Agent,
+    AttemptFolder,
+    Completed,
+    Exit,
+    Failed,
+    Job,
+    Launcher,
+    Outcome,
+    RunningProcess,
+)
 from muster.ports.crew import Crew
+from muster.worker.listener import Listener
 from muster.worker.orders import Order, Orders
 from muster.worker.tail import Tail
 
@@ -79,14 +90,17 @@ class Runner:
     def _attempt(self, agent: Agent) -> None:
         self._folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
         token = secrets.token_urlsafe(32)
-        launch = agent.launch(
-            self._job_of_agent(), self._folder, cwd=self._around.root, extra_env=self._environment(token)
-        )
+        job = self._job_of_agent()
+        launch = agent.launch(job, self._folder, cwd=self._around.root, extra_env=self._environment(token))
+        stream = agent.stream(job, launch)
+        listener = Listener(self._job, self._folder.stdout, stream, launch.session_key)
         # Started before the process is: a worker that dies in between has lost an attempt that may have run.
         start = c.Start(
             task_id=self._job.task_id,
             epoch=self._job.epoch,
             token_hash=hashlib.sha256(token.encode()).hexdigest(),
+            session_key=launch.session_key,
+            session_usage=stream.session_usage,
         )
         if not self._report(start):
             return
@@ -94,7 +108,7 @@ class Runner:
         mark = attempt_mark(self._around.worker_id, self._job.task_id, self._job.epoch)
         process = self._around.launcher.start(launch, self._folder, mark=mark)
         try:
-            exit_code, timed_out = self._watch(process)
+            exit_code, timed_out = self._watch(process, listener)
             if self._orders.given is Order.ABANDON:
                 process.kill()
                 return
@@ -108,15 +122,20 @@ class Runner:
             process.kill()
             raise
         self._ship_all()
+        listener.listen()
+        self._patiently(lambda: self._account(listener))
         if stopped:
             self._report(self._release("stopped on request"))
             return
         oom_after = self._around.oom_kills()
         out_of_memory = oom_before is not None and oom_after is not None and oom_after > oom_before
         ended = Exit(code=exit_code, timed_out=timed_out, out_of_memory=out_of_memory)
-        self._report(self._word_on(agent, ended))
+        outcome = stream.outcome(ended, self._folder)
+        if isinstance(outcome, Failed) and outcome.session_gone:
+            self._patiently(lambda: self._account(listener, forget=True))
+        self._report(self._word_on(outcome, ended))
 
-    def _watch(self, process: RunningProcess) -> tuple[int | None, bool]:
+    def _watch(self, process: RunningProcess, listener: Listener) -> tuple[int | None, bool]:
         """Until the process ends, an order comes or its time is over: (exit code, timed out)."""
         deadline_s = time.monotonic() + self._job.timeout_s
         while True:
@@ -134,6 +153,8 @@ class Runner:
             # An owner that is away for a while must not keep us from watching: the files keep the output.
             with contextlib.suppress(*AWAY):
                 self._ship()
+                listener.listen()
+                listener.tell(self._send)
 
     def _tell(self) -> None:
         """Puts a notice where the agent finds it, whole or not at all, and takes it away again."""
@@ -152,22 +173,49 @@ class Runner:
             return
         self._told = notice
 
-    def _word_on(self, agent: Agent, ended: Exit) -> c.AttemptCommand:
-        outcome = agent.outcome(ended, self._folder)
+    def _account(self, listener: Listener, *, forget: bool = False) -> bool:
+        if forget:
+            listener.forget_session(self._send)
+        else:
+            listener.tell(self._send, last=True)
+        return True
+
+    def _send(self, command: c.AttemptCommand) -> None:
+        """For what an attempt can do without: a refusal is noted, no more.  Raises what is AWAY."""
+        try:
+            self._crew.report(command)
+        except AWAY:
+            raise
+        except MusterError as error:
+            log.info("%s of %s#%s: %s", type(command).__name__, command.task_id, command.epoch, error)
+
+    def _word_on(self, outcome: Outcome, ended: Exit) -> c.AttemptCommand:
         if isinstance(outcome, Completed):
             result = outcome.result.decode() if outcome.result is not None else None
             return c.Complete(
-                task_id=self._job.task_id, epoch=self._job.epoch, result=result, exit_code=ended.code
+                task_id=self._job.task_id,
+                epoch=self._job.epoch,
+                result=result,
+                spoken=outcome.spoken,
+                exit_code=ended.code,
             )
-        return self._failure(outcome.kind, outcome.message, ended.code)
+        retry_after_s = None if outcome.reset_at_s is None else outcome.reset_at_s - time.time()
+        return self._failure(outcome.kind, outcome.message, ended.code, retry_after_s)
 
-    def _failure(self, kind: ErrorKind, message: str, exit_code: int | None = None) -> c.Fail:
+    def _failure(
+        self,
+        kind: ErrorKind,
+        message: str,
+        exit_code: int | None = None,
+        retry_after_s: float | None = None,
+    ) -> c.Fail:
         return c.Fail(
             task_id=self._job.task_id,
             epoch=self._job.epoch,
             kind=kind,
             message=message[:5000].replace("\0", "?"),
             exit_code=exit_code,
+            retry_after_s=None if retry_after_s is None else min(max(retry_after_s, 0.0), 30 * 86400.0),
         )
 
     def _release(self, reason: str, *, unfit: str | None = None) -> c.Release:
@@ -186,7 +234,8 @@ class Runner:
             ref=f"{job.plan}/{job.key}",
             title=job.title,
             prompt=job.description or job.title,
-            session_key=job.session_key,
+            session_key=job.session_key or None,
+            session_usage=job.session_usage,
             checkpoint=job.checkpoint,
             timeout_s=job.timeout_s,
             note=job.note,

@@ -41,7 +41,9 @@ def complete(task: Task, facts: Facts, command: c.Complete, now: Now) -> Decisio
             exit_code=command.exit_code,
         )
         return _failed(task, attempt, failed, facts, now)
-    result = command.result if command.result is not None else attempt.declared
+    result = attempt.declared if command.spoken and attempt.declared is not None else command.result
+    if result is None:
+        result = attempt.declared
     return _completed(task, attempt, result, now, exit_code=command.exit_code)
 
 

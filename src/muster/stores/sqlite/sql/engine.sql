@@ -28,14 +28,17 @@ SELECT id, priority, sort_key FROM tasks
 
 -- name: job_texts
 SELECT t.id, p.name, coalesce(t.key, CAST(t.id AS TEXT)), t.title, t.description,
-       CASE WHEN t.epoch > 1 THEN (
-           SELECT session_key FROM attempts a
-            WHERE a.task_id = t.id AND a.session_key IS NOT NULL AND a.epoch > t.fresh_after_epoch
-            ORDER BY a.epoch DESC LIMIT 1) END,
+       s.session_key, s.session_usage,
        CASE WHEN t.epoch > 1 THEN (
            SELECT data FROM checkpoints c WHERE c.task_id = t.id AND c.epoch > t.fresh_after_epoch
             ORDER BY c.epoch DESC, c.number DESC LIMIT 1) END
   FROM tasks t LEFT JOIN plans p ON p.id = t.plan_id
+  -- Only its own agent can resume a session: the newest attempt is the one that is to begin now.
+  LEFT JOIN attempts s ON s.task_id = t.id AND t.epoch > 1 AND s.epoch = (
+           SELECT max(a.epoch) FROM attempts a
+            WHERE a.task_id = t.id AND a.epoch < t.epoch AND a.epoch > t.fresh_after_epoch
+              AND a.session_key IS NOT NULL
+              AND a.agent = (SELECT n.agent FROM attempts n WHERE n.task_id = t.id AND n.epoch = t.epoch))
  WHERE t.id = ?1
 
 -- name: settle_dependencies
@@ -67,7 +70,7 @@ UPDATE attempts
    SET status = ?4, boot_id = ?8, lease_until_ms = ?10, started_at_ms = ?12, ended_at_ms = ?13, session_key =
        ?14, token_hash = ?15, stop_action = ?16, stop_by_ms = ?17, error_kind = ?18, error = ?19, tree_killed
        = ?20, exit_code = ?21, declared_kind = ?22, declared = ?23, checkpoints = ?24, log_bytes = ?25,
-       notice = ?26, noticed_mono_ms = ?27
+       notice = ?26, noticed_mono_ms = ?27, usage = ?28, session_usage = ?29
  WHERE task_id = ?1 AND epoch = ?2
 
 -- name: insert_event
