@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Self
 
 _DIRECTIVE = re.compile(r"stub: ([\w-]+)")
 INPUT_TOKENS, CACHED_TOKENS, OUTPUT_TOKENS = 1000, 200, 50
@@ -102,7 +102,7 @@ class ModelStub:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
-    def __enter__(self) -> ModelStub:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
