@@ -23,6 +23,11 @@ OUT = Path(__file__).parents[1] / "agents" / "streams"
 MODES = {"claude-code": "bypassPermissions", "codex": "danger-full-access"}
 PLAIN = ("plain", "tools", "e401", "billing", "quota", "e429", "e529", "e400", "e404", "cut", "unfinished")
 
+LISTS = re.compile(
+    r'"(tools|slash_commands|skills|plugins|agents|mcp_servers|memory_paths)":(\[[^\]]*\]|\{[^}]*\})'
+)
+"""What the CLI offers: long, and nothing to us."""
+
 
 def scrubbed(data: bytes, root: Path) -> str:
     text = data.decode().replace(str(root), "/project").replace(str(root).replace("/", "-"), "-project")

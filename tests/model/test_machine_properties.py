@@ -25,6 +25,7 @@ from muster.model.states import (
     TaskStatus,
 )
 from muster.model.task import Attempt, Now, Task
+from muster.model.usage import Usage
 
 POLICY = RetryPolicy()
 EPOCH_OFFSETS = st.sampled_from([0, 0, 0, 0, -1, -2, 1])
@@ -133,6 +134,11 @@ class OneTask(RuleBasedStateMachine):
     def log(self, offset: int) -> None:
         self.give(c.AppendLog(task_id=7, epoch=self.epoch(offset), stream="stdout", offset=0, data=b"x"))
 
+    @rule(offset=EPOCH_OFFSETS)
+    def account(self, offset: int) -> None:
+        usage = Usage(input_tokens=7)
+        self.give(c.Account(task_id=7, epoch=self.epoch(offset), session_key="s", usage=usage))
+
     @rule(offset=EPOCH_OFFSETS, twice=st.booleans())
     def complete(self, offset: int, twice: bool) -> None:
         command = c.Complete(task_id=7, epoch=self.epoch(offset), result="1")
@@ -233,7 +239,7 @@ class OneTask(RuleBasedStateMachine):
         stale = isinstance(command, c.AttemptCommand) and (
             known is None or command.epoch != known.epoch or not known.open
         )
-        if stale and not isinstance(command, c.AppendLog | c.Readopt):
+        if stale and not isinstance(command, c.AppendLog | c.Account | c.Readopt):
             assert (after, attempt, decision.events, decision.follow_ups) == (task, None, (), ())
             assert command.epoch == task.epoch, "only the newest attempt's last word is a repetition"
         assert after.status in TASK_MOVES[task.status] | {task.status}

@@ -86,7 +86,9 @@ def _completed(
 def fail(task: Task, facts: Facts, command: c.Fail, now: Now) -> Decision:
     if ended_as(facts, command, AttemptStatus.FAILED, AttemptStatus.RELEASED):
         return Decision(task)
-    return _failed(task, current(task, facts, command), command, facts, now)
+    # By its holder's own word: a heartbeat that was on its way must not bring it back.
+    attempt = replace(current(task, facts, command), tree_killed=True)
+    return _failed(task, attempt, command, facts, now)
 
 
 def _failed(task: Task, attempt: Attempt, command: c.Fail, facts: Facts, now: Now) -> Decision:
