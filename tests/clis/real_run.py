@@ -103,7 +103,8 @@ def cli_of(supervisor: psutil.Process, name: str = "claude") -> psutil.Process |
 
 
 def figures(values: list[float], digits: int, unit: str) -> str:
-    return f"p50 {sorted(values)[len(values) // 2]:.{digits + 1}f} {unit}, p99 {p99(values):.{digits + 1}f} {unit}"
+    p50 = sorted(values)[len(values) // 2]
+    return f"p50 {p50:.{digits + 1}f} {unit}, p99 {p99(values):.{digits + 1}f} {unit}"
 
 
 def p99(values: list[float]) -> float:

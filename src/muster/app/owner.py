@@ -65,6 +65,7 @@ def policy_of(config: Config) -> Policy:
         heartbeat_s=config.health.heartbeat_s,
         agent_slots={agent.name: agent.slots for agent in config.agents.values() if agent.slots is not None},
         limits=config.limits,
+        pools={agent.name: agent.pool for agent in config.agents.values()},
         failures_max=task.failures_max,
         waiting_max=task.waiting_max,
     )

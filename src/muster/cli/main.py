@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "watch": ("muster.cli.watch", "what happens from now on, one line each"),
     "plan": ("muster.cli.plan", "list, pause or resume plans"),
     "task": ("muster.cli.task", "add, list, show and steer tasks"),
+    "agent": ("muster.cli.agent", "list, show and test the agents of this project"),
     "inbox": ("muster.cli.inbox", "what waits for a person: questions and failed tasks"),
     "answer": ("muster.cli.answer", "answer a task's question; it goes on with that"),
     "dead": ("muster.cli.dead", "failed tasks: list, retry or discard them"),

@@ -18,6 +18,7 @@ from muster.engine.intake import Intake
 from muster.engine.leader import check_term
 from muster.engine.plans import Plans
 from muster.engine.policy import Policy
+from muster.engine.pools import note_refusal, open_pool
 from muster.engine.prune import prune, prune_events
 from muster.engine.reconcile import reconcile
 from muster.engine.roster import Roster
@@ -70,6 +71,9 @@ class Engine:
             c.NewBoot: self._roster.new_boot,
             c.FreshLeases: self._roster.fresh_leases,
             c.Release: self._release,
+            c.Fail: self._ended,
+            c.Complete: self._ended,
+            c.OpenPool: open_pool,
             c.Transfer: self._transfer,
             c.DropAim: self._drop_aim,
         }
@@ -125,6 +129,13 @@ class Engine:
         if isinstance(command, c.Reap | c.Promote | c.Expire | c.Overdue) and command.term is not None:
             await check_term(view.tx, command.term)
         return moved(view.run(command.task_id, command))  # type: ignore[attr-defined]
+
+    async def _ended(self, view: View, command: c.Fail | c.Complete) -> Answer:
+        open_before = view.is_open(command.task_id)
+        task = view.run(command.task_id, command)
+        if open_before:
+            await note_refusal(view, command.task_id, self.policy)
+        return moved(task)
 
     async def _release(self, view: View, command: c.Release) -> Answer:
         task = view.run(command.task_id, command)

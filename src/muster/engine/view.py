@@ -54,6 +54,10 @@ class View:
         for attempt in await self.tx.attempts(newest):
             self._attempts[attempt.task_id] = attempt
 
+    def is_open(self, task_id: int) -> bool:
+        attempt = self._attempts.get(task_id)
+        return attempt is not None and attempt.open
+
     def task(self, task_id: int) -> Task:
         try:
             return self._tasks[task_id]

@@ -408,6 +408,13 @@ class PruneEvents(Command, frozen=True, kw_only=True):
     proof: str
 
 
+class OpenPool(Command, frozen=True, kw_only=True):
+    """A person has seen to it: the provider's agents may be tried again."""
+
+    pool: Name
+    actor: Name
+
+
 class SetCrew(Command, frozen=True, kw_only=True):
     """RUNNING gives out work; anything else lets the workers finish what they hold and end."""
 

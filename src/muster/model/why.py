@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 
+from muster.model.pools import Pool
 from muster.model.states import AttemptStatus, CrewStatus, ErrorKind, PauseReason, TaskStatus
 from muster.model.task import SKIPPED
 from muster.model.views import PlanView, TaskView
@@ -34,6 +35,8 @@ class CrewFacts(Struct, frozen=True):
     """Limit keys of which no more tasks may run now."""
     paused: Mapping[str, PlanView] = {}
     """Plans that give out no work, by name."""
+    closed: Mapping[str, tuple[str, Pool]] = {}
+    """Agents whose provider takes no requests now, with the provider's name."""
 
 
 def takers(agent: str | None, capabilities: Collection[str], facts: CrewFacts) -> list[str]:
@@ -147,6 +150,8 @@ def _delayed(task: TaskView, wait_ms: int) -> str:
 
 
 def _matching(task: TaskView, facts: CrewFacts) -> str:
+    if closed := _closed(task, facts):
+        return closed
     if not facts.free and not facts.unfit:
         return "no worker is up: `muster up` starts some"
     wanted = task.aim or task.wanted_agent or ANY_AGENT
@@ -164,6 +169,21 @@ def _matching(task: TaskView, facts: CrewFacts) -> str:
     if wanted == ANY_AGENT:
         return "it names no agent and there is none for such tasks: set `agent` in muster.toml"
     return f"no worker offers agent {wanted}: add [agents.{wanted}] to muster.toml"
+
+
+def _closed(task: TaskView, facts: CrewFacts) -> str:
+    """Where every agent that could do it waits for its provider: which, and until when."""
+    wanted = task.aim or task.wanted_agent
+    able = [wanted] if wanted else sorted((facts.general | facts.closed.keys()) & facts.closed.keys())
+    if not able or (not wanted and facts.general - facts.closed.keys()):
+        return ""
+    if any(name not in facts.closed for name in able):
+        return ""
+    name, (provider, pool) = able[0], facts.closed[able[0]]
+    if pool.until_ms is None:
+        word = "billing" if pool.kind is ErrorKind.BILLING else "login"
+        return f"the {word} of {provider} needs a person: {pool.reason}; then `muster agent resume {name}`"
+    return f"{provider} is out of quota for {duration(pool.until_ms - facts.now_ms)} more: {pool.reason}"
 
 
 def _among(names: list[str], task: TaskView, facts: CrewFacts) -> str:

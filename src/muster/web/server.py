@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 
 from muster.model.errors import MusterError
-from muster.web import attempt_routes, audit_routes, plan_routes, task_routes, worker_routes
+from muster.web import attempt_routes, audit_routes, plan_routes, pool_routes, task_routes, worker_routes
 from muster.web.api_routes import Api
 from muster.web.backend import Backend
 from muster.web.http import on_bug, on_http_error, on_muster_error
@@ -27,6 +27,7 @@ def build(backend: Backend) -> Starlette:
             *attempt_routes.routes(backend),
             *audit_routes.routes(backend),
             *plan_routes.routes(backend),
+            *pool_routes.routes(backend),
             *task_routes.routes(backend),
             *Api(backend).routes(),
         ],

@@ -19,6 +19,7 @@ from muster.model.moves.decision import (
     moved,
     refuse_rewound,
 )
+from muster.model.pools import FOR_A_PERSON
 from muster.model.retry import SPENDS, TIMEOUT_FACTOR_MAX, Spend, backoff_ms
 from muster.model.states import AttemptStatus, ErrorKind, PauseReason, StopAction, TaskStatus
 from muster.model.task import Attempt, Now, Task
@@ -151,6 +152,8 @@ def _wait_for_provider(task: Task, attempt: Attempt, command: c.Fail, facts: Fac
         wait_ms = max(RETRY_AFTER_MS_MIN, int(command.retry_after_s * 1000))
     else:
         wait_ms = int(facts.retry.cap_s * 1000)
+    # Its pool is what it waits for then, until a person opens it.
+    due_ms = None if command.kind in FOR_A_PERSON else now.wall_ms + wait_ms
     after, event = moved(
         task,
         now,
@@ -158,9 +161,9 @@ def _wait_for_provider(task: Task, attempt: Attempt, command: c.Fail, facts: Fac
         f"attempt {task.epoch}: {command.message}",
         attempt.worker_id,
         level=Level.WARN,
-        details={"kind": command.kind, "retryInMs": wait_ms},
+        details={"kind": command.kind, **({} if due_ms is None else {"retryInMs": wait_ms})},
         status=TaskStatus.PENDING,
-        next_attempt_at_ms=now.wall_ms + wait_ms,
+        next_attempt_at_ms=due_ms,
         error_kind=command.kind,
         error=command.message,
     )
