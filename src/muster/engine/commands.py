@@ -18,7 +18,7 @@ from muster.engine.intake import Intake
 from muster.engine.leader import check_term
 from muster.engine.plans import Plans
 from muster.engine.policy import Policy
-from muster.engine.pools import note_refusal, open_pool
+from muster.engine.pools import note_refusal, open_pool, reopen_for
 from muster.engine.prune import prune, prune_events
 from muster.engine.reconcile import reconcile
 from muster.engine.roster import Roster
@@ -126,6 +126,8 @@ class Engine:
         handler = self._handlers.get(type(command))
         if handler is not None:
             return await handler(view, command)
+        if isinstance(command, c.Promote) and command.term is None:
+            await reopen_for(view, command.task_id, self.policy)
         if isinstance(command, c.Reap | c.Promote | c.Expire | c.Overdue) and command.term is not None:
             await check_term(view.tx, command.term)
         return moved(view.run(command.task_id, command))  # type: ignore[attr-defined]

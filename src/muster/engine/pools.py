@@ -50,5 +50,16 @@ async def open_pool(view: View, command: c.OpenPool) -> Done:
     return Done()
 
 
+async def reopen_for(view: View, task_id: int, policy: Policy) -> None:
+    """A person wants this task tried now: what its last attempt met is not to be in the way."""
+    attempt = view.attempt(task_id)
+    known = await closed_pools(view)
+    name = policy.pool(attempt.agent) if attempt is not None and attempt.error_kind in CLOSING else ""
+    if name in known:
+        del known[name]
+        await _put(view, known)
+        view.became_ready = True
+
+
 async def _put(view: View, pools: Pools) -> None:
     await view.tx.set_meta(POOLS, msgspec.json.encode(pools).decode())

@@ -116,7 +116,7 @@ class Queries:
         if not wanted:
             return True
         facts = await self._facts()
-        if not facts.free and not facts.unfit:
+        if not facts.free and not facts.unfit and not facts.closed:
             return False
         return not any(takers(agent, capabilities, facts) for agent, capabilities in wanted)
 
