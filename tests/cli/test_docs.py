@@ -15,6 +15,8 @@ from muster.plans.markdown import parse
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+HOW_TO = sorted((ROOT / "docs" / "how-to").glob("*.md"))
+"""Their commands need the CLI that they are about: `./run test-agents` runs them."""
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _EXIT = re.compile(r"# exits with (\d+)$")
 
@@ -63,7 +65,7 @@ def test_the_pages_show_commands() -> None:
     assert sum(len(commands(page)) for page in PAGES) > 10
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *HOW_TO], ids=lambda page: page.name)
 def test_plans_and_settings_shown_are_valid(page: Path, tmp_path: Path) -> None:
     for plan in blocks(page, "markdown"):
         assert parse(plan, page.name).tasks
