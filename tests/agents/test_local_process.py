@@ -108,6 +108,19 @@ def test_an_argument_that_is_too_long(zoo):
     assert 'prompt = "file"' in caught.value.hint
 
 
+def test_what_is_closed_to_us_on_the_path_hides_no_error(zoo, tmp_path, monkeypatch):
+    (tmp_path / "echo").write_text("not executable")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(BadInput, match="3,000,000"):
+        zoo.start("echo", "x" * 3_000_000)
+    process = zoo.start("echo", "found")
+    assert process.wait(WAIT_S) == 0
+    process.sweep()
+    (tmp_path / "no-such-agent").write_text("not executable")
+    with pytest.raises(AgentUnfit, match="cannot be executed"):
+        zoo.start("no-such-agent")
+
+
 def test_an_argument_that_cannot_be_passed(zoo):
     with pytest.raises(BadInput, match="null byte"):
         zoo.start("echo", "a\0b")

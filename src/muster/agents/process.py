@@ -8,6 +8,7 @@ import logging
 import math
 import os
 import select
+import shutil
 import signal
 import subprocess
 import threading
@@ -242,6 +243,7 @@ def _popen(launch: Launch, folder: AttemptFolder, env: dict[str, str]) -> subpro
         try:
             return subprocess.Popen(
                 launch.argv,
+                executable=_executable(launch.argv[0], env.get("PATH", os.defpath)),
                 env=env,
                 cwd=launch.cwd,
                 stdin=stdin,
@@ -254,6 +256,19 @@ def _popen(launch: Launch, folder: AttemptFolder, env: dict[str, str]) -> subpro
             raise BadInput(f"cannot pass these arguments to {launch.argv[0]}: {exc}") from exc
         except OSError as exc:
             raise _start_error(launch, exc) from exc
+
+
+def _executable(binary: str, path: str) -> str:
+    """Where `binary` is.  Raises OSError.
+
+    execvp tells of the first folder of PATH that is closed to us, not of what really went wrong.
+    """
+    if os.sep in binary:
+        return binary
+    if found := shutil.which(binary, path=path):
+        return found
+    number = errno.EACCES if shutil.which(binary, mode=os.F_OK, path=path) else errno.ENOENT
+    raise OSError(number, os.strerror(number), binary)
 
 
 def _open_files(launch: Launch, folder: AttemptFolder, stack: contextlib.ExitStack) -> tuple[int, int, int]:
