@@ -36,3 +36,7 @@ def subreaper(zoo: Zoo) -> Iterator[None]:
     assert zoo.kill_leftovers() == [], "the test left processes alive"
     ctypes.CDLL(None).prctl(36, 0, 0, 0, 0)
     reap_zombies(adopted_orphans(()))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    terminalreporter.write_line("not run here: the contract tests on the real agent CLIs (./run test-agents)")

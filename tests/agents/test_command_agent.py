@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from muster.agents import command as command_module
-from muster.agents.command import RESULT_BYTES_MAX, CommandAgent
+from muster.agents.command import CommandAgent
+from muster.agents.inputs import RESULT_BYTES_MAX
 from muster.model.errors import AgentUnfit, BadInput, Unavailable
 from muster.model.states import ErrorKind
 from muster.ports.agent import Agent, AttemptFolder, Completed, Exit, Failed, Job
@@ -56,10 +57,14 @@ def argv(
 # Arguments
 
 
-def test_it_is_an_agent():
+def test_it_is_an_agent(folder):
     plain: Agent = agent("true")
-    assert plain.name == "test"
-    assert plain.stream().feed(b"anything\n") == []
+    assert (plain.name, plain.about) == ("test", "runs true as your user")
+    launch = plain.launch(job(), folder, cwd=folder.path, extra_env={})
+    stream = plain.stream(job(), launch)
+    assert stream.feed(b"anything\n") == []
+    assert (stream.usage, stream.session_usage) == (None, None)
+    assert stream.outcome(Exit(code=0), folder) == Completed()
 
 
 def test_the_prompt_is_the_last_argument_by_default(folder):

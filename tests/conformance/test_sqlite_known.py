@@ -68,7 +68,7 @@ def _other(row: Any, name: str, known: dict[str, Any]) -> Any:
     return f"{value or ''}x" if isinstance(value, str) or name in _TEXTS else (value or 0) + 7
 
 
-_TEXTS = {"aim", "limit_key", "session_key", "token_hash", "declared"}
+_TEXTS = {"aim", "limit_key", "session_key", "token_hash", "declared", "usage", "session_usage"}
 
 
 def test_each_column_that_changes_is_stored(file: Site) -> None:

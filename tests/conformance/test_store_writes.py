@@ -288,14 +288,16 @@ def test_a_worker_holds_its_open_attempts_only(subject: Subject) -> None:
 
 
 @pytest.mark.promise("S16")
-def test_a_job_brings_the_newest_checkpoint_and_session(subject: Subject) -> None:
+def test_a_job_brings_the_newest_checkpoint_and_its_own_agents_session(subject: Subject) -> None:
     subject.add_plan("api")
     subject.add(new_task(1, "a", title="Türe 🚪", epoch=11), new_task(2))
     subject.write(
         opened=[
             make_attempt(1, 1, status=AttemptStatus.LOST, session_key="s1"),
-            make_attempt(1, 9, status=AttemptStatus.LOST, session_key="s9"),
-            make_attempt(1, 10, status=AttemptStatus.LOST),
+            make_attempt(1, 8, status=AttemptStatus.LOST, session_key="s8", session_usage="{}"),
+            make_attempt(1, 9, status=AttemptStatus.LOST),
+            make_attempt(1, 10, status=AttemptStatus.LOST, session_key="x10", agent="another"),
+            make_attempt(1, 11),
         ],
         checkpoints=[
             Checkpoint(1, 9, 1, 1, b"nine/1"),
@@ -306,7 +308,7 @@ def test_a_job_brings_the_newest_checkpoint_and_session(subject: Subject) -> Non
     )
     first, second = sorted(subject.tx("job_texts", [1, 2]), key=lambda text: text.task_id)
     assert (first.plan, first.key, first.title) == ("api", "a", "Türe 🚪")
-    assert (first.session_key, first.checkpoint) == ("s9", b"nine/10")
+    assert (first.session_key, first.session_usage, first.checkpoint) == ("s8", "{}", b"nine/10")
     assert (second.key, second.session_key, second.checkpoint) == ("2", None, None)
     newest = subject.read("checkpoint", 1)
     assert (newest.epoch, newest.number, newest.data) == (9, 10, b"nine/10")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 from engine_rig import W1, W2, Rig, complete, fail, release
 
+from muster.engine.batch import drive
 from muster.model import commands as c
 from muster.model.answers import Claimed
 from muster.model.errors import Conflict
 from muster.model.states import CrewStatus, ErrorKind
+from muster.model.usage import Usage
 
 
 def keys(claimed: object) -> list[str]:
@@ -157,3 +159,38 @@ def test_what_waits_for_time_or_others_is_not_given_out(rig: Rig) -> None:
     (again,) = rig.started()
     rig.do(complete(again))
     assert [job.key for job in rig.claim()] == ["b"]
+
+
+def test_a_session_is_handed_on_to_its_own_agent_alone_and_forgotten_when_gone(rig: Rig) -> None:
+    rig.register(agents=("claude", "codex"))
+    rig.enqueue({"a": []})
+    (job,) = rig.claim()
+    used, total = Usage(input_tokens=5), Usage(input_tokens=50)
+    rig.do(c.Start(task_id=job.task_id, epoch=1, token_hash="a" * 64))
+    rig.do(c.Account(task_id=job.task_id, epoch=1, session_key="s1", usage=used, session_usage=total))
+    rig.do(release(job))
+    late = Usage(input_tokens=6)
+    rig.do(c.Account(task_id=job.task_id, epoch=1, usage=late, session_usage=total))
+    rig.do(c.Transfer(task_id=job.task_id, actor="ada", agent="codex"))
+    (other,) = rig.claim()
+    assert (other.agent, other.session_key, other.session_usage) == ("codex", None, None)
+    rig.do(release(other))
+    rig.do(c.Transfer(task_id=job.task_id, actor="ada", agent="claude"))
+    (again,) = rig.claim()
+    assert (again.agent, again.session_key, again.session_usage) == ("claude", "s1", total)
+    rig.do(c.Account(task_id=job.task_id, epoch=again.epoch, session_key=""))
+    rig.do(release(again))
+    assert not rig.claim()[0].session_key
+    first, *_ = drive(rig.reads.attempts(job.task_id))
+    assert (first.session_key, first.usage) == ("s1", late)
+
+
+def test_a_result_that_was_reported_comes_before_the_last_words(rig: Rig) -> None:
+    rig.register()
+    rig.enqueue({"a": [], "b": []})
+    reported, silent = rig.started()
+    rig.do(c.Declare(task_id=reported.task_id, epoch=1, text='"on purpose"'))
+    for job in (reported, silent):
+        rig.do(c.Complete(task_id=job.task_id, epoch=1, result='"bye"', spoken=True))
+    assert drive(rig.reads.result(reported.task_id)) == '"on purpose"'
+    assert drive(rig.reads.result(silent.task_id)) == '"bye"'

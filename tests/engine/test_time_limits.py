@@ -281,3 +281,14 @@ def test_what_was_lost_too_often_does_not_come_back(rig: Rig) -> None:
         )
     assert (rig.statuses()["a"], rig.views()["a"].error_kind) == ("FAILED", ErrorKind.LOST)
     assert not rig.beat(W1, job).attempts[0].current
+
+
+def test_a_loss_by_the_workers_own_word_is_not_undone_by_its_heartbeat(rig: Rig) -> None:
+    """The heartbeat was on its way, or held by the server, while the worker saw its agent die."""
+    away = Away(rig)
+    rig.do(fail(away.job, ErrorKind.LOST))
+    assert rig.statuses()["a"] == "PENDING"
+    (order,) = away.heard().attempts
+    assert not order.current
+    assert rig.statuses()["a"] == "PENDING"
+    assert "readopted" not in rig.names("a")

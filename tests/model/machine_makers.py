@@ -16,6 +16,7 @@ from muster.model.moves.decision import Decision, Facts
 from muster.model.retry import RetryPolicy
 from muster.model.states import HELD, AttemptStatus, ErrorKind, FailedDependency, StopAction, TaskStatus
 from muster.model.task import Attempt, Now, Task
+from muster.model.usage import Usage
 
 NOW = Now(1_800_000_000_000, 50_000, "boot-a")
 LEASE_MS = 15_000
@@ -153,6 +154,7 @@ def commands(epoch: int = 4) -> dict[str, c.Command]:
         "artifact": c.AddArtifact(**mine, name="report", location="out.md"),
         "declare": c.Declare(**mine, text='"ok"'),
         "suspect": c.Suspect(**mine, evidence="no output for 10 min"),
+        "account": c.Account(**mine, session_key="s", usage=Usage(input_tokens=5)),
         "log": c.AppendLog(**mine, stream="stdout", offset=0, data=b"hello"),
         "complete": c.Complete(**mine, result="1"),
         "crash": fail(ErrorKind.CRASH, epoch),

@@ -377,3 +377,41 @@ def test_limits_sizes_and_git_are_read(tmp_path: Path) -> None:
     assert (config.health.stall_after_s, agent.stall_after_s) == (0, 180)
     assert (config.git.worktrees, config.git.setup, config.git.merge) == (True, "make deps", False)
     assert config.writers == {"x"} and agent.limits.in_kernel
+
+
+CLAUDE = '[agents.claude]\nkind = "claude-code"\n'
+
+
+def test_a_known_cli_needs_no_command_but_its_permission_mode(tmp_path: Path) -> None:
+    (tmp_path / "muster.toml").write_text(
+        CLAUDE + 'permission_mode = "acceptEdits"\nmodel = "opus"\nmax_budget_usd = 2\nargs = ["--x", ""]\n'
+        '[agents.codex]\nkind = "codex"\npermission_mode = "read-only"\nprovider = "mine"\n'
+    )
+    agents = load_config(tmp_path).agents
+    claude, codex = agents["claude"], agents["codex"]
+    assert (claude.command, claude.model, claude.max_budget_usd) == (("claude",), "opus", 2.0)
+    assert (claude.args, claude.pool) == (("--x", ""), "anthropic")
+    assert (codex.command, codex.permission_mode, codex.pool) == (("codex",), "read-only", "mine")
+    assert agents["shell"].pool == "shell"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (CLAUDE, "permission_mode: is missing"),
+        (CLAUDE + 'permission_mode = "acceptEdit"', "no permission mode"),
+        (CLAUDE + 'permission_mode = "plan"\nmax_budget_usd = "5"', "not an amount of dollars"),
+        (CLAUDE + 'permission_mode = "plan"\nprompt = "file"', "prompt: is not for kind 'claude-code'"),
+        (CLAUDE + 'permission_mode = "plan"\noptions = {}', "options: is not a known key"),
+        (
+            '[agents.c]\nkind = "codex"\npermission_mode = "read-only"\nmax_budget_usd = 1',
+            "max_budget_usd: is not a known key",
+        ),
+        ('[agents.c]\ncommand = ["c"]\npermission_mode = "plan"', "permission_mode: is not a known key"),
+    ],
+)
+def test_what_a_kind_does_not_know_is_refused(tmp_path: Path, settings: str, message: str) -> None:
+    (tmp_path / "muster.toml").write_text(settings)
+    with pytest.raises(BadConfig) as refused:
+        load_config(tmp_path)
+    assert message in refused.value.message

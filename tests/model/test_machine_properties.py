@@ -26,6 +26,7 @@ from muster.model.states import (
     TaskStatus,
 )
 from muster.model.task import Attempt, Now, Task
+from muster.model.usage import Usage
 
 POLICY = RetryPolicy()
 STEERING = ["pause", "resume", "answer", "transfer", "skip", "expire", "drop aim", "depend"]
@@ -135,6 +136,11 @@ class OneTask(RuleBasedStateMachine):
     @rule(offset=EPOCH_OFFSETS)
     def log(self, offset: int) -> None:
         self.give(c.AppendLog(task_id=7, epoch=self.epoch(offset), stream="stdout", offset=0, data=b"x"))
+
+    @rule(offset=EPOCH_OFFSETS)
+    def account(self, offset: int) -> None:
+        usage = Usage(input_tokens=7)
+        self.give(c.Account(task_id=7, epoch=self.epoch(offset), session_key="s", usage=usage))
 
     @rule(offset=EPOCH_OFFSETS, twice=st.booleans())
     def complete(self, offset: int, twice: bool) -> None:
@@ -247,7 +253,7 @@ class OneTask(RuleBasedStateMachine):
         stale = isinstance(command, c.AttemptCommand) and (
             known is None or command.epoch != known.epoch or not known.open
         )
-        if stale and not isinstance(command, c.AppendLog | c.Readopt | c.Gone):
+        if stale and not isinstance(command, c.AppendLog | c.Account | c.Readopt | c.Gone):
             assert (after, attempt, decision.events, decision.follow_ups) == (task, None, (), ())
             assert command.epoch == task.epoch, "only the newest attempt's last word is a repetition"
         assert after.status in TASK_MOVES[task.status] | {task.status}

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from muster.model import commands as c
 from muster.model.errors import BadInput
+from muster.model.pools import FOR_A_PERSON
 from muster.model.retry import SPENDS, RetryPolicy, Spend, backoff_ms
 from muster.model.states import AttemptStatus, ErrorKind, TaskStatus
 
@@ -40,8 +41,8 @@ FIRST_MS, CAP_MS = 30_000, 300_000
         (K.OUT_OF_MEMORY, TaskStatus.FAILED, 0, 0, False),
         (K.RATE_LIMIT, TaskStatus.PENDING, 0, 0, True),
         (K.QUOTA, TaskStatus.PENDING, 0, 0, True),
-        (K.AUTH, TaskStatus.PENDING, 0, 0, True),
-        (K.BILLING, TaskStatus.PENDING, 0, 0, True),
+        (K.AUTH, TaskStatus.PENDING, 0, 0, False),
+        (K.BILLING, TaskStatus.PENDING, 0, 0, False),
     ],
 )
 def test_each_kind_spends_what_the_design_says(
@@ -134,6 +135,8 @@ def test_any_number_of_failures_gives_a_bounded_wait(spent: int, jitter: float, 
     after = run(task, make_attempt(), fail(kind), jitter=jitter, retry=policy).task
     if after.next_attempt_at_ms is not None:
         assert 0 <= after.next_attempt_at_ms - NOW.wall_ms <= CAP_MS
+    elif kind in FOR_A_PERSON:
+        assert after.status is TaskStatus.PENDING
     else:
         assert after.status is TaskStatus.FAILED
 

@@ -35,6 +35,7 @@ HELD_TABLE: dict[str, tuple[str, str, str, str]] = {
     "artifact": (ILLEGAL, ILLEGAL, "=", "="),
     "declare": (ILLEGAL, ILLEGAL, "=", "="),
     "suspect": (ILLEGAL, ILLEGAL, "=", "="),
+    "account": ("=", "=", "=", "="),
     "log": ("=", "=", "=", "="),
     "complete": ("COMPLETED/completed",) * 4,
     "crash": ("ABORTED/failed",) * 4,
@@ -89,12 +90,15 @@ FREE_TABLE: dict[str, dict[str, str]] = {
     "edit": dict.fromkeys(("PENDING", "ABORTED", "PAUSED", "FAILED", "CANCELLED"), "="),
 }
 """What moves a task that nobody holds, by its status; all else is an illegal move."""
+KEPT = ("account", "log")
+"""What an ended attempt has printed and cost is kept beside it."""
 REPEATED: dict[str, set[AttemptStatus]] = {
     "complete": {AttemptStatus.COMPLETED},
     "crash": {AttemptStatus.FAILED, AttemptStatus.RELEASED},
     "invalid": {AttemptStatus.FAILED, AttemptStatus.RELEASED},
     "quota": {AttemptStatus.FAILED, AttemptStatus.RELEASED},
     "release": {AttemptStatus.RELEASED},
+    "account": set(ENDED),
     "log": set(ENDED),
     "gone": set(ENDED),
 }
@@ -176,7 +180,7 @@ def test_a_task_that_was_never_claimed_knows_no_epoch(name: str, status: TaskSta
     if name in FREE_TABLE:
         assert outcome(task, None, name) == FREE_TABLE[name].get(status, ILLEGAL)
     else:
-        assert outcome(task, None, name) == (STALE if name == "log" else REWOUND)
+        assert outcome(task, None, name) == (STALE if name in KEPT else REWOUND)
 
 
 def test_the_tables_know_all_commands() -> None:
@@ -202,8 +206,8 @@ def test_an_epoch_above_the_stores_means_that_it_was_rewound(name: str) -> None:
     task, attempt = held_by_attempt("RUNNING/running")
     with pytest.raises(MusterError) as refused:
         run(task, attempt, commands(epoch=5)[name])
-    assert refused.value.code == (STALE if name == "log" else REWOUND)
-    assert name == "log" or "muster db restored" in refused.value.hint
+    assert refused.value.code == (STALE if name in KEPT else REWOUND)
+    assert name in KEPT or "muster db restored" in refused.value.hint
 
 
 def test_a_task_is_given_out_only_when_ready() -> None:

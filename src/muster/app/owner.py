@@ -68,6 +68,7 @@ def policy_of(config: Config, hostname: str = "", *, writers: frozenset[str] = f
         agent_slots={agent.name: agent.slots for agent in config.agents.values() if agent.slots is not None},
         writers=writers,
         limits=config.limits,
+        pools={agent.name: agent.pool for agent in config.agents.values()},
         failures_max=task.failures_max,
         waiting_max=task.waiting_max,
         hostname=hostname,

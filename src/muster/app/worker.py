@@ -10,7 +10,8 @@ from pathlib import Path
 from muster.agents.host import LocalHost, become_subreaper, oom_kills
 from muster.agents.process import LocalLauncher
 from muster.agents.tree import kill_recorded
-from muster.app.parts import agents_of, log_to_stderr, offers_of, trees_of
+from muster.app.agents import agents_of
+from muster.app.parts import log_to_stderr, offers_of, trees_of
 from muster.client.crew import HttpCrew
 from muster.config.load import load_config
 from muster.config.project import Project

@@ -287,7 +287,7 @@ def _trees(config: Config, project: Project) -> Check:
 
 def _agents(config: Config, project: Project) -> Iterator[Check]:
     try:
-        from muster.app.parts import agents_of
+        from muster.app.agents import agents_of
 
         agents = agents_of(config, project)
     except MusterError as error:
@@ -299,4 +299,4 @@ def _agents(config: Config, project: Project) -> Iterator[Check]:
         except MusterError as error:
             yield Check(f"agent {name}", False, error.message, error.hint)
         else:
-            yield Check(f"agent {name}", True, "can run")
+            yield Check(f"agent {name}", True, agent.about)

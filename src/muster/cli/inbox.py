@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from muster.cli.context import connect
+from muster.cli.context import connect, project_of
 from muster.cli.output import Screen, age, clean, now_ms, print_json, ref_of, task_word
 from muster.cli.task import find_tasks
 
@@ -19,14 +19,21 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     with connect(args) as context:
         found = find_tasks(context, plan=args.plan, names=("paused", "failed"), limit=LIMIT)
+        pools = context.api.get("/api/v1/pools")
+    closed = {name: pool for name, pool in sorted(pools.items()) if pool["untilMs"] is None}
     # Who has paused a task has not forgotten it.
     tasks = [task for task in found if task["pausedReason"] != "user"]
     tasks.sort(key=lambda task: (task["status"] == "FAILED", task["updatedAtMs"]))
     if args.json:
-        print_json([{**task, "next": _next(task)} for task in tasks])
-    elif tasks:
+        found = [{"pool": name, **pool, "next": _open(args, name)} for name, pool in closed.items()]
+        print_json([*found, *({**task, "next": _next(task)} for task in tasks)])
+        return 0
+    for name, pool in closed.items():
+        print(f"{clean(name)} waits for you ({pool['kind']}): {clean(pool['reason'])}")
+        print(f"  next: {_open(args, name)}")
+    if tasks:
         _table(tasks, Screen(args.color))
-    else:
+    elif not closed:
         print("nothing waits for you")
     return 0
 
@@ -36,6 +43,15 @@ def _next(task: dict[str, Any]) -> str:
     if task["status"] == "FAILED":
         return f"muster task retry {ref}"
     return f"muster answer {ref} TEXT" if task["pausedReason"] == "question" else f"muster task resume {ref}"
+
+
+def _open(args: argparse.Namespace, pool: str) -> str:
+    """The command that has the agents of a closed pool tried again."""
+    from muster.config.load import load_config
+
+    agents = load_config(project_of(args).root).agents.values()
+    name = next((agent.name for agent in agents if agent.pool == pool), pool)
+    return f"see to it, then muster agent resume {clean(name)}"
 
 
 def _table(tasks: list[dict[str, Any]], screen: Screen) -> None:

@@ -61,8 +61,12 @@ CONFIG = """\
 # An agent is a command that gets a task's text as its last argument (prompt = "stdin" or "file": otherwise).
 # Its exit code 0 means done.  The agent `shell` is built in: it runs the text as a script.
 
+# Claude Code and Codex are known by kind: Muster understands what they say, and resumes them after a kill.
+
 #[agents.claude]
-#command = ["claude", "-p", "--permission-mode", "acceptEdits"]
+#kind = "claude-code"
+#permission_mode = "acceptEdits"            # what it may do without asking; bypassPermissions: everything
+#max_budget_usd = 5.00                      # most that one run may cost
 #slots = 4                                  # tasks that it does at one time, over all workers
 #capabilities = ["rust", "gpu"]             # tasks with {cap=rust} go only to an agent that has it
 #profiles = ["writer"]                      # tasks with {profile=writer} go to it rather than to others
@@ -71,7 +75,8 @@ CONFIG = """\
 #limits = { memory = "4GB", output = "1GB", processes = 200 }
 
 #[agents.codex]
-#command = ["codex", "exec"]
+#kind = "codex"
+#permission_mode = "workspace-write"        # or read-only, danger-full-access
 
 #[agents.check]
 #command = ["make", "check"]

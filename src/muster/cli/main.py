@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "config": ("muster.cli.config", "what is set and where, and settings of other orchestrators"),
     "attempt": ("muster.cli.attempt", "the runs of a task, and what each has changed"),
     "why": ("muster.cli.why", "why a task is where it is, with the evidence"),
+    "agent": ("muster.cli.agent", "list, show and test the agents of this project"),
     "inbox": ("muster.cli.inbox", "what waits for a person: questions and failed tasks"),
     "answer": ("muster.cli.answer", "answer a task's question; it goes on with that"),
     "dead": ("muster.cli.dead", "failed tasks: list, retry or discard them"),

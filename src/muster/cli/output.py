@@ -388,3 +388,11 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     return clean(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def usage_words(usage: Mapping[str, Any]) -> str:
+    """`12,300 tokens in, 450 out, $0.0381`."""
+    told = f"{usage['inputTokens']:,} tokens in, {usage['outputTokens']:,} out"
+    if usage["costMicrousd"] is not None:
+        told += f", ${usage['costMicrousd'] / 1e6:.4f}"
+    return f"about {told}" if usage["estimated"] else told

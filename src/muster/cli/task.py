@@ -23,6 +23,7 @@ from muster.cli.output import (
     print_rows,
     ref_of,
     task_word,
+    usage_words,
 )
 from muster.cli.task_add import add_adding, add_task
 from muster.cli.task_edit import add_editing, edit
@@ -232,6 +233,8 @@ def _attempt(attempt: Json, screen: Screen) -> str:
     parts.append(f"{attempt['worker']} {clean(attempt['agent'])}")
     if number := attempt["checkpoints"]:
         parts.append(f"{number} checkpoint{'' if number == 1 else 's'}")
+    if attempt.get("usage"):
+        parts.append(usage_words(attempt["usage"]))
     return "  ".join(parts)
 
 

@@ -26,6 +26,7 @@ _REPORTS: dict[type[c.AttemptCommand], str] = {
     c.Gone: "gone",
     c.AppendLog: "log",
     c.Suspect: "suspect",
+    c.Account: "account",
 }
 
 

@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
-from muster.config.settings import HOMES, PROMPT_CHANNELS, SHELL, AgentConfig
+from muster.config.settings import (
+    CLAUDE_CODE,
+    CLI_KINDS,
+    COMMAND,
+    HOMES,
+    PROMPT_CHANNELS,
+    SHELL,
+    USER_HOME,
+    AgentConfig,
+)
 from muster.config.sizes import SIZE_HINT
 from muster.config.tables import (
     Table,
@@ -42,9 +52,11 @@ def _agent(key: str, value: object) -> AgentConfig:
     env: dict[str, str] = table.read("set", _env, {})
     for twice in sorted(env.keys() & set(env_names)):
         fail(f"{key}.set.{twice}", "is in env as well", "env hands it on, set gives it a value: keep one")
+    kind = table.read("kind", read_text, COMMAND)
     parsed = AgentConfig(
         name=name,
-        command=table.read("command", _command, ()),
+        kind=kind,
+        command=table.read("command", _command, CLI_KINDS[kind][:1] if kind in CLI_KINDS else ()),
         prompt=table.read("prompt", _prompt, "argument"),
         env_names=env_names,
         env=env,
@@ -53,15 +65,67 @@ def _agent(key: str, value: object) -> AgentConfig:
         profiles=table.read("profiles", read_texts, ()),
         slots=table.read("slots", read_count, None),
         heartbeat_s=table.read("heartbeat", read_interval, None),
-        writes=table.read("writes", read_flag, False),
-        home=table.read("home", _home, "user"),
+        writes=table.read("writes", read_flag, kind in CLI_KINDS),
+        home=table.read("home", _home, USER_HOME),
         stall_after_s=table.read("stall_after", read_duration, None),
         limits=_limits(table.table("limits")),
+        provider=table.read("provider", read_text, None),
+        **_of_kind(table, kind),
     )
     table.refuse_the_rest()
-    if not parsed.command:
-        fail(f"{key}.command", "is missing", 'write command = ["program", "argument"]')
+    if not parsed.command and kind == COMMAND:
+        fail(f"{key}.command", "is missing", 'write command = ["program", "argument"], or a kind')
     return parsed
+
+
+def _of_kind(table: Table, kind: str) -> dict[str, Any]:
+    """The settings that only some kinds have."""
+    if kind == COMMAND:
+        return {}
+    if kind not in CLI_KINDS:
+        if table.has("home"):
+            fail(table.path("home"), f"is not for kind {kind!r}", "see the documentation of its package")
+        # Another package's: it alone knows what these mean.
+        return {"options": table.read("options", _options, {}), "args": table.read("args", _command, ())}
+    _, modes = CLI_KINDS[kind]
+    if not table.has("permission_mode"):
+        known = ", ".join(f'"{mode}"' for mode in modes)
+        fail(
+            table.path("permission_mode"),
+            "is missing: what the agent may do without asking is for you to say",
+            f"write one of {known}; docs/how-to/{kind}.md tells what each allows",
+        )
+    for only in ("prompt", "exit_codes"):
+        if table.has(only):
+            fail(table.path(only), f"is not for kind {kind!r}", "leave it out: Muster knows this CLI")
+    budget = {}
+    if kind == CLAUDE_CODE:
+        budget["max_budget_usd"] = table.read("max_budget_usd", _dollars, None)
+    return {
+        "model": table.read("model", read_text, None),
+        "permission_mode": table.read("permission_mode", lambda key, value: _mode(key, value, modes), None),
+        "args": table.read("args", _command, ()),
+        **budget,
+    }
+
+
+def _mode(key: str, value: object, modes: tuple[str, ...]) -> str:
+    text = read_text(key, value)
+    if text not in modes:
+        known = "write one of " + ", ".join(f'"{mode}"' for mode in modes)
+        fail(key, f"{text!r} is no permission mode", near(text, modes) or known)
+    return text
+
+
+def _dollars(key: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1e6:
+        fail(key, f"{value!r} is not an amount of dollars", "write it without quotes, like 2.50")
+    return float(value)
+
+
+def _options(key: str, value: object) -> dict[str, object]:
+    table = read_table(key, value)
+    return {name: table.read(name, lambda _, given: given, None) for name in table.names()}
 
 
 def _command(key: str, value: object) -> tuple[str, ...]:

@@ -14,8 +14,17 @@ PROMPT_CHANNELS = ("argument", "script", "file", "stdin", "none")
 its fenced blocks, where it has any), or not at all."""
 
 
-HOMES = ("user", "own")
+USER_HOME, OWN_HOME = "user", "own"
+HOMES = (USER_HOME, OWN_HOME)
 """Whose HOME an agent gets: that of the user who runs the crew, or one of its own under `.muster/homes/`."""
+COMMAND = "command"
+CLAUDE_CODE, CODEX = "claude-code", "codex"
+CLI_KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    CLAUDE_CODE: ("claude", ("plan", "dontAsk", "acceptEdits", "auto", "bypassPermissions")),
+    CODEX: ("codex", ("read-only", "workspace-write", "danger-full-access")),
+}
+"""Kinds of agents whose output Muster understands: the usual program, and its permission modes."""
+PROVIDERS: Mapping[str, str] = {CLAUDE_CODE: "anthropic", CODEX: "openai"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +75,7 @@ class Health:
 
 @dataclass(frozen=True)
 class AgentConfig:
-    """One executor: a command that gets a prompt.  `[agents.NAME]`"""
+    """One executor: a command that gets a prompt, or a CLI that Muster knows.  `[agents.NAME]`"""
 
     name: str
     command: tuple[str, ...]
@@ -85,12 +94,29 @@ class AgentConfig:
     heartbeat_s: float | None = None
     writes: bool = False
     """It changes files: no other that does so may work in the same folder at the same time."""
-    home: str = "user"
+    home: str = USER_HOME
     """One of HOMES."""
     stall_after_s: float | None = None
     """None: as for all agents."""
     limits: Limits = field(default_factory=Limits)
     """`[agents.NAME.limits]`"""
+    kind: str = COMMAND
+    """COMMAND, one of CLI_KINDS, or a kind that an installed package brings."""
+    model: str | None = None
+    permission_mode: str | None = None
+    """What the CLI may do without asking; of the kinds in CLI_KINDS, which must be told."""
+    max_budget_usd: float | None = None
+    """Most that one run may cost."""
+    args: tuple[str, ...] = ()
+    """Further arguments for the CLI."""
+    provider: str | None = None
+    """Agents of one provider wait together when it is out of quota."""
+    options: Mapping[str, object] = field(default_factory=dict)
+    """For kinds of other packages, which check them by themselves."""
+
+    @property
+    def pool(self) -> str:
+        return self.provider or PROVIDERS.get(self.kind, self.name)
 
 
 SHELL = AgentConfig("shell", ("sh", "-eu"), "script")

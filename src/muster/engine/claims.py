@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from muster.engine.policy import Policy
+from muster.engine.pools import closed_pools
 from muster.engine.room import room
 from muster.engine.roster import crew_status
 from muster.engine.view import View
@@ -18,6 +19,7 @@ from muster.model.errors import Conflict
 from muster.model.rows import Lane, Worker
 from muster.model.states import CrewStatus
 from muster.model.task import BY_HAND, Attempt
+from muster.model.usage import usage_of
 from muster.ports.store import ReadyTask
 
 
@@ -53,9 +55,10 @@ class Claims:
 
     async def _choose(self, view: View, worker: Worker, free: int) -> list[tuple[ReadyTask, str]]:
         candidates: list[tuple[tuple[int, int, int, int], ReadyTask, Lane, list[str]]] = []
+        closed = await closed_pools(view)
         for lane_id in await view.tx.open_lanes():
             lane = self._lanes[lane_id]
-            agents = lane.agents_for(worker)
+            agents = [agent for agent in lane.agents_for(worker) if self._policy.pool(agent) not in closed]
             if agents:
                 mismatch = lane.mismatch(worker.offer(agents[0]))
                 for task in await view.tx.ready(lane_id, free):
@@ -112,6 +115,7 @@ class Claims:
                     session_key=text.session_key,
                     checkpoint=text.checkpoint,
                     proof=view.origin.proof(attempt),
+                    session_usage=usage_of(text.session_usage),
                 )
             )
         return tuple(jobs)

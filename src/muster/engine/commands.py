@@ -22,6 +22,7 @@ from muster.engine.manual import Manual
 from muster.engine.origin import read_origin, restored
 from muster.engine.plans import Plans
 from muster.engine.policy import Policy
+from muster.engine.pools import note_refusal, open_pool, reopen_for
 from muster.engine.prune import prune, prune_events
 from muster.engine.reconcile import reconcile
 from muster.engine.replan import Replan
@@ -90,6 +91,9 @@ class Engine:
             c.NewBoot: self._roster.new_boot,
             c.FreshLeases: self._roster.fresh_leases,
             c.Release: self._release,
+            c.Fail: self._ended,
+            c.Complete: self._ended,
+            c.OpenPool: open_pool,
             c.Transfer: self._transfer,
             c.DropAim: self._drop_aim,
             c.Depend: self._depend,
@@ -160,9 +164,18 @@ class Engine:
         handler = self._handlers.get(type(command))
         if handler is not None:
             return await handler(view, command)
+        if isinstance(command, c.Promote) and command.term is None:
+            await reopen_for(view, command.task_id, self.policy)
         if type(command) in _LED and command.term is not None:  # type: ignore[attr-defined]
             await check_term(view.tx, command.term)  # type: ignore[attr-defined]
         return moved(view.run(command.task_id, command))  # type: ignore[attr-defined]
+
+    async def _ended(self, view: View, command: c.Fail | c.Complete) -> Answer:
+        open_before = view.is_open(command.task_id)
+        task = view.run(command.task_id, command)
+        if open_before:
+            await note_refusal(view, command.task_id, self.policy)
+        return moved(task)
 
     async def _release(self, view: View, command: c.Release) -> Answer:
         task = view.run(command.task_id, command)

@@ -10,6 +10,7 @@ from muster.model.breaker import FAILURES_MAX
 from muster.model.retry import RetryPolicy
 
 NO_LIMITS: Mapping[str, int] = {}
+NO_POOLS: Mapping[str, str] = {}
 
 
 class Policy(Struct, frozen=True, kw_only=True):
@@ -26,6 +27,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     """Agents that write in one and the same folder: one attempt of all of them together at a time."""
     limits: Mapping[str, int] = NO_LIMITS
     """Most attempts at one time of all tasks with one limit key; a key that is absent has no limit."""
+    pools: Mapping[str, str] = NO_POOLS
+    """The pool (provider) of each agent; an agent that is absent has a pool of its own name."""
     failures_max: int = FAILURES_MAX
     """Tasks of a plan that fail in a row before it is paused; 0: it never is."""
     waiting_max: int = 100_000
@@ -37,3 +40,6 @@ class Policy(Struct, frozen=True, kw_only=True):
     @property
     def limited(self) -> bool:
         return bool(self.limits or self.agent_slots or self.writers)
+
+    def pool(self, agent: str) -> str:
+        return self.pools.get(agent, agent)

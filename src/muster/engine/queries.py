@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from msgspec.structs import replace
 
 from muster.engine.policy import Policy
+from muster.engine.pools import POOLS
 from muster.model.edits import KeptTask, PlanDiff, UpdatePlan, compare
 from muster.model.errors import Ambiguous, NotFound
 from muster.model.moves.decision import lapsed
+from muster.model.pools import Pool, Pools, pools_of
 from muster.model.rows import ANY_AGENT, worker_view
 from muster.model.states import HELD, CrewStatus
 from muster.model.task import Attempt, Now
@@ -166,7 +170,7 @@ class Queries:
         if not wanted:
             return True
         facts = await self._facts()
-        if not facts.free and not facts.unfit:
+        if not facts.free and not facts.unfit and not facts.closed:
             return False
         return not any(takers(agent, capabilities, facts) for agent, capabilities in wanted)
 
@@ -194,6 +198,13 @@ class Queries:
                 unfit[ANY_AGENT] = worker.all_unfit()[ANY_AGENT]
         unfit = {agent: missing for agent, missing in unfit.items() if agent not in free}
         crew, now_ms = CrewStatus(status.crew), self._clock.now().wall_ms
+        closed = await self._closed_agents(general | free.keys() - {ANY_AGENT})
+        for agent in [agent for agent, (_, pool) in closed.items() if pool.until_ms is None]:
+            # Only a person can change that: as if it were not there.
+            free.pop(agent, None)
+            general.discard(agent)
+        if not general:
+            free.pop(ANY_AGENT, None)
         paused = {plan.name: plan for plan in status.plans if plan.paused is not None}
         full_agents, full_limits = await self._full()
         return CrewFacts(
@@ -207,7 +218,18 @@ class Queries:
             full_agents=full_agents,
             full_limits=full_limits,
             paused=paused,
+            closed=closed,
         )
+
+    async def _closed_agents(self, agents: Collection[str]) -> dict[str, tuple[str, Pool]]:
+        """Those of the agents whose provider takes no requests, with its name."""
+        pools = await self.pools()
+        named = {agent: self._policy.pool(agent) for agent in agents}
+        return {agent: (name, pools[name]) for agent, name in named.items() if name in pools}
+
+    async def pools(self) -> Pools:
+        """The closed ones, by name."""
+        return pools_of(await self._reads.meta(POOLS), self._clock.now().wall_ms)
 
     async def _full(self) -> tuple[dict[str, int], dict[str, int]]:
         """(agents, limit keys) that have no place left, each with its number of places."""

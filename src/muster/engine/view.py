@@ -73,6 +73,10 @@ class View:
         known, attempt = self._tasks.get(command.task_id), self._attempts.get(command.task_id)
         self.origin.judge(known, attempt, command)
 
+    def is_open(self, task_id: int) -> bool:
+        attempt = self._attempts.get(task_id)
+        return attempt is not None and attempt.open
+
     def task(self, task_id: int) -> Task:
         try:
             return self._tasks[task_id]

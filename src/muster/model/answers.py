@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from muster.model.states import PauseReason, StopAction, TaskStatus
+from muster.model.usage import Usage
 
 
 class Answer(Struct, frozen=True, kw_only=True, rename="camel", gc=False):
@@ -55,6 +56,7 @@ class ClaimedJob(Answer, frozen=True, kw_only=True):
     checkpoint: bytes | None
     proof: str = ""
     """That this attempt was granted; goes with every word on it."""
+    session_usage: Usage | None = None
 
 
 class Claimed(Answer, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 
 from muster.model.seals import Seal
 from muster.model.states import CrewStatus, ErrorKind, FailedDependency, PauseReason, StopAction
+from muster.model.usage import Usage
 
 Text = Annotated[str, Meta(max_length=10_000)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -114,6 +115,19 @@ class AttemptCommand(Command, frozen=True, kw_only=True):
 class Start(AttemptCommand, frozen=True, kw_only=True):
     token_hash: TokenHash
     session_key: Text | None = None
+    session_usage: Usage | None = None
+    """What the session that it resumes had cost in all before."""
+
+
+class Account(AttemptCommand, frozen=True, kw_only=True):
+    """What the agent's output has told of itself.  What is None stays as it was."""
+
+    session_key: Text | None = None
+    """Empty: its session is gone, and no later attempt is to resume it or an older one."""
+    usage: Usage | None = None
+    """What this attempt has cost so far."""
+    session_usage: Usage | None = None
+    """What its session has cost in all."""
 
 
 class Renew(AttemptCommand, frozen=True, kw_only=True):
@@ -162,6 +176,8 @@ class Ask(AttemptCommand, frozen=True, kw_only=True):
 class Complete(AttemptCommand, frozen=True, kw_only=True):
     result: Annotated[str, Meta(max_length=RESULT_BYTES_MAX)] | None = None
     """JSON."""
+    spoken: bool = False
+    """The result is only what the agent said last: one that it has reported on purpose comes before it."""
     exit_code: ExitCode | None = None
 
 
@@ -492,6 +508,13 @@ class PruneEvents(Command, frozen=True, kw_only=True):
     to_id: int
     at_ms: int
     proof: str
+
+
+class OpenPool(Command, frozen=True, kw_only=True):
+    """A person has seen to it: the provider's agents may be tried again."""
+
+    pool: Name
+    actor: Name
 
 
 class SetCrew(Command, frozen=True, kw_only=True):

@@ -27,6 +27,7 @@ _DECIDERS: dict[type[c.Command], _Decider] = {
     c.Declare: working.declare,
     c.Suspect: working.suspect,
     c.AppendLog: working.append_log,
+    c.Account: working.account,
     c.Ask: ending.ask,
     c.Readopt: ending.readopt,
     c.Extend: manual.extend,

@@ -136,6 +136,10 @@ class Attempt(Struct, frozen=True, gc=False):
     """What its agent is to be told while it works."""
     noticed_mono_ms: int | None = None
     """When it was told, or has shown progress since; on the clock of the lease."""
+    usage: str | None = None
+    """What it has cost so far, as JSON of `usage.Usage`; None where its agent does not tell."""
+    session_usage: str | None = None
+    """What its session has cost in all, the same way."""
 
     @property
     def open(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from muster.model.states import AttemptStatus, ErrorKind, FailedDependency, PauseReason, TaskStatus
+from muster.model.usage import Usage
 
 
 class View(Struct, frozen=True, kw_only=True, rename="camel", gc=False):
@@ -90,6 +91,8 @@ class AttemptView(View, frozen=True, kw_only=True):
     exit_code: int | None
     checkpoints: int
     log_bytes: int
+    session_key: str | None = None
+    usage: Usage | None = None
 
 
 class EventView(View, frozen=True, kw_only=True):
@@ -199,4 +202,6 @@ class JobText(Struct, frozen=True, kw_only=True, gc=False):
     title: str
     description: str
     session_key: str | None
+    """Of the newest earlier attempt by the same agent; empty where its session is gone."""
+    session_usage: str | None
     checkpoint: bytes | None

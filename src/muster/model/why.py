@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 
+from muster.model.pools import Pool
 from muster.model.rows import ANY_AGENT
 from muster.model.states import AttemptStatus, CrewStatus, ErrorKind, PauseReason, TaskStatus
 from muster.model.task import BY_HAND, CANCELLED, REMOVED
@@ -35,6 +36,8 @@ class CrewFacts(Struct, frozen=True):
     """Limit keys of which no more tasks may run now."""
     paused: Mapping[str, PlanView] = {}
     """Plans that give out no work, by name."""
+    closed: Mapping[str, tuple[str, Pool]] = {}
+    """Agents whose provider takes no requests now, with the provider's name."""
 
 
 def takers(agent: str | None, capabilities: Collection[str], facts: CrewFacts) -> list[str]:
@@ -155,6 +158,8 @@ def _delayed(task: TaskView, wait_ms: int) -> str:
 
 
 def _matching(task: TaskView, facts: CrewFacts) -> str:
+    if closed := _closed(task, facts):
+        return closed
     if not facts.free and not facts.unfit:
         return "no worker is up: `muster up` starts some"
     wanted = task.aim or task.wanted_agent or ANY_AGENT
@@ -182,6 +187,21 @@ def _last_unfit(task: TaskView, facts: CrewFacts) -> str:
         return ""
     agent = f"agent {missing}" if wanted == ANY_AGENT else f"agent {wanted} cannot run: {missing}"
     return f"{agent}; mend that, then `muster up`"
+
+
+def _closed(task: TaskView, facts: CrewFacts) -> str:
+    """Where every agent that could do it waits for its provider: which, and until when."""
+    wanted = task.aim or task.wanted_agent
+    able = [wanted] if wanted else sorted((facts.general | facts.closed.keys()) & facts.closed.keys())
+    if not able or (not wanted and facts.general - facts.closed.keys()):
+        return ""
+    if any(name not in facts.closed for name in able):
+        return ""
+    name, (provider, pool) = able[0], facts.closed[able[0]]
+    if pool.until_ms is None:
+        word = "billing" if pool.kind is ErrorKind.BILLING else "login"
+        return f"the {word} of {provider} needs a person: {pool.reason}; then `muster agent resume {name}`"
+    return f"{provider} is out of quota for {duration(pool.until_ms - facts.now_ms)} more: {pool.reason}"
 
 
 def _among(names: list[str], task: TaskView, facts: CrewFacts) -> str:

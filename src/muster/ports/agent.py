@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from muster.model.limits import Limits
 from muster.model.states import ErrorKind
+from muster.model.usage import Usage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +23,7 @@ class Job:
     title: str
     prompt: str
     session_key: str | None
+    """The session of an earlier attempt by this agent, to be resumed where that can be."""
     checkpoint: bytes | None
     """The last acknowledged checkpoint of an earlier attempt, whole."""
     timeout_s: float
@@ -30,6 +31,8 @@ class Job:
     """What a person wants this attempt to know."""
     told: str = ""
     """What it should know of the folder that it works in."""
+    session_usage: Usage | None = None
+    """What the session had cost in all when it was last heard of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +81,8 @@ class Launch:
     stdin: Path | None = None
     """None is /dev/null: agent CLIs hang on an open, silent pipe."""
     limits: Limits = field(default_factory=Limits)
+    session_key: str | None = None
+    """The session that this process opens or resumes, where it is known before it starts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,35 +101,59 @@ class Exit:
 class Completed:
     result: bytes | None = None
     """JSON."""
+    spoken: bool = False
+    """It is only what the agent said last: a result that it has reported on purpose comes before it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failed:
     kind: ErrorKind
     message: str
+    reset_at_s: float | None = None
+    """Unix time at which the provider takes requests again, where it has said so."""
+    session_gone: bool = False
+    """The CLI knows nothing of the session any more: the next attempt is to begin a new one."""
 
 
 Outcome = Completed | Failed
 
 
-class Activity(StrEnum):
-    PROGRESS = "progress"
-    SESSION = "session"
+@dataclass(frozen=True)
+class SessionSeen:
+    """The agent's output has named its session."""
+
+    key: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class AgentEvent:
-    """Something that an agent's output told us."""
+@dataclass(frozen=True)
+class Step:
+    """The agent does something now: a tool that it uses, a provider that it waits for."""
 
-    activity: Activity
     text: str
-    details: Mapping[str, object] = field(default_factory=dict)
+
+
+AgentEvent = SessionSeen | Step
 
 
 class AgentStream(Protocol):
-    """Bytes in, events out: owns no process, clock or loop."""
+    """The output of one attempt: bytes in, events out, and in the end what it all means.
 
-    def feed(self, data: bytes) -> list[AgentEvent]: ...
+    Owns no process, clock or loop.
+    """
+
+    @property
+    def usage(self) -> Usage | None:
+        """What this attempt has cost so far; None where the agent tells nothing of it."""
+
+    @property
+    def session_usage(self) -> Usage | None:
+        """What its session has cost in all, to be handed on to the next attempt."""
+
+    def feed(self, data: bytes) -> list[AgentEvent]:
+        """Takes the next bytes of standard output, cut anywhere.  Never raises: what is unknown is skipped."""
+
+    def outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:
+        """What this end means, once all output was fed.  Never raises."""
 
 
 class Agent(Protocol):
@@ -132,6 +161,10 @@ class Agent(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def about(self) -> str:
+        """What a person should know before it is let loose: how it is started, and what it may do."""
 
     def check(self) -> None:
         """Raises AgentUnfit where this agent cannot run on this host."""
@@ -143,10 +176,8 @@ class Agent(Protocol):
         host cannot take the files now.
         """
 
-    def stream(self) -> AgentStream: ...
-
-    def outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:
-        """What this end means.  Never raises: a broken result file is a failure with a message."""
+    def stream(self, job: Job, launch: Launch) -> AgentStream:
+        """Reads the output of the process that `launch` has started for `job`."""
 
 
 class TreeUsage(NamedTuple):

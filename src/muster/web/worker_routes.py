@@ -27,6 +27,7 @@ PLAIN: dict[str, type[c.Command]] = {
     "gone": c.Gone,
     "log": c.AppendLog,
     "suspect": c.Suspect,
+    "account": c.Account,
 }
 
 

@@ -22,9 +22,21 @@ from muster.model.errors import AgentUnfit, BadInput, Conflict, MusterError, Sto
 from muster.model.limits import Limits
 from muster.model.marks import WORKER, attempt_mark
 from muster.model.states import ErrorKind
-from muster.ports.agent import Agent, AttemptFolder, Completed, Exit, Job, Launch, Launcher, RunningProcess
+from muster.ports.agent import (
+    Agent,
+    AttemptFolder,
+    Completed,
+    Exit,
+    Failed,
+    Job,
+    Launch,
+    Launcher,
+    Outcome,
+    RunningProcess,
+)
 from muster.ports.crew import Crew
 from muster.worker.git import GitFailed
+from muster.worker.listener import Listener
 from muster.worker.orders import Order, Orders
 from muster.worker.place import Place, Trees, place_of
 from muster.worker.ranges import PORTS, port_range
@@ -42,6 +54,7 @@ AWAY = (Unavailable, StoreFault)
 """Nothing can be written now; whoever waits may go on later."""
 RECONNECT_FIRST_S = 0.1
 RECONNECT_CAP_S = 2.0
+RETRY_AFTER_MAX_S = 30 * 86400.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,32 +133,39 @@ class Runner:
     def _work(self, agent: Agent, place: Place, port: int | None) -> None:
         # With the proof of the grant: a store that was put back knows neither this attempt nor its token.
         token = f"{secrets.token_urlsafe(32)}.{self._job.proof}"
-        launch = agent.launch(
-            self._job_of_agent(place.told),
-            self._folder,
-            cwd=place.cwd,
-            extra_env=self._environment(token, place, port),
-        )
+        job = self._job_of_agent(place.told)
+        env = self._environment(token, place, port)
+        launch = agent.launch(job, self._folder, cwd=place.cwd, extra_env=env)
+        stream = agent.stream(job, launch)
         # Started before the process is: a worker that dies in between has lost an attempt that may have run.
         start = c.Start(
             task_id=self._job.task_id,
             epoch=self._job.epoch,
             token_hash=hashlib.sha256(token.encode()).hexdigest(),
+            session_key=launch.session_key,
+            session_usage=stream.session_usage,
         )
         self._begun = True
         if not self._report(start):
             return
         if not self._set_up(place, launch):
             return
+        listener = Listener(self._job, self._folder.stdout, stream, launch.session_key)
         oom_before = self._around.oom_kills()
-        end = self._carry_out(launch)
+        end = self._carry_out(launch, listener)
         oom_after = self._around.oom_kills()
         out_of_memory = oom_before is not None and oom_after is not None and oom_after > oom_before
         if end.abandoned:
             place.keep()
             return
         ended = Exit(code=end.exit_code, timed_out=end.timed_out, out_of_memory=out_of_memory)
-        self._conclude(place, self._word_of(end) or self._word_on(agent, ended))
+        word = self._word_of(end)
+        if word is None:
+            outcome = stream.outcome(ended, self._folder)
+            if isinstance(outcome, Failed) and outcome.session_gone:
+                self._account(listener, forget=True)
+            word = self._word_on(outcome, ended)
+        self._conclude(place, word)
 
     def _set_up(self, place: Place, launch: Launch) -> bool:
         """Makes the place ready to work in.  False where the attempt is over."""
@@ -163,13 +183,13 @@ class Runner:
         self._settle(word or self._failure(ErrorKind.CRASH, message, end.exit_code))
         return False
 
-    def _carry_out(self, launch: Launch) -> _End:
+    def _carry_out(self, launch: Launch, listener: Listener | None = None) -> _End:
         """Runs one process to its end, and sends on all that it printed.  Nothing of its tree is left."""
         mark = attempt_mark(self._around.worker_id, self._job.task_id, self._job.epoch)
         process = self._around.launcher.start(launch, self._folder, mark=mark)
         try:
             with self._orders.ward.guarding(process):
-                end = self._watch(process, launch.limits)
+                end = self._watch(process, launch.limits, listener)
             if self._orders.given is Order.ABANDON:
                 process.kill()
                 return end._replace(abandoned=True)
@@ -179,6 +199,9 @@ class Runner:
             process.kill()
             raise
         self._ship_all()
+        if listener is not None:
+            listener.listen()
+            self._account(listener)
         self._cut_output(launch.limits)
         return end
 
@@ -231,7 +254,7 @@ class Runner:
         )
         return self._report(made)
 
-    def _watch(self, process: RunningProcess, limits: Limits) -> _End:
+    def _watch(self, process: RunningProcess, limits: Limits, listener: Listener | None) -> _End:
         """Until the process ends, an order comes, its time is over or it may not go on."""
         deadline_s = time.monotonic() + self._job.timeout_s
         vigil = Vigil(limits, self._folder, self._job.agent, now_s=time.monotonic())
@@ -254,6 +277,9 @@ class Runner:
             # An owner that is away for a while must not keep us from watching: the files keep the output.
             with contextlib.suppress(*AWAY):
                 self._ship()
+                if listener is not None:
+                    listener.listen()
+                    listener.tell(self._send)
 
     def _end(self, process: RunningProcess, end: _End) -> int:
         """Ends the tree in the way that its end asks for; returns the root's exit code."""
@@ -280,13 +306,29 @@ class Runner:
         if suspicion == self._suspected:
             return
         doubt = c.Suspect(task_id=self._job.task_id, epoch=self._job.epoch, evidence=_told(suspicion, 2000))
+        self._send(doubt)
+        self._suspected = suspicion
+
+    def _account(self, listener: Listener, *, forget: bool = False) -> None:
+        """Tells what the attempt has cost, however long the owner is away."""
+
+        def tell() -> bool:
+            if forget:
+                listener.forget_session(self._send)
+            else:
+                listener.tell(self._send, last=True)
+            return True
+
+        self._patiently(tell)
+
+    def _send(self, command: c.AttemptCommand) -> None:
+        """For what an attempt can do without: a refusal is noted, no more.  Raises what is AWAY."""
         try:
-            self._crew.report(doubt)
+            self._crew.report(self._proved(command))
         except AWAY:
             raise
         except MusterError as error:
-            log.info("the doubt about %s#%s was refused: %s", self._job.task_id, self._job.epoch, error)
-        self._suspected = suspicion
+            log.info("%s of %s#%s: %s", type(command).__name__, command.task_id, command.epoch, error)
 
     def _tell(self, own: str = "") -> None:
         """Puts a notice where the agent finds it, whole or not at all, and takes it away again."""
@@ -305,22 +347,33 @@ class Runner:
             return
         self._told = notice
 
-    def _word_on(self, agent: Agent, ended: Exit) -> c.AttemptCommand:
-        outcome = agent.outcome(ended, self._folder)
+    def _word_on(self, outcome: Outcome, ended: Exit) -> c.AttemptCommand:
         if isinstance(outcome, Completed):
             result = outcome.result.decode() if outcome.result is not None else None
             return c.Complete(
-                task_id=self._job.task_id, epoch=self._job.epoch, result=result, exit_code=ended.code
+                task_id=self._job.task_id,
+                epoch=self._job.epoch,
+                result=result,
+                spoken=outcome.spoken,
+                exit_code=ended.code,
             )
-        return self._failure(outcome.kind, outcome.message, ended.code)
+        retry_after_s = None if outcome.reset_at_s is None else outcome.reset_at_s - time.time()
+        return self._failure(outcome.kind, outcome.message, ended.code, retry_after_s)
 
-    def _failure(self, kind: ErrorKind, message: str, exit_code: int | None = None) -> c.Fail:
+    def _failure(
+        self,
+        kind: ErrorKind,
+        message: str,
+        exit_code: int | None = None,
+        retry_after_s: float | None = None,
+    ) -> c.Fail:
         return c.Fail(
             task_id=self._job.task_id,
             epoch=self._job.epoch,
             kind=kind,
             message=_told(message, 5000),
             exit_code=exit_code,
+            retry_after_s=None if retry_after_s is None else min(max(retry_after_s, 0.0), RETRY_AFTER_MAX_S),
         )
 
     def _release(self, reason: str, *, unfit: str | None = None) -> c.Release:
@@ -339,7 +392,8 @@ class Runner:
             ref=f"{job.plan}/{job.key}",
             title=job.title,
             prompt=job.description or job.title,
-            session_key=job.session_key,
+            session_key=job.session_key or None,
+            session_usage=job.session_usage,
             checkpoint=job.checkpoint,
             timeout_s=job.timeout_s,
             note=job.note,

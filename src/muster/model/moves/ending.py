@@ -20,6 +20,7 @@ from muster.model.moves.decision import (
     moved,
     refuse_rewound,
 )
+from muster.model.pools import FOR_A_PERSON
 from muster.model.retry import SPENDS, TIMEOUT_FACTOR_MAX, Spend, backoff_ms
 from muster.model.states import AttemptStatus, ErrorKind, PauseReason, StopAction, TaskStatus
 from muster.model.task import Attempt, Now, Task
@@ -42,7 +43,9 @@ def complete(task: Task, facts: Facts, command: c.Complete, now: Now) -> Decisio
             exit_code=command.exit_code,
         )
         return _failed(task, attempt, failed, facts, now)
-    result = command.result if command.result is not None else attempt.declared
+    result = attempt.declared if command.spoken and attempt.declared is not None else command.result
+    if result is None:
+        result = attempt.declared
     return _completed(task, attempt, result, now, exit_code=command.exit_code)
 
 
@@ -87,7 +90,9 @@ def fail(task: Task, facts: Facts, command: c.Fail, now: Now) -> Decision:
         facts, command
     ):
         return Decision(task)
-    return _failed(task, current(task, facts, command), command, facts, now)
+    # By its holder's own word: a heartbeat that was on its way must not bring it back.
+    attempt = replace(current(task, facts, command), tree_killed=True)
+    return _failed(task, attempt, command, facts, now)
 
 
 def _lost_by_own_word(facts: Facts, command: c.Fail) -> bool:
@@ -157,6 +162,8 @@ def _wait_for_provider(task: Task, attempt: Attempt, command: c.Fail, facts: Fac
         wait_ms = max(RETRY_AFTER_MS_MIN, int(command.retry_after_s * 1000))
     else:
         wait_ms = int(facts.retry.cap_s * 1000)
+    # Its pool is what it waits for then, until a person opens it.
+    due_ms = None if command.kind in FOR_A_PERSON else now.wall_ms + wait_ms
     after, event = moved(
         task,
         now,
@@ -164,9 +171,9 @@ def _wait_for_provider(task: Task, attempt: Attempt, command: c.Fail, facts: Fac
         f"attempt {task.epoch}: {command.message}",
         attempt.worker_id,
         level=Level.WARN,
-        details={"kind": command.kind, "retryInMs": wait_ms},
+        details={"kind": command.kind, **({} if due_ms is None else {"retryInMs": wait_ms})},
         status=TaskStatus.PENDING,
-        next_attempt_at_ms=now.wall_ms + wait_ms,
+        next_attempt_at_ms=due_ms,
         error_kind=command.kind,
         error=command.message,
     )

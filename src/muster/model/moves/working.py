@@ -11,6 +11,7 @@ from muster.model.moves.decision import Decision, Facts, current, moved
 from muster.model.moves.overdue import reported
 from muster.model.states import AttemptStatus, TaskStatus
 from muster.model.task import BY_HAND, Artifact, Attempt, Checkpoint, Now, Task
+from muster.model.usage import usage_json
 
 
 def grant(task: Task, facts: Facts, command: c.Grant, now: Now) -> Decision:
@@ -86,6 +87,7 @@ def start(task: Task, facts: Facts, command: c.Start, now: Now) -> Decision:
         started_at_ms=now.wall_ms,
         token_hash=command.token_hash,
         session_key=command.session_key,
+        session_usage=usage_json(command.session_usage),
         lease_until_ms=now.mono_ms + attempt.lease_ms,
     )
     return Decision(after, begun, (event,))
@@ -197,6 +199,20 @@ def declare(task: Task, facts: Facts, command: c.Declare, now: Now) -> Decision:
         details={"kind": command.kind},
     )
     return Decision(after, replace(attempt, declared=command.text, declared_kind=command.kind), (event,))
+
+
+def account(task: Task, facts: Facts, command: c.Account, now: Now) -> Decision:
+    """Kept also after the attempt has ended: what a lost attempt has cost was paid all the same (S3)."""
+    attempt = facts.attempt
+    if attempt is None or attempt.epoch != command.epoch:
+        raise StaleEpoch(f"attempt {command.epoch} of task {task.id} is over and another one was granted")
+    told = {
+        "session_key": command.session_key,
+        "usage": usage_json(command.usage),
+        "session_usage": usage_json(command.session_usage),
+    }
+    changes = {name: value for name, value in told.items() if value not in (None, getattr(attempt, name))}
+    return Decision(task, replace(attempt, **changes) if changes else None)
 
 
 def append_log(task: Task, facts: Facts, command: c.AppendLog, now: Now) -> Decision:

@@ -210,7 +210,11 @@ class SqliteReads:
     async def attempts(self, task_id: int) -> list[AttemptView]:
         names = AttemptView.__struct_fields__
         rows = self._all("attempts", task_id)
-        return [msgspec.convert(dict(zip(map(_camel, names), row, strict=True)), AttemptView) for row in rows]
+        # The last column is JSON.
+        values = [(*row[:-1], msgspec.json.decode(row[-1]) if row[-1] else None) for row in rows]
+        return [
+            msgspec.convert(dict(zip(map(_camel, names), row, strict=True)), AttemptView) for row in values
+        ]
 
     async def events(self, *, after_id: int, task_id: int | None, limit: int) -> list[EventView]:
         return [_event_view(row) for row in self._all("events", after_id, task_id, limit)]

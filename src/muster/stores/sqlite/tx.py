@@ -213,8 +213,9 @@ class SqliteTx:
                 plan = await self.plan(plan_id)
                 plans[plan_id] = plan.name if plan else ""
             task = tasks[task_id]
-            again = task.epoch > 1
-            left = self._first("resumption", task_id, task.fresh_after_epoch) if again else (None, None)
+            left = (None, None, None)
+            if task.epoch > 1:
+                left = self._first("resumption", task_id, task.fresh_after_epoch, task.epoch)
             made.append(
                 JobText(
                     task_id=task_id,
@@ -223,7 +224,8 @@ class SqliteTx:
                     title=title,
                     description=description,
                     session_key=left[0],
-                    checkpoint=left[1],
+                    session_usage=left[1],
+                    checkpoint=left[2],
                 )
             )
         return made

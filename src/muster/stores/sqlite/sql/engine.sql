@@ -30,11 +30,15 @@ SELECT id, priority, sort_key FROM tasks
 SELECT id, plan_id, coalesce(key, CAST(id AS TEXT)), title, description FROM tasks WHERE id = ?1
 
 -- name: resumption
--- What an earlier attempt has left, for a task that is not to start from nothing.
-SELECT (SELECT session_key FROM attempts a
-         WHERE a.task_id = ?1 AND a.session_key IS NOT NULL AND a.epoch > ?2 ORDER BY a.epoch DESC LIMIT 1),
+-- What earlier attempts than ?3 have left, for a task that is not to start from nothing.  Only its own agent can
+-- resume a session.
+SELECT s.session_key, s.session_usage,
        (SELECT data FROM checkpoints c
          WHERE c.task_id = ?1 AND c.epoch > ?2 ORDER BY c.epoch DESC, c.number DESC LIMIT 1)
+  FROM (SELECT 1) LEFT JOIN attempts s ON s.task_id = ?1 AND s.epoch = (
+           SELECT max(a.epoch) FROM attempts a
+            WHERE a.task_id = ?1 AND a.epoch > ?2 AND a.epoch < ?3 AND a.session_key IS NOT NULL
+              AND a.agent = (SELECT n.agent FROM attempts n WHERE n.task_id = ?1 AND n.epoch = ?3))
 
 -- name: waited_for
 SELECT parent_id FROM dependencies WHERE parent_id = ?1 AND met = 0 LIMIT 1

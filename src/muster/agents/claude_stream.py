@@ -1,0 +1,186 @@
+"""Reads `claude -p --output-format stream-json`: bytes in, events out; no process, clock or file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from muster.agents.inputs import MESSAGE_CHARS_MAX, exit_failure, printable, shorten, with_result
+from muster.agents.jsonlines import JsonLines, count_of, dict_of, list_of, text_of
+from muster.agents.provider import refusal
+from muster.model.limits import Limits
+from muster.model.states import ErrorKind
+from muster.model.usage import Usage
+from muster.ports.agent import AgentEvent, AttemptFolder, Exit, Failed, Outcome, SessionSeen, Step
+
+STEP_CHARS_MAX = 200
+CHARS_PER_TOKEN = 4
+"""For the estimate of a run that was killed: the stream tells the length of answers, not their tokens."""
+_TELLING = ("command", "file_path", "path", "pattern", "url", "query", "description", "prompt")
+"""The inputs of tools that say in a line what is done."""
+_GONE = "No conversation found"
+
+
+class ClaudeStream:
+    """`mark` is what the session had cost before this process resumed it: its totals go on counting."""
+
+    def __init__(self, mark: Usage | None, limits: Limits) -> None:
+        self._limits = limits
+        self._lines = JsonLines()
+        self._mark = mark
+        self._session = ""
+        self._seen: dict[str, Usage] = {}
+        """By message: one that is told in several lines counts once."""
+        self._total: Usage | None = None
+        self._refused: dict[str, Any] = {}
+        self._reset_at_s: float | None = None
+        self._final: dict[str, Any] | None = None
+
+    @property
+    def usage(self) -> Usage | None:
+        if self._total is not None:
+            return self._total.since(self._mark)
+        if not self._seen:
+            return None
+        return Usage(
+            input_tokens=sum(usage.input_tokens for usage in self._seen.values()),
+            cached_tokens=sum(usage.cached_tokens for usage in self._seen.values()),
+            output_tokens=sum(usage.output_tokens for usage in self._seen.values()),
+            estimated=True,
+        )
+
+    @property
+    def session_usage(self) -> Usage | None:
+        return self._mark if self._total is None else self._total
+
+    def feed(self, data: bytes) -> list[AgentEvent]:
+        return [event for line in self._lines.feed(data) for event in self._line(line)]
+
+    def outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:
+        if exit.timed_out or exit.stopped_by_us:
+            return exit_failure(exit, folder, self._limits)
+        if self._final is None:
+            return self._without_an_end(exit, folder)
+        failed = self._failure(self._final)
+        if failed is not None:
+            return failed
+        if exit.code != 0:
+            return exit_failure(exit, folder, self._limits)
+        return with_result(folder, text_of(self._final, "result"))
+
+    def _line(self, line: dict[str, Any]) -> list[AgentEvent]:
+        events: list[AgentEvent] = []
+        session = text_of(line, "session_id")
+        if session and not self._session:
+            self._session = session
+            events.append(SessionSeen(session))
+        if text_of(dict_of(line, "rate_limit_info"), "status") == "rejected":
+            self._reset_at_s = count_of(dict_of(line, "rate_limit_info"), "resetsAt") or None
+        match text_of(line, "type"):
+            case "assistant":
+                events += self._message(line)
+            case "system" if text_of(line, "subtype") == "api_retry":
+                why = text_of(line, "error") or "an error"
+                events.append(Step(f"the provider answered with {why}, the CLI tries again"))
+            case "system" if text_of(line, "subtype") == "permission_denied":
+                events.append(Step(shorten(f"was refused {text_of(line, 'tool_name')}")))
+            case "result":
+                self._end(line)
+        return events
+
+    def _message(self, line: dict[str, Any]) -> list[AgentEvent]:
+        message = dict_of(line, "message")
+        if text_of(line, "error"):
+            said = " ".join(text_of(part, "text") for part in list_of(message, "content"))
+            self._refused = {**line, "said": said}
+            return []
+        self._count(message)
+        return [
+            Step(step_of(text_of(part, "name"), dict_of(part, "input")))
+            for part in list_of(message, "content")
+            if text_of(part, "type") == "tool_use"
+        ]
+
+    def _count(self, message: dict[str, Any]) -> None:
+        usage = dict_of(message, "usage")
+        cached = count_of(usage, "cache_read_input_tokens")
+        written = sum(
+            len(text_of(part, "text")) + len(str(dict_of(part, "input")))
+            for part in list_of(message, "content")
+        )
+        name = text_of(message, "id")
+        before = self._seen.get(name)
+        self._seen[name] = Usage(
+            input_tokens=count_of(usage, "input_tokens")
+            + count_of(usage, "cache_creation_input_tokens")
+            + cached,
+            cached_tokens=cached,
+            output_tokens=(before.output_tokens if before else 0) + written // CHARS_PER_TOKEN,
+        )
+
+    def _end(self, line: dict[str, Any]) -> None:
+        self._final = line
+        models = dict_of(line, "modelUsage")
+        if not models:
+            return
+        cost = line.get("total_cost_usd")
+        cached = sum(count_of(used, "cacheReadInputTokens") for used in models.values())
+        self._total = Usage(
+            input_tokens=cached
+            + sum(
+                count_of(used, "inputTokens") + count_of(used, "cacheCreationInputTokens")
+                for used in models.values()
+            ),
+            cached_tokens=cached,
+            output_tokens=sum(count_of(used, "outputTokens") for used in models.values()),
+            cost_microusd=round(cost * 1e6) if isinstance(cost, float | int) and 0 <= cost < 1e9 else None,
+        )
+
+    def _failure(self, final: dict[str, Any]) -> Failed | None:
+        """Why the end that the CLI has told is none of a task that is done; None where it is."""
+        said = text_of(final, "result") or "; ".join(str(error) for error in list_of(final, "errors"))
+        subtype = text_of(final, "subtype")
+        if subtype == "error_max_budget_usd":
+            return _not_done(said or "the budget is used up", "raise max_budget_usd of the agent")
+        if subtype == "error_max_turns":
+            return _not_done(said or "the turns are used up", "raise --max-turns in the agent's args")
+        if text_of(final, "terminal_reason").startswith("aborted"):
+            return Failed(kind=ErrorKind.LOST, message="claude was interrupted from outside")
+        if said.startswith(_GONE):
+            return Failed(kind=ErrorKind.CRASH, message=shorten(printable(said)), session_gone=True)
+        if final.get("is_error") is not False or subtype != "success":
+            status = final.get("api_error_status")
+            word = text_of(self._refused, "error")
+            said = said or text_of(self._refused, "said") or f"claude ended with {subtype or 'an error'}"
+            known = status if isinstance(status, int) else None
+            return refusal(said, status=known, word=word, reset_at_s=self._reset_at_s)
+        denials = list_of(final, "permission_denials")
+        if denials:
+            first = step_of(text_of(denials[0], "tool_name"), dict_of(denials[0], "tool_input"))
+            more = f" and {len(denials) - 1} more" if len(denials) > 1 else ""
+            return _not_done(
+                f"claude may not do what it wanted to: {first[:120]}{more}",
+                "allow that in permission_mode or args of the agent, then muster task retry",
+            )
+        if count_of(final, "num_turns") == 0:
+            return Failed(kind=ErrorKind.CRASH, message="claude ended without a single turn")
+        return None
+
+    def _without_an_end(self, exit: Exit, folder: AttemptFolder) -> Failed:
+        if exit.code == 0:
+            return Failed(kind=ErrorKind.CRASH, message="exit code 0, but claude's final event is missing")
+        failed = exit_failure(exit, folder, self._limits)
+        if failed.kind is ErrorKind.CRASH and _GONE in failed.message:
+            return Failed(kind=failed.kind, message=failed.message, session_gone=True)
+        return failed
+
+
+def step_of(tool: str, given: dict[str, Any]) -> str:
+    """`Bash: make test`."""
+    telling = next((text_of(given, name) for name in _TELLING if text_of(given, name)), "")
+    text = printable(f"{tool}: {telling}" if telling else tool)
+    return text if len(text) <= STEP_CHARS_MAX else text[: STEP_CHARS_MAX - 1] + "…"
+
+
+def _not_done(what: str, fix: str) -> Failed:
+    """Another run would end the same way."""
+    return Failed(kind=ErrorKind.INVALID, message=f"{printable(what)[: MESSAGE_CHARS_MAX - len(fix)]}: {fix}")

@@ -1,0 +1,111 @@
+"""Reads `codex exec --json`: bytes in, events out; no process, clock or file."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from muster.agents.claude_stream import step_of
+from muster.agents.inputs import exit_failure, last_line, with_result
+from muster.agents.jsonlines import JsonLines, count_of, dict_of, text_of
+from muster.agents.provider import refusal
+from muster.model.limits import Limits
+from muster.model.states import ErrorKind
+from muster.model.usage import Usage
+from muster.ports.agent import AgentEvent, AttemptFolder, Exit, Failed, Outcome, SessionSeen, Step
+
+_STATUS = re.compile(r"(?:unexpected|last) status:? (\d{3})\b")
+_ERROR_TYPE = re.compile(r'"type": ?"(\w+)"')
+_GONE = re.compile(r"no rollout found|thread/resume failed")
+_TOOLS = {
+    "command_execution": "shell",
+    "file_change": "edit",
+    "mcp_tool_call": "mcp",
+    "web_search": "web search",
+}
+
+
+class CodexStream:
+    """`mark` is what the thread had cost before this process resumed it: its totals go on counting."""
+
+    def __init__(self, mark: Usage | None, limits: Limits) -> None:
+        self._limits = limits
+        self._lines = JsonLines()
+        self._mark = mark
+        self._thread = ""
+        self._total: Usage | None = None
+        self._text = ""
+        self._error = ""
+        self._ended = ""
+        """The type of the final event."""
+
+    @property
+    def usage(self) -> Usage | None:
+        return None if self._total is None else self._total.since(self._mark)
+
+    @property
+    def session_usage(self) -> Usage | None:
+        return self._mark if self._total is None else self._total
+
+    def feed(self, data: bytes) -> list[AgentEvent]:
+        return [event for line in self._lines.feed(data) for event in self._line(line)]
+
+    def outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:
+        if exit.timed_out or exit.stopped_by_us:
+            return exit_failure(exit, folder, self._limits)
+        if self._ended == "turn.failed":
+            return self._refusal()
+        if self._ended == "turn.completed" and exit.code == 0:
+            return with_result(folder, self._text)
+        if exit.code == 0:
+            return Failed(kind=ErrorKind.CRASH, message="exit code 0, but codex's final event is missing")
+        failed = exit_failure(exit, folder, self._limits)
+        gone = not self._thread and bool(_GONE.search(last_line(folder.stderr)))
+        return Failed(kind=failed.kind, message=failed.message, session_gone=gone)
+
+    def _refusal(self) -> Failed:
+        status = _STATUS.search(self._error)
+        word = _ERROR_TYPE.search(self._error)
+        return refusal(
+            self._error or "codex's turn failed",
+            status=int(status[1]) if status else None,
+            word=word[1] if word else "",
+        )
+
+    def _line(self, line: dict[str, Any]) -> list[AgentEvent]:
+        item = dict_of(line, "item")
+        match text_of(line, "type"):
+            case "thread.started" if text_of(line, "thread_id"):
+                self._thread = text_of(line, "thread_id")
+                return [SessionSeen(self._thread)]
+            case "item.started":
+                return self._tool(item)
+            case "item.completed" if text_of(item, "type") == "agent_message":
+                self._text = text_of(item, "text")
+            case "turn.started":
+                self._ended = ""
+            case "error":
+                # Not the end yet: codex may try again.
+                self._error = text_of(line, "message")
+                return [Step(step_of("the provider", {"command": self._error}))]
+            case "turn.completed" | "turn.failed" as ended:
+                self._ended = ended
+                self._end(line)
+        return []
+
+    def _tool(self, item: dict[str, Any]) -> list[AgentEvent]:
+        kind = text_of(item, "type")
+        if kind not in _TOOLS:
+            return []
+        given = {**item, "command": text_of(item, "command") or text_of(item, "tool")}
+        return [Step(step_of(_TOOLS[kind], given))]
+
+    def _end(self, line: dict[str, Any]) -> None:
+        self._error = text_of(dict_of(line, "error"), "message") or self._error
+        usage = dict_of(line, "usage")
+        if usage:
+            self._total = Usage(
+                input_tokens=count_of(usage, "input_tokens"),
+                cached_tokens=count_of(usage, "cached_input_tokens"),
+                output_tokens=count_of(usage, "output_tokens"),
+            )

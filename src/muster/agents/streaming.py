@@ -1,0 +1,116 @@
+"""What Claude Code and Codex have in common: a session that outlives its process, and a stream of events."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from muster.agents.inputs import (
+    base_env,
+    check_binary,
+    job_env,
+    prompt_of,
+    refuse_unpassable,
+    with_notes,
+    write_inputs,
+)
+from muster.model.errors import AgentUnfit, Unavailable
+from muster.model.limits import Limits
+from muster.model.usage import Usage
+from muster.ports.agent import AttemptFolder, Job, Launch
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamingAgent:
+    """Base of the adapters: subclasses say how the command line looks and where sessions are kept."""
+
+    name: str
+    command: tuple[str, ...]
+    permission_mode: str
+    model: str | None = None
+    max_budget_usd: float | None = None
+    args: tuple[str, ...] = ()
+    """Handed to the CLI as they are."""
+    env_names: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    home: Path | None = None
+    """Its HOME where that is not the user's."""
+    limits: Limits = field(default_factory=Limits)
+
+    usual_env: ClassVar[tuple[str, ...]] = ()
+    """Variables that the CLI needs to find its login."""
+    own_env: ClassVar[Mapping[str, str]] = {}
+    """Variables that it is always given, unless the configuration sets them."""
+
+    @property
+    def about(self) -> str:
+        what = f"{' '.join(self.command)}, permission mode {self.permission_mode}: {self.danger}"
+        return what if self.model is None else f"{what}; model {self.model}"
+
+    @property
+    def danger(self) -> str:
+        """What the permission mode lets it do, in half a sentence."""
+        raise NotImplementedError
+
+    def arguments(self, session_key: str | None, *, resumes: bool) -> list[str]:
+        """All that follows the command."""
+        raise NotImplementedError
+
+    def new_session(self) -> str | None:
+        """The key of a session to be opened, where that can be chosen before."""
+        raise NotImplementedError
+
+    def knows(self, session_key: str, env: Mapping[str, str]) -> bool:
+        """Whether the CLI still holds this session, in the home that `env` gives it."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Raises AgentUnfit where the binary cannot be found or executed on this host."""
+        check_binary(self.name, self.command[0], self._env()["PATH"])
+
+    def launch(self, job: Job, folder: AttemptFolder, *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
+        """As `ports.agent.Agent.launch`.  The prompt goes in by stdin: it may be long, and `ps` shows it not."""
+        refuse_unpassable(job)
+        env = self._env()
+        resumes = bool(job.session_key) and self.knows(job.session_key or "", env)
+        try:
+            prompt = resume_prompt(job) if resumes else prompt_of(job)
+            write_inputs(job, folder, prompt=prompt, home=self.home)
+        except OSError as exc:
+            raise Unavailable(f"cannot write the attempt's folder {folder.path}: {exc}") from exc
+        session_key = job.session_key if resumes else self.new_session()
+        return Launch(
+            argv=(*self.command, *self.arguments(session_key, resumes=resumes)),
+            env=env | job_env(job, folder) | dict(extra_env),
+            cwd=cwd,
+            stdin=folder.prompt.absolute(),
+            limits=self.limits,
+            session_key=session_key,
+        )
+
+    def mark(self, job: Job, launch: Launch) -> Usage | None:
+        """The session's total before this launch; None for a session that begins."""
+        resumes = launch.session_key is not None and launch.session_key == job.session_key
+        return job.session_usage if resumes else None
+
+    def _env(self) -> dict[str, str]:
+        env = base_env((*self.usual_env, *self.env_names), {**self.own_env, **self.env}, self.home)
+        if "HOME" not in env:
+            raise AgentUnfit(f"agent {self.name}: HOME is not set", "set HOME, or add it to the agent's set")
+        return env
+
+
+def resume_prompt(job: Job) -> str:
+    """For a session that knows the task already."""
+    text = (
+        f"Your work on this task ({job.title}) was interrupted before it was done. "
+        "Look at what is there already, then finish it."
+    )
+    return with_notes(text, job)
+
+
+def is_root() -> bool:
+    return os.geteuid() == 0

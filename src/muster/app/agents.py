@@ -1,0 +1,100 @@
+"""From `[agents.NAME]` to an agent: the kinds that Muster brings, and those of other packages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from muster.agents.claude_code import ClaudeCodeAgent
+from muster.agents.codex import CodexAgent
+from muster.agents.command import EXIT_CODES, CommandAgent, Prompt
+from muster.config.project import Project
+from muster.config.settings import CLAUDE_CODE, CODEX, COMMAND, OWN_HOME, AgentConfig, Config
+from muster.model.errors import BadConfig, MusterError
+from muster.ports.agent import Agent
+
+GROUP = "muster.agents"
+"""The entry point group of other packages: kind = a callable that makes an Agent of an AgentConfig."""
+Factory = Callable[[AgentConfig], Agent]
+_OwnFactory = Callable[[AgentConfig, Path | None], Agent]
+
+
+def agents_of(config: Config, project: Project) -> Mapping[str, Agent]:
+    """Raises BadConfig for a kind that neither Muster nor an installed package knows."""
+    return {name: agent_of(agent, config, project) for name, agent in config.agents.items()}
+
+
+def agent_of(agent: AgentConfig, config: Config, project: Project) -> Agent:
+    """Raises BadConfig as agents_of."""
+    stall_after_s = config.health.stall_after_s if agent.stall_after_s is None else agent.stall_after_s
+    agent = replace(agent, limits=replace(agent.limits, stall_after_s=stall_after_s or None))
+    factory = _OWN.get(agent.kind)
+    if factory is None:
+        return _foreign(agent)
+    return factory(agent, home_of(agent, project))
+
+
+def home_of(agent: AgentConfig, project: Project) -> Path | None:
+    """Its HOME where that is not the user's."""
+    return project.homes_dir / agent.name if agent.home == OWN_HOME else None
+
+
+def _command(agent: AgentConfig, home: Path | None) -> Agent:
+    return CommandAgent(
+        name=agent.name,
+        command=agent.command,
+        prompt=cast(Prompt, agent.prompt),
+        env_names=agent.env_names,
+        env=agent.env,
+        exit_codes={**EXIT_CODES, **agent.exit_codes},
+        home=home,
+        limits=agent.limits,
+    )
+
+
+def _streaming(agent: AgentConfig, home: Path | None) -> dict[str, Any]:
+    assert agent.permission_mode is not None
+    return {
+        "name": agent.name,
+        "command": agent.command,
+        "permission_mode": agent.permission_mode,
+        "model": agent.model,
+        "max_budget_usd": agent.max_budget_usd,
+        "args": agent.args,
+        "env_names": agent.env_names,
+        "env": agent.env,
+        "home": home,
+        "limits": agent.limits,
+    }
+
+
+_OWN: Mapping[str, _OwnFactory] = {
+    COMMAND: _command,
+    CLAUDE_CODE: lambda agent, home: ClaudeCodeAgent(**_streaming(agent, home)),
+    CODEX: lambda agent, home: CodexAgent(**_streaming(agent, home)),
+}
+
+
+def _foreign(agent: AgentConfig) -> Agent:
+    from importlib.metadata import entry_points
+
+    found = {point.name: point for point in entry_points(group=GROUP)}
+    if agent.kind not in found:
+        known = ", ".join(sorted({*_OWN, *found}))
+        raise BadConfig(
+            f"muster.toml: agents.{agent.name}.kind: no kind of agent is called {agent.kind!r}",
+            f"install the package that brings it, or write one of {known}",
+        )
+    try:
+        factory = cast(Factory, found[agent.kind].load())
+        return factory(agent)
+    except MusterError:
+        raise
+    except Exception as error:
+        # Somebody else's code: whatever it raises is about this agent, not about Muster.
+        raise BadConfig(
+            f"muster.toml: agents.{agent.name}: kind {agent.kind!r} cannot be used: {error!r}",
+            f"see the documentation of {found[agent.kind].value}",
+        ) from error

@@ -1,0 +1,174 @@
+"""`muster agent`: what agents there are, what they may do, and whether they can."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+from urllib.parse import quote
+
+from muster.cli.context import connect, project_of
+from muster.cli.output import Screen, clean, print_json, usage_words
+from muster.config.load import load_config
+from muster.config.project import Project
+from muster.config.settings import AgentConfig, Config
+from muster.model.errors import BadInput, MusterError, NotFound
+
+Json = dict[str, Any]
+TIMEOUT_S = 120
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    verbs.add_parser("list", help="the agents of this project")
+    shown = verbs.add_parser("show", help="how one is started, and what it may do")
+    shown.add_argument("name", metavar="NAME")
+    resumed = verbs.add_parser("resume", help="let it and its provider's others be tried again")
+    resumed.add_argument("name", metavar="NAME")
+    tried = verbs.add_parser(
+        "test", help="give it one trivial prompt; with a paid provider this costs a little"
+    )
+    tried.add_argument("name", metavar="NAME")
+    tried.add_argument(
+        "--timeout", type=int, default=TIMEOUT_S, metavar="SECONDS", help=f"give up after this ({TIMEOUT_S})"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    project = project_of(args)
+    config = load_config(project.root)
+    if args.verb == "list":
+        return _list(args, config, project)
+    agent = _named(config, args.name)
+    if args.verb == "resume":
+        return _resume(args, agent)
+    if args.verb == "show":
+        return _show(args, agent, _look(agent, config, project))
+    return _test(args, agent, config, project)
+
+
+def _named(config: Config, name: str) -> AgentConfig:
+    agent = config.agents.get(name)
+    if agent is None:
+        known = ", ".join(sorted(config.agents))
+        raise NotFound(f"no agent is called {name!r}; there are {known}", "muster agent list")
+    return agent
+
+
+def _look(agent: AgentConfig, config: Config, project: Project) -> Json:
+    """What can be said without running it."""
+    from muster.app.agents import agent_of
+
+    look: Json = {"name": agent.name, "kind": agent.kind, "provider": agent.pool, "about": "", "problem": ""}
+    try:
+        made = agent_of(agent, config, project)
+        look["about"] = made.about
+        made.check()
+    except MusterError as error:
+        look |= {"problem": error.message, "fix": error.hint}
+    return look
+
+
+def _list(args: argparse.Namespace, config: Config, project: Project) -> int:
+    looks = [_look(agent, config, project) for _, agent in sorted(config.agents.items())]
+    if args.json:
+        print_json(looks)
+        return 0
+    looks_of = ["attempt failed" if look["problem"] else "completed" for look in looks]
+    rows = [
+        [clean(look["name"]), clean(look["kind"]), clean(look["problem"] or look["about"])] for look in looks
+    ]
+    Screen(args.color).table(
+        ["AGENT", "KIND", "WHAT IT IS, OR WHAT IS MISSING"], rows, give=2, looks=looks_of
+    )
+    return 0
+
+
+def _show(args: argparse.Namespace, agent: AgentConfig, look: Json) -> int:
+    look |= {
+        "command": list(agent.command),
+        "model": agent.model,
+        "permissionMode": agent.permission_mode,
+        "maxBudgetUsd": agent.max_budget_usd,
+        "args": list(agent.args),
+        "env": sorted({*agent.env_names, *agent.env}),
+        "slots": agent.slots,
+        "capabilities": list(agent.capabilities),
+        "profiles": list(agent.profiles),
+    }
+    if args.json:
+        print_json(look)
+        return 0
+    # Values of variables may be secret: their names are enough.
+    named = {
+        "agent": f"{look['name']}, kind {look['kind']}",
+        "does": look["about"],
+        "problem": look["problem"] and f"{look['problem']}; fix: {look['fix']}",
+        "provider": look["provider"],
+        "model": look["model"] or "",
+        "permissions": look["permissionMode"] or "",
+        "budget": "" if agent.max_budget_usd is None else f"${agent.max_budget_usd:g} a run",
+        "args": " ".join(agent.args),
+        "env": ", ".join(look["env"]),
+        "slots": "" if agent.slots is None else str(agent.slots),
+    }
+    Screen(args.color).fields([(name, clean(str(value))) for name, value in named.items() if value])
+    return 0
+
+
+def _resume(args: argparse.Namespace, agent: AgentConfig) -> int:
+    with connect(args) as context:
+        context.api.post(f"/api/v1/pools/{quote(agent.pool, safe='')}/open", {"actor": context.actor()})
+    if args.json:
+        print_json({"agent": agent.name, "provider": agent.pool, "open": True})
+    else:
+        print(f"{clean(agent.name)}  may be tried again, with all agents of {clean(agent.pool)}")
+    return 0
+
+
+def _test(args: argparse.Namespace, agent: AgentConfig, config: Config, project: Project) -> int:
+    from muster.app.agents import agent_of, home_of
+    from muster.app.tryout import failure_hint, try_agent, version_of
+    from muster.ports.agent import Failed
+
+    if args.timeout < 1:
+        raise BadInput(f"--timeout {args.timeout} is no time", "--timeout 120")
+    look = _look(agent, config, project)
+    if look["problem"]:
+        raise MusterError(look["problem"], look["fix"])
+    made = agent_of(agent, config, project)
+    tried = try_agent(made, float(args.timeout), script=agent.prompt == "script")
+    failed = tried.outcome if isinstance(tried.outcome, Failed) else None
+    usage: Json | None = None
+    if tried.usage is not None:
+        import msgspec
+
+        usage = msgspec.to_builtins(tried.usage)
+    result: Json = look | {
+        "version": version_of(agent, home_of(agent, project)),
+        "ok": failed is None,
+        "answer": tried.said[:1000],
+        "errorKind": failed.kind.value if failed else None,
+        "error": failed.message if failed else "",
+        "fix": failure_hint(agent.name, failed) if failed else "",
+        "seconds": round(tried.seconds, 2),
+        "usage": usage,
+    }
+    if args.json:
+        print_json(result)
+    else:
+        _tell(result, Screen(args.color))
+    return 0 if failed is None else 1
+
+
+def _tell(result: Json, screen: Screen) -> None:
+    named = {
+        "agent": f"{result['name']}, kind {result['kind']}",
+        "does": result["about"],
+        "version": result["version"],
+        "answer": result["answer"] if result["ok"] else "",
+        "failed": "" if result["ok"] else f"{result['errorKind']}: {result['error']}",
+        "fix": result["fix"],
+        "took": f"{result['seconds']:.1f} s",
+        "used": usage_words(result["usage"]) if result["usage"] else "",
+    }
+    screen.fields([(name, clean(str(value))) for name, value in named.items() if value])

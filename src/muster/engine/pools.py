@@ -1,0 +1,67 @@
+"""Closing a provider's pool when it refuses an attempt, and opening it again."""
+
+from __future__ import annotations
+
+import msgspec
+
+from muster.engine.policy import Policy
+from muster.engine.view import View
+from muster.model import commands as c
+from muster.model.answers import Done
+from muster.model.errors import NotFound
+from muster.model.pools import CLOSING, FOR_A_PERSON, Pool, Pools, closed_with, pools_of
+from muster.model.states import AttemptStatus
+
+POOLS = "pools"
+"""The row of `meta`: a few names at most, read with every claim."""
+
+
+async def closed_pools(view: View) -> Pools:
+    return pools_of(await view.tx.meta(POOLS), view.now.wall_ms)
+
+
+async def note_refusal(view: View, task_id: int, policy: Policy) -> None:
+    """Closes the pool of the attempt's agent where its provider was what ended the attempt."""
+    attempt, task = view.attempt(task_id), view.task(task_id)
+    if attempt is None or attempt.status is not AttemptStatus.RELEASED or attempt.error_kind not in CLOSING:
+        return
+    if attempt.by_hand:
+        return  # a person is no provider's agent
+    until_ms = None if attempt.error_kind in FOR_A_PERSON else task.next_attempt_at_ms
+    if until_ms is None and attempt.error_kind not in FOR_A_PERSON:
+        return  # a repeated word on an attempt whose task has moved on
+    pool = Pool(
+        kind=attempt.error_kind,
+        reason=attempt.error,
+        since_ms=view.now.wall_ms,
+        until_ms=until_ms,
+        task=task_id,
+    )
+    known = await closed_pools(view)
+    await _put(view, closed_with(known, policy.pool(attempt.agent), pool))
+
+
+async def open_pool(view: View, command: c.OpenPool) -> Done:
+    """Raises NotFound where it is not closed."""
+    known = await closed_pools(view)
+    if command.pool not in known:
+        raise NotFound(f"the pool of {command.pool} is not closed", "muster agent list")
+    del known[command.pool]
+    await _put(view, known)
+    view.became_ready = True
+    return Done()
+
+
+async def reopen_for(view: View, task_id: int, policy: Policy) -> None:
+    """A person wants this task tried now: what its last attempt met is not to be in the way."""
+    attempt = view.attempt(task_id)
+    known = await closed_pools(view)
+    name = policy.pool(attempt.agent) if attempt is not None and attempt.error_kind in CLOSING else ""
+    if name in known:
+        del known[name]
+        await _put(view, known)
+        view.became_ready = True
+
+
+async def _put(view: View, pools: Pools) -> None:
+    await view.tx.set_meta(POOLS, msgspec.json.encode(pools).decode())

@@ -1,0 +1,54 @@
+"""What an agent's conversation with its model has cost."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+Amount = Annotated[int, Meta(ge=0, le=1 << 53)]
+
+
+class Usage(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, gc=False):
+    input_tokens: Amount = 0
+    """All that the model read, what its provider had cached included."""
+    cached_tokens: Amount = 0
+    """Those of them that came from the provider's cache."""
+    output_tokens: Amount = 0
+    cost_microusd: Amount | None = None
+    """Millionths of a dollar by the CLI's own word; None where it names no price."""
+    estimated: bool = False
+    """Counted from single messages, because the process was gone before it could sum up."""
+
+    def since(self, mark: Usage | None) -> Usage:
+        """What was added to a conversation's total since it stood at `mark`.
+
+        A total below its mark has begun anew, so it counts whole.
+        """
+        if mark is None or any(
+            (now or 0) < (before or 0)
+            for now, before in (
+                (self.input_tokens, mark.input_tokens),
+                (self.output_tokens, mark.output_tokens),
+                (self.cost_microusd, mark.cost_microusd),
+            )
+        ):
+            return self
+        cost = None if self.cost_microusd is None else self.cost_microusd - (mark.cost_microusd or 0)
+        return Usage(
+            input_tokens=self.input_tokens - mark.input_tokens,
+            cached_tokens=max(0, self.cached_tokens - mark.cached_tokens),
+            output_tokens=self.output_tokens - mark.output_tokens,
+            cost_microusd=cost,
+            estimated=self.estimated,
+        )
+
+
+def usage_of(text: str | None) -> Usage | None:
+    """Reads what a row holds."""
+    return msgspec.json.decode(text, type=Usage) if text else None
+
+
+def usage_json(usage: Usage | None) -> str | None:
+    return msgspec.json.encode(usage).decode() if usage else None

@@ -1,0 +1,137 @@
+"""How Claude Code and Codex are started: arguments, environment, session, prompt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from muster.agents import claude_code
+from muster.agents.claude_code import ClaudeCodeAgent
+from muster.agents.codex import CodexAgent
+from muster.agents.streaming import StreamingAgent
+from muster.model.errors import AgentUnfit, BadInput
+from muster.model.usage import Usage
+from muster.ports.agent import Agent, AttemptFolder, Job, Launch
+
+KEY = "6e7bceb7-3fbd-416a-841c-60ea1b31c2ff"
+
+
+def job(**changes: object) -> Job:
+    fields: dict[str, object] = {
+        "task_id": 7,
+        "epoch": 3,
+        "ref": "billing/api",
+        "title": "Write the API",
+        "prompt": "--version",
+        "session_key": None,
+        "checkpoint": None,
+        "timeout_s": 60.0,
+    }
+    return Job(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> AttemptFolder:
+    return AttemptFolder(path=tmp_path / "attempts" / "7" / "3")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "home" / "projects" / "-x").mkdir(parents=True)
+    (tmp_path / "home" / "sessions" / "2026" / "11" / "21").mkdir(parents=True)
+    return tmp_path / "home"
+
+
+def claude(home: Path, mode: str = "acceptEdits", **options: object) -> ClaudeCodeAgent:
+    env = {"CLAUDE_CONFIG_DIR": str(home)} | options.pop("env", {})  # type: ignore[operator]
+    return ClaudeCodeAgent(name="c", command=("sh",), permission_mode=mode, env=env, **options)  # type: ignore[arg-type]
+
+
+def codex(home: Path) -> CodexAgent:
+    env = {"CODEX_HOME": str(home)}
+    return CodexAgent(name="x", command=("sh",), permission_mode="read-only", args=("-c", "a=1"), env=env)
+
+
+def launched(agent: StreamingAgent, folder: AttemptFolder, the_job: Job) -> Launch:
+    return agent.launch(the_job, folder, cwd=folder.path, extra_env={"MUSTER_TOKEN": "t"})
+
+
+def test_they_are_agents(home: Path, folder: AttemptFolder) -> None:
+    agents: list[Agent] = [claude(home), codex(home)]
+    assert [agent.name for agent in agents] == ["c", "x"]
+    assert "permission mode acceptEdits: it may change files here" in agents[0].about
+    for agent in agents:
+        agent.check()
+
+
+def test_claude_gets_a_session_of_our_choice_and_the_prompt_by_stdin(
+    home: Path, folder: AttemptFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    monkeypatch.setenv("SECRET", "s")
+    agent = claude(home, model="opus", max_budget_usd=2.5, args=("--allowedTools", "Bash"))
+    launch = launched(agent, folder, job())
+    assert launch.argv[:5] == ("sh", "-p", "--output-format", "stream-json", "--verbose")
+    rest = " ".join(launch.argv[5:])
+    expected = (
+        "--permission-mode acceptEdits --model opus --max-budget-usd 2.5 --allowedTools Bash --session-id"
+    )
+    assert rest == f"{expected} {launch.session_key}"
+    assert launch.stdin is not None
+    assert launch.stdin.read_text() == "Write the API\n\n--version"
+    env = launch.env
+    assert (env["CLAUDE_CODE_MAX_RETRIES"], env["ANTHROPIC_API_KEY"], env["MUSTER_TOKEN"]) == ("2", "k", "t")
+    assert "SECRET" not in env
+    assert launched(agent, folder, job()).session_key != launch.session_key
+
+
+def test_what_the_configuration_sets_comes_before_our_own(home: Path, folder: AttemptFolder) -> None:
+    launch = launched(claude(home, env={"CLAUDE_CODE_MAX_RETRIES": "0"}), folder, job())
+    assert launch.env["CLAUDE_CODE_MAX_RETRIES"] == "0"
+
+
+def test_a_session_is_resumed_only_where_the_cli_still_holds_it(home: Path, folder: AttemptFolder) -> None:
+    agent = claude(home)
+    again = job(session_key=KEY, session_usage=Usage(input_tokens=9), note="Use tabs.")
+    fresh = launched(agent, folder, again)
+    assert fresh.argv[-2:] == ("--session-id", fresh.session_key)
+    assert fresh.session_key != KEY
+    assert agent.stream(again, fresh).session_usage is None
+    (home / "projects" / "-x" / f"{KEY}.jsonl").touch()
+    resumed = launched(agent, folder, again)
+    assert resumed.argv[-2:] == ("--resume", KEY)
+    assert agent.stream(again, resumed).session_usage == Usage(input_tokens=9)
+    prompt = folder.prompt.read_text()
+    assert "interrupted" in prompt
+    assert "Use tabs." in prompt
+    assert launched(agent, folder, job(session_key="*")).argv[-2] == "--session-id"
+
+
+def test_codex_resumes_its_thread_the_same_way(home: Path, folder: AttemptFolder) -> None:
+    agent = codex(home)
+    sandbox = ("-c", 'sandbox_mode="read-only"', "-c", 'approval_policy="never"', "-c", "a=1")
+    fresh = launched(agent, folder, job(session_key=KEY))
+    assert fresh.argv == ("sh", "exec", "--json", "--skip-git-repo-check", *sandbox, "-")
+    assert fresh.session_key is None
+    (home / "sessions" / "2026" / "11" / "21" / f"rollout-2026-11-21T17-17-24-{KEY}.jsonl").touch()
+    resumed = launched(agent, folder, job(session_key=KEY))
+    assert resumed.argv == ("sh", "exec", "resume", "--json", "--skip-git-repo-check", *sandbox, KEY, "-")
+
+
+def test_bypassing_as_root_needs_a_sandbox(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("IS_SANDBOX", raising=False)
+    monkeypatch.setattr(claude_code, "is_root", lambda: True)
+    with pytest.raises(AgentUnfit, match="as root") as refused:
+        claude(home, "bypassPermissions").check()
+    assert "IS_SANDBOX" in refused.value.hint
+    claude(home, "bypassPermissions", env={"IS_SANDBOX": "1"}).check()
+    monkeypatch.setattr(claude_code, "is_root", lambda: False)
+    claude(home, "bypassPermissions").check()
+
+
+def test_a_missing_program_and_an_unpassable_prompt_are_refused(home: Path, folder: AttemptFolder) -> None:
+    with pytest.raises(AgentUnfit, match="no-such-program not found"):
+        ClaudeCodeAgent(name="c", command=("no-such-program",), permission_mode="plan").check()
+    with pytest.raises(BadInput, match="NUL"):
+        launched(claude(home), folder, job(prompt="a\0b"))

@@ -1,0 +1,266 @@
+"""The parsers of agent CLIs on what the real CLIs have printed: cut anywhere, with noise, without an end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from muster.agents.claude_stream import ClaudeStream
+from muster.agents.codex_stream import CodexStream
+from muster.agents.jsonlines import LINE_BYTES_MAX, JsonLines
+from muster.agents.provider import refusal
+from muster.model.limits import Limits
+from muster.model.states import ErrorKind
+from muster.model.usage import Usage
+from muster.ports.agent import AttemptFolder, Completed, Exit, Failed, Outcome, SessionSeen, Step
+
+K = ErrorKind
+STREAMS = Path(__file__).parent / "streams"
+PARSERS = {"claude-code": ClaudeStream, "codex": CodexStream}
+ENDS: dict[str, tuple[int, ErrorKind | None]] = {
+    "claude-code.plain": (0, None),
+    "claude-code.tools": (0, None),
+    "claude-code.e401": (1, K.AUTH),
+    "claude-code.billing": (1, K.BILLING),
+    "claude-code.quota": (1, K.RATE_LIMIT),
+    "claude-code.e429": (1, K.RATE_LIMIT),
+    "claude-code.e529": (1, K.RATE_LIMIT),
+    "claude-code.e400": (1, K.INVALID),
+    "claude-code.e404": (1, K.INVALID),
+    "claude-code.cut": (1, K.CRASH),
+    "claude-code.unfinished": (1, K.CRASH),
+    "claude-code.killed": (-9, K.LOST),
+    "claude-code.interrupted": (0, K.LOST),
+    "claude-code.budget": (1, K.INVALID),
+    "claude-code.refused": (0, K.INVALID),
+    "codex.plain": (0, None),
+    "codex.tools": (0, None),
+    "codex.e401": (1, K.AUTH),
+    "codex.billing": (1, K.BILLING),
+    "codex.quota": (1, K.BILLING),
+    "codex.e429": (1, K.RATE_LIMIT),
+    "codex.e529": (1, K.RATE_LIMIT),
+    "codex.e400": (1, K.INVALID),
+    "codex.e404": (1, K.INVALID),
+    "codex.cut": (1, K.CRASH),
+    "codex.unfinished": (1, K.CRASH),
+    "codex.killed": (-9, K.LOST),
+    "codex.interrupted": (1, K.CRASH),
+}
+"""Each recording with its exit code, and what it means; None: done."""
+HUGE = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def recorded(name: str) -> bytes:
+    return (STREAMS / f"{name}.jsonl").read_bytes()
+
+
+def parser(name: str, mark: Usage | None = None) -> ClaudeStream | CodexStream:
+    return PARSERS[name.partition(".")[0]](mark, Limits())
+
+
+def kind_of(outcome: Outcome) -> ErrorKind | None:
+    return outcome.kind if isinstance(outcome, Failed) else None
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> AttemptFolder:
+    return AttemptFolder(path=tmp_path_factory.mktemp("attempt"))
+
+
+def test_every_recording_has_its_meaning() -> None:
+    assert {path.stem for path in STREAMS.glob("*.jsonl")} == set(ENDS)
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_what_a_recording_means(name: str, folder: AttemptFolder) -> None:
+    code, kind = ENDS[name]
+    stream = parser(name)
+    events = stream.feed(recorded(name))
+    outcome = stream.outcome(Exit(code=code), folder)
+    assert kind_of(outcome) is kind, outcome
+    assert sum(isinstance(event, SessionSeen) for event in events) == 1
+    if isinstance(outcome, Failed):
+        assert outcome.message
+    else:
+        assert json.loads(outcome.result or b"")["text"]
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_a_run_that_we_stopped_is_neither_done_nor_the_agents_fault(name: str, folder: AttemptFolder) -> None:
+    stream = parser(name)
+    stream.feed(recorded(name))
+    assert kind_of(stream.outcome(Exit(code=0, timed_out=True), folder)) is K.TIMEOUT
+    assert kind_of(stream.outcome(Exit(code=0, stopped_by_us=True), folder)) is K.LOST
+
+
+@pytest.mark.parametrize("name", ["claude-code.tools", "codex.tools", "claude-code.e429", "codex.e401"])
+def test_a_cut_at_any_byte_changes_nothing(name: str, folder: AttemptFolder) -> None:
+    data, (code, _) = recorded(name), ENDS[name]
+    whole = parser(name)
+    events = whole.feed(data)
+    for at in range(len(data) + 1):
+        stream = parser(name)
+        assert stream.feed(data[:at]) + stream.feed(data[at:]) == events
+        assert stream.usage == whole.usage
+    assert stream.outcome(Exit(code=code), folder) == whole.outcome(Exit(code=code), folder)
+
+
+@HUGE
+@given(st.sampled_from(sorted(ENDS)), st.data())
+def test_chunks_of_any_size_say_the_same(folder: AttemptFolder, name: str, data: st.DataObject) -> None:
+    content, (code, _) = recorded(name), ENDS[name]
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(content)), max_size=40)))
+    whole, stream = parser(name), parser(name)
+    events = [
+        event
+        for begin, end in zip([0, *cuts], [*cuts, len(content)], strict=True)
+        for event in stream.feed(content[begin:end])
+    ]
+    assert events == whole.feed(content)
+    assert stream.outcome(Exit(code=code), folder) == whole.outcome(Exit(code=code), folder)
+    assert (stream.usage, stream.session_usage) == (whole.usage, whole.session_usage)
+
+
+@pytest.mark.parametrize("name", ["claude-code.tools", "codex.tools", "codex.plain", "claude-code.plain"])
+def test_a_stream_that_breaks_off_is_never_a_success(name: str, folder: AttemptFolder) -> None:
+    data = recorded(name)
+    for at in range(len(data)):
+        stream = parser(name)
+        stream.feed(data[:at])
+        outcome = stream.outcome(Exit(code=0), folder)
+        assert kind_of(outcome) is K.CRASH, (at, outcome)
+    assert isinstance(outcome, Failed)
+    assert "final event is missing" in outcome.message
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+NAMES = st.sampled_from(
+    [
+        *("type", "subtype", "session_id", "message", "usage", "result", "is_error", "permission_denials"),
+        *("modelUsage", "item", "error", "content", "rate_limit_info", "thread_id", "total_cost_usd"),
+        *("num_turns", "errors", "terminal_reason", "api_error_status"),
+    ]
+)
+WORDS = st.sampled_from(
+    [
+        *("assistant", "system", "result", "api_retry", "success", "permission_denied", "rejected", "error"),
+        *("thread.started", "turn.completed", "turn.failed", "item.started", "item.completed"),
+    ]
+)
+STRANGE = st.dictionaries(NAMES, JSON | WORDS | st.dictionaries(NAMES, JSON, max_size=4), min_size=1)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.sampled_from(sorted(PARSERS)),
+    st.lists(st.one_of(st.binary(max_size=40), STRANGE.map(lambda value: json.dumps(value).encode()))),
+    st.integers(-15, 255),
+)
+def test_what_no_cli_would_print_is_never_an_error(
+    folder: AttemptFolder, name: str, lines: list[bytes], code: int
+) -> None:
+    stream = PARSERS[name](None, Limits())
+    stream.feed(b"\n".join(lines) + b"\n")
+    assert isinstance(stream.outcome(Exit(code=code), folder), Completed | Failed)
+    assert stream.usage is None or stream.usage.input_tokens >= 0
+
+
+def test_noise_between_the_lines_is_skipped(folder: AttemptFolder) -> None:
+    clean, noisy = parser("claude-code.tools"), parser("claude-code.tools")
+    data = recorded("claude-code.tools")
+    noise = b'Warning: something\n{"type": "new"}\n[1]\n\xff\xfe\n{broken\n\n'
+    assert noisy.feed(data.replace(b"\n", b"\n" + noise)) == clean.feed(data)
+    assert noisy.outcome(Exit(code=0), folder) == clean.outcome(Exit(code=0), folder)
+
+
+def test_a_line_without_end_takes_no_memory() -> None:
+    lines = JsonLines()
+    chunk = b"x" * (8 << 20)
+    assert [lines.feed(b'{"a": "' + chunk)] == [[]]
+    for _ in range(LINE_BYTES_MAX // len(chunk)):
+        assert lines.feed(chunk) == []
+    assert sum(map(len, lines._parts)) == 0
+    assert lines.feed(b'"}\n{"b": 1}\n') == [{"b": 1}]
+
+
+# Usage
+
+
+def test_a_sessions_total_is_booked_as_what_was_added() -> None:
+    mark = Usage(input_tokens=2400, cached_tokens=400, output_tokens=100, cost_microusd=7620)
+    stream = parser("claude-code.tools", mark)
+    assert stream.session_usage == mark
+    stream.feed(recorded("claude-code.tools"))
+    added = Usage(input_tokens=1200, cached_tokens=200, output_tokens=50, cost_microusd=3810)
+    assert stream.usage == added
+    total = Usage(input_tokens=3600, cached_tokens=600, output_tokens=150, cost_microusd=11430)
+    assert stream.session_usage == total
+    codex = parser("codex.tools", Usage(input_tokens=2000, cached_tokens=400, output_tokens=100))
+    codex.feed(recorded("codex.tools"))
+    assert codex.usage == Usage(input_tokens=1000, cached_tokens=200, output_tokens=50)
+
+
+def test_a_total_that_fell_has_begun_anew() -> None:
+    mark = Usage(input_tokens=99_000, output_tokens=9_000, cost_microusd=990_000)
+    stream = parser("claude-code.plain", mark)
+    stream.feed(recorded("claude-code.plain"))
+    usage = Usage(input_tokens=1200, cached_tokens=200, output_tokens=50, cost_microusd=3810)
+    assert stream.usage == usage
+
+
+def test_a_killed_run_is_priced_by_its_messages_and_says_so() -> None:
+    stream = parser("claude-code.killed", Usage(input_tokens=5, cost_microusd=1))
+    stream.feed(recorded("claude-code.killed"))
+    assert stream.usage is not None
+    assert stream.usage.estimated
+    assert (stream.usage.input_tokens, stream.usage.cost_microusd) == (2400, None)
+    assert stream.session_usage == Usage(input_tokens=5, cost_microusd=1), "the mark stays where it was"
+
+
+# Refusals that the stub does not make the CLIs say
+
+
+def test_a_limit_with_a_reset_time_is_a_quota(folder: AttemptFolder) -> None:
+    data = recorded("claude-code.e429").decode().splitlines(keepends=True)
+    told = json.dumps(
+        {"type": "rate_limit_event", "rate_limit_info": {"status": "rejected", "resetsAt": 1795300000}}
+    )
+    stream = ClaudeStream(None, Limits())
+    stream.feed("".join([data[0], told + "\n", *data[1:]]).encode())
+    outcome = stream.outcome(Exit(code=1), folder)
+    assert isinstance(outcome, Failed)
+    assert (outcome.kind, outcome.reset_at_s) == (K.QUOTA, 1795300000.0)
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "word", "kind"),
+    [
+        ("Claude AI usage limit reached|1795300000", None, "", K.QUOTA),
+        ("You've hit your usage limit.", None, "", K.RATE_LIMIT),
+        ("Not logged in · Please run /login", None, "", K.AUTH),
+        ("Credit balance is too low", 400, "billing_error", K.BILLING),
+        ("Quota exceeded. Check your plan and billing details.", 429, "", K.BILLING),
+        ("Prompt is too long", None, "", K.INVALID),
+        ("prompt is too long: 210000 tokens > 200000 maximum", 413, "", K.INVALID),
+        ("API Error: 503 upstream", 503, "server_error", K.CRASH),
+        ("something new", None, "unheard_of", K.CRASH),
+        ("", None, "", K.CRASH),
+    ],
+)
+def test_words_of_providers(said: str, status: int | None, word: str, kind: ErrorKind) -> None:
+    assert refusal(said, status=status, word=word).kind is kind
+
+
+def test_a_step_of_a_known_tool_says_what_it_does() -> None:
+    stream = parser("claude-code.tools")
+    steps = [event.text for event in stream.feed(recorded("claude-code.tools")) if isinstance(event, Step)]
+    assert steps == ["Bash: echo hello > made.txt", "Bash: cat made.txt"]

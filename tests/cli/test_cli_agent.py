@@ -1,0 +1,144 @@
+"""`muster agent`, and agents that other packages bring."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CONFIG = """
+[agents.claude]
+kind = "claude-code"
+command = ["no-such-claude"]
+permission_mode = "bypassPermissions"
+model = "opus"
+max_budget_usd = 2.5
+set = { IS_SANDBOX = "1", KEY = "secret" }
+
+[agents.loud]
+command = ["sh", "-c", "echo no >&2; exit 3"]
+"""
+PLUGIN = """
+from muster.agents.command import CommandAgent
+from muster.model.errors import BadConfig
+
+def make(config):
+    if "word" not in config.options:
+        raise BadConfig("echo-cli needs options.word", "options = { word = ... }")
+    return CommandAgent(name=config.name, command=("echo", config.options["word"]), prompt="none")
+
+def broken(config):
+    raise RuntimeError("boom")
+"""
+
+
+@pytest.fixture
+def project(root):
+    (root / "muster.toml").write_text(CONFIG)
+    return root
+
+
+def test_the_list_says_what_each_may_do_or_what_is_missing(cli, project):
+    ran = cli("agent", "list")
+    assert ran.code == 0
+    assert "no-such-claude not found" in ran.out
+    assert "runs sh -eu as your user" in ran.out
+    by_name = {agent["name"]: agent for agent in json.loads(cli("agent", "list", "--json").out)}
+    assert by_name["claude"]["provider"] == "anthropic"
+    assert by_name["claude"]["about"].startswith(
+        "no-such-claude, permission mode bypassPermissions: it may do"
+    )
+
+
+def test_one_is_shown_without_its_secrets(cli, project):
+    for extra in ((), ("--json",)):
+        ran = cli("agent", "show", "claude", *extra)
+        assert ran.code == 0
+        assert "bypassPermissions" in ran.out
+        assert "KEY" in ran.out
+        assert "secret" not in ran.out
+    assert "$2.5 a run" in cli("agent", "show", "claude").out
+
+
+def test_an_unknown_one_is_not_found(cli, project):
+    ran = cli("agent", "show", "cloude")
+    assert ran.code == 3
+    assert "claude, loud, shell" in ran.err
+
+
+def test_a_test_runs_it_once(cli, project):
+    ran = cli("agent", "test", "shell", "--json")
+    assert ran.code == 0
+    assert json.loads(ran.out)["answer"] == "ready"
+    failed = cli("agent", "test", "loud")
+    assert failed.code == 1
+    assert "crash: exit code 3: no" in failed.out
+    missing = cli("agent", "test", "claude")
+    assert missing.code == 1
+    assert "no-such-claude not found" in missing.err
+
+
+def test_a_test_ends_with_its_time(cli, root):
+    (root / "muster.toml").write_text('[agents.slow]\ncommand = ["sleep", "60"]\nprompt = "none"\n')
+    ran = cli("agent", "test", "slow", "--timeout", "1", "--json")
+    assert ran.code == 1
+    assert json.loads(ran.out)["errorKind"] == "timeout"
+
+
+def test_doctor_tells_the_permission_mode(cli, root):
+    (root / "muster.toml").write_text(
+        '[agents.codex]\nkind = "codex"\ncommand = ["sh"]\npermission_mode = "workspace-write"\n'
+    )
+    ran = cli("doctor")
+    assert "permission mode workspace-write: its commands may write in the project's folder" in ran.out
+
+
+@pytest.fixture
+def plugin(root: Path, tmp_path: Path) -> dict[str, str]:
+    """A package as pip would have installed it."""
+    site = tmp_path / "site"
+    info = site / "echo_cli-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: echo-cli\nVersion: 1.0\n")
+    points = "[muster.agents]\necho-cli = echo_cli:make\nbad-cli = echo_cli:broken\n"
+    (info / "entry_points.txt").write_text(points)
+    (site / "echo_cli.py").write_text(PLUGIN)
+    return {"PYTHONPATH": str(site)}
+
+
+def muster(root: Path, env: dict[str, str], *argv: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "muster.cli.main", *argv]
+    return subprocess.run(
+        command, cwd=root, env={**os.environ, **env}, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_another_package_brings_a_kind_by_its_entry_point(root, plugin):
+    (root / "muster.toml").write_text(
+        'agent = "echo"\n[agents.echo]\nkind = "echo-cli"\noptions = { word = "hello" }\n'
+    )
+    tried = muster(root, plugin, "agent", "test", "echo")
+    assert tried.returncode == 0, tried.stderr
+    assert "hello" in tried.stdout
+    (root / "plan.md").write_text("# P\n- [ ] Say it {#say}\n")
+    ran = muster(root, plugin, "run", "plan.md")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert muster(root, plugin, "logs", "say").stdout == "hello\n"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ('kind = "echo-cli"', "echo-cli needs options.word"),
+        ('kind = "bad-cli"', "kind 'bad-cli' cannot be used: RuntimeError('boom')"),
+        ('kind = "ecko-cli"', "no kind of agent is called 'ecko-cli'"),
+    ],
+)
+def test_what_is_wrong_with_a_foreign_kind_is_said(root, plugin, settings, message):
+    (root / "muster.toml").write_text(f"[agents.echo]\n{settings}\n")
+    assert message in muster(root, plugin, "agent", "show", "echo").stdout
+    assert message in muster(root, plugin, "doctor").stdout

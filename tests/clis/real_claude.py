@@ -1,0 +1,197 @@
+"""Claude Code itself, against the stub: what the adapter promises holds for this version of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from model_stub import ModelStub
+from scenarios import SCENARIOS
+
+from bench import Bench
+from muster.model.states import ErrorKind
+from muster.model.usage import Usage
+from muster.ports.agent import Completed, Failed, RunningProcess, SessionSeen, Step
+
+K = ErrorKind
+ONE = {"input_tokens": 1200, "cached_tokens": 200, "output_tokens": 50}
+"""What one answer of the stub costs."""
+
+
+@pytest.fixture(scope="module")
+def stub() -> Iterator[ModelStub]:
+    with ModelStub(SCENARIOS) as stub:
+        yield stub
+
+
+@pytest.fixture
+def bench(tmp_path: Path, stub: ModelStub) -> Bench:
+    stub.seen.clear()
+    stub.refused.clear()
+    return Bench(tmp_path, "claude-code", stub.url, "bypassPermissions")
+
+
+def times(count: int) -> Usage:
+    return Usage(**{name: count * tokens for name, tokens in ONE.items()}, cost_microusd=count * 3810)
+
+
+def test_an_answer_completes_with_what_was_said_and_what_it_cost(bench: Bench) -> None:
+    ran = bench.run("plain")
+    assert ran.outcome == Completed(result=b'{"text":"All is done."}', spoken=True)
+    assert ran.stream.usage == times(1)
+    assert ran.events == [SessionSeen(str(ran.session_key))]
+
+
+def test_tools_are_steps_and_their_work_is_there(bench: Bench) -> None:
+    ran = bench.run("tools")
+    assert isinstance(ran.outcome, Completed)
+    assert [event.text for event in ran.events if isinstance(event, Step)] == [
+        "Bash: echo hello > made.txt",
+        "Bash: cat made.txt",
+    ]
+    assert (bench.root / "made.txt").read_text() == "hello\n"
+    assert ran.stream.usage == times(3)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "kind", "requests"),
+    [
+        ("e401", K.AUTH, 3),
+        ("e403", K.AUTH, 1),
+        ("billing", K.BILLING, 1),
+        ("e429", K.RATE_LIMIT, 3),
+        ("e429-after", K.RATE_LIMIT, 1),
+        ("e529", K.RATE_LIMIT, 3),
+        ("e500", K.CRASH, 3),
+        ("e400", K.INVALID, None),
+        ("e404", K.INVALID, None),
+        ("cut", K.CRASH, None),
+        ("unfinished", K.CRASH, None),
+    ],
+)
+def test_refusals_are_told_apart_and_not_retried_for_long(
+    bench: Bench, stub: ModelStub, scenario: str, kind: ErrorKind, requests: int | None
+) -> None:
+    ran = bench.run(scenario)
+    assert isinstance(ran.outcome, Failed)
+    assert (ran.outcome.kind, ran.code) == (kind, 1)
+    assert ran.outcome.message
+    assert ran.seconds < 20
+    if requests is not None:
+        assert len(stub.model_requests(scenario)) == requests
+
+
+def test_a_single_refusal_is_the_clis_own_business(bench: Bench) -> None:
+    ran = bench.run("e429-once")
+    assert isinstance(ran.outcome, Completed)
+    assert any(isinstance(event, Step) and "tries again" in event.text for event in ran.events)
+
+
+def test_a_refused_permission_is_no_success(bench: Bench) -> None:
+    bench.permission_mode = "dontAsk"
+    ran = bench.run("tools")
+    assert ran.code == 0
+    assert isinstance(ran.outcome, Failed)
+    assert ran.outcome.kind is K.INVALID
+    assert "Bash: echo hello > made.txt" in ran.outcome.message
+    assert "permission_mode" in ran.outcome.message
+
+
+def test_an_endless_loop_of_tools_ends_with_the_budget(bench: Bench) -> None:
+    bench.extra = {"max_budget_usd": 0.02}
+    ran = bench.run("loop")
+    assert isinstance(ran.outcome, Failed)
+    assert ran.outcome.kind is K.INVALID
+    assert "Reached maximum budget ($0.02)" in ran.outcome.message
+    assert ran.stream.usage == times(6)
+
+
+def test_a_silent_provider_is_left_at_the_time_limit(bench: Bench) -> None:
+    def stop(process: RunningProcess) -> None:
+        assert process.wait(3.0) is None
+        process.stop(grace_s=5.0, on_step=lambda _: None)
+
+    ran = bench.run("hang", meanwhile=stop)
+    assert isinstance(ran.outcome, Failed)
+    assert ran.outcome.kind in {K.CRASH, K.LOST}  # rc 0, no result: the runner knows that it was a timeout
+    assert ran.seconds < 10
+
+
+def test_an_interrupt_is_clean_sums_up_and_is_resumed(bench: Bench) -> None:
+    steps: list[str] = []
+
+    def stop(process: RunningProcess) -> int:
+        bench.until("begun")
+        return process.stop(grace_s=5.0, on_step=steps.append)
+
+    first = bench.run("slow", meanwhile=stop)
+    assert steps == ["interrupt"], "the first rung is enough"
+    assert (first.code, first.left) == (0, 0)
+    assert first.stream.usage == times(2)
+    (bench.root / "go").touch()
+    second = bench.run(
+        "slow", session_key=first.session_key, session_usage=first.stream.session_usage, note="Mind the gap."
+    )
+    assert isinstance(second.outcome, Completed)
+    assert second.session_key == first.session_key
+    assert second.stream.usage == times(1), "the session's total is cumulative, the attempt's share is not"
+    assert second.stream.session_usage == times(3)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_killed_run_is_lost_and_its_session_resumed(bench: Bench, stub: ModelStub, number: int) -> None:
+    def kill(process: RunningProcess) -> None:
+        bench.until("begun")
+        os.kill(process.pid, number)
+
+    first = bench.run("slow", meanwhile=kill)
+    assert isinstance(first.outcome, Failed)
+    assert first.outcome.kind is K.LOST
+    assert first.stream.usage is not None
+    assert first.stream.usage.estimated
+    assert first.stream.usage.input_tokens == 2400
+    (bench.root / "go").touch()
+    second = bench.run("slow", session_key=first.session_key, note="Mind the gap.")
+    assert isinstance(second.outcome, Completed)
+    assert second.events[0] == SessionSeen(str(first.session_key))
+    told = stub.model_requests("slow")[-1].text
+    assert "stub: slow" in told, "it remembers the task"
+    assert "was interrupted" in told
+    assert "Mind the gap." in told
+    assert (bench.root / "steps.txt").read_text() == "one\n", "what was done is not done again"
+
+
+def test_a_session_that_is_gone_is_begun_anew(bench: Bench) -> None:
+    ran = bench.run("plain", session_key="10246466-d956-491f-b705-3fee2fe7dda5")
+    assert isinstance(ran.outcome, Completed)
+    assert ran.session_key != "10246466-d956-491f-b705-3fee2fe7dda5"
+
+
+def test_a_session_that_the_cli_cannot_read_is_said_to_be_gone(bench: Bench) -> None:
+    first = bench.run("plain")
+    [transcript] = (bench.root / "home" / "claude").glob(f"projects/*/{first.session_key}.jsonl")
+    transcript.write_text("")
+    ran = bench.run("plain", session_key=first.session_key)
+    assert isinstance(ran.outcome, Failed)
+    assert (ran.outcome.kind, ran.outcome.session_gone) == (K.CRASH, True)
+
+
+def test_a_long_prompt_with_dashes_arrives_whole(bench: Bench, stub: ModelStub) -> None:
+    text = "--help\n" + "x" * 300_000 + "\nstub: plain"
+    ran = bench.run("plain", prompt=text, title="--version")
+    assert isinstance(ran.outcome, Completed)
+    assert "x" * 300_000 in stub.model_requests("plain")[0].text
+
+
+def test_the_report_file_comes_before_the_last_words(bench: Bench, stub: ModelStub) -> None:
+    from model_stub import Say, Shell
+
+    stub.scenarios["report"] = [Shell('echo \'{"made": 1}\' > "$MUSTER_RESULT"'), Say("Reported.")]
+    ran = bench.run("report")
+    assert isinstance(ran.outcome, Completed)
+    assert not ran.outcome.spoken
+    assert json.loads(ran.outcome.result or b"") == {"made": 1}

@@ -1,0 +1,135 @@
+"""Sessions and usage from a CLI's output to the store and back, with a CLI that only pretends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FAKE = """\
+#!{python}
+import json, os, pathlib, sys, time
+print("2.1.328 (pretends)") if "--version" in sys.argv else None
+if "--version" in sys.argv: sys.exit()
+resumes = "--resume" in sys.argv
+key = sys.argv[sys.argv.index("--resume" if resumes else "--session-id") + 1]
+prompt = sys.stdin.read()
+def say(**line): print(json.dumps(dict(line, session_id=key)), flush=True)
+def end(total, **more):
+    used = dict(inputTokens=total * 100, outputTokens=total * 10, cacheReadInputTokens=0)
+    fine = dict(type="result", subtype="success", is_error=False, num_turns=1, result="Done.")
+    say(**(fine | dict(permission_denials=[], total_cost_usd=total / 1000, modelUsage=dict(m=used)) | more))
+say(type="system", subtype="init")
+transcript = pathlib.Path(os.environ["CLAUDE_CONFIG_DIR"], "projects", "p", key + ".jsonl")
+transcript.parent.mkdir(parents=True, exist_ok=True)
+with open("prompts.jsonl", "a") as file: file.write(json.dumps([key, resumes, prompt]) + "\\n")
+if "unreadable" in prompt and not transcript.exists():
+    transcript.touch()
+    end(1, is_error=True, api_error_status=500)
+    sys.exit(1)
+if resumes and not transcript.read_text():
+    gone = ["No conversation found with session ID: " + key]
+    end(0, subtype="error_during_execution", is_error=True, result="", errors=gone)
+    sys.exit(1)
+transcript.write_text("something")
+if "login" in prompt:
+    end(0, is_error=True, api_error_status=401, result="Invalid API key")
+    sys.exit(1)
+if resumes or "wait" not in prompt:
+    end(3 if resumes else 2)
+    sys.exit()
+tool = dict(type="tool_use", name="Bash", input=dict(command="make test"))
+say(type="assistant", message=dict(id="m1", usage=dict(input_tokens=100), content=[tool]))
+pathlib.Path("begun").write_text(str(os.getpid()))
+time.sleep(600)
+"""
+CONFIG = """
+agent = "claude"
+[task]
+backoff = {{ first = "0s", max = "1s" }}
+[agents.claude]
+kind = "claude-code"
+command = ["{fake}"]
+permission_mode = "acceptEdits"
+set = {{ CLAUDE_CONFIG_DIR = "{home}" }}
+"""
+MUSTER = [sys.executable, "-m", "muster.cli.main"]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    fake = tmp_path / "claude"
+    fake.write_text(FAKE.replace("{python}", sys.executable))
+    fake.chmod(0o755)
+    (tmp_path / "muster.toml").write_text(CONFIG.format(fake=fake, home=tmp_path / "home"))
+    return tmp_path
+
+
+def muster(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*MUSTER, *argv], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def show(folder: Path, ref: str) -> dict[str, Any]:
+    detail: dict[str, Any] = json.loads(muster(folder, "task", "show", ref, "--json").stdout)
+    return detail
+
+
+def prompts(folder: Path) -> list[list[Any]]:
+    return [json.loads(line) for line in (folder / "prompts.jsonl").read_text().splitlines()]
+
+
+def test_a_killed_agent_is_resumed_in_its_session_and_both_runs_are_booked(project: Path) -> None:
+    (project / "plan.md").write_text("# Plan\n- [ ] Long {#long}\n  wait for it\n")
+    with subprocess.Popen([*MUSTER, "run", "plan.md"], cwd=project, stdout=subprocess.PIPE) as run:
+        deadline_s = time.monotonic() + 30
+        while not (project / "begun").exists() or not (project / "begun").read_text():
+            assert time.monotonic() < deadline_s
+            time.sleep(0.02)
+        while show(project, "plan/long")["task"]["step"] != "Bash: make test":
+            assert time.monotonic() < deadline_s
+        os.kill(int((project / "begun").read_text()), signal.SIGKILL)
+        assert run.wait(30) == 0
+    first, second = show(project, "plan/long")["attempts"]
+    assert (first["status"], second["status"]) == ("lost", "completed")
+    (key, resumed, prompt), (again, resumed_again, prompt_again) = prompts(project)
+    assert (resumed, resumed_again) == (False, True)
+    assert key == again == first["sessionKey"] == second["sessionKey"]
+    assert "wait for it" in prompt
+    assert "was interrupted" in prompt_again
+    assert first["usage"]["estimated"]
+    assert (second["usage"]["inputTokens"], second["usage"]["costMicrousd"]) == (300, 3000)
+    shown = muster(project, "task", "show", "plan/long").stdout
+    assert "300 tokens in, 30 out, $0.0030" in shown
+    assert "about 100 tokens in" in shown
+
+
+def test_a_session_that_cannot_be_read_is_not_tried_a_second_time(project: Path) -> None:
+    (project / "plan.md").write_text("# Plan\n- [ ] Bad {#bad}\n  unreadable\n")
+    ran = muster(project, "run", "plan.md")
+    assert ran.returncode in {0, 5}, ran.stderr
+    keys = [(key, resumed) for key, resumed, _ in prompts(project)]
+    assert [resumed for _, resumed in keys] == [False, True, False, True]
+    assert keys[0][0] == keys[1][0] != keys[2][0]
+
+
+def test_a_refused_login_ends_the_run_and_waits_for_a_person(project: Path) -> None:
+    (project / "plan.md").write_text("# Plan\n- [ ] One {#one}\n  login\n- [ ] Two {#two}\n  login\n")
+    ran = muster(project, "run", "plan.md", "--workers", "1")
+    assert ran.returncode == 5, ran.stdout + ran.stderr
+    assert "the login of anthropic needs a person: Invalid API key" in ran.stdout
+    assert len(prompts(project)) == 1, "the second task has not run into the same wall"
+    inbox = muster(project, "inbox").stdout
+    assert "anthropic waits for you (auth): Invalid API key" in inbox
+    assert "muster agent resume claude" in inbox
+    opened = muster(project, "agent", "resume", "claude")
+    assert opened.returncode == 0, opened.stderr
+    assert muster(project, "inbox").stdout == "nothing waits for you\n"
