@@ -13,6 +13,8 @@ from install import install
 from muster.agents.process import LocalLauncher
 from muster.app.agents import agent_of
 from muster.config.agents import read_agents
+from muster.config.project import Project
+from muster.config.settings import Config
 from muster.config.tables import Table
 from muster.ports.agent import (
     Agent,
@@ -52,7 +54,7 @@ class Bench:
 
     def agent(self) -> Agent:
         [config] = read_agents(Table("agents", {"cli": self.settings}))
-        return agent_of(config, Config(), Project(root=install(self.kind).parent))
+        return agent_of(config, Config(), Project(install(self.kind).parent))
 
     def job(self, scenario: str, **changes: object) -> Job:
         fields: dict[str, object] = {
