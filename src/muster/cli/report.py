@@ -7,6 +7,7 @@ import base64
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -183,7 +184,7 @@ def _checkpoint(args: argparse.Namespace) -> dict[str, Any]:
             f"the checkpoint has more than {CHECKPOINT_BYTES_MAX} bytes; the last one is kept",
             "write large state to a file and save its path",
         )
-    return {"data": base64.b64encode(data).decode()}
+    return {"takenUs": time.monotonic_ns() // 1000, "takenOn": _this_boot(), "data": base64.b64encode(data).decode()}
 
 
 def _artifact(args: argparse.Namespace) -> dict[str, Any]:

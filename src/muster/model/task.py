@@ -136,6 +136,8 @@ class Attempt(Struct, frozen=True, gc=False):
     """What its agent is to be told while it works."""
     noticed_mono_ms: int | None = None
     """When it was told, or has shown progress since; on the clock of the lease."""
+    checkpoint_taken: str = ""
+    """When the last checkpoint was taken: clock and microseconds; empty where its client did not say."""
 
     @property
     def open(self) -> bool:

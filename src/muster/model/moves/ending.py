@@ -265,7 +265,17 @@ def stop(
 
 
 def reap(task: Task, facts: Facts, command: c.Reap, now: Now) -> Decision:
+    """Where nobody could kill its processes, and its worker is heard but did not stop it in time, its task is not
+    given out before they are gone."""
     attempt = current(task, facts, command)
+    decision = _reaped(task, attempt, facts, command, now)
+    at_work = attempt.boot_id == now.boot_id and now.mono_ms < attempt.lease_until_ms
+    if at_work and not command.tree_killed:
+        return replace(decision, task=replace(decision.task, lingering_epoch=left_running(attempt)))
+    return decision
+
+
+def _reaped(task: Task, attempt: Attempt, facts: Facts, command: c.Reap, now: Now) -> Decision:
     if not command.proven and not lapsed(attempt, now):
         raise IllegalMove(f"attempt {command.epoch} of task {task.id} was heard again; it keeps its lease")
     if _said_done(attempt):

@@ -142,6 +142,8 @@ def save_checkpoint(task: Task, facts: Facts, command: c.SaveCheckpoint, now: No
             f"the checkpoint has {size} bytes, more than {c.CHECKPOINT_BYTES_MAX}; the last one is kept",
             "write large state to a file and save its path",
         )
+    if _taken_before(attempt, command):
+        return Decision(task)
     number = attempt.checkpoints + 1
     after, event = moved(
         task,
@@ -152,7 +154,15 @@ def save_checkpoint(task: Task, facts: Facts, command: c.SaveCheckpoint, now: No
         details={"number": number, "bytes": size},
     )
     saved = Checkpoint(task.id, task.epoch, number, now.wall_ms, command.data)
-    return Decision(after, replace(attempt, checkpoints=number), (event,), checkpoint=saved)
+    taken = f"{command.taken_on} {command.taken_us}" if command.taken_on else ""
+    kept = replace(attempt, checkpoints=number, checkpoint_taken=taken)
+    return Decision(after, kept, (event,), checkpoint=saved)
+
+
+def _taken_before(attempt: Attempt, command: c.SaveCheckpoint) -> bool:
+    """True for one that was sent again, or held up on its way, and that is not newer than the last one."""
+    clock, _, last_us = attempt.checkpoint_taken.rpartition(" ")
+    return bool(clock) and clock == command.taken_on and command.taken_us <= int(last_us)
 
 
 def add_artifact(task: Task, facts: Facts, command: c.AddArtifact, now: Now) -> Decision:

@@ -9,7 +9,7 @@ from msgspec.structs import astuple
 
 from muster.engine.commands import Applied
 from muster.model import commands as c
-from muster.model.answers import Answer, Claimed, Enqueued, Moved, TookOver
+from muster.model.answers import Answer, Claimed, Enqueued, Held, Moved, Taken, TookOver
 from muster.model.errors import MusterError, StaleEpoch, TermOver
 from muster.model.events import Event
 from muster.model.machine import TASK_COMMANDS
@@ -92,11 +92,20 @@ class Oracle:
                 claimers |= {event.actor} if event.event == "claimed" else set()
         for command, outcome in pairs:
             self._note_accepted(command, outcome)
+            if isinstance(outcome, Taken | Held):
+                self.leases.held_by_hand(outcome, now)
+            elif isinstance(command, c.SetClock) and not isinstance(outcome, MusterError):
+                self._learn_due_times()
         known = {task_id for task_id in touched if task_id in self.reference.tasks}
         for look in self._witness.look(sorted(known | self.reference.settle(known))):
             self._check_row(look)
         if names & {"claimed", "readopted"}:
             self._check_slots(claimers)
+
+    def _learn_due_times(self) -> None:
+        """The wall clock was set: what waits for a while is due later or earlier, by that clock."""
+        for look in self._witness.look(sorted(self.reference.tasks)):
+            self.reference.tasks[look.task.id].due_ms = look.task.next_attempt_at_ms
 
     def _take(self, event: Event, now: Now) -> None:
         task = self.reference.take(event, self._last_cap_ms)
@@ -179,7 +188,8 @@ class Oracle:
         if isinstance(command, c.Claim) and isinstance(outcome, Claimed) and outcome.jobs:
             self._check_claim(command, outcome)
         elif isinstance(command, c.SaveCheckpoint) and isinstance(outcome, Moved):
-            self.reference.tasks[command.task_id].checkpoints.append((command.epoch, command.data))
+            saved = (command.epoch, command.taken_us, command.data)
+            self.reference.tasks[command.task_id].checkpoints.append(saved)
         elif isinstance(command, c.Retry) and isinstance(outcome, Moved) and command.fresh:
             self.reference.tasks[command.task_id].fresh_after = outcome.epoch
         elif isinstance(command, c.Register) and not isinstance(outcome, MusterError):
@@ -216,7 +226,10 @@ class Oracle:
             raise Broken("S8", f"task {row.id} {counts}", row.id)
         if look.in_line != row.ready:
             raise Broken("L3", f"task {row.id} is {row.status}, its place in line is {look.in_line}", row.id)
-        waits = row.unmet or row.next_attempt_at_ms is not None or row.ready
+        if row.lingering_epoch != task.lingering:
+            says = f"lets attempt {row.lingering_epoch} linger, it should be {task.lingering}"
+            raise Broken("S1", f"task {row.id} {says}", row.id)
+        waits = row.unmet or row.next_attempt_at_ms is not None or row.ready or task.lingering is not None
         waits = waits or (row.status is TaskStatus.PAUSED and row.paused_reason is not None)
         if not (row.final or row.status in HELD or waits):
             raise Broken("L3", f"task {row.id} is {row.status} and waits for nothing", row.id)
@@ -233,7 +246,7 @@ class Oracle:
             by_agent[agent] += count
             by_limit[limit] += count
         for worker, count in by_worker.items():
-            if worker in claimers and count > self.slots[worker]:
+            if worker in claimers and count > self.slots.get(worker, count):
                 raise Broken("S12", f"{worker} holds {count} attempts in {self.slots[worker]} slots")
         for name, most in policy.agent_slots.items():
             if by_agent[name] > most:
@@ -264,11 +277,11 @@ class Oracle:
                 raise Broken("S6", says, task.id)
             if (
                 isinstance(command, c.SaveCheckpoint)
-                and (command.epoch, command.data) not in task.checkpoints
+                and (command.epoch, command.taken_us, command.data) not in task.checkpoints
             ):
                 raise Broken("S6", f"task {task.id}: an acknowledged checkpoint is missing", task.id)
-        elif isinstance(answer, Claimed):
-            for job in answer.jobs:
+        elif isinstance(answer, Claimed | Taken):
+            for job in answer.jobs if isinstance(answer, Claimed) else (answer.job,):
                 if self.reference.tasks[job.task_id].epoch < job.epoch:
                     raise Broken("S6", f"attempt {job.task_id}#{job.epoch} was handed out and is not there")
 
