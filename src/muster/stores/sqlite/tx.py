@@ -24,7 +24,7 @@ from muster.model.states import (
     TaskStatus,
     WorkerStatus,
 )
-from muster.model.task import Attempt, Now, Task
+from muster.model.task import BY_HAND, Attempt, Now, Task
 from muster.model.views import JobText
 from muster.ports.store import Existing, ReadyTask, Writes
 from muster.stores.sqlite.known import Known
@@ -167,6 +167,9 @@ class SqliteTx:
 
     async def held(self, worker_id: str) -> list[Attempt]:
         return [attempt_of(row) for row in self._all("held", worker_id)]
+
+    async def held_by_hand(self) -> list[Attempt]:
+        return [attempt_of(row) for row in self._all("held_by_hand", BY_HAND)]
 
     async def open_lanes(self) -> list[int]:
         return [row[0] for row in self._all("open_lanes")]

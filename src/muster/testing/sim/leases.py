@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from muster.model import commands as c
 from muster.model.answers import AttemptOrder, Claimed, Held, HeartbeatAnswer, Moved, Taken
-from muster.model.moves.steering import STOP_BY_S
 from muster.model.task import Now
 from muster.testing.sim.hosts import Process, SimHost
 from muster.testing.sim.reference import Reference, TaskModel
@@ -39,6 +38,7 @@ class Leases:
         self._host: SimHost = world.hosts[0]
         self._freed_ms = FREED_MS + SLACK_MS + int(SLACK_COMMITS * world.scenario.disk_s * 1000)
         self._lease_ms = int(world.scenario.policy.lease_s * 1000)
+        self._by_hand_ms = int(world.scenario.policy.claim_lease_s * 1000)
         self._heard: dict[Key, Hearing] = {}
         self.refused_ms: tuple[int, int] = (0, 0)
         """From when to when the store has refused writes last."""
@@ -47,6 +47,9 @@ class Leases:
         """Monotonic time of the owner's machine."""
         self.died_s: Callable[[str], float | None] = lambda _: None
         """When the process of a worker ended on the owner's machine; None while it lives, or is elsewhere."""
+
+        self.elsewhere: Callable[[str], bool] = lambda _: False
+        """Whether it is a worker of another machine: a restart of the owner's one does not end it."""
 
     def heard(self, key: Key, now: Now, lease_ms: int | None = None) -> None:
         known = self._heard.get(key)
@@ -76,8 +79,8 @@ class Leases:
             self._reference.tasks[command.task_id].reaped_early = trusted and not command.tree_killed
         elif isinstance(command, c.NewBoot | c.FreshLeases):
             for task in self._open():
-                if self._heard[task.id, task.epoch].boot_id == now.boot_id:
-                    self.heard((task.id, task.epoch), now)
+                if self._heard[task.id, task.epoch].boot_id == now.boot_id or self.elsewhere(task.holder):
+                    self.heard((task.id, task.epoch), now, self._by_hand_ms if task.by_hand else None)
         elif isinstance(answer, HeartbeatAnswer):
             assert isinstance(command, c.Heartbeat)
             for order in answer.attempts:
@@ -109,8 +112,7 @@ class Leases:
         if command.proven:
             self._check_proof(task, now, hearing)
             return
-        stop_ms = task.stop_asked_mono_ms
-        if stop_ms is not None and now.mono_ms - stop_ms >= STOP_BY_S * 1000:
+        if task.stop_by_mono_ms is not None and now.mono_ms >= task.stop_by_mono_ms:
             return
         over_ms = hearing.mono_ms + hearing.lease_ms
         stood_from_ms, stood_to_ms = self.owner.stood_ms if self.owner else (0, 0)

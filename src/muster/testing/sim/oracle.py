@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from msgspec import json
 from msgspec.structs import astuple
 
 from muster.engine.commands import Applied
@@ -13,7 +14,8 @@ from muster.model.answers import Answer, Claimed, Enqueued, Held, Moved, Taken, 
 from muster.model.errors import MusterError, StaleEpoch, TermOver
 from muster.model.events import Event
 from muster.model.machine import TASK_COMMANDS
-from muster.model.states import HELD, TaskStatus
+from muster.model.moves.steering import STOP_BY_S
+from muster.model.states import HELD, StopAction, TaskStatus
 from muster.model.task import Now
 from muster.stores.sqlite.history import Look
 from muster.stores.sqlite.store import SqliteStore
@@ -40,6 +42,8 @@ class Oracle:
         self.quiet_from_s: float | None = None
         """When nobody is to be given up any more (L4)."""
         self.slots: dict[str, int] = {}
+        self._drains: dict[str, float] = {}
+        """How long each worker that is drained has to stop what it holds, in seconds."""
         self._witness = store.witness
         self._last_event = 0
         self._term = 0
@@ -71,6 +75,9 @@ class Oracle:
         )  # a claim sees what its neighbours have done
         self._trace(pairs)
         touched = self._named(commands)
+        for command in commands:
+            if isinstance(command, c.DrainWorker) and command.stop_by_s is not None:
+                self._drains[command.worker_id] = command.stop_by_s
         for command, outcome in pairs:
             if isinstance(command, c.Enqueue) and isinstance(outcome, Enqueued):
                 self._learn(command, outcome)
@@ -113,7 +120,9 @@ class Oracle:
         if event.event in {"claimed", "started", "readopted"}:
             self.leases.heard((task.id, task.epoch), now)
         elif event.event == "stop_requested":
-            task.stop_asked_mono_ms = now.mono_ms
+            drained = json.decode(event.details)["action"] == StopAction.RELEASE
+            stop_by_s = self._drains[task.holder] if drained else STOP_BY_S
+            task.stop_by_mono_ms = now.mono_ms + int(stop_by_s * 1000)
         elif event.event == "expired":
             self._check_expiry(task.id, now)
 

@@ -91,7 +91,7 @@ class TaskModel:
     """(epoch, when its agent took it, what it holds)."""
     fresh_after: int = 0
     due_ms: int | None = None
-    stop_asked_mono_ms: int | None = None
+    stop_by_mono_ms: int | None = None
     events: list[Event] = field(default_factory=list)
 
     @property
@@ -187,7 +187,7 @@ class TaskModel:
         if name in {"claimed", "readopted"}:
             self.open_epoch, self.lost_epoch = event.epoch, None
             if name == "claimed":
-                self.holder, self.stop_asked_mono_ms = event.actor, None
+                self.holder, self.stop_by_mono_ms = event.actor, None
                 self.by_hand = msgspec.json.decode(event.details)["agent"] == BY_HAND
         elif self.status not in _HELD:
             self.lost_epoch = self.open_epoch if name == "lost" else self.lost_epoch

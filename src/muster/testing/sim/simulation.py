@@ -69,6 +69,7 @@ class Simulation:
         self._owners = 0
         self._owner_next_s = 0.0
         self.oracle.leases.died_s = self._died_s
+        self.oracle.leases.elsewhere = self._elsewhere
 
     def living_workers(self) -> list[SimWorker]:
         return [place.worker for place in self._places if place.worker and place.worker.process.alive]
@@ -76,6 +77,10 @@ class Simulation:
     def _died_s(self, worker_id: str) -> float | None:
         worker = self._workers.get(worker_id)  # or a person, who dies of nothing here
         return worker.process.died_s if worker is not None and worker.host.number == 0 else None
+
+    def _elsewhere(self, worker_id: str) -> bool:
+        worker = self._workers.get(worker_id)
+        return worker is not None and worker.host.number != 0
 
     # -- supervisors
 

@@ -62,7 +62,10 @@ class Users:
 
     async def _enqueue(self, command: c.Enqueue) -> None:
         self.unheard.append(command)
-        if await self._tell(command):
+        await self._deliver(command)
+
+    async def _deliver(self, command: c.Enqueue) -> None:
+        if await self._tell(command) and command in self.unheard:
             self.unheard.remove(command)
 
     # -- adding
@@ -204,8 +207,7 @@ class Users:
     async def make_way(self) -> None:
         """In the end people answer what waits for them, so that whatever can be done is done."""
         for command in list(self.unheard):
-            if await self._tell(command):
-                self.unheard.remove(command)
+            await self._deliver(command)
         for plan in PLANS:
             await self._tell(c.ResumePlan(plan=plan, actor="ada"))
         for task in self._models():
