@@ -51,6 +51,11 @@ class Leases:
         self.elsewhere: Callable[[str], bool] = lambda _: False
         """Whether it is a worker of another machine: a restart of the owner's one does not end it."""
 
+    def owner_leads(self, owner: Process, now: Now) -> None:
+        if self.owner is not None and now.mono_ms < self.led_since_ms:
+            self.refused_ms = (0, 0)  # told by the clock of an earlier boot
+        self.owner, self.led_since_ms = owner, now.mono_ms
+
     def heard(self, key: Key, now: Now, lease_ms: int | None = None) -> None:
         known = self._heard.get(key)
         before_ms = known.lease_ms if known else self._lease_ms

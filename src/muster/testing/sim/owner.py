@@ -192,8 +192,7 @@ class Owner:
             return
         assert isinstance(took, TookOver)
         self.leads = True
-        self._oracle.leases.owner = self.process
-        self._oracle.leases.led_since_ms = self.clock.now().mono_ms
+        self._oracle.leases.owner_leads(self.process, self.clock.now())
         for service in self._services(took.term, since_ms):
             self.process.spawn(self._serve(service))
 
