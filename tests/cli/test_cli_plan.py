@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -66,3 +68,259 @@ def test_an_unknown_verb(cli, owner):
 
 def test_no_plans(cli, empty):
     assert cli("plan", "list").out == "0 plans: muster run PLAN.md\n"
+
+
+# -- a plan and its file
+
+PLAN = """\
+# Billing
+
+## API
+- [ ] Design the schema {#schema priority=P0}
+- [ ] REST endpoints {#api after=schema}
+  - [ ] Error pages {#errors}
+
+## Release
+- [ ] Write the guide {#guide after=api,errors}
+"""
+CONFIG = """\
+[agents.claude]
+command = ["claude"]
+capabilities = ["rust"]
+[agents.codex]
+command = ["codex"]
+profiles = ["codi-documentation-writer"]
+"""
+
+
+@pytest.fixture
+def plan(root, empty):
+    (root / "muster.toml").write_text(CONFIG)
+    path = root / "plan.md"
+    path.write_text(PLAN)
+    return path
+
+
+def test_a_plan_is_added_once_and_works_by_its_file(cli, empty, plan):
+    ran = cli("plan", "add", "plan.md")
+    assert (ran.code, ran.out) == (0, "Plan     billing: 4 tasks added, 0 there already\n")
+    before = empty.fingerprint()
+    assert json.loads(cli("plan", "add", "plan.md", "--json").out)["existing"] == 4
+    assert cli("plan", "diff", "plan.md").out == "billing: the file and the plan agree\n"
+    assert empty.fingerprint() == before
+    assert empty.tasks()["errors"].parent_task_id == empty.tasks()["api"].id
+    assert cli("plan", "list").out.startswith("billing  0 of 4  ")
+    assert cli("plan", "pause", "plan.md").out == "billing  paused; what runs goes on\n"
+
+
+def test_diff_shows_and_update_applies_and_what_runs_stays(cli, empty, plan):
+    cli("plan", "add", "plan.md")
+    empty.do(
+        c.Register(
+            worker_id="worker-abcdefgh", hostname="h", pid=1, pid_start=1, boot_id="boot", slots=1,
+            agents=("claude",), general=("claude",),
+        )
+    )  # fmt: skip
+    (job,) = empty.claim("r1").values()
+    assert job.key == "schema"
+    empty.begin(job)
+    changed = PLAN.replace("Design", "Redesign").replace("REST endpoints", "GraphQL")
+    changed = changed.replace("Write the guide {#guide after=api,errors}", "Tell them {#mail after=api}")
+    plan.write_text(changed)
+    before = empty.fingerprint()
+    shown = cli("plan", "diff", "plan.md")
+    assert shown.out.splitlines() == [
+        "+ mail",
+        "~ schema  title  (stays as it is: it runs now)",
+        "~ api  title",
+        "- guide  would be cancelled",
+        "billing: 1 added, 1 changed, 1 removed, 1 kept as they are",
+    ]
+    assert empty.fingerprint() == before
+    added = cli("plan", "add", "plan.md", "--update").out.splitlines()
+    assert added[3:] == ["- guide  cancelled", "billing: 1 added, 1 changed, 1 removed, 1 kept as they are"]
+    tasks = empty.tasks()
+    assert (tasks["api"].title, tasks["schema"].title) == ("GraphQL", "Design the schema")
+    assert tasks["guide"].status == "CANCELLED" and "mail" in tasks
+    assert "taken out of its plan file" in cli("task", "show", "guide").out
+    plan.write_text(changed + "- [ ] Write the guide {#guide after=api,errors}\n")
+    assert "+ guide  is back, and starts anew" in cli("plan", "add", "plan.md", "--update").out
+    assert json.loads(cli("plan", "diff", "plan.md", "--json").out)["removed"] == []
+
+
+def test_show_graph_and_export(cli, empty, plan):
+    cli("plan", "add", "plan.md")
+    shown = cli("plan", "show", "billing").out
+    assert "  API  0 of 3\n  Release  0 of 1\n" in shown and str(plan) in shown and "billing/guide" in shown
+    assert len(json.loads(cli("plan", "show", "plan.md", "--json").out)["tasks"]) == 4
+    assert cli("plan", "graph", "billing").out.splitlines() == [
+        "◌ schema  Design the schema",
+        "└─ ○ api  REST endpoints",
+        "   └─ ○ guide  Write the guide  (after errors as well)",
+        "◌ errors  Error pages",
+    ]
+    ids = {key: task.id for key, task in empty.tasks().items()}
+    dot = cli("plan", "graph", "billing", "--dot").out
+    assert dot.startswith('digraph "billing" {') and f"t{ids['schema']} -> t{ids['api']};" in dot
+    mermaid = cli("plan", "graph", "billing", "--mermaid").out
+    assert f't{ids["api"]}["api"]' in mermaid and f"t{ids['api']} --> t{ids['guide']}" in mermaid
+    assert len(json.loads(cli("plan", "graph", "billing", "--json").out)["edges"]) == 3
+    exported = cli("plan", "export", "billing")
+    assert exported.err == ""
+    plan.write_text(exported.out)
+    assert cli("plan", "diff", "plan.md").out == "billing: the file and the plan agree\n"
+    assert len(json.loads(cli("plan", "export", "billing", "--json").out)["tasks"]) == 4
+
+
+def test_names_of_tasks_do_no_harm_in_a_graph(cli, empty):
+    specs = (c.Spec(title='say "hi" <b>', key='k"]; end'), c.Spec(title="\x1b[2J", key="back\\slash"))
+    empty.do(c.Enqueue(plan="odd", source=None, tasks=specs, actor="user:ann"))
+    assert '[label="k\\"]; end"' in cli("plan", "graph", "odd", "--dot").out
+    assert '[label="back\\\\slash"' in cli("plan", "graph", "odd", "--dot").out
+    assert '["k#34;]#59; end"]' in cli("plan", "graph", "odd", "--mermaid").out
+    assert "\x1b" not in cli("plan", "graph", "odd").out
+    refused = cli("plan", "export", "odd")
+    assert refused.code == 2 and "muster plan export odd --json" in refused.err
+
+
+def test_a_long_chain_is_drawn(cli, empty):
+    specs = tuple(c.Spec(title="t", key=f"t{n}", depends_on=(f"t{n - 1}",) if n else ()) for n in range(3000))
+    empty.do(c.Enqueue(plan="chain", source=None, tasks=specs, actor="user:ann"))
+    lines = cli("plan", "graph", "chain").out.splitlines()
+    assert len(lines) == 3000 and max(map(len, lines)) < 80
+
+
+def test_cancel_ends_all_that_has_not_ended(cli, owner):
+    ran = cli("plan", "cancel", "billing", "--reason", "no longer wanted")
+    assert (ran.code, ran.out) == (0, "billing  3 tasks cancelled, 1 of them while they ran\n")
+    statuses = {key: task.status for key, task in owner.tasks().items()}
+    assert (statuses["model"], statuses["tests"], statuses["api"]) == ("COMPLETED", "FAILED", "CANCELLED")
+    assert "no longer wanted" in cli("task", "show", "docs").out
+    again = json.loads(cli("plan", "cancel", "billing", "--json").out)
+    assert again == {"plan": "billing", "cancelled": 0, "stopped": 0}
+
+
+@pytest.mark.parametrize("command", [("run",), ("plan", "add")])
+def test_a_dry_run_says_who_would_get_what_and_why_and_changes_nothing(cli, root, plan, command):
+    plan.write_text(
+        PLAN + "- [ ] Named {#n agent=codex}\n- [ ] Iron {#i cap=rust}\n- [ ] Gold {#g cap=gold}\n"
+        "- [x] Done {#d}\n- [ ] Deploy the guide {#tie}\n"
+    )
+    before = sorted(root.rglob("*"))
+    rows = {}
+    for row in json.loads(cli(*command, "plan.md", "--dry-run", "--json").out)["tasks"]:
+        rows[row["key"]] = (row["agents"], row["profile"], row["why"])
+    assert rows["guide"] == (
+        ["codex", "claude"],
+        "codi-documentation-writer",
+        "words: guide; codex offers it",
+    )
+    assert rows["schema"][:2] == (["claude", "codex"], "database-architect")
+    assert rows["schema"][2].endswith("no agent offers it, so any may")
+    assert rows["n"] == (["codex"], None, "agent= names it")
+    assert rows["i"] == (["claude"], "general-purpose", "cap= requires rust; no word of [profiles]")
+    assert rows["g"] == ([], "general-purpose", "nobody offers gold: it waits until somebody does")
+    assert rows["d"][0] == [] and rows["d"][2] == "its box is ticked"
+    assert "tie with codi-documentation-writer: the first in [profiles] wins" in rows["tie"][2]
+    text = cli(*command, "plan.md", "--dry-run").out
+    assert text.startswith("TASK") and text.endswith("billing: 9 tasks; nothing was changed\n")
+    assert sorted(root.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "message"),
+    [
+        (("add",), 2, "PLAN"),
+        (("add", "none.md"), 2, "none.md: no such file"),
+        (
+            ("add", "bad.md", "--update"),
+            2,
+            "bad.md:2: unknown attribute 'prioirty'; did you mean 'priority'?",
+        ),
+        (("add", "bad.md", "--dry-run"), 2, "bad.md:2"),
+        (("add", "ghost.md"), 2, "ghost.md:1: task a wants agent ghost, which is not configured"),
+        (("diff", "ghost.md"), 2, "ghost.md:1"),
+        (("diff",), 2, "PLAN"),
+        (("show", "biling"), 3, "there is no plan 'biling'"),
+        (("graph", "biling"), 3, "there is no plan 'biling'"),
+        (("export", "biling"), 3, "there is no plan 'biling'"),
+        (("cancel", "biling"), 3, "there is no plan 'biling'"),
+        (("show", "ghost.md"), 3, "there is no plan 'ghost.md'"),
+        (("graph", "billing", "--dot", "--mermaid"), 2, "not allowed with"),
+    ],
+)
+def test_wrong_input_to_the_others(cli, root, owner, argv, code, message):
+    (root / "bad.md").write_text("- [ ] A {#a}\n- [ ] B {prioirty=3}\n")
+    (root / "ghost.md").write_text("- [ ] A {#a agent=ghost}\n")
+    before = owner.fingerprint()
+    ran = cli("plan", *argv)
+    assert ran.code == code and message in ran.err
+    assert owner.fingerprint() == before
+
+
+def test_a_crew_gives_each_task_to_the_agent_that_its_words_ask_for(root):
+    """`muster run` from end to end: the dry run's word is kept."""
+    (root / "muster.toml").write_text(
+        '[agents.anna]\ncommand = ["true"]\n[workers]\ncount = 1\n'
+        '[agents.tess]\ncommand = ["true"]\nprofiles = ["testing-specialist"]\n'
+    )
+    (root / "plan.md").write_text("# P\n- [ ] Write tests\n- [ ] Build it\n- [ ] Prove it {profile=tester}\n")
+    run = [sys.executable, "-m", "muster.cli.main", "run", "plan.md", "--json"]
+    dry = subprocess.run([*run, "--dry-run"], cwd=root, capture_output=True, timeout=60, check=True)
+    first = {row["key"]: row["agents"][0] for row in json.loads(dry.stdout)["tasks"]}
+    assert first == {"write-tests": "tess", "build-it": "anna", "prove-it": "anna"}
+    ran = subprocess.run(run, cwd=root, capture_output=True, timeout=60, check=True)
+    events = [json.loads(line) for line in ran.stdout.splitlines()]
+    started = {event["key"]: event["message"] for event in events if event["event"] == "started"}
+    listed = subprocess.run(
+        [*run[:3], "task", "show", "write-tests", "--json"],
+        cwd=root,
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    assert started.keys() == first.keys()
+    assert json.loads(listed.stdout)["attempts"][0]["agent"] == "tess"
+
+
+# -- muster task edit
+
+
+def test_a_task_is_edited(cli, owner):
+    argv = ("--title", "New docs", "--after", "", "--priority", "9", "--timeout", "5m", "--retries", "0")
+    more = ("--tags", "a,b", "--meta", "team=a", "--agent", "shell", "--sort", "-1", "--on-failed", "run")
+    ran = cli("task", "edit", "docs", *argv, *more, "--prompt", "-", stdin="long ä".encode())
+    assert ran.code == 0 and "billing/docs  edited" in ran.out
+    task = owner.tasks()["docs"]
+    assert (task.title, task.description, task.priority, task.unmet) == ("New docs", "long ä", 9, 0)
+    assert (task.tags, task.metadata, task.wanted_agent) == (("a", "b"), {"team": "a"}, "shell")
+    assert (task.max_retries, task.on_failed) == (0, "run")
+    assert "is like that already" in cli("task", "edit", "docs", "--title", "New docs").out
+    assert json.loads(cli("task", "edit", "docs", "--agent", "", "--json").out)["wantedAgent"] is None
+    assert (
+        "waits for tests (FAILED)"
+        in cli("task", "edit", "docs", "--after", "tests", "--on-failed", "block").out
+    )
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "message"),
+    [
+        (("docs",), 2, "nothing was asked"),
+        (("docs", "--title", ""), 2, "the title is empty"),
+        (("docs", "--title", "  "), 2, "the title is empty"),
+        (("docs", "--agent", "ghost"), 3, "there is no agent ghost"),
+        (("docs", "--after", "nothing"), 3, "there is no task 'nothing'"),
+        (("docs", "--after", "docs"), 2, "cycle: docs -> docs"),
+        (("docs", "--priority", "11"), 2, "1 to 10"),
+        (("docs", "--retries", "-1"), 2, "maxRetries"),
+        (("api", "--title", "x"), 6, "its agent has the old text"),
+        (("model", "--title", "x"), 6, "is COMPLETED"),
+        (("nothing", "--title", "x"), 3, "there is no task"),
+    ],
+)
+def test_an_edit_that_cannot_be_changes_nothing(cli, owner, argv, code, message):
+    before = owner.fingerprint()
+    ran = cli("task", "edit", *argv)
+    assert ran.code == code and message in ran.err
+    assert owner.fingerprint() == before

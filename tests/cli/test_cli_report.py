@@ -24,6 +24,32 @@ VERBS = (
 )
 
 
+@pytest.mark.parametrize(
+    ("make", "location"),
+    [
+        (lambda root: (root / "link").symlink_to("/etc/passwd"), "link"),
+        (lambda root: (root / "dir").symlink_to("/etc"), "dir/passwd"),
+        (lambda root: (root / "gone").symlink_to("../../nowhere"), "gone"),
+        (lambda root: (root / "loop").symlink_to("loop"), "loop"),
+    ],
+    ids=["file", "folder", "dangling", "loop"],
+)
+def test_a_link_out_of_the_folder_is_no_artifact(cli, owner, root, make, location):
+    make(root)
+    before = owner.fingerprint()
+    for name in (location, f"./x/../{location}", str(root / location)):
+        ran = cli("report", "artifact", "report", name, env=owner.inside())
+        assert (ran.code, "nothing was sent" in ran.err) == (2, True), ran.err
+    assert owner.fingerprint() == before
+
+
+def test_what_is_in_the_folder_or_openly_elsewhere_is_an_artifact(cli, owner, root):
+    (root / "real").write_text("x")
+    (root / "near").symlink_to("real")
+    for location in ("real", "near", "not/yet/there", "/etc/hostname", "../beside", "https://example.org/x"):
+        assert cli("report", "artifact", "report", location, env=owner.inside()).code == 0
+
+
 def test_progress(cli, owner):
     assert cli("report", "progress", "40", "--step", "half way", env=owner.inside()).code == 0
     api = owner.tasks()["api"]

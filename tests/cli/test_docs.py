@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from muster.config.load import load_config
+from muster.config.profiles import PROFILES
+from muster.plans.attributes import ATTRIBUTES
 from muster.plans.markdown import parse
 
 ROOT = Path(__file__).parents[2]
@@ -83,3 +85,17 @@ def test_reports_shown_in_concepts_are_accepted(tmp_path: Path) -> None:
     run = [sys.executable, "-m", "muster.cli.main", "run", "plan.md"]
     done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _rows(page: Path, head: str) -> list[str]:
+    _, _, table = page.read_text("utf-8").partition(f"| {head} |")
+    return table.partition("\n\n")[0].splitlines()[2:]
+
+
+def test_the_reference_of_the_plan_file_has_what_the_code_knows() -> None:
+    page = ROOT / "docs" / "reference" / "plan-file.md"
+    known = [f"| `{name}=` | {found.meaning} | {found.default} |" for name, found in ATTRIBUTES.items()]
+    assert _rows(page, "attribute") == known
+    assert _rows(page, "profile") == [
+        f"| `{name}` | {', '.join(words)} |" for name, words in PROFILES.items()
+    ]

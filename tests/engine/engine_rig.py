@@ -23,9 +23,7 @@ from muster.model.states import HELD, ErrorKind, TaskStatus
 from muster.model.task import Attempt, Now, Task
 from muster.model.views import EventView, TaskFilter, TaskView
 from muster.ports.host import ProcessId
-from muster.stores.sqlite.named import load_sql
 from muster.stores.sqlite.store import MEMORY, SqliteStore
-from muster.stores.sqlite.tx import attempt_of, event_of, task_of
 from muster.testing.promises import History
 
 LEASE_S = 15.0
@@ -229,7 +227,7 @@ class Rig:
         """What holds after every test: events fold to rows (S7), nothing waits in limbo (L3)."""
         by_task: dict[int, list[Event]] = {}
         for view in self.events():
-            by_task.setdefault(view.task_id, []).append(_event(view))
+            by_task.setdefault(view.task_id, []).append(event_of(view))
         held = {(a.task_id, a.epoch) for a in drive(self.reads.open_attempts((0, 0), 100_000))}
         for view in drive(self.reads.task_views(TaskFilter(limit=100_000))):
             task, state = self.task(view.id), fold(by_task[view.id])
@@ -246,17 +244,10 @@ class Rig:
 
 
 def history_of(store: SqliteStore) -> History:
-    sql = load_sql("history.sql")
-    rows = {name: store.reads._db.execute(statement).fetchall() for name, statement in sql.items()}
-    return History(
-        tasks=[task_of(row) for row in rows["all_tasks"]],
-        attempts=[attempt_of(row) for row in rows["all_attempts"]],
-        events=[event_of(row) for row in rows["all_events"]],
-        dependencies=[(row[0], row[1]) for row in rows["all_dependencies"]],
-    )
+    return History(**store.witness.history()._asdict())
 
 
-def _event(view: EventView) -> Event:
+def event_of(view: EventView) -> Event:
     fields = {name: getattr(view, name) for name in Event.__struct_fields__ if name != "details"}
     return Event(**fields | {"details": "{}", "level": Level(view.level)})
 

@@ -209,3 +209,35 @@ def test_who_waits_for_a_place_is_woken_when_one_is_free(limits: dict[str, int])
     job, *_ = rig.started()
     assert (READY in rig.apply(complete(job)).topics) == bool(limits)
     rig.store.close()
+
+
+def test_an_agent_without_profiles_keeps_the_plans_order(rig: Rig) -> None:
+    rig.register()
+    profiles = {"a": "devops-engineer", "b": "general-purpose", "c": None, "d": "testing-specialist"}
+    rig.enqueue({key: [] for key in profiles}, specs={k: {"profile": p} for k, p in profiles.items()})
+    assert [job.key for job in rig.claim()] == ["a", "b", "c", "d"]
+
+
+def test_the_preferred_kind_goes_before_a_general_agent_and_that_before_another_kind(rig: Rig) -> None:
+    offers = {"cook": Offer(profiles=("cook",)), "writer": Offer(profiles=("writer",))}
+    rig.register(agents=("cook", "plain", "writer"), general=("cook", "plain", "writer"), offers=offers)
+    tasks = {"a": "writer", "b": "driver", "c": "general-purpose"}
+    rig.enqueue({key: [] for key in tasks}, specs={key: {"profile": name} for key, name in tasks.items()})
+    assert {job.key: job.agent for job in rig.claim()} == {"a": "writer", "b": "plain", "c": "cook"}
+
+
+def test_one_writer_at_a_time_works_in_a_shared_folder() -> None:
+    rig = limited(writers=frozenset({"claude", "codex"}))
+    both = ("claude", "codex", "reader")
+    rig.register(W1, agents=both, general=("claude",))
+    rig.register(W2, agents=both, general=("codex",))
+    rig.enqueue({key: [] for key in "abcd"}, specs={"d": {"agent": "reader"}})
+    first, second = rig.apply(rig.claim_command(W1, 3), rig.claim_command(W2, 3)).outcomes
+    assert [job.agent for job in (*first.jobs, *second.jobs)] == ["claude", "reader"]  # type: ignore[union-attr]
+    assert rig.claim(W2) == ()
+    assert rig.views()["b"].why == "waits for its turn: one agent at a time writes in this folder"
+    job = first.jobs[0]  # type: ignore[union-attr]
+    rig.start(job)
+    assert READY in rig.apply(complete(job)).topics, "who waits is woken"
+    assert [job.agent for job in rig.claim(W2)] == ["codex"]
+    rig.store.close()

@@ -275,3 +275,17 @@ def test_what_the_last_worker_could_not_run_is_still_said_when_it_has_gone(rig: 
         views["any"].why == "agent claude cannot run: claude not found on PATH; mend that, then `muster up`"
     )
     assert views["named"].why == views["any"].why
+
+
+def test_a_suspicion_is_part_of_why_until_the_task_shows_progress(rig: Rig) -> None:
+    rig.register()
+    rig.enqueue({"a": []})
+    job, *_ = rig.started()
+    mine = {"task_id": job.task_id, "epoch": job.epoch}
+    rig.do(c.Suspect(**mine, evidence="it printed nothing for 10 min"))
+    assert "; attempt 1 seems to hang: it printed nothing for 10 min" in rig.views()["a"].why
+    rig.do(c.Suspect(**mine))
+    assert "hang" not in rig.views()["a"].why
+    rig.do(c.Suspect(**mine, evidence="again"))
+    rig.do(c.Progress(**mine, percent=50))
+    assert "hang" not in rig.views()["a"].why

@@ -9,6 +9,7 @@ from hypothesis import settings
 from msgspec.structs import replace
 
 from muster.model import commands as c
+from muster.model.edits import Edit, wishes_of
 from muster.model.errors import MusterError
 from muster.model.machine import decide
 from muster.model.moves.decision import Decision, Facts
@@ -151,6 +152,7 @@ def commands(epoch: int = 4) -> dict[str, c.Command]:
         "checkpoint": c.SaveCheckpoint(**mine, data=b"state"),
         "artifact": c.AddArtifact(**mine, name="report", location="out.md"),
         "declare": c.Declare(**mine, text='"ok"'),
+        "suspect": c.Suspect(**mine, evidence="no output for 10 min"),
         "log": c.AppendLog(**mine, stream="stdout", offset=0, data=b"hello"),
         "complete": c.Complete(**mine, result="1"),
         "crash": fail(ErrorKind.CRASH, epoch),
@@ -179,4 +181,13 @@ def commands(epoch: int = 4) -> dict[str, c.Command]:
         "skip": c.Skip(task_id=7, actor="ada"),
         "depend": c.Depend(task_id=7, actor="ada", depends_on=(9,), unmet=1),
         "archive": c.Archive(task_id=7, actor="ada"),
+        "edit": Edit(
+            task_id=7,
+            actor="ada",
+            wishes=wishes_of(c.Spec(title="new", priority=9)),
+            changed={"priority": 5},
+            lane_id=6,
+            unmet=0,
+            parent_task_id=None,
+        ),
     }

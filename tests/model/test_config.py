@@ -183,6 +183,14 @@ def test_one_worker_per_core_but_at_most_four(cores: int, workers: int) -> None:
         ('[agents.x]\ncommand = ["x"]\nset = {"A-B" = "1"}', ["agents.x.set.A-B"]),
         ('[agents.x]\ncommand = ["x"]\nset = {A = 1}', ["agents.x.set.A", "in quotes"]),
         ('[agents.x]\ncommand = ["x"]\nenv = ["A"]\nset = {A = "1"}', ["agents.x.set.A", "env"]),
+        ('[agents.x]\ncommand = ["x"]\nlimits = {memory = "4 apples"}', ["limits.memory", '"4GB"']),
+        ('[agents.x]\ncommand = ["x"]\nlimits = {memory = 5}', ["limits.memory", "1 MB"]),
+        ('[agents.x]\ncommand = ["x"]\nlimits = {outptu = "1GB"}', ["limits.outptu", "'output'"]),
+        ('[agents.x]\ncommand = ["x"]\nlimits = {files = 3}', ["limits.files", "16"]),
+        ('[agents.x]\ncommand = ["x"]\nhome = "owm"', ["agents.x.home", "did you mean 'own'?"]),
+        ('[agents.x]\ncommand = ["x"]\nwrites = "yes"', ["agents.x.writes", "without quotes"]),
+        ("[git]\nworktree = true", ["git.worktree", "did you mean 'worktrees'?"]),
+        ("[git]\nsetup = 5", ["git.setup"]),
         ('[agents.x]\ncommand = ["x"]\nexit_codes = {invlid = [1]}', ["invlid", "did you mean 'invalid'?"]),
         ('[agents.x]\ncommand = ["x"]\nexit_codes = {invalid = [0]}', ["exit_codes.invalid", "1 to 255"]),
         ('[agents.x]\ncommand = ["x"]\nexit_codes = {invalid = [true]}', ["exit_codes.invalid"]),
@@ -342,3 +350,30 @@ def test_limits_slots_and_offers(tmp_path: Path) -> None:
 )
 def test_wrong_limits_are_named(tmp_path: Path, text: str, said: str) -> None:
     assert said in refused(tmp_path, text)
+
+
+def test_limits_sizes_and_git_are_read(tmp_path: Path) -> None:
+    config = written(
+        tmp_path,
+        """
+        [health]
+        stall_after = 0
+        [git]
+        setup = "make deps"
+        merge = false
+        [agents.x]
+        command = ["x"]
+        writes = true
+        stall_after = "3m"
+        [agents.x.limits]
+        memory = "1.5 GiB"
+        output = "5000k"
+        file_size = 10485760
+        """,
+    )
+    agent = config.agents["x"]
+    assert agent.limits.memory_bytes == 3 << 29
+    assert (agent.limits.output_bytes, agent.limits.file_bytes) == (5000 << 10, 10 << 20)
+    assert (config.health.stall_after_s, agent.stall_after_s) == (0, 180)
+    assert (config.git.worktrees, config.git.setup, config.git.merge) == (True, "make deps", False)
+    assert config.writers == {"x"} and agent.limits.in_kernel

@@ -34,6 +34,7 @@ HELD_TABLE: dict[str, tuple[str, str, str, str]] = {
     "checkpoint": (ILLEGAL, ILLEGAL, "=", "="),
     "artifact": (ILLEGAL, ILLEGAL, "=", "="),
     "declare": (ILLEGAL, ILLEGAL, "=", "="),
+    "suspect": (ILLEGAL, ILLEGAL, "=", "="),
     "log": ("=", "=", "=", "="),
     "complete": ("COMPLETED/completed",) * 4,
     "crash": ("ABORTED/failed",) * 4,
@@ -62,6 +63,7 @@ HELD_TABLE: dict[str, tuple[str, str, str, str]] = {
     "skip": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
     "depend": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
     "archive": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
+    "edit": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
 }
 
 FREE = tuple(status for status in TaskStatus if status not in HELD)
@@ -84,6 +86,7 @@ FREE_TABLE: dict[str, dict[str, str]] = {
     "skip": dict.fromkeys(("PENDING", "ABORTED", "PAUSED", "FAILED"), "CANCELLED"),
     "depend": dict.fromkeys(("PENDING", "ABORTED", "PAUSED"), "="),
     "archive": {**dict.fromkeys(("COMPLETED", "FAILED", "CANCELLED"), "ARCHIVED"), "ARCHIVED": "="},
+    "edit": dict.fromkeys(("PENDING", "ABORTED", "PAUSED", "FAILED", "CANCELLED"), "="),
 }
 """What moves a task that nobody holds, by its status; all else is an illegal move."""
 REPEATED: dict[str, set[AttemptStatus]] = {

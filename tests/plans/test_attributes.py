@@ -1,39 +1,135 @@
-"""The attributes that say who may do a task, and when."""
+"""The attributes that say who may do a task, when, and what it belongs to."""
 
 from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from muster.model.errors import BadPlan
 from muster.model.plan import PlanTask
+from muster.plans.attributes import ATTRIBUTES
 from muster.plans.markdown import parse
 
 
 def read(attributes: str) -> PlanTask:
-    (task,) = parse(f"# P\n\n- [ ] Do it {{{attributes}}}\n", "plan.md").tasks
+    task, _ = parse(f"# P\n\n- [ ] Do it {{{attributes}}}\n- [ ] Other {{#other}}\n", "plan.md").tasks
     return task
 
 
-def test_wishes_of_a_task() -> None:
-    task = read('#a cap=rust,go profile=writer limit="git push" on-failed=skip tags=x,y,x')
-    assert (task.capabilities, task.profile, task.limit_key) == (("rust", "go"), "writer", "git push")
-    assert (task.on_failed, task.tags) == ("skip", ("x", "y"))
+@pytest.fixture
+def new_york() -> Iterator[None]:
+    """A local time that is five hours behind in winter."""
+    before = os.environ.get("TZ")
+    os.environ["TZ"] = "America/New_York"
+    time.tzset()
+    yield
+    if before is None:
+        del os.environ["TZ"]
+    else:
+        os.environ["TZ"] = before
+    time.tzset()
+
+
+EXAMPLES: dict[str, tuple[str, dict[str, Any]]] = {
+    "after": ("after=other", {"after": ("other",)}),
+    "agent": ("agent=claude", {"agent": "claude"}),
+    "profile": ("profile=writer", {"profile": "writer"}),
+    "cap": ("cap=rust,go,rust", {"capabilities": ("rust", "go")}),
+    "priority": ("priority=P0", {"priority": 10}),
+    "sort": ("sort=-12", {"sort_key": -12}),
+    "timeout": ("timeout=30m", {"timeout_s": 1800}),
+    "retries": ("retries=0", {"retries": 0}),
+    "limit": ('limit="git push"', {"limit_key": "git push"}),
+    "on-failed": ("on-failed=skip", {"on_failed": "skip"}),
+    "delay": ("delay=90s", {"delay_s": 90}),
+    "not-before": ("not-before=2027-01-31T18:00Z", {"not_before_ms": 1_801_418_400_000}),
+    "expires": ("expires=2h", {"expires_s": 7200, "expires_at_ms": None}),
+    "parent": ("parent=other", {"parent": "other"}),
+    "tags": ("tags=x,y,x", {"tags": ("x", "y")}),
+    "meta": ('meta="customer=a = b, team="', {"metadata": {"customer": "a = b", "team": ""}}),
+}
+
+
+def test_every_attribute_has_an_example() -> None:
+    assert EXAMPLES.keys() == ATTRIBUTES.keys()
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_attribute_means_what_it_says(name: str) -> None:
+    written, expected = EXAMPLES[name]
+    task, plain = read(f"#a {written}"), read("#a")
+    assert {field: getattr(task, field) for field in expected} == expected
+    others = set(PlanTask.__struct_fields__) - expected.keys()
+    assert {field: getattr(task, field) for field in others} == {
+        field: getattr(plain, field) for field in others
+    }
 
 
 def test_without_any() -> None:
     task = read("#a")
-    assert (task.capabilities, task.profile, task.limit_key, task.on_failed, task.tags) == (
-        (),
-        None,
-        None,
-        "block",
-        (),
-    )
+    assert (task.capabilities, task.profile, task.limit_key, task.on_failed) == ((), None, None, "block")
+    assert (task.tags, task.metadata, task.sort_key, task.parent) == ((), {}, 0, None)
+    assert (task.not_before_ms, task.delay_s, task.expires_at_ms, task.expires_s) == (None,) * 4
 
 
 @pytest.mark.parametrize(
-    "wrong", ["cap=", "cap=a,,b", "profile=", "limit=", "on-failed=explode", "on-failed=", "tags=,", "capa=x"]
+    ("value", "unix_s"),
+    [
+        ("2027-01-31", 1_801_371_600),
+        ("2027-01-31T18:00", 1_801_436_400),
+        ("2027-01-31T18:00:30.250Z", 1_801_418_430.25),
+        ("2027-01-31T18:00+05:00", 1_801_400_400),
+        ('"2027-07-31 18:00"', 1_817_071_200),
+    ],
+)
+@pytest.mark.usefixtures("new_york")
+def test_a_time_without_a_zone_is_local(value: str, unix_s: float) -> None:
+    assert read(f"not-before={value}").not_before_ms == unix_s * 1000
+    assert read(f"expires={value}").expires_at_ms == unix_s * 1000
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *("cap=", "cap=a,,b", "profile=", "limit=", "on-failed=explode", "on-failed=", "tags=,", "capa=x"),
+        *("sort=", "sort=high", "sort=--1", "sort=1.5", "delay=0", "delay=soon", "delay=2027-01-31"),
+        *("not-before=2h", "not-before=", "not-before=2027-02-30", "not-before=1969-01-01"),
+        *("not-before=0001-01-01", "expires=0s", "expires=later", "parent=", "meta=", "meta=a", "meta==b"),
+        *("meta=a=1,a=2", "meta=a=1,", f"meta={'k' * 201}=1"),
+    ],
 )
 def test_mistakes_are_named(wrong: str) -> None:
     with pytest.raises(BadPlan, match=r"plan.md:3: .*" + wrong.partition("=")[0]):
         read(f"#a {wrong}")
+
+
+@pytest.mark.parametrize(
+    ("attributes", "said"),
+    [
+        ("delay=1h not-before=2027-01-31", "keep one"),
+        ("parent=othr", "parent=othr: no such task in this plan; did you mean 'other'?"),
+        ("#a parent=a", "the task belongs to itself: a -> a"),
+        ("expire=2h", "did you mean 'expires'?"),
+        ("not_before=2027-01-31", "did you mean 'not-before'?"),
+    ],
+)
+def test_mistakes_that_need_a_second_look(attributes: str, said: str) -> None:
+    with pytest.raises(BadPlan) as refused:
+        read(attributes)
+    assert said in refused.value.message
+
+
+def test_a_box_under_another_one_belongs_to_it_and_does_not_wait_for_it() -> None:
+    text = "- [ ] A {#a}\n  - plain\n    - [ ] B {#b}\n      - [ ] C {#c}\n"
+    text += "  - [ ] D {#d parent=c}\n- [ ] E {#e}\n"
+    found = {task.key: (task.parent, task.after) for task in parse(text, "plan.md").tasks}
+    assert found == {"a": (None, ()), "b": ("a", ()), "c": ("b", ()), "d": ("c", ()), "e": (None, ())}
+
+
+def test_tasks_that_belong_to_each_other_are_a_problem() -> None:
+    with pytest.raises(BadPlan, match="these tasks belong to each other: a -> b -> a"):
+        parse("- [ ] A {#a parent=b}\n  - [ ] B {#b}\n", "plan.md")

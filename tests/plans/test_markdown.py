@@ -118,7 +118,7 @@ def test_every_bullet_and_mark(bullet, mark, done):
         "<!-- - [ ] no -->",
         "- plain\n\n  <!--\n  - [ ] no\n  -->",
         "<pre>\n- [ ] no\n</pre>",
-        "> - [ ] no",
+        "> - [ ] no\n\n| a | b |\n|---|---|\n| - [ ] no | [ ] no |",
         "- [y] no\n-[ ] no\n[ ] no\n\\- [ ] no",
     ],
 )
@@ -463,7 +463,7 @@ def test_ten_thousand_tasks_parse_quickly():
         + "- [ ] Root {#t0}\n"
     )
     assert len(tasks(text)) == 10_000
-    assert cpu_s(text) < 2
+    assert min(cpu_s(text), cpu_s(text)) < 1
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_taken_renewed_and_done(site: Site, path: str) -> None:
         ("", {"actor": "worker-aaaaaaaa"}, (422, "bad_input")),
         ("/renew", {"actor": "ada"}, (409, "conflict")),
         ("/renew", {"actor": "ada", "epoch": 0}, (422, "bad_input")),
-        ("/renew", {"actor": "ada", "epoch": 3}, (507, "store_rewound")),
+        ("/renew", {"actor": "ada", "epoch": 3}, (409, "stale_epoch")),
         ("/release", {"actor": "ada"}, (409, "conflict")),
         ("/release", {"actor": "ada", "outcome": "won"}, (422, "bad_input")),
         ("/release", {"actor": "ada", "outcome": "failed", "kind": "bad luck"}, (422, "bad_input")),

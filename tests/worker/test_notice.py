@@ -7,6 +7,7 @@ from typing import Any
 
 from muster.model.answers import AttemptOrder, ClaimedJob, HeartbeatAnswer
 from muster.worker.orders import Orders
+from muster.worker.place import Folder
 from muster.worker.pool import Worker
 from muster.worker.runner import Runner, Surroundings
 
@@ -42,7 +43,7 @@ def test_a_notice_is_a_file_that_every_attempt_knows(tmp_path):
     crew: Any = None
     with Orders() as orders:
         runner = Runner(crew, surroundings(tmp_path), JOB, orders)
-        path = Path(runner._environment("token")["MUSTER_NOTICE"])
+        path = Path(runner._environment("token", Folder(tmp_path), None)["MUSTER_NOTICE"])
         path.parent.mkdir(parents=True)
         runner._tell()
         assert not path.exists()

@@ -19,12 +19,15 @@ import msgspec
 from muster.agents.host import oom_kills
 from muster.agents.script import script_of
 from muster.model.errors import AgentUnfit, BadInput, Unavailable
+from muster.model.limits import Limits
 from muster.model.states import ErrorKind
 from muster.ports.agent import AgentEvent, AttemptFolder, Completed, Exit, Failed, Job, Launch, Outcome
 
 RESULT_BYTES_MAX = 1 << 20
 MESSAGE_CHARS_MAX = 300
 _TAIL_BYTES = 1 << 16
+_LAST_CHARS = 4096
+"""Of stderr: where a program that ran out of memory says so, with its stack below."""
 _ENV_NAMES = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "TERM"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"),
@@ -34,6 +37,14 @@ EXIT_CODES: Mapping[int, ErrorKind] = MappingProxyType(
     {64: ErrorKind.INVALID, 65: ErrorKind.INVALID, 78: ErrorKind.INVALID}
 )
 _FROM_OUTSIDE = frozenset({signal.SIGTERM, signal.SIGKILL, signal.SIGHUP, signal.SIGINT})
+_AT_A_LIMIT: Mapping[int, str] = {
+    signal.SIGXCPU: "its limit of processor time is used up",
+    signal.SIGXFSZ: "it wrote a file larger than its limit",
+}
+_OUT_OF_MEMORY = re.compile(
+    r"\bMemoryError\b|out of memory|cannot allocate memory|bad_alloc|alloc(?:ation|ate memory)? failed",
+    re.IGNORECASE,
+)
 _PLACEHOLDER = re.compile(r"\{(prompt|prompt_file|task|title)\}")
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]P^_X][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
 
@@ -52,6 +63,9 @@ class CommandAgent:
     env: Mapping[str, str] = field(default_factory=dict)
     exit_codes: Mapping[int, ErrorKind] = field(default_factory=lambda: EXIT_CODES)
     """What exit codes mean that do not mean `crash`: by default those of sysexits.h for wrong input."""
+    home: Path | None = None
+    """Its HOME where that is not the user's.  All its attempts share it, so that a session can be resumed."""
+    limits: Limits = field(default_factory=Limits)
 
     def check(self) -> None:
         """Raises AgentUnfit where the binary cannot be found or executed on this host."""
@@ -83,6 +97,8 @@ class CommandAgent:
         _refuse_unpassable(job)
         try:
             _write_inputs(job, folder)
+            if self.home is not None:
+                self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as exc:
             raise Unavailable(f"cannot write the attempt's folder {folder.path}: {exc}") from exc
         return Launch(
@@ -90,6 +106,7 @@ class CommandAgent:
             env=self._base_env() | _job_env(job, folder) | dict(extra_env),
             cwd=cwd,
             stdin=folder.prompt.absolute() if self.prompt == "stdin" else None,
+            limits=self.limits,
         )
 
     def stream(self) -> SilentStream:
@@ -104,13 +121,17 @@ class CommandAgent:
             return Failed(kind=ErrorKind.LOST, message="stopped on request before it had finished")
         if exit.code == 0:
             return _read_result(folder.result)
-        kind, cause = self._cause(exit)
+        kind, cause = self._cause(exit, folder)
         said = _last_words(folder)
         return Failed(kind=kind, message=_shorten(f"{cause}: {said}" if said else cause))
 
-    def _cause(self, exit: Exit) -> tuple[ErrorKind, str]:
+    def _cause(self, exit: Exit, folder: AttemptFolder) -> tuple[ErrorKind, str]:
         if exit.code in {-signal.SIGKILL, 128 + signal.SIGKILL} and exit.out_of_memory:
             return ErrorKind.OUT_OF_MEMORY, "killed while the host was out of memory"
+        if self.limits.memory_bytes is not None and _OUT_OF_MEMORY.search(
+            _tail(folder.stderr)[-_LAST_CHARS:]
+        ):
+            return ErrorKind.OUT_OF_MEMORY, f"{_ended(exit.code)} at its limit of memory"
         if exit.code < 0:
             return _signal_cause(-exit.code)
         cause = f"exit code {exit.code}"
@@ -138,9 +159,10 @@ class CommandAgent:
 
     def _base_env(self) -> dict[str, str]:
         names = {*_ENV_NAMES, *self.env_names}
-        env = {
-            name: value for name, value in os.environ.items() if name in names or name.startswith("LC_")
-        } | dict(self.env)
+        env = {name: value for name, value in os.environ.items() if name in names or name.startswith("LC_")}
+        if self.home is not None:
+            env["HOME"] = str(self.home.absolute())
+        env |= self.env
         # So that a task finds `muster report`, without ever hiding another program.
         scripts = str(Path(sys.executable).parent)
         places = env.get("PATH", os.defpath).split(os.pathsep)
@@ -158,7 +180,8 @@ class SilentStream:
 def prompt_of(job: Job) -> str:
     """The task's title and text, with what a person wants this attempt to know."""
     text = job.title if job.prompt in ("", job.title) else f"{job.title}\n\n{job.prompt}"
-    return f"{text}\n\nNote from a person: {job.note}\n" if job.note else text
+    text = f"{text}\n\nNote from a person: {job.note}\n" if job.note else text
+    return f"{text}\n\n{job.told}\n" if job.told else text
 
 
 def _fill(template: str, values: Mapping[str, str]) -> str:
@@ -209,6 +232,8 @@ def _job_env(job: Job, folder: AttemptFolder) -> dict[str, str]:
     }
     if job.note:
         env["MUSTER_NOTE"] = job.note
+    if job.told:
+        env["MUSTER_HANDOVER"] = job.told
     if job.checkpoint is not None:
         env["MUSTER_CHECKPOINT"] = str(folder.checkpoint.absolute())
     return env
@@ -254,11 +279,17 @@ def _result_bytes(path: Path) -> bytes | None:
         os.close(fd)
 
 
+def _ended(code: int) -> str:
+    return f"exit code {code}" if code >= 0 else f"signal {-code}"
+
+
 def _signal_cause(number: int) -> tuple[ErrorKind, str]:
     try:
         name = signal.Signals(number).name
     except ValueError:
         name = f"signal {number}"
+    if number in _AT_A_LIMIT:
+        return ErrorKind.CRASH, f"killed by {name}, {_AT_A_LIMIT[number]}"
     if number in _FROM_OUTSIDE:
         return ErrorKind.LOST, f"killed by {name} from outside"
     return ErrorKind.CRASH, f"killed by {name}"

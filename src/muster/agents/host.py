@@ -30,6 +30,9 @@ MACOS: bool = sys.platform == "darwin"
 KILL_ROUNDS_MAX = 20
 STOP_ROUNDS_MAX = 50
 DEATH_WAIT_S = 5.0
+STILL_LOOKS = 3
+FREEZE_S = 2.0
+"""How long a tree may take to stand still: what is in the middle of a system call stops when that returns."""
 _DEATH_POLL_S = 0.002
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -144,6 +147,45 @@ def _await_death(killed: set[ProcessId]) -> set[ProcessId]:
             break
         time.sleep(_DEATH_POLL_S)
     return left
+
+
+def freeze_all(find: Callable[[], Collection[Proc]]) -> tuple[set[ProcessId], int]:
+    """SIGSTOPs what `find` sees until all of it stands still in three looks in a row.
+
+    Returns what was stopped here, and how many stand still, 0 where some do not.  Parents are stopped before
+    children, or they would see those stop.  What had stopped by itself before is not among the stopped: thawing
+    is not to wake it.
+    """
+    spared = protected()
+    frozen: set[ProcessId] = set()
+    hopeless: set[ProcessId] = set()
+    deadline_s = time.monotonic() + FREEZE_S
+    still = still_looks = 0
+    while still_looks < STILL_LOOKS:
+        seen = [proc for proc in find() if proc.pid not in spared]
+        still = sum(proc.stopped for proc in seen)
+        moving = [proc for proc in seen if not proc.stopped and proc.id not in hopeless]
+        # One look is no proof: what forks and ends while we read the table may slip through.
+        still_looks = 0 if moving else still_looks + 1
+        for proc in sorted(moving, key=lambda proc: (proc.start, proc.pid)):
+            if _reached(proc.id, signal.SIGSTOP, hopeless):
+                frozen.add(proc.id)
+        if moving and time.monotonic() > deadline_s:
+            log.warning("processes %s do not stand still", sorted(proc.pid for proc in moving))
+            return frozen, 0
+        if moving:
+            time.sleep(_DEATH_POLL_S)
+    if hopeless:
+        log.warning("cannot freeze processes %s", sorted(process.pid for process in hopeless))
+        return frozen, 0
+    return frozen, still
+
+
+def thaw_all(frozen: Collection[ProcessId]) -> int:
+    """SIGCONTs these, children before their parents; returns how many still lived."""
+    hopeless: set[ProcessId] = set()
+    youngest_first = sorted(frozen, key=lambda process: (process.start, process.pid), reverse=True)
+    return sum(_reached(process, signal.SIGCONT, hopeless) for process in youngest_first)
 
 
 def become_subreaper() -> bool:

@@ -16,11 +16,13 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from muster.agents.host import LocalHost, adopted_orphans, kill_all, reap_zombies, stop_all
-from muster.agents.proctable import Proc, open_pidfd, read_proc, scan, send
+from muster.agents.host import LocalHost, adopted_orphans, freeze_all, kill_all, reap_zombies, thaw_all
+from muster.agents.proctable import Proc, open_pidfd, read_proc, scan
+from muster.agents.spawn import start_command
 from muster.agents.tree import PIDS_FILE, ProcessTree, Record, kill_recorded
+from muster.agents.usage import Meter
 from muster.model.errors import AgentUnfit, BadInput, MusterError, Unavailable
-from muster.ports.agent import AttemptFolder, Launch
+from muster.ports.agent import AttemptFolder, Launch, TreeUsage
 from muster.ports.host import ProcessId
 
 __all__ = ["LocalLauncher", "LocalProcess", "kill_recorded"]
@@ -72,7 +74,7 @@ class LocalLauncher:
         """Brings the tree up to date and returns its living processes.  Reaps orphans on the way."""
         with self._lock:
             if self._trees.get(tree.root.pid) is not tree:
-                return []  # its root was reaped while another thread came to look
+                return []  # its root was reaped: the pid may be a stranger's by now
             table = scan()
             orphans = adopted_orphans(self._trees.keys(), table)
             reap_zombies(orphans)
@@ -120,6 +122,9 @@ class LocalProcess:
         self._pidfd = open_pidfd(popen.pid)
         self._code: int | None = None
         self._closed = False
+        self._meter = Meter()
+        self._freezing = threading.Lock()
+        self._frozen: set[ProcessId] = set()
 
     @property
     def pid(self) -> int:
@@ -151,6 +156,31 @@ class LocalProcess:
             return 0
         return sum(proc.pid != self.pid for proc in self._look())
 
+    def usage(self) -> TreeUsage:
+        """As `descendants`, and what the tree has used.  Reads a few files more for each process of the tree."""
+        return self._meter.measure(self._look())
+
+    @property
+    def frozen(self) -> bool:
+        return bool(self._frozen)
+
+    def freeze(self) -> int:
+        """Stops the whole tree where it stands, also what forks meanwhile.
+
+        Returns how many processes stand still; 0 where some of the tree still moves.  May be called from any
+        thread and again at any time; what is frozen takes no signal but KILL until `thaw`.
+        """
+        with self._freezing:
+            frozen, still = freeze_all(self._look)
+            self._frozen |= frozen
+        return still
+
+    def thaw(self) -> int:
+        """Lets what `freeze` has stopped go on; returns how many processes that were.  From any thread."""
+        with self._freezing:
+            frozen, self._frozen = self._frozen, set()
+            return thaw_all(frozen)
+
     def stop(self, *, grace_s: float, on_step: Callable[[str], None]) -> int:
         """The stop ladder: interrupt, `grace_s`, TERM to the group, `grace_s`, KILL, then sweep.
 
@@ -166,6 +196,7 @@ class LocalProcess:
             self._signal_group(number)
             # A stopped process obeys only once it runs.
             self._signal_group(signal.SIGCONT)
+            self.thaw()
             if self._group_gone_within(grace_s):
                 break
         else:
@@ -179,21 +210,6 @@ class LocalProcess:
         self.sweep()
         # Only a root that is stuck in the kernel has no code by now.
         return -signal.SIGKILL if self._code is None else self._code
-
-    def freeze(self) -> int:
-        """SIGSTOP the whole tree, with what it forks meanwhile; returns how many processes stand still."""
-        # At once what is known: on a busy host the look at the process table takes its time.
-        self._signal_group(signal.SIGSTOP)
-        for process in list(self._tree.members):
-            with contextlib.suppress(PermissionError):
-                send(process, signal.SIGSTOP)
-        return len(stop_all(lambda: {proc.id for proc in self._look()}, set()))
-
-    def thaw(self) -> None:
-        """SIGCONT what `freeze` has stopped."""
-        for proc in self._look():
-            with contextlib.suppress(PermissionError):
-                send(proc.id, signal.SIGCONT)
 
     def sweep(self) -> int:
         """KILL every process of the tree that outlived the root; returns how many there were.
@@ -258,17 +274,8 @@ def _popen(launch: Launch, folder: AttemptFolder, env: dict[str, str]) -> subpro
         except OSError as exc:
             raise Unavailable(f"cannot open the files of the attempt: {exc}") from exc
         try:
-            return subprocess.Popen(
-                launch.argv,
-                executable=_executable(launch.argv[0], env.get("PATH", os.defpath)),
-                env=env,
-                cwd=launch.cwd,
-                stdin=stdin,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-                close_fds=True,
-            )
+            executable = _executable(launch.argv[0], env.get("PATH", os.defpath))
+            return start_command(launch, executable, env, (stdin, out, err))
         except ValueError as exc:
             raise BadInput(f"cannot pass these arguments to {launch.argv[0]}: {exc}") from exc
         except OSError as exc:

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from muster.ports.host import ProcessId
@@ -19,6 +20,7 @@ LINUX: bool = sys.platform == "linux"
 _CHUNK = 1 << 16
 _KERNEL_THREAD = 0x00200000
 _GONE_STATES = b"ZXx"
+_LISTINGS_MAX = 6
 
 
 class Proc(NamedTuple):
@@ -31,6 +33,8 @@ class Proc(NamedTuple):
     sid: int
     gone: bool
     """Ended, at most waiting to be reaped."""
+    stopped: bool = False
+    """Holds still after a SIGSTOP, until a SIGCONT."""
 
     @property
     def id(self) -> ProcessId:
@@ -46,12 +50,21 @@ def read_proc(pid: int) -> Proc | None:
 
 
 def scan() -> list[Proc]:
-    """All processes but the kernel's own threads."""
+    """All processes but the kernel's own threads, those that began while we looked first."""
     if not LINUX:
         return [proc for pid in _psutil().pids() if (proc := _psutil_proc(pid))]
-    with os.scandir("/proc") as entries:
-        pids = [int(entry.name) for entry in entries if entry.name.isdigit()]
-    return [proc for pid in pids if (proc := read_proc(pid))]
+    known: set[int] = set()
+    found: list[Proc] = []
+    for _ in range(_LISTINGS_MAX):
+        with os.scandir("/proc") as entries:
+            new = [pid for entry in entries if entry.name.isdigit() and (pid := int(entry.name)) not in known]
+        if not new:
+            break
+        # What forks and ends at once is never there when its turn comes in a long list; in a short one it is.
+        known.update(new)
+        found += [proc for pid in new if (proc := read_proc(pid))]
+    found.reverse()
+    return found
 
 
 def environment(pid: int) -> frozenset[bytes]:
@@ -158,7 +171,8 @@ def _parse_stat(pid: int, stat: bytes) -> Proc | None:
         return None
     # A process whose main thread alone has ended shows as a zombie and goes on running.
     gone = fields[0] in _GONE_STATES and int(fields[17]) <= 1
-    return Proc(pid, int(fields[19]), int(fields[1]), int(fields[2]), int(fields[3]), gone)
+    stopped = fields[0] == b"T"
+    return Proc(pid, int(fields[19]), int(fields[1]), int(fields[2]), int(fields[3]), gone, stopped)
 
 
 def _read(path: str) -> bytes:
@@ -194,14 +208,41 @@ def _psutil_proc(pid: int) -> Proc | None:
         process = ps.Process(pid)
         with process.oneshot():
             start = round(process.create_time() * 1_000_000)
-            gone = process.status() in {ps.STATUS_ZOMBIE, ps.STATUS_DEAD}
+            status = process.status()
             ppid = process.ppid()
     except (ps.Error, OSError):
         return None
+    gone, stopped = status in {ps.STATUS_ZOMBIE, ps.STATUS_DEAD}, status == ps.STATUS_STOPPED
     try:
-        return Proc(pid, start, ppid, os.getpgid(pid), os.getsid(pid), gone)
+        return Proc(pid, start, ppid, os.getpgid(pid), os.getsid(pid), gone, stopped)
     except OSError:
-        return Proc(pid, start, ppid, 0, 0, gone)
+        return Proc(pid, start, ppid, 0, 0, gone, stopped)
+
+
+def psutil_usage(pid: int) -> tuple[str, str, float, int, int] | None:
+    """(name, state, processor seconds, private bytes, bytes written) where there is no /proc."""
+    ps = _psutil()
+    try:
+        process = ps.Process(pid)
+        with process.oneshot():
+            times = process.cpu_times()
+            spent_s = times.user + times.system + times.children_user + times.children_system
+            return process.name(), process.status(), spent_s, process.memory_info().rss, 0
+    except (ps.Error, OSError):
+        return None
+
+
+def user_threads() -> int:
+    """How many threads all processes of our user have; 0 where nobody counts."""
+    if not LINUX:
+        return 0
+    own, count = os.getuid(), 0
+    for proc in scan():
+        with contextlib.suppress(OSError):
+            place = Path(f"/proc/{proc.pid}")
+            if place.stat().st_uid == own:
+                count += sum(1 for _ in (place / "task").iterdir())
+    return count
 
 
 def with_marks(table: Iterable[Proc], marks: Collection[bytes]) -> dict[bytes, list[ProcessId]]:

@@ -18,7 +18,7 @@ from muster.agents.host import LocalHost
 from muster.agents.tree import kill_recorded
 from muster.app.failpoint import CrashingEngine, Failpoint
 from muster.app.key import logged_head, open_store, signer_of
-from muster.app.parts import log_to_stderr, make_state_dir
+from muster.app.parts import log_to_stderr, make_state_dir, repository_of
 from muster.client.http import address
 from muster.config.load import load_config
 from muster.config.project import Project
@@ -57,7 +57,8 @@ ORPHAN_IDLE_S = 60.0
 """An owner that nobody supervises ends once it has had nothing to do for this long."""
 
 
-def policy_of(config: Config, hostname: str = "") -> Policy:
+def policy_of(config: Config, hostname: str = "", *, writers: frozenset[str] = frozenset()) -> Policy:
+    """`writers` are the agents that share one folder for what they write."""
     task = config.task
     return Policy(
         retry=RetryPolicy(first_s=task.backoff_first_s, cap_s=task.backoff_cap_s, losses_max=task.losses_max),
@@ -65,6 +66,7 @@ def policy_of(config: Config, hostname: str = "") -> Policy:
         heartbeat_s=config.health.heartbeat_s,
         claim_lease_s=config.health.claim_lease_s,
         agent_slots={agent.name: agent.slots for agent in config.agents.values() if agent.slots is not None},
+        writers=writers,
         limits=config.limits,
         failures_max=task.failures_max,
         waiting_max=task.waiting_max,
@@ -79,6 +81,9 @@ class Owner:
         self._project = project
         self._config = config
         self._host = LocalHost()
+        apart = repository_of(config, project) is not None
+        writers = frozenset() if apart else config.writers
+        self._policy = policy_of(config, self._host.hostname, writers=writers)
         self.clock = SystemClock(self._host.boot_id)
         self.failpoint = Failpoint.of(os.environ)
         self._stack = contextlib.ExitStack()
@@ -109,7 +114,7 @@ class Owner:
         await asyncio.to_thread(self._stack.close)
 
     def _engine(self) -> Engine:
-        policy, grants = policy_of(self._config, self._host.hostname), self.signer.grants()
+        policy, grants = self._policy, self.signer.grants()
         if self.failpoint is not None:
             return CrashingEngine(self.store, SystemChance(), policy, self.failpoint, grants)
         return Engine(self.store, SystemChance(), policy, grants)
@@ -119,7 +124,7 @@ class Owner:
         return Backend(
             engine=self.batcher,
             reads=self.store.reads,
-            queries=Queries(self.store.reads, self.clock, policy_of(self._config)),
+            queries=Queries(self.store.reads, self.clock, self._policy),
             wakeups=self.wakeups,
             shut_down=lambda: None,
             started_at_ms=self.clock.now().wall_ms,

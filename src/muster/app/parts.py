@@ -6,18 +6,27 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import cast
 
 from muster.agents.command import EXIT_CODES, CommandAgent, Prompt
 from muster.config.project import Project
-from muster.config.settings import Config
+from muster.config.settings import AgentConfig, Config
 from muster.model.commands import Offer
 from muster.model.errors import StoreRefused
+from muster.model.limits import Limits
 from muster.ports.agent import Agent
 from muster.stores.sqlite.lock import refuse_shared
+from muster.worker.git import Repository, find_repository
+from muster.worker.place import Trees
 
 
-def agents_of(config: Config) -> Mapping[str, Agent]:
+def agents_of(config: Config, project: Project) -> Mapping[str, Agent]:
+    def limits(agent: AgentConfig) -> Limits:
+        own_s = agent.stall_after_s
+        stall_after_s = config.health.stall_after_s if own_s is None else own_s
+        return replace(agent.limits, stall_after_s=stall_after_s or None)
+
     return {
         name: CommandAgent(
             name=name,
@@ -26,9 +35,30 @@ def agents_of(config: Config) -> Mapping[str, Agent]:
             env_names=agent.env_names,
             env=agent.env,
             exit_codes={**EXIT_CODES, **agent.exit_codes},
+            home=project.homes_dir / name if agent.home == "own" else None,
+            limits=limits(agent),
         )
         for name, agent in config.agents.items()
     }
+
+
+def repository_of(config: Config, project: Project) -> Repository | None:
+    """Where the agents that write get trees of their own; None: they share the project's folder."""
+    return find_repository(project.root) if config.git.worktrees and config.writers else None
+
+
+def trees_of(config: Config, project: Project) -> Trees | None:
+    repository = repository_of(config, project)
+    if repository is None:
+        return None
+    return Trees(
+        repository=repository,
+        folder=project.worktrees_dir,
+        writers=config.writers,
+        setup=config.git.setup,
+        merge=config.git.merge,
+        keep=config.git.keep,
+    )
 
 
 def offers_of(config: Config) -> dict[str, Offer]:

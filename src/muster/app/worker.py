@@ -10,7 +10,7 @@ from pathlib import Path
 from muster.agents.host import LocalHost, become_subreaper, oom_kills
 from muster.agents.process import LocalLauncher
 from muster.agents.tree import kill_recorded
-from muster.app.parts import agents_of, log_to_stderr, offers_of
+from muster.app.parts import agents_of, log_to_stderr, offers_of, trees_of
 from muster.client.crew import HttpCrew
 from muster.config.load import load_config
 from muster.config.project import Project
@@ -32,9 +32,10 @@ def run_worker(root: Path) -> int:
         root=root,
         attempts_dir=project.attempts_dir,
         socket=project.socket,
-        agents=agents_of(config),
+        agents=agents_of(config, project),
         launcher=LocalLauncher(host),
         oom_kills=oom_kills,
+        trees=trees_of(config, project),
     )
     worker = Worker(
         HttpCrew(project.socket),

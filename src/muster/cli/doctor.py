@@ -23,6 +23,7 @@ from muster.model.errors import MusterError
 FREE_BYTES_MIN = 200 << 20
 FUTURE_S_MAX = 60.0
 PYTHON_MIN = (3, 11)
+GIT_MIN = (2, 38)
 YEAR_MIN = 2025
 REPLY_S = 5.0
 
@@ -82,7 +83,9 @@ def _all(args: argparse.Namespace) -> Iterator[Check]:
     yield _guarded("owner", lambda: _owner(project))
     yield _guarded("supervisor", lambda: _supervisor(project))
     yield _guarded("processes", lambda: _processes(project))
-    yield from _agents(config)
+    yield from _agents(config, project)
+    if config.writers:
+        yield _guarded("trees", lambda: _trees(config, project))
 
 
 def _guarded(name: str, check: Callable[[], Check]) -> Check:
@@ -267,11 +270,26 @@ def _processes(project: Project) -> Check:
     return Check("processes", True, "none left behind")
 
 
-def _agents(config: Config) -> Iterator[Check]:
+def _trees(config: Config, project: Project) -> Check:
+    from muster.app.parts import repository_of
+
+    names = ", ".join(sorted(config.writers))
+    repository = repository_of(config, project)
+    if repository is None:
+        return Check("trees", None, f"no trees of their own here: one of {names} works at a time")
+    version = repository.run("version").split()[2]
+    numbers = tuple(int(part) for part in version.split(".")[:2])
+    if config.git.merge and numbers < GIT_MIN:
+        fix = "install a newer git, or write merge = false below [git]"
+        return Check("trees", False, f"git {version} cannot merge what tasks have made: it needs 2.38", fix)
+    return Check("trees", True, f"git {version}, trees and branches for {names}")
+
+
+def _agents(config: Config, project: Project) -> Iterator[Check]:
     try:
         from muster.app.parts import agents_of
 
-        agents = agents_of(config)
+        agents = agents_of(config, project)
     except MusterError as error:
         yield Check("agents", False, error.message, error.hint)
         return

@@ -39,12 +39,24 @@ CONFIG = """\
 [limits]
 #gpu = 2
 
+# Words of a task that ask for a kind of agent, besides the usual ones ({profile=NAME} asks outright).
+[profiles]
+#data-scientist = ["pandas", "jupyter notebook", "plot*"]
+
 [health]
 #heartbeat = "5s"
 #lease = "15s"      # silence after which a worker's tasks go to others
 #sweep = "500ms"
 #claim_lease = "30m"  # how long a task that was taken by hand is kept for its holder
 #orphan_grace = "10m"
+#stall_after = "10m"   # without output, processor time and writing: suspected to hang, then stopped
+
+# In a repository, agents with writes = true work in trees and on branches of their own; elsewhere one at a time.
+[git]
+#worktrees = true
+#setup = "npm ci"   # makes a new tree ready to work in
+#merge = true       # finished work goes on to the branch muster/plan/NAME
+#keep = false       # trees and branches of finished tasks stay
 
 # An agent is a command that gets a task's text as its last argument (prompt = "stdin" or "file": otherwise).
 # Its exit code 0 means done.  The agent `shell` is built in: it runs the text as a script.
@@ -54,6 +66,9 @@ CONFIG = """\
 #slots = 4                                  # tasks that it does at one time, over all workers
 #capabilities = ["rust", "gpu"]             # tasks with {cap=rust} go only to an agent that has it
 #profiles = ["writer"]                      # tasks with {profile=writer} go to it rather than to others
+#writes = true                              # it changes files: see [git]
+#home = "own"                               # a HOME below .muster/homes/
+#limits = { memory = "4GB", output = "1GB", processes = 200 }
 
 #[agents.codex]
 #command = ["codex", "exec"]

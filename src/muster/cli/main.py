@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from muster import __version__
 from muster.cli.output import columns, print_error
+from muster.cli.terminal import gated
 from muster.model.errors import BadInput, MusterError
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -25,12 +26,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("muster.cli.demo", "see a crew at work, and what happens when one of it is killed"),
     "status": ("muster.cli.status", "plans, workers, agents, and what needs a person"),
     "watch": ("muster.cli.watch", "what happens from now on, one line each"),
-    "plan": ("muster.cli.plan", "list, pause or resume plans"),
+    "plan": ("muster.cli.plan", "add, list, show, compare, draw, export, pause, resume or cancel plans"),
     "task": ("muster.cli.task", "add, list, show and steer tasks"),
     "claim": ("muster.cli.claim", "take a task by hand, renew it, give it back"),
     "worker": ("muster.cli.worker", "list workers, add some, let one end"),
     "orchestrator": ("muster.cli.orchestrator", "start, stop, status and reconcile of the whole crew"),
     "config": ("muster.cli.config", "what is set and where, and settings of other orchestrators"),
+    "attempt": ("muster.cli.attempt", "the runs of a task, and what each has changed"),
+    "why": ("muster.cli.why", "why a task is where it is, with the evidence"),
     "inbox": ("muster.cli.inbox", "what waits for a person: questions and failed tasks"),
     "answer": ("muster.cli.answer", "answer a task's question; it goes on with that"),
     "dead": ("muster.cli.dead", "failed tasks: list, retry or discard them"),
@@ -76,6 +79,11 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    with gated():
+        return _main(argv)
+
+
+def _main(argv: Sequence[str] | None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     as_json = "--json" in arguments
     try:

@@ -74,6 +74,8 @@ _EVENTS = {
     "checkpoint": ("running", "checkpoint"),
     "artifact": ("running", "artifact"),
     "declared": ("running", "declared"),
+    "suspected": ("stopping", "seems to hang"),
+    "recovered": ("running", "goes on"),
     "stop_requested": ("stopping", "stopping"),
     "completed": ("completed", "completed"),
     "cancelled": ("cancelled", "cancelled"),
@@ -87,6 +89,7 @@ _EVENTS = {
     "expired": ("failed", "expired"),
     "skipped": ("cancelled", "skipped"),
     "archived": ("archived", "archived"),
+    "edited": ("waiting", "edited"),
 }
 
 

@@ -1,36 +1,66 @@
-"""`muster plan`: list, pause, resume."""
+"""`muster plan`: plans as a whole."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import Any
-from urllib.parse import quote
 
 from muster.cli.context import connect
 from muster.cli.output import Screen, clean, print_json
+from muster.cli.plan_common import named, plan_path, tell
 
 Json = dict[str, Any]
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    adding = verbs.add_parser("add", help="take a plan file in; `muster up` or `muster run` works on it")
+    adding.add_argument("plan", metavar="PLAN", help="a markdown file with `- [ ]` tasks")
+    adding.add_argument(
+        "--update",
+        action="store_true",
+        help="also apply what was changed and taken out in the file since",
+    )
+    adding.add_argument(
+        "--dry-run", action="store_true", help="show who would get which task, and why; change nothing"
+    )
+    diff = verbs.add_parser("diff", help="what `add --update` would change")
+    diff.add_argument("plan", metavar="PLAN")
     verbs.add_parser("list", help="all plans, with how far they are")
+    showing = verbs.add_parser("show", help="one plan: how far it is, and all its tasks")
+    showing.add_argument("name", metavar="NAME")
+    graph = verbs.add_parser("graph", help="what waits for what")
+    graph.add_argument("name", metavar="NAME")
+    kinds = graph.add_mutually_exclusive_group()
+    kinds.add_argument("--dot", action="store_true", help="for Graphviz")
+    kinds.add_argument("--mermaid", action="store_true", help="for Mermaid, as in markdown pages")
+    exporting = verbs.add_parser("export", help="write a plan out as markdown, or with --json as data")
+    exporting.add_argument("name", metavar="NAME")
     pausing = verbs.add_parser("pause", help="give out no more of its tasks; what runs goes on")
     pausing.add_argument("name", metavar="NAME")
     resuming = verbs.add_parser(
         "resume", help="give out its tasks again, also after too many failed in a row"
     )
     resuming.add_argument("name", metavar="NAME")
+    cancelling = verbs.add_parser("cancel", help="end all its tasks for good; what runs is stopped")
+    cancelling.add_argument("name", metavar="NAME")
+    cancelling.add_argument("--reason", metavar="TEXT", default="", help="kept in each task's events")
 
 
 def run(args: argparse.Namespace) -> int:
-    return _list(args) if args.verb == "list" else _move(args)
+    verb: str = args.verb
+    if verb in {"add", "diff"}:
+        from muster.cli import plan_add
 
+        return plan_add.add(args) if verb == "add" else plan_add.diff(args)
+    if verb in {"show", "graph", "export"}:
+        from muster.cli import plan_view
 
-def paused_line(plan: Json) -> str:
-    """Why a plan is paused, and what goes on with it."""
-    reason = f"{plan['failures']} tasks failed in a row" if plan["paused"] == "breaker" else "by a person"
-    return f"plan {plan['name']}: {reason}; `muster plan resume {plan['name']}` goes on"
+        code: int = getattr(plan_view, verb)(args)
+        return code
+    others: dict[str, Callable[[argparse.Namespace], int]] = {"list": _list, "cancel": _cancel}
+    return others.get(verb, _move)(args)
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -44,20 +74,32 @@ def _list(args: argparse.Namespace) -> int:
         return 0
     screen = Screen(args.color)
     for plan in plans:
-        screen.line(f"{clean(plan['name'])}  {screen.counts(plan['counts'])}")
-        if plan["paused"]:
-            screen.line(f"  {screen.badge('paused')}  {clean(paused_line(plan))}")
+        tell(plan, screen)
     return 0
 
 
 def _move(args: argparse.Namespace) -> int:
     with connect(args) as context:
-        path = f"/api/v1/plans/{quote(args.name, safe='')}/{args.verb}"
-        moved: Json = context.api.post(path, {"actor": context.actor()})
+        name = named(context, args.name)
+        moved: Json = context.api.post(plan_path(name, args.verb), {"actor": context.actor()})
     if args.json:
         print_json(moved)
     elif moved["paused"]:
-        print(f"{clean(args.name)}  paused; what runs goes on")
+        print(f"{clean(name)}  paused; what runs goes on")
     else:
-        print(f"{clean(args.name)}  goes on")
+        print(f"{clean(name)}  goes on")
+    return 0
+
+
+def _cancel(args: argparse.Namespace) -> int:
+    with connect(args) as context:
+        name = named(context, args.name)
+        body = {"actor": context.actor(), "reason": args.reason}
+        done: Json = context.api.post(plan_path(name, "cancel"), body)
+    if args.json:
+        print_json({"plan": done["plan"], "cancelled": done["cancelled"], "stopped": done["stopped"]})
+        return 0
+    stopped = f", {done['stopped']} of them while they ran" if done["stopped"] else ""
+    count = done["cancelled"]
+    print(f"{clean(done['plan'])}  {count} {'task' if count == 1 else 'tasks'} cancelled{stopped}")
     return 0

@@ -193,10 +193,31 @@ def _artifact(args: argparse.Namespace) -> dict[str, Any]:
             raise BadInput(
                 f"{what} has {len(text)} characters, not 1 to {limit}", "muster report artifact --help"
             )
+    _refuse_escape(args.location, Path(os.environ.get("MUSTER_WORKDIR") or Path.cwd()))
     return {
         "name": text_of("the name", args.name, 200),
         "location": text_of("", args.location, MESSAGE_CHARS_MAX),
     }
+
+
+def _refuse_escape(location: str, folder: Path) -> None:
+    """A link out of the task's folder would pass off somebody else's file as the task's work.
+
+    Addresses and paths that are openly elsewhere are what they say.  Raises BadInput.
+    """
+    if "://" in location or "\0" in location:
+        return
+    named = Path(os.path.normpath(folder / location))
+    try:
+        real, inside = named.resolve(), folder.resolve()
+    except (OSError, RuntimeError) as error:
+        raise BadInput(f"{location} cannot be followed: {error}; nothing was sent", "name a file") from error
+    here = named.is_relative_to(folder) or named.is_relative_to(inside)
+    if here and not real.is_relative_to(inside):
+        raise BadInput(
+            f"{location} is a link out of the task's folder, to {real}; nothing was sent",
+            "copy the file into the folder, or name where it really is",
+        )
 
 
 def result_of(args: argparse.Namespace) -> dict[str, Any]:

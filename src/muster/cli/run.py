@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from pathlib import Path
 from typing import Any
 
-from muster.cli.context import actor, answers, refuse_foreign, start_folder
+from muster.cli.context import actor, answers, refuse_foreign
 from muster.cli.crew import READY_S, STATUS_S, TICK_S, Crew, Feed, Interrupts, cores, running
-from muster.cli.plan import paused_line
+from muster.cli.plan_common import paused_line
+from muster.cli.plan_input import add_plan, dry_run, plan_body, project_for
 from muster.cli.printer import EventPrinter
 from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config.load import load_config
-from muster.config.project import Project, find_project
+from muster.config.project import Project
 from muster.config.settings import Config
-from muster.model.errors import BadInput, BadPlan, MusterError, OwnerUnavailable, Unavailable
+from muster.model.errors import BadInput, MusterError, OwnerUnavailable, Unavailable
 
 EXIT_OK, EXIT_UNSUCCESSFUL, EXIT_INTERRUPTED = 0, 5, 130
 TOLD_MAX = 10
@@ -26,6 +26,9 @@ TOLD_MAX = 10
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", metavar="PLAN", help="a markdown file with `- [ ]` tasks")
     parser.add_argument("--workers", type=int, metavar="N", help="worker processes (default: as configured)")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show who would get which task, and why; run nothing"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -35,11 +38,31 @@ def run(args: argparse.Namespace) -> int:
         raise BadInput(f"--workers {args.workers} is not between 1 and 64", "muster run PLAN --workers 3")
     path = Path(args.plan)
     document = read_plan(path)
-    project = _project(args, path.resolve().parent)
+    project = project_for(args, path.resolve().parent)
     refuse_foreign(project)
     config = load_config(project.root)
-    content = enqueue_body(document, path.resolve(), config)
+    if args.dry_run:
+        return dry_run(args, document, path, config)
+    content = plan_body(document, path.resolve(), config)
     show = EventPrinter(as_json=args.json, colour=args.color)
+    if not config.writers:
+        return _work(args, project, config, content, show)
+    from muster.cli.trees import unseen_changes, where_the_work_is
+
+    _say(show, unseen_changes(config, project))
+    code = _work(args, project, config, content, show)
+    _say(show, where_the_work_is(config, project, document.name))
+    return code
+
+
+def _say(show: EventPrinter, text: str) -> None:
+    if text:
+        show.say(text)
+
+
+def _work(
+    args: argparse.Namespace, project: Project, config: Config, content: dict[str, Any], show: EventPrinter
+) -> int:
     deadline_s = time.monotonic() + READY_S
     while True:
         if _supervised(project):
@@ -59,78 +82,10 @@ def run(args: argparse.Namespace) -> int:
         time.sleep(TICK_S)
 
 
-def _project(args: argparse.Namespace, plan_folder: Path) -> Project:
-    """The project that this command runs in; without one, the plan's folder becomes one."""
-    if args.root is not None:
-        return find_project(start_folder(args.root), {}) or Project(start_folder(args.root).resolve())
-    return find_project(Path.cwd(), os.environ) or find_project(plan_folder, {}) or Project(plan_folder)
-
-
-def enqueue_body(document: Any, path: Path, config: Config) -> dict[str, Any]:
-    """The plan as the API takes it.  Raises BadPlan, with `file:line`, where a task has no agent."""
-    _refuse_unmanned(document, path, config)
-    tasks = []
-    for task in document.tasks:
-        asks = task.capabilities or task.profile  # then whoever offers that, not the usual agent
-        tasks.append(
-            {
-                "title": task.title,
-                "description": task.description,
-                "key": task.key,
-                "agent": task.agent or (None if asks else config.default_agent),
-                "capabilities": task.capabilities,
-                "profile": task.profile,
-                "limit_key": task.limit_key,
-                "on_failed": task.on_failed,
-                "tags": task.tags,
-                "priority": task.priority,
-                "timeout_s": int(task.timeout_s or config.task.timeout_s),
-                "max_retries": config.task.retries if task.retries is None else task.retries,
-                "depends_on": task.after,
-                "done": task.done,
-                "epic": task.epic,
-                "feature": task.feature,
-            }
-        )
-    return {"plan": document.name, "source": str(path), "tasks": tasks, "actor": actor()}
-
-
-def _refuse_unmanned(document: Any, path: Path, config: Config) -> None:
-    """A shell is only asked where that was said: it would run prose as a script."""
-    problems = []
-    for task in document.tasks:
-        where = f"{path.name}:{task.line}: task {task.key}"
-        if task.agent is not None and task.agent not in config.agents:
-            problems.append(f"{where} wants agent {task.agent}, which is not configured")
-        elif task.agent is None and not task.done and not config.general:
-            problems.append(f"{where} names no agent, and none is configured")
-    if problems:
-        more = f"\nand {len(problems) - 20} more" if len(problems) > 20 else ""
-        known = ", ".join(sorted(config.agents))
-        raise BadPlan(
-            "\n".join(problems[:20]) + more + "\nnothing was added",
-            f"write agent=NAME (known: {known}; `shell` runs a task's text as a script), "
-            'or add [agents.NAME], or `agent = "NAME"` for all, to muster.toml',
-        )
-
-
 def _supervised(project: Project) -> bool:
     from muster.stores.sqlite.lock import holder
 
     return holder(project.supervisor_lock) is not None
-
-
-def _add(api: Api, content: dict[str, Any], show: EventPrinter) -> str:
-    added = api.post("/api/v1/plans", content)
-    name: str = added["plan"]
-    new, known = added["added"], added["existing"]
-    show.say(f"Plan     {name}: {new} {'task' if new == 1 else 'tasks'} added, {known} there already")
-    if added["completed"]:
-        show.say(f"         completed by their boxes: {', '.join(added['completed'])}")
-    if added["changed"]:
-        keys = ", ".join(added["changed"][:5])
-        show.say(f"         changed in the file, kept as they were added: {keys}")
-    return name
 
 
 def _last_event(api: Api) -> int:
@@ -143,7 +98,7 @@ def _attached(project: Project, content: dict[str, Any], show: EventPrinter) -> 
     pid = api.get("/api/v1/status")["owner"]["pid"]
     show.say(f"Owner    already up (pid {pid}); Ctrl-C leaves it at work, `muster down` stops it")
     after = _last_event(api)
-    name = _add(api, content, show)
+    name = add_plan(api, content, show.say)
     feed = Feed(project, after, show.event)
     started_s = time.monotonic()
     with Interrupts().counting() as interrupts:
@@ -172,7 +127,7 @@ def _supervising(crew: Crew, project: Project, content: dict[str, Any], show: Ev
                 f"Crew     {count} {'worker' if count == 1 else 'workers'}, state in {project.state_dir}"
             )
             after = crew.last_event()
-            name = _add(crew.api, content, show)
+            name = add_plan(crew.api, content, show.say)
             feed = Feed(project, after, show.event)
             started_s = time.monotonic()
             settled = _until_settled(crew, name, interrupts)

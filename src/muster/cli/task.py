@@ -22,6 +22,7 @@ from muster.cli.output import (
     task_word,
 )
 from muster.cli.task_add import add_adding, add_task
+from muster.cli.task_edit import add_editing, edit
 from muster.cli.task_moves import MOVES, add_moves
 from muster.client.api import task_path
 from muster.model.errors import BadInput
@@ -69,10 +70,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     showing.add_argument("ref", metavar="REF")
     add_adding(verbs)
     add_moves(verbs)
+    add_editing(verbs)
 
 
 def run(args: argparse.Namespace) -> int:
-    code: int = {"list": _list, "show": _show, "add": add_task, **MOVES}[args.verb](args)
+    code: int = {"list": _list, "show": _show, "add": add_task, "edit": edit, **MOVES}[args.verb](args)
     return code
 
 
@@ -100,7 +102,7 @@ def _list(args: argparse.Namespace) -> int:
     if args.json:
         print_json(tasks)
     elif tasks:
-        _table(tasks, Screen(args.color))
+        table(tasks, Screen(args.color))
     else:
         print("no such task: muster status" if names or args.plan else "0 tasks: muster run PLAN.md")
     if more:
@@ -130,7 +132,7 @@ def _fits(task: Json, statuses: tuple[TaskStatus, ...], word: str | None) -> boo
     return task["status"] in statuses and word in (None, task_word(task))
 
 
-def _table(tasks: list[Json], screen: Screen) -> None:
+def table(tasks: list[Json], screen: Screen) -> None:
     plain = Screen("never")
     now = now_ms()
     looks = [task_word(task) for task in tasks]
@@ -201,11 +203,16 @@ def _several(name: str, values: list[str]) -> list[tuple[str, str]]:
     return [("" if at else name, value) for at, value in enumerate(values)]
 
 
+def attempt_look(attempt: Json) -> str:
+    """What an attempt is shown as: a key of LOOKS."""
+    return _ENDS.get(attempt["status"], "waiting")
+
+
 def _attempt(attempt: Json, screen: Screen) -> str:
     begun = attempt["startedAtMs"] or attempt["assignedAtMs"]
     end = attempt["endedAtMs"]
     lasted = age((end if end is not None else now_ms()) - begun)
-    look = _ENDS.get(attempt["status"], "waiting")
+    look = attempt_look(attempt)
     parts = [f"#{attempt['epoch']} {clock_time(begun)}  {lasted}  {screen.badge(look, attempt['status'])}"]
     if attempt["errorKind"]:
         parts.append(attempt["errorKind"])

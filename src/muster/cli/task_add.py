@@ -26,16 +26,16 @@ def add_adding(verbs: Any) -> None:
     parser.add_argument("--plan", metavar="PLAN", type=_name, help="the plan that it belongs to (tasks)")
     parser.add_argument("--key", metavar="KEY", type=_name, help="its name within the plan")
     parser.add_argument(
-        "--after", metavar="REF,...", type=_list, action="extend", default=[], help="waits for these"
+        "--after", metavar="REF,...", type=list_of, action="extend", default=[], help="waits for these"
     )
     parser.add_argument("--agent", metavar="AGENT", type=_name, help="the one agent that may do it")
     parser.add_argument(
         "--cap", metavar="C", type=_name, action="append", default=[], help="the agent must offer this"
     )
     parser.add_argument("--profile", metavar="P", type=_name, help="the kind of agent that is preferred")
-    parser.add_argument("--priority", metavar="N", type=_priority, default=5, help="1 to 10, high first (5)")
-    parser.add_argument("--delay", metavar="TIME", type=_time, help="begins after this time at the earliest")
-    parser.add_argument("--expires", metavar="TIME", type=_time, help="fails if no agent has begun by then")
+    parser.add_argument("--priority", metavar="N", type=priority, default=5, help="1 to 10, high first (5)")
+    parser.add_argument("--delay", metavar="TIME", type=time_s, help="begins after this time at the earliest")
+    parser.add_argument("--expires", metavar="TIME", type=time_s, help="fails if no agent has begun by then")
     parser.add_argument(
         "--on-failed",
         choices=tuple(FailedDependency),
@@ -46,7 +46,7 @@ def add_adding(verbs: Any) -> None:
         "--idempotency-key", metavar="K", type=_name, help="repeating the command adds nothing"
     )
     parser.add_argument("--tag", metavar="T", type=_name, action="append", default=[])
-    parser.add_argument("--meta", metavar="K=V", type=_pair, action="append", default=[])
+    parser.add_argument("--meta", metavar="K=V", type=pair, action="append", default=[])
     parser.add_argument("--parent", metavar="REF", help="the task that this one came from")
     parser.add_argument("--limit-key", metavar="K", type=_name, help="a name of [limits] in muster.toml")
 
@@ -54,7 +54,7 @@ def add_adding(verbs: Any) -> None:
 def add_task(args: argparse.Namespace) -> int:
     if not args.title.strip():
         raise BadInput("the title is empty; nothing was added", "muster task add TITLE")
-    prompt = _prompt(args.prompt)
+    prompt = prompt_of(args.prompt)
     with connect(args) as context:
         if args.agent is not None:
             refuse_unknown_agent(context, args.agent)
@@ -89,14 +89,14 @@ def _body(args: argparse.Namespace, prompt: str, context: Context) -> Json:
         "onFailed": args.on_failed,
         "idempotencyKey": args.idempotency_key,
         "tags": args.tag,
-        "metadata": _metadata(args.meta),
+        "metadata": metadata_of(args.meta),
         "parentTaskId": None if args.parent is None else one(context, args.parent)["id"],
         "limitKey": args.limit_key,
     }
     return {name: value for name, value in body.items() if value is not None}
 
 
-def _prompt(text: str) -> str:
+def prompt_of(text: str) -> str:
     if text != "-":
         return text
     data = sys.stdin.buffer.read(PROMPT_BYTES_MAX + 1)
@@ -110,7 +110,7 @@ def _prompt(text: str) -> str:
         raise BadInput(f"the prompt is not UTF-8: {error}; nothing was added", "save it as UTF-8") from None
 
 
-def _metadata(pairs: list[tuple[str, str]]) -> dict[str, str]:
+def metadata_of(pairs: list[tuple[str, str]]) -> dict[str, str]:
     for name, _ in pairs:
         if sum(name == other for other, _ in pairs) > 1:
             raise BadInput(f"--meta {name} is given twice; nothing was added", "give each key once")
@@ -123,20 +123,20 @@ def _name(text: str) -> str:
     return text
 
 
-def _list(text: str) -> list[str]:
+def list_of(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",")]
     if not all(names):
         raise argparse.ArgumentTypeError(f"{text!r} is not REF or REF,REF")
     return names
 
 
-def _priority(text: str) -> int:
+def priority(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:4]) <= 10):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 10")
     return int(text)
 
 
-def _time(text: str) -> float:
+def time_s(text: str) -> float:
     from muster.config.durations import parse_duration
 
     try:
@@ -145,7 +145,7 @@ def _time(text: str) -> float:
         raise argparse.ArgumentTypeError(error.message) from None
 
 
-def _pair(text: str) -> tuple[str, str]:
+def pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name and equals) or len(name) > NAME_CHARS_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")

@@ -25,6 +25,7 @@ _REPORTS: dict[type[c.AttemptCommand], str] = {
     c.Release: "release",
     c.Gone: "gone",
     c.AppendLog: "log",
+    c.Suspect: "suspect",
 }
 
 

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import re
 
-from muster.config.settings import PROMPT_CHANNELS, SHELL, AgentConfig
+from muster.config.settings import HOMES, PROMPT_CHANNELS, SHELL, AgentConfig
+from muster.config.sizes import SIZE_HINT
 from muster.config.tables import (
     Table,
     fail,
     near,
     read_count,
+    read_duration,
+    read_flag,
     read_interval,
+    read_size,
     read_table,
     read_text,
     read_texts,
+    read_whole,
 )
+from muster.model.limits import Limits
 from muster.model.states import ErrorKind
 
+_LEAST_BYTES = 1 << 20
+_LEAST_FILES = 16
 _AGENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -45,6 +53,10 @@ def _agent(key: str, value: object) -> AgentConfig:
         profiles=table.read("profiles", read_texts, ()),
         slots=table.read("slots", read_count, None),
         heartbeat_s=table.read("heartbeat", read_interval, None),
+        writes=table.read("writes", read_flag, False),
+        home=table.read("home", _home, "user"),
+        stall_after_s=table.read("stall_after", read_duration, None),
+        limits=_limits(table.table("limits")),
     )
     table.refuse_the_rest()
     if not parsed.command:
@@ -66,6 +78,39 @@ def _prompt(key: str, value: object) -> str:
         known = "write one of " + ", ".join(f'"{channel}"' for channel in PROMPT_CHANNELS)
         fail(key, f"{text!r} is no way to hand over a prompt", near(text, PROMPT_CHANNELS) or known)
     return text
+
+
+def _home(key: str, value: object) -> str:
+    text = read_text(key, value)
+    if text not in HOMES:
+        known = 'write "own" for a folder of its own, or "user"'
+        fail(key, f"{text!r} is nobody's home", near(text, HOMES) or known)
+    return text
+
+
+def _limits(table: Table) -> Limits:
+    usual = Limits()
+    parsed = Limits(
+        memory_bytes=table.read("memory", _amount, usual.memory_bytes),
+        cpu_s=table.read("cpu", read_interval, usual.cpu_s),
+        processes=table.read("processes", read_count, usual.processes),
+        files=table.read("files", _files, usual.files),
+        file_bytes=table.read("file_size", _amount, usual.file_bytes),
+        output_bytes=table.read("output", _amount, usual.output_bytes),
+    )
+    table.refuse_the_rest()
+    return parsed
+
+
+def _amount(key: str, value: object) -> int:
+    size = read_size(key, value)
+    if size < _LEAST_BYTES:
+        fail(key, f"{value!r} is less than 1 MB, and nothing could run", SIZE_HINT)
+    return size
+
+
+def _files(key: str, value: object) -> int:
+    return read_whole(key, value, _LEAST_FILES)
 
 
 def _env_names(key: str, value: object) -> tuple[str, ...]:

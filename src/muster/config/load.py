@@ -10,10 +10,12 @@ from pathlib import Path
 
 from muster.config.agents import read_agents
 from muster.config.lines import key_lines, line_of
+from muster.config.profiles import read_profiles
 from muster.config.project import FILE_NAME
 from muster.config.settings import (
     AgentConfig,
     Config,
+    Git,
     Health,
     Retention,
     TaskDefaults,
@@ -27,6 +29,7 @@ from muster.config.tables import (
     read_count,
     read_count_or_zero,
     read_duration,
+    read_flag,
     read_interval,
     read_text,
 )
@@ -84,7 +87,9 @@ def parse_config(raw: Mapping[str, object]) -> Config:
         health=health,
         agents=agents,
         retention=_retention(top.table("retention")),
+        git=_git(top.table("git")),
         limits=_limits(top.table("limits")),
+        profiles=read_profiles(top.table("profiles")),
         default_agent=top.read("agent", read_text, None),
     )
     top.refuse_the_rest()
@@ -139,6 +144,18 @@ def _retention(table: Table) -> Retention:
     return parsed
 
 
+def _git(table: Table) -> Git:
+    usual = Git()
+    parsed = Git(
+        worktrees=table.read("worktrees", read_flag, usual.worktrees),
+        setup=table.read("setup", read_text, usual.setup),
+        merge=table.read("merge", read_flag, usual.merge),
+        keep=table.read("keep", read_flag, usual.keep),
+    )
+    table.refuse_the_rest()
+    return parsed
+
+
 def _limits(table: Table) -> dict[str, int]:
     return {name: table.read(name, read_count, 1) for name in table.names()}
 
@@ -158,6 +175,7 @@ def _health(table: Table) -> tuple[Health, bool]:
         sweep_s=table.read("sweep", read_interval, usual.sweep_s),
         claim_lease_s=table.read("claim_lease", read_interval, usual.claim_lease_s),
         orphan_grace_s=table.read("orphan_grace", read_duration, usual.orphan_grace_s),
+        stall_after_s=table.read("stall_after", read_duration, usual.stall_after_s),
     )
     table.refuse_the_rest()
     return parsed, table.has("lease")

@@ -66,6 +66,15 @@ class Project:
         return self.state_dir / "muster.log.1"
 
     @property
+    def homes_dir(self) -> Path:
+        """Of agents with a HOME of their own."""
+        return self.state_dir / "homes"
+
+    @property
+    def worktrees_dir(self) -> Path:
+        return self.state_dir / "worktrees"
+
+    @property
     def attempts_dir(self) -> Path:
         return self.state_dir / "attempts"
 

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from muster.config.profiles import PROFILES
+from muster.model.limits import STALL_AFTER_S, Limits
 from muster.model.states import ErrorKind
 
 PROMPT_CHANNELS = ("argument", "script", "file", "stdin", "none")
 """How an agent gets its prompt: as the last argument, as a file that is named or fed to it (`script`: the code of
 its fenced blocks, where it has any), or not at all."""
+
+
+HOMES = ("user", "own")
+"""Whose HOME an agent gets: that of the user who runs the crew, or one of its own under `.muster/homes/`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +60,8 @@ class Health:
     """Of tasks that are taken by hand (`muster claim take`)."""
     orphan_grace_s: float = 600.0
     """How long the frozen work of a worker that cannot reach its store is kept before it is killed."""
+    stall_after_s: float = STALL_AFTER_S
+    """How long an attempt may show no sign of progress; 0: for ever."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +83,14 @@ class AgentConfig:
     slots: int | None = None
     """Most attempts of this agent at one time, over the whole crew; None: no limit."""
     heartbeat_s: float | None = None
+    writes: bool = False
+    """It changes files: no other that does so may work in the same folder at the same time."""
+    home: str = "user"
+    """One of HOMES."""
+    stall_after_s: float | None = None
+    """None: as for all agents."""
+    limits: Limits = field(default_factory=Limits)
+    """`[agents.NAME.limits]`"""
 
 
 SHELL = AgentConfig("shell", ("sh", "-eu"), "script")
@@ -96,16 +112,37 @@ class Retention:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Git:
+    """Where agents that write work, in a repository.  `[git]`"""
+
+    worktrees: bool = True
+    """Each task in a working tree and on a branch of its own; else one at a time in the project's folder."""
+    setup: str = ""
+    """A shell command that makes a new tree ready to work in."""
+    merge: bool = True
+    """Finished work goes on to the branch of its plan, where the next tasks begin."""
+    keep: bool = False
+    """Also the trees and branches of tasks that are done stay."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Config:
     retention: Retention = field(default_factory=Retention)
+    git: Git = field(default_factory=Git)
     task: TaskDefaults = field(default_factory=TaskDefaults)
     workers: Workers = field(default_factory=Workers)
     health: Health = field(default_factory=Health)
     agents: Mapping[str, AgentConfig] = field(default_factory=built_in_agents)
     limits: Mapping[str, int] = field(default_factory=dict)
     """Most tasks of one limit key that run at one time, over the whole crew.  `[limits]`"""
+    profiles: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: PROFILES)
+    """Words that ask for a kind of agent.  `[profiles]`"""
     default_agent: str | None = None
     """The agent of a task that names none (`agent` at the top of the file)."""
+
+    @property
+    def writers(self) -> frozenset[str]:
+        return frozenset(name for name, agent in self.agents.items() if agent.writes)
 
     @property
     def general(self) -> tuple[str, ...]:

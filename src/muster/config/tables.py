@@ -7,6 +7,7 @@ from typing import NoReturn, TypeVar
 
 from muster.config.durations import DURATION_HINT, parse_duration
 from muster.config.project import FILE_NAME
+from muster.config.sizes import parse_size
 from muster.model.errors import BadConfig
 
 _T = TypeVar("_T")
@@ -86,6 +87,12 @@ def read_whole(key: str, value: object, least: int) -> int:
     return value
 
 
+def read_flag(key: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        fail(key, f"{value!r} is neither true nor false", "write it without quotes")
+    return value
+
+
 def read_count(key: str, value: object) -> int:
     return read_whole(key, value, 1)
 
@@ -97,6 +104,13 @@ def read_count_or_zero(key: str, value: object) -> int:
 def read_duration(key: str, value: object) -> float:
     try:
         return parse_duration(value)  # type: ignore[arg-type]  # it refuses what is neither text nor number
+    except BadConfig as error:
+        fail(key, error.message, error.hint)
+
+
+def read_size(key: str, value: object) -> int:
+    try:
+        return parse_size(value)
     except BadConfig as error:
         fail(key, error.message, error.hint)
 

@@ -24,11 +24,13 @@ from muster.engine.plans import Plans
 from muster.engine.policy import Policy
 from muster.engine.prune import prune, prune_events
 from muster.engine.reconcile import reconcile
+from muster.engine.replan import Replan
 from muster.engine.roster import Roster
 from muster.engine.timekeeping import set_clock
 from muster.engine.view import View, moved
 from muster.model import commands as c
 from muster.model.answers import Answer
+from muster.model.edits import CancelPlan, EditTask, UpdatePlan
 from muster.model.errors import MusterError, StoreRewound
 from muster.model.grants import Grants
 from muster.model.machine import TASK_COMMANDS
@@ -60,6 +62,7 @@ class Engine:
         self._origin = Origin(grants)
         self._ids = Ids(0)
         self._intake = Intake(self._ids, policy)
+        self._replan = Replan(self._intake)
         self._claims = Claims(self._intake.lanes, policy)
         self._manual = Manual(self._claims, policy.claim_lease_s)
         self._remembers = False
@@ -94,6 +97,9 @@ class Engine:
             c.Take: self._manual.take,
             c.Extend: self._manual.extend,
             c.GiveBack: self._manual.give_back,
+            UpdatePlan: self._replan.update,
+            EditTask: self._replan.edit,
+            CancelPlan: self._replan.cancel,
         }
         self._plain = TASK_COMMANDS - _LED - self._handlers.keys()
         """Moves that need nothing but their task: most of what comes."""
@@ -201,10 +207,9 @@ class Engine:
         topics = {orders_for(worker_id) for worker_id in view.disturbed}
         if view.wrote_events:
             topics.add(EVENTS)
-        limited = bool(self.policy.limits or self.policy.agent_slots)
         if (
             view.became_ready
-            or (limited and view.freed_place)
+            or (self.policy.limited and view.freed_place)
             or any(isinstance(command, c.SetCrew) for command in commands)
         ):
             topics.add(READY)

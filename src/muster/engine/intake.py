@@ -55,7 +55,7 @@ class Intake:
         A box that was ticked in the file since completes its task, by a person's word.
         """
         await view.flush()  # what a neighbour in this batch has added or completed is to be seen
-        found = await self._find_plan(view, command)
+        found = await self.find_plan(view, command)
         known = await view.tx.existing(found.id, _names(command)) if found else {}
         others = await self._by_number(view, command, known)
         self._check(command, known.keys() | others.keys())
@@ -172,7 +172,7 @@ class Intake:
             )
         self._room -= count
 
-    async def _find_plan(self, view: View, command: c.Enqueue) -> Plan | None:
+    async def find_plan(self, view: View, command: c.Enqueue) -> Plan | None:
         if command.source is not None:
             return await view.tx.plan_by_source(WORKSPACE_ID, command.source)
         return await view.tx.plan_by_name(WORKSPACE_ID, command.plan)
@@ -202,15 +202,21 @@ class Intake:
                 raise BadInput(f"task {spec.key} is given twice; nothing was added")
             edges[spec.key] = spec.depends_on
         for spec in command.tasks:
-            for parent in spec.depends_on:
+            named = [("depends on", parent) for parent in spec.depends_on]
+            if spec.parent is not None:
+                named.append(("belongs to", spec.parent))
+            for verb, parent in named:
                 if parent not in edges and parent not in known:
                     raise BadInput(
-                        f"task {spec.key or spec.title} depends on {parent}, which does not exist; "
+                        f"task {spec.key or spec.title} {verb} {parent}, which does not exist; "
                         "nothing was added"
                     )
         cycle = find_cycle({key: parents for key, parents in edges.items() if parents})
         if cycle is not None:
             raise BadInput(f"dependencies form a cycle: {' -> '.join(cycle)}; nothing was added")
+        cycle = find_cycle({spec.key: (spec.parent,) for spec in command.tasks if spec.key and spec.parent})
+        if cycle is not None:
+            raise BadInput(f"tasks belong to each other: {' -> '.join(cycle)}; nothing was added")
 
     async def _tick(self, view: View, command: c.Enqueue, task_id: int) -> bool:
         await view.load([task_id])
@@ -246,6 +252,7 @@ class Intake:
             unmet=sum(not met for _, met in parents) if parents else 0,
             actor=command.actor,
             now=view.now,
+            from_file=command.source is not None,
         )
         view.add(decision)
         if spec.idempotency_key is not None:
@@ -263,7 +270,7 @@ class Intake:
                 profile=spec.profile,
                 tags=spec.tags,
                 metadata=spec.metadata,
-                parent_task_id=spec.parent_task_id,
+                parent_task_id=ids[spec.parent] if spec.parent is not None else spec.parent_task_id,
                 epic=spec.epic,
                 feature=spec.feature,
                 created_by=spec.created_by or command.actor,
@@ -289,6 +296,8 @@ def _names(command: c.Enqueue) -> set[str]:
     for spec in command.tasks:
         if spec.depends_on:
             names.update(spec.depends_on)
+        if spec.parent is not None:
+            names.add(spec.parent)
     return names
 
 

@@ -22,6 +22,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     """Of tasks that are taken by hand."""
     agent_slots: Mapping[str, int] = NO_LIMITS
     """Most attempts of an agent at one time, over all workers; an agent that is absent has no limit."""
+    writers: frozenset[str] = frozenset()
+    """Agents that write in one and the same folder: one attempt of all of them together at a time."""
     limits: Mapping[str, int] = NO_LIMITS
     """Most attempts at one time of all tasks with one limit key; a key that is absent has no limit."""
     failures_max: int = FAILURES_MAX
@@ -35,3 +37,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     def elsewhere(self, hostname: str) -> bool:
         """Known to be another host: a restart of the store's own one ends nothing there."""
         return bool(self.hostname) and hostname != self.hostname
+
+    @property
+    def limited(self) -> bool:
+        return bool(self.limits or self.agent_slots or self.writers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from muster.engine.policy import Policy
+from muster.model.edits import KeptTask, PlanDiff, UpdatePlan, compare
 from muster.model.errors import Ambiguous, NotFound
 from muster.model.moves.decision import lapsed
 from muster.model.rows import ANY_AGENT, worker_view
@@ -120,10 +121,26 @@ class Queries:
 
     async def plan(self, name: str) -> PlanProgress:
         """Raises NotFound for a plan that is not there."""
+        view = await self._plan_view(name)
+        return PlanProgress(plan=view, settled=await self._settled(view))
+
+    async def kept_tasks(self, name: str) -> list[KeptTask]:
+        """All tasks of a plan in the words of its file.  Raises NotFound."""
+        return await self._reads.kept_tasks((await self._plan_view(name)).id)
+
+    async def diff(self, wanted: UpdatePlan) -> PlanDiff:
+        """What `wanted` would change."""
+        for view in await self._reads.plans():
+            if (view.source == wanted.source) if wanted.source is not None else (view.name == wanted.plan):
+                kept = {task.key: task for task in await self._reads.kept_tasks(view.id)}
+                return compare(view.name, wanted.tasks, kept)
+        return compare(wanted.plan, wanted.tasks, {})
+
+    async def _plan_view(self, name: str) -> PlanView:
         for view in await self._reads.plans():
             if view.name == name:
-                return PlanProgress(plan=view, settled=await self._settled(view))
-        raise NotFound(f"there is no plan {name!r}", "muster status")
+                return view
+        raise NotFound(f"there is no plan {name!r}", "muster plan list")
 
     async def _settled(self, plan: PlanView) -> bool:
         """True when everything is final, or only a person can move what is left.
@@ -186,7 +203,10 @@ class Queries:
     async def _full(self) -> tuple[dict[str, int], dict[str, int]]:
         """(agents, limit keys) that have no place left, each with its number of places."""
         most_by_agent, most_by_key = self._policy.agent_slots, self._policy.limits
-        by_agent = await self._reads.open_by_agent() if most_by_agent else {}
+        writers = self._policy.writers
+        by_agent = await self._reads.open_by_agent() if most_by_agent or writers else {}
+        if any(by_agent.get(agent) for agent in writers):
+            most_by_agent = {**most_by_agent, **dict.fromkeys(writers, 0)}
         by_key = await self._reads.open_by_limit() if most_by_key else {}
         return (
             {agent: most for agent, most in most_by_agent.items() if by_agent.get(agent, 0) >= most},

@@ -163,6 +163,8 @@ class View:
             writes.checkpoints.append(decision.checkpoint)
         if decision.artifact is not None:
             writes.artifacts.append(decision.artifact)
+        if decision.edit is not None:
+            writes.edits.append(decision.edit)
         if decision.log is not None:
             writes.logs.append(decision.log)
             self.wrote_events = True

@@ -64,6 +64,8 @@ class Spec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=Fal
     idempotency_key: str | None = None
     parent_task_id: int | None = None
     """Who spawned it; not a dependency."""
+    parent: str | None = None
+    """The same, as a key of its plan."""
     tags: tuple[str, ...] = ()
     metadata: dict[str, str] = {}
     timeout_s: Seconds = 7200
@@ -149,6 +151,12 @@ class Declare(AttemptCommand, frozen=True, kw_only=True):
     kind: ErrorKind | None = None
     text: Annotated[str, Meta(max_length=RESULT_BYTES_MAX)] = "null"
     """The result as JSON, or the failure's message."""
+
+
+class Suspect(AttemptCommand, frozen=True, kw_only=True):
+    """The attempt's process lives and shows no progress; or it does again, with no evidence."""
+
+    evidence: Annotated[str, Meta(max_length=2000)] = ""
 
 
 class Ask(AttemptCommand, frozen=True, kw_only=True):
@@ -326,6 +334,8 @@ class Cancel(Command, frozen=True, kw_only=True):
     task_id: int
     actor: Name
     reason: Text = ""
+    removed: bool = False
+    """It was taken out of its plan file, and lives again once it stands there again."""
 
 
 class Retry(Command, frozen=True, kw_only=True):

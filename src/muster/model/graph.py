@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TypeVar
+
+N = TypeVar("N", bound=Hashable)
 
 
-def find_cycle(edges: Mapping[str, Sequence[str]]) -> list[str] | None:
+def find_cycle(edges: Mapping[N, Sequence[N]]) -> list[N] | None:
     """A cycle as `[a, b, a]`, or None.  `edges` maps each node to those that it waits for.
 
     Iterative depth-first search: chains may be longer than Python's stack.
     """
-    done: set[str] = set()
+    done: set[N] = set()
     for root in edges:
-        path: list[str] = []
-        on_path: set[str] = set()
-        stack: list[tuple[str, int]] = [(root, 0)]
+        path: list[N] = []
+        on_path: set[N] = set()
+        stack: list[tuple[N, int]] = [(root, 0)]
         while stack:
             node, place = stack.pop()
             if place == 0:

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from muster.model import commands as c
-from muster.model.moves import ending, manual, mending, overdue, steering, waiting, working
+from muster.model.edits import Edit
+from muster.model.moves import editing, ending, manual, mending, overdue, steering, waiting, working
 from muster.model.moves.decision import Decision, Facts
 from muster.model.task import Now, Task
 
@@ -24,6 +25,7 @@ _DECIDERS: dict[type[c.Command], _Decider] = {
     c.SaveCheckpoint: working.save_checkpoint,
     c.AddArtifact: working.add_artifact,
     c.Declare: working.declare,
+    c.Suspect: working.suspect,
     c.AppendLog: working.append_log,
     c.Ask: ending.ask,
     c.Readopt: ending.readopt,
@@ -50,6 +52,7 @@ _DECIDERS: dict[type[c.Command], _Decider] = {
     c.Skip: steering.skip,
     c.Depend: steering.depend,
     c.Archive: steering.archive,
+    Edit: editing.edit,
 }
 
 TASK_COMMANDS = frozenset(_DECIDERS)

@@ -29,6 +29,19 @@ class PlanTask(Struct, frozen=True, kw_only=True):
     limit_key: str | None = None
     on_failed: FailedDependency = FailedDependency.BLOCK
     tags: tuple[str, ...] = ()
+    metadata: dict[str, str] = {}
+    sort_key: int = 0
+    """Among tasks of one priority, low first."""
+    not_before_ms: int | None = None
+    """Wall time of the earliest start, or ..."""
+    delay_s: int | None = None
+    """... how long after it was added."""
+    expires_at_ms: int | None = None
+    """Wall time after which no attempt is to begin, or ..."""
+    expires_s: int | None = None
+    """... how long after it was added."""
+    parent: str | None = None
+    """Key of the task that it belongs to; no dependency."""
     epic: str = ""
     feature: str = ""
     line: int = 0

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from muster.model.commands import Offer
+from muster.model.profiles import GENERAL_PURPOSE
 from muster.model.states import PauseReason, WorkerStatus
 from muster.model.views import WorkerView
 
@@ -74,14 +75,23 @@ class Lane(Struct, frozen=True, gc=False):
             for name in names
             if name not in worker.unfit and set(self.capabilities) <= set(worker.offer(name).capabilities)
         ]
-        return sorted(fit, key=lambda name: self.mismatch(worker.offer(name)))
+        return sorted(fit, key=lambda name: self._distance(worker.offer(name)))
 
     def _asks_for(self, offer: Offer) -> bool:
         return bool(self.capabilities) or bool(self.profile and self.profile in offer.profiles)
 
     def mismatch(self, offer: Offer) -> int:
-        """0 for an agent of the preferred kind, 1 for any other that will do."""
-        return int(bool(self.profile) and self.profile not in offer.profiles)
+        """1 where an agent with a preference of its own would rather do something else, 0 otherwise.
+
+        An agent that names no profile takes everything in the plan's order.
+        """
+        return int(self._distance(offer) > 1)
+
+    def _distance(self, offer: Offer) -> int:
+        """0 for an agent of the preferred kind, 1 for one of no particular kind, 2 for one of another kind."""
+        if self.profile in ("", GENERAL_PURPOSE) or self.profile in offer.profiles:
+            return 0
+        return 2 if offer.profiles else 1
 
 
 class Worker(Struct, frozen=True, gc=False):

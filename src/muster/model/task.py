@@ -19,9 +19,9 @@ from muster.model.states import (
     TaskStatus,
 )
 
-CANCELLED, SKIPPED = "cancelled", "skipped"
+CANCELLED, SKIPPED, REMOVED = "cancelled", "skipped", "removed"
 """`Task.error` of a task that a person did not want begins with this, before who and why; behind a skipped
-task its children go on."""
+task its children go on, a removed one was taken out of its plan file."""
 
 BY_HAND = "by hand"
 """`Attempt.agent` of an attempt that a person, or a program outside of Muster, has taken; no agent can have this

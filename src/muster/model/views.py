@@ -70,6 +70,8 @@ class TaskView(View, frozen=True, kw_only=True):
     """The attempt whose processes must be gone before the next one begins."""
     waits_for: tuple[str, ...] = ()
     """At most three of the tasks that it waits for, each with its status: `key (FAILED)`."""
+    suspicion: str | None = None
+    """Why its running attempt is thought to hang."""
     why: str = ""
     """One sentence: why it is where it is."""
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from muster.model.rows import ANY_AGENT
 from muster.model.states import AttemptStatus, CrewStatus, ErrorKind, PauseReason, TaskStatus
-from muster.model.task import BY_HAND, CANCELLED
+from muster.model.task import BY_HAND, CANCELLED, REMOVED
 from muster.model.views import PlanView, TaskView
 
 
@@ -29,7 +29,8 @@ class CrewFacts(Struct, frozen=True):
     general: frozenset[str] = frozenset()
     """Those of them that take tasks which name no agent."""
     full_agents: Mapping[str, int] = {}
-    """Agents that run as many attempts as they may at one time, with how many that is."""
+    """Agents that run as many attempts as they may at one time, with how many that is; 0: none, as long as
+    another one writes in the same folder."""
     full_limits: Mapping[str, int] = {}
     """Limit keys of which no more tasks may run now."""
     paused: Mapping[str, PlanView] = {}
@@ -72,7 +73,7 @@ def why(task: TaskView, facts: CrewFacts) -> str:
         case TaskStatus.PAUSED:
             return _paused(task)
         case TaskStatus.CANCELLED:
-            return task.error or CANCELLED
+            return "taken out of its plan file" if task.error == REMOVED else task.error or CANCELLED
         case TaskStatus.ARCHIVED:
             return "archived"
 
@@ -82,7 +83,8 @@ def _running(task: TaskView) -> str:
     progress = f", {task.percent} % {task.step}".rstrip() if task.percent or task.step else ""
     if task.agent == BY_HAND:
         return f"taken by hand, by {task.worker}{progress}"
-    return f"{stopping} on {task.worker} with agent {task.agent}{progress}"
+    doubt = f"; {task.suspicion}" if task.suspicion else ""
+    return f"{stopping} on {task.worker} with agent {task.agent}{progress}{doubt}"
 
 
 def _paused(task: TaskView) -> str:
@@ -190,6 +192,8 @@ def _among(names: list[str], task: TaskView, facts: CrewFacts) -> str:
     able = sorted(facts.general) if names == [ANY_AGENT] else names
     if able and all(name in facts.full_agents for name in able):
         places = facts.full_agents[able[0]]
+        if not places:
+            return "waits for its turn: one agent at a time writes in this folder"
         return f"waits for agent {able[0]}, which does {places} of {places} tasks already"
     if any(facts.free[name] for name in names):
         return "ready, a worker takes it now"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
 
 from .problems import Problems, quoted
 
@@ -34,6 +36,13 @@ class Attributes:
     limit_key: str | None = None
     on_failed: str = "block"
     tags: tuple[str, ...] = ()
+    metadata: dict[str, str] = field(default_factory=dict)
+    sort_key: int = 0
+    not_before_ms: int | None = None
+    delay_s: int | None = None
+    expires_at_ms: int | None = None
+    expires_s: int | None = None
+    parent: str | None = None
 
 
 def split(text: str, line: int, problems: Problems) -> tuple[str, str]:
@@ -61,15 +70,17 @@ def read(inner: str, line: int, problems: Problems) -> Attributes:
             problems.add(line, f"{quoted(stray)} is no attribute (a list is written after=a,b)")
         elif name in seen:
             problems.add(line, f"attribute {name!r} is given twice")
-        elif key and key not in _READERS:
-            problems.add(line, f"unknown attribute {key!r}", key, tuple(_READERS))
+        elif key and key not in ATTRIBUTES:
+            problems.add(line, f"unknown attribute {key!r}", key, tuple(ATTRIBUTES))
         elif not key:
             found.id = _read_id(anchor, line, problems)
         else:
-            read_value, expected = _READERS[key]
-            if '"' in bare or not read_value(found, (in_quotes or bare).strip()):
-                problems.add(line, f"{key}={in_quotes or bare} is wrong: {expected}")
+            known = ATTRIBUTES[key]
+            if '"' in bare or not known.read(found, (in_quotes or bare).strip()):
+                problems.add(line, f"{key}={in_quotes or bare} is wrong: {known.expected}")
         seen.add(name)
+    if {"delay", "not-before"} <= seen:
+        problems.add(line, "delay and not-before both say when it may begin: keep one")
     return found
 
 
@@ -96,10 +107,60 @@ def _read_priority(found: Attributes, value: str) -> bool:
     return number is not None and 1 <= number <= 10
 
 
-def _read_timeout(found: Attributes, value: str) -> bool:
+def _seconds(value: str) -> int | None:
     match = _DURATION.fullmatch(value)
-    found.timeout_s = int(match[1]) * _UNITS_S[match[2]] if match else None
-    return found.timeout_s is not None and 1 <= found.timeout_s <= TIMEOUT_S_MAX
+    seconds = int(match[1]) * _UNITS_S[match[2]] if match else 0
+    return seconds if 1 <= seconds <= TIMEOUT_S_MAX else None
+
+
+def _time_ms(value: str) -> int | None:
+    """Unix time of an ISO 8601 date or time; one without a zone is local."""
+    try:
+        at_s = datetime.fromisoformat(value).astimezone().timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+    return round(at_s * 1000) if at_s >= 0 else None
+
+
+def _read_timeout(found: Attributes, value: str) -> bool:
+    found.timeout_s = _seconds(value)
+    return found.timeout_s is not None
+
+
+def _read_delay(found: Attributes, value: str) -> bool:
+    found.delay_s = _seconds(value)
+    return found.delay_s is not None
+
+
+def _read_not_before(found: Attributes, value: str) -> bool:
+    found.not_before_ms = _time_ms(value)
+    return found.not_before_ms is not None
+
+
+def _read_expires(found: Attributes, value: str) -> bool:
+    found.expires_s = _seconds(value)
+    found.expires_at_ms = None if found.expires_s else _time_ms(value)
+    return bool(found.expires_s or found.expires_at_ms)
+
+
+def _read_sort(found: Attributes, value: str) -> bool:
+    number = _number(value.removeprefix("-"))
+    found.sort_key = -number if number and value.startswith("-") else number or 0
+    return number is not None
+
+
+def _read_parent(found: Attributes, value: str) -> bool:
+    found.parent = value
+    return bool(value)
+
+
+def _read_metadata(found: Attributes, value: str) -> bool:
+    for pair in value.split(","):
+        name, equals, text = pair.strip().partition("=")
+        if not equals or not 0 < len(name) <= NAME_CHARS_MAX or name in found.metadata:
+            return False
+        found.metadata[name] = text
+    return True
 
 
 def _read_retries(found: Attributes, value: str) -> bool:
@@ -143,15 +204,106 @@ def _number(value: str) -> int | None:
     return int(value) if re.fullmatch(r"[0-9]{1,9}", value) else None
 
 
-_READERS: dict[str, tuple[Callable[[Attributes, str], bool], str]] = {
-    "after": (_read_after, "a task, or several with commas between them"),
-    "agent": (_read_agent, "the name of an agent"),
-    "priority": (_read_priority, "1 to 10, high first, or P0, P1, P2"),
-    "timeout": (_read_timeout, "a duration up to 365d, such as 90s, 30m, 2h or 1d"),
-    "retries": (_read_retries, f"a number from 0 to {RETRIES_MAX}"),
-    "cap": (_read_capabilities, "what the agent must offer, several with commas between them"),
-    "profile": (_read_profile, "the kind of agent that is preferred"),
-    "limit": (_read_limit, "a name of [limits] in muster.toml"),
-    "on-failed": (_read_on_failed, "block, skip or run: what it does when a task before it has failed"),
-    "tags": (_read_tags, "a word, or several with commas between them"),
+class Attribute(NamedTuple):
+    read: Callable[[Attributes, str], bool]
+    """False where the value is wrong."""
+    expected: str
+    """What a value must be, as an error says it."""
+    meaning: str
+    default: str
+    """What holds without it."""
+
+
+ATTRIBUTES: dict[str, Attribute] = {
+    "after": Attribute(
+        _read_after, "a task, or several with commas between them", "what must be done first", "nothing"
+    ),
+    "agent": Attribute(
+        _read_agent,
+        "the name of an agent",
+        "who does it",
+        "`agent` of `muster.toml`, or any that is configured",
+    ),
+    "profile": Attribute(
+        _read_profile,
+        "the kind of agent that is preferred",
+        "the kind of agent that is preferred",
+        "the one that its words suggest, or `general-purpose`",
+    ),
+    "cap": Attribute(
+        _read_capabilities,
+        "what the agent must offer, several with commas between them",
+        "what the agent must offer; nobody else gets it",
+        "anything",
+    ),
+    "priority": Attribute(
+        _read_priority,
+        "1 to 10, high first, or P0, P1, P2",
+        "1 to 10, high first; `P0` is 10, `P1` 7, `P2` 4",
+        "5",
+    ),
+    "sort": Attribute(
+        _read_sort, "a whole number, low first", "the order among tasks of one priority, low first", "0"
+    ),
+    "timeout": Attribute(
+        _read_timeout,
+        "a duration up to 365d, such as 90s, 30m, 2h or 1d",
+        "how long one run may take: `90s`, `30m`, `2h`, `1d`; a bare number is seconds",
+        "`[task] timeout`, 2 h",
+    ),
+    "retries": Attribute(
+        _read_retries,
+        f"a number from 0 to {RETRIES_MAX}",
+        "runs after the first one that has failed",
+        "`[task] retries`, 3",
+    ),
+    "limit": Attribute(
+        _read_limit,
+        "a name of [limits] in muster.toml",
+        "tasks of one name share a number of places from `[limits]`",
+        "none",
+    ),
+    "on-failed": Attribute(
+        _read_on_failed,
+        "block, skip or run: what it does when a task before it has failed",
+        "`block`, `skip` or `run` when a task before it has failed",
+        "`block`",
+    ),
+    "delay": Attribute(
+        _read_delay,
+        "a duration up to 365d, such as 30s or 2h",
+        "how long after it was added it may begin",
+        "at once",
+    ),
+    "not-before": Attribute(
+        _read_not_before,
+        "a date or time such as 2027-01-31 or 2027-01-31T18:00, local unless it names a zone",
+        "when it may begin: `2027-01-31`, `2027-01-31T18:00`, `2027-01-31T18:00Z`; local without a zone",
+        "at once",
+    ),
+    "expires": Attribute(
+        _read_expires,
+        "a duration such as 2h, or a time such as 2027-01-31T18:00",
+        "it fails if no run has begun by then: a duration after it was added, or a time",
+        "never",
+    ),
+    "parent": Attribute(
+        _read_parent,
+        "a task of this plan",
+        "the task that it belongs to; no dependency",
+        "the task whose box it stands under",
+    ),
+    "tags": Attribute(
+        _read_tags,
+        "a word, or several with commas between them",
+        "words to find it by (`muster task list --tag`)",
+        "none",
+    ),
+    "meta": Attribute(
+        _read_metadata,
+        "KEY=VALUE, or several with commas between them, each key once",
+        "`meta=customer=acme,team=a`: kept with the task, for other programs",
+        "none",
+    ),
 }
+"""Everything that may stand between the braces beside `#id`."""

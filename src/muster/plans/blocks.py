@@ -48,6 +48,8 @@ class Box:
     path: tuple[Heading, ...]
     column: int
     """Where the item's content begins."""
+    outer: Box | None = None
+    """The box that it stands under."""
     lines: list[str] = field(default_factory=list)
 
     def body(self) -> str:
@@ -276,6 +278,7 @@ class _Scanner:
             text=line.text[mark.end() :].rstrip(),
             path=self.path,
             column=line.width,
+            outer=outer[-1].box if outer else None,
         )
         self.blocks.boxes.append(box)
         if outer and (parent := outer[-1].box):

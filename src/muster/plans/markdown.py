@@ -69,13 +69,13 @@ def parse(text: str, file: str) -> PlanDocument:
     levels, drafts = _read(text, problems)
     if not drafts and not problems:
         raise BadPlan(f"{file}:1: the plan has no tasks", EXAMPLE)
-    after = _dependencies(drafts, problems)
+    after, parents = _dependencies(drafts, problems)
     if problems:
         problems.raise_all()
     return PlanDocument(
         name=slug(levels.title) or slug(PurePath(file).stem) or "plan",
         title=levels.title,
-        tasks=tuple(_task(draft, after[draft.key]) for draft in drafts),
+        tasks=tuple(_task(draft, after[draft.key], parents.get(draft.key)) for draft in drafts),
     )
 
 
@@ -203,37 +203,57 @@ def _find_duplicates(drafts: list[_Draft], problems: Problems) -> None:
             dependencies.duplicate(draft.key, draft.box.line, other.box.line, problems, explicit=explicit)
 
 
-def _dependencies(drafts: list[_Draft], problems: Problems) -> dict[str, tuple[str, ...]]:
+def _dependencies(
+    drafts: list[_Draft], problems: Problems
+) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+    """What each task waits for, and what those that belong to another task belong to."""
     lines: dict[str, int] = {}
     aliases: dict[str, list[str]] = {}
     for draft in drafts:
         lines.setdefault(draft.key, draft.box.line)
         for alias in draft.aliases:
             aliases.setdefault(alias, []).append(draft.key)
-    after = {
-        draft.key: dependencies.resolve(draft.attributes.after, draft.box.line, lines, aliases, problems)
-        for draft in drafts
-    }
+
+    def named(attribute: str, names: tuple[str, ...], line: int) -> tuple[str, ...]:
+        return dependencies.resolve(names, line, lines, aliases, problems, attribute=attribute)
+
+    after = {draft.key: named("after", draft.attributes.after, draft.box.line) for draft in drafts}
     dependencies.find_cycles(after, lines, problems)
-    return after
+    by_line = {draft.box.line: draft.key for draft in drafts}
+    parents: dict[str, tuple[str, ...]] = {}
+    for draft in drafts:
+        if draft.attributes.parent is not None:
+            parents[draft.key] = named("parent", (draft.attributes.parent,), draft.box.line)
+        elif draft.box.outer is not None:
+            parents[draft.key] = (by_line[draft.box.outer.line],)
+    dependencies.find_cycles(parents, lines, problems, "belong")
+    return after, {key: found[0] for key, found in parents.items() if found}
 
 
-def _task(draft: _Draft, after: tuple[str, ...]) -> PlanTask:
+def _task(draft: _Draft, after: tuple[str, ...], parent: str | None) -> PlanTask:
+    found = draft.attributes
     return PlanTask(
         key=draft.key,
         title=draft.title,
         description=draft.box.body(),
         done=draft.box.done,
         after=after,
-        agent=draft.attributes.agent,
+        agent=found.agent,
         priority=draft.priority or PRIORITY_DEFAULT,
-        timeout_s=draft.attributes.timeout_s,
-        retries=draft.attributes.retries,
-        capabilities=draft.attributes.capabilities,
-        profile=draft.attributes.profile,
-        limit_key=draft.attributes.limit_key,
-        on_failed=FailedDependency(draft.attributes.on_failed),
-        tags=draft.attributes.tags,
+        timeout_s=found.timeout_s,
+        retries=found.retries,
+        capabilities=found.capabilities,
+        profile=found.profile,
+        limit_key=found.limit_key,
+        on_failed=FailedDependency(found.on_failed),
+        tags=found.tags,
+        metadata=found.metadata,
+        sort_key=found.sort_key,
+        not_before_ms=found.not_before_ms,
+        delay_s=found.delay_s,
+        expires_at_ms=found.expires_at_ms,
+        expires_s=found.expires_s,
+        parent=parent,
         epic=draft.epic,
         feature=draft.feature,
         line=draft.box.line,

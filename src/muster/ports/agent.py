@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from muster.model.limits import Limits
 from muster.model.states import ErrorKind
 
 
@@ -27,6 +28,8 @@ class Job:
     timeout_s: float
     note: str = ""
     """What a person wants this attempt to know."""
+    told: str = ""
+    """What it should know of the folder that it works in."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +77,7 @@ class Launch:
     cwd: Path
     stdin: Path | None = None
     """None is /dev/null: agent CLIs hang on an open, silent pipe."""
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +149,20 @@ class Agent(Protocol):
         """What this end means.  Never raises: a broken result file is a failure with a message."""
 
 
+class TreeUsage(NamedTuple):
+    """What a process tree uses, and has used since it began."""
+
+    processes: int
+    memory_bytes: int
+    """Private memory, now."""
+    cpu_s: float
+    """Seconds of processor time, so far; never falls."""
+    written_bytes: int
+    """Handed to the kernel for writing, so far; never falls.  0 where the host does not count it."""
+    states: tuple[str, ...]
+    """What its processes are doing, for people: `claude 4711 sleeping`."""
+
+
 class RunningProcess(Protocol):
     """A started process and its whole tree."""
 
@@ -160,6 +178,22 @@ class RunningProcess(Protocol):
     def descendants(self) -> int:
         """How many processes of the tree are alive besides the root; also notes them for `sweep`."""
 
+    def usage(self) -> TreeUsage:
+        """As `descendants`, and what the tree has used."""
+
+    @property
+    def frozen(self) -> bool:
+        """Between `freeze` and `thaw`."""
+
+    def freeze(self) -> int:
+        """Stops the whole tree where it stands; returns how many processes that are.  From any thread.
+
+        0 where some of the tree still moves.
+        """
+
+    def thaw(self) -> int:
+        """Lets what `freeze` has stopped go on; returns how many processes that were.  From any thread."""
+
     def stop(self, *, grace_s: float, on_step: Callable[[str], None]) -> int:
         """The stop ladder: interrupt, `grace_s`, TERM to the group, `grace_s`, KILL, then sweep.
 
@@ -168,15 +202,6 @@ class RunningProcess(Protocol):
 
     def kill(self) -> int:
         """KILL the whole tree at once, without the ladder."""
-
-    def freeze(self) -> int:
-        """SIGSTOP the whole tree, with what it forks meanwhile; returns how many processes stand still.
-
-        Like `thaw` it may be called from another thread.
-        """
-
-    def thaw(self) -> None:
-        """SIGCONT what `freeze` has stopped."""
 
     def sweep(self) -> int:
         """KILL every process of the tree that outlived the root; returns how many there were."""

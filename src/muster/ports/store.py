@@ -5,12 +5,13 @@ All methods are coroutines so that a driver may wait for a server; the SQLite dr
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
 from muster.model.commands import AppendLog
+from muster.model.edits import Edit, KeptTask
 from muster.model.events import Event
 from muster.model.rows import Lane, LaneKey, NewTask, Plan, Worker
 from muster.model.seals import Numbered, Seal
@@ -77,10 +78,12 @@ class Writes(Struct):
     checkpoints: list[Checkpoint]
     artifacts: list[Artifact]
     logs: list[AppendLog]
+    edits: list[Edit]
+    """New texts of tasks."""
 
     @classmethod
     def nothing(cls) -> Writes:
-        return cls([], [], [], [], [], [], [], [], [])
+        return cls([], [], [], [], [], [], [], [], [], [])
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in self.__struct_fields__)
@@ -134,6 +137,20 @@ class Tx(Protocol):
 
     async def existing_ids(self, ids: Collection[int]) -> list[Existing]:
         """Those of the tasks that are there."""
+
+    async def kept_tasks(self, plan_id: int) -> list[KeptTask]:
+        """All tasks of the plan, in the order in which they were added."""
+
+    async def kept_task(self, task_id: int) -> KeptTask | None: ...
+
+    async def dependencies(self, child_ids: Collection[int]) -> list[tuple[int, int]]:
+        """(parent, child) of everything that these tasks wait for, or have waited for."""
+
+    async def set_dependencies(self, child_id: int, parents: Mapping[int, bool]) -> None:
+        """The task waits for these and nothing else; each with whether it is done."""
+
+    async def unfinished(self, plan_id: int, below: int | None, limit: int) -> list[int]:
+        """The plan's newest tasks that have not ended, of those with a number less than `below`."""
 
     async def lanes(self) -> list[Lane]: ...
 
@@ -251,6 +268,9 @@ class Reads(Protocol):
     async def attempt(self, task_id: int, epoch: int) -> Attempt | None: ...
 
     async def plans(self) -> list[PlanView]: ...
+
+    async def kept_tasks(self, plan_id: int) -> list[KeptTask]:
+        """All tasks of the plan, in the order in which they were added."""
 
     async def plan_sources(self) -> list[Plan]: ...
 

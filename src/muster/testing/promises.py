@@ -157,7 +157,7 @@ def _unblocked_once(history: History, by_task: Mapping[int, Sequence[Event]]) ->
     for parent_id, child_id in history.dependencies:
         parents[child_id].append(parent_id)
     for child_id, parent_ids in parents.items():
-        events = by_task.get(child_id, ())
+        events = _since_edited(by_task.get(child_id, ()))
         added_at = {
             parent_id: place[child_id, event.seq]
             for event in events
@@ -186,6 +186,12 @@ def _ends(events: Sequence[Event]) -> tuple[dict[int, int], dict[int, int]]:
         if event.new_status in FINAL:
             ended_at.setdefault(event.task_id, at)
     return done_at, ended_at
+
+
+def _since_edited(events: Sequence[Event]) -> Sequence[Event]:
+    """A person may have given the task other dependencies: what it did before is no measure for these."""
+    edits = [at for at, event in enumerate(events) if event.event == "edited"]
+    return events[edits[-1] + 1 :] if edits else events
 
 
 def all_completed(history: History) -> Finding:

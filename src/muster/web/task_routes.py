@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,7 +13,8 @@ from starlette.routing import Route
 
 from muster.model import commands as c
 from muster.model.answers import Enqueued
-from muster.model.errors import IllegalMove
+from muster.model.edits import EditTask
+from muster.model.errors import BadInput, IllegalMove
 from muster.model.states import FailedDependency, TaskStatus
 from muster.web.backend import Backend
 from muster.web.http import Handler, JsonResponse, body
@@ -115,6 +117,7 @@ def routes(backend: Backend) -> list[Route]:
     return [
         *actions,
         Route(f"{_TASK}/retry", _retry(backend), methods=["POST"]),
+        Route(f"{_TASK}/edit", _edit(backend), methods=["POST"]),
         Route("/api/v1/agent-tasks", _add(backend), methods=["POST"]),
     ]
 
@@ -123,6 +126,20 @@ def _act(backend: Backend, shape: type[Body], make: Make) -> Handler:
     async def handle(request: Request) -> Response:
         given = await body(request, shape)
         return JsonResponse(await backend.engine.execute(make(request.path_params["task_id"], given)))
+
+    return handle
+
+
+def _edit(backend: Backend) -> Handler:
+    """The body holds what is to be otherwise: fields of `POST /api/v1/agent-tasks`."""
+
+    async def handle(request: Request) -> Response:
+        wishes = await body(request, dict[str, Any])
+        try:
+            command = msgspec.convert({**wishes, "taskId": request.path_params["task_id"]}, EditTask)
+        except msgspec.ValidationError as error:
+            raise BadInput(f"the request does not fit: {error}; nothing was changed") from error
+        return JsonResponse(await backend.engine.execute(command))
 
     return handle
 

@@ -26,6 +26,7 @@ PLAIN: dict[str, type[c.Command]] = {
     "release": c.Release,
     "gone": c.Gone,
     "log": c.AppendLog,
+    "suspect": c.Suspect,
 }
 
 

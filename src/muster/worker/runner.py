@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import logging
+import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from muster.model import commands as c
 from muster.model.answers import ClaimedJob
 from muster.model.errors import AgentUnfit, BadInput, Conflict, MusterError, StoreFault, Unavailable
+from muster.model.limits import Limits
 from muster.model.marks import WORKER, attempt_mark
 from muster.model.states import ErrorKind
-from muster.ports.agent import Agent, AttemptFolder, Completed, Exit, Job, Launcher, RunningProcess
+from muster.ports.agent import Agent, AttemptFolder, Completed, Exit, Job, Launch, Launcher, RunningProcess
 from muster.ports.crew import Crew
+from muster.worker.git import GitFailed
 from muster.worker.orders import Order, Orders
+from muster.worker.place import Place, Trees, place_of
+from muster.worker.ranges import PORTS, port_range
 from muster.worker.tail import Tail
+from muster.worker.vigil import Verdict, Vigil
+from muster.worker.worktree import MergeConflict, Work
 
 log = logging.getLogger(__name__)
 
 GONE_TRY_S = 1.0
 """How long a worker tries to say that an ended attempt's processes are gone; then its lease says it."""
-LOOK_S = 1.0
-"""How often output is sent on and the process tree is looked at while an agent works."""
 STOP_GRACE_S = 5.0
 """Between the rungs of the stop ladder (DESIGN.md part 6)."""
 AWAY = (Unavailable, StoreFault)
@@ -49,6 +56,22 @@ class Surroundings:
     launcher: Launcher
     oom_kills: Callable[[], int | None]
     """The kernel's count of out-of-memory kills on this host, None where it tells none."""
+    trees: Trees | None = None
+    """How agents that write are kept apart; None: all work in `root`."""
+
+
+class _End(NamedTuple):
+    """Why nobody waits for the process any more."""
+
+    code: int | None = None
+    """Its root has ended by itself."""
+    exit_code: int = 0
+    """How it ended in the end."""
+    abandoned: bool = False
+    timed_out: bool = False
+    stopped: bool = False
+    """On request."""
+    verdict: Verdict | None = None
 
 
 class Runner:
@@ -65,6 +88,7 @@ class Runner:
         """The owner may know of a start, so it may wait for the process to be gone."""
         self._settled = False
         """The owner has taken our word on how the attempt ended."""
+        self._suspected = ""
         self._tails = (Tail("stdout", self._folder.stdout), Tail("stderr", self._folder.stderr))
 
     def run(self) -> None:
@@ -88,10 +112,19 @@ class Runner:
 
     def _attempt(self, agent: Agent) -> None:
         self._folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        place = place_of(self._job, self._around.root, self._around.trees)
+        place.begin()
+        with port_range() as port:
+            self._work(agent, place, port)
+
+    def _work(self, agent: Agent, place: Place, port: int | None) -> None:
         # With the proof of the grant: a store that was put back knows neither this attempt nor its token.
         token = f"{secrets.token_urlsafe(32)}.{self._job.proof}"
         launch = agent.launch(
-            self._job_of_agent(), self._folder, cwd=self._around.root, extra_env=self._environment(token)
+            self._job_of_agent(place.told),
+            self._folder,
+            cwd=place.cwd,
+            extra_env=self._environment(token, place, port),
         )
         # Started before the process is: a worker that dies in between has lost an attempt that may have run.
         start = c.Start(
@@ -102,35 +135,56 @@ class Runner:
         self._begun = True
         if not self._report(start):
             return
+        if not self._set_up(place, launch):
+            return
         oom_before = self._around.oom_kills()
+        end = self._carry_out(launch)
+        oom_after = self._around.oom_kills()
+        out_of_memory = oom_before is not None and oom_after is not None and oom_after > oom_before
+        if end.abandoned:
+            place.keep()
+            return
+        ended = Exit(code=end.exit_code, timed_out=end.timed_out, out_of_memory=out_of_memory)
+        self._conclude(place, self._word_of(end) or self._word_on(agent, ended))
+
+    def _set_up(self, place: Place, launch: Launch) -> bool:
+        """Makes the place ready to work in.  False where the attempt is over."""
+        command = place.setup()
+        if not command:
+            return True
+        end = self._carry_out(dataclasses.replace(launch, argv=("sh", "-c", command), stdin=None))
+        if end.abandoned:
+            return False
+        word = self._word_of(end)
+        if word is None and end.code == 0:
+            place.was_set_up()
+            return True
+        message = f"git.setup ended with exit code {end.exit_code}: {command}"
+        self._settle(word or self._failure(ErrorKind.CRASH, message, end.exit_code))
+        return False
+
+    def _carry_out(self, launch: Launch) -> _End:
+        """Runs one process to its end, and sends on all that it printed.  Nothing of its tree is left."""
         mark = attempt_mark(self._around.worker_id, self._job.task_id, self._job.epoch)
         process = self._around.launcher.start(launch, self._folder, mark=mark)
         try:
             with self._orders.ward.guarding(process):
-                exit_code, timed_out = self._watch(process)
+                end = self._watch(process, launch.limits)
             if self._orders.given is Order.ABANDON:
                 process.kill()
-                return
-            stopped = exit_code is None and not timed_out
-            if exit_code is None:
-                exit_code = process.stop(grace_s=STOP_GRACE_S, on_step=self._step)
-            else:
-                process.sweep()
+                return end._replace(abandoned=True)
+            end = end._replace(exit_code=self._end(process, end))
         except BaseException:
             # Whatever went wrong here: nobody else may get the task while this process lives.
             process.kill()
             raise
         self._ship_all()
-        if stopped:
-            self._settle(self._release("stopped on request"))
-            return
-        oom_after = self._around.oom_kills()
-        out_of_memory = oom_before is not None and oom_after is not None and oom_after > oom_before
-        ended = Exit(code=exit_code, timed_out=timed_out, out_of_memory=out_of_memory)
-        self._settle(self._word_on(agent, ended))
+        self._cut_output(launch.limits)
+        return end
 
-    def _settle(self, word: c.AttemptCommand) -> None:
+    def _settle(self, word: c.AttemptCommand) -> bool:
         self._settled = self._report(word)
+        return self._settled
 
     def _say_gone(self) -> None:
         """Whoever has ended the attempt may have the task done again: not while its processes live."""
@@ -146,28 +200,97 @@ class Runner:
                 log.info("attempt %s#%s: %s", gone.task_id, gone.epoch, error)
             return
 
-    def _watch(self, process: RunningProcess) -> tuple[int | None, bool]:
-        """Until the process ends, an order comes or its time is over: (exit code, timed out)."""
+    def _word_of(self, end: _End) -> c.AttemptCommand | None:
+        """What is to be reported where that does not depend on the agent."""
+        if end.verdict is not None:
+            return self._failure(end.verdict.kind, end.verdict.message, end.exit_code)
+        return self._release("stopped on request") if end.stopped else None
+
+    def _conclude(self, place: Place, word: c.AttemptCommand) -> None:
+        """Keeps the work, hands it on where the attempt succeeded, and reports how it ended."""
+        work = place.keep()
+        if work is not None and not self._show(work):
+            return  # another attempt has the task: what we made is kept, and goes no further
+        if isinstance(word, c.Complete):
+            try:
+                place.publish()
+            except MergeConflict as error:
+                word = self._failure(ErrorKind.CRASH, f"{error.message}; {error.hint}", word.exit_code)
+            except GitFailed as error:
+                word = self._failure(ErrorKind.CRASH, f"{error.message}: {error.hint}", word.exit_code)
+        if self._settle(word) and isinstance(word, c.Complete):
+            place.clear()
+
+    def _show(self, work: Work) -> bool:
+        """Tells what the attempt has made.  False where it is over: this is the fence before its work goes on."""
+        made = c.AddArtifact(
+            task_id=self._job.task_id,
+            epoch=self._job.epoch,
+            name=f"work of attempt {self._job.epoch}",
+            location=f"commit {work.commit}, {work.commits} since its start, {work.stat}",
+        )
+        return self._report(made)
+
+    def _watch(self, process: RunningProcess, limits: Limits) -> _End:
+        """Until the process ends, an order comes, its time is over or it may not go on."""
         deadline_s = time.monotonic() + self._job.timeout_s
+        vigil = Vigil(limits, self._folder, self._job.agent, now_s=time.monotonic())
         while True:
             left_s = deadline_s + self._orders.ward.stood_still_s - time.monotonic()
             if left_s <= 0:
-                return None, True
-            exit_code = process.wait(min(LOOK_S, left_s), wake_fd=self._orders.wake_fd)
+                return _End(timed_out=True)
+            exit_code = process.wait(min(vigil.look_s, left_s), wake_fd=self._orders.wake_fd)
             if exit_code is not None:
-                return exit_code, False
+                return _End(code=exit_code)
             if self._orders.given is not None:
                 self._orders.seen()
-                return None, False
-            process.descendants()
-            self._tell()
+                return _End(stopped=True)
+            verdict = vigil.look(process.usage(), time.monotonic(), frozen=process.frozen)
+            if verdict is not None:
+                return _End(verdict=verdict)
+            self._tell(vigil.notice)
+            with contextlib.suppress(*AWAY):
+                self._doubt(vigil.suspicion)
             # An owner that is away for a while must not keep us from watching: the files keep the output.
             with contextlib.suppress(*AWAY):
                 self._ship()
 
-    def _tell(self) -> None:
+    def _end(self, process: RunningProcess, end: _End) -> int:
+        """Ends the tree in the way that its end asks for; returns the root's exit code."""
+        if end.code is not None:
+            process.sweep()
+            return end.code
+        if end.verdict is not None:
+            log.warning("attempt %s#%s: %s", self._job.task_id, self._job.epoch, end.verdict.message)
+            if end.verdict.urgent:
+                return process.kill()
+        return process.stop(grace_s=STOP_GRACE_S, on_step=self._step)
+
+    def _cut_output(self, limits: Limits) -> None:
+        """Gives back to the disk what was printed beyond the limit before the attempt could be stopped."""
+        if limits.output_bytes is None:
+            return
+        for path in (self._folder.stdout, self._folder.stderr):
+            with contextlib.suppress(OSError):
+                if path.stat(follow_symlinks=False).st_size > limits.output_bytes and not path.is_symlink():
+                    os.truncate(path, limits.output_bytes)
+
+    def _doubt(self, suspicion: str) -> None:
+        """Tells once that the attempt seems to hang, and once that it does not.  Raises Unavailable."""
+        if suspicion == self._suspected:
+            return
+        doubt = c.Suspect(task_id=self._job.task_id, epoch=self._job.epoch, evidence=_told(suspicion, 2000))
+        try:
+            self._crew.report(doubt)
+        except AWAY:
+            raise
+        except MusterError as error:
+            log.info("the doubt about %s#%s was refused: %s", self._job.task_id, self._job.epoch, error)
+        self._suspected = suspicion
+
+    def _tell(self, own: str = "") -> None:
         """Puts a notice where the agent finds it, whole or not at all, and takes it away again."""
-        notice, path = self._orders.notice, self._folder.notice
+        notice, path = "\n".join(filter(None, [self._orders.notice, own])), self._folder.notice
         if notice == self._told:
             return
         try:
@@ -196,7 +319,7 @@ class Runner:
             task_id=self._job.task_id,
             epoch=self._job.epoch,
             kind=kind,
-            message=message[:5000].replace("\0", "?"),
+            message=_told(message, 5000),
             exit_code=exit_code,
         )
 
@@ -204,11 +327,11 @@ class Runner:
         return c.Release(
             task_id=self._job.task_id,
             epoch=self._job.epoch,
-            reason=reason[:5000].replace("\0", "?"),
+            reason=_told(reason, 5000),
             unfit_agent=unfit,
         )
 
-    def _job_of_agent(self) -> Job:
+    def _job_of_agent(self, told: str) -> Job:
         job = self._job
         return Job(
             task_id=job.task_id,
@@ -220,10 +343,15 @@ class Runner:
             checkpoint=job.checkpoint,
             timeout_s=job.timeout_s,
             note=job.note,
+            told=told,
         )
 
-    def _environment(self, token: str) -> dict[str, str]:
+    def _environment(self, token: str, place: Place, port: int | None) -> dict[str, str]:
+        ports = {} if port is None else {"MUSTER_PORT_BASE": str(port), "MUSTER_PORT_COUNT": str(PORTS)}
         return {
+            **place.env,
+            **ports,
+            "MUSTER_WORKDIR": str(place.cwd),
             WORKER: self._around.worker_id,
             "MUSTER_ROOT": str(self._around.root),
             "MUSTER_SOCKET": str(self._around.socket),
@@ -295,3 +423,7 @@ class Runner:
                 time.sleep(wait_s)
                 wait_s = min(RECONNECT_CAP_S, wait_s * 2)
         return False
+
+
+def _told(text: str, limit: int) -> str:
+    return text[:limit].replace("\0", "?")

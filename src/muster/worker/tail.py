@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 
 from muster.model.commands import LOG_BYTES_MAX, LOG_CHUNK_BYTES_MAX
@@ -33,9 +34,12 @@ class Tail:
         if room <= 0:
             return b""
         try:
-            with self._path.open("rb") as file:
-                file.seek(self.offset)
-                return file.read(min(room, LOG_CHUNK_BYTES_MAX))
+            # The agent may have put a link there, to what others may not see, or a pipe, to hold us up.
+            fd = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                return os.pread(fd, min(room, LOG_CHUNK_BYTES_MAX), self.offset)
+            finally:
+                os.close(fd)
         except FileNotFoundError:
             return b""
         except OSError as error:

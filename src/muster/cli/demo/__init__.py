@@ -21,8 +21,9 @@ from muster.cli.context import actor
 from muster.cli.crew import Crew, Interrupts
 from muster.cli.demo import checks, evidence, project, show, story
 from muster.cli.output import Screen, print_json
+from muster.cli.plan_input import plan_body
 from muster.cli.printer import EventPrinter
-from muster.cli.run import EXIT_INTERRUPTED, enqueue_body
+from muster.cli.run import EXIT_INTERRUPTED
 from muster.config.load import load_config
 from muster.config.project import Project
 from muster.model.errors import MusterError, Unavailable
@@ -126,7 +127,7 @@ def _work(
 
     config = load_config(where.root)
     document = read_plan(where.root / project.PLAN_FILE)
-    content = enqueue_body(document, where.root / project.PLAN_FILE, config)
+    content = plan_body(document, where.root / project.PLAN_FILE, config)
     with _swept(where, Crew(where, config, WORKERS, printer.say, actor())) as crew:
         crew.start()
         added = crew.api.post("/api/v1/plans", content)

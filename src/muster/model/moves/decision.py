@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.model import commands as c
+from muster.model.edits import Edit
 from muster.model.errors import StaleEpoch, StoreRewound
 from muster.model.events import Event, Level
 from muster.model.retry import RetryPolicy
@@ -41,6 +42,8 @@ class Decision(Struct, frozen=True, gc=False):
     checkpoint: Checkpoint | None = None
     artifact: Artifact | None = None
     log: c.AppendLog | None = None
+    edit: Edit | None = None
+    """The task's texts are these now."""
 
 
 _encode = msgspec.json.Encoder().encode

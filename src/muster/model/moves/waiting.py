@@ -9,7 +9,10 @@ from muster.model.errors import IllegalMove
 from muster.model.events import Level
 from muster.model.moves.decision import Decision, Facts, close, event, left_running, moved
 from muster.model.states import AttemptStatus, TaskStatus
-from muster.model.task import CANCELLED, Now, Task
+from muster.model.task import CANCELLED, REMOVED, Now, Task
+
+FROM_FILE = {"file": True}
+"""Details of the first event of a task that came with a plan file."""
 
 
 def enqueued(
@@ -22,8 +25,12 @@ def enqueued(
     unmet: int,
     actor: str,
     now: Now,
+    from_file: bool = False,
 ) -> Decision:
-    """A task's first event.  A box that is ticked already gives a task that a person has completed."""
+    """A task's first event.  A box that is ticked already gives a task that a person has completed.
+
+    Only what came `from_file` can be taken out with its file.
+    """
     done = spec.done
     task = Task(
         id=task_id,
@@ -62,7 +69,10 @@ def enqueued(
         ended_at_ms=now.wall_ms if done else None,
     )
     message = "added, already ticked in the plan" if done else "added"
-    return Decision(task, events=(event(None, task, "enqueued", message, actor, Level.INFO, {}),))
+    return Decision(
+        task,
+        events=(event(None, task, "enqueued", message, actor, Level.INFO, FROM_FILE if from_file else {}),),
+    )
 
 
 def promote(task: Task, facts: Facts, command: c.Promote, now: Now) -> Decision:
@@ -102,7 +112,7 @@ def cancel(task: Task, facts: Facts, command: c.Cancel, now: Now) -> Decision:
         paused_reason=None,
         question="",
         error_kind=None,
-        error=said,
+        error=REMOVED if command.removed else said,
         ended_at_ms=now.wall_ms,
         lingering_epoch=left_running(attempt) or task.lingering_epoch,
     )

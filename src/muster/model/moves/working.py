@@ -179,6 +179,15 @@ def add_artifact(task: Task, facts: Facts, command: c.AddArtifact, now: Now) -> 
     return Decision(after, events=(event,), artifact=made)
 
 
+def suspect(task: Task, facts: Facts, command: c.Suspect, now: Now) -> Decision:
+    attempt = _running(task, facts, command)
+    name, message = "recovered", f"attempt {task.epoch} shows progress again"
+    if command.evidence:
+        name, message = "suspected", f"attempt {task.epoch} seems to hang: {command.evidence}"
+    after, event = moved(task, now, name, message, attempt.worker_id, level=Level.WARN)
+    return Decision(after, events=(event,))
+
+
 def declare(task: Task, facts: Facts, command: c.Declare, now: Now) -> Decision:
     attempt = _running(task, facts, command)
     if len(command.text) > c.RESULT_BYTES_MAX:

@@ -9,6 +9,7 @@ import apsw
 import msgspec
 
 from muster.model.commands import NUMBER_MAX
+from muster.model.edits import KeptTask
 from muster.model.rows import Plan, Worker, worker_view
 from muster.model.seals import Numbered, Seal
 from muster.model.states import (
@@ -32,7 +33,7 @@ from muster.model.views import (
 from muster.ports.store import EventSpan
 from muster.stores.sqlite.named import load_sql
 from muster.stores.sqlite.tx import SQL as ENGINE_SQL
-from muster.stores.sqlite.tx import attempt_of, event_of, plan_of, worker_of
+from muster.stores.sqlite.tx import attempt_of, event_of, kept_of, plan_of, worker_of
 
 SQL = load_sql("reads.sql")
 
@@ -148,6 +149,10 @@ class SqliteReads:
             if status is not None:
                 view.counts[status] = count
         return list(found.values())
+
+    async def kept_tasks(self, plan_id: int) -> list[KeptTask]:
+        rows = self._db.execute(ENGINE_SQL["kept_tasks"], (plan_id,)).fetchall()
+        return [kept_of(row) for row in rows]
 
     async def plan_sources(self) -> list[Plan]:
         return [plan_of(row) for row in self._all("plan_sources")]

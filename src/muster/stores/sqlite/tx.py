@@ -9,7 +9,8 @@ import apsw
 import msgspec
 from msgspec.structs import astuple, replace
 
-from muster.model.commands import Offer
+from muster.model.commands import NUMBER_MAX, Offer
+from muster.model.edits import Edit, KeptTask
 from muster.model.events import Event, Level
 from muster.model.rows import Lane, LaneKey, Plan, Worker
 from muster.model.seals import Seal
@@ -88,6 +89,35 @@ def plan_of(row: tuple[Any, ...]) -> Plan:
     plan = Plan(*row)
     return (
         plan if plan.paused_reason is None else replace(plan, paused_reason=PauseReason(plan.paused_reason))
+    )
+
+
+def kept_of(row: tuple[Any, ...]) -> KeptTask:
+    values = dict(zip(KeptTask.__struct_fields__, row, strict=True))
+    values["status"] = TaskStatus(values["status"])
+    values["on_failed"] = FailedDependency(values["on_failed"])
+    values["from_file"] = bool(values["from_file"])
+    for name in ("capabilities", "tags"):
+        values[name] = tuple(msgspec.json.decode(values[name]))
+    values["metadata"] = msgspec.json.decode(values["metadata"])
+    values["dependencies"] = tuple(map(tuple, msgspec.json.decode(values["dependencies"])))
+    return KeptTask(**values)
+
+
+def _texts(edit: Edit) -> tuple[Any, ...]:
+    wishes = edit.wishes
+    return (
+        edit.task_id,
+        wishes.title,
+        wishes.description,
+        wishes.agent,
+        _json(wishes.capabilities),
+        wishes.profile,
+        _json(wishes.tags),
+        _json(wishes.metadata),
+        wishes.epic,
+        wishes.feature,
+        edit.parent_task_id,
     )
 
 
@@ -227,6 +257,8 @@ class SqliteTx:
             self._many("insert_checkpoint", [astuple(c) for c in writes.checkpoints])
         if writes.artifacts:
             self._many("insert_artifact", [astuple(a) for a in writes.artifacts])
+        if writes.edits:
+            self._many("update_texts", [_texts(edit) for edit in writes.edits])
         if writes.logs:
             self._many(
                 "insert_log",
@@ -303,6 +335,23 @@ class SqliteTx:
     async def existing_ids(self, ids: Collection[int]) -> list[Existing]:
         rows = self._many("existing_ids", [(i,) for i in ids])
         return [Existing(row[0], bool(row[1]), bool(row[2]), *row[3:]) for row in rows]
+
+    async def kept_tasks(self, plan_id: int) -> list[KeptTask]:
+        return [kept_of(row) for row in self._all("kept_tasks", plan_id)]
+
+    async def kept_task(self, task_id: int) -> KeptTask | None:
+        row = self._first("kept_task", task_id)
+        return kept_of(row) if row else None
+
+    async def dependencies(self, child_ids: Collection[int]) -> list[tuple[int, int]]:
+        return list(self._many("dependencies", [(i,) for i in child_ids]))
+
+    async def set_dependencies(self, child_id: int, parents: Mapping[int, bool]) -> None:
+        self._all("drop_dependencies", child_id)
+        self._many("insert_dependency", [(i, child_id, int(met)) for i, met in parents.items()])
+
+    async def unfinished(self, plan_id: int, below: int | None, limit: int) -> list[int]:
+        return [row[0] for row in self._all("unfinished", plan_id, below or NUMBER_MAX, limit)]
 
     async def lanes(self) -> list[Lane]:
         return [

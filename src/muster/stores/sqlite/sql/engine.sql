@@ -103,6 +103,30 @@ SELECT key, id, $done, $dead, title, description, agent FROM tasks WHERE plan_id
 -- name: existing_ids
 SELECT id, $done, $dead, title, description, agent FROM tasks WHERE id = ?1
 
+-- name: kept_tasks
+$kept WHERE t.plan_id = ?1 ORDER BY t.id
+
+-- name: kept_task
+$kept WHERE t.id = ?1
+
+-- name: dependencies
+SELECT parent_id, child_id FROM dependencies WHERE child_id = ?1
+
+-- name: drop_dependencies
+DELETE FROM dependencies WHERE child_id = ?1
+
+-- name: unfinished
+-- Walks the primary key backwards from where the page before has ended.
+SELECT id FROM tasks
+ WHERE id < ?2 AND plan_id = ?1 AND status IN ('PENDING', 'ASSIGNED', 'RUNNING', 'PAUSED', 'ABORTED')
+ ORDER BY id DESC LIMIT ?3
+
+-- name: update_texts
+UPDATE tasks
+   SET title = ?2, description = ?3, agent = ?4, capabilities = ?5, profile = ?6, tags = ?7, metadata = ?8,
+       epic = ?9, feature = ?10, parent_task_id = ?11
+ WHERE id = ?1
+
 -- name: lanes
 SELECT id, workspace_id, plan_id, agent, capabilities, profile, limit_key FROM lanes
 

@@ -61,6 +61,9 @@ SELECT t.id, coalesce(p.name, ''), coalesce(t.key, CAST(t.id AS TEXT)), t.title,
                  FROM dependencies d JOIN tasks parent ON parent.id = d.parent_id
                 WHERE d.child_id = t.id AND d.met = 0
                 ORDER BY parent.status NOT IN ('FAILED', 'CANCELLED', 'ARCHIVED'), parent.id LIMIT 3))
+       END,
+       CASE WHEN t.status = 'RUNNING' THEN (
+           SELECT message FROM events e WHERE e.task_id = t.id AND e.seq = t.event_seq AND e.event = 'suspected')
        END
   FROM tasks t
   LEFT JOIN plans p ON p.id = t.plan_id

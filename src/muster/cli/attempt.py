@@ -1,0 +1,151 @@
+"""`muster attempt`: the runs of a task, and what each of them has changed."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from typing import Any
+
+from muster.cli.context import Context, connect
+from muster.cli.logs import Inert
+from muster.cli.output import Screen, age, clean, clock_time, now_ms, print_json, ref_of
+from muster.cli.task import attempt_look
+from muster.client.api import task_path
+from muster.model.errors import NotFound
+from muster.model.refs import base_ref, kept_ref
+
+Json = dict[str, Any]
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    listing = verbs.add_parser("list", help="all attempts of a task")
+    listing.add_argument("ref", metavar="REF", help="the task")
+    show = verbs.add_parser("show", help="one attempt, with its events")
+    diff = verbs.add_parser("diff", help="what the task had changed when the attempt ended")
+    for verb in (show, diff):
+        verb.add_argument("ref", metavar="REF[#ATTEMPT]", help="its newest attempt where none is named")
+    diff.add_argument("--stat", action="store_true", help="only how much, by file")
+
+
+def run(args: argparse.Namespace) -> int:
+    with connect(args) as context:
+        task_id, epoch = context.task_id(args.ref)
+        detail = context.api.get(task_path(task_id))
+        if args.verb == "list":
+            return _list(args, detail)
+        attempt = _chosen(detail, epoch)
+        return _show(args, detail, attempt) if args.verb == "show" else _diff(args, context, detail, attempt)
+
+
+def _chosen(detail: Json, epoch: int | None) -> Json:
+    """Raises NotFound where the task has never run."""
+    attempts: list[Json] = detail["attempts"]
+    if not attempts:
+        raise NotFound(f"{ref_of(detail['task'])} has not run yet", f"muster why {ref_of(detail['task'])}")
+    return next((attempt for attempt in attempts if attempt["epoch"] == epoch), attempts[-1])
+
+
+def _work(detail: Json, epoch: int) -> str:
+    """What the worker has told of the attempt's commits."""
+    return next((text for name, text in detail["artifacts"] if name == f"work of attempt {epoch}"), "")
+
+
+def _list(args: argparse.Namespace, detail: Json) -> int:
+    attempts = detail["attempts"]
+    if args.json:
+        print_json([{**attempt, "work": _work(detail, attempt["epoch"])} for attempt in attempts])
+        return 0
+    screen = Screen(args.color)
+    if not attempts:
+        screen.line("0 attempts")
+        return 0
+    rows = [
+        [
+            f"#{attempt['epoch']}",
+            attempt["status"],
+            f"{attempt['worker']} {clean(attempt['agent'])}",
+            clock_time(_begun(attempt)),
+            _lasted(attempt),
+            clean(attempt["error"] or _work(detail, attempt["epoch"])),
+        ]
+        for attempt in attempts
+    ]
+    looks = [attempt_look(attempt) for attempt in attempts]
+    screen.table(["#", "STATUS", "WHO", "BEGUN", "TOOK", "WHAT"], rows, give=5, looks=looks)
+    return 0
+
+
+def _begun(attempt: Json) -> int:
+    at_ms: int = attempt["startedAtMs"] or attempt["assignedAtMs"]
+    return at_ms
+
+
+def _lasted(attempt: Json) -> str:
+    end = attempt["endedAtMs"]
+    return age((now_ms() if end is None else end) - _begun(attempt))
+
+
+def _show(args: argparse.Namespace, detail: Json, attempt: Json) -> int:
+    epoch, ref = attempt["epoch"], ref_of(detail["task"])
+    events = [event for event in detail["events"] if event["epoch"] == epoch]
+    work = _work(detail, epoch)
+    if args.json:
+        print_json({**attempt, "work": work, "events": events})
+        return 0
+    screen = Screen(args.color)
+    screen.line(f"{clean(ref)}#{epoch}  {screen.badge(attempt_look(attempt), attempt['status'])}")
+    rows = [
+        ("Who", f"{attempt['worker']} with agent {clean(attempt['agent'])}"),
+        ("When", f"{clock_time(_begun(attempt))}, for {_lasted(attempt)}"),
+    ]
+    if attempt["exitCode"] is not None:
+        rows.append(("Exit code", str(attempt["exitCode"])))
+    if attempt["error"]:
+        rows.append(("Error", " ".join(filter(None, [attempt["errorKind"], clean(attempt["error"])]))))
+    if work:
+        rows.append(("Work", clean(work)))
+    told = [f"{clock_time(event['atMs'])}  {clean(event['message'])}" for event in events]
+    rows += [("" if at else "Events", line) for at, line in enumerate(told)]
+    rows.append(("Next", f"muster logs {clean(ref)}#{epoch}"))
+    if work:
+        rows.append(("", f"muster attempt diff {clean(ref)}#{epoch}"))
+    screen.fields(rows)
+    return 0
+
+
+def _diff(args: argparse.Namespace, context: Context, detail: Json, attempt: Json) -> int:
+    """Read from the repository on this machine; raises NotFound where it has no work of that attempt."""
+    task, epoch = detail["task"], attempt["epoch"]
+    before, after = base_ref(task["plan"], task["key"], epoch), kept_ref(task["plan"], task["key"], epoch)
+    colour = "always" if Screen(args.color).colour else "never"
+    options = ["--no-ext-diff", "--no-textconv", f"--color={colour}", *(["--stat"] if args.stat else [])]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        done = subprocess.run(
+            ["git", "diff", *options, before, after, "--"],
+            cwd=context.project.root,
+            env=env,
+            capture_output=True,
+            check=False,
+        )
+    except OSError as error:
+        raise NotFound(f"git cannot be run: {error.strerror}", "install git") from error
+    if done.returncode:
+        raise NotFound(
+            f"no work of {ref_of(task)}#{epoch} is kept in this repository",
+            "agents with writes = true, in a git repository, have their work kept",
+        )
+    if args.json:
+        print_json({"base": before, "ref": after, "diff": done.stdout.decode(errors="replace")})
+        return 0
+    data = done.stdout
+    if sys.stdout.isatty():
+        # Git's own colours pass; what stands in the files does nothing.
+        stream = Inert()
+        data = stream.feed(data) + stream.end()
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    return 0

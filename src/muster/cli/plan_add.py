@@ -1,0 +1,106 @@
+"""`muster plan add` and `muster plan diff`: a plan file against the kept plan."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from muster.cli.context import Context, connect
+from muster.cli.output import GREEN, RED, YELLOW, Screen, clean, print_json
+from muster.cli.plan_input import add_plan, dry_run, plan_body, project_for
+from muster.config.load import load_config
+from muster.model.states import TaskStatus
+from muster.plans.files import read_plan
+
+Json = dict[str, Any]
+
+_WORDS = {
+    "description": "text",
+    "capabilities": "cap",
+    "sort_key": "sort",
+    "limit_key": "limit",
+    "on_failed": "on-failed",
+    "metadata": "meta",
+    "timeout_s": "timeout",
+    "max_retries": "retries",
+    "depends_on": "after",
+}
+"""Fields as a plan file calls them, where that differs."""
+
+
+def add(args: argparse.Namespace) -> int:
+    path = Path(args.plan)
+    document = read_plan(path)
+    if args.dry_run:
+        config = load_config(project_for(args, path.resolve().parent).root)
+        return dry_run(args, document, path, config)
+    with connect(args) as context:
+        content = plan_body(document, path.resolve(), load_config(context.project.root))
+        if args.update:
+            return _update(args, context, content)
+        if args.json:
+            print_json(context.api.post("/api/v1/plans", content))
+        else:
+            add_plan(context.api, content, lambda text: print(clean(text)))
+            if context.direct:
+                print("Next     muster up, or muster run with this plan, works on it")
+    return 0
+
+
+def _update(args: argparse.Namespace, context: Context, content: Json) -> int:
+    updated = context.api.post("/api/v1/plans/update", content)
+    if args.json:
+        print_json(updated)
+        return 0
+    screen = Screen(args.color)
+    _tell(updated["diff"], screen, done=True)
+    for key in updated["completed"]:
+        screen.line(f"{screen.badge('completed', '')} {clean(key)}  completed by its box")
+    screen.line(_sum(updated["diff"], "changed nothing"))
+    return 0
+
+
+def diff(args: argparse.Namespace) -> int:
+    path = Path(args.plan)
+    document = read_plan(path)
+    with connect(args) as context:
+        content = plan_body(document, path.resolve(), load_config(context.project.root))
+        found = context.api.post("/api/v1/plans/diff", content)
+    if args.json:
+        print_json(found)
+        return 0
+    screen = Screen(args.color)
+    _tell(found, screen, done=False)
+    screen.line(_sum(found, "the file and the plan agree"))
+    return 0
+
+
+def _tell(found: Json, screen: Screen, *, done: bool) -> None:
+    for key in found["added"]:
+        screen.line(f"{screen.paint('+', GREEN)} {clean(key)}")
+    for key in found["restored"]:
+        screen.line(f"{screen.paint('+', GREEN)} {clean(key)}  is back, and starts anew")
+    for change in found["changed"]:
+        fields = ", ".join(_WORDS.get(name, name) for name in change["fields"])
+        screen.line(f"{screen.paint('~', YELLOW)} {clean(change['key'])}  {fields}{_kept(change)}")
+    for change in found["removed"]:
+        is_final = change["status"] in {TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED}
+        what = "archived" if is_final else "cancelled"
+        what = "" if change["kept"] else f"  {what}" if done else f"  would be {what}"
+        screen.line(f"{screen.paint('-', RED)} {clean(change['key'])}{what}{_kept(change)}")
+
+
+def _kept(change: Json) -> str:
+    return f"  (stays as it is: {change['kept']})" if change["kept"] else ""
+
+
+def _sum(found: Json, nothing: str) -> str:
+    counts = {
+        "added": len(found["added"]) + len(found["restored"]),
+        "changed": sum(not change["kept"] for change in found["changed"]),
+        "removed": sum(not change["kept"] for change in found["removed"]),
+        "kept as they are": sum(bool(c["kept"]) for c in (*found["changed"], *found["removed"])),
+    }
+    told = ", ".join(f"{number} {word}" for word, number in counts.items() if number)
+    return f"{clean(found['plan'])}: {told or nothing}"

@@ -1,0 +1,47 @@
+"""What the commands about plans share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from muster.cli.context import Context
+from muster.cli.output import Screen, clean
+
+Json = dict[str, Any]
+
+
+def paused_line(plan: Json) -> str:
+    """Why a plan is paused, and what goes on with it."""
+    reason = f"{plan['failures']} tasks failed in a row" if plan["paused"] == "breaker" else "by a person"
+    return f"plan {plan['name']}: {reason}; `muster plan resume {plan['name']}` goes on"
+
+
+def plan_path(name: str, action: str = "") -> str:
+    return f"/api/v1/plans/{quote(name, safe='')}" + (f"/{action}" if action else "")
+
+
+def named(context: Context, text: str) -> str:
+    """The name of the plan that is meant: also by its file."""
+    path = Path(text)
+    if text.endswith(".md") and path.exists():
+        source = str(path.resolve())
+        for plan in context.api.get("/api/v1/plans"):
+            if plan["source"] == source:
+                name: str = plan["name"]
+                return name
+    return text
+
+
+def progress(plan: Json) -> str:
+    """`3 of 5`: what was cancelled or put away is no work any more."""
+    counts = plan["counts"]
+    wanted = sum(number for status, number in counts.items() if status not in {"CANCELLED", "ARCHIVED"})
+    return f"{counts.get('COMPLETED', 0)} of {wanted}"
+
+
+def tell(plan: Json, screen: Screen) -> None:
+    screen.line(f"{clean(plan['name'])}  {progress(plan)}  {screen.counts(plan['counts'])}")
+    if plan["paused"]:
+        screen.line(f"  {screen.badge('paused')}  {clean(paused_line(plan))}")

@@ -1,0 +1,132 @@
+"""A plan as a graph: a tree for the terminal, DOT and Mermaid for others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from muster.cli.output import Screen, clean
+from muster.model.states import TaskStatus
+
+Json = dict[str, Any]
+
+DEPTH_MAX = 12
+"""Deeper tasks are not indented any further."""
+
+_FILL = {
+    TaskStatus.COMPLETED: "palegreen",
+    TaskStatus.RUNNING: "lightblue",
+    TaskStatus.ASSIGNED: "lightblue",
+    TaskStatus.FAILED: "salmon",
+    TaskStatus.PAUSED: "khaki",
+    TaskStatus.ABORTED: "khaki",
+    TaskStatus.CANCELLED: "lightgrey",
+    TaskStatus.ARCHIVED: "lightgrey",
+}
+
+
+class Graph(NamedTuple):
+    tasks: dict[int, Json]
+    parents: dict[int, list[int]]
+    """What each task waits for, of this plan."""
+    outside: dict[int, list[str]]
+    """... and of other plans, by number."""
+
+
+def graph_of(tasks: Sequence[Json]) -> Graph:
+    by_id = {task["id"]: task for task in tasks}
+    edges = {task["id"]: [(number, name) for number, name, _ in task["dependencies"]] for task in tasks}
+    return Graph(
+        by_id,
+        {child: [number for number, _ in found if number in by_id] for child, found in edges.items()},
+        {child: [name for number, name in found if number not in by_id] for child, found in edges.items()},
+    )
+
+
+def tree(graph: Graph, screen: Screen) -> Iterator[str]:
+    """Each task once, below the one of its dependencies that comes last; the others are named beside it."""
+    depth = _depths(graph)
+    below: dict[int | None, list[int]] = {}
+    for child, parents in graph.parents.items():
+        # The deepest one: then all of them stand above it.
+        parent = max(parents, key=lambda number: depth[number]) if parents else None
+        below.setdefault(parent, []).append(child)
+    todo: list[tuple[int, str, int | None, int]] = [
+        (root, "", None, 0) for root in reversed(below.get(None, []))
+    ]
+    while todo:
+        number, indent, parent, level = todo.pop()
+        yield _line(graph, number, indent, parent, screen)
+        children = below.get(number, [])
+        bar, corner, rail = ("|- ", "`- ", "|  ") if screen.ascii_only else ("├─ ", "└─ ", "│  ")
+        base = indent.replace(bar, rail).replace(corner, "   ") if level < DEPTH_MAX else indent[: -len(bar)]
+        for child in reversed(children):
+            is_last = child == children[-1]
+            todo.append((child, base + (corner if is_last else bar), number, level + 1))
+
+
+def _line(graph: Graph, number: int, indent: str, parent: int | None, screen: Screen) -> str:
+    task = graph.tasks[number]
+    others = [graph.tasks[other]["key"] for other in graph.parents[number] if other != parent]
+    others += graph.outside[number]
+    after = f"  (after {clean(', '.join(others))} as well)" if others and parent is not None else ""
+    if others and parent is None:
+        after = f"  (after {clean(', '.join(others))})"
+    title = f"  {clean(task['title'])}" if task["title"] != task["key"] else ""
+    return f"{indent}{screen.badge(look(task), '')} {clean(task['key'])}{title}{after}"
+
+
+def look(task: Mapping[str, Any]) -> str:
+    """The word for where it stands, as far as the plan alone tells."""
+    status = TaskStatus(task["status"])
+    if status is TaskStatus.PENDING:
+        return "ready" if all(done for _, _, done in task["dependencies"]) else "blocked"
+    return {TaskStatus.ABORTED: "delayed"}.get(status, status.lower())
+
+
+def _depths(graph: Graph) -> dict[int, int]:
+    """How many tasks stand above each at most.  Without recursion: chains are long."""
+    depth: dict[int, int] = {}
+    for root in graph.parents:
+        todo = [root]
+        while todo:
+            number = todo[-1]
+            unknown = [parent for parent in graph.parents[number] if parent not in depth]
+            if unknown:
+                todo += unknown
+                continue
+            todo.pop()
+            depth[number] = 1 + max((depth[parent] for parent in graph.parents[number]), default=0)
+    return depth
+
+
+def dot(graph: Graph, name: str) -> Iterator[str]:
+    yield f"digraph {_dot_text(name)} {{"
+    yield "  rankdir=LR; node [shape=box, style=filled, fillcolor=white];"
+    for number, task in graph.tasks.items():
+        fill = _FILL.get(task["status"])
+        colour = f", fillcolor={fill}" if fill else ""
+        yield f"  t{number} [label={_dot_text(task['key'])}, tooltip={_dot_text(task['title'])}{colour}];"
+    for child, parents in graph.parents.items():
+        for parent in parents:
+            yield f"  t{parent} -> t{child};"
+    yield "}"
+
+
+def _dot_text(text: str) -> str:
+    escaped = clean(text).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def mermaid(graph: Graph) -> Iterator[str]:
+    yield "flowchart LR"
+    for number, task in graph.tasks.items():
+        yield f'  t{number}["{_mermaid_text(task["key"])}"]'
+    for child, parents in graph.parents.items():
+        for parent in parents:
+            yield f"  t{parent} --> t{child}"
+
+
+def _mermaid_text(text: str) -> str:
+    """Entities by number, without the `&`: that is Mermaid's way."""
+    return "".join(f"#{ord(char)};" if char in '#"<>&;`' else char for char in clean(text))

@@ -1,0 +1,84 @@
+"""`muster task edit`: what a task is, where nothing of it runs."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from muster.cli.context import Context, connect
+from muster.cli.output import Screen, clean, print_json, ref_of
+from muster.cli.task_add import list_of, metadata_of, pair, priority, prompt_of, time_s
+from muster.cli.task_moves import one, refuse_unknown_agent
+from muster.client.api import task_path
+from muster.model.errors import BadInput
+from muster.model.states import FailedDependency
+
+Json = dict[str, Any]
+
+
+def add_editing(verbs: Any) -> None:
+    parser = verbs.add_parser("edit", help="change what a task is; what is not given stays")
+    parser.description = "An empty value takes away what was there: --agent '' lets any agent do it."
+    parser.add_argument("ref", metavar="REF")
+    parser.add_argument("--title", metavar="TEXT")
+    parser.add_argument("--prompt", metavar="TEXT", help="what the agent is told; - reads stdin")
+    parser.add_argument("--after", metavar="REF,...", type=_texts, help="waits for these and no others")
+    parser.add_argument("--agent", metavar="AGENT", help="the one agent that may do it")
+    parser.add_argument("--cap", metavar="C,...", type=_texts, help="the agent must offer these")
+    parser.add_argument("--profile", metavar="P", help="the kind of agent that is preferred")
+    parser.add_argument("--priority", metavar="N", type=priority, help="1 to 10, high first")
+    parser.add_argument("--sort", metavar="N", type=int, help="among tasks of one priority, low first")
+    parser.add_argument("--timeout", metavar="TIME", type=time_s, help="how long one run may take")
+    parser.add_argument("--retries", metavar="N", type=int, help="runs after the first one that has failed")
+    parser.add_argument("--on-failed", choices=tuple(FailedDependency))
+    parser.add_argument("--tags", metavar="T,...", type=_texts)
+    parser.add_argument(
+        "--meta", metavar="K=V", type=pair, action="append", help="replaces all that was there"
+    )
+    parser.add_argument("--limit-key", metavar="K", help="a name of [limits] in muster.toml")
+
+
+def edit(args: argparse.Namespace) -> int:
+    if args.title is not None and not args.title.strip():
+        raise BadInput("the title is empty; nothing was changed", "muster task edit REF --title TEXT")
+    with connect(args) as context:
+        task = one(context, args.ref)
+        if args.agent:
+            refuse_unknown_agent(context, args.agent)
+        wishes = _wishes(args, context)
+        if not wishes:
+            raise BadInput("nothing was asked to be otherwise", "muster task edit --help")
+        context.api.post(task_path(task["id"], "edit"), {"actor": context.actor(), **wishes})
+        after: Json = context.api.get(task_path(task["id"]))["task"]
+    if args.json:
+        print_json(after)
+        return 0
+    changed = after["updatedAtMs"] != task["updatedAtMs"] or after != task
+    what = "edited" if changed else "is like that already"
+    print(f"{Screen(args.color).badge('ready', '')} {clean(ref_of(after))}  {what}  ({clean(after['why'])})")
+    return 0
+
+
+def _wishes(args: argparse.Namespace, context: Context) -> Json:
+    given = {
+        "title": args.title,
+        "description": None if args.prompt is None else prompt_of(args.prompt),
+        "capabilities": args.cap,
+        "priority": args.priority,
+        "sortKey": args.sort,
+        "timeoutS": None if args.timeout is None else round(args.timeout),
+        "maxRetries": args.retries,
+        "onFailed": args.on_failed,
+        "tags": args.tags,
+        "metadata": None if args.meta is None else metadata_of(args.meta),
+        "dependsOn": None if args.after is None else [str(one(context, ref)["id"]) for ref in args.after],
+    }
+    wishes = {name: value for name, value in given.items() if value is not None}
+    for name, value in (("agent", args.agent), ("profile", args.profile), ("limitKey", args.limit_key)):
+        if value is not None:
+            wishes[name] = value or None
+    return wishes
+
+
+def _texts(text: str) -> list[str]:
+    return list_of(text) if text else []

@@ -1,0 +1,48 @@
+"""`muster why`: why a task is where it is, with the evidence."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from muster.cli.context import connect
+from muster.cli.output import Screen, age, clean, clock_time, now_ms, print_json, ref_of, task_word
+from muster.client.api import task_path
+
+_EVIDENCE = frozenset({"suspected", "recovered", "lost", "failed", "stop_requested", "asked", "expired"})
+_SHOWN_MAX = 5
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("ref", metavar="REF", help="the task")
+
+
+def run(args: argparse.Namespace) -> int:
+    with connect(args) as context:
+        task_id, _ = context.task_id(args.ref)
+        detail = context.api.get(task_path(task_id))
+    task = detail["task"]
+    evidence = [event for event in detail["events"] if event["event"] in _EVIDENCE][-_SHOWN_MAX:]
+    if args.json:
+        print_json({"task": ref_of(task), "status": task["status"], "why": task["why"], "evidence": evidence})
+        return 0
+    screen = Screen(args.color)
+    screen.line(f"{screen.badge(task_word(task))}  {clean(ref_of(task))}  {clean(task['why'])}")
+    rows = [(clock_time(event["atMs"]), clean(event["message"])) for event in evidence]
+    screen.fields([*rows, *_attempt(detail)])
+    return 0
+
+
+def _attempt(detail: dict[str, Any]) -> list[tuple[str, str]]:
+    """What the newest attempt shows of itself, while it is open."""
+    if not detail["attempts"] or detail["attempts"][-1]["endedAtMs"] is not None:
+        return []
+    attempt = detail["attempts"][-1]
+    begun = attempt["startedAtMs"] or attempt["assignedAtMs"]
+    return [
+        (
+            f"#{attempt['epoch']}",
+            f"for {age(now_ms() - begun)} on {attempt['worker']}, {attempt['logBytes']} bytes of output, "
+            f"{attempt['checkpoints']} checkpoints",
+        )
+    ]

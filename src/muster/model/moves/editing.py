@@ -1,0 +1,47 @@
+"""The move by which a person changes what a task is, not where it stands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from muster.model.edits import EDITABLE, Edit
+from muster.model.errors import IllegalMove
+from muster.model.moves.decision import Decision, Facts, moved
+from muster.model.states import HELD
+from muster.model.task import Now, Task
+
+
+def edit(task: Task, facts: Facts, command: Edit, now: Now) -> Decision:
+    """Nothing of an attempt that runs, or of what is done, is changed behind its back."""
+    if task.status in HELD:
+        raise IllegalMove(
+            f"task {task.id} runs, and its agent has the old text; nothing was changed",
+            f"wait until it has ended, or `muster task pause {task.id}` first",
+        )
+    if task.status not in EDITABLE:
+        raise IllegalMove(f"task {task.id} is {task.status}; nothing was changed", "add a new task")
+    wishes = command.wishes
+    state: dict[str, Any] = {
+        "priority": wishes.priority,
+        "sort_key": wishes.sort_key,
+        "limit_key": wishes.limit_key,
+        "on_failed": wishes.on_failed,
+        "timeout_s": wishes.timeout_s,
+        "max_retries": wishes.max_retries,
+        "unmet": command.unmet,
+        "lane_id": command.lane_id,
+    }
+    if not command.changed:
+        return Decision(replace(task, **state))
+    after, event = moved(
+        task,
+        now,
+        "edited",
+        f"{', '.join(command.changed)} edited by {command.actor}",
+        command.actor,
+        details={"before": command.changed},
+        **state,
+    )
+    return Decision(after, events=(event,), edit=command)

@@ -1,0 +1,41 @@
+"""What Muster calls its branches and refs in a git repository."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+|\.\.+|^[.]+|\.$|(?<=\.)lock$")
+_PART_MAX = 100
+
+
+def ref_part(text: str) -> str:
+    """`text` as one part of a ref's name.  Texts that differ stay different."""
+    safe = _UNSAFE.sub("-", text)[:_PART_MAX] or "-"
+    if safe == text:
+        return safe
+    return f"{safe.rstrip('.-')}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def plan_branch(plan: str) -> str:
+    """Where the work of a plan's tasks comes together."""
+    return f"muster/plan/{ref_part(plan)}"
+
+
+def task_branch(plan: str, key: str) -> str:
+    return f"muster/task/{ref_part(plan)}/{ref_part(key)}"
+
+
+def kept_refs(plan: str, key: str) -> str:
+    """Where the refs of a task's attempts are: one with the work of each, named by its epoch."""
+    return f"refs/muster/{ref_part(plan)}/{ref_part(key)}"
+
+
+def kept_ref(plan: str, key: str, epoch: int) -> str:
+    """All that an attempt left, committed by itself or not."""
+    return f"{kept_refs(plan, key)}/{epoch}"
+
+
+def base_ref(plan: str, key: str, epoch: int) -> str:
+    """Where that attempt began."""
+    return f"{kept_refs(plan, key)}/{epoch}-base"

@@ -1,0 +1,180 @@
+"""A kept plan written out as a plan file.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from muster.model.edits import KeptTask, Wishes, differences, wishes_of
+from muster.model.plan import PlanTask
+from muster.model.states import FailedDependency, TaskStatus
+
+from .attributes import ID
+from .markdown import PRIORITY_DEFAULT, parse, slug
+
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+
+
+class Usual(NamedTuple):
+    """What need not be written, because the file's reader would take the same."""
+
+    agent: str | None
+    timeout_s: int
+    retries: int
+
+
+class Rendered(NamedTuple):
+    text: str
+    lost: tuple[str, ...]
+    """What a plan file cannot say, a sentence each."""
+
+
+def render(name: str, tasks: Sequence[KeptTask], usual: Usual, guessed: Mapping[str, str]) -> Rendered:
+    """The plan as markdown.  `guessed` is the profile that each key's words suggest: that one is not written.
+
+    Raises BadPlan where the texts of the tasks would be read as something else altogether.
+    """
+    shown = [task for task in tasks if not task.gone]
+    keys = {task.key for task in shown}
+    lines = [f"# {name}", ""]
+    groups: dict[tuple[str, str], list[KeptTask]] = {}
+    for task in shown:
+        groups.setdefault((task.epic, task.feature), []).append(task)
+    at: tuple[str, str] = ("", "")
+    for group in _ordered(groups):
+        lines += _headings(at, group)
+        at = group
+        for task in groups[group]:
+            lines += _task(task, usual, keys, guessed)
+        lines.append("")
+    text = "\n".join(lines)
+    return Rendered(text, tuple(_lost(text, name, shown, keys)))
+
+
+def _ordered(groups: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """In their order, but each epic in one piece, and what has no heading first: no heading ends another one."""
+    epics = list(dict.fromkeys(epic for epic, _ in groups))
+    epics.sort(key=bool)
+    by_epic: dict[str, list[tuple[str, str]]] = {epic: [] for epic in epics}
+    for epic, feature in groups:
+        by_epic[epic].append((epic, feature))
+    return [group for epic in epics for group in sorted(by_epic[epic], key=lambda group: bool(group[1]))]
+
+
+def _headings(before: tuple[str, str], group: tuple[str, str]) -> list[str]:
+    epic, feature = group
+    lines = [f"## {epic}", ""] if epic and epic != before[0] else []
+    if feature and group != before:
+        lines += [f"### {feature}", ""]
+    return lines
+
+
+def _task(task: KeptTask, usual: Usual, keys: set[str], guessed: Mapping[str, str]) -> list[str]:
+    title = " ".join(task.title.split())
+    box = "x" if _done(task) else " "
+    found = _attributes(task, usual, keys, guessed)
+    derived = "/".join(part for part in (slug(task.epic), slug(task.feature), slug(title) or "task") if part)
+    if task.key != derived and ID.fullmatch(task.key):
+        found.insert(0, f"#{task.key}")
+    if not found and "{" in title:
+        found.append(f"priority={task.priority}")  # or the title's own brace would be taken for attributes
+    end = f" {{{' '.join(found)}}}" if found else ""
+    body = [f"  {line}" if line.strip() else "" for line in task.description.splitlines()]
+    return [f"- [{box}] {title}{end}", *(["", *body, ""] if body else [])]
+
+
+def _attributes(task: KeptTask, usual: Usual, keys: set[str], guessed: Mapping[str, str]) -> list[str]:
+    after = [name for name in task.depends_on if name in keys]
+    is_usual_agent = task.agent == usual.agent and not task.capabilities and not task.profile
+    profile = None if guessed.get(task.key) == task.profile and not task.capabilities else task.profile
+    values = {
+        "after": ",".join(after),
+        "agent": "" if is_usual_agent else task.agent,
+        "profile": profile,
+        "cap": ",".join(task.capabilities),
+        "priority": "" if task.priority == PRIORITY_DEFAULT else str(task.priority),
+        "sort": str(task.sort_key or ""),
+        "timeout": "" if task.timeout_s == usual.timeout_s else _duration(task.timeout_s),
+        "retries": "" if task.max_retries == usual.retries else str(task.max_retries),
+        "limit": task.limit_key,
+        "on-failed": "" if task.on_failed is FailedDependency.BLOCK else task.on_failed.value,
+        "not-before": _time(task.next_attempt_at_ms) if task.status is TaskStatus.PENDING else "",
+        "expires": _time(task.expires_at_ms),
+        "parent": task.parent if task.parent in keys else "",
+        "tags": ",".join(task.tags),
+        "meta": ",".join(f"{name}={value}" for name, value in task.metadata.items()),
+    }
+    return [f"{name}={_quoted(value)}" for name, value in values.items() if value]
+
+
+def _quoted(value: str) -> str:
+    return f'"{value}"' if any(char in value for char in " \t\"'{}`") else value
+
+
+def _duration(seconds: int) -> str:
+    size, unit = next((size, unit) for size, unit in _UNITS if seconds % size == 0)
+    return f"{seconds // size}{unit}"
+
+
+def _time(at_ms: int | None) -> str:
+    return (
+        "" if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    )
+
+
+def _done(task: KeptTask) -> bool:
+    return task.status is TaskStatus.COMPLETED
+
+
+def _lost(text: str, name: str, tasks: Sequence[KeptTask], keys: set[str]) -> Iterable[str]:
+    """Reads what was written, and says what comes out otherwise."""
+    if not tasks:
+        return
+    read = {task.key: task for task in parse(text, f"{name}.md").tasks}
+    for task in tasks:
+        found = read.get(task.key)
+        if found is None:
+            yield f"{task.key}: its name cannot be written; read again it is another task"
+            continue
+        outside = [parent for parent in task.depends_on if parent not in keys]
+        if outside:
+            yield f"{task.key}: it waits for {', '.join(outside)}, which is not in this file"
+        fields = differences(_told(task, keys), _as_read(task, found))
+        if fields:
+            yield f"{task.key}: {', '.join(fields)} cannot be written as it is"
+
+
+def _told(task: KeptTask, keys: set[str]) -> Wishes:
+    wishes = wishes_of(task)
+    inside = tuple(name for name in wishes.depends_on if name in keys)
+    return Wishes(
+        **{
+            **{name: getattr(wishes, name) for name in Wishes.__struct_fields__},
+            "depends_on": inside,
+            "parent": task.parent if task.parent in keys else None,
+        }
+    )
+
+
+def _as_read(task: KeptTask, found: PlanTask) -> Wishes:
+    """What is not in the file is what its reader takes: that was looked at before it was left out."""
+    return Wishes(
+        title=found.title,
+        description=found.description,
+        agent=found.agent or task.agent,
+        capabilities=tuple(sorted(found.capabilities)),
+        profile=found.profile or task.profile,
+        priority=found.priority,
+        sort_key=found.sort_key,
+        limit_key=found.limit_key,
+        on_failed=found.on_failed,
+        tags=found.tags,
+        metadata=found.metadata,
+        timeout_s=found.timeout_s or task.timeout_s,
+        max_retries=task.max_retries if found.retries is None else found.retries,
+        epic=found.epic,
+        feature=found.feature,
+        parent=found.parent,
+        depends_on=tuple(sorted(found.after)),
+    )

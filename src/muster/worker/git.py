@@ -1,0 +1,135 @@
+"""A git repository, as far as a worker needs it.  It is the user's: what is checked out is not touched."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from muster.model.errors import Unavailable
+
+_OPTIONS = {
+    # A person's hooks, signatures and housekeeping are for what a person does.
+    "core.hooksPath": os.devnull,
+    "core.fsmonitor": "false",
+    "commit.gpgSign": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+}
+_NOBODY = {"NAME": "Muster", "EMAIL": "muster@localhost"}
+_LOCK = "muster.lock"
+_SAID_MAX = 500
+GIT_S = 900.0
+"""How long one git command may take."""
+
+
+class GitFailed(Unavailable):
+    """A git command failed; the text holds its last words."""
+
+
+@dataclass(frozen=True)
+class Repository:
+    top: Path
+    """The user's own working tree."""
+    common: Path
+    """The folder with the objects and refs, shared by all working trees."""
+    prefix: Path
+    """The project's folder, from `top`."""
+    identity: Mapping[str, str] = field(default_factory=dict)
+    """Who commits, where the user has not said who he is."""
+
+    def run(
+        self, *arguments: str, cwd: Path | None = None, keep: tuple[int, ...] = (), index: Path | None = None
+    ) -> str:
+        """What git printed, without the last line end.  Raises GitFailed."""
+        done = self.ask(*arguments, cwd=cwd, keep=keep, index=index)
+        if done.returncode:
+            said = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}")[-_SAID_MAX:]
+            raise GitFailed(f"git {arguments[0]} failed in {cwd or self.top}: {said}", "try it by hand")
+        return done.stdout.rstrip("\n")
+
+    def ask(
+        self, *arguments: str, cwd: Path | None = None, keep: tuple[int, ...] = (), index: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """As `run`, whatever the exit code.  Raises GitFailed where it does not end.
+
+        `keep` are descriptors that git holds open while it runs, `index` is used in place of the tree's own.
+        """
+        env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        env |= {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **self.identity}
+        if index is not None:
+            env["GIT_INDEX_FILE"] = str(index)
+        options = [part for name, value in _OPTIONS.items() for part in ("-c", f"{name}={value}")]
+        try:
+            return subprocess.run(
+                ["git", *options, *arguments],
+                cwd=cwd or self.top,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="surrogateescape",
+                check=False,
+                pass_fds=keep,
+                timeout=GIT_S,
+            )
+        except subprocess.TimeoutExpired as error:
+            # A filter or a remote that hangs must not hold the lock for ever.
+            raise GitFailed(f"git {arguments[0]} took more than {GIT_S:g} s", "try it by hand") from error
+
+    def commit_of(self, name: str, cwd: Path | None = None) -> str | None:
+        found = self.ask("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", cwd=cwd)
+        return found.stdout.strip() if found.returncode == 0 else None
+
+    def is_ancestor(self, old: str, new: str) -> bool:
+        return self.ask("merge-base", "--is-ancestor", old, new).returncode == 0
+
+    def checked_out(self, branch: str) -> str | None:
+        """The working tree that has this branch checked out."""
+        place = ""
+        for line in self.run("worktree", "list", "--porcelain").splitlines():
+            name, _, value = line.partition(" ")
+            if name == "worktree":
+                place = value
+            elif name == "branch" and value == f"refs/heads/{branch}":
+                return place
+        return None
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[int]:
+        """One at a time, over all workers and projects of this repository.  Yields the lock's descriptor.
+
+        Hand it on to git: a git that outlives its killed worker goes on holding the lock.
+        """
+        fd = os.open(self.common / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield fd
+        finally:
+            os.close(fd)
+
+
+def find_repository(root: Path) -> Repository | None:
+    """The repository that `root` lies in; None where there is none, no git, or no commit to begin with."""
+    if shutil.which("git") is None:
+        return None
+    probe = Repository(root, root, Path())
+    found = probe.ask("rev-parse", "--show-toplevel", "--git-common-dir", "--is-bare-repository")
+    lines = found.stdout.splitlines()
+    if found.returncode or len(lines) != 3 or lines[2] != "false" or probe.commit_of("HEAD") is None:
+        return None
+    top = Path(lines[0]).resolve()
+    known = probe.ask("var", "GIT_COMMITTER_IDENT").returncode == 0
+    identity = (
+        {}
+        if known
+        else {
+            f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in _NOBODY.items()
+        }
+    )
+    return Repository(top, (root / lines[1]).resolve(), root.resolve().relative_to(top), identity)

@@ -1,0 +1,299 @@
+"""A working tree of its own for each task: made, kept over its attempts, published, and cleared away.
+
+The user's own tree, index and branches are never written; what an attempt leaves is a commit behind a ref before
+anything of it is removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from muster.model.errors import MusterError
+from muster.model.refs import base_ref, kept_ref, kept_refs, plan_branch, task_branch
+from muster.worker.git import GitFailed, Repository
+
+log = logging.getLogger(__name__)
+
+_MARKER = "muster-attempt"
+_SET_UP = "muster-set-up"
+_INDEX = "muster-index"
+_STALE = ("index.lock", "HEAD.lock")
+_GITLINK = "160000 "
+
+
+class MergeConflict(MusterError):
+    """The work of a task does not fit to that of the others."""
+
+    code = "merge_conflict"
+
+
+class Begun(NamedTuple):
+    """What the marker in a finished working tree says."""
+
+    epoch: int
+    base: str
+
+
+class Work(NamedTuple):
+    """What an attempt left, for people."""
+
+    commit: str
+    commits: int
+    stat: str
+
+
+@dataclass(frozen=True)
+class Worktree:
+    repository: Repository
+    path: Path
+    """The same for all attempts of a task: a CLI finds its session by its folder."""
+    plan: str
+    key: str
+    epoch: int
+
+    @property
+    def cwd(self) -> Path:
+        return self.path / self.repository.prefix
+
+    @property
+    def branch(self) -> str:
+        return task_branch(self.plan, self.key)
+
+    def prepare(self) -> str:
+        """Makes the tree, or takes over what an earlier attempt left, and says what to tell the agent.
+
+        May be killed at any moment and is then simply done again.  Raises GitFailed.
+        """
+        repository = self.repository
+        with repository.locked() as lock:
+            self._find_again()
+            begun = self._begun()
+            if begun is None:
+                start, origin = self._choose_start()
+                self._create(start, lock)
+                first = None if origin is None else base_ref(self.plan, self.key, origin)
+                base = (first and repository.commit_of(first)) or start
+            else:
+                if begun.epoch != self.epoch:
+                    self._keep(begun)
+                for name in _STALE:  # whoever made them is dead
+                    (self._admin() / name).unlink(missing_ok=True)
+                base, origin = begun.base, begun.epoch if begun.epoch != self.epoch else None
+            # The base stays: what the task has done, over all its attempts.
+            repository.run("update-ref", base_ref(self.plan, self.key, self.epoch), base)
+            self._mark(base)
+            return self._hand_over(origin)
+
+    @property
+    def needs_setup(self) -> bool:
+        return not (self._admin() / _SET_UP).exists()
+
+    def was_set_up(self) -> None:
+        (self._admin() / _SET_UP).touch()
+
+    def keep(self) -> Work | None:
+        """Commits all that is there, ignored files aside, behind the attempt's ref; tree and index stay.
+
+        None where the tree belongs to a newer attempt by now, which has kept our work before it began.
+        """
+        with self.repository.locked():
+            begun = self._begun()
+            return self._keep(begun) if begun is not None and begun.epoch == self.epoch else None
+
+    def publish(self, *, merge: bool = True) -> None:
+        """Brings the kept work onto the task's branch, and with `merge` from there onto the plan's.
+
+        Raises MergeConflict, or GitFailed where a person has the plan's branch checked out.
+        """
+        repository = self.repository
+        with repository.locked():
+            commit = repository.run("rev-parse", kept_ref(self.plan, self.key, self.epoch))
+            if commit != repository.commit_of("HEAD", self.path):
+                repository.run(
+                    "update-ref", "-m", "muster: what was not committed", "HEAD", commit, cwd=self.path
+                )
+                repository.run("read-tree", commit, cwd=self.path)
+            if repository.checked_out(self.branch) in (None, str(self.path)):
+                repository.run("update-ref", f"refs/heads/{self.branch}", commit)
+            if merge:
+                self._merge(commit)
+
+    def clear(self) -> None:
+        """Removes the tree, and the branch once the plan's has it.  What git does not know stays where it is."""
+        repository = self.repository
+        with repository.locked():
+            begun = self._begun()
+            if begun is None or begun.epoch != self.epoch:
+                return
+            if self._holds_repositories() or repository.run("status", "--porcelain", cwd=self.path):
+                log.info("%s is left: it holds files that are in no commit of this repository", self.path)
+                return
+            repository.run("worktree", "remove", "--force", str(self.path))
+            tip, plan = repository.commit_of(self.branch), repository.commit_of(plan_branch(self.plan))
+            merged = tip is not None and plan is not None and repository.is_ancestor(tip, plan)
+            if merged and repository.checked_out(self.branch) is None:
+                repository.run("update-ref", "-d", f"refs/heads/{self.branch}", tip or "")
+
+    def _holds_repositories(self) -> bool:
+        """Whether there are files whose repository alone knows them; of it git stores no more than a name."""
+        listing = self.repository.run("ls-files", "-s", "-z", cwd=self.path).split("\0")
+        links = [line.partition("\t")[2] for line in listing if line.startswith(_GITLINK)]
+        folders = [self.path / link for link in links]
+        return any(folder.is_dir() and any(folder.iterdir()) for folder in folders)
+
+    def _admin(self) -> Path:
+        """Git's own folder for this tree.  Raises GitFailed where it is none."""
+        try:
+            text = (self.path / ".git").read_text("utf-8", "surrogateescape")
+        except OSError as error:
+            raise GitFailed(f"{self.path} is no working tree: {error}") from error
+        admin = Path(text.removeprefix("gitdir:").strip())
+        if admin.parent != self.repository.common / "worktrees" or not admin.is_dir():
+            raise GitFailed(f"{self.path} is a working tree of another repository: {admin}")
+        return admin
+
+    def _begun(self) -> Begun | None:
+        """None where the tree was never finished: then no agent has been in it."""
+        with contextlib.suppress(GitFailed, OSError, ValueError):
+            epoch, base = (self._admin() / _MARKER).read_text().split()
+            return Begun(int(epoch), base)
+        return None
+
+    def _find_again(self) -> None:
+        """Joins the tree to its repository after both were moved; what belongs to no repository is put aside."""
+        link = self.path / ".git"
+        if not link.exists():
+            return
+        with contextlib.suppress(GitFailed):
+            self._admin()
+            return
+        self.repository.ask("worktree", "repair", str(self.path))
+        try:
+            self._admin()
+        except GitFailed as error:
+            aside = self.path.with_name(f"{self.path.name}-before-{self.epoch}")
+            log.warning("%s; it is kept as %s", error.message, aside)
+            self.path.rename(aside)
+
+    def _mark(self, base: str) -> None:
+        draft = self._admin() / f"{_MARKER}.new"
+        draft.write_text(f"{self.epoch} {base}\n")
+        draft.replace(draft.with_name(_MARKER))
+
+    def _choose_start(self) -> tuple[str, int | None]:
+        """The commit to begin with, and the epoch of the attempt whose work that is."""
+        listing = self.repository.run("for-each-ref", "--format=%(refname)", kept_refs(self.plan, self.key))
+        epochs = [int(name) for line in listing.splitlines() if (name := line.rpartition("/")[2]).isdigit()]
+        for epoch in sorted((epoch for epoch in epochs if epoch < self.epoch), reverse=True):
+            commit = self.repository.commit_of(kept_ref(self.plan, self.key, epoch))
+            if commit is not None:
+                return commit, epoch
+        head, tip = self.repository.run("rev-parse", "HEAD"), self._plan_tip()
+        # What a person has merged already, and gone on from, is no place to begin.
+        behind = tip is None or self.repository.is_ancestor(tip, head)
+        return (head if behind else tip or head), None
+
+    def _plan_tip(self) -> str | None:
+        return self.repository.commit_of(f"refs/heads/{plan_branch(self.plan)}")
+
+    def _create(self, base: str, lock: int) -> None:
+        repository, path = self.repository, self.path
+        if path.exists() or path.is_symlink():
+            _remove(path)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        tip = repository.commit_of(f"refs/heads/{self.branch}")
+        if tip is not None and not repository.is_ancestor(tip, base):
+            # Whatever it is, perhaps a person's: the branch is to begin anew, its commits are not to be lost.
+            repository.run("update-ref", f"{kept_refs(self.plan, self.key)}/before-{self.epoch}", tip)
+        # Forced twice: over the record of a tree that was killed in the making, which is locked.
+        add = ("worktree", "add", "--quiet", "--force", "--force")
+        if repository.checked_out(self.branch) in (None, str(path)):
+            repository.run("update-ref", f"refs/heads/{self.branch}", base)
+            repository.run(*add, str(path), self.branch, keep=(lock,))
+        else:
+            repository.run(*add, "--detach", str(path), base, keep=(lock,))
+        self.cwd.mkdir(parents=True, exist_ok=True)
+
+    def _keep(self, begun: Begun) -> Work:
+        repository, path, admin = self.repository, self.path, self._admin()
+        head = repository.run("rev-parse", "HEAD", cwd=path)
+        index = admin / _INDEX
+        index.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # with what git knows of the files it need not read them all
+            shutil.copyfile(admin / "index", index)
+        try:
+            if not index.exists():
+                repository.run("read-tree", head, cwd=path, index=index)
+            # A file that we may not read stays in the tree, and the tree stays.
+            repository.ask("add", "--all", "--ignore-errors", "--", ":/", cwd=path, index=index)
+            tree = repository.run("write-tree", cwd=path, index=index)
+        finally:
+            index.unlink(missing_ok=True)
+        commit = head
+        if tree != repository.run("rev-parse", f"{head}^{{tree}}"):
+            task = f"{self.plan}/{self.key}"
+            message = f"{task}: what attempt {begun.epoch} left\n\nMuster-Attempt: {task}#{begun.epoch}"
+            commit = repository.run("commit-tree", tree, "-p", head, "-m", message)
+        repository.run("update-ref", kept_ref(self.plan, self.key, begun.epoch), commit)
+        stat = repository.run("diff", "--shortstat", begun.base, commit).strip() or "no change"
+        commits = int(repository.run("rev-list", "--count", f"{begun.base}..{commit}"))
+        return Work(commit, commits, stat)
+
+    def _merge(self, commit: str) -> None:
+        repository, branch = self.repository, plan_branch(self.plan)
+        tip = self._plan_tip()
+        start = tip or repository.run("rev-parse", base_ref(self.plan, self.key, self.epoch))
+        if repository.is_ancestor(commit, start):
+            new = start
+        elif repository.is_ancestor(start, commit):
+            new = commit
+        else:
+            new = self._merged(start, commit)
+        if new == tip:
+            return
+        place = repository.checked_out(branch)
+        if place is not None:
+            raise GitFailed(
+                f"branch {branch} is checked out in {place}, and no branch is moved under a person's feet",
+                f"git -C {place} switch -",
+            )
+        repository.run("update-ref", f"refs/heads/{branch}", new, tip or "0" * len(new))
+
+    def _merged(self, ours: str, theirs: str) -> str:
+        repository = self.repository
+        done = repository.ask("merge-tree", "--write-tree", "--name-only", "--no-messages", ours, theirs)
+        tree, *files = done.stdout.splitlines() or [""]
+        if done.returncode == 1:
+            raise MergeConflict(
+                f"its work does not merge with branch {plan_branch(self.plan)}: {', '.join(files[:10])}",
+                f"the next attempt is asked to merge it; by hand: git merge {self.branch}",
+            )
+        if done.returncode:
+            raise GitFailed(f"git merge-tree failed: {done.stderr.strip()}", "it needs git 2.38 or newer")
+        message = f"Merge {self.plan}/{self.key}"
+        return repository.run("commit-tree", tree, "-p", ours, "-p", theirs, "-m", message)
+
+    def _hand_over(self, origin: int | None) -> str:
+        if origin is None:
+            return ""
+        told = (
+            f"An earlier attempt (#{origin}) was ended before it had finished.  What it left is in this folder; "
+            f"what it has changed: git diff {base_ref(self.plan, self.key, self.epoch)}.  Go on from there."
+        )
+        tip = self._plan_tip()
+        head = self.repository.commit_of("HEAD", self.path)
+        if tip is not None and head is not None and not self.repository.is_ancestor(tip, head):
+            told += f"  Branch {plan_branch(self.plan)} has moved on since: merge it into your work."
+        return told
+
+
+def _remove(path: Path) -> None:
+    if path.is_symlink() or not path.is_dir():
+        path.unlink()
+    else:
+        shutil.rmtree(path)

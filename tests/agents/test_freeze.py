@@ -1,0 +1,152 @@
+"""A tree of processes that is made to stand still, whole, and goes on where it stood."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+from muster.agents.proctable import read_proc, scan
+
+WAIT_S = 20.0
+COUNTER = "i=0; while :; do i=$((i+1)); echo $i > {name}; done"
+
+
+def counts(zoo, *names: str) -> list[str]:
+    return [(zoo.tmp_path / name).read_text() for name in names]
+
+
+def moving(zoo, *names: str) -> bool:
+    """Whether every counter still counts."""
+    before = counts(zoo, *names)
+    deadline_s = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline_s:
+        if all(a != b and b for a, b in zip(before, counts(zoo, *names), strict=True)):
+            return True
+    return False
+
+
+def stopped(zoo) -> bool:
+    rows = [read_proc(process.pid) for process in zoo.alive()]
+    return bool(rows) and all(row is None or row.gone or row.stopped for row in rows)
+
+
+def counting(zoo, *names: str):
+    """A tree of shells that count: the first is the root, the others lead sessions of their own."""
+    first, *others = (COUNTER.format(name=name) for name in names)
+    inner = " ".join(f"setsid sh -c '{script}' $T &" for script in others)
+    process = zoo.sh(f"{inner} echo ready; {first}")
+    zoo.until(lambda: all((zoo.tmp_path / name).exists() for name in names))
+    return process
+
+
+def test_the_whole_tree_stands_still_and_goes_on(zoo):
+    process = counting(zoo, "a", "b", "c")
+    assert process.freeze() == 3
+    assert stopped(zoo)
+    before = counts(zoo, "a", "b", "c")
+    assert process.freeze() == 3, "again: nothing is left to stop"
+    assert counts(zoo, "a", "b", "c") == before
+    assert process.thaw() == 3
+    assert moving(zoo, "a", "b", "c")
+    assert process.thaw() == 0
+    process.kill()
+
+
+def test_what_keeps_forking_is_caught(zoo):
+    comet = 'echo x >> trail; setsid sh -c "$COMET" &'
+    process = zoo.start(
+        "sh",
+        "-c",
+        f"echo ready; COMET='{comet}'; export COMET; sh -c \"$COMET\"; sleep $T1",
+        env={"T1": zoo.token},
+    )
+    trail = zoo.tmp_path / "trail"
+    zoo.until(lambda: trail.exists() and len(trail.read_text()) > 20)
+    zoo.until(process.freeze)
+    size = trail.stat().st_size
+    assert stopped(zoo)
+    time.sleep(0.05)
+    assert trail.stat().st_size == size
+    process.thaw()
+    zoo.until(lambda: trail.stat().st_size > size)
+    zoo.until(process.freeze)
+    process.kill()
+    zoo.until(lambda: not zoo.alive())
+
+
+def test_one_that_wakes_the_others_is_stopped_as_well(zoo):
+    """A process that answers every stop of its sibling with a SIGCONT loses once it stands still itself."""
+    waker = (
+        "import os, signal, subprocess, sys\n"
+        "child = subprocess.Popen(['sleep', sys.argv[1]], start_new_session=True)\n"
+        "print('ready', flush=True)\n"
+        "while True: os.kill(child.pid, signal.SIGCONT)\n"
+    )
+    process = zoo.start("python3", "-S", "-E", "-c", waker, zoo.token)
+    zoo.until_said("ready")
+    assert process.freeze()
+    assert stopped(zoo)
+    process.kill()
+
+
+def test_what_had_stopped_by_itself_stays_stopped(zoo):
+    process = zoo.sh("sleep $T & echo ready; echo $! > pid; sleep $T")
+    zoo.until(lambda: (zoo.tmp_path / "pid").exists() and (zoo.tmp_path / "pid").read_text())
+    pid = int((zoo.tmp_path / "pid").read_text())
+    os.kill(pid, signal.SIGSTOP)
+    zoo.until(lambda: read_proc(pid).stopped)
+    assert process.freeze()
+    process.thaw()
+    zoo.until(lambda: not read_proc(process.pid).stopped)
+    assert read_proc(pid).stopped
+    process.kill()
+
+
+def test_a_frozen_tree_is_killed_whole(zoo):
+    process = counting(zoo, "a", "b")
+    assert process.freeze()
+    assert process.kill() == -signal.SIGKILL
+    assert not zoo.alive()
+    assert process.freeze() == process.thaw() == 0, "nothing is left to freeze, and nobody else is hit"
+
+
+def test_a_frozen_tree_hears_the_interrupt(zoo):
+    process = zoo.python(
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGINT, lambda *_: sys.exit(7))\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(1000)\n"
+    )
+    assert process.freeze()
+    steps: list[str] = []
+    assert process.stop(grace_s=WAIT_S, on_step=steps.append) == 7
+    assert steps == ["interrupt"]
+
+
+def test_freezing_from_another_thread_while_its_own_watches(zoo):
+    process = counting(zoo, "a")
+    done = threading.Event()
+
+    def flicker() -> None:
+        for _ in range(10):
+            process.freeze()
+            process.thaw()
+        done.set()
+
+    thread = threading.Thread(target=flicker)
+    thread.start()
+    while not done.is_set():
+        process.descendants()
+        assert process.poll() is None
+    thread.join()
+    assert moving(zoo, "a")
+    process.kill()
+
+
+def test_the_caller_is_never_frozen(zoo):
+    process = zoo.start("sleep", zoo.token)
+    assert process.freeze()
+    assert not any(proc.stopped for proc in scan() if proc.pid == os.getpid())
+    process.kill()

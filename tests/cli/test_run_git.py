@@ -1,0 +1,178 @@
+"""Agents that write, in a real repository and beside one, through `muster run`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MUSTER = [sys.executable, "-m", "muster.cli.main"]
+IDENTITY = {f"GIT_{who}_{what}": "x@y" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+CONFIG = """\
+agent = "writer"
+[workers]
+count = 3
+[task]
+backoff = { first = "1ms", max = "1ms" }
+[agents.writer]
+command = ["sh", "-eu"]
+prompt = "script"
+writes = true
+"""
+OLD_GIT = """\
+for word in "$@"; do [ "$word" = version ] && echo "git version 2.30.2" && exit; done
+exec "$real" "$@"
+"""
+PLAN = """\
+# Git
+
+- [ ] One {#one}
+  echo 1 > one.txt; git add one.txt; git -c user.name=a -c user.email=a@b commit -qm one
+  echo "$MUSTER_PORT_BASE" > port-one.txt
+- [ ] Two {#two}
+  echo 2 > two.txt; echo "$MUSTER_PORT_BASE" > port-two.txt
+- [ ] Three {#three after=one,two}
+  cat one.txt two.txt > three.txt
+  echo "$MUSTER_BRANCH" > branch.txt
+- [ ] Fails first {#again}
+  if [ -e half.txt ]; then echo "$MUSTER_HANDOVER" > told.txt; exit 0; fi
+  echo half > half.txt; exit 1
+"""
+
+
+def git(folder: Path, *arguments: str) -> str:
+    env = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": os.devnull, **IDENTITY}
+    return subprocess.run(
+        ["git", *arguments], cwd=folder, env=env, capture_output=True, text=True, check=True
+    ).stdout.rstrip("\n")
+
+
+def muster(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*MUSTER, *argv], cwd=folder, capture_output=True, text=True, timeout=100, check=False
+    )
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "muster.toml").write_text(CONFIG)
+    (folder / "plan.md").write_text(PLAN)
+    return folder
+
+
+@pytest.fixture
+def repository(project: Path) -> Path:
+    git(project, "init", "-q", "--template=")
+    git(project, "add", "muster.toml")
+    git(project, "commit", "-qm", "first")
+    (project / "muster.toml").write_text(CONFIG + "\n# not committed\n")
+    return project
+
+
+def test_each_task_works_apart_and_their_work_comes_together(repository):
+    done = muster(repository, "run", "plan.md")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 file has uncommitted changes" in done.stdout and "git merge muster/plan/git" in done.stdout
+    assert {path.name for path in repository.iterdir()} == {".git", ".muster", "muster.toml", "plan.md"}
+    assert git(repository, "status", "--porcelain") == " M muster.toml\n?? plan.md"
+    show = lambda name: git(repository, "show", f"muster/plan/git:{name}")  # noqa: E731
+    assert show("three.txt") == "1\n2" and show("branch.txt") == "muster/task/git/three"
+    assert show("half.txt") == "half" and "attempt (#1)" in show("told.txt")
+    ports = {int(show("port-one.txt")), int(show("port-two.txt"))}
+    assert all(20_000 <= port < 32_768 for port in ports)
+    assert git(repository, "branch", "--list", "muster/task/*") == ""
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+
+    listed = json.loads(muster(repository, "attempt", "list", "again", "--json").stdout)
+    assert [(attempt["status"], attempt["exitCode"]) for attempt in listed] == [
+        ("failed", 1),
+        ("completed", 0),
+    ]
+    assert "1 file changed, 1 insertion" in listed[0]["work"]
+    assert "failed" in muster(repository, "attempt", "list", "again").stdout
+    shown = muster(repository, "attempt", "show", "again#1").stdout
+    assert "Exit code  1" in shown and "muster attempt diff git/again#1" in shown
+    assert "+half" in muster(repository, "attempt", "diff", "again#1").stdout
+    assert "told.txt" not in muster(repository, "attempt", "diff", "again#1").stdout
+    assert "told.txt" in muster(repository, "attempt", "diff", "again", "--stat").stdout
+    assert "+half" in json.loads(muster(repository, "attempt", "diff", "again#1", "--json").stdout)["diff"]
+    why = muster(repository, "why", "again").stdout
+    assert "done by attempt 2" in why and "exit code 1" in why
+
+
+def test_setup_makes_a_tree_ready_and_its_failure_is_told(repository):
+    config = CONFIG + '\n[git]\nsetup = "echo tool > tool.log; test ! -e stop"\nmerge = false\nkeep = true\n'
+    (repository / "muster.toml").write_text(config)
+    (repository / "plan.md").write_text("# P\n- [ ] Use it {#use}\n  cat tool.log > out.txt\n")
+    (repository / ".git" / "info").mkdir(exist_ok=True)
+    (repository / ".git" / "info" / "exclude").write_text("*.log\n")
+    assert muster(repository, "run", "plan.md").returncode == 0
+    assert git(repository, "show", "muster/task/p/use:out.txt") == "tool"
+    assert git(repository, "branch", "--list", "muster/plan/*") == "", "merge = false"
+    assert len(git(repository, "worktree", "list").splitlines()) == 2, "keep = true"
+    (repository / "muster.toml").write_text(config.replace("test ! -e stop", "exit 9"))
+    (repository / "more.md").write_text("# M\n- [ ] Never {#never retries=0}\n  true\n")
+    assert muster(repository, "run", "more.md").returncode == 5
+    why = muster(repository, "why", "m/never").stdout
+    assert "git.setup ended with exit code 9: echo tool" in why
+
+
+def test_without_a_repository_one_writes_at_a_time(project):
+    script = "if mkdir busy; then sleep 0.3; rmdir busy; else exit 9; fi"
+    tasks = "".join(f"- [ ] T{n} {{#t{n} retries=0}}\n  {script}\n" for n in range(4))
+    (project / "plan.md").write_text(f"# P\n{tasks}")
+    done = muster(project, "run", "plan.md")
+    assert done.returncode == 0, done.stdout
+    assert muster(project, "attempt", "diff", "t0").returncode == 3
+
+
+def test_agents_that_do_not_write_work_in_the_projects_folder(repository):
+    (repository / "muster.toml").write_text(CONFIG.replace("writes = true", "writes = false"))
+    (repository / "plan.md").write_text("# P\n- [ ] Here {#here}\n  touch here.txt\n")
+    assert muster(repository, "run", "plan.md").returncode == 0
+    assert (repository / "here.txt").exists()
+    assert git(repository, "branch", "--list", "muster/*") == ""
+
+
+def test_limits_and_hangs_through_the_whole_crew(project):
+    (project / "muster.toml").write_text(
+        CONFIG + 'home = "own"\nstall_after = "1500ms"\n[agents.writer.limits]\noutput = "2MB"\nfiles = 64\n'
+    )
+    (project / "plan.md").write_text(
+        "# P\n- [ ] Loud {#loud retries=0}\n  yes\n"
+        "- [ ] Still {#still retries=0}\n  echo begun; sleep 1000\n"
+        '- [ ] Fine {#fine}\n  test "$(ulimit -n)" = 64; touch "$HOME/seen"\n'
+    )
+    assert muster(project, "run", "plan.md").returncode == 5
+    assert "(agents.writer.limits.output)" in muster(project, "why", "loud").stdout
+    still = muster(project, "why", "still").stdout
+    assert "it hung: " in still and "seems to hang: for " in still and "sleep" in still
+    assert "seems to hang" in muster(project, "task", "show", "still").stdout
+    assert (project / ".muster" / "homes" / "writer" / "seen").exists()
+
+
+def test_doctor_tells_where_agents_write(repository, project):
+    assert "trees and branches for writer" in muster(repository, "doctor").stdout
+    old = project / "bin"
+    old.mkdir()
+    (old / "git").write_text(f"#!/bin/sh\nreal={shutil.which('git')}\n" + OLD_GIT)
+    (old / "git").chmod(0o755)
+    path = f"{old}{os.pathsep}{os.environ['PATH']}"
+    told = subprocess.run(
+        [*MUSTER, "doctor"],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PATH": path},
+        check=False,
+    )
+    assert "2.30.2 cannot merge what tasks have made" in told.stdout and "merge = false" in told.stdout
+    (project / "muster.toml").write_text(CONFIG + "[git]\nworktrees = false\n")
+    assert "one of writer works at a time" in muster(project, "doctor").stdout

@@ -1,0 +1,183 @@
+"""A worker's attempt with real processes that misbehave: what is reported, and that nothing of them is left."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.agents.command import CommandAgent
+from muster.agents.host import LocalHost, oom_kills
+from muster.agents.process import LocalLauncher
+from muster.model import commands as c
+from muster.model.answers import ClaimedJob
+from muster.model.limits import Limits
+from muster.model.states import ErrorKind
+from muster.worker import runner as runner_module
+from muster.worker.orders import Order, Orders
+from muster.worker.runner import Runner, Surroundings
+
+MB = 1 << 20
+
+
+@dataclass
+class Deaf:
+    """A crew that takes every report, and keeps all but the output."""
+
+    reports: list[Any] = field(default_factory=list)
+    output: dict[str, bytearray] = field(default_factory=dict)
+
+    def report(self, command: c.AttemptCommand) -> Any:
+        if isinstance(command, c.AppendLog):
+            stream = self.output.setdefault(command.stream, bytearray())
+            stream[:] = stream.ljust(command.offset, b"\0")
+            stream[command.offset :] = command.data
+        else:
+            self.reports.append(command)
+        return None
+
+
+@dataclass
+class Rig:
+    root: Path
+    crew: Deaf = field(default_factory=Deaf)
+
+    def run(self, script: str, *, order_s: float | None = None, **limits: Any) -> c.Command:
+        """Runs one attempt and returns its last word."""
+        agent = CommandAgent(name="sh", command=("sh", "-c", script), prompt="none", limits=Limits(**limits))
+        around = Surroundings(
+            worker_id="worker-aaaaaaaa",
+            root=self.root,
+            attempts_dir=self.root / "attempts",
+            socket=self.root / "socket",
+            agents={"sh": agent},
+            launcher=LocalLauncher(),
+            oom_kills=oom_kills,
+        )
+        job = ClaimedJob(
+            task_id=7,
+            epoch=1,
+            plan="p",
+            key="a",
+            agent="sh",
+            title="A",
+            description="",
+            note="",
+            timeout_s=60,
+            session_key=None,
+            checkpoint=None,
+        )
+        with Orders() as orders:
+            crew: Any = self.crew
+            timer = threading.Timer(order_s or 0, orders.give, (Order.STOP,))
+            if order_s is not None:
+                timer.start()
+            Runner(crew, around, job, orders).run()
+            timer.cancel()
+        return self.crew.reports[-1]
+
+    @property
+    def folder(self) -> Path:
+        return self.root / "attempts" / "7" / "1"
+
+
+@pytest.fixture
+def rig(tmp_path, monkeypatch) -> Iterator[Rig]:
+    monkeypatch.setattr(runner_module, "STOP_GRACE_S", 0.2)
+    yield Rig(tmp_path)
+    assert LocalHost().marked([f"MUSTER_ROOT={tmp_path}"]) == {f"MUSTER_ROOT={tmp_path}": []}
+
+
+def test_output_without_end_is_stopped_and_its_disk_given_back(rig):
+    end = rig.run(
+        "while :; do head -c 4000000 /dev/zero | tr '\\0' x; sleep 0.02; done", output_bytes=64 * MB
+    )
+    assert isinstance(end, c.Fail) and end.kind is ErrorKind.CRASH
+    assert "limit is 64.0 MB (agents.sh.limits.output)" in end.message
+    assert (rig.folder / "stdout").stat().st_size == 64 * MB
+    assert rig.crew.output["stdout"].startswith(b"xxx")
+
+
+def test_an_agent_that_goes_on_past_the_notice_was_told(rig):
+    wait = 'until [ -s "$MUSTER_NOTICE" ]; do sleep 0.05; done; cat "$MUSTER_NOTICE" >&2'
+    script = f"head -c 9000000 /dev/zero; {wait}"
+    assert isinstance(rig.run(script, output_bytes=10 * MB), c.Complete)
+    assert b"at 10.0 MB you are stopped" in rig.crew.output["stderr"]
+
+
+def test_a_hang_is_suspected_with_evidence_and_then_stopped(rig):
+    end = rig.run("trap '' INT TERM; sleep 1000", stall_after_s=1.0)
+    suspect = [report for report in rig.crew.reports if isinstance(report, c.Suspect)]
+    assert len(suspect) == 1 and "printed nothing" in suspect[0].evidence and "sleep" in suspect[0].evidence
+    assert isinstance(end, c.Fail) and end.kind is ErrorKind.CRASH
+    assert end.message.startswith("it hung: for ")
+
+
+def test_work_is_no_hang_though_nothing_is_printed(rig):
+    burn = "import time; t = time.monotonic()\nwhile time.monotonic() - t < 3: pass"
+    end = rig.run(f'{sys.executable} -S -E -c "{burn}"', stall_after_s=1.0)
+    assert isinstance(end, c.Complete)
+    assert not [report for report in rig.crew.reports if isinstance(report, c.Suspect)]
+
+
+def test_a_tree_over_its_memory_is_stopped_though_each_process_is_within(rig):
+    hold = f"import time; held = bytearray({40 * MB}); time.sleep(1000)"
+    one = f'{sys.executable} -S -E -c "{hold}" &'
+    end = rig.run(f"{one} {one} {one} wait", memory_bytes=100 * MB)
+    assert isinstance(end, c.Fail) and end.kind is ErrorKind.OUT_OF_MEMORY
+    assert "agents.sh.limits.memory" in end.message
+
+
+def test_a_process_over_the_memory_limit_is_out_of_memory(rig):
+    end = rig.run(f'{sys.executable} -S -E -c "bytearray({300 * MB})"', memory_bytes=100 * MB)
+    assert isinstance(end, c.Fail) and end.kind is ErrorKind.OUT_OF_MEMORY
+    assert "at its limit of memory: MemoryError" in end.message
+
+
+def test_processes_without_end_are_stopped(rig):
+    end = rig.run("while :; do sleep 1000 & sleep 0.02; done", processes=20)
+    assert isinstance(end, c.Fail) and "agents.sh.limits.processes" in end.message
+
+
+def test_a_file_over_its_limit_names_the_cause(rig):
+    end = rig.run("exec cat /dev/zero > big", file_bytes=MB)
+    assert isinstance(end, c.Fail) and "a file larger than its limit" in end.message
+
+
+def test_survivors_of_a_success_are_gone_and_hold_nothing_up(rig):
+    begin_s = time.monotonic()
+    end = rig.run("setsid sleep 1000 & (sleep 1000 &); echo done")
+    assert isinstance(end, c.Complete) and time.monotonic() - begin_s < 10
+    assert rig.crew.output["stdout"] == b"done\n"
+
+
+def test_one_that_ignores_every_signal_ends_on_request(rig):
+    end = rig.run("trap '' INT TERM HUP; while :; do sleep 0.1; done", order_s=0.5)
+    assert isinstance(end, c.Release)
+
+
+@pytest.mark.parametrize("trick", ["ln -s /etc/passwd", "mkfifo"])
+def test_output_that_was_replaced_costs_the_log_alone(rig, trick):
+    """A link would show what others may not see; a pipe without a writer would hold up the worker."""
+    random_name = f"out{random.randrange(10**6)}"
+    make = f"{trick} {random_name}" if trick.startswith("ln") else f"mkfifo {random_name}"
+    end = rig.run(f'cd "$(dirname "$MUSTER_RESULT")" && {make} && mv -f {random_name} stdout && sleep 1.5')
+    assert isinstance(end, c.Complete)
+    assert b"root:" not in rig.crew.output.get("stdout", b"")
+
+
+def test_a_home_of_its_own(rig, tmp_path):
+    home = tmp_path / "homes" / "sh"
+    agent = CommandAgent(name="sh", command=("sh",), home=home, env={"X": "1"})
+    assert agent._base_env()["HOME"] == str(home)
+    assert CommandAgent(name="sh", command=("sh",))._base_env()["HOME"] == os.environ["HOME"]
+    told = CommandAgent(name="sh", command=("sh",), home=home, env={"HOME": "/said"})
+    assert told._base_env()["HOME"] == "/said", "what a person has set counts"
