@@ -57,12 +57,11 @@ class Claims:
         chosen = await self._choose(view, worker, free)
         await view.load([task.id for task, _ in chosen])
         opened = [self._grant(view, command, task, agent, lease_ms) for task, agent in chosen]
-        if opened:
-            self._note_used(command)
         await view.flush()
         return Claimed(jobs=await self.jobs(view, opened))
 
-    def _note_used(self, command: c.Claim) -> None:
+    def note_given(self, command: c.Claim) -> None:
+        """Call once it is committed that this request was given something."""
         used = self._used.setdefault(command.worker_id, OrderedDict())
         used[command.request_id] = None
         if len(used) > USED_MAX:

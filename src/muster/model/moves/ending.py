@@ -270,7 +270,7 @@ def reap(task: Task, facts: Facts, command: c.Reap, now: Now) -> Decision:
     attempt = current(task, facts, command)
     decision = _reaped(task, attempt, facts, command, now)
     at_work = attempt.boot_id == now.boot_id and now.mono_ms < attempt.lease_until_ms
-    if at_work and not command.tree_killed:
+    if at_work and not command.proven and not command.tree_killed:
         return replace(decision, task=replace(decision.task, lingering_epoch=left_running(attempt)))
     return decision
 

@@ -65,7 +65,8 @@ def grant(task: Task, facts: Facts, command: c.Grant, now: Now) -> Decision:
 def start(task: Task, facts: Facts, command: c.Start, now: Now) -> Decision:
     attempt = current(task, facts, command)
     if task.status is TaskStatus.RUNNING and attempt.token_hash == command.token_hash:
-        return Decision(task)
+        # Its worker counts on the lease from the word that was answered, which may be this one.
+        return Decision(task, replace(attempt, lease_until_ms=now.mono_ms + attempt.lease_ms))
     if task.status is not TaskStatus.ASSIGNED:
         raise IllegalMove(f"attempt {command.epoch} of task {task.id} has started already")
     after, event = moved(

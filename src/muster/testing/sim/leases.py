@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from muster.model import commands as c
-from muster.model.answers import AttemptOrder, Claimed, Held, HeartbeatAnswer, Moved, Taken
+from muster.model.answers import AttemptOrder, Claimed, HeartbeatAnswer, Held, Moved, Taken
 from muster.model.task import Now
 from muster.testing.sim.hosts import Process, SimHost
 from muster.testing.sim.reference import Reference, TaskModel
@@ -82,6 +82,8 @@ class Leases:
             hearing = self._heard[command.task_id, command.epoch]
             trusted = hearing.boot_id == now.boot_id and now.mono_ms < hearing.mono_ms + hearing.lease_ms
             self._reference.tasks[command.task_id].reaped_early = trusted and not command.tree_killed
+        elif isinstance(command, c.Start):
+            self.heard((command.task_id, command.epoch), now)
         elif isinstance(command, c.NewBoot | c.FreshLeases):
             for task in self._open():
                 if self._heard[task.id, task.epoch].boot_id == now.boot_id or self.elsewhere(task.holder):
@@ -147,7 +149,9 @@ class Leases:
             if task.lingering is None:
                 continue
             hearing = self._heard[task.id, task.lingering]
-            since_ms = max(hearing.mono_ms, well_since_ms) if hearing.boot_id == now.boot_id else well_since_ms
+            since_ms = (
+                max(hearing.mono_ms, well_since_ms) if hearing.boot_id == now.boot_id else well_since_ms
+            )
             if now.mono_ms - since_ms > hearing.lease_ms + self._freed_ms:
                 says = f"task {task.id} still waits for the end of attempt {task.lingering}"
                 raise Broken("L1", says, task.id)

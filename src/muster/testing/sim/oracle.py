@@ -75,9 +75,6 @@ class Oracle:
         )  # a claim sees what its neighbours have done
         self._trace(pairs)
         touched = self._named(commands)
-        for command in commands:
-            if isinstance(command, c.DrainWorker) and command.stop_by_s is not None:
-                self._drains[command.worker_id] = command.stop_by_s
         for command, outcome in pairs:
             if isinstance(command, c.Enqueue) and isinstance(outcome, Enqueued):
                 self._learn(command, outcome)
@@ -98,11 +95,7 @@ class Oracle:
                 names.add(event.event)
                 claimers |= {event.actor} if event.event == "claimed" else set()
         for command, outcome in pairs:
-            self._note_accepted(command, outcome)
-            if isinstance(outcome, Taken | Held):
-                self.leases.held_by_hand(outcome, now)
-            elif isinstance(command, c.SetClock) and not isinstance(outcome, MusterError):
-                self._learn_due_times()
+            self._note_accepted(command, outcome, now)
         known = {task_id for task_id in touched if task_id in self.reference.tasks}
         for look in self._witness.look(sorted(known | self.reference.settle(known))):
             self._check_row(look)
@@ -158,6 +151,8 @@ class Oracle:
                 found.add(command.task_id)  # type: ignore[attr-defined]
             elif isinstance(command, c.Heartbeat):
                 found.update(task_id for task_id, _ in command.attempts)
+            elif isinstance(command, c.DrainWorker) and command.stop_by_s is not None:
+                self._drains[command.worker_id] = command.stop_by_s
         return found
 
     def _learn(self, command: c.Enqueue, outcome: Enqueued) -> None:
@@ -193,7 +188,7 @@ class Oracle:
             if seen and TICKS_MS < now.mono_ms - mono_ms < HOLD_AFTER_JUMP_MS:
                 raise Broken("S15", f"task {task_id} expired right after the wall clock jumped", task_id)
 
-    def _note_accepted(self, command: c.Command, outcome: object) -> None:
+    def _note_accepted(self, command: c.Command, outcome: object, now: Now) -> None:
         if isinstance(command, c.Claim) and isinstance(outcome, Claimed) and outcome.jobs:
             self._check_claim(command, outcome)
         elif isinstance(command, c.SaveCheckpoint) and isinstance(outcome, Moved):
@@ -203,6 +198,10 @@ class Oracle:
             self.reference.tasks[command.task_id].fresh_after = outcome.epoch
         elif isinstance(command, c.Register) and not isinstance(outcome, MusterError):
             self.slots[command.worker_id] = command.slots
+        elif isinstance(outcome, Taken | Held):
+            self.leases.held_by_hand(outcome, now)
+        elif isinstance(command, c.SetClock) and not isinstance(outcome, MusterError):
+            self._learn_due_times()
 
     def _check_claim(self, command: c.Claim, outcome: Claimed) -> None:
         jobs = frozenset((job.task_id, job.epoch) for job in outcome.jobs)
@@ -236,8 +235,8 @@ class Oracle:
         if look.in_line != row.ready:
             raise Broken("L3", f"task {row.id} is {row.status}, its place in line is {look.in_line}", row.id)
         if row.lingering_epoch != task.lingering:
-            says = f"lets attempt {row.lingering_epoch} linger, it should be {task.lingering}"
-            raise Broken("S1", f"task {row.id} {says}", row.id)
+            lets = f"lets attempt {row.lingering_epoch} linger, it should be {task.lingering}"
+            raise Broken("S1", f"task {row.id} {lets}", row.id)
         waits = row.unmet or row.next_attempt_at_ms is not None or row.ready or task.lingering is not None
         waits = waits or (row.status is TaskStatus.PAUSED and row.paused_reason is not None)
         if not (row.final or row.status in HELD or waits):

@@ -217,9 +217,7 @@ class Owner:
                 led_since_ms=since_ms,
                 absences=batcher.absences,
             ),
-            Scheduler(
-                clock, reads, batcher, term=term, interval_s=SWEEP_S, elapsed_ms=self.host.elapsed_ms
-            ),
+            Scheduler(clock, reads, batcher, term=term, interval_s=SWEEP_S, elapsed_ms=self.host.elapsed_ms),
             Sealer(clock, reads, batcher, _SIGNER, term=term),
             Pruner(clock, reads, batcher, _SIGNER, folders=NoFolders(), retention=Retention(), term=term),
             Ticker(clock, reads, batcher, self._files),

@@ -43,7 +43,7 @@ class Users:
             await self.process.sleep(self._dice.expovariate(1 / world.scenario.user_every_s))
 
     async def _tell(self, command: c.Command) -> bool:
-        """Tries again where nobody answers; sometimes once more although somebody did.  False: nobody ever did."""
+        """Tries again where nobody answers; sometimes once more although somebody did.  False: nobody did."""
         heard = False
         for _ in range(5):
             try:
