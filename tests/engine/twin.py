@@ -115,7 +115,8 @@ class Twin:
             may = attempt["generation"] == task["generation"] and not attempt["killed"]
             if not may or task["status"] not in WAITING or task["aim"] not in (None, attempt["agent"]):
                 return False
-            task["status"], task["due"], task["losses"] = "RUNNING", None, max(0, task["losses"] - 1)
+            task["status"] = "ASSIGNED" if attempt["token"] is None else "RUNNING"
+            task["due"], task["losses"] = None, max(0, task["losses"] - 1)
             attempt["state"] = "open"
         if attempt["state"] != "open":
             return False
@@ -155,7 +156,9 @@ class Twin:
 
     def fail(self, key: str, epoch: int, kind: str, retry_after_s: float | None) -> str:
         task = self.tasks[key]
-        if self._ended(task, epoch, "failed", "released"):
+        if self._ended(task, epoch, "failed", "released") or (
+            kind == "lost" and self._ended(task, epoch, "lost")
+        ):
             return ""
         if refused := self._stale(task, epoch):
             return refused

@@ -324,6 +324,7 @@ def readopt(task: Task, facts: Facts, command: c.Readopt, now: Now) -> Decision:
         raise StaleEpoch(
             f"attempt {command.epoch} of task {task.id} cannot come back: it is {attempt.status}"
         )
+    begun = attempt.started_at_ms is not None
     after, event = moved(
         task,
         now,
@@ -331,7 +332,7 @@ def readopt(task: Task, facts: Facts, command: c.Readopt, now: Now) -> Decision:
         f"attempt {task.epoch} is heard again and goes on",
         attempt.worker_id,
         level=Level.WARN,
-        status=TaskStatus.RUNNING,
+        status=TaskStatus.RUNNING if begun else TaskStatus.ASSIGNED,
         next_attempt_at_ms=None,
         losses=max(0, task.losses - 1),
         error_kind=None,
@@ -339,7 +340,7 @@ def readopt(task: Task, facts: Facts, command: c.Readopt, now: Now) -> Decision:
     )
     back = replace(
         attempt,
-        status=AttemptStatus.RUNNING,
+        status=AttemptStatus.RUNNING if begun else AttemptStatus.ASSIGNED,
         ended_at_ms=None,
         error_kind=None,
         error="",

@@ -216,7 +216,8 @@ class SqliteTx:
                 plan = await self.plan(plan_id)
                 plans[plan_id] = plan.name if plan else ""
             task = tasks[task_id]
-            again = task.epoch > 1
+            # Also for the first attempt: a claim whose answer was lost may come again after it has begun.
+            again = task.epoch > 1 or task.started_at_ms is not None
             left = self._first("resumption", task_id, task.fresh_after_epoch) if again else (None, None)
             made.append(
                 JobText(
