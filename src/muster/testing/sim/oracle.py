@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from msgspec import json
 from msgspec.structs import astuple
 
+from muster.engine.batch import drive
 from muster.engine.commands import Applied
 from muster.model import commands as c
 from muster.model.answers import Answer, Claimed, Enqueued, Held, Moved, Taken, TookOver
@@ -45,6 +46,7 @@ class Oracle:
         self._drains: dict[str, float] = {}
         """How long each worker that is drained has to stop what it holds, in seconds."""
         self._witness = store.witness
+        self._reads = store.reads
         self._last_event = 0
         self._term = 0
         self._given: dict[tuple[str, str], tuple[int, frozenset[tuple[int, int]]]] = {}
@@ -96,6 +98,7 @@ class Oracle:
                 claimers |= {event.actor} if event.event == "claimed" else set()
         for command, outcome in pairs:
             self._note_accepted(command, outcome, now)
+        self._check_checkpoints(pairs)
         known = {task_id for task_id in touched if task_id in self.reference.tasks}
         for look in self._witness.look(sorted(known | self.reference.settle(known))):
             self._check_row(look)
@@ -218,6 +221,17 @@ class Oracle:
                 raise Broken("S16", says, job.task_id)
             if job.checkpoint is not None:
                 self.world.seen["an attempt resumed from a checkpoint"] += 1
+
+    def _check_checkpoints(self, pairs: Sequence[tuple[c.Command, object]]) -> None:
+        saved = {p.task_id for p, o in pairs if isinstance(p, c.SaveCheckpoint) and isinstance(o, Moved)}
+        for task_id in sorted(saved):
+            kept, newest = (
+                drive(self._reads.checkpoint(task_id)),
+                self.reference.tasks[task_id].may_resume_from(),
+            )
+            if (kept.data if kept else None) != newest:
+                says = f"{kept} is the newest checkpoint, the one taken last was {newest!r}"
+                raise Broken("S16", f"task {task_id}: {says}", task_id)
 
     def _check_row(self, look: Look) -> None:
         row, task = look.task, self.reference.tasks[look.task.id]
