@@ -101,7 +101,10 @@ class Twin:
             return refused
         attempt = task["attempt"]
         if task["status"] == "RUNNING":
-            return "" if attempt["token"] == token else ILLEGAL
+            if attempt["token"] != token:
+                return ILLEGAL
+            attempt["until"] = self.mono + self.lease_ms
+            return ""
         task["status"], attempt["token"] = "RUNNING", token
         attempt["until"] = self.mono + self.lease_ms
         return ""
@@ -252,6 +255,9 @@ class Twin:
         attempt = task["attempt"]
         if not proven and not self.lapsed(task):
             return ILLEGAL
+        trusted = attempt["boot"] == self.boot and self.mono < attempt["until"]
+        if trusted and not proven and not killed and task["status"] == "RUNNING":
+            task["linger"] = epoch
         if attempt["said"] and not attempt["kind"]:
             self._close(task, "completed")
             self._done(key)
