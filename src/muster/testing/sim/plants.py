@@ -337,11 +337,6 @@ def lease_cut_short(planting: Planting) -> None:
     planting.put(ending, "lapsed", lapsed)
 
 
-@plant("a checkpoint that was held up on its way is taken for the newest")
-def late_checkpoint_wins(planting: Planting) -> None:
-    planting.put(working, "_taken_before", lambda _attempt, _command: False)
-
-
 @plant("a claim that comes late once more is given work that nobody waits for")
 def late_claim_is_a_new_one(planting: Planting) -> None:
     planting.put(Claims, "note_given", lambda _self, _command: None)
