@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from engine_rig import W1, W2, Rig, complete, fail, release
 
@@ -194,3 +196,37 @@ def test_a_result_that_was_reported_comes_before_the_last_words(rig: Rig) -> Non
         rig.do(c.Complete(task_id=job.task_id, epoch=1, result='"bye"', spoken=True))
     assert drive(rig.reads.result(reported.task_id)) == '"on purpose"'
     assert drive(rig.reads.result(silent.task_id)) == '"bye"'
+
+
+@pytest.mark.promise("S1")
+def test_a_claim_that_comes_late_once_more_gets_nothing_for_nobody(rig: Rig) -> None:
+    rig.register()
+    rig.enqueue({"a": [], "b": []})
+    claim = rig.claim_command(slots=1)
+    (job,) = rig.do(claim).jobs
+    rig.start(job)
+    rig.do(complete(job))
+    late: Claimed = rig.do(claim)
+    assert (late.jobs, late.over) == ((), True), "its worker is told to ask anew, if it still waits"
+    assert [job.key for job in rig.claim()] == ["b"]
+
+
+def test_a_claim_whose_transaction_was_undone_is_given_work_when_it_is_repeated(rig: Rig) -> None:
+    rig.register()
+    rig.enqueue({"a": []})
+    claim = rig.claim_command(slots=1)
+    poisoned = c.AddArtifact(task_id=rig.id("a"), epoch=1, name="x", location="here")
+    transact = rig.store.transact
+
+    async def failing(work: Any) -> Any:
+        async def undone(tx: Any) -> Any:
+            await work(tx)
+            raise RuntimeError("undone")
+
+        return await transact(undone)
+
+    rig.store.transact = failing  # type: ignore[method-assign, assignment]
+    with pytest.raises(RuntimeError):
+        rig.apply(poisoned, claim)
+    rig.store.transact = transact  # type: ignore[method-assign]
+    assert keys(rig.do(claim)) == ["a"]

@@ -221,3 +221,14 @@ def test_claims_tell_who_holds_what(one: Rig) -> None:
         ("other", "c", W1, False),
     ]
     assert [claim.expired for claim in found] == [False, False]
+
+
+@pytest.mark.promise("S15")
+def test_a_lease_by_hand_begins_anew_where_nobody_could_be_heard(one: Rig) -> None:
+    """An owner that was away for longer than the lease has heard nobody: not the holder's fault."""
+    take(one, lease_s=60.0)
+    one.clock.advance(3600)
+    post = Post(one)  # the next owner
+    assert "Reap" not in post.ticks(59)
+    one.clock.advance(1)
+    assert "Reap" in post.tick()

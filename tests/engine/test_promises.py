@@ -153,3 +153,36 @@ def test_once_faults_are_healed_all_is_quiet_within_three_leases(rig: Rig) -> No
         for job in rig.started(fresh):
             rig.do(complete(job))
         assert rig.clock.present.mono_ms - healed_ms <= 3 * LEASE_S * 1000
+
+
+@pytest.mark.promise("S16")
+def test_a_checkpoint_that_was_held_up_on_its_way_does_not_replace_a_newer_one(rig: Rig) -> None:
+    rig.register()
+    rig.enqueue({"a": []})
+    (job,) = rig.started()
+
+    def save(data: bytes, taken_us: int, taken_on: str = "boot-x") -> Any:
+        return rig.do(
+            c.SaveCheckpoint(
+                task_id=job.task_id, epoch=job.epoch, data=data, taken_us=taken_us, taken_on=taken_on
+            )
+        )
+
+    def newest() -> bytes:
+        kept = drive(rig.reads.checkpoint(job.task_id))
+        assert kept is not None
+        return kept.data
+
+    save(b"two", 2_000)
+    before = rig.names("a")
+    save(b"one", 1_000)
+    save(b"two", 2_000)
+    assert (newest(), rig.names("a")) == (b"two", before), "accepted, and nothing is written"
+    save(b"three", 3_000)
+    assert newest() == b"three"
+    save(b"elsewhere", 5, taken_on="boot-y")
+    assert newest() == b"elsewhere", (
+        "clocks of two boots cannot be compared: it is newer because it came later"
+    )
+    save(b"plain", 0, taken_on="")
+    assert newest() == b"plain"

@@ -10,13 +10,14 @@ import pytest
 from engine_rig import HOST, LEASE_S, PATIENT, W1, W2, FakeHost, Rig, cancel, complete, release
 
 from muster.engine.batch import drive
+from muster.engine.policy import Policy
 from muster.engine.services import reaper as reaper_module
 from muster.engine.services.reaper import Reaper
 from muster.model import commands as c
 from muster.model.answers import Answer
 from muster.model.errors import StoreRefused, TermOver
 from muster.model.marks import attempt_mark, worker_mark
-from muster.model.states import ErrorKind
+from muster.model.states import ErrorKind, StopAction
 from muster.model.task import Now
 
 TICK_S = 0.5
@@ -350,3 +351,53 @@ def test_while_processes_are_looked_for_callers_are_answered(post: Post, jobs: A
     post.host.dead.add(100)
     asyncio.run(look())
     assert waited and all(waited)
+
+
+FAR = Policy(lease_s=LEASE_S, hostname=HOST)
+
+
+@pytest.mark.promise("L5")
+def test_a_restart_of_the_stores_host_does_not_end_what_runs_on_another_one() -> None:
+    rig = Rig(FAR)
+    rig.register(W1, hostname="there")
+    rig.enqueue({"a": [], "b": []})
+    (job, cancelled) = rig.started(W1, 2)
+    rig.do(cancel(cancelled.task_id))
+    rig.do(c.Retry(task_id=cancelled.task_id, actor="ada"))
+    rig.clock.restart()
+    post = Post(rig)
+    assert {"Reap", "Gone"}.isdisjoint(post.ticks(LEASE_S - 1))
+    assert rig.beat(W1, job).attempts[0].current
+    assert "Gone" in post.ticks(2), "the cancelled one may have been at work for a lease, and no longer"
+    assert "Reap" in post.ticks(LEASE_S)
+    rig.store.close()
+
+
+@pytest.mark.promise("L5")
+def test_who_did_not_stop_in_time_and_cannot_be_killed_from_here_is_waited_for() -> None:
+    rig = Rig(FAR)
+    rig.register(W1, hostname="there")
+    rig.register(W2)
+    rig.enqueue({"a": []})
+    post = Post(rig)
+    (job,) = rig.started(W1, 1)
+    rig.do(
+        c.RequestStop(
+            task_id=job.task_id, epoch=job.epoch, action=StopAction.RELEASE, stop_by_s=3, actor="ada"
+        )
+    )
+    rig.beat(W1, job)
+    assert "Reap" in post.ticks(4)
+    assert rig.claim(W2) == (), "its lease still runs, and so may its agent"
+    rig.do(c.Gone(task_id=job.task_id, epoch=job.epoch))
+    assert [again.epoch for again in rig.claim(W2)] == [2]
+    rig.audit()
+    rig.store.close()
+
+
+@pytest.mark.promise("L5")
+def test_a_start_that_is_repeated_renews_the_lease_that_its_worker_counts_on(post: Post) -> None:
+    (job,) = post.rig.started(W1, 1)
+    post.rig.clock.advance(LEASE_S - 1)
+    post.rig.start(job)
+    assert post.rig.attempt(job).lease_until_ms == post.rig.clock.present.mono_ms + LEASE_S * 1000

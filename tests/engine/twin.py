@@ -101,7 +101,10 @@ class Twin:
             return refused
         attempt = task["attempt"]
         if task["status"] == "RUNNING":
-            return "" if attempt["token"] == token else ILLEGAL
+            if attempt["token"] != token:
+                return ILLEGAL
+            attempt["until"] = self.mono + self.lease_ms
+            return ""
         task["status"], attempt["token"] = "RUNNING", token
         attempt["until"] = self.mono + self.lease_ms
         return ""
@@ -115,7 +118,8 @@ class Twin:
             may = attempt["generation"] == task["generation"] and not attempt["killed"]
             if not may or task["status"] not in WAITING or task["aim"] not in (None, attempt["agent"]):
                 return False
-            task["status"], task["due"], task["losses"] = "RUNNING", None, max(0, task["losses"] - 1)
+            task["status"] = "ASSIGNED" if attempt["token"] is None else "RUNNING"
+            task["due"], task["losses"] = None, max(0, task["losses"] - 1)
             attempt["state"] = "open"
         if attempt["state"] != "open":
             return False
@@ -155,7 +159,9 @@ class Twin:
 
     def fail(self, key: str, epoch: int, kind: str, retry_after_s: float | None) -> str:
         task = self.tasks[key]
-        if self._ended(task, epoch, "failed", "released"):
+        if self._ended(task, epoch, "failed", "released") or (
+            kind == "lost" and self._ended(task, epoch, "lost")
+        ):
             return ""
         if refused := self._stale(task, epoch):
             return refused
@@ -249,6 +255,9 @@ class Twin:
         attempt = task["attempt"]
         if not proven and not self.lapsed(task):
             return ILLEGAL
+        trusted = attempt["boot"] == self.boot and self.mono < attempt["until"]
+        if trusted and not proven and not killed and task["status"] == "RUNNING":
+            task["linger"] = epoch
         if attempt["said"] and not attempt["kind"]:
             self._close(task, "completed")
             self._done(key)

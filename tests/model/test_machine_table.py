@@ -168,7 +168,8 @@ def test_a_free_task_moves_as_the_table_says(name: str, status: TaskStatus, ende
     if name in FREE_TABLE:
         assert outcome(task, attempt, name) == FREE_TABLE[name].get(status, ILLEGAL)
     elif name == "readopt" and ended is AttemptStatus.LOST and status in {"PENDING", "ABORTED"}:
-        assert outcome(task, attempt, name) == "RUNNING/running"
+        assert outcome(task, attempt, name) == "ASSIGNED/assigned", "its process has not begun"
+        assert outcome(task, replace(attempt, started_at_ms=7), name) == "RUNNING/running"
     else:
         assert outcome(task, attempt, name) == ("=" if ended in REPEATED.get(name, ()) else STALE)
 

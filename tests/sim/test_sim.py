@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import random
@@ -11,11 +12,13 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from muster.testing.sim.__main__ import main
+from muster.testing.sim.owner import PumpedBatcher
 from muster.testing.sim.plants import PLANTS
 from muster.testing.sim.scenario import FAULTS, harsh, scenario
 from muster.testing.sim.simulation import Report, simulate
@@ -35,6 +38,8 @@ MUST_HAPPEN = {
     "lost",
     "retried",
     "unblocked",
+    "process_gone",
+    "depends",
 }
 """Without these a run without findings would prove nothing."""
 
@@ -62,6 +67,20 @@ def test_promises_hold_in_some_seeds_and_a_random_one() -> None:
         assert report.broken is None, tell(report)
         seen.update(report.seen)
     assert seen.keys() >= MUST_HAPPEN, MUST_HAPPEN - seen.keys()
+
+
+def test_a_run_in_which_nothing_happens_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the simulator itself: nothing was broken, because nothing was done."""
+    monkeypatch.setattr(PumpedBatcher, "_pump", lambda self: asyncio.sleep(0))
+    report = simulate(0)
+    assert report.broken is not None and report.broken.promise == "simulator"
+    assert report.commits == 0
+
+
+@pytest.mark.parametrize("idle", ["tasks", "workers"])
+def test_nor_does_one_pass_in_which_nobody_asks_or_nobody_works(idle: str) -> None:
+    report = simulate(0, chosen=replace(scenario(0), faults=(), **{idle: 0}))
+    assert report.broken is not None and report.broken.promise in {"simulator", "L4"}
 
 
 def test_seeds_differ_and_each_is_one_scenario() -> None:

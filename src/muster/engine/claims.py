@@ -6,6 +6,7 @@ wait, are blocked, or belong to others.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 
 from muster.engine.policy import Policy
@@ -22,11 +23,17 @@ from muster.model.task import BY_HAND, Attempt
 from muster.model.usage import usage_of
 from muster.ports.store import ReadyTask
 
+USED_MAX, WORKERS_MAX = 100, 10_000
+"""So many requests are remembered of each worker, and so many workers."""
+
 
 class Claims:
     def __init__(self, lanes: Mapping[int, Lane], policy: Policy) -> None:
         self._lanes = lanes
         self._policy = policy
+        self._used: dict[str, OrderedDict[str, None]] = {}
+        """By worker, its requests that were given something.  A request that was held up on its way comes late,
+        but not after its owner has ended: so nothing of this has to be on the disk."""
 
     async def claim(self, view: View, command: c.Claim, lease_ms: int) -> Claimed:
         """Up to `slots` tasks, highest priority first; none where nothing fits or the crew is to stop.
@@ -42,6 +49,8 @@ class Claims:
         again = [attempt for attempt in held if attempt.request_id == command.request_id]
         if again:
             return Claimed(jobs=await self.jobs(view, again))
+        if command.request_id in self._used.get(worker.id, ()):
+            return Claimed(jobs=(), over=True)  # a late repetition: nobody waits for what it would be given
         if worker.draining or await crew_status(view) is not CrewStatus.RUNNING:
             return Claimed(jobs=(), drain=True)
         free = min(command.slots, worker.slots - len(held))
@@ -52,6 +61,15 @@ class Claims:
         opened = [self._grant(view, command, task, agent, lease_ms) for task, agent in chosen]
         await view.flush()
         return Claimed(jobs=await self.jobs(view, opened))
+
+    def note_given(self, command: c.Claim) -> None:
+        """Call once it is committed that this request was given something."""
+        used = self._used.setdefault(command.worker_id, OrderedDict())
+        used[command.request_id] = None
+        if len(used) > USED_MAX:
+            used.popitem(last=False)
+        while len(self._used) > WORKERS_MAX:
+            self._used.pop(next(iter(self._used)))
 
     async def _choose(self, view: View, worker: Worker, free: int) -> list[tuple[ReadyTask, str]]:
         candidates: list[tuple[tuple[int, int, int, int], ReadyTask, Lane, list[str]]] = []

@@ -30,7 +30,7 @@ from muster.engine.roster import Roster
 from muster.engine.timekeeping import set_clock
 from muster.engine.view import View, moved
 from muster.model import commands as c
-from muster.model.answers import Answer
+from muster.model.answers import Answer, Claimed
 from muster.model.edits import CancelPlan, EditTask, UpdatePlan
 from muster.model.errors import MusterError, StoreRewound
 from muster.model.grants import Grants
@@ -143,12 +143,16 @@ class Engine:
             return Applied([o for o in outcomes if o is not None], self._topics(view, commands))
 
         try:
-            return await self.store.transact(work)
+            applied = await self.store.transact(work)
         except BaseException as error:
             self._remembers = False
             if isinstance(error, StoreRewound):
                 self.store.halt(error.message)
             raise
+        for command, outcome in zip(commands, applied.outcomes, strict=True):
+            if isinstance(command, c.Claim) and isinstance(outcome, Claimed) and outcome.jobs:
+                self._claims.note_given(command)
+        return applied
 
     async def _settled(
         self, handle: Callable[[View, Any], Awaitable[Answer]], view: View, command: c.Command

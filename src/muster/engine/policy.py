@@ -37,6 +37,10 @@ class Policy(Struct, frozen=True, kw_only=True):
     """The store's own host: what runs there is killed by its coordinator before it is given out again, so
     nothing there is frozen.  Empty: no worker is known to be on it."""
 
+    def elsewhere(self, hostname: str) -> bool:
+        """Known to be another host: a restart of the store's own one ends nothing there."""
+        return bool(self.hostname) and hostname != self.hostname
+
     @property
     def limited(self) -> bool:
         return bool(self.limits or self.agent_slots or self.writers)

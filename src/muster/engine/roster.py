@@ -235,14 +235,20 @@ class Roster:
         renewed = 0
         for worker in await view.tx.living_workers():
             # Its attempts may be of this boot although its last heartbeat was not: a claim is a word as well.
-            held = [a for a in await view.held(worker.id) if a.boot_id == view.now.boot_id]
-            if worker.boot_id != view.now.boot_id and not held:
+            elsewhere = self._policy.elsewhere(worker.hostname)
+            held = [a for a in await view.held(worker.id) if elsewhere or a.boot_id == view.now.boot_id]
+            if worker.boot_id != view.now.boot_id and not (held or elsewhere):
                 continue
             await view.tx.put_worker(
                 replace(worker, heard_mono_ms=view.now.mono_ms, boot_id=view.now.boot_id)
             )
-            for attempt in held:
-                renew = c.Renew(task_id=attempt.task_id, epoch=attempt.epoch, fresh=True)
-                view.run(attempt.task_id, renew)
-                renewed += 1
-        return renewed
+            renewed += self._renew_held(view, held)
+        # Who holds a task by hand is no worker, and could not be heard either.
+        by_hand = [a for a in await view.held_by_hand() if a.boot_id == view.now.boot_id]
+        return renewed + self._renew_held(view, by_hand)
+
+    def _renew_held(self, view: View, attempts: list[Attempt]) -> int:
+        for attempt in attempts:
+            renew = c.Renew(task_id=attempt.task_id, epoch=attempt.epoch, fresh=True)
+            view.run(attempt.task_id, renew)
+        return len(attempts)

@@ -88,7 +88,13 @@ class View:
 
     async def held(self, worker_id: str) -> list[Attempt]:
         """The worker's open attempts as this transaction leaves them: neighbours may have ended some."""
-        stored = await self.tx.held(worker_id)
+        return await self._still_open(await self.tx.held(worker_id))
+
+    async def held_by_hand(self) -> list[Attempt]:
+        """What people hold, in the same way."""
+        return await self._still_open(await self.tx.held_by_hand())
+
+    async def _still_open(self, stored: list[Attempt]) -> list[Attempt]:
         await self.load([attempt.task_id for attempt in stored])
         return [
             now

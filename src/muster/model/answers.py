@@ -63,6 +63,8 @@ class Claimed(Answer, frozen=True, kw_only=True):
     jobs: tuple[ClaimedJob, ...]
     drain: bool = False
     """The crew takes no new work: the worker ends when its last attempt has."""
+    over: bool = False
+    """What this request was given has ended since: it gets nothing any more, a new one may."""
 
 
 class Taken(Answer, frozen=True, kw_only=True):

@@ -105,7 +105,7 @@ TASK_MOVES: dict[TaskStatus, frozenset[TaskStatus]] = {
     ),
     _T.RUNNING: frozenset({_T.PENDING, _T.PAUSED, _T.COMPLETED, _T.ABORTED, _T.FAILED, _T.CANCELLED}),
     _T.PAUSED: frozenset({_T.PENDING, _T.COMPLETED, _T.CANCELLED}),
-    _T.ABORTED: frozenset({_T.PENDING, _T.RUNNING, _T.PAUSED, _T.FAILED, _T.CANCELLED}),
+    _T.ABORTED: frozenset({_T.PENDING, _T.ASSIGNED, _T.RUNNING, _T.PAUSED, _T.FAILED, _T.CANCELLED}),
     _T.COMPLETED: frozenset({_T.PENDING, _T.ARCHIVED}),
     _T.FAILED: frozenset({_T.PENDING, _T.COMPLETED, _T.CANCELLED, _T.ARCHIVED}),
     _T.CANCELLED: frozenset({_T.PENDING, _T.ARCHIVED}),
@@ -120,7 +120,7 @@ ATTEMPT_MOVES: dict[AttemptStatus, frozenset[AttemptStatus]] = {
     _A.RUNNING: frozenset({_A.STOPPING}) | _ENDED,
     _A.STOPPING: _ENDED,
 } | {ended: frozenset() for ended in _ENDED}
-ATTEMPT_MOVES[_A.LOST] = frozenset({_A.RUNNING})  # readopt
+ATTEMPT_MOVES[_A.LOST] = frozenset({_A.ASSIGNED, _A.RUNNING})  # readopt
 
 _W = WorkerStatus
 WORKER_MOVES: dict[WorkerStatus, frozenset[WorkerStatus]] = {

@@ -140,6 +140,8 @@ class Attempt(Struct, frozen=True, gc=False):
     """What it has cost so far, as JSON of `usage.Usage`; None where its agent does not tell."""
     session_usage: str | None = None
     """What its session has cost in all, the same way."""
+    checkpoint_taken: str = ""
+    """When the last checkpoint was taken: clock and microseconds; empty where its client did not say."""
 
     @property
     def open(self) -> bool:

@@ -100,6 +100,9 @@ class Tx(Protocol):
     async def held(self, worker_id: str) -> list[Attempt]:
         """The worker's open attempts."""
 
+    async def held_by_hand(self) -> list[Attempt]:
+        """Open attempts that no worker holds."""
+
     async def open_lanes(self) -> list[int]:
         """Lanes that hold at least one ready task, of plans that are not paused.  Its cost grows with
         their number, not with the tasks'."""

@@ -34,6 +34,8 @@ class ProgressBody(_Body, frozen=True, kw_only=True):
 
 class CheckpointBody(_Body, frozen=True, kw_only=True):
     data: bytes
+    taken_us: c.Count = 0
+    taken_on: Annotated[str, Meta(max_length=200)] = ""
 
 
 class ArtifactBody(_Body, frozen=True, kw_only=True):
@@ -68,7 +70,13 @@ def _progress(task_id: int, epoch: int, given: Any) -> c.Command:
 
 
 def _checkpoint(task_id: int, epoch: int, given: Any) -> c.Command:
-    return c.SaveCheckpoint(task_id=task_id, epoch=epoch, data=given.data)
+    return c.SaveCheckpoint(
+        task_id=task_id,
+        epoch=epoch,
+        data=given.data,
+        taken_us=given.taken_us,
+        taken_on=given.taken_on,
+    )
 
 
 def _artifact(task_id: int, epoch: int, given: Any) -> c.Command:

@@ -62,7 +62,7 @@ def _claim(backend: Backend) -> Handler:
                 return False
             answer = await backend.engine.execute(command)
             answers[:] = [answer]
-            return isinstance(answer, Claimed) and bool(answer.jobs or answer.drain)
+            return isinstance(answer, Claimed) and bool(answer.jobs or answer.drain or answer.over)
 
         await backend.hold(READY, wait_s(request), look)
         return JsonResponse(answers[0] if answers else Claimed(jobs=()))

@@ -77,6 +77,7 @@ class Reaper(Service):
         self._lease_ms = int(lease_s * 1000)
         self.interval_s = interval_s
         self._ticked_ms = led_since_ms
+        self._first_ms: int | None = None
         self._unwell = False
         """The last tick did not come to its end: the store may have been away for everybody."""
 
@@ -99,6 +100,7 @@ class Reaper(Service):
             self._absences_seen = absences
             await self._engine.execute(FreshLeases(term=self._term))
         self._ticked_ms, self._unwell = now.mono_ms, True
+        self._first_ms = now.mono_ms if self._first_ms is None else self._first_ms
         await self._tick(now)
         self._unwell, self.looked_at_ms = False, now.wall_ms
 
@@ -142,11 +144,18 @@ class Reaper(Service):
         """Attempts that a cancel or a question has ended, and whose worker has not said that they are gone."""
         for attempt in await self._reads.lingering(PAGE_ROWS):
             worker = workers.get(attempt.worker_id) or await self._reads.worker(attempt.worker_id)
-            ended = worker is None or worker.ended_at_ms is not None
-            if not (ended or gone.get(attempt.worker_id) or lapsed(attempt, now)):
+            here = worker is None or worker.hostname == self._host.hostname
+            known_gone = here and (worker is None or worker.ended_at_ms is not None)
+            if not (known_gone or gone.get(attempt.worker_id) or self._over(attempt, now, here=here)):
                 continue
             await self._kill([attempt_mark(attempt.worker_id, attempt.task_id, attempt.epoch)])
             await self._engine.execute(Gone(task_id=attempt.task_id, epoch=attempt.epoch, term=self._term))
+
+    def _over(self, attempt: Attempt, now: Now, *, here: bool) -> bool:
+        """A restart of this host says nothing of processes on another one: they may use up their lease."""
+        if here or attempt.boot_id == now.boot_id:
+            return lapsed(attempt, now)
+        return self._first_ms is not None and now.mono_ms - self._first_ms >= attempt.lease_ms
 
     def _stalled(self, now: Now) -> bool:
         last_ms = self._ticked_ms

@@ -52,7 +52,13 @@ class Progress(AttemptCommand, frozen=True, kw_only=True):
 
 
 class SaveCheckpoint(AttemptCommand, frozen=True, kw_only=True):
+    """One that was taken before the last one, and comes after it, is accepted and dropped (S16)."""
+
     data: bytes
+    taken_us: Count = 0
+    """When it was taken, in microseconds ..."""
+    taken_on: Annotated[str, Meta(max_length=200)] = ""
+    """... on this clock, told by its boot; two of different clocks stand in the order in which they come."""
 
 
 class AddArtifact(AttemptCommand, frozen=True, kw_only=True):

@@ -136,7 +136,8 @@ def left_running(attempt: Attempt | None) -> int | None:
 
 
 def close(attempt: Attempt, status: AttemptStatus, now: Now, **changes: Any) -> Attempt:
-    return replace(attempt, status=status, ended_at_ms=now.wall_ms, **changes)
+    """From then on its lease alone tells how long its processes may be at work, not when it was to stop."""
+    return replace(attempt, status=status, ended_at_ms=now.wall_ms, stop_by_ms=None, **changes)
 
 
 def lapsed(attempt: Attempt, now: Now) -> bool:

@@ -272,7 +272,17 @@ def stop(
 
 
 def reap(task: Task, facts: Facts, command: c.Reap, now: Now) -> Decision:
+    """Where nobody could kill its processes, and its worker is heard but did not stop it in time, its task is not
+    given out before they are gone."""
     attempt = current(task, facts, command)
+    decision = _reaped(task, attempt, facts, command, now)
+    at_work = attempt.boot_id == now.boot_id and now.mono_ms < attempt.lease_until_ms
+    if at_work and not command.proven and not command.tree_killed:
+        return replace(decision, task=replace(decision.task, lingering_epoch=left_running(attempt)))
+    return decision
+
+
+def _reaped(task: Task, attempt: Attempt, facts: Facts, command: c.Reap, now: Now) -> Decision:
     if not command.proven and not lapsed(attempt, now):
         raise IllegalMove(f"attempt {command.epoch} of task {task.id} was heard again; it keeps its lease")
     if _said_done(attempt):
@@ -321,6 +331,7 @@ def readopt(task: Task, facts: Facts, command: c.Readopt, now: Now) -> Decision:
         raise StaleEpoch(
             f"attempt {command.epoch} of task {task.id} cannot come back: it is {attempt.status}"
         )
+    begun = attempt.started_at_ms is not None
     after, event = moved(
         task,
         now,
@@ -328,7 +339,7 @@ def readopt(task: Task, facts: Facts, command: c.Readopt, now: Now) -> Decision:
         f"attempt {task.epoch} is heard again and goes on",
         attempt.worker_id,
         level=Level.WARN,
-        status=TaskStatus.RUNNING,
+        status=TaskStatus.RUNNING if begun else TaskStatus.ASSIGNED,
         next_attempt_at_ms=None,
         losses=max(0, task.losses - 1),
         error_kind=None,
@@ -336,7 +347,7 @@ def readopt(task: Task, facts: Facts, command: c.Readopt, now: Now) -> Decision:
     )
     back = replace(
         attempt,
-        status=AttemptStatus.RUNNING,
+        status=AttemptStatus.RUNNING if begun else AttemptStatus.ASSIGNED,
         ended_at_ms=None,
         error_kind=None,
         error="",

@@ -66,7 +66,8 @@ def grant(task: Task, facts: Facts, command: c.Grant, now: Now) -> Decision:
 def start(task: Task, facts: Facts, command: c.Start, now: Now) -> Decision:
     attempt = current(task, facts, command)
     if task.status is TaskStatus.RUNNING and attempt.token_hash == command.token_hash:
-        return Decision(task)
+        # Its worker counts on the lease from the word that was answered, which may be this one.
+        return Decision(task, replace(attempt, lease_until_ms=now.mono_ms + attempt.lease_ms))
     if task.status is not TaskStatus.ASSIGNED:
         raise IllegalMove(f"attempt {command.epoch} of task {task.id} has started already")
     after, event = moved(
@@ -144,6 +145,8 @@ def save_checkpoint(task: Task, facts: Facts, command: c.SaveCheckpoint, now: No
             f"the checkpoint has {size} bytes, more than {c.CHECKPOINT_BYTES_MAX}; the last one is kept",
             "write large state to a file and save its path",
         )
+    if _taken_before(attempt, command):
+        return Decision(task)
     number = attempt.checkpoints + 1
     after, event = moved(
         task,
@@ -154,7 +157,15 @@ def save_checkpoint(task: Task, facts: Facts, command: c.SaveCheckpoint, now: No
         details={"number": number, "bytes": size},
     )
     saved = Checkpoint(task.id, task.epoch, number, now.wall_ms, command.data)
-    return Decision(after, replace(attempt, checkpoints=number), (event,), checkpoint=saved)
+    taken = f"{command.taken_on} {command.taken_us}" if command.taken_on else ""
+    kept = replace(attempt, checkpoints=number, checkpoint_taken=taken)
+    return Decision(after, kept, (event,), checkpoint=saved)
+
+
+def _taken_before(attempt: Attempt, command: c.SaveCheckpoint) -> bool:
+    """True for one that was sent again, or held up on its way, and that is not newer than the last one."""
+    clock, _, last_us = attempt.checkpoint_taken.rpartition(" ")
+    return bool(clock) and clock == command.taken_on and command.taken_us <= int(last_us)
 
 
 def add_artifact(task: Task, facts: Facts, command: c.AddArtifact, now: Now) -> Decision:

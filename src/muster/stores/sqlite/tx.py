@@ -25,7 +25,7 @@ from muster.model.states import (
     TaskStatus,
     WorkerStatus,
 )
-from muster.model.task import Attempt, Now, Task
+from muster.model.task import BY_HAND, Attempt, Now, Task
 from muster.model.views import JobText
 from muster.ports.store import Existing, ReadyTask, Writes
 from muster.stores.sqlite.known import Known
@@ -198,6 +198,9 @@ class SqliteTx:
     async def held(self, worker_id: str) -> list[Attempt]:
         return [attempt_of(row) for row in self._all("held", worker_id)]
 
+    async def held_by_hand(self) -> list[Attempt]:
+        return [attempt_of(row) for row in self._all("held_by_hand", BY_HAND)]
+
     async def open_lanes(self) -> list[int]:
         return [row[0] for row in self._all("open_lanes")]
 
@@ -214,7 +217,8 @@ class SqliteTx:
                 plans[plan_id] = plan.name if plan else ""
             task = tasks[task_id]
             left = (None, None, None)
-            if task.epoch > 1:
+            # Also for the first attempt: a claim whose answer was lost may come again after it has begun.
+            if task.epoch > 1 or task.started_at_ms is not None:
                 left = self._first("resumption", task_id, task.fresh_after_epoch, task.epoch)
             made.append(
                 JobText(

@@ -69,7 +69,14 @@ class Agent:
         draw = self._dice.random()
         report: c.AttemptCommand
         if draw < 0.45:
-            report = c.SaveCheckpoint(task_id=task_id, epoch=epoch, data=b"%d" % (step + 1))
+            host = self.process.host
+            report = c.SaveCheckpoint(
+                task_id=task_id,
+                epoch=epoch,
+                data=b"%d" % (step + 1),
+                taken_us=host.elapsed_ms() * 1000,
+                taken_on=host.boot_id,
+            )
         elif draw < 0.85:
             report = c.Progress(task_id=task_id, epoch=epoch, percent=20 * step, step=f"step {step}")
         elif draw < 0.95:
@@ -129,6 +136,7 @@ class Agents:
     def living(self) -> list[Agent]:
         return [agent for there in self._at_work.values() for agent in there if agent.process.alive]
 
-    def others_at_work(self, agent: Agent) -> list[Agent]:
+    def others(self, agent: Agent) -> list[Agent]:
+        """Those that live, of the same task."""
         there = self._at_work.get(agent.job.task_id, ())
-        return [other for other in there if other is not agent and other.process.running]
+        return [other for other in there if other is not agent and other.process.alive]

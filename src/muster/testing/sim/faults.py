@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
+from muster.model.commands import DrainWorker
+from muster.model.errors import MusterError
 from muster.testing.sim.agents import Agents
 from muster.testing.sim.hosts import Process
+from muster.testing.sim.owner import StruckStore
 from muster.testing.sim.scenario import stream
 from muster.testing.sim.stage import Stage
 from muster.testing.sim.workers import SimWorker
@@ -22,6 +26,7 @@ class Nemesis:
         """Those that live."""
         self._dice = stream(stage.world.scenario.seed, "faults")
         self._lease_s = stage.world.scenario.policy.lease_s
+        self._operator = Process(stage.world.hosts[0], "operator", elsewhere=True)
         if stage.world.scenario.faults:
             stage.world.spawn(self._main())
 
@@ -106,8 +111,9 @@ class Nemesis:
         host.cut_off = False
 
     def _wall_jump(self) -> None:
-        """Forward by up to a day; back by little, because due times are told by this clock."""
-        seconds = self._dice.choice((86_400.0, 3_600.0, 30.0, -5.0)) * self._dice.uniform(0.3, 1.0)
+        """By up to a day, both ways."""
+        most_s = self._dice.choice((86_400.0, 3_600.0, 30.0, 5.0)) * self._dice.choice((1, -1))
+        seconds = most_s * self._dice.uniform(0.3, 1.0)
         self._stage.world.hosts[0].wall_offset_ms += int(seconds * 1000)
         self._stage.oracle.clock_jumped(seconds, self._stage.world.hosts[0].now())
 
@@ -123,6 +129,30 @@ class Nemesis:
         host.sleep_now()
         await asyncio.sleep(self._for(seconds))
         host.wake()
+
+    def _store_full(self) -> None:
+        owner = self._stage.network.owner
+        if owner is not None and owner.process.alive:
+            seconds = self._dice.choice((0.5, 1.0, 3.0)) * self._lease_s
+            self._stage.world.spawn(self._fill(owner.struck, self._dice.uniform(0.3, 1.0) * seconds))
+
+    async def _fill(self, store: StruckStore, seconds: float) -> None:
+        """A new owner finds room again: it stands for somebody who has made some."""
+        store.full = True
+        await asyncio.sleep(self._for(seconds))
+        store.full = False
+
+    def _drain(self) -> None:
+        """A person stops one worker."""
+        workers = self._workers()
+        if workers:
+            stop_by_s = self._dice.choice((None, self._dice.uniform(1.0, 15.0)))
+            order = DrainWorker(worker_id=self._dice.choice(workers).id, actor="ada", stop_by_s=stop_by_s)
+            self._stage.world.spawn(self._order(order))
+
+    async def _order(self, order: DrainWorker) -> None:
+        with contextlib.suppress(MusterError):  # the last one is not drained, and a lost order is lost
+            await self._stage.network.ask(self._operator, order)
 
     async def _hold(self, process: Process, seconds: float) -> None:
         process.stop()

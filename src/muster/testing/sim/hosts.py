@@ -109,6 +109,7 @@ class SimHost:
         self.wall_offset_ms = 0
         self.cut_off = False
         self._boots = 1
+        self._booted_ms = -BOOTED_MS
         self._pids = 100
         self._asleep_ms = -BOOTED_MS
         self._slept_at_s: float | None = None
@@ -131,6 +132,10 @@ class SimHost:
         awake_ms = present_ms if self._slept_at_s is None else int(self._slept_at_s * 1000)
         return Now(WALL_0_MS + present_ms + self.wall_offset_ms, awake_ms - self._asleep_ms, self.boot_id)
 
+    def elapsed_ms(self) -> int:
+        """Since the boot, suspend included."""
+        return int(self.world.time_s * 1000) - self._booted_ms
+
     def sleep_now(self) -> None:
         self._slept_at_s = self.world.time_s
         for process in self.processes.values():
@@ -148,7 +153,7 @@ class SimHost:
             if not process.elsewhere:
                 process.kill()
         self._boots += 1
-        self._asleep_ms = int(self.world.time_s * 1000) - 1_000
+        self._asleep_ms = self._booted_ms = int(self.world.time_s * 1000) - 1_000
 
     # -- ports.host.Host
 

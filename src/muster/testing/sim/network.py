@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from muster.model.answers import Answer
-from muster.model.commands import Command, SaveCheckpoint
+from muster.model.commands import Command
 from muster.model.errors import MusterError, Unavailable
 from muster.testing.sim.hosts import Process
 from muster.testing.sim.scenario import stream
@@ -32,10 +32,7 @@ class Network:
         """The owner's answer.  Raises the MusterError that refuses it, Unavailable where none comes in time."""
         answer: asyncio.Future[Answer] = self.world.loop.create_future()
         remote = sender.host.number != 0
-        # A checkpoint carries no number of its own, so its client sends it once, on one connection.
-        doubled = (
-            remote and not isinstance(command, SaveCheckpoint) and self._chance(self.world.scenario.double)
-        )
+        doubled = remote and self._chance(self.world.scenario.double)
         for _ in range(2 if doubled else 1):
             self.world.spawn(self._carry(sender, command, answer, remote=remote))
         try:
@@ -49,7 +46,7 @@ class Network:
     async def _carry(
         self, sender: Process, command: Command, answer: asyncio.Future[Answer], *, remote: bool
     ) -> None:
-        await asyncio.sleep(self._travel_s(remote, patient=isinstance(command, SaveCheckpoint)))
+        await asyncio.sleep(self._travel_s(remote, patient=False))
         owner = self.owner
         if self._lost(sender, remote):
             return

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from msgspec import json
 from msgspec.structs import astuple
 
+from muster.engine.batch import drive
 from muster.engine.commands import Applied
 from muster.model import commands as c
-from muster.model.answers import Answer, Claimed, Enqueued, Moved, TookOver
+from muster.model.answers import Answer, Claimed, Enqueued, Held, Moved, Taken, TookOver
 from muster.model.errors import MusterError, StaleEpoch, TermOver
 from muster.model.events import Event
 from muster.model.machine import TASK_COMMANDS
-from muster.model.states import HELD, TaskStatus
+from muster.model.moves.steering import STOP_BY_S
+from muster.model.states import HELD, StopAction, TaskStatus
 from muster.model.task import Now
 from muster.stores.sqlite.history import Look
 from muster.stores.sqlite.store import SqliteStore
@@ -40,10 +43,13 @@ class Oracle:
         self.quiet_from_s: float | None = None
         """When nobody is to be given up any more (L4)."""
         self.slots: dict[str, int] = {}
+        self._drains: dict[str, float] = {}
+        """How long each worker that is drained has to stop what it holds, in seconds."""
         self._witness = store.witness
+        self._reads = store.reads
         self._last_event = 0
         self._term = 0
-        self._given: dict[tuple[str, str], frozenset[tuple[int, int]]] = {}
+        self._given: dict[tuple[str, str], tuple[int, frozenset[tuple[int, int]]]] = {}
         self._last_cap_ms = int(world.scenario.policy.retry.cap_s * 1000)
         self._acknowledged: list[tuple[c.Command, Answer]] = []
 
@@ -91,12 +97,18 @@ class Oracle:
                 names.add(event.event)
                 claimers |= {event.actor} if event.event == "claimed" else set()
         for command, outcome in pairs:
-            self._note_accepted(command, outcome)
+            self._note_accepted(command, outcome, now)
+        self._check_checkpoints(pairs)
         known = {task_id for task_id in touched if task_id in self.reference.tasks}
         for look in self._witness.look(sorted(known | self.reference.settle(known))):
             self._check_row(look)
         if names & {"claimed", "readopted"}:
             self._check_slots(claimers)
+
+    def _learn_due_times(self) -> None:
+        """The wall clock was set: what waits for a while is due later or earlier, by that clock."""
+        for look in self._witness.look(sorted(self.reference.tasks)):
+            self.reference.tasks[look.task.id].due_ms = look.task.next_attempt_at_ms
 
     def _take(self, event: Event, now: Now) -> None:
         task = self.reference.take(event, self._last_cap_ms)
@@ -104,7 +116,9 @@ class Oracle:
         if event.event in {"claimed", "started", "readopted"}:
             self.leases.heard((task.id, task.epoch), now)
         elif event.event == "stop_requested":
-            task.stop_asked_mono_ms = now.mono_ms
+            drained = json.decode(event.details)["action"] == StopAction.RELEASE
+            stop_by_s = self._drains[task.holder] if drained else STOP_BY_S
+            task.stop_by_mono_ms = now.mono_ms + int(stop_by_s * 1000)
         elif event.event == "expired":
             self._check_expiry(task.id, now)
 
@@ -140,6 +154,8 @@ class Oracle:
                 found.add(command.task_id)  # type: ignore[attr-defined]
             elif isinstance(command, c.Heartbeat):
                 found.update(task_id for task_id, _ in command.attempts)
+            elif isinstance(command, c.DrainWorker) and command.stop_by_s is not None:
+                self._drains[command.worker_id] = command.stop_by_s
         return found
 
     def _learn(self, command: c.Enqueue, outcome: Enqueued) -> None:
@@ -175,21 +191,28 @@ class Oracle:
             if seen and TICKS_MS < now.mono_ms - mono_ms < HOLD_AFTER_JUMP_MS:
                 raise Broken("S15", f"task {task_id} expired right after the wall clock jumped", task_id)
 
-    def _note_accepted(self, command: c.Command, outcome: object) -> None:
+    def _note_accepted(self, command: c.Command, outcome: object, now: Now) -> None:
         if isinstance(command, c.Claim) and isinstance(outcome, Claimed) and outcome.jobs:
             self._check_claim(command, outcome)
         elif isinstance(command, c.SaveCheckpoint) and isinstance(outcome, Moved):
-            self.reference.tasks[command.task_id].checkpoints.append((command.epoch, command.data))
+            saved = (command.epoch, command.taken_us, command.data)
+            self.reference.tasks[command.task_id].checkpoints.append(saved)
         elif isinstance(command, c.Retry) and isinstance(outcome, Moved) and command.fresh:
             self.reference.tasks[command.task_id].fresh_after = outcome.epoch
         elif isinstance(command, c.Register) and not isinstance(outcome, MusterError):
             self.slots[command.worker_id] = command.slots
+        elif isinstance(outcome, Taken | Held):
+            self.leases.held_by_hand(outcome, now)
+        elif isinstance(command, c.SetClock) and not isinstance(outcome, MusterError):
+            self._learn_due_times()
 
     def _check_claim(self, command: c.Claim, outcome: Claimed) -> None:
         jobs = frozenset((job.task_id, job.epoch) for job in outcome.jobs)
-        before = self._given.setdefault((command.worker_id, command.request_id), jobs)
+        # Whoever owns the store remembers what it has given; a late repetition may find another one there.
+        owner = self.leases.owner.id.pid if self.leases.owner else 0
+        given_by, before = self._given.setdefault((command.worker_id, command.request_id), (owner, jobs))
         still = {key for key in before if self.reference.tasks[key[0]].open_epoch == key[1]}
-        if still and still != jobs:
+        if (still or given_by == owner) and jobs not in (before, still):
             raise Broken("S1", f"a repeated claim was given {sorted(jobs)}, before that {sorted(before)}")
         for job in outcome.jobs:
             expected = self.reference.tasks[job.task_id].may_resume_from()
@@ -198,6 +221,17 @@ class Oracle:
                 raise Broken("S16", says, job.task_id)
             if job.checkpoint is not None:
                 self.world.seen["an attempt resumed from a checkpoint"] += 1
+
+    def _check_checkpoints(self, pairs: Sequence[tuple[c.Command, object]]) -> None:
+        saved = {p.task_id for p, o in pairs if isinstance(p, c.SaveCheckpoint) and isinstance(o, Moved)}
+        for task_id in sorted(saved):
+            kept, newest = (
+                drive(self._reads.checkpoint(task_id)),
+                self.reference.tasks[task_id].may_resume_from(),
+            )
+            if (kept.data if kept else None) != newest:
+                says = f"{kept} is the newest checkpoint, the one taken last was {newest!r}"
+                raise Broken("S16", f"task {task_id}: {says}", task_id)
 
     def _check_row(self, look: Look) -> None:
         row, task = look.task, self.reference.tasks[look.task.id]
@@ -216,7 +250,10 @@ class Oracle:
             raise Broken("S8", f"task {row.id} {counts}", row.id)
         if look.in_line != row.ready:
             raise Broken("L3", f"task {row.id} is {row.status}, its place in line is {look.in_line}", row.id)
-        waits = row.unmet or row.next_attempt_at_ms is not None or row.ready
+        if row.lingering_epoch != task.lingering:
+            lets = f"lets attempt {row.lingering_epoch} linger, it should be {task.lingering}"
+            raise Broken("S1", f"task {row.id} {lets}", row.id)
+        waits = row.unmet or row.next_attempt_at_ms is not None or row.ready or task.lingering is not None
         waits = waits or (row.status is TaskStatus.PAUSED and row.paused_reason is not None)
         if not (row.final or row.status in HELD or waits):
             raise Broken("L3", f"task {row.id} is {row.status} and waits for nothing", row.id)
@@ -233,7 +270,7 @@ class Oracle:
             by_agent[agent] += count
             by_limit[limit] += count
         for worker, count in by_worker.items():
-            if worker in claimers and count > self.slots[worker]:
+            if worker in claimers and count > self.slots.get(worker, count):
                 raise Broken("S12", f"{worker} holds {count} attempts in {self.slots[worker]} slots")
         for name, most in policy.agent_slots.items():
             if by_agent[name] > most:
@@ -264,11 +301,11 @@ class Oracle:
                 raise Broken("S6", says, task.id)
             if (
                 isinstance(command, c.SaveCheckpoint)
-                and (command.epoch, command.data) not in task.checkpoints
+                and (command.epoch, command.taken_us, command.data) not in task.checkpoints
             ):
                 raise Broken("S6", f"task {task.id}: an acknowledged checkpoint is missing", task.id)
-        elif isinstance(answer, Claimed):
-            for job in answer.jobs:
+        elif isinstance(answer, Claimed | Taken):
+            for job in answer.jobs if isinstance(answer, Claimed) else (answer.job,):
                 if self.reference.tasks[job.task_id].epoch < job.epoch:
                     raise Broken("S6", f"attempt {job.task_id}#{job.epoch} was handed out and is not there")
 

@@ -7,17 +7,18 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from muster.engine.batch import Batcher
+from muster.engine.batch import Batcher, Reply
 from muster.engine.commands import Applied, Engine
 from muster.engine.service import Service
 from muster.engine.services.pruner import Pruner
-from muster.engine.services.reaper import Reaper
+from muster.engine.services.reaper import Reaper, own_stall_ms
 from muster.engine.services.scheduler import Scheduler
 from muster.engine.services.sealer import Sealer
 from muster.engine.services.ticker import Ticker
 from muster.model.answers import Answer, TookOver
 from muster.model.commands import Command, NewBoot
 from muster.model.errors import MusterError, StoreFull, TermOver
+from muster.model.grants import Grants
 from muster.model.retention import Retention
 from muster.model.seals import Signer
 from muster.model.task import Now
@@ -25,7 +26,7 @@ from muster.ports.store import Reads, Store, Tx
 from muster.runtimes.local import LocalWakeups
 from muster.stores.sqlite.store import SqliteStore
 from muster.testing.sim.hosts import Process, SimHost
-from muster.testing.sim.world import SeededChance, World
+from muster.testing.sim.world import Broken, SeededChance, World
 
 if TYPE_CHECKING:
     from muster.testing.sim.oracle import Oracle
@@ -34,6 +35,7 @@ T = TypeVar("T")
 
 SWEEP_S = 0.5
 _SIGNER = Signer(b"0" * 32)
+_GRANTS = Grants(b"0" * 32)
 
 
 class OwnerCrash(BaseException):
@@ -56,8 +58,9 @@ class HostClock:
 class StruckStore:
     """A store that is full for a while, or whose process dies with a transaction open."""
 
-    def __init__(self, store: SqliteStore) -> None:
+    def __init__(self, store: SqliteStore, refused: Callable[[], None]) -> None:
         self.store = store
+        self._refused = refused
         self.full = False
         self.undecided: Any = None
         """What the transaction that was struck would have answered."""
@@ -71,6 +74,7 @@ class StruckStore:
         async def struck(tx: Tx) -> T:
             done = await work(tx)
             if self.full:
+                self._refused()
                 raise StoreFull("the disk is full; the write was refused and nothing was changed")
             if self.dies_before_commit:
                 self.undecided = done
@@ -80,7 +84,8 @@ class StruckStore:
         return await self.store.transact(struck)
 
     def halt(self, reason: str) -> None:
-        self.store.halt(reason)
+        """No store was put back in here, so nobody can prove an epoch that this one does not know."""
+        raise Broken("S2", f"the store halts: {reason}")
 
     def close(self) -> None:
         """The store outlives its owners."""
@@ -90,7 +95,8 @@ class WatchedEngine(Engine):
     """The oracle looks after each commit, before anybody is answered."""
 
     def __init__(self, store: Store, world: World, oracle: Oracle, number: int) -> None:
-        super().__init__(store, SeededChance(world.scenario.seed, f"engine-{number}"), world.scenario.policy)
+        chance = SeededChance(world.scenario.seed, f"engine-{number}")
+        super().__init__(store, chance, world.scenario.policy, _GRANTS)
         self._world = world
         self._oracle = oracle
         self.dies_after_commit = False
@@ -107,16 +113,17 @@ class PumpedBatcher(Batcher):
     """The batcher without its thread: whatever came in while the disk was busy is the next transaction."""
 
     def __init__(self, owner: Owner, engine: Engine, publish: Callable[[frozenset[str]], None]) -> None:
-        super().__init__(engine, owner.clock.now, publish, threaded=False)
+        slow_ms = own_stall_ms(owner.world.scenario.policy.lease_s)
+        super().__init__(engine, owner.clock.now, publish, slow_ms=slow_ms, threaded=False)
         self.owner = owner
         self._pumping = False
 
-    def submit(self, command: Command) -> Future[Answer]:
-        future = super().submit(command)
+    def _put(self, command: Command, reply: Reply) -> bool:
+        taken = super()._put(command, reply)
         if not self._pumping:
             self._pumping = True
             self.owner.process.spawn(self._pump())
-        return future
+        return taken
 
     async def _pump(self) -> None:
         await self.owner.process.sleep(self.owner.sync_s())
@@ -159,7 +166,7 @@ class Owner:
         self.host: SimHost = world.hosts[0]
         self.process = Process(self.host, f"owner-{number}")
         self.clock = HostClock(self.process)
-        self.struck = StruckStore(store)
+        self.struck = StruckStore(store, lambda: oracle.leases.store_refused(self.clock.now()))
         self.engine = WatchedEngine(self.struck, world, oracle, number)
         self.wakeups = LocalWakeups()
         self.batcher = PumpedBatcher(self, self.engine, self.wakeups.publish)
@@ -185,8 +192,7 @@ class Owner:
             return
         assert isinstance(took, TookOver)
         self.leads = True
-        self._oracle.leases.owner = self.process
-        self._oracle.leases.led_since_ms = self.clock.now().mono_ms
+        self._oracle.leases.owner_leads(self.process, self.clock.now())
         for service in self._services(took.term, since_ms):
             self.process.spawn(self._serve(service))
 
@@ -209,8 +215,9 @@ class Owner:
                 lease_s=self.world.scenario.policy.lease_s,
                 interval_s=SWEEP_S,
                 led_since_ms=since_ms,
+                absences=batcher.absences,
             ),
-            Scheduler(clock, reads, batcher, term=term, interval_s=SWEEP_S),
+            Scheduler(clock, reads, batcher, term=term, interval_s=SWEEP_S, elapsed_ms=self.host.elapsed_ms),
             Sealer(clock, reads, batcher, _SIGNER, term=term),
             Pruner(clock, reads, batcher, _SIGNER, folders=NoFolders(), retention=Retention(), term=term),
             Ticker(clock, reads, batcher, self._files),

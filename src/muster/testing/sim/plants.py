@@ -14,6 +14,7 @@ from muster.engine.audit import add_seal
 from muster.engine.batch import Batcher
 from muster.engine.claims import Claims
 from muster.engine.intake import Intake
+from muster.engine.policy import Policy
 from muster.engine.roster import Roster
 from muster.engine.services import reaper as reaper_module
 from muster.engine.services.reaper import Reaper
@@ -26,6 +27,7 @@ from muster.model.moves.decision import Decision, Facts, moved
 from muster.model.states import AttemptStatus, TaskStatus
 from muster.model.task import Attempt, Now, Task
 from muster.stores.sqlite import tx as sqlite_tx
+from muster.stores.sqlite.known import Known
 from muster.stores.sqlite.tx import SqliteTx
 from muster.testing.sim.hosts import SimHost
 from muster.testing.sim.owner import HostClock, OwnerCrash
@@ -165,8 +167,11 @@ def complete_after_cancel(planting: Planting) -> None:
 
 @plant("an attempt resumes from the oldest checkpoint")
 def checkpoint_of_an_old_epoch_wins(planting: Planting) -> None:
-    text = sqlite_tx.SQL["job_texts"].replace("c.epoch DESC, c.number DESC", "c.epoch, c.number")
-    planting.put(sqlite_tx.SQL, "job_texts", text)
+    before = sqlite_tx.SQL["resumption"]
+    text = before.replace("c.epoch DESC, c.number DESC", "c.epoch, c.number")
+    if text == before:
+        raise RuntimeError("the statement that chooses the checkpoint reads otherwise now")
+    planting.put(sqlite_tx.SQL, "resumption", text)
 
 
 @plant("a cancelled task's attempt stays open, so a retry finds it")
@@ -308,13 +313,18 @@ def skip_without_unblocking(planting: Planting) -> None:
 
 @plant("a task leaves the line and is not put back")
 def place_in_line_lost(planting: Planting) -> None:
-    text = sqlite_tx.SQL["update_task"].replace("ready = ?35", "ready = min(ready, ?35)")
-    planting.put(sqlite_tx.SQL, "update_task", text)
+    def statement(self: Known[Any], changed: Any) -> Any:
+        name, bind = real(self, changed)
+        self._statements[name] = self._statements[name].replace("ready = ?", "ready = min(ready, ?)")
+        return name, bind
+
+    real = Known._statement
+    planting.put(Known, "_statement", statement)
 
 
 @plant("what expires is not held back after the wall clock has jumped")
 def expiry_right_after_a_jump(planting: Planting) -> None:
-    planting.put(Scheduler, "_jumped", lambda _self, _now: False)
+    planting.put(Scheduler, "_holds", lambda _self, _now: False)
 
 
 @plant("a lease is cut short by a second")
@@ -325,3 +335,42 @@ def lease_cut_short(planting: Planting) -> None:
     real = decision.lapsed
     planting.put(reaper_module, "lapsed", lapsed)
     planting.put(ending, "lapsed", lapsed)
+
+
+@plant("a claim that comes late once more is given work that nobody waits for")
+def late_claim_is_a_new_one(planting: Planting) -> None:
+    planting.put(Claims, "note_given", lambda _self, _command: None)
+
+
+@plant("a cancelled task is given out while its agent is still at work")
+def next_attempt_beside_the_last_one(planting: Planting) -> None:
+    planting.put(ending, "left_running", lambda _attempt: None)
+    planting.put(waiting, "left_running", lambda _attempt: None)
+
+
+@plant("what a full store did not take counts as silence")
+def refusals_are_silence(planting: Planting) -> None:
+    planting.put(Batcher, "absences", lambda _self: 0)
+
+
+@plant("who works by hand gets no fresh lease when nobody could be heard")
+def hands_are_not_renewed(planting: Planting) -> None:
+    async def nobody(_self: View) -> list[Attempt]:
+        return []
+
+    planting.put(View, "held_by_hand", nobody)
+
+
+@plant("a restart of the owner's machine ends what others do")
+def restart_ends_the_work_of_others(planting: Planting) -> None:
+    planting.put(Policy, "elsewhere", lambda _self, _hostname: False)
+
+
+@plant("a start that is repeated renews nothing, and its worker thinks that it does")
+def repeated_start_renews_nothing(planting: Planting) -> None:
+    def start(task: Task, facts: Facts, command: c.Start, now: Now) -> Decision:
+        decided = real(task, facts, command, now)
+        return decided if decided.events else Decision(task)
+
+    real = working.start
+    planting.put(machine._DECIDERS, c.Start, start)

@@ -10,6 +10,7 @@ import msgspec
 from muster.model.commands import Spec
 from muster.model.events import Event
 from muster.model.states import FailedDependency, TaskStatus
+from muster.model.task import BY_HAND
 from muster.testing.sim.world import Broken
 
 _T = TaskStatus
@@ -45,6 +46,8 @@ MOVES: dict[str, tuple[set[TaskStatus], set[TaskStatus]]] = {
     "cancelled": (_OPEN, {_T.CANCELLED}),
     "skipped": (_WAITING | {_T.PAUSED, _T.FAILED}, {_T.CANCELLED}),
     "retried": ({_T.FAILED, _T.CANCELLED, _T.COMPLETED}, {_T.PENDING}),
+    "depends": (_WAITING | {_T.PAUSED}, _SAME),
+    "process_gone": (set(_T), _SAME),
     "archived": ({_T.FAILED, _T.CANCELLED, _T.COMPLETED}, {_T.ARCHIVED}),
 }
 OF_AN_ATTEMPT = frozenset({"started", "progress", "checkpoint", "artifact", "declared", "failed", "asked"})
@@ -71,6 +74,11 @@ class TaskModel:
     seq: int = 0
     open_epoch: int | None = None
     holder: str = ""
+    by_hand: bool = False
+    lingering: int | None = None
+    """An attempt that somebody else has ended while it was at work: nobody gets the task before it is gone."""
+    reaped_early: bool = False
+    """Because it did not stop in time, on a machine where nobody could kill its processes: the next event."""
     lost_epoch: int | None = None
     """The newest attempt, where it was given up for its silence: it alone may come back."""
     ended: set[int] = field(default_factory=set)
@@ -79,10 +87,11 @@ class TaskModel:
     unmet: set[int] = field(default_factory=set)
     states: set[tuple[TaskStatus, int, int]] = field(default_factory=set)
     """(status, generation, epoch) that the task was in at the end of some event."""
-    checkpoints: list[tuple[int, bytes]] = field(default_factory=list)
+    checkpoints: list[tuple[int, int, bytes]] = field(default_factory=list)
+    """(epoch, when its agent took it, what it holds)."""
     fresh_after: int = 0
     due_ms: int | None = None
-    stop_asked_mono_ms: int | None = None
+    stop_by_mono_ms: int | None = None
     events: list[Event] = field(default_factory=list)
 
     @property
@@ -90,8 +99,8 @@ class TaskModel:
         return self.status in FINAL
 
     def may_resume_from(self) -> bytes | None:
-        newest = [data for epoch, data in self.checkpoints if epoch > self.fresh_after]
-        return newest[-1] if newest else None
+        newest = [saved for saved in self.checkpoints if saved[0] > self.fresh_after]
+        return max(newest)[2] if newest else None
 
     def take(self, event: Event, cap_ms: int) -> None:
         """Raises Broken where the design does not allow this event here."""
@@ -134,6 +143,10 @@ class TaskModel:
                 raise self._no("S2", f"epoch {event.epoch} granted after {self.epoch}")
             if self.unmet:
                 raise self._no("S8", f"claimed while {sorted(self.unmet)} are not done")
+            if self.lingering is not None:
+                raise self._no("S1", f"claimed while attempt {self.lingering} may still be at work")
+        elif event.event == "process_gone" and self.lingering != event.epoch:
+            raise self._no("S7", f"attempt {event.epoch} is gone, and it was not waited for")
         elif event.epoch != self.epoch:
             raise self._no("S2", f"{event.event} of epoch {event.epoch}, the newest is {self.epoch}")
         if event.event in OF_AN_ATTEMPT and (self.open_epoch is None or event.actor != self.holder):
@@ -162,13 +175,20 @@ class TaskModel:
 
     def _keep(self, event: Event) -> None:
         name = event.event
+        if name == "process_gone":
+            self.lingering = None
+        elif name in {"asked", "cancelled"} or self.reaped_early:
+            if self.status is _T.RUNNING and not self.by_hand:
+                self.lingering = self.open_epoch
+            self.reaped_early = False
         self.status, self.generation = event.new_status, event.generation
         self.epoch, self.seq = event.epoch, event.seq
         self.states.add((event.new_status, event.generation, event.epoch))
         if name in {"claimed", "readopted"}:
             self.open_epoch, self.lost_epoch = event.epoch, None
             if name == "claimed":
-                self.holder, self.stop_asked_mono_ms = event.actor, None
+                self.holder, self.stop_by_mono_ms = event.actor, None
+                self.by_hand = msgspec.json.decode(event.details)["agent"] == BY_HAND
         elif self.status not in _HELD:
             self.lost_epoch = self.open_epoch if name == "lost" else self.lost_epoch
             self.open_epoch = None
@@ -204,10 +224,26 @@ class Reference:
         task.take(event, cap_ms)
         if event.event == "enqueued":
             task.unmet = {p for p in task.parents if self.tasks[p].outcome is not Outcome.DONE}
+        elif event.event == "depends":
+            self._connect(task, tuple(msgspec.json.decode(event.details)["on"]))
         if event.event in {"completed", "skipped"}:
             for child_id in self.children.get(task.id, ()):
                 self.tasks[child_id].unmet.discard(task.id)
         return task
+
+    def _connect(self, child: TaskModel, parents: tuple[int, ...]) -> None:
+        """Raises Broken where the child would wait for itself."""
+        child.parents += parents
+        child.unmet |= {p for p in parents if self.tasks[p].outcome is not Outcome.DONE}
+        above, edge = set(parents), list(parents)
+        while edge:
+            fresh = set(self.tasks[edge.pop()].parents) - above
+            above |= fresh
+            edge += fresh
+        if child.id in above:
+            raise Broken("S8", f"task {child.id} waits for itself", child.id)
+        for parent_id in parents:
+            self.children.setdefault(parent_id, []).append(child.id)
 
     def settle(self, touched: set[int]) -> set[int]:
         """At the end of a transaction: who does not mind a parent's failure goes on.  The children concerned."""

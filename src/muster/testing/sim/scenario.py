@@ -23,6 +23,8 @@ FAULTS = (
     "partition",
     "wall_jump",
     "suspend",
+    "store_full",
+    "drain",
 )
 
 
@@ -61,7 +63,12 @@ def harsh(seed: int) -> Scenario:
     """Every kind of fault at once, much of it: for planted bugs, which are to be found soon."""
     plain = scenario(seed)
     policy = structs.replace(
-        plain.policy, limits={"deploy": 1}, agent_slots={"codex": 1}, lease_s=4.0, heartbeat_s=4.0 / 3
+        plain.policy,
+        limits={"deploy": 1},
+        agent_slots={"codex": 1},
+        lease_s=4.0,
+        heartbeat_s=4.0 / 3,
+        claim_lease_s=6.0,
     )
     return replace(
         plain,
@@ -91,6 +98,8 @@ def scenario(seed: int) -> Scenario:
         retry=RetryPolicy(first_s=dice.choice((1.0, 2.0)), cap_s=dice.choice((4.0, 8.0)), losses_max=20),
         lease_s=lease_s,
         heartbeat_s=lease_s / 3,
+        claim_lease_s=lease_s * 1.5,
+        hostname="host-0",
         agent_slots={"codex": 1} if dice.random() < 0.4 else {},
         limits=limits,
         failures_max=dice.choice((0, 5)),

@@ -69,13 +69,18 @@ class Simulation:
         self._owners = 0
         self._owner_next_s = 0.0
         self.oracle.leases.died_s = self._died_s
+        self.oracle.leases.elsewhere = self._elsewhere
 
     def living_workers(self) -> list[SimWorker]:
         return [place.worker for place in self._places if place.worker and place.worker.process.alive]
 
     def _died_s(self, worker_id: str) -> float | None:
-        worker = self._workers[worker_id]
-        return worker.process.died_s if worker.host.number == 0 else None
+        worker = self._workers.get(worker_id)  # or a person, who dies of nothing here
+        return worker.process.died_s if worker is not None and worker.host.number == 0 else None
+
+    def _elsewhere(self, worker_id: str) -> bool:
+        worker = self._workers.get(worker_id)
+        return worker is not None and worker.host.number != 0
 
     # -- supervisors
 
@@ -132,6 +137,21 @@ class Simulation:
         await self._heal(users)
         if world.broken is None:
             self.oracle.check_all()
+            self._check_itself()
+
+    def _check_itself(self) -> None:
+        """A run in which nothing happened keeps every promise, and proves none."""
+        tasks = self.oracle.reference.tasks.values()
+        for what, there in {
+            "nothing was committed": self.oracle.commits,
+            "no work came in": len(tasks),
+            "no attempt was begun": self.world.seen["started"],
+            "no task was completed by an agent": any(
+                event.event == "completed" and event.epoch for task in tasks for event in task.events
+            ),
+        }.items():
+            if not there:
+                raise Broken("simulator", f"{what}; this run says nothing about Muster")
 
     async def _until(self, time_s: float) -> bool:
         """True where a promise was broken before."""
@@ -148,12 +168,14 @@ class Simulation:
         world.trace("healing")
         owner = self.network.owner
         if owner is not None:
-            owner.struck.dies_before_commit = owner.engine.dies_after_commit = False
+            owner.struck.dies_before_commit = owner.engine.dies_after_commit = owner.struck.full = False
         healed_s = world.time_s
         lease_s = world.scenario.policy.lease_s
         self.oracle.quiet_from_s = healed_s + LATEST_S + QUIET_LEASES * lease_s
-        while stuck := self._stuck():
+        while (stuck := self._stuck()) or users.unheard:
             if world.time_s > healed_s + DONE_S:
+                if users.unheard:
+                    raise Broken("simulator", f"work did not come in: {users.unheard[0]}")
                 names = ", ".join(f"{task.id} ({task.status})" for task in stuck[:5])
                 raise Broken("L4", f"not done {DONE_S:.0f} s after the last fault: {names}", stuck[0].id)
             await users.make_way()
@@ -164,15 +186,21 @@ class Simulation:
         """Tasks that are still to end by themselves: not those behind a failed or cancelled one."""
         tasks = self.oracle.reference.tasks
         blocked: set[int] = set()
-        for task in tasks.values():  # parents come before their children
-            policy = task.spec.on_failed
-            # Who was to be skipped and is retried by a person waits for that person to retry its parent too.
-            stays = policy is FailedDependency.BLOCK or (
-                policy is FailedDependency.SKIP and task.generation > 1
-            )
-            dead = stays and any(tasks[p].outcome is Outcome.DEAD for p in task.unmet)
-            if not task.final and (dead or any(p in blocked for p in task.unmet)):
-                blocked.add(task.id)
+        grows = True
+        while grows:  # a dependency that was added later may be newer than who waits for it
+            grows = False
+            for task in tasks.values():
+                if task.id in blocked or task.final:
+                    continue
+                policy = task.spec.on_failed
+                # Who was to be skipped and is retried by a person waits for that person to retry its parent too.
+                stays = policy is FailedDependency.BLOCK or (
+                    policy is FailedDependency.SKIP and task.generation > 1
+                )
+                dead = stays and any(tasks[p].outcome is Outcome.DEAD for p in task.unmet)
+                if dead or any(p in blocked for p in task.unmet):
+                    blocked.add(task.id)
+                    grows = True
         return [task for task in tasks.values() if not task.final and task.id not in blocked]
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from muster.model import commands as c
+from muster.model.answers import Answer, Taken
 from muster.model.errors import CallerError, MusterError
-from muster.model.states import FailedDependency, PauseReason, TaskStatus
+from muster.model.states import ErrorKind, FailedDependency, PauseReason, TaskStatus
 from muster.testing.sim.hosts import WALL_0_MS, Process
 from muster.testing.sim.reference import TaskModel
 from muster.testing.sim.scenario import AGENTS, stream
@@ -26,6 +28,9 @@ class Users:
         self._added: list[tuple[str, str]] = []
         """(plan, key) of all tasks, also of those whose answer was lost."""
         self._left = stage.world.scenario.tasks
+        self.unheard: list[c.Enqueue] = []
+        """Work that was asked for, and that nobody has accepted or refused yet."""
+        self._hands = 0
         self.process.spawn(self._main())
 
     async def _main(self) -> None:
@@ -37,20 +42,31 @@ class Users:
                 await self._change_their_mind()
             await self.process.sleep(self._dice.expovariate(1 / world.scenario.user_every_s))
 
-    async def _tell(self, command: c.Command) -> None:
-        """Tries again where nobody answers; sometimes once more although somebody did."""
+    async def _tell(self, command: c.Command) -> bool:
+        """Tries again where nobody answers; sometimes once more although somebody did.  False: nobody did."""
+        heard = False
         for _ in range(5):
             try:
                 answer = await self._stage.network.ask(self.process, command)
             except CallerError as error:
                 self._stage.world.seen[f"a person was told {error.code}"] += 1
-                return
+                return True
             except MusterError:
                 await self.process.sleep(1.0)
                 continue
             self._stage.oracle.acknowledged(command, answer)
+            heard = True
             if self._dice.random() > 0.1:
-                return
+                break
+        return heard
+
+    async def _enqueue(self, command: c.Enqueue) -> None:
+        self.unheard.append(command)
+        await self._deliver(command)
+
+    async def _deliver(self, command: c.Enqueue) -> None:
+        if await self._tell(command) and command in self.unheard:
+            self.unheard.remove(command)
 
     # -- adding
 
@@ -70,7 +86,7 @@ class Users:
         # What a task waits for must stand in the same plan: its earlier tasks are named again, unchanged.
         again = tuple(task.spec for task in self._models() if task.spec.key in others)
         if len(again) == len(others):
-            await self._tell(c.Enqueue(plan=plan, source=None, tasks=(*again, *specs), actor="ada"))
+            await self._enqueue(c.Enqueue(plan=plan, source=None, tasks=(*again, *specs), actor="ada"))
             self._added += [(plan, spec.key or "") for spec in specs]
 
     async def _add_without_key(self, plan: str) -> None:
@@ -78,7 +94,7 @@ class Users:
         self._left -= 1
         after = [str(task.id) for task in self._models()[-3:] if self._dice.random() < 0.3]
         spec = c.Spec(title=f"u{self._left}", idempotency_key=f"u{self._left}", depends_on=tuple(after))
-        await self._tell(c.Enqueue(plan=plan, source=None, tasks=(spec,), actor="bob"))
+        await self._enqueue(c.Enqueue(plan=plan, source=None, tasks=(spec,), actor="bob"))
 
     def _spec(self, plan: str, key: str, parents: list[str]) -> c.Spec:
         dice, now_ms = self._dice, WALL_0_MS + int(self._stage.world.time_s * 1000)
@@ -108,6 +124,9 @@ class Users:
         if not tasks:
             return
         task, dice = self._dice.choice(tasks[-12:]), self._dice
+        if task.status is _T.PENDING and dice.random() < 0.25:
+            self.process.spawn(self._by_hand(task))
+            return
         command = self._fitting(task) if dice.random() < 0.8 else dice.choice(self._anything(task))
         await self._tell(command)
 
@@ -128,6 +147,9 @@ class Users:
             case _T.ABORTED:
                 return dice.choice((c.Promote(**by), c.Cancel(**by), c.Pause(**by), c.Skip(**by)))
             case _:
+                before = [other.id for other in self._models()[-12:] if other.id != task.id]
+                if task.status is _T.PENDING and before and dice.random() < 0.3:
+                    return c.Depend(**by, depends_on=tuple(dice.sample(before, min(len(before), 2))))
                 aim = c.Transfer(**by, agent=dice.choice(AGENTS), timeout_s=dice.uniform(2.0, 20.0))
                 return dice.choice((c.Pause(**by), c.Cancel(**by), aim, c.Pause(**by), aim))
 
@@ -148,11 +170,49 @@ class Users:
             c.ResumePlan(plan=plan, actor="bob"),
         ]
 
+    async def _by_hand(self, task: TaskModel) -> None:
+        """Takes it, works at it for a while, and gives it back in one of the ways that people do, or never."""
+        self._hands += 1
+        dice, actor = stream(self._stage.world.scenario.seed, f"hand {self._hands}"), f"eve-{self._hands}"
+        token = hashlib.sha256(actor.encode()).hexdigest()
+        taken = await self._try(c.Take(task_id=task.id, actor=actor, token_hash=token))
+        if not isinstance(taken, Taken):
+            return
+        held: dict[str, Any] = {"task_id": task.id, "epoch": taken.job.epoch, "actor": actor}
+        held["proof"] = taken.job.proof
+        for _ in range(dice.randint(0, 4)):
+            await self.process.sleep(dice.uniform(0.2, 0.7) * self._stage.world.scenario.policy.claim_lease_s)
+            if self._stage.world.healing:
+                break
+            await self._try(c.Extend(**held))
+        ending = dice.choice(("done", "failed", "back", "never"))
+        if ending != "never":
+            failed = ErrorKind.CRASH if ending == "failed" else None
+            await self._try(c.GiveBack(**held, done=ending == "done", failed=failed, text="null"))
+
+    async def _try(self, command: c.Command) -> Answer | None:
+        """None where it is refused, or nobody answers twice."""
+        for _ in range(2):
+            try:
+                answer = await self._stage.network.ask(self.process, command)
+            except CallerError as error:
+                self._stage.world.seen[f"who works by hand was told {error.code}"] += 1
+                return None
+            except MusterError:
+                continue
+            self._stage.oracle.acknowledged(command, answer)
+            return answer
+        return None
+
     async def make_way(self) -> None:
         """In the end people answer what waits for them, so that whatever can be done is done."""
+        for command in list(self.unheard):
+            await self._deliver(command)
         for plan in PLANS:
             await self._tell(c.ResumePlan(plan=plan, actor="ada"))
         for task in self._models():
+            if task.status is TaskStatus.PENDING and task.due_ms is not None:
+                await self._tell(c.Promote(task_id=task.id, actor="ada"))  # its date went with the wall clock
             if task.status is TaskStatus.PAUSED:
                 await self._tell(c.AnswerQuestion(task_id=task.id, actor="ada", text="go on"))
                 await self._tell(c.Resume(task_id=task.id, actor="ada"))

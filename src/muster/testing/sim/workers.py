@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from enum import Enum
 
+from msgspec.structs import replace
+
 from muster.model import commands as c
-from muster.model.answers import Answer, Claimed, ClaimedJob, HeartbeatAnswer
+from muster.model.answers import Answer, Claimed, ClaimedJob, HeartbeatAnswer, Registered
 from muster.model.errors import CallerError, Conflict, MusterError, Unavailable
 from muster.model.marks import worker_mark
 from muster.model.states import ErrorKind
@@ -18,11 +21,16 @@ from muster.testing.sim.scenario import AGENTS, stream
 from muster.testing.sim.stage import Stage
 from muster.testing.sim.world import Broken
 
-LOOK_S = 0.5
 IDLE_S = 12.0
 RECONNECT_S = (0.1, 2.0)
-FREEZE_MARGIN_S = 1.0
+MARGIN_SHARE, MARGIN_S_MAX = 0.2, 5.0
 """A worker of another machine freezes its agents this long before its lease may be over (L5)."""
+LEASE_LOOK_S = 0.1
+"""How often it looks whether that is so."""
+AWAKE_MS = 500
+"""A worker that stood still has frozen its agents again by then."""
+GONE_TRY_S = 1.0
+"""So long it tries to say that the processes of an attempt that was ended are gone."""
 
 
 class Order(Enum):
@@ -35,6 +43,10 @@ class Held:
 
     def __init__(self, job: ClaimedJob) -> None:
         self.job = job
+        self.sure_until_s = 0.0
+        """Until then nobody else is given the task."""
+        self.begun = self.settled = False
+        """Its start was sent; the owner has taken our word on how it ended."""
         self.order: Order | None = None
         self.agent: Agent | None = None
         self.changed = asyncio.Event()
@@ -57,11 +69,15 @@ class SimWorker:
         self.held: dict[tuple[int, int], Held] = {}
         self._dice = stream(stage.world.scenario.seed, name)
         self.heard_s = stage.world.time_s
+        self._margin_s = 0.0
+        self._lease_s: float | None = None
+        """Set where it is to freeze what it cannot renew."""
         self._requests = 0
+        self._draining = self._leaves = False
         self.process.spawn(self._main())
 
     async def _main(self) -> None:
-        policy, scenario = self._stage.world.scenario.policy, self._stage.world.scenario
+        scenario = self._stage.world.scenario
         register = c.Register(
             worker_id=self.id,
             hostname=self.host.hostname,
@@ -72,14 +88,22 @@ class SimWorker:
             agents=AGENTS,
             general=AGENTS[:2],
         )
-        if await self._patiently(register) is None:
+        registered = await self._patiently(register)
+        if not isinstance(registered, Registered):
             self._die()
             return
-        self.process.spawn(self._beat(policy.heartbeat_s))
-        if self.host.number:
-            self.process.spawn(self._mind_lease(policy.lease_s))
+        self.process.spawn(self._beat(registered.heartbeat_s))
+        self._check_who_freezes(registered)
+        if registered.freeze:
+            self._lease_s = registered.lease_s
+            self._margin_s = min(MARGIN_S_MAX, registered.lease_s * MARGIN_SHARE)
+            self.process.spawn(self._mind_leases())
         for _ in range(scenario.slots):
             self.process.spawn(self._slot())
+
+    def _check_who_freezes(self, registered: Registered) -> None:
+        if registered.freeze is not bool(self.host.number):
+            raise Broken("L5", f"{self.id} on {self.host.hostname} was told freeze={registered.freeze}")
 
     # -- talking
 
@@ -105,7 +129,8 @@ class SimWorker:
 
     async def _beat(self, every_s: float) -> None:
         while True:
-            heartbeat = c.Heartbeat(worker_id=self.id, attempts=tuple(self.held))
+            proofs = tuple(held.job.proof for held in self.held.values())
+            heartbeat = c.Heartbeat(worker_id=self.id, attempts=tuple(self.held), proofs=proofs)
             sent_s = self._stage.world.time_s
             try:
                 answer = await self._ask(heartbeat)
@@ -114,32 +139,56 @@ class SimWorker:
                 continue
             assert isinstance(answer, HeartbeatAnswer)
             self.heard_s = sent_s
-            if self._obey(answer):
+            if self._obey(answer, sent_s):
                 return
             await self.process.sleep(every_s * self._dice.uniform(0.8, 1.0))
 
-    def _obey(self, answer: HeartbeatAnswer) -> bool:
+    def _obey(self, answer: HeartbeatAnswer, sent_s: float) -> bool:
         """True where the worker was given up: it ends, with everything that it has started."""
         if not answer.known:
             self._die()
             return True
+        if answer.drain:
+            self._drain()
         for order in answer.attempts:
             held = self.held.get((order.task_id, order.epoch))
             if held is None:
                 continue
             if not order.current:
                 held.give(Order.ABANDON)
-            elif order.stop is not None and held.order is None:
+                continue
+            self._renewed(held, sent_s)
+            if order.stop is not None and held.order is None:
                 held.give(Order.STOP)
         return False
 
-    async def _mind_lease(self, lease_s: float) -> None:
+    def _renewed(self, held: Held, sent_s: float) -> None:
+        if self._lease_s is not None:
+            held.sure_until_s = max(held.sure_until_s, sent_s + self._lease_s - self._margin_s)
+            self._look_at_lease(held)
+
+    def _look_at_lease(self, held: Held) -> None:
+        if self._lease_s is not None and held.agent is not None:
+            held.agent.freeze(self._stage.world.time_s >= held.sure_until_s)
+
+    async def _mind_leases(self) -> None:
         while True:
-            late = self._stage.world.time_s - self.heard_s > lease_s - FREEZE_MARGIN_S
             for held in self.held.values():
-                if held.agent is not None:
-                    held.agent.freeze(late)
-            await self.process.sleep(LOOK_S)
+                self._look_at_lease(held)
+            await self.process.sleep(LEASE_LOOK_S)
+
+    def _drain(self) -> None:
+        if not self._draining:
+            self._draining = True
+            self.process.spawn(self._leave())
+
+    async def _leave(self) -> None:
+        while self.held:
+            await self.process.sleep(0.02)
+        self._leaves = True  # whatever a claim still brings is given back with our goodbye
+        with contextlib.suppress(MusterError):
+            await self._ask(c.Deregister(worker_id=self.id, reason="drained"))
+        self.process.kill()
 
     def _die(self) -> None:
         for held in list(self.held.values()):
@@ -150,15 +199,19 @@ class SimWorker:
     # -- work
 
     async def _slot(self) -> None:
-        while True:
+        while not self._draining:
             job = await self._claim()
+            if self._leaves:
+                return
             if job is None:
-                if self.process.alive:
+                if self.process.alive and not self._draining:
                     await self._idle()
                 continue
             held = self.held[job.task_id, job.epoch] = Held(job)
             try:
                 await self._attempt(held)
+                if held.begun and not held.settled:
+                    await self._say_gone(job)
             finally:
                 self.held.pop((job.task_id, job.epoch), None)
 
@@ -169,12 +222,16 @@ class SimWorker:
             try:
                 answer = await self._ask(command)
             except Unavailable:
+                if self._draining:
+                    return None
                 await self.process.sleep(self._dice.uniform(*RECONNECT_S))
                 continue
             except Conflict:
                 self._die()
                 return None
             assert isinstance(answer, Claimed)
+            if answer.drain:
+                self._drain()
             return answer.jobs[0] if answer.jobs else None
 
     async def _idle(self) -> None:
@@ -191,15 +248,17 @@ class SimWorker:
     async def _attempt(self, held: Held) -> None:
         job = held.job
         token = hashlib.sha256(f"{self.id}{job.task_id}{job.epoch}".encode()).hexdigest()
-        start = c.Start(task_id=job.task_id, epoch=job.epoch, token_hash=token)
-        if await self._patiently(start, held) is None:
+        start = c.Start(task_id=job.task_id, epoch=job.epoch, token_hash=token, proof=job.proof)
+        held.begun = True
+        if not await self._start(held, start):
             return
         if self._dice.random() < 0.02:
             unfit = c.Release(task_id=job.task_id, epoch=job.epoch, reason="no room on this machine")
-            await self._patiently(unfit, held)
+            await self._settle(held, unfit)
             return
         held.agent = agent = Agent(self._stage, self.process, self.id, job, held.changed)
         self._agents.began(agent)
+        self._look_at_lease(held)
         self._check_alone(agent)
         await held.changed.wait()
         await self.process.going()
@@ -213,22 +272,57 @@ class SimWorker:
             await self.process.sleep(self._dice.uniform(0.05, 8.0))
             agent.gone()
             stopped = c.Release(task_id=job.task_id, epoch=job.epoch, reason="stopped on request")
-            await self._patiently(stopped, held)
+            await self._settle(held, stopped)
         elif ending is None:
             lost = c.Fail(task_id=job.task_id, epoch=job.epoch, kind=ErrorKind.LOST, message="it was killed")
-            await self._patiently(lost, held)
+            await self._settle(held, lost)
         elif ending.word is not None:
-            await self._patiently(ending.word, held)
+            await self._settle(held, ending.word)
+
+    async def _start(self, held: Held, start: c.Start) -> bool:
+        """However long the owner is away; what counts for the lease is when the word was sent that it took."""
+        wait_s, longest_s = RECONNECT_S
+        while held.order is not Order.ABANDON:
+            sent_s = self._stage.world.time_s
+            try:
+                await self._ask(start)
+            except CallerError:
+                return False
+            except MusterError:
+                await self.process.sleep(wait_s)
+                wait_s = min(longest_s, wait_s * 2)
+                continue
+            self._renewed(held, sent_s)
+            return True
+        return False
+
+    async def _settle(self, held: Held, word: c.AttemptCommand) -> None:
+        answer = await self._patiently(replace(word, proof=held.job.proof), held)
+        held.settled = answer is not None
+
+    async def _say_gone(self, job: ClaimedJob) -> None:
+        gone = c.Gone(task_id=job.task_id, epoch=job.epoch)
+        until_s = self._stage.world.time_s + GONE_TRY_S
+        while self._stage.world.time_s < until_s:
+            try:
+                await self._ask(gone)
+            except CallerError:
+                return
+            except MusterError:
+                await self.process.sleep(RECONNECT_S[0])
+                continue
+            return
 
     def _check_alone(self, agent: Agent) -> None:
-        """On the owner's machine a lost attempt's processes are killed before anybody gets its task."""
-        for other in self._agents.others_at_work(agent):
-            mine, its = agent.job, other.job
-            task = self._stage.oracle.reference.tasks[mine.task_id]
-            fenced = any(e.event in {"cancelled", "retried"} and e.epoch >= its.epoch for e in task.events)
-            if fenced or other.process.host.number:
-                # Nobody can kill what runs on another machine; it is frozen there or its worker stands still.
-                self._stage.world.seen["two agents at one time, where that is known to happen"] += 1
+        """Whoever had the task before is gone; on another machine, where nobody can kill it, it stands still."""
+        for other in self._agents.others(agent):
+            host = other.process.host
+            says = f"attempts {other.job.epoch} and {agent.job.epoch} of task {agent.job.task_id}"
+            if not host.number:
+                raise Broken("S1", f"{says} live at the same time", agent.job.task_id)
+            if not other.process.running:
                 continue
-            says = f"attempts {its.epoch} and {mine.epoch} of task {mine.task_id} work at the same time"
-            raise Broken("S1", says, mine.task_id)
+            if other.worker.running and host.now().mono_ms - other.worker.stood_ms[1] > AWAKE_MS:
+                raise Broken("L5", f"{says} work at the same time", agent.job.task_id)
+            # Whose worker stands still or is dead: it is frozen, or killed, as soon as somebody there can.
+            self._stage.world.seen["two agents at one time, where nobody could freeze the first"] += 1

@@ -7,6 +7,9 @@ SELECT $attempt_columns FROM attempts WHERE task_id = ?1 AND epoch = ?2
 -- name: held
 SELECT $attempt_columns FROM attempts WHERE worker_id = ?1 AND ended_at_ms IS NULL
 
+-- name: held_by_hand
+SELECT $attempt_columns FROM attempts WHERE agent = ?1 AND ended_at_ms IS NULL
+
 -- name: open_lanes
 -- A skip scan of the partial index: one seek for each lane, whatever the number of tasks.
 WITH RECURSIVE open_lane (id) AS (
