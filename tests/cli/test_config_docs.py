@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,13 @@ FULL = {
     "health": {},
     "retention": {},
     "limits": {},
-    "agents": {"mine": {"command": ["true"]}},
+    "git": {},
+    "profiles": {},
+    "agents": {
+        "mine": {"command": ["true"], "limits": {}},
+        "claude": {"kind": "claude-code", "permission_mode": "plan"},
+        "foreign": {"kind": "of-another-package", "options": {}},
+    },
 }
 
 
@@ -65,12 +72,22 @@ def test_every_key_that_is_read_is_listed(monkeypatch: pytest.MonkeyPatch) -> No
     known = Table.read
 
     def noting(self: Table, key: str, parse: object, default: object) -> object:
-        read.add(self.path(key))
+        read.add(re.sub(r"^agents\.(claude|foreign)\b", "agents.mine", self.path(key)))
         return known(self, key, parse, default)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Table, "read", noting)
     parse_config(FULL)
-    tables = {"task", "task.backoff", "workers", "health", "retention", "limits", "agents", "agents.mine"}
+    tables = {
+        "task",
+        "task.backoff",
+        "workers",
+        "health",
+        "retention",
+        "limits",
+        "git",
+        "agents",
+        "agents.mine",
+    }
     listed = {key.path for key in KEYS} | {f"agents.mine.{name}" for name, _, _ in AGENT_KEYS}
     assert read - tables == listed
 

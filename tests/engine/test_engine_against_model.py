@@ -319,6 +319,12 @@ class AgainstModel(RuleBasedStateMachine):
         key = self.key(pick)
         self.give(c.Promote(task_id=self.ids[key]), self.twin.promote(key, by_hand=True))
 
+    @rule(agent=st.sampled_from(["claude", "codex"]))
+    def the_provider_is_seen_to(self, agent: str) -> None:
+        closed = self.twin._closed(agent)
+        self.twin.pools.pop(agent, None)
+        self.give(c.OpenPool(pool=agent, actor="ada"), "" if closed else "not_found")
+
     @rule(pick=PICK, really=st.integers(0, 9))
     def archive(self, pick: int, really: int) -> None:
         if really == 0:  # nothing happens to it afterwards

@@ -15,6 +15,7 @@ WAITING = ("PENDING", "ABORTED")
 HELD = ("ASSIGNED", "RUNNING")
 FINAL = ("COMPLETED", "FAILED", "CANCELLED", "ARCHIVED")
 FREE_OF_CHARGE = ("quota", "rate_limit", "auth", "billing")
+FOR_A_PERSON = ("auth", "billing")
 HOPELESS = ("invalid", "out_of_memory", "expired")
 STOP_BY_MS = 15_000
 LOSSES_MAX = 5
@@ -31,6 +32,8 @@ class Twin:
         self.tasks: dict[str, Row] = {}
         self.wall = self.mono = 0
         self.boot = ""
+        self.pools: dict[str, int | None] = {}
+        """Agents whose provider takes no requests, until when; None: until a person has seen to it."""
         self.workers: dict[str, str] = {}
         """With the boot that each was heard in."""
 
@@ -75,7 +78,12 @@ class Twin:
         again = [key for key in held if self.tasks[key]["attempt"]["request"] == request]
         if again:
             return sorted((key, self.tasks[key]["epoch"]) for key in again)
-        chosen = [key for key in self.tasks if self.ready(key)][: max(0, min(slots, 4 - len(held)))]
+        able = [
+            key
+            for key in self.tasks
+            if self.ready(key) and not self._closed(self.tasks[key]["aim"] or "claude")
+        ]
+        chosen = able[: max(0, min(slots, 4 - len(held)))]
         for key in chosen:
             task = self.tasks[key]
             task["status"] = "ASSIGNED"
@@ -84,7 +92,7 @@ class Twin:
                 "epoch": task["epoch"], "generation": task["generation"], "worker": worker, "request": request,
                 "agent": task["aim"] or "claude", "state": "open", "token": None, "stop": None, "stop_by": None,
                 "until": self.mono + self.lease_ms, "boot": self.boot, "said": None, "kind": None,
-                "killed": False,
+                "killed": False, "refused": False,
             }  # fmt: skip
         return sorted((key, self.tasks[key]["epoch"]) for key in chosen)
 
@@ -219,6 +227,9 @@ class Twin:
         if kind in FREE_OF_CHARGE:
             task["status"] = "PENDING"
             wait = 300_000 if retry_after_s is None else max(1000, int(retry_after_s * 1000))
+            due = None if kind in FOR_A_PERSON else self.wall + wait
+            attempt["refused"] = True
+            self._refuse(attempt["agent"], due)
         elif kind == "lost":
             task["losses"] += 1
             task["status"] = "ABORTED"
@@ -235,11 +246,23 @@ class Twin:
             task["status"], task["paused"] = "FAILED", None
             self._dead(key)
             return
-        task["due"] = self.wall + wait
+        task["due"] = None if kind in FOR_A_PERSON else self.wall + wait
         if attempt["stop"] == "pause":
             task["status"], task["paused"] = "PAUSED", task["paused"] or "user"
         elif kind == "lost" and wait == 0:
             task["status"], task["due"] = "PENDING", None
+
+    def _closed(self, agent: str) -> bool:
+        if agent not in self.pools:
+            return False
+        until = self.pools[agent]
+        return until is None or self.wall < until
+
+    def _refuse(self, agent: str, until: int | None) -> None:
+        """The agent's provider has refused; a milder word does not shorten that."""
+        known = self.pools.get(agent, 0) if self._closed(agent) else 0
+        if known is not None and (until is None or until > known):
+            self.pools[agent] = until
 
     # -- by the coordinator
 
@@ -277,6 +300,8 @@ class Twin:
             return ILLEGAL
         if not by_hand and task["due"] > self.wall:
             return ILLEGAL
+        if by_hand and task["attempt"] is not None and task["attempt"]["refused"]:
+            self.pools.pop(task["attempt"]["agent"], None)
         task["status"], task["due"] = "PENDING", None
         return ""
 

@@ -59,6 +59,15 @@ KEYS: tuple[Key, ...] = (
         _seconds(lambda c: c.health.orphan_grace_s),
         "how long a worker that cannot reach its owner keeps its agents",
     ),
+    Key(
+        "health.stall_after",
+        _seconds(lambda c: c.health.stall_after_s),
+        "how long an attempt may show no progress; 0: for ever",
+    ),
+    Key("git.worktrees", lambda c: c.git.worktrees, "whether each task that writes gets a tree and a branch"),
+    Key("git.setup", lambda c: c.git.setup or None, "a shell command that makes a new tree ready to work in"),
+    Key("git.merge", lambda c: c.git.merge, "whether finished work goes on to the branch of its plan"),
+    Key("git.keep", lambda c: c.git.keep, "whether trees and branches of tasks that are done stay"),
     Key("retention.events", _seconds(lambda c: c.retention.events_s), "how long the audit is kept"),
     Key("retention.logs", _seconds(lambda c: c.retention.logs_s), "output, and checkpoints of ended tasks"),
     Key(
@@ -68,7 +77,8 @@ KEYS: tuple[Key, ...] = (
     ),
 )
 AGENT_KEYS: tuple[tuple[str, Callable[[AgentConfig], object], str], ...] = (
-    ("command", lambda a: list(a.command), "the program and its arguments"),
+    ("kind", lambda a: a.kind, "`command`, `claude-code`, `codex`, or one that another package brings"),
+    ("command", lambda a: list(a.command) or None, "the program and its arguments; a kind knows its own"),
     ("prompt", lambda a: a.prompt, "how it gets its task: argument, script, file, stdin, none"),
     ("env", lambda a: list(a.env_names) or None, "variables handed on from your environment"),
     ("set", lambda a: sorted(a.env) or None, "variables with a value of their own (only names are shown)"),
@@ -85,6 +95,33 @@ AGENT_KEYS: tuple[tuple[str, Callable[[AgentConfig], object], str], ...] = (
         lambda a: None if a.heartbeat_s is None else duration_text(a.heartbeat_s),
         "how often it is heard",
     ),
+    ("writes", lambda a: a.writes, "whether it changes files; a kind's own default is yes"),
+    ("home", lambda a: a.home, "its HOME: `user` for yours, `own` for one of its own"),
+    (
+        "stall_after",
+        lambda a: None if a.stall_after_s is None else duration_text(a.stall_after_s),
+        "as `health.stall_after`, for this agent",
+    ),
+    ("limits.memory", lambda a: a.limits.memory_bytes, "private memory of all its processes"),
+    (
+        "limits.cpu",
+        lambda a: None if a.limits.cpu_s is None else duration_text(a.limits.cpu_s),
+        "processor time of all its processes",
+    ),
+    ("limits.processes", lambda a: a.limits.processes, "how many they may be"),
+    ("limits.files", lambda a: a.limits.files, "open files of one process"),
+    ("limits.file_size", lambda a: a.limits.file_bytes, "size of a file that it writes"),
+    ("limits.output", lambda a: a.limits.output_bytes, "what one attempt may print"),
+    ("provider", lambda a: a.provider, "agents of one provider wait together"),
+    ("model", lambda a: a.model, "of a kind: the model"),
+    ("permission_mode", lambda a: a.permission_mode, "of a kind: what it may do without asking"),
+    (
+        "max_budget_usd",
+        lambda a: a.max_budget_usd,
+        "of `claude-code`: most that one run may cost, in dollars",
+    ),
+    ("args", lambda a: list(a.args) or None, "of a kind: further arguments"),
+    ("options", lambda a: sorted(a.options) or None, "for kinds of other packages (only names are shown)"),
 )
 """Of `[agents.NAME]`."""
 

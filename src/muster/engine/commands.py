@@ -168,13 +168,16 @@ class Engine:
         handler = self._handlers.get(type(command))
         if handler is not None:
             return await handler(view, command)
-        if isinstance(command, c.Promote) and command.term is None:
-            await reopen_for(view, command.task_id, self.policy)
         if type(command) in _LED and command.term is not None:  # type: ignore[attr-defined]
             await check_term(view.tx, command.term)  # type: ignore[attr-defined]
-        return moved(view.run(command.task_id, command))  # type: ignore[attr-defined]
+        if isinstance(command, c.Reap):
+            return await self._ended(view, command)
+        task = view.run(command.task_id, command)  # type: ignore[attr-defined]
+        if isinstance(command, c.Promote) and command.term is None:
+            await reopen_for(view, command.task_id, self.policy)
+        return moved(task)
 
-    async def _ended(self, view: View, command: c.Fail | c.Complete) -> Answer:
+    async def _ended(self, view: View, command: c.Fail | c.Complete | c.Reap) -> Answer:
         open_before = view.is_open(command.task_id)
         task = view.run(command.task_id, command)
         if open_before:
