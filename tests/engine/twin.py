@@ -29,6 +29,7 @@ class Twin:
     def __init__(self, lease_ms: int) -> None:
         self.lease_ms = lease_ms
         self.tasks: dict[str, Row] = {}
+        self.used: set[tuple[str, str]] = set()
         self.wall = self.mono = 0
         self.boot = ""
         self.workers: dict[str, str] = {}
@@ -75,7 +76,11 @@ class Twin:
         again = [key for key in held if self.tasks[key]["attempt"]["request"] == request]
         if again:
             return sorted((key, self.tasks[key]["epoch"]) for key in again)
+        if (worker, request) in self.used:
+            return []
         chosen = [key for key in self.tasks if self.ready(key)][: max(0, min(slots, 4 - len(held)))]
+        if chosen:
+            self.used.add((worker, request))
         for key in chosen:
             task = self.tasks[key]
             task["status"] = "ASSIGNED"
