@@ -89,6 +89,7 @@ class AgainstModel(RuleBasedStateMachine):
     def the_owner_is_replaced(self) -> None:
         if self.path is not MEMORY:
             self.rig.reopen()
+            self.twin.used.clear()
         self.term = self.rig.new_boot().term
         self.twin.new_boot()
 

@@ -30,6 +30,7 @@ class Twin:
     def __init__(self, lease_ms: int) -> None:
         self.lease_ms = lease_ms
         self.tasks: dict[str, Row] = {}
+        self.used: set[tuple[str, str]] = set()
         self.wall = self.mono = 0
         self.boot = ""
         self.pools: dict[str, int | None] = {}
@@ -78,12 +79,16 @@ class Twin:
         again = [key for key in held if self.tasks[key]["attempt"]["request"] == request]
         if again:
             return sorted((key, self.tasks[key]["epoch"]) for key in again)
+        if (worker, request) in self.used:
+            return []
         able = [
             key
             for key in self.tasks
             if self.ready(key) and not self._closed(self.tasks[key]["aim"] or "claude")
         ]
         chosen = able[: max(0, min(slots, 4 - len(held)))]
+        if chosen:
+            self.used.add((worker, request))
         for key in chosen:
             task = self.tasks[key]
             task["status"] = "ASSIGNED"
