@@ -146,3 +146,11 @@ def test_a_number_that_no_task_has_is_refused_whole(rig: Rig) -> None:
         c.Enqueue(plan="p", source=None, actor="ada", tasks=(c.Spec(title="x", depends_on=("12345",)),))
     ) == ["bad_input"]
     assert drive(rig.reads.plans()) == []
+
+
+def test_a_new_sibling_does_not_undo_what_a_person_has_decided(rig: Rig) -> None:
+    rig.enqueue({"a": [], "b": ["a"]}, specs={"b": SKIP})
+    fail_first(rig)
+    rig.do(c.Retry(task_id=rig.id("b"), actor="ada"))
+    rig.enqueue({"c": ["a"]}, specs={"c": SKIP})
+    assert (rig.statuses()["b"], rig.statuses()["c"]) == ("PENDING", "CANCELLED")

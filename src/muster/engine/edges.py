@@ -32,7 +32,7 @@ async def depend(view: View, command: c.Depend) -> Task:
     for parent in parents:
         await view.tx.add_dependency(parent.id, child.id, met=parent.done)
         if parent.failed and child.on_failed is not FailedDependency.BLOCK:
-            view.note_failed(parent.id)
+            view.note_failed(parent.id, child.id)
     return task
 
 

@@ -77,7 +77,8 @@ class Intake:
             await self._add(view, command, plan, spec, task_id=ids[at], ids=by_key, done=done)
             if number % PAGE_TASKS == 0:
                 await view.flush()
-        self._note_failed_parents(view, fresh.values(), parents)
+        for at, spec in fresh.items():
+            self._note_failed_parents(view, spec, ids[at], parents)
         return Enqueued(
             plan=plan.name,
             plan_id=plan.id,
@@ -139,13 +140,12 @@ class Intake:
         return changed, completed
 
     def _note_failed_parents(
-        self, view: View, specs: Iterable[c.Spec], parents: Mapping[str, Existing]
+        self, view: View, spec: c.Spec, task_id: int, parents: Mapping[str, Existing]
     ) -> None:
-        for spec in specs:
-            if spec.on_failed is not FailedDependency.BLOCK:
-                for parent in spec.depends_on:
-                    if parent in parents and parents[parent].failed:
-                        view.note_failed(parents[parent].id)
+        if spec.on_failed is not FailedDependency.BLOCK:
+            for parent in spec.depends_on:
+                if parent in parents and parents[parent].failed:
+                    view.note_failed(parents[parent].id, task_id)
 
     async def _by_number(
         self, view: View, command: c.Enqueue, known: Mapping[str, Existing]

@@ -179,7 +179,7 @@ class Replan:
         if wishes.on_failed is not FailedDependency.BLOCK:
             for number, done in edges.items():
                 if not done and view.task(number).status in {TaskStatus.FAILED, TaskStatus.CANCELLED}:
-                    view.note_failed(number)
+                    view.note_failed(number, kept.id)
 
     async def _refuse_cycle(
         self, view: View, edges: Mapping[Node, tuple[Node, ...]], kept: Mapping[str, KeptTask]

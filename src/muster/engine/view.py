@@ -40,7 +40,8 @@ class View:
         self._changed_attempts: set[int] = set()
         self._opened: set[int] = set()
         self._completed: list[int] = []
-        self._failed: list[int] = []
+        self._failed: list[tuple[int, int | None]] = []
+        """Parents that ended without being done, each with the one child that is to be told; None: all."""
         self._writes = Writes.nothing()
         self.ended: dict[int, list[bool]] = {}
         """By plan, its tasks that ended: True for completed, False for failed for good after a run."""
@@ -160,7 +161,7 @@ class View:
         if decision.unblocks:
             self._completed.append(task.id)
         elif decision.events and task.status in _DEAD:
-            self._failed.append(task.id)
+            self._failed.append((task.id, None))
         if decision.result is not None:
             writes.results.append((task.id, decision.result))
         if decision.checkpoint is not None:
@@ -207,12 +208,12 @@ class View:
             self.run(child_id, Unblock(task_id=child_id, count=count))
 
     async def _cascade(self) -> None:
-        parents, self._failed = self._failed, []
-        await self.load(parents)
-        for parent_id in parents:
+        failed, self._failed = self._failed, []
+        await self.load([parent_id for parent_id, _ in failed])
+        for parent_id, only in failed:
             if self.task(parent_id).status not in _DEAD_FOR_CHILDREN:
                 continue  # a neighbour in this batch has opened it anew
-            children = await self.tx.yielding_children(parent_id)
+            children = await self.tx.yielding_children(parent_id) if only is None else [only]
             await self.load(children)
             for child_id in children:
                 child = self.task(child_id)
@@ -223,9 +224,9 @@ class View:
                     reason = f"task {parent_id} ended as {self.task(parent_id).status}"
                     self.run(child_id, Skip(task_id=child_id, actor="coordinator", reason=reason))
 
-    def note_failed(self, parent_id: int) -> None:
-        """A new task depends on what has failed already."""
-        self._failed.append(parent_id)
+    def note_failed(self, parent_id: int, child_id: int) -> None:
+        """A new edge leads to what has failed already.  Other children are left as people have left them."""
+        self._failed.append((parent_id, child_id))
 
     def insert(self, new: NewTask, task: Task) -> None:
         self._writes.new_tasks.append((new, task))
