@@ -34,7 +34,7 @@ from muster.stores.sqlite.store import SqliteStore
 from muster.worker.pool import Worker
 from muster.worker.runner import Surroundings
 
-LEASE_S = 3.0
+LEASE_S = 5.0
 HEARTBEAT_S = 0.2
 STORES_HOST = "store.example"
 WORKERS_HOST = "worker.example"

@@ -149,8 +149,12 @@ def _await_death(killed: set[ProcessId]) -> set[ProcessId]:
     return left
 
 
-def freeze_all(find: Callable[[], Collection[Proc]]) -> tuple[set[ProcessId], int]:
+def freeze_all(
+    find: Callable[[], Collection[Proc]], known: Collection[ProcessId] = ()
+) -> tuple[set[ProcessId], int]:
     """SIGSTOPs what `find` sees until all of it stands still in three looks in a row.
+
+    `known` is stopped before the first look, which takes its time on a busy host.
 
     Returns what was stopped here, and how many stand still, 0 where some do not.  Parents are stopped before
     children, or they would see those stop.  What had stopped by itself before is not among the stopped: thawing
@@ -159,6 +163,11 @@ def freeze_all(find: Callable[[], Collection[Proc]]) -> tuple[set[ProcessId], in
     spared = protected()
     frozen: set[ProcessId] = set()
     hopeless: set[ProcessId] = set()
+    for process in sorted(known, key=lambda process: (process.start, process.pid)):
+        row = read_proc(process.pid)
+        moves = row is not None and row.id == process and not row.stopped and not row.gone
+        if moves and process.pid not in spared and _reached(process, signal.SIGSTOP, hopeless):
+            frozen.add(process)
     deadline_s = time.monotonic() + FREEZE_S
     still = still_looks = 0
     while still_looks < STILL_LOOKS:

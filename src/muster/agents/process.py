@@ -171,7 +171,7 @@ class LocalProcess:
         thread and again at any time; what is frozen takes no signal but KILL until `thaw`.
         """
         with self._freezing:
-            frozen, still = freeze_all(self._look)
+            frozen, still = freeze_all(self._look, list(self._tree.members))
             self._frozen |= frozen
         return still
 

@@ -180,7 +180,7 @@ class Owner:
     async def reconcile(self) -> Reconciled:
         """Also for an owner of one command: it leads then, so it takes a term for that."""
         if self._reconciler is None:
-            took = await self.batcher.execute(NewBoot())
+            took = await self.batcher.execute(NewBoot(stays=False))
             assert isinstance(took, TookOver)
             self._make_reaper(took.term)
         assert self._reconciler is not None

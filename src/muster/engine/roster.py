@@ -222,16 +222,16 @@ class Roster:
             )
             view.run(attempt.task_id, stop)
 
-    async def new_boot(self, view: View, _: c.NewBoot) -> TookOver:
+    async def new_boot(self, view: View, command: c.NewBoot) -> TookOver:
         term = await take_term(view.tx)
-        return TookOver(term=term, adopted=await self._renew_all(view))
+        return TookOver(term=term, adopted=await self._renew_all(view, by_hand=command.stays))
 
     async def fresh_leases(self, view: View, command: c.FreshLeases) -> Done:
         await check_term(view.tx, command.term)
-        await self._renew_all(view)
+        await self._renew_all(view, by_hand=True)
         return Done()
 
-    async def _renew_all(self, view: View) -> int:
+    async def _renew_all(self, view: View, *, by_hand: bool) -> int:
         renewed = 0
         for worker in await view.tx.living_workers():
             # Its attempts may be of this boot although its last heartbeat was not: a claim is a word as well.
@@ -244,8 +244,8 @@ class Roster:
             )
             renewed += self._renew_held(view, held)
         # Who holds a task by hand is no worker, and could not be heard either.
-        by_hand = [a for a in await view.held_by_hand() if a.boot_id == view.now.boot_id]
-        return renewed + self._renew_held(view, by_hand)
+        claimed = await view.held_by_hand() if by_hand else []
+        return renewed + self._renew_held(view, [a for a in claimed if a.boot_id == view.now.boot_id])
 
     def _renew_held(self, view: View, attempts: list[Attempt]) -> int:
         for attempt in attempts:

@@ -18,6 +18,9 @@ class NewBoot(Command, frozen=True, kw_only=True):
     """A new owner has taken over: it takes the next term, and leases of this boot get one fresh lease time,
     because nobody could renew them while there was no owner (S15)."""
 
+    stays: bool = True
+    """False for an owner of one command: it comes and goes, and must not keep a task for who took it by hand."""
+
 
 class FreshLeases(Command, frozen=True, kw_only=True):
     """The coordinator stood still: all leases of this boot begin anew."""
