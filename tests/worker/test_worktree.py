@@ -194,6 +194,19 @@ def test_a_conflict_is_told_and_the_next_attempt_can_mend_it(repository, home, u
     assert git(home, "show", f"{plan_branch('plan')}:a.txt") == "y"
 
 
+def test_a_change_of_the_same_size_in_the_second_of_the_checkout_is_kept(repository, home):
+    one = tree(repository, "x")
+    one.prepare()
+    path = one.cwd / "a.txt"
+    made = path.stat()
+    path.write_text("z" * (made.st_size - 1) + "\n")
+    os.utime(path, ns=(made.st_atime_ns, made.st_mtime_ns))
+    while int(time.time()) == int(made.st_ctime):  # then a new index would look as if it had seen the change
+        time.sleep(0.05)
+    work = one.keep()
+    assert git(home, "show", f"{work.commit}:a.txt") == "z" * (made.st_size - 1)
+
+
 def test_a_branch_that_a_person_works_on_is_not_moved(repository, home, tmp_path):
     one = tree(repository, "x")
     one.prepare()

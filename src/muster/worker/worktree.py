@@ -225,7 +225,8 @@ class Worktree:
         index = admin / _INDEX
         index.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # with what git knows of the files it need not read them all
-            shutil.copyfile(admin / "index", index)
+            # With its time: git reads those files again that may have changed since in the same second.
+            shutil.copy2(admin / "index", index)
         try:
             if not index.exists():
                 repository.run("read-tree", head, cwd=path, index=index)
