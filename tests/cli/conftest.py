@@ -47,6 +47,7 @@ class Owner:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.signer = SIGNER
         self.socket = root / ".muster" / "muster.sock"
         self.socket.parent.mkdir(mode=0o700, exist_ok=True)
         self.clock = SystemClock("boot")

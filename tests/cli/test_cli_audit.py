@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from conftest import SIGNER
 from muster.engine.batch import drive
 from muster.model import commands as c
 
@@ -14,7 +13,7 @@ from muster.model import commands as c
 def seal(owner):
     term = owner.do(c.NewBoot()).term
     events = drive(owner.store.reads.numbered_events(0, None, 500))
-    owner.do(c.AddSeal(term=term, seal=SIGNER.seal(events, "0" * 64, 1)))
+    owner.do(c.AddSeal(term=term, seal=owner.signer.seal(events, "0" * 64, 1)))
 
 
 def test_list(cli, owner):
