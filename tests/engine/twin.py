@@ -78,6 +78,7 @@ class Twin:
         held = self.open_of(worker)
         again = [key for key in held if self.tasks[key]["attempt"]["request"] == request]
         if again:
+            self.used.add((worker, request))
             return sorted((key, self.tasks[key]["epoch"]) for key in again)
         if (worker, request) in self.used:
             return []
