@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from muster.cli.context import actor, answers, refuse_foreign
+from muster.cli.context import actor, answers, connect, refuse_foreign
 from muster.cli.crew import READY_S, STATUS_S, TICK_S, Crew, Feed, Interrupts, cores, running
 from muster.cli.plan_common import paused_line
 from muster.cli.plan_input import add_plan, dry_run, plan_body, project_for
@@ -115,7 +115,12 @@ def _attached(project: Project, content: dict[str, Any], show: EventPrinter) -> 
                 return EXIT_UNSUCCESSFUL
             time.sleep(TICK_S)
     feed.close()
-    return _sum_up(api, name, started_s, show)
+    try:
+        return _sum_up(api, name, started_s, show)
+    except Unavailable:
+        # Whoever had the crew has ended it, because this plan was the last: the store tells the rest.
+        with connect(argparse.Namespace(root=str(project.root))) as context:
+            return _sum_up(context.api, name, started_s, show)
 
 
 def _supervising(crew: Crew, project: Project, content: dict[str, Any], show: EventPrinter) -> int:

@@ -65,6 +65,9 @@ def await_end(
             tasks[task_id] = _task(context, task_id)
         if screen is not None:
             _show(events, tasks, screen)
+    if screen is not None:
+        # An end may be seen in its task before it is among the events.
+        _show(context.api.get("/api/v1/events", {"after": after}), tasks, screen)
     return list(tasks.values())
 
 
