@@ -208,6 +208,18 @@ assert codes == [0, 0, 0] and not slow, (codes, slow)
     assert ran.returncode == 0, ran.stderr
 
 
+def test_a_command_that_is_its_own_owner_loads_no_web_server(cli, root):
+    cli("init")
+    code = """
+import sys
+from muster.cli.main import main
+assert main(["status", "--json"]) == 0 and "apsw" in sys.modules
+assert "uvicorn" not in sys.modules
+"""
+    ran = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+
+
 @pytest.mark.parametrize("argv", [("status",), ("task", "list"), ("up",), ("run", "plan.md")])
 def test_a_project_of_another_user_is_refused_with_the_way_out(cli, root, monkeypatch, argv):
     cli("init")

@@ -17,7 +17,7 @@ from msgspec import convert
 
 from muster.agents.host import LocalHost
 from muster.agents.tree import Record
-from muster.app.owner import policy_of
+from muster.app.core import policy_of
 from muster.app.parts import offers_of
 from muster.cli import context as context_module
 from muster.cli import doctor

@@ -7,11 +7,11 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from muster.app.owner import Owner
+from muster.app.core import Owner
 from muster.config.load import load_config
 from muster.config.project import Project
 from muster.config.settings import Config
-from muster.web.server import build
+from muster.web.app import build
 
 
 class DirectTransport:
