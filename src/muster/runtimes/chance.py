@@ -6,7 +6,10 @@ import random
 import secrets
 import string
 
-_LETTERS = string.ascii_lowercase + string.digits
+_LETTERS = (string.ascii_lowercase + string.digits).encode()
+_WHOLE_ROUNDS = 256 - 256 % len(_LETTERS)
+_BROKEN_ROUND = bytes(range(_WHOLE_ROUNDS, 256))
+_LETTER_OF = (_LETTERS * (256 // len(_LETTERS) + 1))[:256]
 
 
 class SystemChance:
@@ -18,4 +21,8 @@ class SystemChance:
         return self._random.random()
 
     def name(self, length: int) -> str:
-        return "".join(secrets.choice(_LETTERS) for _ in range(length))
+        # 36 letters do not divide 256: bytes of the last, broken round are thrown away, so that all are alike.
+        made = ""
+        while len(made) < length:
+            made += secrets.token_bytes(2 * length).translate(_LETTER_OF, _BROKEN_ROUND).decode()
+        return made[:length]

@@ -33,6 +33,8 @@ from muster.stores.sqlite.named import load_sql
 
 SQL = load_sql("engine.sql")
 CLOCK_SQL = load_sql("clock.sql")
+WORKERS_MAX = 1000
+"""So many workers are remembered between transactions."""
 
 _TASK = {name: i for i, name in enumerate(Task.__struct_fields__)}
 _ATTEMPT = {name: i for i, name in enumerate(Attempt.__struct_fields__)}
@@ -153,6 +155,9 @@ class SqliteTx:
             statements=SQL,
             ended=frozenset(AttemptStatus) - ATTEMPT_OPEN,
         )
+        self._workers: dict[str, Worker | None] = {}
+        self._meta: dict[str, str | None] = {}
+        """Both are read with every claim and heartbeat, and written by nobody but `put_worker` and `set_meta`."""
         self._as_of: int | None = None
 
     def begin(self) -> None:
@@ -167,6 +172,8 @@ class SqliteTx:
         """After a roll-back the store holds what it held before."""
         self._tasks.forget()
         self._attempts.forget()
+        self._workers.clear()
+        self._meta.clear()
 
     def _all(self, name: str, *bindings: Any) -> list[Any]:
         return self._db.execute(SQL[name], bindings).fetchall()
@@ -417,10 +424,20 @@ class SqliteTx:
         return bool(self._all("settle_dependency", parent_id, child_id))
 
     async def worker(self, worker_id: str) -> Worker | None:
-        row = self._first("worker", worker_id)
-        return worker_of(row) if row else None
+        try:
+            return self._workers[worker_id]
+        except KeyError:
+            row = self._first("worker", worker_id)
+            return self._note_worker(worker_id, worker_of(row) if row else None)
+
+    def _note_worker(self, worker_id: str, worker: Worker | None) -> Worker | None:
+        if len(self._workers) >= WORKERS_MAX:
+            self._workers.clear()
+        self._workers[worker_id] = worker
+        return worker
 
     async def put_worker(self, worker: Worker) -> None:
+        self._note_worker(worker.id, worker)
         values = {name: getattr(worker, name) for name in Worker.__struct_fields__}
         values["agents"] = _json(worker.agents)
         values["general"] = _json(worker.general)
@@ -436,10 +453,15 @@ class SqliteTx:
         return int(row[0]) if row else 0
 
     async def meta(self, name: str) -> str | None:
-        row = self._first("meta", name)
-        return str(row[0]) if row else None
+        try:
+            return self._meta[name]
+        except KeyError:
+            row = self._first("meta", name)
+            value = self._meta[name] = str(row[0]) if row else None
+            return value
 
     async def set_meta(self, name: str, value: str) -> None:
+        self._meta[name] = value
         self._all("set_meta", name, value)
 
     async def prune_logs(self, before_ms: int, limit: int) -> int:
