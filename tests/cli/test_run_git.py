@@ -155,7 +155,22 @@ def test_limits_and_hangs_through_the_whole_crew(project):
     still = muster(project, "why", "still").stdout
     assert "it hung: " in still and "seems to hang: for " in still and "sleep" in still
     assert "seems to hang" in muster(project, "task", "show", "still").stdout
-    assert (project / ".muster" / "homes" / "writer" / "seen").exists()
+    (seen,) = (project / ".muster" / "homes" / "writer").glob("*/seen")
+    assert seen.parent.name in {"1", "2", "3"}
+
+
+def test_each_worker_has_a_home_and_all_share_a_folder(project):
+    config = CONFIG.replace("count = 3", "count = 2").replace("writes = true", 'home = "own"')
+    (project / "muster.toml").write_text(config)
+    both = '[ "$(wc -l < "$MUSTER_SHARED/met")" -ge 2 ]'
+    meet = f'echo "$HOME" >> "$MUSTER_SHARED/met"; until {both}; do sleep 0.05; done'
+    (project / "plan.md").write_text(f"# P\n- [ ] One {{#one}}\n  {meet}\n- [ ] Two {{#two}}\n  {meet}\n")
+    assert muster(project, "run", "plan.md").returncode == 0
+    homes = project / ".muster" / "homes" / "writer"
+    assert sorted((homes / "shared" / "met").read_text().split()) == [str(homes / "1"), str(homes / "2")]
+    (project / "again.md").write_text(f"# Q\n- [ ] Three {{#three}}\n  {meet}\n")
+    assert muster(project, "run", "again.md").returncode == 0
+    assert sorted(path.name for path in homes.iterdir()) == ["1", "2", "shared"], "a seat is taken again"
 
 
 def test_doctor_tells_where_agents_write(repository, project):

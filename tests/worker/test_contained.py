@@ -16,6 +16,7 @@ import pytest
 
 from muster.agents.command import CommandAgent
 from muster.agents.host import LocalHost, oom_kills
+from muster.agents.inputs import Home
 from muster.agents.process import LocalLauncher
 from muster.model import commands as c
 from muster.model.answers import ClaimedJob
@@ -175,9 +176,10 @@ def test_output_that_was_replaced_costs_the_log_alone(rig, trick):
 
 
 def test_a_home_of_its_own(rig, tmp_path):
-    home = tmp_path / "homes" / "sh"
+    home = Home(path=tmp_path / "homes" / "sh" / "1", shared=tmp_path / "homes" / "sh" / "shared")
     agent = CommandAgent(name="sh", command=("sh",), home=home, env={"X": "1"})
-    assert agent._base_env()["HOME"] == str(home)
+    env = agent._base_env()
+    assert (env["HOME"], env["MUSTER_SHARED"]) == (str(home.path), str(home.shared))
     assert CommandAgent(name="sh", command=("sh",))._base_env()["HOME"] == os.environ["HOME"]
     told = CommandAgent(name="sh", command=("sh",), home=home, env={"HOME": "/said"})
     assert told._base_env()["HOME"] == "/said", "what a person has set counts"

@@ -32,6 +32,7 @@ class ClaudeCodeAgent(StreamingAgent):
         *("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL"),
         *("CLAUDE_CONFIG_DIR", "CLAUDE_CODE_OAUTH_TOKEN", "IS_SANDBOX"),
     )
+    config_env: ClassVar[str] = "CLAUDE_CONFIG_DIR"
     own_env: ClassVar[Mapping[str, str]] = {
         "CLAUDE_CODE_MAX_RETRIES": RETRIES,
         "DISABLE_AUTOUPDATER": "1",
@@ -63,7 +64,7 @@ class ClaudeCodeAgent(StreamingAgent):
         return str(uuid.uuid4())
 
     def knows(self, session_key: str, env: Mapping[str, str]) -> bool:
-        home = Path(env.get("CLAUDE_CONFIG_DIR") or Path(env["HOME"]) / ".claude")
+        home = Path(env.get(self.config_env) or Path(env["HOME"]) / ".claude")
         return any(home.glob(f"projects/*/{escape(session_key)}.jsonl"))
 
     def stream(self, job: Job, launch: Launch) -> ClaudeStream:

@@ -27,6 +27,7 @@ class CodexAgent(StreamingAgent):
         "OPENAI_BASE_URL",
         "CODEX_HOME",
     )
+    config_env: ClassVar[str] = "CODEX_HOME"
 
     @property
     def danger(self) -> str:
@@ -44,7 +45,7 @@ class CodexAgent(StreamingAgent):
         return None
 
     def knows(self, session_key: str, env: Mapping[str, str]) -> bool:
-        home = Path(env.get("CODEX_HOME") or Path(env["HOME"]) / ".codex")
+        home = Path(env.get(self.config_env) or Path(env["HOME"]) / ".codex")
         return any(home.glob(f"sessions/*/*/*/rollout-*-{escape(session_key)}.jsonl"))
 
     def stream(self, job: Job, launch: Launch) -> CodexStream:

@@ -12,6 +12,7 @@ from typing import Literal
 
 from muster.agents.host import oom_kills
 from muster.agents.inputs import (
+    Home,
     base_env,
     check_binary,
     job_env,
@@ -51,8 +52,8 @@ class CommandAgent:
     env: Mapping[str, str] = field(default_factory=dict)
     exit_codes: Mapping[int, ErrorKind] = field(default_factory=lambda: EXIT_CODES)
     """What exit codes mean that do not mean `crash`: by default those of sysexits.h for wrong input."""
-    home: Path | None = None
-    """Its HOME where that is not the user's.  All its attempts share it, so that a session can be resumed."""
+    home: Home | None = None
+    """Where that is not the user's."""
     limits: Limits = field(default_factory=Limits)
 
     @property

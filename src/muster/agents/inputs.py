@@ -9,6 +9,7 @@ import signal
 import stat
 import sys
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -18,6 +19,7 @@ from muster.model.limits import Limits
 from muster.model.states import ErrorKind
 from muster.ports.agent import AttemptFolder, Completed, Exit, Failed, Job, Outcome
 
+SHARED = "MUSTER_SHARED"
 RESULT_BYTES_MAX = 1 << 20
 MESSAGE_CHARS_MAX = 300
 TEXT_CHARS_MAX = 100_000
@@ -57,15 +59,30 @@ def check_binary(agent: str, binary: str, path: str) -> None:
     )
 
 
-def base_env(names: Collection[str], given: Mapping[str, str], home: Path | None = None) -> dict[str, str]:
+@dataclass(frozen=True)
+class Home:
+    """Where an agent lives that has not the user's HOME."""
+
+    path: Path
+    """Its HOME: no other worker's agent has the same."""
+    shared: Path
+    """One folder for all workers: a session that goes on with another worker is found there."""
+
+    def make(self) -> None:
+        """Raises OSError."""
+        for folder in (self.path, self.shared):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+
+def base_env(names: Collection[str], given: Mapping[str, str], home: Home | None = None) -> dict[str, str]:
     """The usual variables of the worker's own environment, those in `names`, and what is `given`.
 
-    `home` is the agent's HOME where that is not the user's.
+    `home` is the agent's where that is not the user's.
     """
     wanted = {*_ENV_NAMES, *names}
     env = {name: value for name, value in os.environ.items() if name in wanted or name.startswith("LC_")}
     if home is not None:
-        env["HOME"] = str(home.absolute())
+        env |= {"HOME": str(home.path.absolute()), SHARED: str(home.shared.absolute())}
     env |= given
     # So that a task finds `muster report`, without ever hiding another program.
     scripts = str(Path(sys.executable).parent)
@@ -96,10 +113,10 @@ def refuse_unpassable(job: Job) -> None:
             raise BadInput(f"the {what} of {job.ref!r} is not valid Unicode: {exc}") from exc
 
 
-def write_inputs(job: Job, folder: AttemptFolder, *, prompt: str, home: Path | None = None) -> None:
+def write_inputs(job: Job, folder: AttemptFolder, *, prompt: str, home: Home | None = None) -> None:
     """Raises OSError."""
     if home is not None:
-        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        home.make()
     folder.path.mkdir(parents=True, exist_ok=True)
     folder.path.chmod(0o700)
     folder.result.unlink(missing_ok=True)

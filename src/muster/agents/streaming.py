@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from muster.agents.inputs import (
+    Home,
     base_env,
     check_binary,
     job_env,
@@ -36,12 +37,14 @@ class StreamingAgent:
     """Handed to the CLI as they are."""
     env_names: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
-    home: Path | None = None
-    """Its HOME where that is not the user's."""
+    home: Home | None = None
+    """Where that is not the user's."""
     limits: Limits = field(default_factory=Limits)
 
     usual_env: ClassVar[tuple[str, ...]] = ()
     """Variables that the CLI needs to find its login."""
+    config_env: ClassVar[str]
+    """The variable that names the folder of its settings, login and sessions."""
     own_env: ClassVar[Mapping[str, str]] = {}
     """Variables that it is always given, unless the configuration sets them."""
 
@@ -97,7 +100,9 @@ class StreamingAgent:
         return job.session_usage if resumes else None
 
     def _env(self) -> dict[str, str]:
-        env = base_env((*self.usual_env, *self.env_names), {**self.own_env, **self.env}, self.home)
+        shared = {} if self.home is None else {self.config_env: str(self.home.shared.absolute())}
+        given = {**self.own_env, **shared, **self.env}
+        env = base_env((*self.usual_env, *self.env_names), given, self.home)
         if "HOME" not in env:
             raise AgentUnfit(f"agent {self.name}: HOME is not set", "set HOME, or add it to the agent's set")
         return env

@@ -4,44 +4,68 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
+from itertools import count
 from typing import Any, cast
 
 from muster.agents.claude_code import ClaudeCodeAgent
 from muster.agents.codex import CodexAgent
 from muster.agents.command import EXIT_CODES, CommandAgent, Prompt
+from muster.agents.inputs import Home
 from muster.config.project import Project
 from muster.config.settings import CLAUDE_CODE, CODEX, COMMAND, OWN_HOME, AgentConfig, Config
-from muster.model.errors import BadConfig, MusterError
+from muster.model.errors import BadConfig, MusterError, OwnerUnavailable
 from muster.ports.agent import Agent
+from muster.stores.sqlite.lock import Lock
 
 GROUP = "muster.agents"
 """The entry point group of other packages: kind = a callable that makes an Agent of an AgentConfig."""
 Factory = Callable[[AgentConfig], Agent]
-_OwnFactory = Callable[[AgentConfig, Path | None], Agent]
+_OwnFactory = Callable[[AgentConfig, Home | None], Agent]
+NO_SEAT = 0
+"""Of commands that try an agent, and of workers none of whose agents has a HOME of its own."""
 
 
-def agents_of(config: Config, project: Project) -> Mapping[str, Agent]:
-    """Raises BadConfig for a kind that neither Muster nor an installed package knows."""
-    return {name: agent_of(agent, config, project) for name, agent in config.agents.items()}
+def agents_of(config: Config, project: Project, seat: int = NO_SEAT) -> Mapping[str, Agent]:
+    """For the worker in this seat.  Raises BadConfig for a kind that neither Muster nor a package knows."""
+    return {name: agent_of(agent, config, project, seat) for name, agent in config.agents.items()}
 
 
-def agent_of(agent: AgentConfig, config: Config, project: Project) -> Agent:
+def agent_of(agent: AgentConfig, config: Config, project: Project, seat: int = NO_SEAT) -> Agent:
     """Raises BadConfig as agents_of."""
     stall_after_s = config.health.stall_after_s if agent.stall_after_s is None else agent.stall_after_s
     agent = replace(agent, limits=replace(agent.limits, stall_after_s=stall_after_s or None))
     factory = _OWN.get(agent.kind)
     if factory is None:
         return _foreign(agent)
-    return factory(agent, home_of(agent, project))
+    return factory(agent, home_of(agent, project, seat))
 
 
-def home_of(agent: AgentConfig, project: Project) -> Path | None:
-    """Its HOME where that is not the user's."""
-    return project.homes_dir / agent.name if agent.home == OWN_HOME else None
+def home_of(agent: AgentConfig, project: Project, seat: int = NO_SEAT) -> Home | None:
+    """Where that is not the user's."""
+    if agent.home != OWN_HOME:
+        return None
+    folder = project.homes_dir / agent.name
+    return Home(path=folder / str(seat), shared=folder / "shared")
 
 
-def _command(agent: AgentConfig, home: Path | None) -> Agent:
+def take_seat(config: Config, project: Project) -> int:
+    """A number that no other living worker of this project has, held until this process ends.
+
+    Names of workers are never used again, seats are: so what an agent keeps in its HOME is there after a restart.
+    """
+    if not any(agent.home == OWN_HOME for agent in config.agents.values()):
+        return NO_SEAT
+    project.seats_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for seat in count(NO_SEAT + 1):
+        try:
+            Lock.take(project.seats_dir / str(seat))
+        except OwnerUnavailable:
+            continue
+        return seat
+    raise AssertionError("there is always another number")
+
+
+def _command(agent: AgentConfig, home: Home | None) -> Agent:
     return CommandAgent(
         name=agent.name,
         command=agent.command,
@@ -54,7 +78,7 @@ def _command(agent: AgentConfig, home: Path | None) -> Agent:
     )
 
 
-def _streaming(agent: AgentConfig, home: Path | None) -> dict[str, Any]:
+def _streaming(agent: AgentConfig, home: Home | None) -> dict[str, Any]:
     assert agent.permission_mode is not None
     return {
         "name": agent.name,

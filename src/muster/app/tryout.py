@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from muster.agents.host import LocalHost, become_subreaper
-from muster.agents.inputs import base_env
+from muster.agents.inputs import Home, base_env
 from muster.agents.process import LocalLauncher
 from muster.config.settings import AgentConfig
 from muster.model.usage import Usage
@@ -30,7 +30,7 @@ class Tried(NamedTuple):
     """Of a success: the answer."""
 
 
-def version_of(agent: AgentConfig, home: Path | None) -> str:
+def version_of(agent: AgentConfig, home: Home | None) -> str:
     """What `--version` of its program prints first; empty where that fails."""
     if not agent.command:
         return ""

@@ -10,7 +10,7 @@ from pathlib import Path
 from muster.agents.host import LocalHost, become_subreaper, oom_kills
 from muster.agents.process import LocalLauncher
 from muster.agents.tree import kill_recorded
-from muster.app.agents import agents_of
+from muster.app.agents import agents_of, take_seat
 from muster.app.parts import log_to_stderr, offers_of, trees_of
 from muster.client.crew import HttpCrew
 from muster.config.load import load_config
@@ -33,7 +33,7 @@ def run_worker(root: Path) -> int:
         root=root,
         attempts_dir=project.attempts_dir,
         socket=project.socket,
-        agents=agents_of(config, project),
+        agents=agents_of(config, project, take_seat(config, project)),
         launcher=LocalLauncher(host),
         oom_kills=oom_kills,
         trees=trees_of(config, project),

@@ -71,6 +71,11 @@ class Project:
         return self.state_dir / "homes"
 
     @property
+    def seats_dir(self) -> Path:
+        """A lock for each worker whose agents have a HOME of their own."""
+        return self.state_dir / "seats"
+
+    @property
     def worktrees_dir(self) -> Path:
         return self.state_dir / "worktrees"
 

@@ -12,7 +12,7 @@ from muster.model.events import Event
 from muster.model.seals import Numbered
 from muster.model.task import Attempt, Task
 from muster.stores.sqlite.named import load_sql
-from muster.stores.sqlite.tx import attempt_of, event_of, task_of
+from muster.stores.sqlite.rows import attempt_of, event_of, task_of
 
 SQL = load_sql("history.sql")
 

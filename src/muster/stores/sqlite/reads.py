@@ -32,8 +32,8 @@ from muster.model.views import (
 )
 from muster.ports.store import EventSpan
 from muster.stores.sqlite.named import load_sql
+from muster.stores.sqlite.rows import attempt_of, event_of, kept_of, plan_of, worker_of
 from muster.stores.sqlite.tx import SQL as ENGINE_SQL
-from muster.stores.sqlite.tx import attempt_of, event_of, kept_of, plan_of, worker_of
 
 SQL = load_sql("reads.sql")
 
