@@ -5,88 +5,19 @@ from __future__ import annotations
 import os
 import random
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import pytest
+from contained import Rig
 
 from muster.agents.command import CommandAgent
-from muster.agents.host import LocalHost, oom_kills
-from muster.agents.process import LocalLauncher
+from muster.agents.host import LocalHost
 from muster.model import commands as c
-from muster.model.answers import ClaimedJob
-from muster.model.limits import Limits
 from muster.model.states import ErrorKind
 from muster.worker import runner as runner_module
-from muster.worker.orders import Order, Orders
-from muster.worker.runner import Runner, Surroundings
 
 MB = 1 << 20
-
-
-@dataclass
-class Deaf:
-    """A crew that takes every report, and keeps all but the output."""
-
-    reports: list[Any] = field(default_factory=list)
-    output: dict[str, bytearray] = field(default_factory=dict)
-
-    def report(self, command: c.AttemptCommand) -> Any:
-        if isinstance(command, c.AppendLog):
-            stream = self.output.setdefault(command.stream, bytearray())
-            stream[:] = stream.ljust(command.offset, b"\0")
-            stream[command.offset :] = command.data
-        else:
-            self.reports.append(command)
-        return None
-
-
-@dataclass
-class Rig:
-    root: Path
-    crew: Deaf = field(default_factory=Deaf)
-
-    def run(self, script: str, *, order_s: float | None = None, **limits: Any) -> c.Command:
-        """Runs one attempt and returns its last word."""
-        agent = CommandAgent(name="sh", command=("sh", "-c", script), prompt="none", limits=Limits(**limits))
-        around = Surroundings(
-            worker_id="worker-aaaaaaaa",
-            root=self.root,
-            attempts_dir=self.root / "attempts",
-            socket=self.root / "socket",
-            agents={"sh": agent},
-            launcher=LocalLauncher(),
-            oom_kills=oom_kills,
-        )
-        job = ClaimedJob(
-            task_id=7,
-            epoch=1,
-            plan="p",
-            key="a",
-            agent="sh",
-            title="A",
-            description="",
-            note="",
-            timeout_s=60,
-            session_key=None,
-            checkpoint=None,
-        )
-        with Orders() as orders:
-            crew: Any = self.crew
-            timer = threading.Timer(order_s or 0, orders.give, (Order.STOP,))
-            if order_s is not None:
-                timer.start()
-            Runner(crew, around, job, orders).run()
-            timer.cancel()
-        return self.crew.reports[-1]
-
-    @property
-    def folder(self) -> Path:
-        return self.root / "attempts" / "7" / "1"
 
 
 @pytest.fixture

@@ -149,7 +149,6 @@ class Stage:
             socket=folder / "socket",
             agents={"shell": agent},
             launcher=LocalLauncher(real),
-            oom_kills=lambda: None,
         )
         self.worker = Worker(
             self.line,

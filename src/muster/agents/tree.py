@@ -29,9 +29,12 @@ class ProcessTree:
     """The living ones, as of the last look."""
     sessions: set[int] = field(default_factory=set)
     """Every session that a member was ever seen in."""
+    pids: set[int] = field(default_factory=set)
+    """Of all that were ever seen."""
 
     def __post_init__(self) -> None:
         self.sessions.add(self.root.pid)
+        self.pids.add(self.root.pid)
 
     def grow(self, table: Collection[Proc], orphans: Iterable[Proc]) -> bool:
         """Takes in what the process table shows, and `orphans` known to be ours.  True if that changed it.
@@ -51,6 +54,7 @@ class ProcessTree:
         changed = found.keys() != self.members.keys()
         self.members = found
         self.sessions |= {proc.sid for proc in found.values()}
+        self.pids |= {proc.pid for proc in found.values()}
         return changed
 
     def could_hold(self, proc: Proc) -> bool:
