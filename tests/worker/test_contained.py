@@ -7,6 +7,7 @@ import random
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from contained import Rig
@@ -112,3 +113,20 @@ def test_a_home_of_its_own(rig, tmp_path):
     assert CommandAgent(name="sh", command=("sh",))._base_env()["HOME"] == os.environ["HOME"]
     told = CommandAgent(name="sh", command=("sh",), home=home, env={"HOME": "/said"})
     assert told._base_env()["HOME"] == "/said", "what a person has set counts"
+
+
+def test_who_is_killed_in_a_cgroup_of_its_own_has_failed_for_good_and_why_is_told(rig):
+    """As by `systemd-run --scope -p MemoryMax=...` in an agent's command."""
+    group = Path(f"/sys/fs/cgroup/memory/muster-contained-{os.getpid()}")
+    try:
+        group.mkdir()
+    except OSError:
+        pytest.skip("no cgroup can be made here")
+    try:
+        (group / "memory.limit_in_bytes").write_text(str(32 * MB))
+        hungry = f"exec {sys.executable} -S -E -c 'bytearray({300 * MB})'"
+        end = rig.run(f"echo $$ > {group}/cgroup.procs; sleep 1; {hungry}")
+    finally:
+        group.rmdir()
+    assert isinstance(end, c.Fail) and end.kind is ErrorKind.OUT_OF_MEMORY
+    assert end.message.startswith("out of memory: ") and "killed by the kernel (" in end.message
