@@ -25,7 +25,8 @@ def group(name: str, size: int) -> Path:
         place = top / name
         try:
             place.mkdir()
-            (place / MEMORY[top]).write_text(str(size))
+            with (place / MEMORY[top]).open("r+") as limit:  # which is the kernel's, or is not there
+                limit.write(str(size))
         except OSError:
             if place.is_dir():
                 place.rmdir()

@@ -47,10 +47,10 @@ def tree() -> Any:
 @pytest.mark.parametrize("lease_s", [2.0, 15.0, 60.0, 1800.0])
 def test_it_is_frozen_before_the_lease_ends_counted_from_the_request(clock, tree, lease_s):
     ward = Ward(lease_s, clock)
+    sent_s = clock.now_s
+    clock.now_s += 0.1 * lease_s  # the answer takes its time, which is no part of the lease
+    ward.heard(sent_s)
     with ward.guarding(tree):
-        sent_s = clock.now_s
-        clock.now_s += 0.1 * lease_s  # the answer takes its time, which is no part of the lease
-        ward.heard(sent_s)
         clock.now_s = sent_s + lease_s - margin_s(lease_s) - 0.001
         ward.look()
         assert tree.done == []
@@ -63,8 +63,8 @@ def test_it_is_frozen_before_the_lease_ends_counted_from_the_request(clock, tree
 @pytest.mark.promise("L5")
 def test_who_wakes_after_its_lease_is_frozen_at_the_first_look(clock, tree):
     ward = Ward(LEASE_S, clock)
+    ward.heard(clock.now_s)
     with ward.guarding(tree):
-        ward.heard(clock.now_s)
         clock.now_s += 8 * 3600
         ward.look()
         assert tree.done == ["freeze"]
@@ -72,6 +72,7 @@ def test_who_wakes_after_its_lease_is_frozen_at_the_first_look(clock, tree):
 
 def test_an_answer_to_a_request_from_before_the_sleep_thaws_nothing(clock, tree):
     ward = Ward(LEASE_S, clock)
+    ward.heard(clock.now_s)
     with ward.guarding(tree):
         sent_s = clock.now_s
         clock.now_s += LEASE_S
@@ -82,8 +83,19 @@ def test_an_answer_to_a_request_from_before_the_sleep_thaws_nothing(clock, tree)
         assert tree.done == ["freeze", "thaw"]
 
 
+@pytest.mark.promise("L5")
+def test_a_lease_that_was_never_renewed_is_not_trusted(clock, tree):
+    """Its grant may have been long on its way."""
+    ward = Ward(LEASE_S, clock)
+    with ward.guarding(tree):
+        assert tree.done == ["freeze"]
+        ward.heard(clock.now_s)
+        assert tree.done == ["freeze", "thaw"]
+
+
 def test_what_is_started_on_a_lease_that_is_over_never_moves(clock, tree):
     ward = Ward(LEASE_S, clock)
+    ward.heard(clock.now_s)
     clock.now_s += LEASE_S
     with ward.guarding(tree):
         assert tree.done == ["freeze"]

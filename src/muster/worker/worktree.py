@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -81,8 +82,7 @@ class Worktree:
             else:
                 if begun.epoch != self.epoch:
                     self._keep(begun)
-                for name in _STALE:  # whoever made them is dead
-                    (self._admin() / name).unlink(missing_ok=True)
+                self._unlock()
                 base, origin = begun.base, begun.epoch if begun.epoch != self.epoch else None
             # The base stays: what the task has done, over all its attempts.
             repository.run("update-ref", base_ref(self.plan, self.key, self.epoch), base)
@@ -139,6 +139,40 @@ class Worktree:
             if merged and repository.checked_out(self.branch) is None:
                 repository.run("update-ref", "-d", f"refs/heads/{self.branch}", tip or "")
 
+    def put_away(self, in_the_way: Callable[[], str]) -> str:
+        """Removes the tree of a task that has ended, whatever its end, and its branch; why it stays, else "".
+
+        All that git may know is behind the ref of the attempt that was in it last.  `epoch` is the task's newest:
+        a tree that a later attempt has begun in stays.  `in_the_way` is asked while no attempt can begin in it.
+        Raises GitFailed.
+        """
+        repository = self.repository
+        with repository.locked():
+            self._admin()
+            begun = self._begun()
+            if begun is not None and begun.epoch > self.epoch:
+                return f"attempt {begun.epoch} has begun in it"
+            if why := in_the_way():
+                return why
+            tip = repository.commit_of(f"refs/heads/{self.branch}")
+            self._unlock()
+            if begun is not None:
+                commit = self._keep(begun).commit
+                # Detached, so that no branch moves that the agent has checked out.
+                repository.run("update-ref", "--no-deref", "HEAD", commit, cwd=self.path)
+                repository.run("read-tree", commit, cwd=self.path)
+                if self._holds_repositories():
+                    return "it holds a repository of its own, of which git keeps no more than its name"
+                if repository.run("status", "--porcelain", cwd=self.path):
+                    return "it holds files that git could not read"
+                kept = tip is None or repository.is_ancestor(tip, commit)
+            else:
+                kept = False  # no agent has been in it, and nothing in it is anybody's
+            repository.run("worktree", "remove", "--force", "--force", str(self.path))
+            if kept and tip is not None and repository.checked_out(self.branch) is None:
+                repository.run("update-ref", "-d", f"refs/heads/{self.branch}", tip)
+            return ""
+
     def _holds_repositories(self) -> bool:
         """Whether there are files whose repository alone knows them; of it git stores no more than a name."""
         listing = self.repository.run("ls-files", "-s", "-z", cwd=self.path).split("\0")
@@ -163,6 +197,10 @@ class Worktree:
             epoch, base = (self._admin() / _MARKER).read_text().split()
             return Begun(int(epoch), base)
         return None
+
+    def _unlock(self) -> None:
+        for name in _STALE:  # whoever made them is dead
+            (self._admin() / name).unlink(missing_ok=True)
 
     def _find_again(self) -> None:
         """Joins the tree to its repository after both were moved; what belongs to no repository is put aside."""
