@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,23 @@ def until(condition: Callable[[], object], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline_s, f"not within {LIMIT_S:g} s: {what}"
         time.sleep(0.02)
+
+
+def stand_still(tree: Sequence[Proc]) -> bool:
+    """Whether none of these can do anything.
+
+    A shell that has just forked waits in the kernel for its stopped child, and does not show as stopped itself.
+    """
+    stopped = {proc.ppid for proc in tree if proc.stopped}
+    return bool(tree) and all(proc.stopped or (proc.pid in stopped and in_the_kernel(proc)) for proc in tree)
+
+
+def in_the_kernel(proc: Proc) -> bool:
+    try:
+        stat = Path(f"/proc/{proc.pid}/stat").read_bytes()
+    except OSError:
+        return False
+    return stat[stat.rfind(b")") + 2 :].split()[0] == b"D"
 
 
 class Line:
@@ -136,8 +153,7 @@ class RemoteWorker:
         return [proc for proc in table if proc.id in ids]
 
     def stands_still(self) -> bool:
-        tree = self.tree()
-        return bool(tree) and all(proc.stopped for proc in tree)
+        return stand_still(self.tree())
 
     def end(self) -> None:
         self.line.close()
@@ -211,6 +227,16 @@ class Site:
 
     def status(self, task_id: int) -> str:
         return str(self.task(task_id)["task"]["status"])
+
+    def say(self, word: str, task_id: int, *, epoch: int) -> None:
+        """What a late worker may still want to say."""
+        more = {
+            "fail": {"kind": "crash", "message": "late"},
+            "release": {"reason": "late"},
+            "checkpoint": {"data": ""},
+        }
+        body = {"taskId": task_id, "epoch": epoch, **more.get(word, {})}
+        self.api.post(f"/worker/v1/{word}", body)
 
     def happened(self, task_id: int) -> list[str]:
         return [event["event"] for event in self.api.get("/api/v1/events", {"limit": 1000})]

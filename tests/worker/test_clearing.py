@@ -113,6 +113,15 @@ def test_a_tree_that_was_never_finished_goes(trees, repository, home):
     assert git(home, "for-each-ref", kept_refs("plan", str(ID))).count("base") == 1
 
 
+def test_a_link_file_that_an_agent_has_made_a_pipe_holds_nobody_up(trees, repository):
+    made = left_by(repository)
+    (made.path / ".git").unlink()
+    os.mkfifo(made.path / ".git")
+    assert "not an ordinary file" in put_away(trees)
+    assert tree(repository, str(ID), 2).prepare() == "", "the next attempt begins anew, beside it"
+    assert (made.path.with_name(f"{ID}-before-2") / "half.txt").exists()
+
+
 def test_a_folder_of_no_repository_stays(trees):
     (trees.folder / str(ID)).mkdir(parents=True)
     (trees.folder / str(ID) / "file").touch()

@@ -106,6 +106,21 @@ def test_output_that_was_replaced_costs_the_log_alone(rig, trick):
     assert b"root:" not in rig.crew.output.get("stdout", b"")
 
 
+def test_last_words_are_not_quoted_from_where_a_link_leads(rig, tmp_path):
+    (tmp_path / "secret").write_text("hunter2\n")
+    end = rig.run(f'cd "$(dirname "$MUSTER_RESULT")" && ln -sf {tmp_path}/secret stderr; exit 3')
+    assert isinstance(end, c.Fail) and end.message == "exit code 3"
+
+
+def test_a_notice_is_not_written_where_a_link_leads(rig, tmp_path):
+    (tmp_path / "mine").write_text("mine\n")
+    links = f'ln -s {tmp_path}/mine "$MUSTER_NOTICE.new"; ln -s {tmp_path}/mine "$MUSTER_NOTICE"'
+    wait = 'until [ -f "$MUSTER_NOTICE" ] && [ ! -L "$MUSTER_NOTICE" ]; do sleep 0.05; done'
+    end = rig.run(f"{links}; head -c 9000000 /dev/zero; {wait}", output_bytes=10 * MB)
+    assert isinstance(end, c.Complete)
+    assert (tmp_path / "mine").read_text() == "mine\n"
+
+
 def test_a_home_of_its_own(rig, tmp_path):
     home = tmp_path / "homes" / "sh"
     agent = CommandAgent(name="sh", command=("sh",), home=home, env={"X": "1"})

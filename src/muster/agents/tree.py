@@ -11,6 +11,7 @@ from pathlib import Path
 from muster.agents.host import kill_all
 from muster.agents.proctable import Proc, environment, family, scan
 from muster.ports.host import Host, ProcessId
+from muster.ports.plainfile import read_plain, replace_plain
 
 log = logging.getLogger(__name__)
 
@@ -75,11 +76,8 @@ class Record:
         """Replaces the file as a whole.  A failure is logged: the mark still finds most of the tree."""
         lines = [f"boot {self.boot_id}", f"holder {self.holder.pid} {self.holder.start}", f"mark {self.mark}"]
         lines += [f"{process.pid} {process.start}" for process in sorted(self.members)]
-        draft = path.with_name(path.name + ".tmp")
         try:
-            draft.write_text("\n".join([*lines, ""]))
-            draft.chmod(0o600)
-            draft.replace(path)
+            replace_plain(path, "\n".join([*lines, ""]).encode())
         except OSError as exc:
             log.warning("cannot record the processes of an attempt in %s: %s", path, exc)
 
@@ -87,8 +85,7 @@ class Record:
     def load(cls, path: Path) -> Record | None:
         """None where the file is not, or not one of ours."""
         try:
-            with path.open() as file:
-                boot, holder, mark, *members = file.read(_PIDS_BYTES_MAX).splitlines()
+            boot, holder, mark, *members = read_plain(path, _PIDS_BYTES_MAX).decode().splitlines()
             return cls(
                 boot_id=boot.removeprefix("boot "),
                 holder=_process(holder.removeprefix("holder ")),

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import hashlib
 import logging
-import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -35,6 +34,7 @@ from muster.ports.agent import (
     RunningProcess,
 )
 from muster.ports.crew import Crew
+from muster.ports.plainfile import cut_plain, replace_plain
 from muster.worker.git import GitFailed
 from muster.worker.listener import Listener
 from muster.worker.orders import Order, Orders
@@ -295,8 +295,7 @@ class Runner:
             return
         for path in (self._folder.stdout, self._folder.stderr):
             with contextlib.suppress(OSError):
-                if path.stat(follow_symlinks=False).st_size > limits.output_bytes and not path.is_symlink():
-                    os.truncate(path, limits.output_bytes)
+                cut_plain(path, limits.output_bytes)
 
     def _doubt(self, suspicion: str) -> None:
         """Tells once that the attempt seems to hang, and once that it does not.  Raises Unavailable."""
@@ -334,9 +333,7 @@ class Runner:
             return
         try:
             if notice:
-                fresh = path.with_suffix(".new")
-                fresh.write_text(notice + "\n", "utf-8")
-                fresh.replace(path)
+                replace_plain(path, f"{notice}\n".encode())
             else:
                 path.unlink(missing_ok=True)
         except OSError as error:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from muster.model.errors import MusterError
 from muster.model.refs import base_ref, kept_ref, kept_refs, plan_branch, task_branch
+from muster.ports.plainfile import read_plain, replace_plain
 from muster.worker.git import GitFailed, Repository
 
 log = logging.getLogger(__name__)
@@ -25,6 +26,7 @@ _SET_UP = "muster-set-up"
 _INDEX = "muster-index"
 _STALE = ("index.lock", "HEAD.lock")
 _GITLINK = "160000 "
+_LINK_BYTES_MAX = 1 << 14
 
 
 class MergeConflict(MusterError):
@@ -164,7 +166,7 @@ class Worktree:
                 if self._holds_repositories():
                     return "it holds a repository of its own, of which git keeps no more than its name"
                 if repository.run("status", "--porcelain", cwd=self.path):
-                    return "it holds files that git could not read"
+                    return "it holds files that git does not take in"
                 kept = tip is None or repository.is_ancestor(tip, commit)
             else:
                 kept = False  # no agent has been in it, and nothing in it is anybody's
@@ -183,7 +185,7 @@ class Worktree:
     def _admin(self) -> Path:
         """Git's own folder for this tree.  Raises GitFailed where it is none."""
         try:
-            text = (self.path / ".git").read_text("utf-8", "surrogateescape")
+            text = read_plain(self.path / ".git", _LINK_BYTES_MAX).decode("utf-8", "surrogateescape")
         except OSError as error:
             raise GitFailed(f"{self.path} is no working tree: {error}") from error
         admin = Path(text.removeprefix("gitdir:").strip())
@@ -194,7 +196,7 @@ class Worktree:
     def _begun(self) -> Begun | None:
         """None where the tree was never finished: then no agent has been in it."""
         with contextlib.suppress(GitFailed, OSError, ValueError):
-            epoch, base = (self._admin() / _MARKER).read_text().split()
+            epoch, base = read_plain(self._admin() / _MARKER, _LINK_BYTES_MAX).decode().split()
             return Begun(int(epoch), base)
         return None
 
@@ -219,9 +221,7 @@ class Worktree:
             self.path.rename(aside)
 
     def _mark(self, base: str) -> None:
-        draft = self._admin() / f"{_MARKER}.new"
-        draft.write_text(f"{self.epoch} {base}\n")
-        draft.replace(draft.with_name(_MARKER))
+        replace_plain(self._admin() / _MARKER, f"{self.epoch} {base}\n".encode())
 
     def _choose_start(self) -> tuple[str, int | None]:
         """The commit to begin with, and the epoch of the attempt whose work that is."""
