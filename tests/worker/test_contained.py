@@ -45,6 +45,13 @@ def test_an_agent_that_goes_on_past_the_notice_was_told(rig):
     assert b"at 10.0 MB you are stopped" in rig.crew.output["stderr"]
 
 
+def test_lines_of_400_kb_arrive_whole(rig):
+    lines = "[print('x' * 400_000 + str(n)) for n in range(5)]"
+    assert isinstance(rig.run(f'{sys.executable} -S -E -c "{lines}" | tee /dev/stderr'), c.Complete)
+    whole = [b"x" * 400_000 + str(n).encode() for n in range(5)]
+    assert rig.crew.output["stdout"].splitlines() == whole == rig.crew.output["stderr"].splitlines()
+
+
 def test_a_hang_is_suspected_with_evidence_and_then_stopped(rig):
     end = rig.run("trap '' INT TERM; sleep 1000", stall_after_s=1.0)
     suspect = [report for report in rig.crew.reports if isinstance(report, c.Suspect)]
