@@ -208,6 +208,7 @@ class Site:
         """A task whose agent notes each of its deeds, in two sessions, until it is told to finish."""
         deed = f'echo "$MUSTER_EPOCH" >> {self.ledger}; sleep 0.01'
         script = f"""\
+            trap 'echo asked >> {self.ledger}' INT TERM
             setsid sh -c 'while :; do {deed}; done' &
             until [ -e {self.finish} ] || [ -e {self.finish}-$MUSTER_EPOCH ]; do {deed}; done
             kill $!

@@ -64,6 +64,7 @@ def test_a_worker_that_is_cut_off_does_nothing_beside_the_next_attempt(site: Sit
     assert site.deeds(1) == done
     assert json.loads(site.task(task_id)["result"]) == {"by": 2}
     assert site.happened(task_id).count("completed") == 1
+    assert "asked" not in site.ledger.read_text(), "what is superseded is killed, without the ladder"
 
 
 @pytest.mark.promise("L5")
@@ -98,3 +99,4 @@ def test_a_worker_that_wakes_after_its_lease_changes_nothing_any_more(site: Site
     assert site.deeds(1) == done
     assert json.loads(site.task(task_id)["result"]) == {"by": 2}
     assert site.happened(task_id).count("completed") == 1
+    assert "asked" not in site.ledger.read_text(), "what is superseded is killed, without the ladder"
