@@ -141,10 +141,6 @@ class RemoteWorker:
             argv = [sys.executable, "-m", "muster.app.worker", str(root)]
             self.process = subprocess.Popen(argv, stderr=log, start_new_session=True)
 
-    @property
-    def log(self) -> str:
-        return (self.root / "log").read_text()
-
     def tree(self) -> list[Proc]:
         """Living processes of its attempts, the worker itself aside."""
         table = scan()

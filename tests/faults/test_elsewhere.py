@@ -87,8 +87,7 @@ def test_a_worker_that_wakes_after_its_lease_changes_nothing_any_more(site: Site
     os.kill(late.process.pid, signal.SIGCONT)
     for proc in sleeping:
         os.kill(proc.pid, signal.SIGCONT)
-    if "ends" not in asleep:
-        until(lambda: "stands still: its lease" in late.log, "the first thing it does is to freeze its agent")
+    # Frozen by its guard or killed for the owner's answer, whichever of the two threads runs first.
     until(lambda: not late.tree(), "what it had started is gone")
     done = site.deeds(1)
     for word in ("complete", "fail", "checkpoint", "release"):
