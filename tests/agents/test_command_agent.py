@@ -257,20 +257,32 @@ def ended(folder):
         (Exit(code=0, timed_out=True), K.TIMEOUT, "time limit"),
         (Exit(code=-9, timed_out=True, stopped_by_us=True), K.TIMEOUT, "time limit"),
         (Exit(code=0, stopped_by_us=True), K.LOST, "stopped on request"),
-        (Exit(code=-9, stopped_by_us=True, out_of_memory=True), K.LOST, "stopped on request"),
-        (Exit(code=-9, out_of_memory=True), K.OUT_OF_MEMORY, "out of memory"),
-        (Exit(code=137, out_of_memory=True), K.OUT_OF_MEMORY, "out of memory"),
+        (
+            Exit(code=-9, stopped_by_us=True, out_of_memory="killed by the kernel"),
+            K.LOST,
+            "stopped on request",
+        ),
+        (
+            Exit(code=-9, out_of_memory="killed by the kernel"),
+            K.OUT_OF_MEMORY,
+            "out of memory: killed by the kernel: boom",
+        ),
+        (
+            Exit(code=137, out_of_memory="killed by the kernel"),
+            K.OUT_OF_MEMORY,
+            "out of memory: killed by the kernel: boom",
+        ),
         (Exit(code=-9), K.LOST, "killed by SIGKILL from outside: boom"),
         (Exit(code=-15), K.LOST, "killed by SIGTERM from outside"),
         (Exit(code=-1), K.LOST, "SIGHUP"),
         (Exit(code=-2), K.LOST, "SIGINT"),
-        (Exit(code=-2, out_of_memory=True), K.LOST, "SIGINT"),
+        (Exit(code=-2, out_of_memory="killed by the kernel"), K.LOST, "SIGINT"),
         (Exit(code=-11), K.CRASH, "killed by SIGSEGV: boom"),
         (Exit(code=-6), K.CRASH, "SIGABRT"),
         (Exit(code=-7), K.CRASH, "SIGBUS"),
         (Exit(code=-50), K.CRASH, "signal 50"),
         (Exit(code=1), K.CRASH, "exit code 1: boom"),
-        (Exit(code=1, out_of_memory=True), K.CRASH, "exit code 1: boom"),
+        (Exit(code=1, out_of_memory="killed by the kernel"), K.CRASH, "exit code 1: boom"),
         (Exit(code=64), K.INVALID, "exit code 64: boom"),
         (Exit(code=65), K.INVALID, "exit code 65"),
         (Exit(code=78), K.INVALID, "exit code 78"),
@@ -338,7 +350,9 @@ def test_logs_that_are_no_files_are_no_harm(ended):
 def test_success_without_a_result(ended, content):
     if content is not None:
         ended.result.write_bytes(content)
-    assert agent("run").outcome(Exit(code=0, out_of_memory=True), ended) == Completed(result=None)
+    assert agent("run").outcome(Exit(code=0, out_of_memory="killed by the kernel"), ended) == Completed(
+        result=None
+    )
 
 
 def test_success_with_a_result(ended):

@@ -479,7 +479,7 @@ def test_a_record_with_an_empty_mark_kills_nobody(zoo):
 
 
 def test_a_run_goes_on_when_its_record_cannot_be_written(zoo, caplog):
-    (zoo.folder().path / "pids.tmp").mkdir()
+    (zoo.folder().path / "pids.new").mkdir()
     process = zoo.start("true")
     assert process.wait(WAIT_S) == 0
     process.sweep()

@@ -111,6 +111,8 @@ def test_following_survives_a_restart_of_the_owner(start, owner):
     [
         (b"plain\ttab\n", "plain\ttab\n"),
         (b"\x1b[1;31mred\x1b[m", "\x1b[1;31mred\x1b[m"),
+        (b"\x1b[38;5;8;1mgrey\x1b[48;2;8;8;8m\x1b[38:5:8m", "\x1b[38;5;8;1mgrey\x1b[48;2;8;8;8m\x1b[38:5:8m"),
+        (b"\x1b[8mhid\x1b[1;08m\x1b[38;5;1;8m\x1b[8:1m", "^[[8mhid^[[1;08m^[[38;5;1;8m^[[8:1m"),
         (b"\x1b[2J\x1b]0;x\x07", "^[[2J^[]0;x^G"),
         (b"10%\r20%\r\n", "10%\n20%\n"),
         ("\u009b2J \u202e".encode(), "<009B>2J <202E>"),

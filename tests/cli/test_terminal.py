@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
 import pty
 import re
+import select
+import struct
+import subprocess
 import sys
+import termios
+import time
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +22,7 @@ from muster.cli.output import Screen
 from muster.cli.printer import EventPrinter
 from muster.cli.terminal import gated, harmless
 from muster.model import commands as c
+from muster.model.refs import base_ref, kept_ref
 from muster.model.states import ErrorKind
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[8mhidden\x1b[5n\x9b31m\u202eback\x00\x08\r"
@@ -64,6 +72,28 @@ def hostile(empty) -> None:
     empty.do(c.Suspect(**ids, evidence=f"evidence {EVIL}"))
     empty.log(job.task_id, 1, f"log {EVIL}\n".encode())
     empty.do(c.Fail(**ids, kind=ErrorKind.INVALID, message=f"error {EVIL}"))
+    work_kept(empty.root, job.epoch)
+
+
+def work_kept(root: Path, epoch: int) -> None:
+    """What the attempt has changed, as a worker keeps it: a file with such bytes in its name and its lines."""
+
+    def git(*arguments: str) -> str:
+        names = {f"GIT_{who}_{what}": "x@y" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+        env = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": os.devnull, **names}
+        done = subprocess.run(
+            ["git", *arguments], cwd=root, env=env, capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+
+    git("init", "-q", "--template=")
+    (root / f"name {EVIL[:8]}").write_text("before\n")
+    git("add", "--", f"name {EVIL[:8]}")
+    git("commit", "-qm", EVIL.replace("\0", ""))
+    git("update-ref", base_ref("p", "evil", epoch), "HEAD")
+    (root / f"name {EVIL[:8]}").write_text(f"after {EVIL.replace(chr(0), '')}\n")
+    git("commit", "-qam", "x")
+    git("update-ref", kept_ref("p", "evil", epoch), "HEAD")
 
 
 @pytest.mark.parametrize(
@@ -78,10 +108,28 @@ def hostile(empty) -> None:
         ("logs", "p/evil"),
         ("audit", "list"),
         ("plan", "list"),
+        ("plan", "show", "p"),
+        ("plan", "graph", "p"),
+        ("plan", "graph", "p", "--dot"),
+        ("plan", "graph", "p", "--mermaid"),
+        ("plan", "export", "p"),
+        ("why", "p/evil"),
+        ("attempt", "list", "p/evil"),
+        ("attempt", "show", "p/evil"),
+        ("attempt", "diff", "p/evil"),
+        ("attempt", "diff", "p/evil", "--stat"),
+        ("worktree", "list"),
+        ("worktree", "clear"),
+        ("task", "next"),
+        ("worker", "list"),
+        ("agent", "list"),
+        ("claim", "list"),
+        ("api", "GET", "/api/v1/agent-tasks"),
+        ("api", "GET", "/api/v1/events"),
         ("task", "show", f"p/{EVIL[:-3]}"),
         (EVIL,),
     ],
-    ids=lambda argv: " ".join(argv)[:16].encode("ascii", "replace").decode().replace("\x1b", "^"),
+    ids=lambda argv: " ".join(argv)[:24].encode("ascii", "replace").decode().replace("\x1b", "^"),
 )
 def test_every_command_is_harmless(hostile, capfd, monkeypatch, argv):
     sent = on_a_terminal(capfd, monkeypatch, *argv)
@@ -89,8 +137,39 @@ def test_every_command_is_harmless(hostile, capfd, monkeypatch, argv):
     bare = _SGR.sub(b"", sent)
     assert not set(bare) & set(b"\x1b\x07\x00\x08")
     assert not {"\x9b", "\u202e"} & set(bare.decode())
-    if argv[0] != "logs":
-        assert b"\x1b[8m" not in sent, "hidden text"
+    assert b"\x1b[8m" not in sent, "hidden text"
+
+
+@pytest.mark.parametrize("how", [(), ("--lines",)], ids=["live", "lines"])
+def test_what_is_watched_is_harmless(hostile, empty, how):
+    """As a process on a terminal of its own: it shows what there is, and what happens then."""
+    reader, writer = pty.openpty()
+    fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 200, 0, 0))
+    argv = [sys.executable, "-m", "muster.cli.main", "-C", str(empty.root), "watch", *how]
+    env = {**os.environ, "TERM": "xterm"}
+    watching = subprocess.Popen(argv, stdin=writer, stdout=writer, stderr=writer, env=env, close_fds=True)
+    os.close(writer)
+    try:
+        sent = until_read(reader, b"", b"failed")
+        spec = c.Spec(title="t", key=f"more {EVIL[:-3]}", description=EVIL, agent="shell")
+        empty.do(c.Enqueue(plan="p", source=None, tasks=(spec,), actor=f"user {EVIL[:-3]}"))
+        sent = until_read(reader, sent, b"more")
+    finally:
+        watching.kill()
+        watching.wait()
+        os.close(reader)
+    assert b"\x1b]0;" not in sent and b"\x07" not in sent and b"\x00" not in sent and b"\x08" not in sent
+    assert b"\x1b[8m" not in sent and b"\x1b[5n" not in sent
+    assert not {"\x9b", "\u202e"} & set(sent.decode("utf-8", "replace"))
+
+
+def until_read(fd: int, sent: bytes, word: bytes) -> bytes:
+    deadline_s = time.monotonic() + 20
+    while word not in sent:
+        assert time.monotonic() < deadline_s, sent
+        if select.select([fd], [], [], 0.1)[0]:
+            sent += os.read(fd, 1 << 16)
+    return sent
 
 
 def test_what_a_command_forgets_to_clean_is_caught(monkeypatch):

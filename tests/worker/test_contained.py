@@ -5,89 +5,21 @@ from __future__ import annotations
 import os
 import random
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
+from contained import Rig
 
 from muster.agents.command import CommandAgent
-from muster.agents.host import LocalHost, oom_kills
+from muster.agents.host import LocalHost
 from muster.agents.inputs import Home
-from muster.agents.process import LocalLauncher
 from muster.model import commands as c
-from muster.model.answers import ClaimedJob
-from muster.model.limits import Limits
 from muster.model.states import ErrorKind
 from muster.worker import runner as runner_module
-from muster.worker.orders import Order, Orders
-from muster.worker.runner import Runner, Surroundings
 
 MB = 1 << 20
-
-
-@dataclass
-class Deaf:
-    """A crew that takes every report, and keeps all but the output."""
-
-    reports: list[Any] = field(default_factory=list)
-    output: dict[str, bytearray] = field(default_factory=dict)
-
-    def report(self, command: c.AttemptCommand) -> Any:
-        if isinstance(command, c.AppendLog):
-            stream = self.output.setdefault(command.stream, bytearray())
-            stream[:] = stream.ljust(command.offset, b"\0")
-            stream[command.offset :] = command.data
-        else:
-            self.reports.append(command)
-        return None
-
-
-@dataclass
-class Rig:
-    root: Path
-    crew: Deaf = field(default_factory=Deaf)
-
-    def run(self, script: str, *, order_s: float | None = None, **limits: Any) -> c.Command:
-        """Runs one attempt and returns its last word."""
-        agent = CommandAgent(name="sh", command=("sh", "-c", script), prompt="none", limits=Limits(**limits))
-        around = Surroundings(
-            worker_id="worker-aaaaaaaa",
-            root=self.root,
-            attempts_dir=self.root / "attempts",
-            socket=self.root / "socket",
-            agents={"sh": agent},
-            launcher=LocalLauncher(),
-            oom_kills=oom_kills,
-        )
-        job = ClaimedJob(
-            task_id=7,
-            epoch=1,
-            plan="p",
-            key="a",
-            agent="sh",
-            title="A",
-            description="",
-            note="",
-            timeout_s=60,
-            session_key=None,
-            checkpoint=None,
-        )
-        with Orders() as orders:
-            crew: Any = self.crew
-            timer = threading.Timer(order_s or 0, orders.give, (Order.STOP,))
-            if order_s is not None:
-                timer.start()
-            Runner(crew, around, job, orders).run()
-            timer.cancel()
-        return self.crew.reports[-1]
-
-    @property
-    def folder(self) -> Path:
-        return self.root / "attempts" / "7" / "1"
 
 
 @pytest.fixture
@@ -112,6 +44,13 @@ def test_an_agent_that_goes_on_past_the_notice_was_told(rig):
     script = f"head -c 9000000 /dev/zero; {wait}"
     assert isinstance(rig.run(script, output_bytes=10 * MB), c.Complete)
     assert b"at 10.0 MB you are stopped" in rig.crew.output["stderr"]
+
+
+def test_lines_of_400_kb_arrive_whole(rig):
+    lines = "[print('x' * 400_000 + str(n)) for n in range(5)]"
+    assert isinstance(rig.run(f'{sys.executable} -S -E -c "{lines}" | tee /dev/stderr'), c.Complete)
+    whole = [b"x" * 400_000 + str(n).encode() for n in range(5)]
+    assert rig.crew.output["stdout"].splitlines() == whole == rig.crew.output["stderr"].splitlines()
 
 
 def test_a_hang_is_suspected_with_evidence_and_then_stopped(rig):
@@ -175,6 +114,21 @@ def test_output_that_was_replaced_costs_the_log_alone(rig, trick):
     assert b"root:" not in rig.crew.output.get("stdout", b"")
 
 
+def test_last_words_are_not_quoted_from_where_a_link_leads(rig, tmp_path):
+    (tmp_path / "secret").write_text("hunter2\n")
+    end = rig.run(f'cd "$(dirname "$MUSTER_RESULT")" && ln -sf {tmp_path}/secret stderr; exit 3')
+    assert isinstance(end, c.Fail) and end.message == "exit code 3"
+
+
+def test_a_notice_is_not_written_where_a_link_leads(rig, tmp_path):
+    (tmp_path / "mine").write_text("mine\n")
+    links = f'ln -s {tmp_path}/mine "$MUSTER_NOTICE.new"; ln -s {tmp_path}/mine "$MUSTER_NOTICE"'
+    wait = 'until [ -f "$MUSTER_NOTICE" ] && [ ! -L "$MUSTER_NOTICE" ]; do sleep 0.05; done'
+    end = rig.run(f"{links}; head -c 9000000 /dev/zero; {wait}", output_bytes=10 * MB)
+    assert isinstance(end, c.Complete)
+    assert (tmp_path / "mine").read_text() == "mine\n"
+
+
 def test_a_home_of_its_own(rig, tmp_path):
     home = Home(path=tmp_path / "homes" / "sh" / "1", shared=tmp_path / "homes" / "sh" / "shared")
     agent = CommandAgent(name="sh", command=("sh",), home=home, env={"X": "1"})
@@ -183,3 +137,20 @@ def test_a_home_of_its_own(rig, tmp_path):
     assert CommandAgent(name="sh", command=("sh",))._base_env()["HOME"] == os.environ["HOME"]
     told = CommandAgent(name="sh", command=("sh",), home=home, env={"HOME": "/said"})
     assert told._base_env()["HOME"] == "/said", "what a person has set counts"
+
+
+def test_who_is_killed_in_a_cgroup_of_its_own_has_failed_for_good_and_why_is_told(rig):
+    """As by `systemd-run --scope -p MemoryMax=...` in an agent's command."""
+    group = Path(f"/sys/fs/cgroup/memory/muster-contained-{os.getpid()}")
+    try:
+        group.mkdir()
+    except OSError:
+        pytest.skip("no cgroup can be made here")
+    try:
+        (group / "memory.limit_in_bytes").write_text(str(32 * MB))
+        hungry = f"exec {sys.executable} -S -E -c 'bytearray({300 * MB})'"
+        end = rig.run(f"echo $$ > {group}/cgroup.procs; sleep 1; {hungry}")
+    finally:
+        group.rmdir()
+    assert isinstance(end, c.Fail) and end.kind is ErrorKind.OUT_OF_MEMORY
+    assert end.message.startswith("out of memory: ") and "killed by the kernel (" in end.message

@@ -9,7 +9,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import pytest
 from muster.agents.command import CommandAgent
 from muster.agents.host import LocalHost
 from muster.agents.process import LocalLauncher
-from muster.agents.proctable import scan
+from muster.agents.proctable import Proc, scan
 from muster.engine.batch import Batcher
 from muster.engine.commands import Engine
 from muster.engine.policy import Policy
@@ -33,8 +33,9 @@ from muster.runtimes.clock import SystemClock
 from muster.stores.sqlite.store import SqliteStore
 from muster.worker.pool import Worker
 from muster.worker.runner import Surroundings
+from muster.worker.ward import margin_s
 
-LEASE_S = 5.0
+LEASE_S = 3.0
 HEARTBEAT_S = 0.2
 STORES_HOST = "store.example"
 WORKERS_HOST = "worker.example"
@@ -46,6 +47,26 @@ n=0
 while [ $n -lt {1} ]; do echo x >> {0}/root; sleep 0.01; n=$((n+1)); done
 kill $!
 """
+
+
+class Canary:
+    """How long this process got no turn at most: on a host that lets nobody run, no deadline is kept."""
+
+    def __init__(self) -> None:
+        self._ended = threading.Event()
+        self.longest_s = 0.0
+        self._thread = threading.Thread(target=self._sing, daemon=True)
+        self._thread.start()
+
+    def _sing(self) -> None:
+        last_s = time.monotonic()
+        while not self._ended.wait(0.02):
+            now_s = time.monotonic()
+            self.longest_s, last_s = max(self.longest_s, now_s - last_s), now_s
+
+    def end(self) -> None:
+        self._ended.set()
+        self._thread.join()
 
 
 class StoresHost:
@@ -71,15 +92,32 @@ class StoresHost:
         return 0
 
 
+def stand_still(tree: Sequence[Proc]) -> bool:
+    """Whether none of these can do anything.
+
+    A shell that has just forked waits in the kernel for its stopped child, and does not show as stopped itself.
+    """
+    stopped = {proc.ppid for proc in tree if proc.stopped}
+    return bool(tree) and all(proc.stopped or (proc.pid in stopped and in_the_kernel(proc)) for proc in tree)
+
+
+def in_the_kernel(proc: Proc) -> bool:
+    try:
+        stat = Path(f"/proc/{proc.pid}/stat").read_bytes()
+    except OSError:
+        return False
+    return stat[stat.rfind(b")") + 2 :].split()[0] == b"D"
+
+
 class Line:
     """ports.crew straight into the engine, and the engine's own side of it."""
 
-    def __init__(self, folder: Path, host: StoresHost) -> None:
+    def __init__(self, folder: Path, host: StoresHost, lease_s: float) -> None:
         self.cut = False
         self.renewed_s = 0.0
         clock = SystemClock(host.boot_id)
         self.store = SqliteStore.open(folder / "store.db")
-        policy = Policy(lease_s=LEASE_S, heartbeat_s=HEARTBEAT_S, hostname=host.hostname)
+        policy = Policy(lease_s=lease_s, heartbeat_s=HEARTBEAT_S, hostname=host.hostname)
         self.batcher = Batcher(Engine(self.store, SystemChance(), policy), clock.now, lambda _: None)
         took = self.execute(c.NewBoot())
         assert isinstance(took, TookOver)
@@ -90,7 +128,7 @@ class Line:
             host,
             sweep=lambda: 0,
             term=took.term,
-            lease_s=LEASE_S,
+            lease_s=lease_s,
             interval_s=0.05,
         )
 
@@ -134,10 +172,11 @@ class Line:
 
 
 class Stage:
-    def __init__(self, folder: Path, *, stores_host: str, orphan_grace_s: float) -> None:
+    def __init__(self, folder: Path, *, stores_host: str, orphan_grace_s: float, lease_s: float) -> None:
         self.folder = folder
         self.host = StoresHost(stores_host)
-        self.line = Line(folder, self.host)
+        self.line = Line(folder, self.host, lease_s)
+        self.canary = Canary()
         real = LocalHost()
         process = real.identify(os.getpid())
         assert process is not None
@@ -149,7 +188,6 @@ class Stage:
             socket=folder / "socket",
             agents={"shell": agent},
             launcher=LocalLauncher(real),
-            oom_kills=lambda: None,
         )
         self.worker = Worker(
             self.line,
@@ -179,21 +217,22 @@ class Stage:
         return path.stat().st_size if path.exists() else 0
 
     def still(self) -> bool:
-        """Nothing is done for as long as 10 steps take."""
-        before = (self.done("root"), self.done("child"))
-        time.sleep(0.1)
-        return before == (self.done("root"), self.done("child"))
+        """All that could do anything is stopped."""
+        return stand_still(self.tree())
 
     def leftovers(self) -> list[int]:
-        """Living processes of the attempt."""
-        found = []
+        return [proc.pid for proc in self.tree()]
+
+    def tree(self) -> list[Proc]:
+        """Living processes of the attempt that write."""
+        found: list[Proc] = []
         for proc in scan():
             try:
                 words = Path(f"/proc/{proc.pid}/cmdline").read_bytes()
             except OSError:
                 continue
             if not proc.gone and str(self.folder).encode() in words and proc.pid != os.getpid():
-                found.append(proc.pid)
+                found.append(proc)
         return found
 
     def cut(self) -> float:
@@ -214,7 +253,9 @@ class Stage:
         lease_ends_s = self.line.renewed_s + LEASE_S  # a renewal may have been on its way
         last_deed = max((self.folder / who).stat().st_mtime for who in ("root", "child"))
         ago_s = time.time() - last_deed
-        assert time.monotonic() - ago_s < lease_ends_s, "it went on after its lease"
+        self.canary.end()
+        if self.canary.longest_s < margin_s(LEASE_S) / 2:
+            assert time.monotonic() - ago_s < lease_ends_s, "it went on after its lease"
         assert len(self.leftovers()) >= 2, "it was killed, not frozen"
 
     def rival_claims(self) -> tuple[ClaimedJob, ...]:
@@ -244,6 +285,7 @@ class Stage:
             os.kill(proc, 9)
         self.worker.drain()
         self.thread.join(10)
+        self.canary.end()
         self.line.close()
 
 
@@ -251,8 +293,11 @@ class Stage:
 def make(tmp_path: Path) -> Iterator[Callable[..., Stage]]:
     stages: list[Stage] = []
 
-    def made(*, stores_host: str = STORES_HOST, orphan_grace_s: float = 600) -> Stage:
-        stages.append(Stage(tmp_path, stores_host=stores_host, orphan_grace_s=orphan_grace_s))
+    def made(
+        *, stores_host: str = STORES_HOST, orphan_grace_s: float = 600, lease_s: float = LEASE_S
+    ) -> Stage:
+        stage = Stage(tmp_path, stores_host=stores_host, orphan_grace_s=orphan_grace_s, lease_s=lease_s)
+        stages.append(stage)
         return stages[-1]
 
     yield made
@@ -263,11 +308,11 @@ def make(tmp_path: Path) -> Iterator[Callable[..., Stage]]:
 @pytest.mark.promise("L5")
 def test_it_stands_still_before_the_lease_ends_and_goes_on_when_it_is_renewed(make: Any) -> None:
     stage = make()
-    task_id = stage.begin(steps=500)
+    task_id = stage.begin(steps=350)
     stage.freeze()
     stage.line.cut = False
     stage.until(lambda: stage.status(task_id) == "COMPLETED", "the agent goes on to its end")
-    assert stage.done("root") == 500 * 2
+    assert stage.done("root") == 350 * 2
     (attempt,) = asyncio.run(stage.line.store.reads.attempts(task_id))
     assert attempt.epoch == 1
 
@@ -289,37 +334,35 @@ def test_nothing_is_done_beside_the_next_attempt_and_the_old_tree_is_killed(make
 
 @pytest.mark.promise("S11")
 def test_after_a_cancel_and_a_retry_the_next_attempt_begins_when_the_old_tree_is_gone(make: Any) -> None:
-    stage = make()
+    stage = make(lease_s=600)  # so what frees it is the worker's word, not the end of the lease
     task_id = stage.begin()
     stage.worker.drain()
     stage.line.execute(c.Cancel(task_id=task_id, actor="ada"))
     stage.line.execute(c.Retry(task_id=task_id, actor="ada"))
-    cancelled_s = time.monotonic()
     jobs: list[ClaimedJob] = []
     while not jobs:
         jobs += stage.rival_claims()
         alive = stage.leftovers() if jobs else []
     assert (jobs[0].epoch, alive) == (2, [])
-    assert time.monotonic() - cancelled_s < LEASE_S, "the lease freed it, not the worker's word"
 
 
 @pytest.mark.promise("L5")
 def test_it_comes_back_where_nobody_has_taken_the_task(make: Any) -> None:
     stage = make()
-    task_id = stage.begin(steps=500)
+    task_id = stage.begin(steps=350)
     stage.worker.drain()  # it must not claim the task a second time
     stage.freeze()
     stage.reap(task_id)
     stage.line.cut = False
     stage.until(lambda: stage.status(task_id) == "COMPLETED", "the agent goes on to its end")
-    assert stage.done("root") == 500 * 2
+    assert stage.done("root") == 350 * 2
     events = asyncio.run(stage.line.store.reads.events(after_id=0, task_id=task_id, limit=100))
     assert [event.event for event in events].count("readopted") == 1
 
 
 @pytest.mark.promise("L5")
 def test_it_is_killed_once_the_store_stays_away(make: Any) -> None:
-    stage = make(orphan_grace_s=4)
+    stage = make(orphan_grace_s=2 * LEASE_S)
     stage.begin()
     stage.freeze()
     stage.until(lambda: not stage.leftovers(), "the tree is gone")
@@ -330,9 +373,10 @@ def test_it_is_killed_once_the_store_stays_away(make: Any) -> None:
 @pytest.mark.promise("L5")
 def test_on_the_stores_own_host_nobody_is_frozen(make: Any) -> None:
     stage = make(stores_host=WORKERS_HOST)
-    task_id = stage.begin(steps=600)
+    task_id = stage.begin(steps=450)
     lease_ends_s = stage.cut()
     while time.monotonic() < lease_ends_s + 0.3:
-        assert not stage.still()
+        assert not any(proc.stopped for proc in stage.tree())
+        time.sleep(0.01)
     stage.line.cut = False
     stage.until(lambda: stage.status(task_id) == "COMPLETED", "the agent comes to its end")

@@ -35,7 +35,6 @@ def surroundings(root: Path) -> Surroundings:
         socket=root / "socket",
         agents={},
         launcher=unused,
-        oom_kills=lambda: None,
     )
 
 

@@ -14,93 +14,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from repositories import git, make_repository, tree
 
 from muster.model.refs import kept_ref, plan_branch, ref_part, task_branch
-from muster.worker.git import GitFailed, Repository, find_repository
+from muster.worker.git import GitFailed, find_repository
 from muster.worker.worktree import MergeConflict, Worktree
-
-GIT_ENV = {
-    "PATH": os.environ["PATH"],
-    "GIT_CONFIG_GLOBAL": os.devnull,
-    "GIT_CONFIG_NOSYSTEM": "1",
-    **{f"GIT_{who}_{what}": "x@y" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
-}
-
-
-def git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        ["git", "-c", "core.hooksPath=/dev/null", *arguments],
-        cwd=folder,
-        env=GIT_ENV,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"git {arguments}: {done.stderr}"
-    return done.stdout.rstrip("\n")
-
-
-def make_repository(folder: Path) -> Path:
-    folder.mkdir(parents=True)
-    git(folder, "init", "--quiet", "--template=")
-    git(folder, "symbolic-ref", "HEAD", "refs/heads/main")
-    (folder / "a.txt").write_text("a\n")
-    (folder / ".gitignore").write_text("*.log\n.muster\n")
-    git(folder, "add", ".")
-    git(folder, "commit", "--quiet", "-m", "first")
-    return folder
-
-
-@pytest.fixture
-def home(tmp_path, monkeypatch) -> Path:
-    """The user's repository, with uncommitted and untracked work, and a hook that must not run."""
-    for name in [name for name in os.environ if name.startswith("GIT_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    folder = make_repository(tmp_path / "home")
-    (folder / "a.txt").write_text("a\nchanged, not committed\n")
-    (folder / "new.txt").write_text("untracked\n")
-    (folder / "x.log").write_text("ignored\n")
-    hooks = folder / ".git" / "hooks"
-    hooks.mkdir()
-    for name in ("post-checkout", "pre-commit", "post-commit", "reference-transaction"):
-        (hooks / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/hook-ran\nexit 1\n")
-        (hooks / name).chmod(0o755)
-    return folder
-
-
-@pytest.fixture
-def repository(home) -> Repository:
-    found = find_repository(home)
-    assert found is not None
-    return found
-
-
-def tree(repository: Repository, key: str = "t", epoch: int = 1) -> Worktree:
-    path = repository.top / ".muster" / "worktrees" / key
-    return Worktree(repository, path, "plan", key, epoch)
-
-
-def snapshot(folder: Path) -> dict[str, bytes]:
-    """Every byte of the user's own tree, with its index, its HEAD and its branches."""
-    files = {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file() and not {".git", ".muster"} & set(path.relative_to(folder).parts)
-    }
-    files["HEAD"] = (folder / ".git" / "HEAD").read_bytes()
-    files["branch"] = git(folder, "rev-parse", "main").encode()
-    files["status"] = git(folder, "status", "--porcelain").encode()
-    return files
-
-
-@pytest.fixture
-def untouched(home, tmp_path):
-    before = snapshot(home)
-    yield
-    assert snapshot(home) == before
-    assert not (tmp_path / "hook-ran").exists(), "a hook of the user's has run"
-
 
 # Where there is a repository
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
-from muster.agents.host import oom_kills
 from muster.agents.inputs import (
     Home,
     base_env,
@@ -27,6 +26,7 @@ from muster.agents.inputs import (
     write_private,
 )
 from muster.agents.script import script_of
+from muster.agents.starved import oom_kills
 from muster.model.errors import AgentUnfit, Unavailable
 from muster.model.limits import Limits
 from muster.model.states import ErrorKind

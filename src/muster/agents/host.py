@@ -281,18 +281,6 @@ def reap_zombies(orphans: Iterable[Proc]) -> int:
     return reaped
 
 
-def oom_kills() -> int | None:
-    """How often the kernel's out-of-memory killer has struck since boot; None where nobody counts.
-
-    In a container this counts the whole host.
-    """
-    try:
-        lines = Path("/proc/vmstat").read_text().splitlines()
-    except OSError:
-        return None
-    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
-
-
 def _read_boot_id() -> str:
     if LINUX:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

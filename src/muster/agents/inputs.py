@@ -195,7 +195,7 @@ def _result_bytes(path: Path) -> bytes | None:
 def out_of_memory(exit: Exit, folder: AttemptFolder, limits: Limits) -> str:
     """How it ran out of memory; empty where nothing says that it did."""
     if exit.code in {-signal.SIGKILL, 128 + signal.SIGKILL} and exit.out_of_memory:
-        return "killed while the host was out of memory"
+        return f"out of memory: {exit.out_of_memory}"
     if limits.memory_bytes is not None and _OUT_OF_MEMORY.search(_tail(folder.stderr)[-_LAST_CHARS:]):
         ended = f"exit code {exit.code}" if exit.code >= 0 else f"signal {-exit.code}"
         return f"{ended} at its limit of memory"
@@ -227,7 +227,8 @@ def last_line(path: Path) -> str:
 
 def _tail(path: Path) -> str:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        # A link that the agent has put there would quote what others may not see.
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return ""
     try:

@@ -19,6 +19,7 @@ from pathlib import Path
 from muster.agents.host import LocalHost, adopted_orphans, freeze_all, kill_all, reap_zombies, thaw_all
 from muster.agents.proctable import Proc, open_pidfd, read_proc, scan
 from muster.agents.spawn import start_command
+from muster.agents.starved import Witness
 from muster.agents.tree import PIDS_FILE, ProcessTree, Record, kill_recorded
 from muster.agents.usage import Meter
 from muster.model.errors import AgentUnfit, BadInput, MusterError, Unavailable
@@ -57,6 +58,7 @@ class LocalLauncher:
         """
         name, _, value = mark.partition("=")
         env = {**launch.env, name: value}
+        witness = Witness()
         # Until the process is registered, a look by another thread would take it for an adopted orphan.
         with self._lock:
             popen = _popen(launch, folder, env)
@@ -66,7 +68,7 @@ class LocalLauncher:
             if row and not row.gone:
                 tree.members[row.id] = row
             self._trees[popen.pid] = tree
-        process = LocalProcess(self, popen, tree, folder.path / PIDS_FILE)
+        process = LocalProcess(self, popen, tree, folder.path / PIDS_FILE, witness)
         self._record(tree, folder.path / PIDS_FILE)
         return process
 
@@ -122,12 +124,19 @@ class LocalProcess:
     """
 
     def __init__(
-        self, launcher: LocalLauncher, popen: subprocess.Popen[bytes], tree: ProcessTree, record: Path
+        self,
+        launcher: LocalLauncher,
+        popen: subprocess.Popen[bytes],
+        tree: ProcessTree,
+        record: Path,
+        witness: Witness,
     ) -> None:
         self._launcher = launcher
         self._popen = popen
         self._tree = tree
         self._record = record
+        self._witness = witness
+        witness.look(popen.pid)
         self._pidfd = open_pidfd(popen.pid)
         self._code: int | None = None
         self._closed = False
@@ -167,7 +176,13 @@ class LocalProcess:
 
     def usage(self) -> TreeUsage:
         """As `descendants`, and what the tree has used.  Reads a few files more for each process of the tree."""
+        self._witness.look(self.pid)
         return self._meter.measure(self._look())
+
+    def starved(self) -> str:
+        """How the kernel has killed some of the tree for want of memory; empty where nothing says so."""
+        killed = self._code in {-signal.SIGKILL, 128 + signal.SIGKILL}
+        return self._witness.evidence(self._tree.pids) if killed else ""
 
     @property
     def frozen(self) -> bool:

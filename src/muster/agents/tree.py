@@ -11,6 +11,7 @@ from pathlib import Path
 from muster.agents.host import kill_all
 from muster.agents.proctable import Proc, environment, family, scan
 from muster.ports.host import Host, ProcessId
+from muster.ports.plainfile import read_plain, replace_plain
 
 log = logging.getLogger(__name__)
 
@@ -29,11 +30,14 @@ class ProcessTree:
     """The living ones, as of the last look."""
     sessions: set[int] = field(default_factory=set)
     """Every session that a member was ever seen in."""
+    pids: set[int] = field(default_factory=set)
+    """Of all that were ever seen."""
     recorded: frozenset[ProcessId] = frozenset()
     """The members that the file knows."""
 
     def __post_init__(self) -> None:
         self.sessions.add(self.root.pid)
+        self.pids.add(self.root.pid)
 
     def grow(self, table: Collection[Proc], orphans: Iterable[Proc]) -> None:
         """Takes in what the process table shows, and `orphans` known to be ours.
@@ -52,6 +56,7 @@ class ProcessTree:
         found = family(table, ours, by_session=True)
         self.members = found
         self.sessions |= {proc.sid for proc in found.values()}
+        self.pids |= {proc.pid for proc in found.values()}
 
     def take(self, born: Proc, *, orphan: bool) -> bool:
         """Whether this process, which has just begun, came from here or is an `orphan` known to; takes it in.
@@ -66,6 +71,7 @@ class ProcessTree:
                 return False
         self.members[born.id] = born
         self.sessions.add(born.sid)
+        self.pids.add(born.pid)
         return True
 
     def could_hold(self, proc: Proc) -> bool:
@@ -86,11 +92,8 @@ class Record:
         """Replaces the file as a whole.  A failure is logged: the mark still finds most of the tree."""
         lines = [f"boot {self.boot_id}", f"holder {self.holder.pid} {self.holder.start}", f"mark {self.mark}"]
         lines += [f"{process.pid} {process.start}" for process in sorted(self.members)]
-        draft = path.with_name(path.name + ".tmp")
         try:
-            draft.write_text("\n".join([*lines, ""]))
-            draft.chmod(0o600)
-            draft.replace(path)
+            replace_plain(path, "\n".join([*lines, ""]).encode())
         except OSError as exc:
             log.warning("cannot record the processes of an attempt in %s: %s", path, exc)
 
@@ -98,8 +101,7 @@ class Record:
     def load(cls, path: Path) -> Record | None:
         """None where the file is not, or not one of ours."""
         try:
-            with path.open() as file:
-                boot, holder, mark, *members = file.read(_PIDS_BYTES_MAX).splitlines()
+            boot, holder, mark, *members = read_plain(path, _PIDS_BYTES_MAX).decode().splitlines()
             return cls(
                 boot_id=boot.removeprefix("boot "),
                 holder=_process(holder.removeprefix("holder ")),

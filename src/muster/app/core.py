@@ -17,7 +17,7 @@ from muster.agents.host import LocalHost
 from muster.agents.tree import kill_recorded
 from muster.app.failpoint import CrashingEngine, Failpoint
 from muster.app.key import logged_head, open_store, signer_of
-from muster.app.parts import make_state_dir, repository_of
+from muster.app.parts import local_trees, make_state_dir, repository_of
 from muster.config.project import Project
 from muster.config.settings import Config
 from muster.engine.audit import Auditor
@@ -26,6 +26,7 @@ from muster.engine.commands import Engine
 from muster.engine.policy import Policy
 from muster.engine.queries import Queries
 from muster.engine.service import Service
+from muster.engine.services.clearer import Clearer
 from muster.engine.services.pruner import Pruner
 from muster.engine.services.reaper import Reaper, own_stall_ms
 from muster.engine.services.reconciler import Reconciler
@@ -74,8 +75,8 @@ class Owner:
         self._project = project
         self._config = config
         self._host = LocalHost()
-        apart = repository_of(config, project) is not None
-        writers = frozenset() if apart else config.writers
+        self._repository = repository_of(config, project)
+        writers = config.writers if self._repository is None else frozenset()
         self._policy = policy_of(config, self._host.hostname, writers=writers)
         self.clock = SystemClock(self._host.boot_id)
         self.failpoint = Failpoint.of(os.environ)
@@ -205,4 +206,12 @@ class Owner:
                 term=term,
             ),
             Ticker(self.clock, reads, self.batcher, LocalPlanFiles()),
+            *self._clearers(),
         ]
+
+    def _clearers(self) -> list[Service]:
+        if self._repository is None:
+            return []
+        trees = local_trees(self._repository, self._project)
+        kept_s, keep_done = self._config.retention.trees_s, self._config.git.keep
+        return [Clearer(self.clock, self.store.reads, trees, kept_s=kept_s, keep_done=keep_done)]

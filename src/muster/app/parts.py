@@ -6,11 +6,13 @@ import logging
 import os
 import sys
 
+from muster.agents.inside import at_work_in
 from muster.config.project import Project
 from muster.config.settings import Config
 from muster.model.commands import Offer
 from muster.model.errors import StoreRefused
 from muster.stores.sqlite.lock import refuse_shared
+from muster.worker.clearing import LocalTrees
 from muster.worker.git import Repository, find_repository
 from muster.worker.place import Trees
 
@@ -31,6 +33,13 @@ def trees_of(config: Config, project: Project) -> Trees | None:
         setup=config.git.setup,
         merge=config.git.merge,
         keep=config.git.keep,
+    )
+
+
+def local_trees(repository: Repository, project: Project) -> LocalTrees:
+    """The working trees on this host, for whoever clears them up."""
+    return LocalTrees(
+        repository, project.worktrees_dir, lambda folder, started_for: at_work_in(folder, [started_for])
     )
 
 

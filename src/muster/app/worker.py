@@ -7,7 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
-from muster.agents.host import LocalHost, become_subreaper, oom_kills
+from muster.agents.host import LocalHost, become_subreaper
 from muster.agents.process import LocalLauncher
 from muster.agents.tree import kill_recorded
 from muster.app.agents import agents_of, take_seat
@@ -35,7 +35,6 @@ def run_worker(root: Path) -> int:
         socket=project.socket,
         agents=agents_of(config, project, take_seat(config, project)),
         launcher=LocalLauncher(host),
-        oom_kills=oom_kills,
         trees=trees_of(config, project),
     )
     worker = Worker(

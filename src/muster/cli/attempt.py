@@ -9,8 +9,20 @@ import sys
 from typing import Any
 
 from muster.cli.context import Context, connect
-from muster.cli.logs import Inert
-from muster.cli.output import Screen, age, clean, clock_time, now_ms, print_json, ref_of
+from muster.cli.output import (
+    BOLD,
+    CYAN,
+    GREEN,
+    RED,
+    Screen,
+    age,
+    clean,
+    clock_time,
+    inert,
+    now_ms,
+    print_json,
+    ref_of,
+)
 from muster.cli.task import attempt_look
 from muster.client.api import task_path
 from muster.model.errors import NotFound
@@ -120,7 +132,8 @@ def _diff(args: argparse.Namespace, context: Context, detail: Json, attempt: Jso
     """Read from the repository on this machine; raises NotFound where it has no work of that attempt."""
     task, epoch = detail["task"], attempt["epoch"]
     before, after = base_ref(task["plan"], task["key"], epoch), kept_ref(task["plan"], task["key"], epoch)
-    colour = "always" if Screen(args.color).colour else "never"
+    screen, on_terminal = Screen(args.color), sys.stdout.isatty()
+    colour = "always" if screen.colour and not on_terminal else "never"
     options = ["--no-ext-diff", "--no-textconv", f"--color={colour}", *(["--stat"] if args.stat else [])]
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
@@ -141,11 +154,18 @@ def _diff(args: argparse.Namespace, context: Context, detail: Json, attempt: Jso
     if args.json:
         print_json({"base": before, "ref": after, "diff": done.stdout.decode(errors="replace")})
         return 0
-    data = done.stdout
-    if sys.stdout.isatty():
-        # Git's own colours pass; what stands in the files does nothing.
-        stream = Inert()
-        data = stream.feed(data) + stream.end()
+    if on_terminal:
+        # The colours are ours: one that stands in a file could hide a line of it.
+        for line in done.stdout.decode(errors="replace").removesuffix("\n").split("\n"):
+            screen.line(screen.paint(inert(line), _line_colour(line)))
+        return 0
     sys.stdout.flush()
-    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.write(done.stdout)
     return 0
+
+
+def _line_colour(line: str) -> str:
+    """As git colours a line of a diff; empty for those that are plain."""
+    if line.startswith(("diff ", "index ", "--- ", "+++ ")):
+        return BOLD
+    return {"@": CYAN, "+": GREEN, "-": RED}.get(line[:1], "")

@@ -26,6 +26,7 @@ PYTHON_MIN = (3, 11)
 GIT_MIN = (2, 38)
 YEAR_MIN = 2025
 REPLY_S = 5.0
+MEASURE_S = 2.0
 
 
 class Check(NamedTuple):
@@ -282,7 +283,22 @@ def _trees(config: Config, project: Project) -> Check:
     if config.git.merge and numbers < GIT_MIN:
         fix = "install a newer git, or write merge = false below [git]"
         return Check("trees", False, f"git {version} cannot merge what tasks have made: it needs 2.38", fix)
-    return Check("trees", True, f"git {version}, trees and branches for {names}")
+    return Check("trees", True, f"git {version}, trees and branches for {names}{_left(config, project)}")
+
+
+def _left(config: Config, project: Project) -> str:
+    """What the trees take that are there; empty where none is."""
+    from muster.cli.worktree import size_of, size_text
+    from muster.config.durations import duration_text
+    from muster.worker.clearing import tree_ids
+
+    number = len(tree_ids(project.worktrees_dir))
+    if not number:
+        return ""
+    size = size_text(*size_of(project.worktrees_dir, time.monotonic() + MEASURE_S))
+    kept = duration_text(config.retention.trees_s)
+    trees = "1 tree takes" if number == 1 else f"{number} trees take"
+    return f"; {trees} {size}, each until {kept} after its task ended: muster worktree list"
 
 
 def _agents(config: Config, project: Project) -> Iterator[Check]:

@@ -148,6 +148,19 @@ class Output:
             sys.stdout.write(data.decode())
 
 
+def _conceals(sgr: str) -> bool:
+    """Whether these attributes hide what comes after them."""
+    numbers = iter(sgr[2:-1].split(";"))
+    for number in numbers:
+        name, more, _ = number.partition(":")
+        if name in {"38", "48", "58"} and not more:  # a colour follows, as an index or as three parts
+            for _ in range({"5": 1, "2": 3}.get(next(numbers, ""), 0)):
+                next(numbers, "")
+        elif name.lstrip("0") == "8":
+            return True
+    return False
+
+
 class Inert:
     """Bytes of one stream in, bytes that are safe on a terminal out.
 
@@ -164,7 +177,9 @@ class Inert:
         text, self._kept = (text[: cut.start()], text[cut.start() :]) if cut else (text, "")
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         parts = _SGR.split(text)
-        return "".join(part if at % 2 else inert(part) for at, part in enumerate(parts)).encode()
+        return "".join(
+            part if at % 2 and not _conceals(part) else inert(part) for at, part in enumerate(parts)
+        ).encode()
 
     def end(self) -> bytes:
         return self.feed(b"", final=True)

@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "orchestrator": ("muster.cli.orchestrator", "start, stop, status and reconcile of the whole crew"),
     "config": ("muster.cli.config", "what is set and where, and settings of other orchestrators"),
     "attempt": ("muster.cli.attempt", "the runs of a task, and what each has changed"),
+    "worktree": ("muster.cli.worktree", "working trees that tasks have left: list, clear"),
     "why": ("muster.cli.why", "why a task is where it is, with the evidence"),
     "agent": ("muster.cli.agent", "list, show and test the agents of this project"),
     "inbox": ("muster.cli.inbox", "what waits for a person: questions and failed tasks"),

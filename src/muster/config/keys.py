@@ -75,6 +75,7 @@ KEYS: tuple[Key, ...] = (
         _seconds(lambda c: c.retention.idempotency_s),
         "how long idempotency keys count",
     ),
+    Key("retention.trees", _seconds(lambda c: c.retention.trees_s), "working trees of tasks that have ended"),
 )
 AGENT_KEYS: tuple[tuple[str, Callable[[AgentConfig], object], str], ...] = (
     ("kind", lambda a: a.kind, "`command`, `claude-code`, `codex`, or one that another package brings"),

@@ -139,6 +139,7 @@ def _retention(table: Table) -> Retention:
         events_s=table.read("events", read_interval, usual.events_s),
         logs_s=table.read("logs", read_interval, usual.logs_s),
         idempotency_s=table.read("idempotency", read_interval, usual.idempotency_s),
+        trees_s=table.read("trees", read_interval, usual.trees_s),
     )
     table.refuse_the_rest()
     return parsed

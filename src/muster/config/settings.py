@@ -135,6 +135,8 @@ class Retention:
     logs_s: float = 30 * 86400.0
     """Output, its files, and the checkpoints of tasks that have ended."""
     idempotency_s: float = 7 * 86400.0
+    trees_s: float = 14 * 86400.0
+    """Working trees of tasks that have ended, as far as they are still there; their work stays behind refs."""
 
 
 @dataclass(frozen=True, kw_only=True)

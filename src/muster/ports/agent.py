@@ -93,8 +93,8 @@ class Exit:
     """Exit code, or minus the signal's number."""
     stopped_by_us: bool = False
     timed_out: bool = False
-    out_of_memory: bool = False
-    """The kernel's out-of-memory killer struck on this host while the process ran."""
+    out_of_memory: str = ""
+    """How the kernel has killed it for want of memory, as it says itself; empty where it does not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,6 +211,12 @@ class RunningProcess(Protocol):
 
     def usage(self) -> TreeUsage:
         """As `descendants`, and what the tree has used."""
+
+    def starved(self) -> str:
+        """How the kernel has killed it, or a part of it, for want of memory; empty where nothing says so.
+
+        Of a root that was killed by signal 9, or has exit code 137.  Also after the sweep.
+        """
 
     @property
     def frozen(self) -> bool:

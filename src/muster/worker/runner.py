@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import hashlib
 import logging
-import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -35,13 +34,14 @@ from muster.ports.agent import (
     RunningProcess,
 )
 from muster.ports.crew import Crew
+from muster.ports.plainfile import cut_plain, replace_plain
 from muster.worker.git import GitFailed
 from muster.worker.listener import Listener
 from muster.worker.orders import Order, Orders
 from muster.worker.place import Place, Trees, place_of
 from muster.worker.ranges import PORTS, port_range
 from muster.worker.tail import Tail
-from muster.worker.vigil import Verdict, Vigil
+from muster.worker.vigil import Verdict, Vigil, full_disk
 from muster.worker.worktree import MergeConflict, Work
 
 log = logging.getLogger(__name__)
@@ -67,8 +67,6 @@ class Surroundings:
     socket: Path
     agents: Mapping[str, Agent]
     launcher: Launcher
-    oom_kills: Callable[[], int | None]
-    """The kernel's count of out-of-memory kills on this host, None where it tells none."""
     trees: Trees | None = None
     """How agents that write are kept apart; None: all work in `root`."""
 
@@ -85,6 +83,8 @@ class _End(NamedTuple):
     stopped: bool = False
     """On request."""
     verdict: Verdict | None = None
+    starved: str = ""
+    """How the kernel has killed it for want of memory."""
 
 
 class Runner:
@@ -151,20 +151,17 @@ class Runner:
         if not self._set_up(place, launch):
             return
         listener = Listener(self._job, self._folder.stdout, stream, launch.session_key)
-        oom_before = self._around.oom_kills()
         end = self._carry_out(launch, listener)
-        oom_after = self._around.oom_kills()
-        out_of_memory = oom_before is not None and oom_after is not None and oom_after > oom_before
         if end.abandoned:
             place.keep()
             return
-        ended = Exit(code=end.exit_code, timed_out=end.timed_out, out_of_memory=out_of_memory)
+        ended = Exit(code=end.exit_code, timed_out=end.timed_out, out_of_memory=end.starved)
         word = self._word_of(end)
         if word is None:
             outcome = stream.outcome(ended, self._folder)
             if isinstance(outcome, Failed) and outcome.session_gone:
                 self._account(listener, forget=True)
-            word = self._word_on(outcome, ended)
+            word = self._word_on(outcome, ended, place.cwd)
         self._conclude(place, word)
 
     def _set_up(self, place: Place, launch: Launch) -> bool:
@@ -193,7 +190,7 @@ class Runner:
             if self._orders.given is Order.ABANDON:
                 process.kill()
                 return end._replace(abandoned=True)
-            end = end._replace(exit_code=self._end(process, end))
+            end = end._replace(exit_code=self._end(process, end), starved=process.starved())
         except BaseException:
             # Whatever went wrong here: nobody else may get the task while this process lives.
             process.kill()
@@ -298,8 +295,7 @@ class Runner:
             return
         for path in (self._folder.stdout, self._folder.stderr):
             with contextlib.suppress(OSError):
-                if path.stat(follow_symlinks=False).st_size > limits.output_bytes and not path.is_symlink():
-                    os.truncate(path, limits.output_bytes)
+                cut_plain(path, limits.output_bytes)
 
     def _doubt(self, suspicion: str) -> None:
         """Tells once that the attempt seems to hang, and once that it does not.  Raises Unavailable."""
@@ -337,9 +333,7 @@ class Runner:
             return
         try:
             if notice:
-                fresh = path.with_suffix(".new")
-                fresh.write_text(notice + "\n", "utf-8")
-                fresh.replace(path)
+                replace_plain(path, f"{notice}\n".encode())
             else:
                 path.unlink(missing_ok=True)
         except OSError as error:
@@ -347,7 +341,7 @@ class Runner:
             return
         self._told = notice
 
-    def _word_on(self, outcome: Outcome, ended: Exit) -> c.AttemptCommand:
+    def _word_on(self, outcome: Outcome, ended: Exit, cwd: Path) -> c.AttemptCommand:
         if isinstance(outcome, Completed):
             result = outcome.result.decode() if outcome.result is not None else None
             return c.Complete(
@@ -358,7 +352,8 @@ class Runner:
                 exit_code=ended.code,
             )
         retry_after_s = None if outcome.reset_at_s is None else outcome.reset_at_s - time.time()
-        return self._failure(outcome.kind, outcome.message, ended.code, retry_after_s)
+        full = full_disk(self._folder.path, cwd) if outcome.kind is ErrorKind.CRASH else ""
+        return self._failure(outcome.kind, outcome.message + full, ended.code, retry_after_s)
 
     def _failure(
         self,

@@ -35,7 +35,8 @@ class Ward:
         self._clock_s = clock_s
         self._lock = threading.Lock()
         self._process: RunningProcess | None = None
-        self._sure_until_s = clock_s() + (lease_s or 0)
+        # Nobody here knows how long its grant was on the way; the start of the attempt is the first to renew it.
+        self._sure_until_s = clock_s()
         self._frozen_at_s: float | None = None
         self._stood_still_s = 0.0
 

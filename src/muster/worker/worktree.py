@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from muster.model.errors import MusterError
 from muster.model.refs import base_ref, kept_ref, kept_refs, plan_branch, task_branch
+from muster.ports.plainfile import read_plain, replace_plain
 from muster.worker.git import GitFailed, Repository
 
 log = logging.getLogger(__name__)
@@ -24,6 +26,7 @@ _SET_UP = "muster-set-up"
 _INDEX = "muster-index"
 _STALE = ("index.lock", "HEAD.lock")
 _GITLINK = "160000 "
+_LINK_BYTES_MAX = 1 << 14
 
 
 class MergeConflict(MusterError):
@@ -81,8 +84,7 @@ class Worktree:
             else:
                 if begun.epoch != self.epoch:
                     self._keep(begun)
-                for name in _STALE:  # whoever made them is dead
-                    (self._admin() / name).unlink(missing_ok=True)
+                self._unlock()
                 base, origin = begun.base, begun.epoch if begun.epoch != self.epoch else None
             # The base stays: what the task has done, over all its attempts.
             repository.run("update-ref", base_ref(self.plan, self.key, self.epoch), base)
@@ -139,6 +141,40 @@ class Worktree:
             if merged and repository.checked_out(self.branch) is None:
                 repository.run("update-ref", "-d", f"refs/heads/{self.branch}", tip or "")
 
+    def put_away(self, in_the_way: Callable[[], str]) -> str:
+        """Removes the tree of a task that has ended, whatever its end, and its branch; why it stays, else "".
+
+        All that git may know is behind the ref of the attempt that was in it last.  `epoch` is the task's newest:
+        a tree that a later attempt has begun in stays.  `in_the_way` is asked while no attempt can begin in it.
+        Raises GitFailed.
+        """
+        repository = self.repository
+        with repository.locked():
+            self._admin()
+            begun = self._begun()
+            if begun is not None and begun.epoch > self.epoch:
+                return f"attempt {begun.epoch} has begun in it"
+            if why := in_the_way():
+                return why
+            tip = repository.commit_of(f"refs/heads/{self.branch}")
+            self._unlock()
+            if begun is not None:
+                commit = self._keep(begun).commit
+                # Detached, so that no branch moves that the agent has checked out.
+                repository.run("update-ref", "--no-deref", "HEAD", commit, cwd=self.path)
+                repository.run("read-tree", commit, cwd=self.path)
+                if self._holds_repositories():
+                    return "it holds a repository of its own, of which git keeps no more than its name"
+                if repository.run("status", "--porcelain", cwd=self.path):
+                    return "it holds files that git does not take in"
+                kept = tip is None or repository.is_ancestor(tip, commit)
+            else:
+                kept = False  # no agent has been in it, and nothing in it is anybody's
+            repository.run("worktree", "remove", "--force", "--force", str(self.path))
+            if kept and tip is not None and repository.checked_out(self.branch) is None:
+                repository.run("update-ref", "-d", f"refs/heads/{self.branch}", tip)
+            return ""
+
     def _holds_repositories(self) -> bool:
         """Whether there are files whose repository alone knows them; of it git stores no more than a name."""
         listing = self.repository.run("ls-files", "-s", "-z", cwd=self.path).split("\0")
@@ -149,7 +185,7 @@ class Worktree:
     def _admin(self) -> Path:
         """Git's own folder for this tree.  Raises GitFailed where it is none."""
         try:
-            text = (self.path / ".git").read_text("utf-8", "surrogateescape")
+            text = read_plain(self.path / ".git", _LINK_BYTES_MAX).decode("utf-8", "surrogateescape")
         except OSError as error:
             raise GitFailed(f"{self.path} is no working tree: {error}") from error
         admin = Path(text.removeprefix("gitdir:").strip())
@@ -160,9 +196,13 @@ class Worktree:
     def _begun(self) -> Begun | None:
         """None where the tree was never finished: then no agent has been in it."""
         with contextlib.suppress(GitFailed, OSError, ValueError):
-            epoch, base = (self._admin() / _MARKER).read_text().split()
+            epoch, base = read_plain(self._admin() / _MARKER, _LINK_BYTES_MAX).decode().split()
             return Begun(int(epoch), base)
         return None
+
+    def _unlock(self) -> None:
+        for name in _STALE:  # whoever made them is dead
+            (self._admin() / name).unlink(missing_ok=True)
 
     def _find_again(self) -> None:
         """Joins the tree to its repository after both were moved; what belongs to no repository is put aside."""
@@ -181,9 +221,7 @@ class Worktree:
             self.path.rename(aside)
 
     def _mark(self, base: str) -> None:
-        draft = self._admin() / f"{_MARKER}.new"
-        draft.write_text(f"{self.epoch} {base}\n")
-        draft.replace(draft.with_name(_MARKER))
+        replace_plain(self._admin() / _MARKER, f"{self.epoch} {base}\n".encode())
 
     def _choose_start(self) -> tuple[str, int | None]:
         """The commit to begin with, and the epoch of the attempt whose work that is."""

@@ -1,0 +1,53 @@
+"""Files in places where an agent writes as well: it may have put a link there, a pipe, or a device."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+
+def read_plain(path: Path, limit: int) -> bytes:
+    """The first `limit` bytes of an ordinary file.
+
+    Never follows a link in its last part, and never waits.  What is judged is the file that was opened, so nobody
+    can change it in between.  Raises OSError, also for what is no ordinary file.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        _refuse_special(fd, path)
+        data = chunk = os.read(fd, limit)
+        while chunk and len(data) < limit:
+            chunk = os.read(fd, limit - len(data))
+            data += chunk
+        return data
+    finally:
+        os.close(fd)
+
+
+def replace_plain(path: Path, data: bytes) -> None:
+    """Puts a new private file in the place of what is there, whole or not at all.  Raises OSError."""
+    draft = path.with_name(f"{path.name}.new")
+    draft.unlink(missing_ok=True)
+    # A new one each time: what lies there may lead elsewhere.
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(data)
+    draft.replace(path)
+
+
+def cut_plain(path: Path, size: int) -> None:
+    """Cuts an ordinary file that is longer.  Raises OSError."""
+    fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        _refuse_special(fd, path)
+        if os.fstat(fd).st_size > size:
+            os.ftruncate(fd, size)
+    finally:
+        os.close(fd)
+
+
+def _refuse_special(fd: int, path: Path) -> None:
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        raise OSError(errno.EINVAL, "not an ordinary file", str(path))

@@ -1,0 +1,118 @@
+"""Working trees that badly ended tasks leave: listed, cleared by hand, and gone by themselves after a while."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from muster.config.project import Project
+
+MUSTER = [sys.executable, "-m", "muster.cli.main"]
+CONFIG = """\
+[retention]
+trees = "{trees}"
+[agents.writer]
+command = ["sh", "-eu"]
+prompt = "script"
+writes = true
+"""
+PLAN = """\
+# Site
+- [ ] Bad {#bad agent=writer retries=0}
+  head -c 300000 /dev/urandom > half.bin; exit 1
+- [ ] Worse {#worse agent=writer retries=0}
+  git init -q inner; echo x > inner/x
+  git -C inner -c user.name=a -c user.email=a@b commit -q --allow-empty -m x; exit 1
+- [ ] Good {#good agent=writer}
+  echo good > good.txt
+"""
+
+
+def git(folder: Path, *arguments: str) -> str:
+    identity = {f"GIT_{who}_{what}": "x@y" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    env = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": os.devnull, **identity}
+    done = subprocess.run(
+        ["git", *arguments], cwd=folder, env=env, capture_output=True, text=True, check=True
+    )
+    return done.stdout.rstrip("\n")
+
+
+def muster(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*MUSTER, *argv], cwd=folder, capture_output=True, text=True, timeout=100, check=False
+    )
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "muster.toml").write_text(CONFIG.format(trees="14d"))
+    (folder / "plan.md").write_text(PLAN)
+    git(folder, "init", "-q", "--template=")
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "first")
+    assert muster(folder, "run", "plan.md").returncode == 5
+    return folder
+
+
+def trees(folder: Path) -> list[str]:
+    return sorted(path.name for path in Project(folder).worktrees_dir.iterdir())
+
+
+def test_they_are_told_and_cleared_and_their_work_stays(project: Path) -> None:
+    listed = json.loads(muster(project, "worktree", "list", "--json").stdout)
+    assert {(one["key"], one["status"], one["ended"]) for one in listed} == {
+        ("bad", "FAILED", True),
+        ("worse", "FAILED", True),
+    }
+    shown = muster(project, "worktree", "list").stdout
+    assert "site/bad" in shown and "2 of ended tasks take" in shown and "14d after the end" in shown
+    assert "2 trees take" in muster(project, "doctor").stdout
+
+    cleared = muster(project, "worktree", "clear")
+    assert cleared.returncode == 1, "one of them stays"
+    assert "removed  site/bad" in cleared.stdout and "refs/muster/site/bad/" in cleared.stdout
+    assert "stays    site/worse" in cleared.stdout and "a repository of its own" in cleared.stdout
+    (left,) = json.loads(muster(project, "worktree", "list", "--json").stdout)
+    assert left["key"] == "worse" and (Path(left["path"]) / "inner" / "x").exists()
+    assert git(project, "cat-file", "-s", "refs/muster/site/bad/1:half.bin") == "300000"
+    assert muster(project, "worktree", "clear", "bad").returncode == 3
+    assert "has no working tree here" in muster(project, "worktree", "clear", "bad").stderr
+
+
+def test_a_tree_of_a_task_that_goes_on_is_refused(project: Path) -> None:
+    before = trees(project)
+    assert muster(project, "task", "retry", "bad").returncode == 0
+    refused = muster(project, "worktree", "clear", "bad", "worse")
+    assert refused.returncode == 6 and "site/bad has not ended" in refused.stderr
+    assert trees(project) == before, "nothing was removed"
+
+
+def test_they_go_by_themselves_after_a_while(project: Path) -> None:
+    (project / "muster.toml").write_text(CONFIG.format(trees="1s"))
+    time.sleep(1.1)  # what is kept for a second is old by now
+    crew = subprocess.Popen([*MUSTER, "up", "--workers", "1"], cwd=project, stdout=subprocess.DEVNULL)
+    try:
+        deadline_s = time.monotonic() + 40
+        while len(trees(project)) > 1:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+    finally:
+        muster(project, "down", "--now")
+        crew.wait(30)
+    assert git(project, "cat-file", "-s", "refs/muster/site/bad/1:half.bin") == "300000"
+    assert git(project, "branch", "--list", "muster/task/site/bad") == ""
+
+
+def test_outside_of_a_repository_there_is_none(tmp_path: Path) -> None:
+    (tmp_path / "muster.toml").touch()
+    assert "0 working trees" in muster(tmp_path, "worktree", "list").stdout
+    refused = muster(tmp_path, "worktree", "clear")
+    assert refused.returncode == 3 and "no git repository" in refused.stderr

@@ -1,0 +1,59 @@
+"""Real git repositories to work in, and proof that nothing of the user's was touched."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from muster.worker.git import Repository
+from muster.worker.worktree import Worktree
+
+GIT_ENV = {
+    "PATH": os.environ["PATH"],
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    **{f"GIT_{who}_{what}": "x@y" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
+}
+
+
+def git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", "-c", "core.hooksPath=/dev/null", *arguments],
+        cwd=folder,
+        env=GIT_ENV,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"git {arguments}: {done.stderr}"
+    return done.stdout.rstrip("\n")
+
+
+def make_repository(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    git(folder, "init", "--quiet", "--template=")
+    git(folder, "symbolic-ref", "HEAD", "refs/heads/main")
+    (folder / "a.txt").write_text("a\n")
+    (folder / ".gitignore").write_text("*.log\n.muster\n")
+    git(folder, "add", ".")
+    git(folder, "commit", "--quiet", "-m", "first")
+    return folder
+
+
+def tree(repository: Repository, key: str = "t", epoch: int = 1) -> Worktree:
+    path = repository.top / ".muster" / "worktrees" / key
+    return Worktree(repository, path, "plan", key, epoch)
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    """Every byte of the user's own tree, with its index, its HEAD and its branches."""
+    files = {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and not {".git", ".muster"} & set(path.relative_to(folder).parts)
+    }
+    files["HEAD"] = (folder / ".git" / "HEAD").read_bytes()
+    files["branch"] = git(folder, "rev-parse", "main").encode()
+    files["status"] = git(folder, "status", "--porcelain").encode()
+    return files

@@ -1,0 +1,130 @@
+"""Trees of tasks that have ended go, their work stays, and nobody is disturbed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from repositories import git, make_repository, tree
+
+from muster.agents.inside import at_work_in
+from muster.model.refs import kept_ref, kept_refs, plan_branch, task_branch
+from muster.worker.clearing import LocalTrees
+from muster.worker.git import Repository
+from muster.worker.worktree import Worktree
+
+ID = 7
+
+
+@pytest.fixture
+def trees(repository) -> LocalTrees:
+    folder = repository.top / ".muster" / "worktrees"
+    return LocalTrees(repository, folder, lambda place, started_for: at_work_in(place, [started_for]))
+
+
+def left_by(repository: Repository, epoch: int = 1) -> Worktree:
+    """A tree with half-done work in it that nobody has kept: its worker was killed."""
+    made = tree(repository, str(ID), epoch)
+    made.prepare()
+    (made.cwd / "committed.txt").write_text("c\n")
+    git(made.cwd, "add", "committed.txt")
+    git(made.cwd, "commit", "--quiet", "-m", "by the agent")
+    (made.cwd / "half.txt").write_text("half\n")
+    (made.cwd / "x.log").write_text("ignored\n")
+    return made
+
+
+def put_away(trees: LocalTrees, epoch: int = 1) -> str:
+    return trees.put_away(ID, "plan", str(ID), epoch)
+
+
+def test_the_tree_and_its_branch_go_and_the_work_stays(trees, repository, home, untouched):
+    made = left_by(repository)
+    (repository.common / "worktrees" / str(ID) / "index.lock").touch()  # of a git that was killed
+    assert trees.ids() == [ID]
+    assert put_away(trees) == ""
+    assert not made.path.exists() and trees.ids() == []
+    kept = kept_ref("plan", str(ID), 1)
+    assert git(home, "show", f"{kept}:half.txt") == "half"
+    assert git(home, "show", f"{kept}^:committed.txt") == "c"
+    assert git(home, "branch", "--list", "muster/*") == ""
+    assert len(git(home, "worktree", "list").splitlines()) == 1
+    again = tree(repository, str(ID), 2)
+    assert "attempt (#1)" in again.prepare(), "a retry goes on from what was kept"
+    assert (again.cwd / "half.txt").read_text() == "half\n"
+
+
+def test_a_tree_that_a_newer_attempt_has_begun_in_stays(trees, repository):
+    left_by(repository)
+    newer = tree(repository, str(ID), 2)
+    newer.prepare()
+    assert put_away(trees, epoch=1) == "attempt 2 has begun in it"
+    assert (newer.cwd / "half.txt").exists()
+
+
+@pytest.mark.parametrize("how", ["stands in it", "was started for it", "has it open from below"])
+def test_a_tree_in_which_somebody_works_stays(trees, repository, how):
+    made = left_by(repository)
+    (made.cwd / "below").mkdir()
+    env = {**os.environ, **({"MUSTER_WORKDIR": str(made.cwd)} if "started" in how else {})}
+    place = {"stands in it": made.cwd, "has it open from below": made.cwd / "below"}.get(how, Path("/"))
+    someone = subprocess.Popen(["sleep", "1000"], cwd=place, env=env)
+    try:
+        assert put_away(trees) == f"somebody works in it: process {someone.pid}"
+        assert (made.cwd / "half.txt").exists()
+    finally:
+        someone.kill()
+        someone.wait()
+    assert put_away(trees) == ""
+
+
+def test_what_git_would_not_keep_keeps_the_tree(trees, repository):
+    made = left_by(repository)
+    make_repository(made.cwd / "nested")
+    assert "a repository of its own" in put_away(trees)
+    assert (made.cwd / "nested" / "a.txt").exists() and (made.cwd / "half.txt").exists()
+    assert "a repository of its own" in put_away(trees), "and again"
+
+
+def test_no_branch_moves_that_the_agent_has_checked_out(trees, repository, home):
+    made = left_by(repository)
+    git(made.cwd, "switch", "--quiet", "-c", plan_branch("plan"))
+    before = git(home, "rev-parse", plan_branch("plan"))
+    assert put_away(trees) == ""
+    assert git(home, "rev-parse", plan_branch("plan")) == before
+    assert git(home, "show", f"{kept_ref('plan', str(ID), 1)}:half.txt") == "half"
+
+
+def test_a_branch_with_commits_that_the_tree_has_not_stays(trees, repository, home):
+    made = left_by(repository)
+    git(made.cwd, "switch", "--quiet", "--detach", "main")
+    assert put_away(trees) == ""
+    assert git(home, "show", f"{task_branch('plan', str(ID))}:committed.txt") == "c"
+
+
+def test_a_tree_that_was_never_finished_goes(trees, repository, home):
+    made = tree(repository, str(ID))
+    made.prepare()
+    (repository.common / "worktrees" / str(ID) / "muster-attempt").unlink()
+    assert put_away(trees) == ""
+    assert not made.path.exists()
+    assert git(home, "for-each-ref", kept_refs("plan", str(ID))).count("base") == 1
+
+
+def test_a_link_file_that_an_agent_has_made_a_pipe_holds_nobody_up(trees, repository):
+    made = left_by(repository)
+    (made.path / ".git").unlink()
+    os.mkfifo(made.path / ".git")
+    assert "not an ordinary file" in put_away(trees)
+    assert tree(repository, str(ID), 2).prepare() == "", "the next attempt begins anew, beside it"
+    assert (made.path.with_name(f"{ID}-before-2") / "half.txt").exists()
+
+
+def test_a_folder_of_no_repository_stays(trees):
+    (trees.folder / str(ID)).mkdir(parents=True)
+    (trees.folder / str(ID) / "file").touch()
+    (trees.folder / "7-before-2").mkdir()
+    assert "is no working tree" in put_away(trees)
+    assert (trees.folder / str(ID) / "file").exists() and trees.ids() == [ID]

@@ -1,0 +1,107 @@
+"""Attempts that fill a disk, with real bytes: a small one that is mounted for it, or the one that is there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from contained import Deaf, Rig
+
+from muster.agents.host import LocalHost
+from muster.model import commands as c
+from muster.model.limits import Limits
+from muster.model.states import ErrorKind
+
+MB, GB = 1 << 20, 1 << 30
+SMALL_DISK = Path(__file__).with_name("small_disk.py")
+
+
+def namespace() -> list[str]:
+    """A mount namespace in which we may mount something."""
+    for how in (["unshare", "-Urm"], ["unshare", "-m"]):
+        if shutil.which(how[0]) and not subprocess.run([*how, "true"], check=False).returncode:
+            return how
+    pytest.skip("nothing can be mounted here")
+
+
+def on_a_disk_of(size_mb: int, folder: Path, script: str, order_s: float = 0) -> dict[str, Any]:
+    argv = [*namespace(), sys.executable, str(SMALL_DISK), str(folder), str(size_mb), str(order_s), script]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    said: dict[str, Any] = json.loads(done.stdout)
+    assert said["left"] == 0, "a process is left"
+    return said
+
+
+def test_a_disk_that_is_really_full_is_named_for_whoever_fails_on_it(tmp_path: Path) -> None:
+    """Not even the reason can be printed then; the next attempt on that disk learns it as well."""
+    said = on_a_disk_of(8, tmp_path, "cat < /dev/zero > big")
+    assert said["free"] <= 4096
+    for end in said["ends"]:
+        assert (end["end"], end["kind"]) == ("Fail", "crash")
+        assert f"the disk of {tmp_path}" in end["message"] and "is full: free some room" in end["message"]
+
+
+def test_one_that_writes_on_against_a_full_disk_is_stopped(tmp_path: Path) -> None:
+    script = "trap '' INT TERM; while :; do cat < /dev/zero > big; sleep 0.02; done"
+    first, _ = on_a_disk_of(8, tmp_path, script, order_s=30)["ends"]
+    assert first["end"] == "Fail" and "the disk is nearly full" in first["message"]
+
+
+def test_one_that_fills_the_disk_is_stopped_while_others_still_have_room(tmp_path: Path) -> None:
+    script = "while :; do head -c 2000000 /dev/zero >> big; sleep 0.02; done"
+    said = on_a_disk_of(224, tmp_path, script)
+    first, second = said["ends"]
+    assert first["end"] == "Fail" and "the disk is nearly full" in first["message"]
+    assert second["end"] == "Complete", "the next one works on what is left"
+    assert said["free"] > MB
+
+
+@dataclass
+class Forgetful(Deaf):
+    """Keeps how much it was told, not what."""
+
+    taken: dict[str, int] = field(default_factory=dict)
+
+    def report(self, command: c.AttemptCommand) -> Any:
+        if not isinstance(command, c.AppendLog):
+            return super().report(command)
+        self.taken[command.stream] = self.taken.get(command.stream, 0) + len(command.data)
+        return None
+
+
+def peak_bytes() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak of memory is read from /proc")
+def test_a_gigabyte_of_output_costs_neither_memory_nor_time(tmp_path: Path) -> None:
+    """The limit is that of the defaults.  One line of a gigabyte, at full speed."""
+    if shutil.disk_usage(tmp_path).free < 6 * GB:
+        pytest.skip("it needs 6 GB of disk")
+    crew = Forgetful()
+    rig = Rig(tmp_path, crew)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    before, begun_s = peak_bytes(), time.monotonic()
+    end = rig.run(
+        "trap '' INT TERM; while :; do head -c 100000000 /dev/zero; done", output_bytes=Limits().output_bytes
+    )
+    took_s = time.monotonic() - begun_s
+    assert isinstance(end, c.Fail) and end.kind is ErrorKind.CRASH
+    assert "its limit is 1.0 GB (agents.sh.limits.output)" in end.message
+    stdout = rig.folder / "stdout"
+    assert stdout.stat().st_size == GB, "what came after the limit is given back to the disk"
+    assert peak_bytes() - before < 64 * MB
+    assert took_s < 60, "the agent is stopped as it passes the limit, not when it likes"
+    assert sum(crew.taken.values()) <= 16 * MB, "the store gets the beginning and the end"
+    stdout.unlink()
+    mark = f"MUSTER_ROOT={tmp_path}"
+    assert LocalHost().marked([mark])[mark] == []
