@@ -174,6 +174,21 @@ def test_what_no_cli_would_print_is_never_an_error(
     assert stream.usage is None or stream.usage.input_tokens >= 0
 
 
+def test_the_last_word_is_known_and_taken_back_when_work_goes_on() -> None:
+    stream, end = parser("claude-code.plain"), b'{"type": "result", "subtype": "success"}\n'
+    assert not stream.ended
+    for _ in range(2):
+        stream.feed(b'{"type": "assistant", "message": {"id": "m"}}\n')
+        assert not stream.ended
+        stream.feed(end)
+        assert stream.ended
+    thread = parser("codex.plain")
+    thread.feed(b'{"type": "turn.started"}\n')
+    assert not thread.ended
+    thread.feed(b'{"type": "turn.completed"}\n')
+    assert thread.ended
+
+
 def test_noise_between_the_lines_is_skipped(folder: AttemptFolder) -> None:
     clean, noisy = parser("claude-code.tools"), parser("claude-code.tools")
     data = recorded("claude-code.tools")

@@ -81,16 +81,23 @@ class Bench:
         stream = agent.stream(job, launch)
         begun_s = time.monotonic()
         process = LocalLauncher().start(launch, folder, mark=f"MUSTER_MARK={self.epoch}-{os.getpid()}")
-        stopped = False
+        stopped, events, heard = False, [], 0
         try:
             if meanwhile is not None:
                 stopped = meanwhile(process) is not None
-            code = process.wait(LIMIT_S)
+            while (code := process.wait(0.05)) is None and time.monotonic() < begun_s + LIMIT_S:
+                with folder.stdout.open("rb") as file:
+                    file.seek(heard)
+                    said = file.read()
+                events += stream.feed(said)
+                heard += len(said)
+                if stream.ended:
+                    process.hang_up()
         finally:
             left = process.sweep()
         ended = Exit(code=-9 if code is None else code, timed_out=code is None, stopped_by_us=stopped)
         data = folder.stdout.read_bytes()
-        events = stream.feed(data)
+        events += stream.feed(data[heard:])
         return Ran(
             outcome=stream.outcome(ended, folder),
             stream=stream,

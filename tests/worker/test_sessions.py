@@ -20,12 +20,14 @@ print("2.1.328 (pretends)") if "--version" in sys.argv else None
 if "--version" in sys.argv: sys.exit()
 resumes = "--resume" in sys.argv
 key = sys.argv[sys.argv.index("--resume" if resumes else "--session-id") + 1]
-prompt = sys.stdin.read()
+prompt = json.loads(sys.stdin.readline())["message"]["content"]
 def say(**line): print(json.dumps(dict(line, session_id=key)), flush=True)
 def end(total, **more):
+    # As the real one: it ends when nobody can tell it anything any more.
     used = dict(inputTokens=total * 100, outputTokens=total * 10, cacheReadInputTokens=0)
     fine = dict(type="result", subtype="success", is_error=False, num_turns=1, result="Done.")
     say(**(fine | dict(permission_denials=[], total_cost_usd=total / 1000, modelUsage=dict(m=used)) | more))
+    assert sys.stdin.read() == ""
 say(type="system", subtype="init")
 transcript = pathlib.Path(os.environ["CLAUDE_CONFIG_DIR"], "projects", "p", key + ".jsonl")
 transcript.parent.mkdir(parents=True, exist_ok=True)

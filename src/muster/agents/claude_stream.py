@@ -34,6 +34,7 @@ class ClaudeStream:
         self._refused: dict[str, Any] = {}
         self._reset_at_s: float | None = None
         self._final: dict[str, Any] | None = None
+        self._ended = False
 
     @property
     def usage(self) -> Usage | None:
@@ -51,6 +52,10 @@ class ClaudeStream:
     @property
     def session_usage(self) -> Usage | None:
         return self._mark if self._total is None else self._total
+
+    @property
+    def ended(self) -> bool:
+        return self._ended
 
     def feed(self, data: bytes) -> list[AgentEvent]:
         return [event for line in self._lines.feed(data) for event in self._line(line)]
@@ -77,6 +82,7 @@ class ClaudeStream:
             self._reset_at_s = count_of(dict_of(line, "rate_limit_info"), "resetsAt") or None
         match text_of(line, "type"):
             case "assistant":
+                self._ended = False  # a turn of its own, as when work in the background has ended
                 events += self._message(line)
             case "system" if text_of(line, "subtype") == "api_retry":
                 why = text_of(line, "error") or "an error"
@@ -118,7 +124,7 @@ class ClaudeStream:
         )
 
     def _end(self, line: dict[str, Any]) -> None:
-        self._final = line
+        self._final, self._ended = line, True
         models = dict_of(line, "modelUsage")
         if not models:
             return

@@ -47,6 +47,10 @@ class CodexStream:
     def session_usage(self) -> Usage | None:
         return self._mark if self._total is None else self._total
 
+    @property
+    def ended(self) -> bool:
+        return bool(self._ended)
+
     def feed(self, data: bytes) -> list[AgentEvent]:
         return [event for line in self._lines.feed(data) for event in self._line(line)]
 

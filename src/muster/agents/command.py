@@ -139,6 +139,7 @@ class SilentStream:
 
     usage = None
     session_usage = None
+    ended = False
 
     def __init__(self, agent: CommandAgent) -> None:
         self._agent = agent

@@ -36,7 +36,7 @@ from muster.ports.agent import (
 )
 from muster.ports.crew import Crew
 from muster.worker.git import GitFailed
-from muster.worker.listener import Listener
+from muster.worker.listener import Listener, wait_and_listen
 from muster.worker.orders import Order, Orders
 from muster.worker.place import Place, Trees, place_of
 from muster.worker.ranges import PORTS, port_range
@@ -85,6 +85,8 @@ class _End(NamedTuple):
     stopped: bool = False
     """On request."""
     verdict: Verdict | None = None
+    lingers: bool = False
+    """It has said that it is done, but its process does not end."""
 
 
 class Runner:
@@ -172,7 +174,7 @@ class Runner:
         command = place.setup()
         if not command:
             return True
-        end = self._carry_out(dataclasses.replace(launch, argv=("sh", "-c", command), stdin=None))
+        end = self._carry_out(dataclasses.replace(launch, argv=("sh", "-c", command), stdin=None, talk=None))
         if end.abandoned:
             return False
         word = self._word_of(end)
@@ -262,12 +264,14 @@ class Runner:
             left_s = deadline_s + self._orders.ward.stood_still_s - time.monotonic()
             if left_s <= 0:
                 return _End(timed_out=True)
-            exit_code = process.wait(min(vigil.look_s, left_s), wake_fd=self._orders.wake_fd)
+            exit_code = wait_and_listen(process, min(vigil.look_s, left_s), self._orders, listener)
             if exit_code is not None:
                 return _End(code=exit_code)
             if self._orders.given is not None:
                 self._orders.seen()
                 return _End(stopped=True)
+            if listener is not None and listener.lingers:
+                return _End(lingers=True)
             verdict = vigil.look(process.usage(), time.monotonic(), frozen=process.frozen)
             if verdict is not None:
                 return _End(verdict=verdict)
@@ -290,7 +294,9 @@ class Runner:
             log.warning("attempt %s#%s: %s", self._job.task_id, self._job.epoch, end.verdict.message)
             if end.verdict.urgent:
                 return process.kill()
-        return process.stop(grace_s=STOP_GRACE_S, on_step=self._step)
+        code = process.stop(grace_s=STOP_GRACE_S, on_step=self._step)
+        # What it said last counts: the signals that ended it were ours.
+        return 0 if end.lingers else code
 
     def _cut_output(self, limits: Limits) -> None:
         """Gives back to the disk what was printed beyond the limit before the attempt could be stopped."""
