@@ -40,6 +40,8 @@ class Bench:
     permission_mode: str
     extra: dict[str, object] = field(default_factory=dict)
     epoch: int = 0
+    own_retries: bool = False
+    """Of Codex: as it has them where nobody sets them."""
 
     @property
     def settings(self) -> dict[str, object]:
@@ -156,9 +158,12 @@ def _codex(bench: Bench) -> dict[str, object]:
         "model_providers.stub.base_url": f'"{bench.url}/v1"',
         "model_providers.stub.env_key": '"STUB_KEY"',
         "model_providers.stub.wire_api": '"responses"',
-        "model_providers.stub.request_max_retries": "0",
-        "model_providers.stub.stream_max_retries": "0",
     }
+    if not bench.own_retries:
+        provider |= {
+            "model_providers.stub.request_max_retries": "0",
+            "model_providers.stub.stream_max_retries": "0",
+        }
     return {
         "model": "gpt-5",
         "set": {"HOME": str(bench.root / "home"), "CODEX_HOME": str(home), "STUB_KEY": "dummy"},

@@ -133,7 +133,7 @@ def test_who_does_not_end_after_its_last_word_is_ended_and_done(
     monkeypatch.setattr(listener_module, "LINGER_S", 0.3)
     end = run(root, "stays")[-1]
     assert isinstance(end, c.Complete)
-    assert end.exit_code == 0
+    assert json.loads(end.result or "") == {"text": "Done."}
 
 
 def test_without_a_last_word_its_time_limit_ends_it(root: Path) -> None:

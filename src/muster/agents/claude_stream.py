@@ -57,6 +57,10 @@ class ClaudeStream:
     def ended(self) -> bool:
         return self._ended
 
+    @property
+    def patience_s(self) -> None:
+        return None  # it waits at most twice, and never long
+
     def feed(self, data: bytes) -> list[AgentEvent]:
         return [event for line in self._lines.feed(data) for event in self._line(line)]
 
@@ -68,7 +72,7 @@ class ClaudeStream:
         failed = self._failure(self._final)
         if failed is not None:
             return failed
-        if exit.code != 0:
+        if exit.code != 0 and not exit.given_up:
             return exit_failure(exit, folder, self._limits)
         return with_result(folder, text_of(self._final, "result"))
 
@@ -146,9 +150,9 @@ class ClaudeStream:
         said = text_of(final, "result") or "; ".join(str(error) for error in list_of(final, "errors"))
         subtype = text_of(final, "subtype")
         if subtype == "error_max_budget_usd":
-            return _not_done(said or "the budget is used up", "raise max_budget_usd of the agent")
+            return not_done(said or "the budget is used up", "raise max_budget_usd of the agent")
         if subtype == "error_max_turns":
-            return _not_done(said or "the turns are used up", "raise --max-turns in the agent's args")
+            return not_done(said or "the turns are used up", "raise --max-turns in the agent's args")
         if text_of(final, "terminal_reason").startswith("aborted"):
             return Failed(kind=ErrorKind.LOST, message="claude was interrupted from outside")
         if said.startswith(_GONE):
@@ -163,7 +167,7 @@ class ClaudeStream:
         if denials:
             first = step_of(text_of(denials[0], "tool_name"), dict_of(denials[0], "tool_input"))
             more = f" and {len(denials) - 1} more" if len(denials) > 1 else ""
-            return _not_done(
+            return not_done(
                 f"claude may not do what it wanted to: {first[:120]}{more}",
                 "allow that in permission_mode or args of the agent, then muster task retry",
             )
@@ -187,6 +191,6 @@ def step_of(tool: str, given: dict[str, Any]) -> str:
     return text if len(text) <= STEP_CHARS_MAX else text[: STEP_CHARS_MAX - 1] + "…"
 
 
-def _not_done(what: str, fix: str) -> Failed:
+def not_done(what: str, fix: str) -> Failed:
     """Another run would end the same way."""
     return Failed(kind=ErrorKind.INVALID, message=f"{printable(what)[: MESSAGE_CHARS_MAX - len(fix)]}: {fix}")

@@ -179,7 +179,7 @@ def out_of_memory(exit: Exit, folder: AttemptFolder, limits: Limits) -> str:
     """How it ran out of memory; empty where nothing says that it did."""
     if exit.code in {-signal.SIGKILL, 128 + signal.SIGKILL} and exit.out_of_memory:
         return "killed while the host was out of memory"
-    if limits.memory_bytes is not None and _OUT_OF_MEMORY.search(_tail(folder.stderr)[-_LAST_CHARS:]):
+    if limits.memory_bytes is not None and _OUT_OF_MEMORY.search(tail(folder.stderr)[-_LAST_CHARS:]):
         ended = f"exit code {exit.code}" if exit.code >= 0 else f"signal {-exit.code}"
         return f"{ended} at its limit of memory"
     return ""
@@ -204,11 +204,12 @@ def last_words(folder: AttemptFolder) -> str:
 
 def last_line(path: Path) -> str:
     """The last line of a file that says anything; empty where there is none."""
-    lines = reversed(_ESCAPE.sub("", _tail(path)).splitlines())
+    lines = reversed(_ESCAPE.sub("", tail(path)).splitlines())
     return next((text for line in lines if (text := printable(line))), "")
 
 
-def _tail(path: Path) -> str:
+def tail(path: Path) -> str:
+    """The end of a file, at most 64 KiB; empty where it cannot be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -105,6 +105,8 @@ class Exit:
     """Exit code, or minus the signal's number."""
     stopped_by_us: bool = False
     timed_out: bool = False
+    given_up: bool = False
+    """We ended it after its last word, or while it waited for its provider: the code says nothing."""
     out_of_memory: bool = False
     """The kernel's out-of-memory killer struck on this host while the process ran."""
 
@@ -164,6 +166,13 @@ class AgentStream(Protocol):
     @property
     def ended(self) -> bool:
         """The agent has said how its work ended, and nothing after that: its process has nothing left to do."""
+
+    @property
+    def patience_s(self) -> float | None:
+        """How long it may stay silent while it waits for a provider that has refused it: waiting is our trade.
+
+        Then it is stopped, and the refusal is its outcome.  None while it does not wait.
+        """
 
     def feed(self, data: bytes) -> list[AgentEvent]:
         """Takes the next bytes of standard output, cut anywhere.  Never raises: what is unknown is skipped."""

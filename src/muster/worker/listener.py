@@ -50,8 +50,9 @@ class Listener:
 
     @property
     def lingers(self) -> bool:
-        """It has said that, and its process does not end."""
-        return self.ended and time.monotonic() - self._heard_s > LINGER_S
+        """It has said that and its process does not end, or it waits for a provider that has refused it."""
+        most_s = LINGER_S if self.ended else self._stream.patience_s
+        return most_s is not None and time.monotonic() - self._heard_s > most_s
 
     def listen(self) -> None:
         """Takes in all that the agent has printed by now."""

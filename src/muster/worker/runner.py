@@ -86,7 +86,7 @@ class _End(NamedTuple):
     """On request."""
     verdict: Verdict | None = None
     lingers: bool = False
-    """It has said that it is done, but its process does not end."""
+    """It has said how its work ended, or what it waits for, and does not end."""
 
 
 class Runner:
@@ -160,7 +160,12 @@ class Runner:
         if end.abandoned:
             place.keep()
             return
-        ended = Exit(code=end.exit_code, timed_out=end.timed_out, out_of_memory=out_of_memory)
+        ended = Exit(
+            code=end.exit_code,
+            timed_out=end.timed_out,
+            given_up=end.lingers,
+            out_of_memory=out_of_memory,
+        )
         word = self._word_of(end)
         if word is None:
             outcome = stream.outcome(ended, self._folder)
@@ -294,9 +299,7 @@ class Runner:
             log.warning("attempt %s#%s: %s", self._job.task_id, self._job.epoch, end.verdict.message)
             if end.verdict.urgent:
                 return process.kill()
-        code = process.stop(grace_s=STOP_GRACE_S, on_step=self._step)
-        # What it said last counts: the signals that ended it were ours.
-        return 0 if end.lingers else code
+        return process.stop(grace_s=STOP_GRACE_S, on_step=self._step)
 
     def _cut_output(self, limits: Limits) -> None:
         """Gives back to the disk what was printed beyond the limit before the attempt could be stopped."""
