@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -65,21 +66,27 @@ def test_they_are_agents(home: Path, folder: AttemptFolder) -> None:
         agent.check()
 
 
-def test_claude_gets_a_session_of_our_choice_and_the_prompt_by_stdin(
+def test_claude_gets_a_session_of_our_choice_and_is_told_its_prompt(
     home: Path, folder: AttemptFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
     monkeypatch.setenv("SECRET", "s")
     agent = claude(home, model="opus", max_budget_usd=2.5, args=("--allowedTools", "Bash"))
     launch = launched(agent, folder, job())
-    assert launch.argv[:5] == ("sh", "-p", "--output-format", "stream-json", "--verbose")
-    rest = " ".join(launch.argv[5:])
+    formats = ("--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
+    assert launch.argv[:7] == ("sh", "-p", *formats)
+    rest = " ".join(launch.argv[7:])
     expected = (
         "--permission-mode acceptEdits --model opus --max-budget-usd 2.5 --allowedTools Bash --session-id"
     )
     assert rest == f"{expected} {launch.session_key}"
-    assert launch.stdin is not None
-    assert launch.stdin.read_text() == "Write the API\n\n--version"
+    assert launch.talk is not None
+    said = {"role": "user", "content": "Write the API\n\n--version"}
+    assert json.loads(launch.talk.first) == {"type": "user", "message": said}
+    assert json.loads(launch.talk.stop)["request"] == {"subtype": "interrupt"}
+    assert launch.talk.first.endswith(b"\n")
+    assert launch.talk.stop.endswith(b"\n")
+    assert folder.prompt.read_text() == "Write the API\n\n--version"
     env = launch.env
     assert (env["CLAUDE_CODE_MAX_RETRIES"], env["ANTHROPIC_API_KEY"], env["MUSTER_TOKEN"]) == ("2", "k", "t")
     assert "SECRET" not in env

@@ -174,6 +174,71 @@ def test_what_no_cli_would_print_is_never_an_error(
     assert stream.usage is None or stream.usage.input_tokens >= 0
 
 
+def test_the_last_word_is_known_and_taken_back_when_work_goes_on() -> None:
+    stream, end = parser("claude-code.plain"), b'{"type": "result", "subtype": "success"}\n'
+    assert not stream.ended
+    for _ in range(2):
+        stream.feed(b'{"type": "assistant", "message": {"id": "m"}}\n')
+        assert not stream.ended
+        stream.feed(end)
+        assert stream.ended
+    thread = parser("codex.plain")
+    thread.feed(b'{"type": "turn.started"}\n')
+    assert not thread.ended
+    thread.feed(b'{"type": "turn.completed"}\n')
+    assert thread.ended
+
+
+AGAIN = "Reconnecting... 1/5 ("
+
+
+@pytest.mark.parametrize(
+    ("said", "waits"),
+    [
+        (AGAIN + "exceeded retry limit, last status: 429 Too Many Requests)", True),
+        (AGAIN + "unexpected status 401 Unauthorized: no, url: http://x)", False),
+        (AGAIN + "stream disconnected before completion)", False),
+        ("exceeded retry limit, last status: 429 Too Many Requests", False),
+    ],
+)
+def test_codex_is_not_left_waiting_for_a_provider_that_wants_no_more(
+    said: str, waits: bool, folder: AttemptFolder
+) -> None:
+    stream = parser("codex")
+    stream.feed(json.dumps({"type": "error", "message": said}).encode() + b"\n")
+    assert (stream.patience_s is not None) is waits
+    outcome = stream.outcome(Exit(code=1, given_up=True), folder)
+    assert kind_of(outcome) is (K.RATE_LIMIT if waits else K.CRASH)
+    stream.feed(b'{"type": "item.started", "item": {}}\n')
+    assert stream.patience_s is None, "it was served again"
+
+
+def test_what_codex_was_denied_is_no_success(folder: AttemptFolder) -> None:
+    cause = "error=exec_command failed: CreateProcess { message: "
+    denied = "`/bin/bash -lc 'rm -rf x'` rejected: rm -f style commands are not permitted"
+    folder.stderr.write_text(f'2026 ERROR codex_core::tools::router: {cause}"Rejected(\\"{denied}\\")" }}\n')
+    stream = parser("codex")
+    stream.feed(recorded("codex.plain"))
+    outcome = stream.outcome(Exit(code=0), folder)
+    folder.stderr.unlink()
+    assert isinstance(outcome, Failed)
+    assert outcome.kind is K.INVALID
+    assert denied in outcome.message
+    assert "permission_mode" in outcome.message
+    declined = b'{"type":"item.completed","item":{"type":"file_change","status":"declined"}}\n'
+    stream = parser("codex")
+    stream.feed(declined + recorded("codex.plain"))
+    assert kind_of(stream.outcome(Exit(code=0), folder)) is K.INVALID
+
+
+def test_the_last_word_counts_where_the_end_was_ours(folder: AttemptFolder) -> None:
+    for name in ("claude-code.plain", "codex.plain"):
+        stream = parser(name)
+        stream.feed(recorded(name))
+        assert isinstance(stream.outcome(Exit(code=-15, given_up=True), folder), Completed)
+        assert kind_of(stream.outcome(Exit(code=-15), folder)) is K.LOST
+
+
 def test_noise_between_the_lines_is_skipped(folder: AttemptFolder) -> None:
     clean, noisy = parser("claude-code.tools"), parser("claude-code.tools")
     data = recorded("claude-code.tools")

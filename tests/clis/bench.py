@@ -40,6 +40,8 @@ class Bench:
     permission_mode: str
     extra: dict[str, object] = field(default_factory=dict)
     epoch: int = 0
+    own_retries: bool = False
+    """Of Codex: as it has them where nobody sets them."""
 
     @property
     def settings(self) -> dict[str, object]:
@@ -81,16 +83,23 @@ class Bench:
         stream = agent.stream(job, launch)
         begun_s = time.monotonic()
         process = LocalLauncher().start(launch, folder, mark=f"MUSTER_MARK={self.epoch}-{os.getpid()}")
-        stopped = False
+        stopped, events, heard = False, [], 0
         try:
             if meanwhile is not None:
                 stopped = meanwhile(process) is not None
-            code = process.wait(LIMIT_S)
+            while (code := process.wait(0.05)) is None and time.monotonic() < begun_s + LIMIT_S:
+                with folder.stdout.open("rb") as file:
+                    file.seek(heard)
+                    said = file.read()
+                events += stream.feed(said)
+                heard += len(said)
+                if stream.ended:
+                    process.hang_up()
         finally:
             left = process.sweep()
         ended = Exit(code=-9 if code is None else code, timed_out=code is None, stopped_by_us=stopped)
         data = folder.stdout.read_bytes()
-        events = stream.feed(data)
+        events += stream.feed(data[heard:])
         return Ran(
             outcome=stream.outcome(ended, folder),
             stream=stream,
@@ -149,9 +158,12 @@ def _codex(bench: Bench) -> dict[str, object]:
         "model_providers.stub.base_url": f'"{bench.url}/v1"',
         "model_providers.stub.env_key": '"STUB_KEY"',
         "model_providers.stub.wire_api": '"responses"',
-        "model_providers.stub.request_max_retries": "0",
-        "model_providers.stub.stream_max_retries": "0",
     }
+    if not bench.own_retries:
+        provider |= {
+            "model_providers.stub.request_max_retries": "0",
+            "model_providers.stub.stream_max_retries": "0",
+        }
     return {
         "model": "gpt-5",
         "set": {"HOME": str(bench.root / "home"), "CODEX_HOME": str(home), "STUB_KEY": "dummy"},

@@ -175,6 +175,23 @@ def test_a_killed_cli_goes_on_in_its_own_session_within_two_seconds(tmp_path: Pa
     assert p99(resumed_s) < (2.0 if load < 1 else 5.0)
 
 
+def test_a_paused_task_is_asked_to_stop_and_goes_on_in_its_session(tmp_path: Path, stub: ModelStub) -> None:
+    folder = project(tmp_path, stub)
+    (folder / "plan.md").write_text("# Plan\n- [ ] Slow {#slow}\n\n  stub: slow\n- [ ] Other {#other}\n")
+    with running(folder, "run", "plan.md", "--workers", "1") as supervisor:
+        until((folder / "begun").exists, "the agent at work")
+        assert muster(folder, "task", "pause", "plan/slow").returncode == 0
+        until(lambda: show(folder, "plan/slow")["task"]["status"] == "PAUSED", "the pause")  # type: ignore[index]
+        (folder / "go").touch()
+        assert muster(folder, "task", "resume", "plan/slow").returncode == 0
+        until(lambda: supervisor.status() == psutil.STATUS_ZOMBIE, "the end of the run")
+    first, second = show(folder, "plan/slow")["attempts"]  # type: ignore[misc]
+    assert (first["status"], second["status"]) == ("released", "completed")  # type: ignore[call-overload]
+    assert first["sessionKey"] == second["sessionKey"]  # type: ignore[call-overload]
+    assert "estimated" not in first["usage"] or not first["usage"]["estimated"]  # type: ignore[call-overload]
+    assert (folder / "steps.txt").read_text() == "one\n", "what was done is not done again"
+
+
 def test_a_running_agent_costs_its_worker_next_to_nothing(tmp_path: Path, stub: ModelStub) -> None:
     folder = project(tmp_path, stub)
     (folder / "plan.md").write_text("# Plan\n- [ ] Slow {#slow}\n\n  stub: slow\n")

@@ -46,6 +46,9 @@ class FakeClock:
     def now(self) -> Now:
         return self.present
 
+    def utc_offset_s(self, at_ms: int) -> int:
+        return 3600
+
     def advance(self, seconds: float) -> None:
         ms = round(seconds * 1000)
         self.present = replace(

@@ -52,13 +52,36 @@ def test_a_quota_parks_all_agents_of_the_provider_until_it_resets(rig: Rig) -> N
     job = first(rig, "opus")
     rig.do(fail(job, K.QUOTA, retry_after_s=3600))
     assert taken(rig) == {"codex-1", "codex-2"}
-    assert why(rig, "haiku-1") == "anthropic is out of quota for 60 min more: no"
-    assert why(rig, "opus-1").startswith("quota or rate limit, retry in 60 min")
+    # The clock stands at Friday 08:00 UTC; here it is one hour later.
+    for key in ("haiku-1", "opus-1"):
+        assert why(rig, key) == "waits for the quota of anthropic (until 10:00): no"
     assert [rig.task(key).retries for key in ("opus-1", "haiku-1")] == [0, 0]
     rig.clock.advance(3600)
     scheduler = Scheduler(rig.clock, rig.reads, rig, term=rig.new_boot().term, interval_s=0.5)
     drive(scheduler.run_once())
     assert taken(rig) == {"opus-1", "opus-2", "haiku-1", "haiku-2"}
+
+
+def test_a_parked_task_costs_nothing_until_then(rig: Rig) -> None:
+    job = first(rig, "opus")
+    rig.do(fail(job, K.QUOTA, retry_after_s=3600))
+    taken(rig)  # what can go on, does
+    before = {key: (rig.task(key), rig.names(key)) for key in ("opus-1", "opus-2", "haiku-1", "haiku-2")}
+    granted = rig.attempt(job)
+    scheduler = Scheduler(rig.clock, rig.reads, rig, term=rig.new_boot().term, interval_s=0.5)
+    for _ in range(59):
+        rig.clock.advance(60)
+        rig.beat(W1)
+        drive(scheduler.run_once())
+        assert taken(rig) == set()
+    assert {key: (rig.task(key), rig.names(key)) for key in before} == before, "no write, no event, no epoch"
+    assert rig.attempt(job) == granted
+    rig.clock.advance(60)
+    drive(scheduler.run_once())
+    assert taken(rig) == set(before)
+    for key in before:
+        task = rig.task(key)
+        assert (task.retries, task.losses) == (0, 0)
 
 
 @pytest.mark.parametrize(("kind", "word"), [(K.AUTH, "login"), (K.BILLING, "billing")])

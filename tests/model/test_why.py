@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from muster.model.pools import Pool
 from muster.model.states import (
     AttemptStatus,
     CrewStatus,
@@ -16,7 +17,7 @@ from muster.model.states import (
     TaskStatus,
 )
 from muster.model.views import TaskView
-from muster.model.why import CrewFacts, duration, why
+from muster.model.why import CrewFacts, clock_word, duration, why
 
 NOW_MS = 1_000_000
 T, A, K = TaskStatus, AttemptStatus, ErrorKind
@@ -75,6 +76,8 @@ def crew(**changes: Any) -> CrewFacts:
 
 
 HELD = {"worker": "worker-aaaaaaaa", "agent": "claude", "epoch": 2}
+PAST_DUE = {"next_attempt_at_ms": NOW_MS - 3_000, "error": "boom"}
+RATE_LIMITED = Pool(kind=K.RATE_LIMIT, reason="boom", since_ms=0, until_ms=NOW_MS + 3_000, task=7)
 DUE = {"next_attempt_at_ms": NOW_MS + 3_000, "error": "boom"}
 
 SENTENCES: list[tuple[TaskView, CrewFacts, str]] = [
@@ -94,7 +97,17 @@ SENTENCES: list[tuple[TaskView, CrewFacts, str]] = [
         crew(now_ms=NOW_MS + 3_000),
         "retry is due, its holder was lost: boom",
     ),
-    (view(T.PENDING, **DUE, error_kind=K.QUOTA), BUSY_CREW, "quota or rate limit, retry in 3 s: boom"),
+    (
+        view(T.PENDING, **DUE, error_kind=K.QUOTA),
+        BUSY_CREW,
+        "waits for the quota of its provider (until 00:16): boom",
+    ),
+    (
+        view(T.PENDING, **DUE, error_kind=K.RATE_LIMIT),
+        replace(BUSY_CREW, pools={"anthropic": RATE_LIMITED}, utc_offset_s=7200),
+        "waits for the rate limit of anthropic (until 02:16): boom",
+    ),
+    (view(T.PENDING, **PAST_DUE, error_kind=K.QUOTA), BUSY_CREW, "retry is due: boom"),
     (
         view(T.PENDING, **DUE, error_kind=K.AUTH),
         BUSY_CREW,
@@ -241,3 +254,19 @@ def test_a_pause_says_why(changes: dict[str, Any], sentence: str) -> None:
 def test_how_an_unwanted_task_ended() -> None:
     assert why(view(T.CANCELLED, error="skipped"), BUSY_CREW) == "skipped"
     assert why(view(T.CANCELLED, error="cancelled"), BUSY_CREW) == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("hours", "word"),
+    [
+        (0, "14:32"),
+        (9, "23:32"),
+        (10, "Sat 00:32"),
+        (150, "Thu 20:32"),
+        (7 * 24, "2027-01-22 14:32"),
+        (-24, "2027-01-14 14:32"),
+    ],
+)
+def test_a_time_says_its_day_where_that_is_not_today(hours: int, word: str) -> None:
+    noon_ms = 1_800_012_720_000  # a Friday, 11:32 UTC
+    assert clock_word(noon_ms + hours * 3_600_000, noon_ms, 3 * 3600) == word

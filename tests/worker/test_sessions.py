@@ -20,12 +20,14 @@ print("2.1.328 (pretends)") if "--version" in sys.argv else None
 if "--version" in sys.argv: sys.exit()
 resumes = "--resume" in sys.argv
 key = sys.argv[sys.argv.index("--resume" if resumes else "--session-id") + 1]
-prompt = sys.stdin.read()
+prompt = json.loads(sys.stdin.readline())["message"]["content"]
 def say(**line): print(json.dumps(dict(line, session_id=key)), flush=True)
 def end(total, **more):
+    # As the real one: it ends when nobody can tell it anything any more.
     used = dict(inputTokens=total * 100, outputTokens=total * 10, cacheReadInputTokens=0)
     fine = dict(type="result", subtype="success", is_error=False, num_turns=1, result="Done.")
     say(**(fine | dict(permission_denials=[], total_cost_usd=total / 1000, modelUsage=dict(m=used)) | more))
+    assert sys.stdin.read() == ""
 say(type="system", subtype="init")
 transcript = pathlib.Path(os.environ["CLAUDE_CONFIG_DIR"], "projects", "p", key + ".jsonl")
 transcript.parent.mkdir(parents=True, exist_ok=True)
@@ -41,6 +43,11 @@ if resumes and not transcript.read_text():
 transcript.write_text("something")
 if "login" in prompt:
     end(0, is_error=True, api_error_status=401, result="Invalid API key")
+    sys.exit(1)
+if "limit" in prompt:
+    info = dict(status="rejected", resetsAt=int(time.time()) + 7 * 86400)
+    say(type="rate_limit_event", rate_limit_info=info)
+    end(0, is_error=True, api_error_status=429, result="You've hit your limit")
     sys.exit(1)
 if resumes or "wait" not in prompt:
     end(3 if resumes else 2)
@@ -133,3 +140,27 @@ def test_a_refused_login_ends_the_run_and_waits_for_a_person(project: Path) -> N
     opened = muster(project, "agent", "resume", "claude")
     assert opened.returncode == 0, opened.stderr
     assert muster(project, "inbox").stdout == "nothing waits for you\n"
+
+
+def test_a_quota_says_everywhere_until_when_it_parks(project: Path) -> None:
+    (project / "plan.md").write_text("# Plan\n- [ ] One {#one}\n  limit\n- [ ] Two {#two}\n  limit\n")
+    command = [*MUSTER, "run", "plan.md", "--workers", "1"]
+    with subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE) as run:
+        deadline_s = time.monotonic() + 30
+        while not (pools := json.loads(muster(project, "status", "--json").stdout)["pools"]):
+            assert time.monotonic() < deadline_s
+        run.send_signal(signal.SIGINT)
+        run.wait(30)
+    [pool] = pools
+    assert (pool["name"], pool["kind"], pool["reason"]) == ("anthropic", "quota", "You've hit your limit")
+    until = time.strftime("%Y-%m-%d %H:%M", time.localtime(pool["untilMs"] / 1000))
+    assert f"anthropic  ○ quota, until {until}  You've hit your limit" in muster(project, "status").stdout
+    assert f"anthropic: quota, until {until}" in muster(project, "agent", "list").stdout
+    agents = json.loads(muster(project, "agent", "list", "--json").stdout)
+    assert [agent["closed"] for agent in agents if agent["name"] == "claude"] == [
+        {key: value for key, value in pool.items() if key != "name"}
+    ]
+    said = f"waits for the quota of anthropic (until {until}): You've hit your limit"
+    assert said in muster(project, "why", "plan/one").stdout
+    assert show(project, "plan/one")["task"]["why"] == said
+    assert len(prompts(project)) == 1, "the second task has not run into the same wall"

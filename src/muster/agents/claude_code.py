@@ -9,13 +9,16 @@ from glob import escape
 from pathlib import Path
 from typing import ClassVar
 
+import msgspec
+
 from muster.agents.claude_stream import ClaudeStream
 from muster.agents.streaming import StreamingAgent, is_root
 from muster.model.errors import AgentUnfit
-from muster.ports.agent import Job, Launch
+from muster.ports.agent import Job, Launch, Talk
 
 RETRIES = "2"
 """Of the CLI's own, of one request: the usual ten hide a failure for minutes, and waiting is our trade."""
+_INTERRUPT = {"type": "control_request", "request_id": "stop", "request": {"subtype": "interrupt"}}
 _BYPASS = "bypassPermissions"
 _DANGERS = {
     _BYPASS: "it may do anything that your user may, without asking",
@@ -51,7 +54,7 @@ class ClaudeCodeAgent(StreamingAgent):
             )
 
     def arguments(self, session_key: str | None, *, resumes: bool) -> list[str]:
-        argv = ["-p", "--output-format", "stream-json", "--verbose"]
+        argv = ["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
         argv += ["--permission-mode", self.permission_mode]
         if self.model is not None:
             argv += ["--model", self.model]
@@ -59,6 +62,10 @@ class ClaudeCodeAgent(StreamingAgent):
             argv += ["--max-budget-usd", f"{self.max_budget_usd:g}"]
         assert session_key is not None
         return [*argv, *self.args, "--resume" if resumes else "--session-id", session_key]
+
+    def talk(self, prompt: str) -> Talk:
+        said = {"type": "user", "message": {"role": "user", "content": prompt}}
+        return Talk(first=msgspec.json.encode(said) + b"\n", stop=msgspec.json.encode(_INTERRUPT) + b"\n")
 
     def new_session(self) -> str:
         return str(uuid.uuid4())

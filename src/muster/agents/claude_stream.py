@@ -34,6 +34,7 @@ class ClaudeStream:
         self._refused: dict[str, Any] = {}
         self._reset_at_s: float | None = None
         self._final: dict[str, Any] | None = None
+        self._ended = False
 
     @property
     def usage(self) -> Usage | None:
@@ -52,6 +53,14 @@ class ClaudeStream:
     def session_usage(self) -> Usage | None:
         return self._mark if self._total is None else self._total
 
+    @property
+    def ended(self) -> bool:
+        return self._ended
+
+    @property
+    def patience_s(self) -> None:
+        return None  # it waits at most twice, and never long
+
     def feed(self, data: bytes) -> list[AgentEvent]:
         return [event for line in self._lines.feed(data) for event in self._line(line)]
 
@@ -63,7 +72,7 @@ class ClaudeStream:
         failed = self._failure(self._final)
         if failed is not None:
             return failed
-        if exit.code != 0:
+        if exit.code != 0 and not exit.given_up:
             return exit_failure(exit, folder, self._limits)
         return with_result(folder, text_of(self._final, "result"))
 
@@ -77,6 +86,7 @@ class ClaudeStream:
             self._reset_at_s = count_of(dict_of(line, "rate_limit_info"), "resetsAt") or None
         match text_of(line, "type"):
             case "assistant":
+                self._ended = False  # a turn of its own, as when work in the background has ended
                 events += self._message(line)
             case "system" if text_of(line, "subtype") == "api_retry":
                 why = text_of(line, "error") or "an error"
@@ -118,7 +128,7 @@ class ClaudeStream:
         )
 
     def _end(self, line: dict[str, Any]) -> None:
-        self._final = line
+        self._final, self._ended = line, True
         models = dict_of(line, "modelUsage")
         if not models:
             return
@@ -140,9 +150,9 @@ class ClaudeStream:
         said = text_of(final, "result") or "; ".join(str(error) for error in list_of(final, "errors"))
         subtype = text_of(final, "subtype")
         if subtype == "error_max_budget_usd":
-            return _not_done(said or "the budget is used up", "raise max_budget_usd of the agent")
+            return not_done(said or "the budget is used up", "raise max_budget_usd of the agent")
         if subtype == "error_max_turns":
-            return _not_done(said or "the turns are used up", "raise --max-turns in the agent's args")
+            return not_done(said or "the turns are used up", "raise --max-turns in the agent's args")
         if text_of(final, "terminal_reason").startswith("aborted"):
             return Failed(kind=ErrorKind.LOST, message="claude was interrupted from outside")
         if said.startswith(_GONE):
@@ -157,7 +167,7 @@ class ClaudeStream:
         if denials:
             first = step_of(text_of(denials[0], "tool_name"), dict_of(denials[0], "tool_input"))
             more = f" and {len(denials) - 1} more" if len(denials) > 1 else ""
-            return _not_done(
+            return not_done(
                 f"claude may not do what it wanted to: {first[:120]}{more}",
                 "allow that in permission_mode or args of the agent, then muster task retry",
             )
@@ -181,6 +191,6 @@ def step_of(tool: str, given: dict[str, Any]) -> str:
     return text if len(text) <= STEP_CHARS_MAX else text[: STEP_CHARS_MAX - 1] + "…"
 
 
-def _not_done(what: str, fix: str) -> Failed:
+def not_done(what: str, fix: str) -> Failed:
     """Another run would end the same way."""
     return Failed(kind=ErrorKind.INVALID, message=f"{printable(what)[: MESSAGE_CHARS_MAX - len(fix)]}: {fix}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from muster.agents.claude_stream import step_of
-from muster.agents.inputs import exit_failure, last_line, with_result
+from muster.agents.claude_stream import not_done, step_of
+from muster.agents.inputs import exit_failure, last_line, printable, tail, with_result
 from muster.agents.jsonlines import JsonLines, count_of, dict_of, text_of
 from muster.agents.provider import refusal
 from muster.model.limits import Limits
@@ -17,6 +17,9 @@ from muster.ports.agent import AgentEvent, AttemptFolder, Exit, Failed, Outcome,
 _STATUS = re.compile(r"(?:unexpected|last) status:? (\d{3})\b")
 _ERROR_TYPE = re.compile(r'"type": ?"(\w+)"')
 _GONE = re.compile(r"no rollout found|thread/resume failed")
+_DENIED = re.compile(r"tools::router: error=.*?(`[^`\n]*` rejected: [^\"\\\n]*|[^\n]*\brejected\b[^\n]*)")
+WAIT_S = 120.0
+"""It waits as long as its provider asks for, without a word; after a short wait its model may think for long."""
 _TOOLS = {
     "command_execution": "shell",
     "file_change": "edit",
@@ -36,6 +39,9 @@ class CodexStream:
         self._total: Usage | None = None
         self._text = ""
         self._error = ""
+        self._waits = False
+        """Its provider has said "not now", and it is going to try again."""
+        self._declined = ""
         self._ended = ""
         """The type of the final event."""
 
@@ -47,16 +53,24 @@ class CodexStream:
     def session_usage(self) -> Usage | None:
         return self._mark if self._total is None else self._total
 
+    @property
+    def ended(self) -> bool:
+        return bool(self._ended)
+
+    @property
+    def patience_s(self) -> float | None:
+        return WAIT_S if self._waits else None
+
     def feed(self, data: bytes) -> list[AgentEvent]:
         return [event for line in self._lines.feed(data) for event in self._line(line)]
 
     def outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:
         if exit.timed_out or exit.stopped_by_us:
             return exit_failure(exit, folder, self._limits)
-        if self._ended == "turn.failed":
+        if self._ended == "turn.failed" or (exit.given_up and self._waits):
             return self._refusal()
-        if self._ended == "turn.completed" and exit.code == 0:
-            return with_result(folder, self._text)
+        if self._ended == "turn.completed" and (exit.code == 0 or exit.given_up):
+            return self._denial(folder) or with_result(folder, self._text)
         if exit.code == 0:
             return Failed(kind=ErrorKind.CRASH, message="exit code 0, but codex's final event is missing")
         failed = exit_failure(exit, folder, self._limits)
@@ -64,16 +78,34 @@ class CodexStream:
         return Failed(kind=failed.kind, message=failed.message, session_gone=gone)
 
     def _refusal(self) -> Failed:
-        status = _STATUS.search(self._error)
         word = _ERROR_TYPE.search(self._error)
         return refusal(
             self._error or "codex's turn failed",
-            status=int(status[1]) if status else None,
+            status=self._status(),
             word=word[1] if word else "",
+        )
+
+    def _status(self) -> int | None:
+        found = _STATUS.search(self._error)
+        return int(found[1]) if found else None
+
+    def _denial(self, folder: AttemptFolder) -> Failed | None:
+        """What codex would not let its model do; most of that stands on stderr alone."""
+        denied = _DENIED.findall(tail(folder.stderr))
+        what = self._declined or (str(denied[0]) if denied else "")
+        if not what:
+            return None
+        more = f" and {len(denied) - 1} more" if len(denied) > 1 else ""
+        return not_done(
+            f"codex may not do what it wanted to: {printable(what)[:160]}{more}",
+            "allow that in permission_mode or args of the agent, then muster task retry",
         )
 
     def _line(self, line: dict[str, Any]) -> list[AgentEvent]:
         item = dict_of(line, "item")
+        self._waits = False
+        if text_of(item, "status") == "declined" and not self._declined:
+            self._declined = text_of(item, "command") or text_of(item, "type")
         match text_of(line, "type"):
             case "thread.started" if text_of(line, "thread_id"):
                 self._thread = text_of(line, "thread_id")
@@ -87,6 +119,7 @@ class CodexStream:
             case "error":
                 # Not the end yet: codex may try again.
                 self._error = text_of(line, "message")
+                self._waits = self._error.startswith("Reconnecting") and self._status() == 429
                 return [Step(step_of("the provider", {"command": self._error}))]
             case "turn.completed" | "turn.failed" as ended:
                 self._ended = ended

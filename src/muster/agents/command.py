@@ -140,6 +140,8 @@ class SilentStream:
 
     usage = None
     session_usage = None
+    ended = False
+    patience_s = None
 
     def __init__(self, agent: CommandAgent) -> None:
         self._agent = agent

@@ -196,7 +196,7 @@ def out_of_memory(exit: Exit, folder: AttemptFolder, limits: Limits) -> str:
     """How it ran out of memory; empty where nothing says that it did."""
     if exit.code in {-signal.SIGKILL, 128 + signal.SIGKILL} and exit.out_of_memory:
         return f"out of memory: {exit.out_of_memory}"
-    if limits.memory_bytes is not None and _OUT_OF_MEMORY.search(_tail(folder.stderr)[-_LAST_CHARS:]):
+    if limits.memory_bytes is not None and _OUT_OF_MEMORY.search(tail(folder.stderr)[-_LAST_CHARS:]):
         ended = f"exit code {exit.code}" if exit.code >= 0 else f"signal {-exit.code}"
         return f"{ended} at its limit of memory"
     return ""
@@ -221,11 +221,12 @@ def last_words(folder: AttemptFolder) -> str:
 
 def last_line(path: Path) -> str:
     """The last line of a file that says anything; empty where there is none."""
-    lines = reversed(_ESCAPE.sub("", _tail(path)).splitlines())
+    lines = reversed(_ESCAPE.sub("", tail(path)).splitlines())
     return next((text for line in lines if (text := printable(line))), "")
 
 
-def _tail(path: Path) -> str:
+def tail(path: Path) -> str:
+    """The end of a file, at most 64 KiB; empty where it cannot be read."""
     try:
         # A link that the agent has put there would quote what others may not see.
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

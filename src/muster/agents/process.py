@@ -19,11 +19,12 @@ from pathlib import Path
 from muster.agents.host import LocalHost, adopted_orphans, freeze_all, kill_all, reap_zombies, thaw_all
 from muster.agents.proctable import Proc, open_pidfd, read_proc, scan
 from muster.agents.spawn import start_command
+from muster.agents.speech import Speech
 from muster.agents.starved import Witness
 from muster.agents.tree import PIDS_FILE, ProcessTree, Record, kill_recorded
 from muster.agents.usage import Meter
 from muster.model.errors import AgentUnfit, BadInput, MusterError, Unavailable
-from muster.ports.agent import AttemptFolder, Launch, TreeUsage
+from muster.ports.agent import AttemptFolder, Launch, Talk, TreeUsage
 from muster.ports.host import ProcessId
 
 __all__ = ["LocalLauncher", "LocalProcess", "kill_recorded"]
@@ -34,7 +35,6 @@ _POLL_FIRST_S = 0.005
 _POLL_MAX_S = 0.05
 _GROUP_POLL_S = 0.02
 _ROOT_DEATH_WAIT_S = 5.0
-_LADDER = (("interrupt", signal.SIGINT), ("terminate", signal.SIGTERM))
 
 
 class LocalLauncher:
@@ -61,7 +61,7 @@ class LocalLauncher:
         witness = Witness()
         # Until the process is registered, a look by another thread would take it for an adopted orphan.
         with self._lock:
-            popen = _popen(launch, folder, env)
+            popen, speech = _popen(launch, folder, env)
             # Not reaped, so its row is there, even if it has ended.
             row = read_proc(popen.pid)
             tree = ProcessTree(row.id if row else ProcessId(popen.pid, 0), mark)
@@ -69,6 +69,8 @@ class LocalLauncher:
                 tree.members[row.id] = row
             self._trees[popen.pid] = tree
         process = LocalProcess(self, popen, tree, folder.path / PIDS_FILE, witness)
+        if launch.talk is not None and speech is not None:
+            process.talk(launch.talk, speech)
         self._record(tree, folder.path / PIDS_FILE)
         return process
 
@@ -143,6 +145,8 @@ class LocalProcess:
         self._meter = Meter()
         self._freezing = threading.Lock()
         self._frozen: set[ProcessId] = set()
+        self._speech: Speech | None = None
+        self._plea = b""
 
     @property
     def pid(self) -> int:
@@ -162,8 +166,22 @@ class LocalProcess:
         if self._pidfd is None:
             self._wait_by_polling(timeout_s, wake_fd)
         else:
-            _poll_readable([self._pidfd] if wake_fd is None else [self._pidfd, wake_fd], timeout_s)
+            self._wait_readable([self._pidfd] if wake_fd is None else [self._pidfd, wake_fd], timeout_s)
         return self.poll()
+
+    def talk(self, talk: Talk, speech: Speech) -> None:
+        """Begins to say `talk.first`; what the pipe does not take at once goes on in `wait`."""
+        self._speech, self._plea = speech, talk.stop
+        speech.say(talk.first)
+
+    @property
+    def talks(self) -> bool:
+        return self._speech is not None and not (self._speech.ends or self._speech.closed)
+
+    def hang_up(self) -> None:
+        """Closes the standard input of a process that is talked to, once all before is written."""
+        if self._speech is not None:
+            self._speech.end()
 
     def descendants(self) -> int:
         """How many processes of the tree are alive besides the root; also notes them for `sweep`.
@@ -206,18 +224,19 @@ class LocalProcess:
             return thaw_all(frozen)
 
     def stop(self, *, grace_s: float, on_step: Callable[[str], None]) -> int:
-        """The stop ladder: interrupt, `grace_s`, TERM to the group, `grace_s`, KILL, then sweep.
+        """The stop ladder: ask or interrupt, `grace_s`, TERM to the group, `grace_s`, KILL, then sweep.
 
-        Calls `on_step` with the name of each rung that it takes, before taking it.  No rung is taken once the
-        root and its group have ended; what lives outside the group is swept at the end.  Blocks for up to
-        2 * `grace_s` plus the killing.  Returns the root's exit code.
+        Asked is who is talked to and has taken all that was said before.  Calls `on_step` with the name of each
+        rung that it takes, before taking it.  No rung is taken once the root and its group have ended; what
+        lives outside the group is swept at the end.  Blocks for up to 2 * `grace_s` plus the killing.  Returns
+        the root's exit code.
         """
         self._look()
-        for step, number in _LADDER:
+        for step, take in (self._first_rung(), ("terminate", lambda: self._signal_group(signal.SIGTERM))):
             if self._group_gone_within(0):
                 break
             on_step(step)
-            self._signal_group(number)
+            take()
             # A stopped process obeys only once it runs.
             self._signal_group(signal.SIGCONT)
             self.thaw()
@@ -259,11 +278,26 @@ class LocalProcess:
         with self._launcher._closing(self._tree):
             self._popen.wait()
         self._closed = True
+        if self._speech is not None:
+            self._speech.close()
         if self._pidfd is not None:
             os.close(self._pidfd)
             self._pidfd = None
         if not self._tree.members:
             self._record.unlink(missing_ok=True)
+
+    def _first_rung(self) -> tuple[str, Callable[[], None]]:
+        if self._speech is None or not self._speech.open:
+            return "interrupt", lambda: self._signal_group(signal.SIGINT)
+        return "ask", self._ask
+
+    def _ask(self) -> None:
+        if self._speech is None:
+            return
+        self._speech.say(self._plea)
+        if self._speech.closed:  # it has closed its ears
+            self._signal_group(signal.SIGINT)
+        self._speech.end()
 
     def _signal_group(self, number: int) -> None:
         # PermissionError: all that is left of the group is another user's; the sweep says so.
@@ -281,32 +315,49 @@ class LocalProcess:
                 return False
             time.sleep(min(_GROUP_POLL_S, left_s))
 
+    def _wait_readable(self, fds: list[int], timeout_s: float) -> None:
+        deadline_s = time.monotonic() + timeout_s
+        left_s = timeout_s
+        while left_s >= 0 and not _poll_readable(fds, left_s, self._speech):
+            left_s = deadline_s - time.monotonic()
+
     def _wait_by_polling(self, timeout_s: float, wake_fd: int | None) -> None:
         deadline_s = time.monotonic() + timeout_s
         pause_s = _POLL_FIRST_S
         while self.poll() is None:
+            if self._speech is not None:
+                self._speech.go_on()
             left_s = deadline_s - time.monotonic()
             if left_s <= 0 or _poll_readable([] if wake_fd is None else [wake_fd], min(pause_s, left_s)):
                 return
             pause_s = min(2 * pause_s, _POLL_MAX_S)
 
 
-def _popen(launch: Launch, folder: AttemptFolder, env: dict[str, str]) -> subprocess.Popen[bytes]:
-    """Starts the process, or says in our own terms why it cannot be."""
+def _popen(
+    launch: Launch, folder: AttemptFolder, env: dict[str, str]
+) -> tuple[subprocess.Popen[bytes], Speech | None]:
+    """Starts the process, or says in our own terms why it cannot be.  With it, what leads to its stdin."""
     if not launch.cwd.is_dir():
         raise _no_directory(launch.cwd)
     with contextlib.ExitStack() as stack:
         try:
             stdin, out, err = _open_files(launch, folder, stack)
+            speech = None
+            if launch.talk is not None:
+                stdin, writer = os.pipe()
+                stack.callback(os.close, stdin)
+                speech = Speech(writer)
+                stack.push(speech.close_after)
         except OSError as exc:
             raise Unavailable(f"cannot open the files of the attempt: {exc}") from exc
         try:
             executable = _executable(launch.argv[0], env.get("PATH", os.defpath))
-            return start_command(launch, executable, env, (stdin, out, err))
+            popen = start_command(launch, executable, env, (stdin, out, err))
         except ValueError as exc:
             raise BadInput(f"cannot pass these arguments to {launch.argv[0]}: {exc}") from exc
         except OSError as exc:
             raise _start_error(launch, exc) from exc
+        return popen, speech
 
 
 def _executable(binary: str, path: str) -> str:
@@ -374,11 +425,17 @@ def _exit_code(popen: subprocess.Popen[bytes]) -> int | None:
     return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
 
-def _poll_readable(fds: list[int], timeout_s: float) -> bool:
+def _poll_readable(fds: list[int], timeout_s: float, speech: Speech | None = None) -> bool:
+    """Whether one of `fds` became readable in time.  Comes back earlier when `speech` could go on, and did."""
     poller = select.poll()
     for fd in fds:
         poller.register(fd, select.POLLIN)
-    return bool(poller.poll(math.ceil(timeout_s * 1000)))
+    if speech is not None and speech.fd is not None:
+        poller.register(speech.fd, select.POLLOUT)
+    ready = poller.poll(math.ceil(timeout_s * 1000))
+    if speech is not None:
+        speech.go_on()
+    return any(fd in fds for fd, _ in ready)
 
 
 def _let_children_be_signalled() -> None:

@@ -21,7 +21,7 @@ from muster.agents.inputs import (
 from muster.model.errors import AgentUnfit, Unavailable
 from muster.model.limits import Limits
 from muster.model.usage import Usage
-from muster.ports.agent import AttemptFolder, Job, Launch
+from muster.ports.agent import AttemptFolder, Job, Launch, Talk
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +70,10 @@ class StreamingAgent:
         """Whether the CLI still holds this session, in the home that `env` gives it."""
         raise NotImplementedError
 
+    def talk(self, prompt: str) -> Talk | None:  # noqa: ARG002
+        """How it is told `prompt` where it takes messages while it works; None: it reads the prompt's file."""
+        return None
+
     def check(self) -> None:
         """Raises AgentUnfit where the binary cannot be found or executed on this host."""
         check_binary(self.name, self.command[0], self._env()["PATH"])
@@ -90,6 +94,7 @@ class StreamingAgent:
             env=env | job_env(job, folder) | dict(extra_env),
             cwd=cwd,
             stdin=folder.prompt.absolute(),
+            talk=self.talk(prompt),
             limits=self.limits,
             session_key=session_key,
         )

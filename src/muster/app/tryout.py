@@ -77,6 +77,7 @@ def _try(agent: Agent, prompt: str, root: Path, timeout_s: float) -> Tried:
     begun_s = time.monotonic()
     process = LocalLauncher(LocalHost()).start(launch, folder, mark=f"MUSTER_AGENT_TEST={os.getpid()}")
     try:
+        process.hang_up()  # it has its prompt: nobody stops it before its time is over
         code = process.wait(timeout_s)
         timed_out = code is None
         if code is None:

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from muster.cli.context import connect, project_of
 from muster.cli.output import Screen, clean, print_json, usage_words
+from muster.cli.status import pool_word
 from muster.config.load import load_config
 from muster.config.project import Project
 from muster.config.settings import AgentConfig, Config
@@ -69,18 +70,41 @@ def _look(agent: AgentConfig, config: Config, project: Project) -> Json:
 
 
 def _list(args: argparse.Namespace, config: Config, project: Project) -> int:
-    looks = [_look(agent, config, project) for _, agent in sorted(config.agents.items())]
+    closed = _closed(args, project)
+    looks = [
+        {**_look(agent, config, project), "closed": closed.get(agent.pool)}
+        for _, agent in sorted(config.agents.items())
+    ]
     if args.json:
         print_json(looks)
         return 0
-    looks_of = ["attempt failed" if look["problem"] else "completed" for look in looks]
-    rows = [
-        [clean(look["name"]), clean(look["kind"]), clean(look["problem"] or look["about"])] for look in looks
+    looks_of = [
+        "attempt failed" if look["problem"] else "waiting" if look["closed"] else "completed"
+        for look in looks
     ]
+    rows = [[clean(look["name"]), clean(look["kind"]), clean(_said(look))] for look in looks]
     Screen(args.color).table(
         ["AGENT", "KIND", "WHAT IT IS, OR WHAT IS MISSING"], rows, give=2, looks=looks_of
     )
     return 0
+
+
+def _said(look: Json) -> str:
+    """What keeps it from working; else what it is."""
+    closed = f"{look['provider']}: {pool_word(look['closed'])}" if look["closed"] else ""
+    return look["problem"] or closed or look["about"]
+
+
+def _closed(args: argparse.Namespace, project: Project) -> Json:
+    """The providers that take no requests.  A project that was never up has none, and gets no store by this."""
+    if not project.store.exists():
+        return {}
+    try:
+        with connect(args) as context:
+            found: Json = context.api.get("/api/v1/pools")
+            return found
+    except MusterError:
+        return {}  # what the agents are can be told all the same
 
 
 def _show(args: argparse.Namespace, agent: AgentConfig, look: Json) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -42,6 +43,7 @@ def gather(context: Context) -> Json:
     status = told["status"]
     counts = plan_counts(status["plans"])
     held = _tasks(context, counts, _HELD, HELD_MAX)
+    pools = context.api.get("/api/v1/pools")
     failed = _tasks(context, counts, (TaskStatus.FAILED,), FAILED_MAX)
     waiting = _tasks(context, counts, _WAITING, WAITING_MAX)
     needs = [_need(task) for task in failed]
@@ -55,6 +57,7 @@ def gather(context: Context) -> Json:
         "plans": status["plans"],
         "workers": status["workers"],
         "agents": _agents(status["workers"], held),
+        "pools": [{"name": name, **pool} for name, pool in sorted(pools.items())],
         "needsPerson": needs,
         "needsPersonComplete": len(failed) < FAILED_MAX and len(waiting) < WAITING_MAX,
         "lastEventId": status["lastEventId"],
@@ -137,6 +140,7 @@ def _show(answer: Json, screen: Screen) -> None:
         screen.line(f"  next: {clean(answer['halted']['hint'])}")
     _show_plans(answer["plans"], screen)
     _show_workers(answer, screen)
+    _show_pools(answer["pools"], screen)
     _show_needs(answer, screen)
 
 
@@ -168,6 +172,26 @@ def _show_workers(answer: Json, screen: Screen) -> None:
         badge = screen.badge(_AGENT_LOOKS.get(agent["status"], "waiting"), agent["status"])
         more = f"  {clean(agent['problem'])}" if agent["problem"] else ""
         screen.line(f"  {clean(agent['name'])}  {badge}  on {agent['workers']} of its workers{more}")
+
+
+def _show_pools(pools: list[Json], screen: Screen) -> None:
+    if pools:
+        screen.line()
+        screen.line("Providers that take no requests")
+    for pool in pools:
+        screen.line(
+            f"  {clean(pool['name'])}  {screen.badge('waiting', pool_word(pool))}  {clean(pool['reason'])}"
+        )
+
+
+def pool_word(pool: Json) -> str:
+    """What a closed provider waits for, and until when."""
+    if pool["untilMs"] is None:
+        return f"{pool['kind']}, waits for you: muster inbox"
+    from muster.model.why import clock_word
+
+    until = clock_word(pool["untilMs"], now_ms(), time.localtime(pool["untilMs"] / 1000).tm_gmtoff)
+    return f"{pool['kind'].replace('_', ' ')}, until {until}"
 
 
 def _show_needs(answer: Json, screen: Screen) -> None:

@@ -198,7 +198,8 @@ class Queries:
                 unfit[ANY_AGENT] = worker.all_unfit()[ANY_AGENT]
         unfit = {agent: missing for agent, missing in unfit.items() if agent not in free}
         crew, now_ms = CrewStatus(status.crew), self._clock.now().wall_ms
-        closed = await self._closed_agents(general | free.keys() - {ANY_AGENT})
+        pools = await self.pools()
+        closed = self._closed_agents(general | free.keys() - {ANY_AGENT}, pools)
         for agent in [agent for agent, (_, pool) in closed.items() if pool.until_ms is None]:
             # Only a person can change that: as if it were not there.
             free.pop(agent, None)
@@ -207,6 +208,7 @@ class Queries:
             free.pop(ANY_AGENT, None)
         paused = {plan.name: plan for plan in status.plans if plan.paused is not None}
         full_agents, full_limits = await self._full()
+        latest_ms = max((pool.until_ms or 0 for pool in pools.values()), default=0) or now_ms
         return CrewFacts(
             now_ms=now_ms,
             crew=crew,
@@ -219,11 +221,12 @@ class Queries:
             full_limits=full_limits,
             paused=paused,
             closed=closed,
+            pools=pools,
+            utc_offset_s=self._clock.utc_offset_s(latest_ms),
         )
 
-    async def _closed_agents(self, agents: Collection[str]) -> dict[str, tuple[str, Pool]]:
+    def _closed_agents(self, agents: Collection[str], pools: Pools) -> dict[str, tuple[str, Pool]]:
         """Those of the agents whose provider takes no requests, with its name."""
-        pools = await self.pools()
         named = {agent: self._policy.pool(agent) for agent in agents}
         return {agent: (name, pools[name]) for agent, name in named.items() if name in pools}
 

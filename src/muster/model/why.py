@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
 
@@ -38,6 +39,10 @@ class CrewFacts(Struct, frozen=True):
     """Plans that give out no work, by name."""
     closed: Mapping[str, tuple[str, Pool]] = {}
     """Agents whose provider takes no requests now, with the provider's name."""
+    pools: Mapping[str, Pool] = {}
+    """Closed providers, by name."""
+    utc_offset_s: int = 0
+    """Of the clocks that the reader looks at."""
 
 
 def takers(agent: str | None, capabilities: Collection[str], facts: CrewFacts) -> list[str]:
@@ -58,6 +63,14 @@ def duration(ms: int) -> str:
     if seconds < 100 * 60:
         return f"{round(seconds / 60)} min"
     return f"{round(seconds / 3600)} h"
+
+
+def clock_word(at_ms: int, now_ms: int, utc_offset_s: int) -> str:
+    """`14:32`; with the weekday where that is not today, with the date where it is not this week."""
+    zone = timedelta(seconds=utc_offset_s)
+    at, now = (datetime.fromtimestamp(ms / 1000, UTC) + zone for ms in (at_ms, now_ms))
+    days = (at.date() - now.date()).days
+    return at.strftime("%H:%M" if not days else "%a %H:%M" if 0 < days < 7 else "%Y-%m-%d %H:%M")
 
 
 def why(task: TaskView, facts: CrewFacts) -> str:
@@ -125,7 +138,7 @@ def _waiting(task: TaskView, facts: CrewFacts) -> str:
     if task.plan in facts.paused:
         return plan_paused(facts.paused[task.plan])
     if task.next_attempt_at_ms is not None:
-        return _delayed(task, task.next_attempt_at_ms - facts.now_ms)
+        return _delayed(task, task.next_attempt_at_ms, facts)
     if unfit := _last_unfit(task, facts):
         return unfit
     if facts.crew is not CrewStatus.RUNNING:
@@ -142,15 +155,19 @@ def plan_paused(plan: PlanView) -> str:
     return f"plan {plan.name} is paused: `muster plan resume {plan.name}` goes on"
 
 
-def _delayed(task: TaskView, wait_ms: int) -> str:
+def _delayed(task: TaskView, at_ms: int, facts: CrewFacts) -> str:
+    wait_ms = at_ms - facts.now_ms
     if task.error_kind is None:
         return f"begins in {duration(wait_ms)}" if wait_ms > 0 else "its time has come"
     when = f"retry in {duration(wait_ms)}" if wait_ms > 0 else "retry is due"
     match task.error_kind:
         case ErrorKind.LOST:
             return f"{when}, its holder was lost: {task.error}"
-        case ErrorKind.RATE_LIMIT | ErrorKind.QUOTA:
-            return f"quota or rate limit, {when}: {task.error}"
+        case (ErrorKind.RATE_LIMIT | ErrorKind.QUOTA) as kind:
+            if wait_ms <= 0:
+                return f"{when}: {task.error}"
+            names = (name for name, pool in facts.pools.items() if pool.task == task.id)
+            return _parked(kind, next(names, "its provider"), at_ms, task.error, facts)
         case ErrorKind.AUTH | ErrorKind.BILLING:
             return f"login or billing needs a person, {when}: {task.error}"
         case _:
@@ -201,7 +218,13 @@ def _closed(task: TaskView, facts: CrewFacts) -> str:
     if pool.until_ms is None:
         word = "billing" if pool.kind is ErrorKind.BILLING else "login"
         return f"the {word} of {provider} needs a person: {pool.reason}; then `muster agent resume {name}`"
-    return f"{provider} is out of quota for {duration(pool.until_ms - facts.now_ms)} more: {pool.reason}"
+    return _parked(pool.kind, provider, pool.until_ms, pool.reason, facts)
+
+
+def _parked(kind: ErrorKind, provider: str, until_ms: int, reason: str, facts: CrewFacts) -> str:
+    what = "quota" if kind is ErrorKind.QUOTA else "rate limit"
+    until = clock_word(until_ms, facts.now_ms, facts.utc_offset_s)
+    return f"waits for the {what} of {provider} (until {until}): {reason}"
 
 
 def _among(names: list[str], task: TaskView, facts: CrewFacts) -> str:

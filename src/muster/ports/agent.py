@@ -72,6 +72,16 @@ class AttemptFolder:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Talk:
+    """What is said to a CLI that takes messages while it works.  It ends once its standard input is closed."""
+
+    first: bytes
+    """Its task."""
+    stop: bytes
+    """Asks it to stop what it does, and to sum up."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Launch:
     """A process to start.  `env` is complete: nothing of the worker's own environment is added to it."""
 
@@ -80,6 +90,8 @@ class Launch:
     cwd: Path
     stdin: Path | None = None
     """None is /dev/null: agent CLIs hang on an open, silent pipe."""
+    talk: Talk | None = None
+    """Standard input is a pipe then, in place of `stdin`: `talk.first` is written to it, and it stays open."""
     limits: Limits = field(default_factory=Limits)
     session_key: str | None = None
     """The session that this process opens or resumes, where it is known before it starts."""
@@ -93,6 +105,8 @@ class Exit:
     """Exit code, or minus the signal's number."""
     stopped_by_us: bool = False
     timed_out: bool = False
+    given_up: bool = False
+    """We ended it after its last word, or while it waited for its provider: the code says nothing."""
     out_of_memory: str = ""
     """How the kernel has killed it for want of memory, as it says itself; empty where it does not."""
 
@@ -148,6 +162,17 @@ class AgentStream(Protocol):
     @property
     def session_usage(self) -> Usage | None:
         """What its session has cost in all, to be handed on to the next attempt."""
+
+    @property
+    def ended(self) -> bool:
+        """The agent has said how its work ended, and nothing after that: its process has nothing left to do."""
+
+    @property
+    def patience_s(self) -> float | None:
+        """How long it may stay silent while it waits for a provider that has refused it: waiting is our trade.
+
+        Then it is stopped, and the refusal is its outcome.  None while it does not wait.
+        """
 
     def feed(self, data: bytes) -> list[AgentEvent]:
         """Takes the next bytes of standard output, cut anywhere.  Never raises: what is unknown is skipped."""
@@ -231,10 +256,18 @@ class RunningProcess(Protocol):
     def thaw(self) -> int:
         """Lets what `freeze` has stopped go on; returns how many processes that were.  From any thread."""
 
-    def stop(self, *, grace_s: float, on_step: Callable[[str], None]) -> int:
-        """The stop ladder: interrupt, `grace_s`, TERM to the group, `grace_s`, KILL, then sweep.
+    @property
+    def talks(self) -> bool:
+        """Its standard input is open: it ends only some time after `hang_up`."""
 
-        Calls `on_step` with the name of each rung that it takes.  Returns the root's exit code.
+    def hang_up(self) -> None:
+        """Closes the standard input that `Launch.talk` has opened, once all before is written.  Never blocks."""
+
+    def stop(self, *, grace_s: float, on_step: Callable[[str], None]) -> int:
+        """The stop ladder: ask or interrupt, `grace_s`, TERM to the group, `grace_s`, KILL, then sweep.
+
+        Asked is who can be by `Launch.talk`; all others get an interrupt.  Calls `on_step` with the name of each
+        rung that it takes.  Returns the root's exit code.
         """
 
     def kill(self) -> int:

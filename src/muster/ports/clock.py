@@ -10,6 +10,9 @@ from muster.model.task import Now
 class Clock(Protocol):
     def now(self) -> Now: ...
 
+    def utc_offset_s(self, at_ms: int) -> int:
+        """What this place's clocks on the wall show more than UTC, at a wall time in milliseconds."""
+
     async def sleep(self, seconds: float) -> None: ...
 
 

@@ -20,6 +20,9 @@ class SystemClock:
     def now(self) -> Now:
         return Now(time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000, self._boot_id)
 
+    def utc_offset_s(self, at_ms: int) -> int:
+        return time.localtime(at_ms / 1000).tm_gmtoff
+
     def elapsed_ms(self) -> int:
         """Since the boot, suspend included."""
         return time.clock_gettime_ns(_COUNTS_SUSPEND) // 1_000_000

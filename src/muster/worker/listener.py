@@ -11,10 +11,15 @@ from pathlib import Path
 from muster.model import commands as c
 from muster.model.answers import ClaimedJob
 from muster.model.usage import Usage
-from muster.ports.agent import AgentStream, SessionSeen, Step
+from muster.ports.agent import AgentStream, RunningProcess, SessionSeen, Step
+from muster.worker.orders import Orders
 
 log = logging.getLogger(__name__)
 
+HEAR_S = 0.1
+"""How often an agent is heard that ends only when we hang up: its attempts last half of that longer."""
+LINGER_S = 60.0
+"""How long a process may live on, in silence, after its agent has said how its work ended."""
 STEP_S = 5.0
 """Steps are told at most this often: each is an event that is kept."""
 _CHUNK_BYTES = 1 << 20
@@ -36,11 +41,24 @@ class Listener:
         self._session = session_key
         self._told: tuple[str | None, Usage | None] = (session_key, None)
         self._broken = False
+        self._heard_s = time.monotonic()
+
+    @property
+    def ended(self) -> bool:
+        """The agent has said how its work ended."""
+        return self._stream.ended
+
+    @property
+    def lingers(self) -> bool:
+        """It has said that and its process does not end, or it waits for a provider that has refused it."""
+        most_s = LINGER_S if self.ended else self._stream.patience_s
+        return most_s is not None and time.monotonic() - self._heard_s > most_s
 
     def listen(self) -> None:
         """Takes in all that the agent has printed by now."""
         while data := self._read():
             self._offset += len(data)
+            self._heard_s = time.monotonic()
             for event in self._stream.feed(data):
                 match event:
                     case SessionSeen(key):
@@ -89,6 +107,26 @@ class Listener:
                 log.warning("%s cannot be read: %s", self._stdout, error)
             self._broken = True
             return b""
+
+
+def wait_and_listen(
+    process: RunningProcess, timeout_s: float, orders: Orders, listener: Listener | None
+) -> int | None:
+    """Until the process ends (its exit code), an order comes or the time is over (None).
+
+    Hangs up on an agent that is talked to once it has said how its work ended: only then does it end.
+    """
+    until_s = time.monotonic() + timeout_s
+    while True:
+        left_s = until_s - time.monotonic()
+        talks = listener is not None and process.talks
+        code = process.wait(min(left_s, HEAR_S) if talks else left_s, wake_fd=orders.wake_fd)
+        if listener is not None and process.talks:
+            listener.listen()
+            if listener.ended:
+                process.hang_up()
+        if code is not None or orders.given is not None or time.monotonic() >= until_s:
+            return code
 
 
 def _size(path: Path) -> int:

@@ -36,7 +36,7 @@ from muster.ports.agent import (
 from muster.ports.crew import Crew
 from muster.ports.plainfile import cut_plain, replace_plain
 from muster.worker.git import GitFailed
-from muster.worker.listener import Listener
+from muster.worker.listener import Listener, wait_and_listen
 from muster.worker.orders import Order, Orders
 from muster.worker.place import Place, Trees, place_of
 from muster.worker.ranges import PORTS, port_range
@@ -85,6 +85,8 @@ class _End(NamedTuple):
     verdict: Verdict | None = None
     starved: str = ""
     """How the kernel has killed it for want of memory."""
+    lingers: bool = False
+    """It has said how its work ended, or what it waits for, and does not end."""
 
 
 class Runner:
@@ -155,7 +157,12 @@ class Runner:
         if end.abandoned:
             place.keep()
             return
-        ended = Exit(code=end.exit_code, timed_out=end.timed_out, out_of_memory=end.starved)
+        ended = Exit(
+            code=end.exit_code,
+            timed_out=end.timed_out,
+            given_up=end.lingers,
+            out_of_memory=end.starved,
+        )
         word = self._word_of(end)
         if word is None:
             outcome = stream.outcome(ended, self._folder)
@@ -169,7 +176,7 @@ class Runner:
         command = place.setup()
         if not command:
             return True
-        end = self._carry_out(dataclasses.replace(launch, argv=("sh", "-c", command), stdin=None))
+        end = self._carry_out(dataclasses.replace(launch, argv=("sh", "-c", command), stdin=None, talk=None))
         if end.abandoned:
             return False
         word = self._word_of(end)
@@ -259,12 +266,14 @@ class Runner:
             left_s = deadline_s + self._orders.ward.stood_still_s - time.monotonic()
             if left_s <= 0:
                 return _End(timed_out=True)
-            exit_code = process.wait(min(vigil.look_s, left_s), wake_fd=self._orders.wake_fd)
+            exit_code = wait_and_listen(process, min(vigil.look_s, left_s), self._orders, listener)
             if exit_code is not None:
                 return _End(code=exit_code)
             if self._orders.given is not None:
                 self._orders.seen()
                 return _End(stopped=True)
+            if listener is not None and listener.lingers:
+                return _End(lingers=True)
             verdict = vigil.look(process.usage(), time.monotonic(), frozen=process.frozen)
             if verdict is not None:
                 return _End(verdict=verdict)

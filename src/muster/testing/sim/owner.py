@@ -51,6 +51,9 @@ class HostClock:
     def now(self) -> Now:
         return self._process.host.now()
 
+    def utc_offset_s(self, at_ms: int) -> int:  # noqa: ARG002
+        return 0
+
     async def sleep(self, seconds: float) -> None:
         await self._process.sleep(seconds)
 
