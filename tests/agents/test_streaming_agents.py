@@ -62,6 +62,7 @@ def test_they_are_agents(home: Path, folder: AttemptFolder) -> None:
     agents: list[Agent] = [claude(home), codex(home)]
     assert [agent.name for agent in agents] == ["c", "x"]
     assert "permission mode acceptEdits: it may change files here" in agents[0].about
+    assert agents[1].about.endswith("its commands may read, not write; args -c a=1")
     for agent in agents:
         agent.check()
 

@@ -91,14 +91,31 @@ def test_a_single_refusal_is_the_clis_own_business(bench: Bench) -> None:
     assert any(isinstance(event, Step) and "tries again" in event.text for event in ran.events)
 
 
-def test_a_refused_permission_is_no_success(bench: Bench) -> None:
-    bench.permission_mode = "dontAsk"
+@pytest.mark.parametrize("mode", ["dontAsk", "plan"])
+def test_a_refused_permission_is_no_success(bench: Bench, mode: str) -> None:
+    bench.permission_mode = mode
     ran = bench.run("tools")
     assert ran.code == 0
     assert isinstance(ran.outcome, Failed)
     assert ran.outcome.kind is K.INVALID
     assert "Bash: echo hello > made.txt" in ran.outcome.message
     assert "permission_mode" in ran.outcome.message
+
+
+def test_the_budget_is_that_of_one_run_not_of_the_session(bench: Bench) -> None:
+    bench.extra = {"max_budget_usd": 0.01}
+
+    def stop(process: RunningProcess) -> int:
+        bench.until("begun")
+        return process.stop(grace_s=5.0, on_step=lambda _: None)
+
+    first = bench.run("slow", meanwhile=stop)
+    (bench.root / "go").touch()
+    second = bench.run("slow", session_key=first.session_key, session_usage=first.stream.session_usage)
+    assert isinstance(second.outcome, Completed)
+    total = second.stream.session_usage
+    assert total is not None
+    assert (total.cost_microusd or 0) > 10_000
 
 
 def test_an_endless_loop_of_tools_ends_with_the_budget(bench: Bench) -> None:

@@ -415,3 +415,34 @@ def test_what_a_kind_does_not_know_is_refused(tmp_path: Path, settings: str, mes
     with pytest.raises(BadConfig) as refused:
         load_config(tmp_path)
     assert message in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("kind", "args", "named"),
+    [
+        ("claude-code", '["--dangerously-skip-permissions"]', "--dangerously-skip-permissions"),
+        ("claude-code", '["--add-dir", "/x", "--permission-mode=plan"]', "--permission-mode"),
+        ("claude-code", '["--output-format", "text"]', "--output-format"),
+        (
+            "codex",
+            '["--dangerously-bypass-approvals-and-sandbox"]',
+            "--dangerously-bypass-approvals-and-sandbox",
+        ),
+        ("codex", """['-c', 'sandbox_mode="danger-full-access"']""", "sandbox_mode"),
+        ("codex", """['--config=approval_policy="on-request"']""", "approval_policy"),
+        ("codex", """['-csandbox_mode="danger-full-access"']""", "sandbox_mode"),
+    ],
+)
+def test_arguments_do_not_say_otherwise_what_is_stated(
+    tmp_path: Path, kind: str, args: str, named: str
+) -> None:
+    mode = "plan" if kind == "claude-code" else "read-only"
+    text = f'[agents.c]\nkind = "{kind}"\npermission_mode = "{mode}"\nargs = '
+    with pytest.raises(BadConfig) as refused:
+        written(tmp_path, text + args)
+    assert f"agents.c.args: {named} is not for args" in refused.value.message
+    assert refused.value.hint
+    written(
+        tmp_path,
+        text + """['-c', 'model_reasoning_effort="high"']""" if kind == "codex" else text + '["--x"]',
+    )

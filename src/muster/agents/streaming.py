@@ -51,7 +51,9 @@ class StreamingAgent:
     @property
     def about(self) -> str:
         what = f"{' '.join(self.command)}, permission mode {self.permission_mode}: {self.danger}"
-        return what if self.model is None else f"{what}; model {self.model}"
+        model = "" if self.model is None else f"; model {self.model}"
+        # What they let it do is not for us to judge: whoever reads this should see them.
+        return f"{what}{model}; args {' '.join(self.args)}" if self.args else f"{what}{model}"
 
     @property
     def danger(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from muster.config.arguments import refuse_stated
 from muster.config.settings import (
     CLAUDE_CODE,
     CLI_KINDS,
@@ -104,9 +105,15 @@ def _of_kind(table: Table, kind: str) -> dict[str, Any]:
     return {
         "model": table.read("model", read_text, None),
         "permission_mode": table.read("permission_mode", lambda key, value: _mode(key, value, modes), None),
-        "args": table.read("args", _command, ()),
+        "args": table.read("args", lambda key, value: _cli_args(key, value, kind), ()),
         **budget,
     }
+
+
+def _cli_args(key: str, value: object, kind: str) -> tuple[str, ...]:
+    args = _command(key, value)
+    refuse_stated(key, kind, args)
+    return args
 
 
 def _mode(key: str, value: object, modes: tuple[str, ...]) -> str:
