@@ -148,6 +148,14 @@ class RemoteWorker:
         ids = set(with_marks(table, [mark])[mark])
         return [proc for proc in table if proc.id in ids]
 
+    def signal_tree(self, number: int) -> bool:
+        """True where there was anybody to be signalled."""
+        tree = self.tree()
+        for proc in tree:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(proc.pid, number)
+        return bool(tree)
+
     def stands_still(self) -> bool:
         return stand_still(self.tree())
 

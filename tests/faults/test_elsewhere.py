@@ -75,9 +75,8 @@ def test_a_worker_that_wakes_after_its_lease_changes_nothing_any_more(site: Site
     task_id = site.add()
     until(lambda: site.deeds(1) > 20, "the agent works")
     os.kill(late.process.pid, signal.SIGSTOP)
-    sleeping = late.tree() if asleep == "the machine" else []
-    for proc in sleeping:
-        os.kill(proc.pid, signal.SIGSTOP)
+    if asleep == "the machine":
+        until(lambda: late.signal_tree(signal.SIGSTOP) and late.stands_still(), "all of it sleeps")
     if "ends" in asleep:
         site.finish.with_name("finish-1").touch()
         until(lambda: not late.tree(), "its agent has done all it had to")
@@ -85,8 +84,8 @@ def test_a_worker_that_wakes_after_its_lease_changes_nothing_any_more(site: Site
     site.worker("two")
     until(lambda: site.deeds(2) > 20, "the next attempt works")
     os.kill(late.process.pid, signal.SIGCONT)
-    for proc in sleeping:
-        os.kill(proc.pid, signal.SIGCONT)
+    if asleep == "the machine":
+        late.signal_tree(signal.SIGCONT)
     # Frozen by its guard or killed for the owner's answer, whichever of the two threads runs first.
     until(lambda: not late.tree(), "what it had started is gone")
     done = site.deeds(1)
