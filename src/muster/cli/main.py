@@ -144,7 +144,7 @@ def _run(name: str, rest: list[str], found: argparse.Namespace) -> int:
         gc.enable()
     parser = Parser(prog=f"muster {name}", description=line, epilog=_globals())
     command.add(parser)
-    args, extra = parser.parse_known_args(rest, found)
+    args, extra = parser.parse_known_args(_spelled_out(rest), found)
     if extra:
         culprit = next((text for text in extra if text.startswith("-")), extra[0])
         kind = "option" if culprit.startswith("-") else "argument"
@@ -152,6 +152,18 @@ def _run(name: str, rest: list[str], found: argparse.Namespace) -> int:
         raise BadInput(f"muster {name} knows no {kind} {culprit!r}{near}", f"muster {name} --help")
     code: int = command.run(args)
     return code
+
+
+def _spelled_out(words: list[str]) -> list[str]:
+    """`--wait REF` means the task: argparse would take whatever stands behind `--wait` for its time."""
+    if "--wait" not in words:
+        return words
+    last = words.index("--") if "--" in words else len(words)
+    behind = [*words[1:], ""]
+    return [
+        "--wait=inf" if word == "--wait" and at < last and not behind[at][:1].isdigit() else word
+        for at, word in enumerate(words)
+    ]
 
 
 def load(name: str, module_name: str) -> Any:

@@ -7,11 +7,12 @@ import sys
 from typing import Any
 
 from muster.cli.context import Context, connect
-from muster.cli.output import Screen, clean, now_ms, print_json, ref_of
+from muster.cli.fields import add_fields, print_one, refuse_unknown, task_names
+from muster.cli.output import Screen, clean, listed, now_ms, ref_of
 from muster.cli.task_moves import one, refuse_unknown_agent
-from muster.cli.waiting import FOREVER_S, add_waiting, await_end, end_code, last_event
+from muster.cli.waiting import ENDED, FOREVER_S, add_waiting, await_tasks, end_code, last_event, refuse_idle
 from muster.client.api import task_path
-from muster.model.errors import BadConfig, BadInput, OwnerUnavailable
+from muster.model.errors import BadConfig, BadInput
 from muster.model.states import FailedDependency
 
 Json = dict[str, Any]
@@ -22,9 +23,9 @@ PROMPT_BYTES_MAX = 4 << 20
 
 def add_adding(verbs: Any) -> None:
     adding = verbs.add_parser("add", help="add one task")
-    add_waiting(adding)
     running = verbs.add_parser("run", help="add one task and wait until it has ended")
     for parser in (adding, running):
+        add_waiting(parser, ENDED, timeout=False)
         _add_options(parser)
 
 
@@ -61,29 +62,32 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--parent", metavar="REF", help="the task that this one came from")
     parser.add_argument("--limit-key", metavar="K", type=_name, help="a name of [limits] in muster.toml")
+    add_fields(parser)
 
 
 def add_task(args: argparse.Namespace) -> int:
     if not args.title.strip():
         raise BadInput("the title is empty; nothing was added", "muster task add TITLE")
+    refuse_unknown(args, lambda: [*task_names(), "added"])
     prompt = prompt_of(args.prompt)
-    within_s: float | None = FOREVER_S if args.verb == "run" else args.wait
+    mute = args.json or args.fields is not None
+    if args.verb == "run" and args.wait is None:
+        args.wait = FOREVER_S
+    within_s: float | None = args.wait
     with connect(args) as context:
-        if within_s is not None and context.direct:
-            raise OwnerUnavailable("no owner is up, so it would not be run; nothing was added", "muster up")
+        refuse_idle(args, context)
         if args.agent is not None:
             refuse_unknown_agent(context, args.agent)
         after = 0 if within_s is None else last_event(context)
         added = context.api.post("/api/v1/agent-tasks", _body(args, prompt, context))
         task = context.api.get(task_path(added["taskIds"][0]))["task"]
         screen = Screen(args.color)
-        if not args.json:
+        if not mute:
             _tell(screen, task, is_new=bool(added["added"]))
         if within_s is not None:
-            shown = None if args.json else screen
-            (task,) = await_end(context, [task["id"]], within_s=within_s, screen=shown, after=after)
-    if args.json:
-        print_json({**task, "added": bool(added["added"])})
+            shown = None if mute else screen
+            (task,) = await_tasks(context, [task["id"]], within_s=within_s, screen=shown, after=after)
+    print_one(args, {**listed(task), "added": bool(added["added"])}, lambda: None)
     return 0 if within_s is None else end_code([task])
 
 

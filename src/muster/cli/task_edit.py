@@ -6,7 +6,8 @@ import argparse
 from typing import Any
 
 from muster.cli.context import Context, connect
-from muster.cli.output import Screen, clean, print_json, ref_of
+from muster.cli.fields import add_fields, print_one, refuse_unknown, task_names
+from muster.cli.output import Screen, clean, listed, ref_of
 from muster.cli.task_add import list_of, metadata_of, pair, priority, prompt_of, time_s
 from muster.cli.task_moves import one, refuse_unknown_agent
 from muster.client.api import task_path
@@ -40,11 +41,13 @@ def add_editing(verbs: Any) -> None:
         "--meta", metavar="K=V", type=pair, action="append", help="replaces all that was there"
     )
     parser.add_argument("--limit-key", metavar="K", help="a name of [limits] in muster.toml")
+    add_fields(parser)
 
 
 def edit(args: argparse.Namespace) -> int:
     if args.title is not None and not args.title.strip():
         raise BadInput("the title is empty; nothing was changed", "muster task edit REF --title TEXT")
+    refuse_unknown(args, task_names)
     with connect(args) as context:
         task = one(context, args.ref)
         if args.agent:
@@ -54,12 +57,14 @@ def edit(args: argparse.Namespace) -> int:
             raise BadInput("nothing was asked to be otherwise", "muster task edit --help")
         context.api.post(task_path(task["id"], "edit"), {"actor": context.actor(), **wishes})
         after: Json = context.api.get(task_path(task["id"]))["task"]
-    if args.json:
-        print_json(after)
-        return 0
-    changed = after["updatedAtMs"] != task["updatedAtMs"] or after != task
-    what = "edited" if changed else "is like that already"
-    print(f"{Screen(args.color).badge('ready', '')} {clean(ref_of(after))}  {what}  ({clean(after['why'])})")
+
+    def show() -> None:
+        changed = after["updatedAtMs"] != task["updatedAtMs"] or after != task
+        what = "edited" if changed else "is like that already"
+        screen = Screen(args.color)
+        screen.line(f"{screen.badge('ready', '')} {clean(ref_of(after))}  {what}  ({clean(after['why'])})")
+
+    print_one(args, listed(after), show)
     return 0
 
 

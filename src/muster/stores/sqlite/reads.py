@@ -63,6 +63,7 @@ def _task_view(row: tuple[Any, ...]) -> TaskView:
     values["metadata"] = msgspec.json.decode(values["metadata"])
     if values["attempt_status"] is not None:
         values["attempt_status"] = AttemptStatus(values["attempt_status"])
+    values["last_agent"] = values["agent"]
     if values["attempt_status"] not in ATTEMPT_OPEN:
         values["worker"] = values["agent"] = None
     waits_for = values.get("waits_for")
