@@ -66,7 +66,7 @@ class PlanWait:
             if wait_s <= 0:
                 done = progress(self._plan(name)["plan"])
                 raise WaitTimeout(
-                    f"waited {self._within_s:.0f} s, and {name} goes on: {done} done",
+                    f"waited {self._within_s:g} s, and {name} goes on: {done} done",
                     f"muster plan show {name}",
                 )
             self._show(name, wait_s, screen)

@@ -92,7 +92,7 @@ def within(args: argparse.Namespace) -> float | None:
 
 
 def refuse_idle(args: argparse.Namespace, context: Context) -> None:
-    """To be called before the move.  Raises OwnerUnavailable where nobody is up who could do what is waited for."""
+    """To be called before the move.  Raises OwnerUnavailable where nobody is up to do what is waited for."""
     if within(args) is not None and context.direct and args.goal.needs_crew:
         raise OwnerUnavailable("no owner is up, so it would not be run; nothing was changed", "muster up")
 
@@ -130,7 +130,7 @@ def await_tasks(
         if wait_s <= 0:
             told = "; ".join(f"{ref_of(task)}: {task['why']}" for task in left[:3])
             again = " ".join(ref_of(task) for task in left[:3])
-            raise WaitTimeout(f"waited {within_s:.0f} s, and it goes on: {told}", f"muster task wait {again}")
+            raise WaitTimeout(f"waited {round(within_s, 1):g} s, and it goes on: {told}", f"muster task wait {again}")
         events = events_after(context, after, wait_s)
         for event in events:
             after = event["id"]

@@ -234,7 +234,7 @@ def _await_end(context: Context, worker: Json, within_s: float) -> Json:
         if time.monotonic() > deadline_s:
             held = ", ".join(worker["holds"]) or "nothing"
             raise WaitTimeout(
-                f"waited {within_s:.0f} s, and {worker['id']} goes on; it holds {held}",
+                f"waited {within_s:g} s, and {worker['id']} goes on; it holds {held}",
                 f"muster worker stop {worker['id']} --now",
             )
         time.sleep(TICK_S)
