@@ -28,6 +28,9 @@ _WORDS = {
     "timeout_s": "timeout",
     "max_retries": "retries",
     "depends_on": "after",
+    "estimated_s": "estimated",
+    "not_before_ms": "not-before",
+    "expires_at_ms": "expires",
 }
 """Fields as a plan file calls them, where that differs."""
 

@@ -130,7 +130,9 @@ def await_tasks(
         if wait_s <= 0:
             told = "; ".join(f"{ref_of(task)}: {task['why']}" for task in left[:3])
             again = " ".join(ref_of(task) for task in left[:3])
-            raise WaitTimeout(f"waited {round(within_s, 1):g} s, and it goes on: {told}", f"muster task wait {again}")
+            raise WaitTimeout(
+                f"waited {round(within_s, 1):g} s, and it goes on: {told}", f"muster task wait {again}"
+            )
         events = events_after(context, after, wait_s)
         for event in events:
             after = event["id"]

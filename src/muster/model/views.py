@@ -73,6 +73,8 @@ class TaskView(View, frozen=True, kw_only=True):
     """At most three of the tasks that it waits for, each with its status: `key (FAILED)`."""
     suspicion: str | None = None
     """Why its running attempt is thought to hang."""
+    target: str | None = None
+    estimated_s: int | None = None
     last_agent: str | None = None
     """Of its newest attempt, also when that has ended."""
     why: str = ""

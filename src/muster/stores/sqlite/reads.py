@@ -20,6 +20,7 @@ from muster.model.states import (
     PauseReason,
     TaskStatus,
 )
+from muster.model.targets import required
 from muster.model.task import Artifact, Attempt, Checkpoint
 from muster.model.views import (
     AttemptView,
@@ -272,7 +273,7 @@ class SqliteReads:
     async def movable(self, plan_id: int) -> tuple[int, set[tuple[str | None, tuple[str, ...]]]]:
         moving, wanted = self._first("movable", plan_id)
         pairs = (msgspec.json.decode(pair) for pair in msgspec.json.decode(wanted))
-        return moving or 0, {(agent, tuple(capabilities)) for agent, capabilities in pairs}
+        return moving or 0, {(agent, required(capabilities, target)) for agent, capabilities, target in pairs}
 
     async def status(self) -> StatusView:
         holds: dict[str, list[str]] = {}

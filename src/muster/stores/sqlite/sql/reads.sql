@@ -64,7 +64,7 @@ SELECT t.id, coalesce(p.name, ''), coalesce(t.key, CAST(t.id AS TEXT)), t.title,
        END,
        CASE WHEN t.status = 'RUNNING' THEN (
            SELECT message FROM events e WHERE e.task_id = t.id AND e.seq = t.event_seq AND e.event = 'suspected')
-       END
+       END, t.target, t.estimated_s
   FROM tasks t
   LEFT JOIN plans p ON p.id = t.plan_id
   LEFT JOIN attempts a ON a.task_id = t.id AND a.epoch = t.epoch
@@ -168,7 +168,7 @@ SELECT coalesce(t.key, CAST(t.id AS TEXT)) FROM dependencies d JOIN tasks t ON t
 
 -- name: movable
 SELECT sum(status IN ('ASSIGNED', 'RUNNING', 'ABORTED') OR next_attempt_at_ms IS NOT NULL OR lingering_epoch IS NOT NULL),
-       json_group_array(DISTINCT json_array(coalesce(aim, agent), json(capabilities)) || '') FILTER (WHERE ready = 1)
+       json_group_array(DISTINCT json_array(coalesce(aim, agent), json(capabilities), target) || '') FILTER (WHERE ready = 1)
   FROM tasks WHERE plan_id = ?1 AND status IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ABORTED')
 
 -- name: expired
