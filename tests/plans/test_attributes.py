@@ -165,7 +165,6 @@ def test_every_field_of_a_task_has_an_attribute_or_a_reason(tmp_path: Path) -> N
         return found
 
     plain = body("")
-    assert plain.keys() == set(Spec.__struct_fields__) - UNWRITTEN.keys() | (plain.keys() & UNWRITTEN.keys())
     written = [example for example, _ in EXAMPLES.values() if not example.startswith("agent=")]
     written += ["agent=claude cap=x", "expires=2027-01-31"]
     said = {name for text in written for name, value in body(text).items() if value != plain[name]}

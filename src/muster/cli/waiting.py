@@ -71,7 +71,11 @@ def add_waiting(parser: argparse.ArgumentParser, goal: Goal, *, what: str = "", 
     )
     if timeout:
         parser.add_argument(
-            "--timeout", metavar="TIME", type=duration_s, help="with --wait: give up after this time"
+            "--timeout",
+            dest="give_up",
+            metavar="TIME",
+            type=duration_s,
+            help="with --wait: give up after this time",
         )
     parser.set_defaults(goal=goal)
 
@@ -79,7 +83,7 @@ def add_waiting(parser: argparse.ArgumentParser, goal: Goal, *, what: str = "", 
 def within(args: argparse.Namespace) -> float | None:
     """How long to wait, in seconds; None: not at all.  Raises BadInput."""
     wait: float | None = getattr(args, "wait", None)
-    timeout: float | None = getattr(args, "timeout", None) if "goal" in args else None
+    timeout: float | None = getattr(args, "give_up", None)
     if timeout is None:
         return wait
     if wait is None:

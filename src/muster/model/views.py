@@ -176,6 +176,13 @@ class ClaimView(View, frozen=True, kw_only=True):
     """The lease is over, and the coordinator has not freed the task yet."""
 
 
+class CrewView(View, frozen=True, kw_only=True):
+    crew: str
+    workers: tuple[WorkerView, ...]
+    last_unfit: dict[str, str] = {}
+    """While no worker is up: agents that the last one could not run, with what was missing."""
+
+
 class StatusView(View, frozen=True, kw_only=True):
     crew: str
     plans: tuple[PlanView, ...]

@@ -45,7 +45,8 @@ SELECT t.id, coalesce(t.key, CAST(t.id AS TEXT)), t.status, t.error, t.aim,
 
 
 def _columns() -> dict[str, str]:
-    filled = {"done": _DONE, "dead": _DEAD, "kept": _KEPT}
+    # Filled in when it runs: only a condition without OR lets SQLite seek.
+    filled = {"by_id": "$by_id", "done": _DONE, "dead": _DEAD, "kept": _KEPT}
     for name, row in _TYPES.items():
         fields = row.__struct_fields__
         filled[f"{name}_columns"] = ", ".join(fields)

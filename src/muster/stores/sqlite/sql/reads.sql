@@ -36,6 +36,15 @@ SELECT p.id, p.name, p.source, p.paused_reason, p.failures, t.status, t.number
   LEFT JOIN (SELECT plan_id, status, count(*) AS number FROM tasks GROUP BY plan_id, status) t ON t.plan_id = p.id
  ORDER BY p.created_at_ms, p.id, t.status
 
+-- name: plan_view
+SELECT p.id, p.name, p.source, p.paused_reason, p.failures, t.status, count(t.id)
+  FROM plans p LEFT JOIN tasks t ON t.plan_id = p.id
+ WHERE p.name = ?1
+ GROUP BY p.id, t.status ORDER BY t.status
+
+-- name: paused_plans
+SELECT id, name, source, paused_reason, failures, NULL, 0 FROM plans WHERE paused_reason IS NOT NULL ORDER BY id
+
 -- name: plan_sources
 SELECT $plan_columns FROM plans WHERE source IS NOT NULL ORDER BY id
 
@@ -71,7 +80,7 @@ SELECT t.id, coalesce(p.name, ''), coalesce(t.key, CAST(t.id AS TEXT)), t.title,
  WHERE t.id > ?1
    AND (?2 IS NULL OR p.name = ?2)
    AND (?3 IS NULL OR t.status IN (SELECT value FROM json_each(?3)))
-   AND (?4 IS NULL OR t.id IN (SELECT value FROM json_each(?4)))
+   AND $by_id
    AND (?5 IS NULL OR NOT EXISTS (
            SELECT 1 FROM json_each(?5) wanted
             WHERE wanted.value NOT IN (SELECT value FROM json_each(t.tags))))
