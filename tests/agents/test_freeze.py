@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
 import time
+from collections.abc import Iterator
+from subprocess import DEVNULL, PIPE
+
+import pytest
 
 from muster.agents.proctable import read_proc, scan
 
@@ -54,16 +59,40 @@ def test_the_whole_tree_stands_still_and_goes_on(zoo):
     process.kill()
 
 
-def test_what_keeps_forking_is_caught(zoo):
-    comet = 'echo x >> trail; setsid sh -c "$COMET" &'
-    process = zoo.start(
-        "sh",
-        "-c",
-        f"echo ready; COMET='{comet}'; export COMET; sh -c \"$COMET\"; sleep $T1",
-        env={"T1": zoo.token},
+COMET = 'echo x >> trail; setsid sh -c "$COMET" &'
+CROWD = (
+    "import os, sys\n"
+    "for _ in range(1000): os.fork() or os._exit(0)\n"
+    "print('ready', flush=True)\n"
+    "sys.stdin.read()\n"
+    "while True: os.wait()\n"
+)
+
+
+@pytest.fixture
+def crowd(zoo) -> Iterator[None]:
+    """A host with a thousand processes more, all ended: a look at the whole table takes its time."""
+    holder = subprocess.Popen(
+        ["python3", "-S", "-E", "-c", CROWD], stdin=PIPE, stdout=PIPE, stderr=DEVNULL, text=True
     )
+    with holder:
+        assert holder.stdout.readline() == "ready\n"
+        yield
+        holder.stdin.close()
+        holder.wait(WAIT_S)
+
+
+def start_comet(zoo):
+    """Each process of it starts the next one and ends, with no parent and no session in common."""
+    script = f"echo ready; COMET='{COMET}'; export COMET; sh -c \"$COMET\"; sleep $T1"
+    process = zoo.start("sh", "-c", script, env={"T1": zoo.token})
     trail = zoo.tmp_path / "trail"
     zoo.until(lambda: trail.exists() and len(trail.read_text()) > 20)
+    return process, trail
+
+
+def test_what_keeps_forking_is_caught(zoo, crowd):
+    process, trail = start_comet(zoo)
     zoo.until(process.freeze)
     size = trail.stat().st_size
     assert stopped(zoo)
@@ -73,7 +102,26 @@ def test_what_keeps_forking_is_caught(zoo):
     zoo.until(lambda: trail.stat().st_size > size)
     zoo.until(process.freeze)
     process.kill()
-    zoo.until(lambda: not zoo.alive())
+    assert not zoo.alive()
+
+
+def test_what_keeps_forking_is_killed_where_it_runs(zoo, crowd):
+    process, trail = start_comet(zoo)
+    process.kill()
+    size = trail.stat().st_size
+    assert not zoo.alive()
+    time.sleep(0.05)
+    assert trail.stat().st_size == size
+
+
+def test_what_keeps_forking_is_killed_by_its_mark(zoo, crowd):
+    process, trail = start_comet(zoo)
+    assert zoo.host.kill_marked([zoo.mark]) >= 2
+    size = trail.stat().st_size
+    assert not zoo.alive()
+    time.sleep(0.05)
+    assert trail.stat().st_size == size
+    process.kill()
 
 
 def test_one_that_wakes_the_others_is_stopped_as_well(zoo):

@@ -165,7 +165,7 @@ def test_a_reused_pid_is_not_signalled(zoo, monkeypatch):
 
 def test_nothing_ever_kills_the_caller_or_its_ancestors():
     rows = [row for pid in (os.getpid(), os.getppid(), 1) if (row := read_proc(pid))]
-    assert kill_all(lambda: rows) == set()
+    assert kill_all(lambda: rows, lambda born: False) == set()
 
 
 def test_all_are_stopped_before_any_is_killed(zoo, monkeypatch):

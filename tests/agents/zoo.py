@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from muster.agents.host import LocalHost
+from muster.agents.host import LocalHost, kill_all
 from muster.agents.process import LocalLauncher, LocalProcess
 from muster.agents.proctable import scan
 from muster.ports.agent import AttemptFolder, Launch
@@ -72,16 +71,16 @@ class Zoo:
 
     def alive(self) -> list[ProcessId]:
         """Processes with the token in their arguments or environment; uses the scan alone."""
-        token = self.token.encode()
-        found = []
-        for proc in scan():
-            if proc.gone or proc.pid == os.getpid():
-                continue
-            with contextlib.suppress(OSError):
-                place = Path(f"/proc/{proc.pid}")
-                if token in (place / "cmdline").read_bytes() + (place / "environ").read_bytes():
-                    found.append(proc.id)
-        return found
+        own_pid = os.getpid()
+        return [
+            proc.id for proc in scan() if not proc.gone and proc.pid != own_pid and self._carries(proc.pid)
+        ]
+
+    def _carries(self, pid: int) -> bool:
+        with contextlib.suppress(OSError):
+            place = Path(f"/proc/{pid}")
+            return self.token.encode() in (place / "cmdline").read_bytes() + (place / "environ").read_bytes()
+        return False
 
     def environments(self) -> list[bytes]:
         found = []
@@ -106,9 +105,7 @@ class Zoo:
 
     def kill_leftovers(self) -> list[ProcessId]:
         left = self.alive()
-        while alive := self.alive():
-            for process in alive:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process.pid, signal.SIGKILL)
-            time.sleep(0.005)
+        kill_all(
+            lambda: [proc for proc in scan() if self._carries(proc.pid)], lambda proc: self._carries(proc.pid)
+        )
         return left

@@ -10,6 +10,8 @@ import sys
 import pytest
 
 BUDGET_MS = 60.0
+BARE_MS = 14.0
+"""What Python's own start takes on a machine that the budget is meant for; slower ones get more in proportion."""
 
 
 def _cpu_ms(argv: list[str], cwd: str, env: dict[str, str]) -> float:
@@ -28,9 +30,16 @@ def test_cpu_time_with_start(owner, tmp_path, arguments):
     argv = [sys.executable, "-m", "muster.cli.main", *arguments]
     _cpu_ms(argv, str(owner.root), env)
     # A neighbour that shares the core's caches adds to some runs, never to all: up to three tries.
-    medians = []
+    bare = [sys.executable, "-c", "pass"]
+    told = []
     for _ in range(3):
-        medians.append(statistics.median(_cpu_ms(argv, str(owner.root), env) for _ in range(5)))
-        if medians[-1] < BUDGET_MS:
+        bare_ms, cost_ms = (
+            statistics.median(_cpu_ms(each, str(owner.root), env) for _ in range(5)) for each in (bare, argv)
+        )
+        allowed_ms = BUDGET_MS * max(1.0, bare_ms / BARE_MS)
+        if cost_ms < allowed_ms:
             return
-    pytest.fail(f"muster {' '.join(arguments)} costs {min(medians):.0f} ms, {BUDGET_MS:.0f} are allowed")
+        told.append(
+            f"{cost_ms:.0f} ms where {allowed_ms:.0f} are allowed and Python's start costs {bare_ms:.0f}"
+        )
+    pytest.fail(f"muster {' '.join(arguments)} costs {'; '.join(told)}")

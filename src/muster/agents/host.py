@@ -13,7 +13,9 @@ from pathlib import Path
 
 from muster.agents.proctable import (
     LINUX,
+    Births,
     Proc,
+    environment,
     family,
     is_alive,
     protected,
@@ -33,6 +35,10 @@ DEATH_WAIT_S = 5.0
 STILL_LOOKS = 3
 FREEZE_S = 2.0
 """How long a tree may take to stand still: what is in the middle of a system call stops when that returns."""
+CHASE_S = 0.002
+"""How long nothing new may come of a tree until it counts as caught: a few lives of what only forks and ends."""
+CHASE_S_MAX = 0.5
+_CHASE_POLL_S = 0.0002
 _DEATH_POLL_S = 0.002
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -82,52 +88,140 @@ class LocalHost:
             seeds = {process for process in carriers if process.pid not in spared}
             return list(family(table, lambda proc: proc.id in seeds, by_session=False).values())
 
-        return len(kill_all(find)) if wanted else 0
+        return len(kill_all(find, lambda proc: not wanted.isdisjoint(environment(proc.pid)))) if wanted else 0
 
 
-def kill_all(find: Callable[[], Collection[Proc]]) -> set[ProcessId]:
-    """SIGKILLs what `find` sees until two looks in a row find nothing.  Returns what was killed.
+def kill_all(look: Callable[[], Collection[Proc]], ours: Callable[[Proc], bool]) -> set[ProcessId]:
+    """SIGKILLs what `look` sees until two looks in a row find nothing.  Returns what was killed.
 
     All are stopped before any is killed: a process that forks meanwhile, or whose parent we killed first,
-    would otherwise get lost.  Spares the calling process and its ancestors, and gives up, with a warning, on
-    processes that cannot be killed.
+    would otherwise get lost.  `ours` says of a process that has just begun whether it is to die as well.
+    Spares the calling process and its ancestors, and gives up, with a warning, on processes that cannot be
+    killed.
     """
-    spared = protected()
+    hunt = _Hunt(look, ours)
     killed: set[ProcessId] = set()
-    hopeless: set[ProcessId] = set()
-
-    def targets() -> set[ProcessId]:
-        return {proc.id for proc in find() if proc.pid not in spared} - hopeless
-
     empty_looks = 0
     for _ in range(KILL_ROUNDS_MAX):
-        stopped = stop_all(targets, hopeless)
+        stopped = hunt.stop_all()
         # One empty look is no proof: a process in the middle of exec has no environment to show.
         empty_looks = 0 if stopped else empty_looks + 1
         if empty_looks == 2:
             break
         for process in stopped:
-            if _reached(process, signal.SIGKILL, hopeless):
+            if hunt.reached(process, signal.SIGKILL):
                 killed.add(process)
-        hopeless |= _await_death(killed & stopped)
+        hunt.hopeless |= _await_death(killed & stopped)
     else:
         log.warning("processes still appear after %d rounds of killing", KILL_ROUNDS_MAX)
-    if hopeless:
-        log.warning("cannot kill processes %s", sorted(process.pid for process in hopeless))
-    return killed - hopeless
+    if hunt.hopeless:
+        log.warning("cannot kill processes %s", sorted(process.pid for process in hunt.hopeless))
+    return killed - hunt.hopeless
 
 
-def stop_all(targets: Callable[[], set[ProcessId]], hopeless: set[ProcessId]) -> set[ProcessId]:
-    """SIGSTOPs them, and what they forked meanwhile, until a look finds nothing new."""
-    stopped: set[ProcessId] = set()
-    for _ in range(STOP_ROUNDS_MAX):
-        new = targets() - stopped
-        if not new:
-            break
-        for process in new:
-            _reached(process, signal.SIGSTOP, hopeless)
-        stopped |= new - hopeless
-    return stopped
+class _Hunt:
+    """Stops processes that `look` finds, and those of `ours` that begin meanwhile."""
+
+    def __init__(self, look: Callable[[], Collection[Proc]], ours: Callable[[Proc], bool]) -> None:
+        self._look = look
+        self._ours = ours
+        self._births = Births()
+        self.spared = protected()
+        self.hopeless: set[ProcessId] = set()
+        """Those that we may not signal, or that do not die."""
+
+    def seen(self) -> list[Proc]:
+        return [proc for proc in self._look() if proc.pid not in self.spared and proc.id not in self.hopeless]
+
+    def stop_all(self) -> set[ProcessId]:
+        """SIGSTOPs them, and what they forked meanwhile, until a look finds nothing new."""
+        stopped: set[ProcessId] = set()
+        for _ in range(STOP_ROUNDS_MAX):
+            new = {proc.id for proc in self.seen()} - stopped
+            for process in new:
+                self.reached(process, signal.SIGSTOP)
+            new |= self.chase()
+            if not new:
+                break
+            stopped |= new - self.hopeless
+        return stopped
+
+    def chase(self) -> set[ProcessId]:
+        """SIGSTOPs what is being born, for as long as that goes on; returns what moved.
+
+        A look at all processes takes longer than the whole life of one that only forks and ends, much longer
+        on a host full of them.
+        """
+        caught: set[ProcessId] = set()
+        now_s = time.monotonic()
+        quiet_s, end_s = now_s + CHASE_S, now_s + CHASE_S_MAX
+        while now_s < min(quiet_s, end_s):
+            born = self._births()
+            for proc in born:
+                moves = not (proc.gone or proc.stopped or proc.pid in self.spared)
+                if moves and self._ours(proc) and self.reached(proc.id, signal.SIGSTOP):
+                    caught.add(proc.id)
+                    quiet_s = time.monotonic() + CHASE_S
+            if not born:
+                time.sleep(_CHASE_POLL_S)
+            now_s = time.monotonic()
+        return caught
+
+    def reached(self, process: ProcessId, number: int) -> bool:
+        return _reached(process, number, self.hopeless)
+
+
+def freeze_all(
+    look: Callable[[], Collection[Proc]],
+    ours: Callable[[Proc], bool],
+    known: Collection[ProcessId] = (),
+) -> tuple[set[ProcessId], int]:
+    """SIGSTOPs what `look` sees until all of it stands still in three looks in a row.
+
+    `known` is stopped before the first look, which takes its time on a busy host.  `ours` says of a process
+    that has just begun whether it belongs to the others.
+
+    Returns what was stopped here, and how many stand still, 0 where some do not.  Parents are stopped before
+    children, or they would see those stop.  What had stopped by itself before is not among the stopped: thawing
+    is not to wake it.
+    """
+    hunt = _Hunt(look, ours)
+    frozen: set[ProcessId] = set()
+    for process in sorted(known, key=lambda process: (process.start, process.pid)):
+        row = read_proc(process.pid)
+        moves = row is not None and row.id == process and not row.stopped and not row.gone
+        if moves and process.pid not in hunt.spared and hunt.reached(process, signal.SIGSTOP):
+            frozen.add(process)
+    deadline_s = time.monotonic() + FREEZE_S
+    still = still_looks = 0
+    while still_looks < STILL_LOOKS:
+        seen = hunt.seen()
+        still = sum(proc.stopped for proc in seen)
+        moving = {proc.id for proc in seen if not proc.stopped}
+        for process in sorted(moving, key=lambda process: (process.start, process.pid)):
+            if hunt.reached(process, signal.SIGSTOP):
+                frozen.add(process)
+        caught = hunt.chase()
+        frozen |= caught
+        moving |= caught
+        # One look is no proof: what forks and ends while we read the table may slip through.
+        still_looks = 0 if moving else still_looks + 1
+        if moving and time.monotonic() > deadline_s:
+            log.warning("processes %s do not stand still", sorted(process.pid for process in moving))
+            return frozen, 0
+        if moving:
+            time.sleep(_DEATH_POLL_S)
+    if hunt.hopeless:
+        log.warning("cannot freeze processes %s", sorted(process.pid for process in hunt.hopeless))
+        return frozen, 0
+    return frozen, still
+
+
+def thaw_all(frozen: Collection[ProcessId]) -> int:
+    """SIGCONTs these, children before their parents; returns how many still lived."""
+    hopeless: set[ProcessId] = set()
+    youngest_first = sorted(frozen, key=lambda process: (process.start, process.pid), reverse=True)
+    return sum(_reached(process, signal.SIGCONT, hopeless) for process in youngest_first)
 
 
 def _reached(process: ProcessId, number: int, hopeless: set[ProcessId]) -> bool:
@@ -147,54 +241,6 @@ def _await_death(killed: set[ProcessId]) -> set[ProcessId]:
             break
         time.sleep(_DEATH_POLL_S)
     return left
-
-
-def freeze_all(
-    find: Callable[[], Collection[Proc]], known: Collection[ProcessId] = ()
-) -> tuple[set[ProcessId], int]:
-    """SIGSTOPs what `find` sees until all of it stands still in three looks in a row.
-
-    `known` is stopped before the first look, which takes its time on a busy host.
-
-    Returns what was stopped here, and how many stand still, 0 where some do not.  Parents are stopped before
-    children, or they would see those stop.  What had stopped by itself before is not among the stopped: thawing
-    is not to wake it.
-    """
-    spared = protected()
-    frozen: set[ProcessId] = set()
-    hopeless: set[ProcessId] = set()
-    for process in sorted(known, key=lambda process: (process.start, process.pid)):
-        row = read_proc(process.pid)
-        moves = row is not None and row.id == process and not row.stopped and not row.gone
-        if moves and process.pid not in spared and _reached(process, signal.SIGSTOP, hopeless):
-            frozen.add(process)
-    deadline_s = time.monotonic() + FREEZE_S
-    still = still_looks = 0
-    while still_looks < STILL_LOOKS:
-        seen = [proc for proc in find() if proc.pid not in spared]
-        still = sum(proc.stopped for proc in seen)
-        moving = [proc for proc in seen if not proc.stopped and proc.id not in hopeless]
-        # One look is no proof: what forks and ends while we read the table may slip through.
-        still_looks = 0 if moving else still_looks + 1
-        for proc in sorted(moving, key=lambda proc: (proc.start, proc.pid)):
-            if _reached(proc.id, signal.SIGSTOP, hopeless):
-                frozen.add(proc.id)
-        if moving and time.monotonic() > deadline_s:
-            log.warning("processes %s do not stand still", sorted(proc.pid for proc in moving))
-            return frozen, 0
-        if moving:
-            time.sleep(_DEATH_POLL_S)
-    if hopeless:
-        log.warning("cannot freeze processes %s", sorted(process.pid for process in hopeless))
-        return frozen, 0
-    return frozen, still
-
-
-def thaw_all(frozen: Collection[ProcessId]) -> int:
-    """SIGCONTs these, children before their parents; returns how many still lived."""
-    hopeless: set[ProcessId] = set()
-    youngest_first = sorted(frozen, key=lambda process: (process.start, process.pid), reverse=True)
-    return sum(_reached(process, signal.SIGCONT, hopeless) for process in youngest_first)
 
 
 def become_subreaper() -> bool:

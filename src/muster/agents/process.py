@@ -78,9 +78,18 @@ class LocalLauncher:
             table = scan()
             orphans = adopted_orphans(self._trees.keys(), table)
             reap_zombies(orphans)
-            if tree.grow(table, [proc for proc in orphans if self._belongs(proc, tree)]):
+            tree.grow(table, [proc for proc in orphans if self._belongs(proc, tree)])
+            if tree.recorded != tree.members.keys():
                 self._record(tree, record)
             return list(tree.members.values())
+
+    def _take(self, tree: ProcessTree, born: Proc) -> bool:
+        """Whether a process that has just begun is this tree's, which then holds it."""
+        with self._lock:
+            if self._trees.get(tree.root.pid) is not tree:
+                return False
+            orphans = adopted_orphans(self._trees.keys(), [born])
+            return tree.take(born, orphan=any(self._belongs(orphan, tree) for orphan in orphans))
 
     def _belongs(self, orphan: Proc, tree: ProcessTree) -> bool:
         """Whether an adopted orphan is this tree's, going by its session or because no other could be meant.
@@ -94,8 +103,8 @@ class LocalLauncher:
 
     def _record(self, tree: ProcessTree, path: Path) -> None:
         holder = self._host.identify(os.getpid()) or ProcessId(os.getpid(), 0)
-        members = frozenset(tree.members)
-        Record(boot_id=self._host.boot_id, holder=holder, mark=tree.mark, members=members).save(path)
+        tree.recorded = frozenset(tree.members)
+        Record(boot_id=self._host.boot_id, holder=holder, mark=tree.mark, members=tree.recorded).save(path)
 
     @contextlib.contextmanager
     def _closing(self, tree: ProcessTree) -> Iterator[None]:
@@ -171,7 +180,7 @@ class LocalProcess:
         thread and again at any time; what is frozen takes no signal but KILL until `thaw`.
         """
         with self._freezing:
-            frozen, still = freeze_all(self._look, list(self._tree.members))
+            frozen, still = freeze_all(self._look, self._take, list(self._tree.members))
             self._frozen |= frozen
         return still
 
@@ -218,12 +227,15 @@ class LocalProcess:
         """
         if self._closed:
             return 0
-        killed = kill_all(self._look)
+        killed = kill_all(self._look, self._take)
         self._close()
         return sum(process.pid != self.pid for process in killed)
 
     def _look(self) -> list[Proc]:
         return [] if self._closed else self._launcher._look(self._tree, self._record)
+
+    def _take(self, born: Proc) -> bool:
+        return not self._closed and self._launcher._take(self._tree, born)
 
     def _close(self) -> None:
         if self.wait(_ROOT_DEATH_WAIT_S) is None:

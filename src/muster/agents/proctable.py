@@ -21,6 +21,8 @@ _CHUNK = 1 << 16
 _KERNEL_THREAD = 0x00200000
 _GONE_STATES = b"ZXx"
 _LISTINGS_MAX = 6
+_BIRTHS_MAX = 512
+"""With more new pids than this a listing of all is cheaper than a look at each."""
 
 
 class Proc(NamedTuple):
@@ -45,7 +47,7 @@ def read_proc(pid: int) -> Proc | None:
     """The process with this pid, also when it is a zombie.  None where there is none, or none we may read."""
     if not LINUX:
         return _psutil_proc(pid)
-    stat = _read(f"/proc/{pid}/stat")
+    stat = _read(f"/proc/{pid}/stat", whole=False)
     return _parse_stat(pid, stat) if stat else None
 
 
@@ -53,18 +55,34 @@ def scan() -> list[Proc]:
     """All processes but the kernel's own threads, those that began while we looked first."""
     if not LINUX:
         return [proc for pid in _psutil().pids() if (proc := _psutil_proc(pid))]
+    newest = _newest_pid()
+    pids = _listing()
     known: set[int] = set()
     found: list[Proc] = []
     for _ in range(_LISTINGS_MAX):
-        with os.scandir("/proc") as entries:
-            new = [pid for entry in entries if entry.name.isdigit() and (pid := int(entry.name)) not in known]
-        if not new:
+        known.update(pids)
+        found += [proc for pid in pids if (proc := read_proc(pid))]
+        newest, born = _born_since(newest)
+        pids = [pid for pid in born if pid not in known]
+        if not pids:
             break
-        # What forks and ends at once is never there when its turn comes in a long list; in a short one it is.
-        known.update(new)
-        found += [proc for pid in new if (proc := read_proc(pid))]
     found.reverse()
     return found
+
+
+class Births:
+    """What has begun since the last call, newest first, for the price of one small read where that is nothing.
+
+    What forks and ends within a millisecond is never there when its turn comes in a listing of all; here it
+    is.  Where the host does not count, or its pids have wrapped around, every process is called new.
+    """
+
+    def __init__(self) -> None:
+        self._newest = _newest_pid()
+
+    def __call__(self) -> list[Proc]:
+        self._newest, born = _born_since(self._newest)
+        return [proc for pid in reversed(born) if (proc := read_proc(pid))]
 
 
 def environment(pid: int) -> frozenset[bytes]:
@@ -164,6 +182,36 @@ def _send_unpinned(process: ProcessId, number: int) -> bool:
     return False
 
 
+def _listing() -> list[int]:
+    if not LINUX:
+        return list(_psutil().pids())
+    with os.scandir("/proc") as entries:
+        return [int(entry.name) for entry in entries if entry.name.isdigit()]
+
+
+def _newest_pid() -> int:
+    """The pid that was given out last (proc_pid_loadavg(5), of our own pid namespace); 0 where nobody counts."""
+    loads = _read("/proc/loadavg", whole=False).split() if LINUX else []
+    return int(loads[4]) if len(loads) == 5 else 0
+
+
+def _born_since(before: int) -> tuple[int, list[int]]:
+    """The newest pid, and the pids given out after `before`, oldest first."""
+    newest = _newest_pid()
+    if newest and newest == before:
+        return newest, []
+    if before and 0 < newest - before <= _BIRTHS_MAX:
+        # Threads have ids from the same count.
+        return newest, [pid for pid in range(before + 1, newest + 1) if not _is_thread(pid)]
+    return newest, _listing()
+
+
+def _is_thread(pid: int) -> bool:
+    """Whether this is the id of a process's second or later thread.  False where it has ended."""
+    status = _read(f"/proc/{pid}/status", whole=False)
+    return bool(status) and b"\nTgid:\t%d\n" % pid not in status
+
+
 def _parse_stat(pid: int, stat: bytes) -> Proc | None:
     # The name may hold spaces and parentheses, so count from the last one.
     fields = stat[stat.rfind(b")") + 2 :].split()
@@ -175,7 +223,8 @@ def _parse_stat(pid: int, stat: bytes) -> Proc | None:
     return Proc(pid, int(fields[19]), int(fields[1]), int(fields[2]), int(fields[3]), gone, stopped)
 
 
-def _read(path: str) -> bytes:
+def _read(path: str, *, whole: bool = True) -> bytes:
+    """The file's bytes, b"" where it is gone or not ours.  Without `whole` what one read gives: a small file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as exc:
@@ -185,7 +234,7 @@ def _read(path: str) -> bytes:
         return b""
     try:
         data = chunk = os.read(fd, _CHUNK)
-        while chunk:
+        while chunk and whole:
             chunk = os.read(fd, _CHUNK)
             data += chunk
     except OSError:

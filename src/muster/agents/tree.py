@@ -29,12 +29,14 @@ class ProcessTree:
     """The living ones, as of the last look."""
     sessions: set[int] = field(default_factory=set)
     """Every session that a member was ever seen in."""
+    recorded: frozenset[ProcessId] = frozenset()
+    """The members that the file knows."""
 
     def __post_init__(self) -> None:
         self.sessions.add(self.root.pid)
 
-    def grow(self, table: Collection[Proc], orphans: Iterable[Proc]) -> bool:
-        """Takes in what the process table shows, and `orphans` known to be ours.  True if that changed it.
+    def grow(self, table: Collection[Proc], orphans: Iterable[Proc]) -> None:
+        """Takes in what the process table shows, and `orphans` known to be ours.
 
         Only valid while the root has not been reaped: that keeps its pid, and so its session's id, ours.
         """
@@ -48,10 +50,23 @@ class ProcessTree:
             return proc.start >= self.root.start and mark in environment(proc.pid)
 
         found = family(table, ours, by_session=True)
-        changed = found.keys() != self.members.keys()
         self.members = found
         self.sessions |= {proc.sid for proc in found.values()}
-        return changed
+
+    def take(self, born: Proc, *, orphan: bool) -> bool:
+        """Whether this process, which has just begun, came from here or is an `orphan` known to; takes it in.
+
+        Looks at it alone: a table of all takes longer than some processes live.
+        """
+        if not orphan:
+            sessions = {proc.sid for proc in self.members.values()} - {0, os.getsid(0)} | {self.root.pid}
+            parents = {process.pid for process in self.members}
+            kin = born.sid in sessions or born.ppid in parents
+            if not kin and os.fsencode(self.mark) not in environment(born.pid):
+                return False
+        self.members[born.id] = born
+        self.sessions.add(born.sid)
+        return True
 
     def could_hold(self, proc: Proc) -> bool:
         """Whether an orphan without a trace may have come from this tree."""
@@ -123,7 +138,7 @@ def _kill_tree(record: Record) -> int:
         known.update(found)
         return found.values()
 
-    return len(kill_all(find))
+    return len(kill_all(find, lambda born: mark in environment(born.pid)))
 
 
 def _process(line: str) -> ProcessId:
