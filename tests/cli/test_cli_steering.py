@@ -171,6 +171,12 @@ def test_a_question_goes_to_the_inbox_and_its_answer_to_the_next_attempt(cli, ow
     assert cli("report", "progress", "1", env=owner.inside()).code == 6
 
 
+def test_an_inbox_of_a_plan_that_is_not_there(cli, owner):
+    ran = cli("inbox", "--plan", "biling")
+    assert (ran.code, ran.raw) == (3, b"")
+    assert "there is no plan 'biling'" in ran.err
+
+
 def test_an_inbox_with_nothing_in_it(cli, empty):
     assert cli("inbox").out == "nothing waits for you\n"
     assert cli("inbox", "--json").out == "[]\n"

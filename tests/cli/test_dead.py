@@ -117,6 +117,7 @@ def test_a_wrong_filter_changes_nothing(cli, failed, verb, words, code, message)
 
 
 def test_when_nothing_has_failed(cli, empty):
+    assert cli("dead", "retry", "--all", "--dry-run").out == "no task has failed; nothing was changed\n"
     ran = cli("dead", "discard", "--all")
     assert (ran.code, ran.out) == (0, "no task has failed; nothing was changed\n")
 

@@ -110,10 +110,11 @@ def _tell(args: argparse.Namespace, tasks: list[Json], missed: str) -> int:
     if args.json:
         print_json([listed(task) for task in tasks])
         return 0
-    if tasks:
-        _table(tasks, Screen(args.color))
+    if not tasks:
+        return _nothing(args, missed)
+    _table(tasks, Screen(args.color))
     what = {"retry": "retried", "discard": "discarded"}[args.verb]
-    print(f"{missed or f'{_count(tasks)} would be {what}'}; nothing was changed")
+    print(f"{_count(tasks)} would be {what}; nothing was changed")
     return 0
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from muster.cli.context import connect, project_of
 from muster.cli.fields import add_fields, print_rows, task_names
 from muster.cli.output import Screen, age, clean, listed, now_ms, ref_of, task_word
+from muster.cli.plan_common import plan_path
 from muster.cli.task import find_tasks
 
 LIMIT = 1000
@@ -20,6 +21,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     with connect(args) as context:
+        if args.plan is not None:
+            context.api.get(plan_path(args.plan))  # refuses one that is not there
         found = find_tasks(context, plan=args.plan, names=("paused", "failed"), limit=LIMIT)
         pools = context.api.get("/api/v1/pools")
     closed = {name: pool for name, pool in sorted(pools.items()) if pool["untilMs"] is None}
