@@ -313,7 +313,7 @@ def test_a_task_is_edited(cli, owner):
         (("docs", "--after", "nothing"), 3, "there is no task 'nothing'"),
         (("docs", "--after", "docs"), 2, "cycle: docs -> docs"),
         (("docs", "--priority", "11"), 2, "1 to 10"),
-        (("docs", "--retries", "-1"), 2, "maxRetries"),
+        (("docs", "--retries", "-1"), 2, "not a number"),
         (("api", "--title", "x"), 6, "its agent has the old text"),
         (("model", "--title", "x"), 6, "is COMPLETED"),
         (("nothing", "--title", "x"), 3, "there is no task"),

@@ -171,6 +171,12 @@ def test_a_question_goes_to_the_inbox_and_its_answer_to_the_next_attempt(cli, ow
     assert cli("report", "progress", "1", env=owner.inside()).code == 6
 
 
+def test_an_inbox_of_a_plan_that_is_not_there(cli, owner):
+    ran = cli("inbox", "--plan", "biling")
+    assert (ran.code, ran.raw) == (3, b"")
+    assert "there is no plan 'biling'" in ran.err
+
+
 def test_an_inbox_with_nothing_in_it(cli, empty):
     assert cli("inbox").out == "nothing waits for you\n"
     assert cli("inbox", "--json").out == "[]\n"
@@ -224,3 +230,55 @@ def test_the_dead_are_listed_retried_and_discarded(cli, owner):
     owner.do(c.Fail(task_id=job.task_id, epoch=job.epoch, kind="invalid", message="no"))
     assert "billing/tests  discarded" in cli("dead", "discard", "--all").out
     assert owner.tasks()["tests"].status == "ARCHIVED"
+
+
+def test_what_a_single_task_may_be_told(cli, owner):
+    (owner.root / "muster.toml").write_text('[task]\nretries = 1\ntimeout = "9m"\n')
+    more = ("--target", "prod", "--estimated", "20m", "--sort", "-2", "--timeout", "1h", "--retries", "0")
+    assert cli("task", "add", "X", "--key", "x", *more).code == 0
+    seen = owner.tasks()["x"]
+    assert (seen.target, seen.estimated_s, seen.max_retries) == ("prod", 1200, 0)
+    kept = {task["key"]: task for task in json.loads(cli("api", "GET", "/api/v1/plans/tasks/tasks").out)}["x"]
+    assert (kept["timeoutS"], kept["sortKey"]) == (3600, -2)
+    assert cli("task", "add", "Y", "--key", "y").code == 0
+    assert owner.tasks()["y"].max_retries == 1, "as configured"
+    cleared = ("--target", "", "--estimated", "", "--delay", "1h", "--expires", "2h")
+    assert cli("task", "edit", "tasks/x", *cleared).code == 0
+    seen = owner.tasks()["x"]
+    assert (seen.target, seen.estimated_s) == (None, None)
+    assert seen.expires_at_ms - seen.next_attempt_at_ms == pytest.approx(3_600_000, abs=1000)
+    assert cli("task", "edit", "tasks/x", "--delay", "").code == 0
+    assert owner.tasks()["x"].next_attempt_at_ms is None
+
+
+def test_a_delayed_task_is_added_once_however_late_it_is_repeated(cli, owner):
+    words = ("task", "add", "Later", "--delay", "1h", "--idempotency-key", "k")
+    assert cli(*words).code == 0
+    ran = cli(*words)
+    assert (ran.code, "was there already" in ran.out) == (0, True)
+
+
+def test_a_dry_run_of_a_single_task_says_who_would_get_it_and_why(cli, owner):
+    agents = (
+        "claude.command = ['claude']\ncodex.command = ['codex']\ncodex.profiles = ['testing-specialist']\n"
+    )
+    (owner.root / "muster.toml").write_text(f"[agents]\n{agents}codex.targets = ['prod']\n")
+    before = owner.fingerprint()
+
+    def told(*words):
+        return json.loads(cli("task", "add", *words, "--dry-run", "--json").out)["tasks"][0]
+
+    row = told("Write tests")
+    assert (row["agents"], row["profile"]) == (["codex", "claude"], "testing-specialist")
+    assert row["why"] == "words: test; codex offers it"
+    assert told("Look", "--target", "prod")["agents"] == ["codex"]
+    assert (
+        told("Look", "--target", "moon")["why"] == "nobody offers target moon: it waits until somebody does"
+    )
+    assert told("Look", "--agent", "claude")["why"] == "agent= names it"
+    text = cli("task", "add", "Write tests", "--dry-run").out
+    assert "testing-specialist" in text and text.endswith("nothing was changed\n")
+    ran = cli("task", "add", "Write tests", "--agent", "gost", "--dry-run")
+    assert (ran.code, "there is no agent gost" in ran.err) == (3, True)
+    assert cli("task", "add", "X", "--dry-run", "--wait").code == 2
+    assert owner.fingerprint() == before

@@ -50,7 +50,7 @@ def test_wait_without_an_owner_does_not_wait(cli, owner):
     assert "no owner is up, so billing/api will not end" in ran.err
     ran = cli("task", "run", "Build it")
     assert (ran.code, ran.raw) == (7, b"")
-    assert "nothing was added" in ran.err
+    assert "nothing was changed" in ran.err
     assert "Build it" not in cli("task", "list", "--json").out
 
 

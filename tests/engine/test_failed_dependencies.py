@@ -38,8 +38,15 @@ def test_each_wish(rig: Rig, wish: dict[str, Any], status: str, is_ready: bool, 
         rig.do(cancel(rig.id("a")))
     assert (rig.statuses()["b"], rig.task("b").ready) == (status, is_ready)
     if wish == SKIP:
-        assert "ended as" in rig.events("b")[-1].message
+        assert rig.events("b")[-1].message == f"skipped by coordinator: api/a (a) ended as {end.upper()}"
+        assert rig.views()["b"].why == rig.events("b")[-1].message
         assert rig.events("b")[-1].actor == "coordinator"
+
+
+def test_a_long_title_of_the_one_that_failed_is_cut(rig: Rig) -> None:
+    rig.enqueue({"a": [], "b": ["a"]}, specs={"a": {"title": "x" * 10_000}, "b": SKIP})
+    rig.do(cancel(rig.id("a")))
+    assert rig.views()["b"].why == f"skipped by coordinator: api/a ({'x' * 80}...) ended as CANCELLED"
 
 
 def test_a_chain_of_tasks_that_want_to_be_skipped_ends_at_the_first_that_goes_on(rig: Rig) -> None:

@@ -12,6 +12,9 @@ from muster.engine.batch import drive
 from muster.engine.policy import Policy
 from muster.model import commands as c
 from muster.model.commands import Offer
+from muster.model.edits import EditTask
+from muster.model.profiles import Chooser
+from muster.model.targets import offered
 from muster.ports.runtime import READY
 
 
@@ -49,6 +52,53 @@ def test_an_agent_that_cannot_run_offers_nothing(rig: Rig) -> None:
     )
     rig.enqueue({"a": []}, specs={"a": {"capabilities": ("rust",)}})
     assert rig.claim() == ()
+
+
+def test_only_an_agent_that_serves_the_target_gets_it(rig: Rig) -> None:
+    serves = Offer(capabilities=offered(("rust",), ("prod",)))
+    rig.register(W1, agents=("claude",), offers={"claude": Offer(capabilities=("rust", "prod"))})
+    rig.enqueue({"a": []}, specs={"a": {"capabilities": ("rust",), "target": "prod"}})
+    assert rig.claim() == ()
+    view = rig.views()["a"]
+    assert view.why == "no agent serves prod: add it to agents.NAME.targets in muster.toml"
+    assert (view.capabilities, view.target) == (("rust",), "prod")
+    rig.register(W2, agents=("ops",), general=(), offers={"ops": serves})
+    (job,) = rig.claim(W2)
+    assert (job.key, job.agent) == ("a", "ops")
+    rig.do(c.Release(task_id=job.task_id, epoch=job.epoch, reason="drain"))
+    rig.do(c.Transfer(task_id=job.task_id, actor="ada", agent="claude"))
+    assert rig.claim(W1) == ()
+    rig.do(EditTask(task_id=job.task_id, actor="ada", target=None))
+    assert [job.agent for job in rig.claim(W1)] == ["claude"]
+
+
+TABLE = {"cook": ("soup",), "writer": ("guide",)}
+
+
+def test_a_task_that_is_added_without_a_kind_gets_the_one_that_its_words_ask_for() -> None:
+    rig = limited(profiles=TABLE)
+    rig.register(agents=("claude", "codex"), offers={"codex": Offer(profiles=("writer",))})
+    specs = {"a": {"title": "A guide"}, "b": {"title": "A guide", "agent": "claude"}, "c": {"title": "Else"}}
+    rig.enqueue(dict.fromkeys(specs, ()), specs=specs)
+    profiles = {key: view.profile for key, view in rig.views().items()}
+    assert profiles == {"a": "writer", "b": None, "c": "general-purpose"}
+    assert {job.key: job.agent for job in rig.claim()} == {"a": "codex", "b": "claude", "c": "claude"}
+
+
+def test_the_usual_agent_goes_before_the_words_unless_more_is_asked_for() -> None:
+    rig = limited(profiles=TABLE, usual_agent="claude")
+    specs = {"a": {"title": "A guide"}, "b": {"title": "A guide", "capabilities": ("rust",)}}
+    rig.enqueue(dict.fromkeys(specs, ()), specs=specs)
+    assert {key: view.profile for key, view in rig.views().items()} == {"a": None, "b": "writer"}
+
+
+def test_the_same_key_adds_nothing_also_after_the_words_have_changed() -> None:
+    once = {"specs": {"a": {"title": "A guide", "key": None, "idempotency_key": "k", "delay_s": 60}}}
+    rig = limited(profiles=TABLE)
+    first = rig.enqueue({"a": ()}, **once)
+    rig.clock.advance(5)
+    rig.engine._intake._chooser = Chooser({"painter": ("guide",)})
+    assert rig.enqueue({"a": ()}, **once).task_ids == first.task_ids
 
 
 def test_a_profile_is_a_preference(rig: Rig) -> None:

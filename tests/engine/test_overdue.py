@@ -50,11 +50,23 @@ def test_a_notice_comes_half_an_hour_after_the_estimate(rig):
     watch.pass_minutes(39.9)
     assert watch.beat().notice == "" and "overdue" not in rig.names("a")
     watch.pass_minutes(0.2)
-    assert "own estimate" in watch.beat().notice
+    assert "by its estimate" in watch.beat().notice
     (event,) = [event for event in rig.events("a") if event.event == "overdue"]
     assert event.level == "WARN" and rig.task("a").status is TaskStatus.RUNNING
     watch.pass_minutes(1)
     assert rig.names("a").count("overdue") == 1
+
+
+def test_what_its_task_is_estimated_at_counts_until_the_agent_says_otherwise(rig):
+    watch = Watch(rig, estimated_s=10 * MINUTE)
+    watch.pass_minutes(39.9)
+    assert watch.beat().notice == ""
+    watch.progress(20)
+    watch.pass_minutes(0.2)
+    assert watch.beat().notice == ""
+    other = Watch(Rig(), estimated_s=10 * MINUTE)
+    other.pass_minutes(40)
+    assert "should have been done 30 min ago by its estimate" in other.beat().notice
 
 
 def test_the_worker_is_woken_for_the_notice(rig):

@@ -11,6 +11,7 @@ from muster.engine.batch import drive
 from muster.model import commands as c
 from muster.model.errors import Ambiguous, NotFound
 from muster.model.states import CrewStatus, ErrorKind
+from muster.model.views import TaskFilter
 
 
 def why(rig: Rig, key: str) -> str:
@@ -22,6 +23,20 @@ def settled(rig: Rig, plan: str = "api") -> bool:
 
 
 # -- why
+
+
+def test_no_list_counts_the_tasks_of_all_plans(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig.enqueue({"a": [], "b": []})
+    rig.enqueue({"c": []}, plan="other")
+    rig.do(c.PausePlan(plan="other", actor="ada"))
+    rig.register()
+    for name in ("plans", "status"):
+        monkeypatch.delattr(type(rig.reads), name)
+    whys = {view.key: view.why for view in drive(rig.queries.tasks(TaskFilter()))}
+    assert whys["a"] == "ready, a worker takes it now"
+    assert whys["c"].startswith("plan other is paused")
+    assert drive(rig.queries.plan("api")).plan.counts == {"PENDING": 2}
+    assert drive(rig.queries.task(rig.id("a"))).task.key == "a"
 
 
 def test_every_waiting_task_says_for_what(rig: Rig) -> None:
@@ -74,14 +89,14 @@ def test_done_by_an_attempt_or_by_a_person(rig: Rig) -> None:
 
 def test_a_worker_that_comes_between_two_looks_is_no_error(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     rig.enqueue({"a": []})
-    plain = rig.reads.status
+    plain = rig.reads.crew
 
     async def then_one_registers() -> Any:
         status = await plain()
         rig.register()
         return status
 
-    monkeypatch.setattr(rig.reads, "status", then_one_registers)
+    monkeypatch.setattr(rig.reads, "crew", then_one_registers)
     assert why(rig, "a") == "ready, a worker takes it now"
 
 

@@ -180,6 +180,59 @@ def test_a_plan_becomes_what_its_file_says(rig: Rig) -> None:
     assert (again.added, again.changed, again.removed, again.restored) == ((), (), (), ())
 
 
+def test_times_are_compared_and_applied(rig: Rig) -> None:
+    plain = {"a": {"delay_s": 3600}, "b": {"expires_s": 3600}, "c": {}}
+    update(rig, dict.fromkeys(plain, ()), **plain)
+    added_ms = rig.clock.now().wall_ms
+    rig.clock.advance(60)
+    assert update(rig, dict.fromkeys(plain, ()), **plain).diff.changed == ()
+    later = {"a": {"delay_s": 7200}, "b": {}, "c": {"not_before_ms": added_ms + 90_000, "estimated_s": 60}}
+    changed = update(rig, dict.fromkeys(plain, ()), **later).diff.changed
+    assert {change.key: change.fields for change in changed} == {
+        "a": ("not_before_ms",),
+        "b": ("expires_at_ms",),
+        "c": ("estimated_s", "not_before_ms"),
+    }
+    tasks = {key: rig.task(key) for key in plain}
+    assert [task.next_attempt_at_ms for task in tasks.values()] == [
+        added_ms + 7200_000,
+        None,
+        added_ms + 90_000,
+    ]
+    assert (tasks["b"].expires_at_ms, tasks["c"].estimated_s) == (None, 60)
+    rig.register()
+    assert [job.key for job in rig.claim()] == ["b"]
+    now = {"a": {}, "b": {}, "c": {"estimated_s": 60}}
+    update(rig, dict.fromkeys(plain, ()), **now)
+    assert [job.key for job in rig.claim()] == ["a", "c"]
+
+
+def test_a_time_that_has_passed_is_no_change(rig: Rig) -> None:
+    plain = {"a": {"delay_s": 60, "expires_s": 120}}
+    update(rig, {"a": ()}, **plain)
+    rig.register()
+    rig.clock.advance(61)
+    rig.do(c.Promote(task_id=rig.id("a"), actor="ada"))
+    (job,) = rig.started()
+    rig.do(fail(job, ErrorKind.INVALID))
+    rig.do(c.Retry(task_id=job.task_id, actor="ada"))
+    rig.clock.advance(3600)
+    assert update(rig, {"a": ()}, **plain).diff.changed == ()
+    assert rig.task("a").expires_at_ms is None, "a retry is not to expire by the old wish"
+
+
+def test_an_edited_time_keeps_the_pause_before_a_retry(rig: Rig) -> None:
+    rig.enqueue({"a": ()})
+    rig.register()
+    (job,) = rig.started()
+    rig.do(fail(job))
+    due_ms = rig.task("a").next_attempt_at_ms
+    edit(rig, "a", not_before_ms=1)
+    assert rig.task("a").next_attempt_at_ms == due_ms
+    edit(rig, "a", not_before_ms=due_ms + 1)
+    assert rig.task("a").next_attempt_at_ms == due_ms + 1
+
+
 def test_two_tasks_may_change_places(rig: Rig) -> None:
     update(rig, {"a": [], "b": ["a"]})
     update(rig, {"a": ["b"], "b": []})

@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from muster.cli.plan_input import plan_body
+from muster.config.settings import AgentConfig, Config
+from muster.model.commands import Spec
 from muster.model.errors import BadPlan
 from muster.model.plan import PlanTask
 from muster.plans.attributes import ATTRIBUTES
@@ -42,6 +46,8 @@ EXAMPLES: dict[str, tuple[str, dict[str, Any]]] = {
     "priority": ("priority=P0", {"priority": 10}),
     "sort": ("sort=-12", {"sort_key": -12}),
     "timeout": ("timeout=30m", {"timeout_s": 1800}),
+    "target": ("target=prod", {"target": "prod"}),
+    "estimated": ("estimated=20m", {"estimated_s": 1200}),
     "retries": ("retries=0", {"retries": 0}),
     "limit": ('limit="git push"', {"limit_key": "git push"}),
     "on-failed": ("on-failed=skip", {"on_failed": "skip"}),
@@ -133,3 +139,34 @@ def test_a_box_under_another_one_belongs_to_it_and_does_not_wait_for_it() -> Non
 def test_tasks_that_belong_to_each_other_are_a_problem() -> None:
     with pytest.raises(BadPlan, match="these tasks belong to each other: a -> b -> a"):
         parse("- [ ] A {#a parent=b}\n  - [ ] B {#b}\n", "plan.md")
+
+
+UNWRITTEN = {
+    "title": "the text behind the box",
+    "description": "the text below it",
+    "key": "#id, or made from the title",
+    "done": "the tick in the box",
+    "epic": "the heading above",
+    "feature": "the lower heading above",
+    "idempotency_key": "a plan's tasks are known by their keys",
+    "parent_task_id": "parent= names it by its key, which is known before its number",
+    "created_by": "whoever adds the plan",
+}
+"""Fields of a task that no attribute says, with what does."""
+
+
+def test_every_field_of_a_task_has_an_attribute_or_a_reason(tmp_path: Path) -> None:
+    """On the whole way from the file to the request that adds it."""
+    config = Config(agents={"claude": AgentConfig("claude", ("claude",))}, default_agent="claude")
+
+    def body(attributes: str) -> dict[str, Any]:
+        text = f"- [ ] Do it {{#a {attributes}}}\n- [ ] Other {{#other}}\n"
+        found: dict[str, Any] = plan_body(parse(text, "plan.md"), tmp_path / "plan.md", config)["tasks"][0]
+        return found
+
+    plain = body("")
+    written = [example for example, _ in EXAMPLES.values() if not example.startswith("agent=")]
+    written += ["agent=claude cap=x", "expires=2027-01-31"]
+    said = {name for text in written for name, value in body(text).items() if value != plain[name]}
+    assert said | UNWRITTEN.keys() == set(Spec.__struct_fields__)
+    assert not said & UNWRITTEN.keys()

@@ -40,8 +40,11 @@ def kept(key: str, number: int = 1, **fields: Any) -> KeptTask:
         "epic": "",
         "feature": "",
         "parent": None,
-        "next_attempt_at_ms": None,
+        "not_before_ms": None,
         "expires_at_ms": None,
+        "estimated_s": None,
+        "target": None,
+        "created_at_ms": 0,
         "dependencies": (),
     }
     return KeptTask(id=number, key=key, **(plain | fields))
@@ -70,7 +73,9 @@ def test_all_of_a_task_is_written() -> None:
             feature="REST",
             parent="a",
             expires_at_ms=1_801_418_400_250,
-            next_attempt_at_ms=1_801_418_400_000,
+            not_before_ms=1_801_418_400_000,
+            estimated_s=1200,
+            target="prod db",
             dependencies=((1, "a", True),),
         ),
     ]
@@ -78,7 +83,8 @@ def test_all_of_a_task_is_written() -> None:
     assert rendered.lost == ()
     assert rendered.text == (
         "# billing\n\n## API\n\n- [x] First {x} {#a}\n\n### REST\n\n"
-        "- [ ] Second {#b after=a agent=claude profile=writer cap=rust priority=9 sort=-2 timeout=90s retries=0"
+        "- [ ] Second {#b after=a agent=claude profile=writer cap=rust priority=9 sort=-2 timeout=90s"
+        ' target="prod db" estimated=20m retries=0'
         ' limit="git push" on-failed=skip not-before=2027-01-31T18:00:00.000+00:00'
         ' expires=2027-01-31T18:00:00.250+00:00 parent=a tags=x,y meta="team=a b"}\n\n'
         "  text\n\n  ```sh\n  ls\n  ```\n\n"

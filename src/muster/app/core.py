@@ -64,6 +64,8 @@ def policy_of(config: Config, hostname: str = "", *, writers: frozenset[str] = f
         pools={agent.name: agent.pool for agent in config.agents.values()},
         failures_max=task.failures_max,
         waiting_max=task.waiting_max,
+        profiles=config.profiles,
+        usual_agent=config.default_agent,
         hostname=hostname,
     )
 

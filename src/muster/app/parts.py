@@ -11,6 +11,7 @@ from muster.config.project import Project
 from muster.config.settings import Config
 from muster.model.commands import Offer
 from muster.model.errors import StoreRefused
+from muster.model.targets import offered
 from muster.stores.sqlite.lock import refuse_shared
 from muster.worker.clearing import LocalTrees
 from muster.worker.git import Repository, find_repository
@@ -46,9 +47,9 @@ def local_trees(repository: Repository, project: Project) -> LocalTrees:
 def offers_of(config: Config) -> dict[str, Offer]:
     """What each agent is good for, for those that say so."""
     return {
-        name: Offer(capabilities=agent.capabilities, profiles=agent.profiles)
+        name: Offer(capabilities=offered(agent.capabilities, agent.targets), profiles=agent.profiles)
         for name, agent in config.agents.items()
-        if agent.capabilities or agent.profiles
+        if agent.capabilities or agent.profiles or agent.targets
     }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from muster.cli.context import connect, project_of
+from muster.cli.fields import add_fields, print_one, print_rows, refuse_unknown
 from muster.cli.output import Screen, clean, print_json, usage_words
 from muster.cli.status import pool_word
 from muster.config.load import load_config
@@ -17,18 +18,25 @@ from muster.model.errors import BadInput, MusterError, NotFound
 Json = dict[str, Any]
 TIMEOUT_S = 120
 
+_LOOKED = ("name", "kind", "provider", "about", "problem", "fix")
+_TRIED = ("version", "ok", "answer", "errorKind", "error", "seconds", "usage")
+"""What is told about an agent, and what more after it was tried."""
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    verbs.add_parser("list", help="the agents of this project")
+    listing = verbs.add_parser("list", help="the agents of this project")
     shown = verbs.add_parser("show", help="how one is started, and what it may do")
     shown.add_argument("name", metavar="NAME")
+    add_fields(listing)
+    add_fields(shown)
     resumed = verbs.add_parser("resume", help="let it and its provider's others be tried again")
     resumed.add_argument("name", metavar="NAME")
     tried = verbs.add_parser(
         "test", help="give it one trivial prompt; with a paid provider this costs a little"
     )
     tried.add_argument("name", metavar="NAME")
+    add_fields(tried)
     tried.add_argument(
         "--timeout", type=int, default=TIMEOUT_S, metavar="SECONDS", help=f"give up after this ({TIMEOUT_S})"
     )
@@ -59,7 +67,8 @@ def _look(agent: AgentConfig, config: Config, project: Project) -> Json:
     """What can be said without running it."""
     from muster.app.agents import agent_of
 
-    look: Json = {"name": agent.name, "kind": agent.kind, "provider": agent.pool, "about": "", "problem": ""}
+    look: Json = dict.fromkeys(_LOOKED, "")
+    look |= {"name": agent.name, "kind": agent.kind, "provider": agent.pool}
     try:
         made = agent_of(agent, config, project)
         look["about"] = made.about
@@ -75,17 +84,17 @@ def _list(args: argparse.Namespace, config: Config, project: Project) -> int:
         {**_look(agent, config, project), "closed": closed.get(agent.pool)}
         for _, agent in sorted(config.agents.items())
     ]
-    if args.json:
-        print_json(looks)
-        return 0
-    looks_of = [
-        "attempt failed" if look["problem"] else "waiting" if look["closed"] else "completed"
-        for look in looks
-    ]
-    rows = [[clean(look["name"]), clean(look["kind"]), clean(_said(look))] for look in looks]
-    Screen(args.color).table(
-        ["AGENT", "KIND", "WHAT IT IS, OR WHAT IS MISSING"], rows, give=2, looks=looks_of
-    )
+
+    def show() -> None:
+        looks_of = [
+            "attempt failed" if look["problem"] else "waiting" if look["closed"] else "completed"
+            for look in looks
+        ]
+        rows = [[clean(look["name"]), clean(look["kind"]), clean(_said(look))] for look in looks]
+        head = ["AGENT", "KIND", "WHAT IT IS, OR WHAT IS MISSING"]
+        Screen(args.color).table(head, rows, give=2, looks=looks_of)
+
+    print_rows(args, looks, show, names=tuple)  # `shell` is always there
     return 0
 
 
@@ -119,9 +128,6 @@ def _show(args: argparse.Namespace, agent: AgentConfig, look: Json) -> int:
         "capabilities": list(agent.capabilities),
         "profiles": list(agent.profiles),
     }
-    if args.json:
-        print_json(look)
-        return 0
     # Values of variables may be secret: their names are enough.
     named = {
         "agent": f"{look['name']}, kind {look['kind']}",
@@ -135,7 +141,8 @@ def _show(args: argparse.Namespace, agent: AgentConfig, look: Json) -> int:
         "env": ", ".join(look["env"]),
         "slots": "" if agent.slots is None else str(agent.slots),
     }
-    Screen(args.color).fields([(name, clean(str(value))) for name, value in named.items() if value])
+    shown = [(name, clean(str(value))) for name, value in named.items() if value]
+    print_one(args, look, lambda: Screen(args.color).fields(shown))
     return 0
 
 
@@ -154,6 +161,7 @@ def _test(args: argparse.Namespace, agent: AgentConfig, config: Config, project:
     from muster.app.tryout import failure_hint, try_agent, version_of
     from muster.ports.agent import Failed
 
+    refuse_unknown(args, lambda: (*_LOOKED, *_TRIED))
     if args.timeout < 1:
         raise BadInput(f"--timeout {args.timeout} is no time", "--timeout 120")
     look = _look(agent, config, project)
@@ -177,10 +185,7 @@ def _test(args: argparse.Namespace, agent: AgentConfig, config: Config, project:
         "seconds": round(tried.seconds, 2),
         "usage": usage,
     }
-    if args.json:
-        print_json(result)
-    else:
-        _tell(result, Screen(args.color))
+    print_one(args, result, lambda: _tell(result, Screen(args.color)))
     return 0 if failed is None else 1
 
 

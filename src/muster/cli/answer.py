@@ -7,6 +7,7 @@ import argparse
 from muster.cli.context import connect
 from muster.cli.output import Screen, clean, print_json, ref_of
 from muster.cli.task_moves import one
+from muster.cli.waiting import ENDED, add_waiting, await_tasks, end_code, last_event, refuse_idle, within
 from muster.client.api import task_path
 from muster.model.errors import BadInput
 
@@ -16,6 +17,7 @@ TEXT_CHARS_MAX = 10_000
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ref", metavar="REF")
     parser.add_argument("text", metavar="TEXT")
+    add_waiting(parser, ENDED)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -24,15 +26,25 @@ def run(args: argparse.Namespace) -> int:
             f"the answer has {len(args.text)} characters, not 1 to {TEXT_CHARS_MAX}; nothing was changed",
             "put what is long into a file and name it",
         )
+    screen = None if args.json else Screen(args.color)
     with connect(args) as context:
+        refuse_idle(args, context)
+        within_s = within(args)
+        after = 0 if within_s is None else last_event(context)
         task = one(context, args.ref)
         body = {"actor": context.actor(), "text": args.text}
         moved = context.api.post(task_path(task["id"], "answer"), body)
-        direct = context.direct
+        if screen is not None:
+            runs = "; `muster up` runs it" if context.direct else ""
+            ref = clean(ref_of(task))
+            screen.line(f"{screen.badge('ready', '')} {ref}  answered; it goes on with that{runs}")
+            screen.stream.flush()
+        ended = (
+            []
+            if within_s is None
+            else await_tasks(context, [task["id"]], within_s=within_s, screen=screen, after=after)
+        )
     if args.json:
-        print_json({"ref": ref_of(task), "previousStatus": task["status"], **moved})
-        return 0
-    screen = Screen(args.color)
-    runs = "; `muster up` runs it" if direct else ""
-    screen.line(f"{screen.badge('ready', '')} {clean(ref_of(task))}  answered; it goes on with that{runs}")
-    return 0
+        row = {"ref": ref_of(task), "previousStatus": task["status"], **moved}
+        print_json({**row, **(ended[0] if ended else {})})
+    return end_code(ended)

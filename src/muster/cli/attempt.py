@@ -6,9 +6,11 @@ import argparse
 import os
 import subprocess
 import sys
+from functools import partial
 from typing import Any
 
 from muster.cli.context import Context, connect
+from muster.cli.fields import add_fields, names_of, print_one, print_rows
 from muster.cli.output import (
     BOLD,
     CYAN,
@@ -39,6 +41,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     diff = verbs.add_parser("diff", help="what the task had changed when the attempt ended")
     for verb in (show, diff):
         verb.add_argument("ref", metavar="REF[#ATTEMPT]", help="its newest attempt where none is named")
+    add_fields(listing)
+    add_fields(show)
     diff.add_argument("--stat", action="store_true", help="only how much, by file")
 
 
@@ -66,14 +70,16 @@ def _work(detail: Json, epoch: int) -> str:
 
 
 def _list(args: argparse.Namespace, detail: Json) -> int:
-    attempts = detail["attempts"]
-    if args.json:
-        print_json([{**attempt, "work": _work(detail, attempt["epoch"])} for attempt in attempts])
-        return 0
-    screen = Screen(args.color)
+    attempts = [{**attempt, "work": _work(detail, attempt["epoch"])} for attempt in detail["attempts"]]
+    names = partial(names_of, "AttemptView", "epoch", "work")
+    print_rows(args, attempts, lambda: _table(attempts, Screen(args.color)), names=names)
+    return 0
+
+
+def _table(attempts: list[Json], screen: Screen) -> None:
     if not attempts:
         screen.line("0 attempts")
-        return 0
+        return
     rows = [
         [
             f"#{attempt['epoch']}",
@@ -81,13 +87,12 @@ def _list(args: argparse.Namespace, detail: Json) -> int:
             f"{attempt['worker']} {clean(attempt['agent'])}",
             clock_time(_begun(attempt)),
             _lasted(attempt),
-            clean(attempt["error"] or _work(detail, attempt["epoch"])),
+            clean(attempt["error"] or attempt["work"]),
         ]
         for attempt in attempts
     ]
     looks = [attempt_look(attempt) for attempt in attempts]
     screen.table(["#", "STATUS", "WHO", "BEGUN", "TOOK", "WHAT"], rows, give=5, looks=looks)
-    return 0
 
 
 def _begun(attempt: Json) -> int:
@@ -101,13 +106,14 @@ def _lasted(attempt: Json) -> str:
 
 
 def _show(args: argparse.Namespace, detail: Json, attempt: Json) -> int:
-    epoch, ref = attempt["epoch"], ref_of(detail["task"])
-    events = [event for event in detail["events"] if event["epoch"] == epoch]
-    work = _work(detail, epoch)
-    if args.json:
-        print_json({**attempt, "work": work, "events": events})
-        return 0
-    screen = Screen(args.color)
+    events = [event for event in detail["events"] if event["epoch"] == attempt["epoch"]]
+    told = {**attempt, "work": _work(detail, attempt["epoch"]), "events": events}
+    print_one(args, told, lambda: _print_attempt(ref_of(detail["task"]), told, Screen(args.color)))
+    return 0
+
+
+def _print_attempt(ref: str, attempt: Json, screen: Screen) -> None:
+    epoch, work = attempt["epoch"], attempt["work"]
     screen.line(f"{clean(ref)}#{epoch}  {screen.badge(attempt_look(attempt), attempt['status'])}")
     rows = [
         ("Who", f"{attempt['worker']} with agent {clean(attempt['agent'])}"),
@@ -119,13 +125,12 @@ def _show(args: argparse.Namespace, detail: Json, attempt: Json) -> int:
         rows.append(("Error", " ".join(filter(None, [attempt["errorKind"], clean(attempt["error"])]))))
     if work:
         rows.append(("Work", clean(work)))
-    told = [f"{clock_time(event['atMs'])}  {clean(event['message'])}" for event in events]
+    told = [f"{clock_time(event['atMs'])}  {clean(event['message'])}" for event in attempt["events"]]
     rows += [("" if at else "Events", line) for at, line in enumerate(told)]
     rows.append(("Next", f"muster logs {clean(ref)}#{epoch}"))
     if work:
         rows.append(("", f"muster attempt diff {clean(ref)}#{epoch}"))
     screen.fields(rows)
-    return 0
 
 
 def _diff(args: argparse.Namespace, context: Context, detail: Json, attempt: Json) -> int:

@@ -6,7 +6,8 @@ import argparse
 from typing import Any
 
 from muster.cli.context import connect
-from muster.cli.output import Screen, clean, note, now_ms, print_json
+from muster.cli.fields import add_fields, names_of, print_one, print_rows
+from muster.cli.output import Screen, clean, note, now_ms, ref_of
 from muster.config.durations import parse_duration
 from muster.model.errors import BadConfig, BadInput
 
@@ -26,7 +27,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--level", metavar="LEVEL", type=_level, help=f"this or worse: {', '.join(LEVELS)}")
     listing.add_argument("--since", metavar="TIME", type=_since, help="how far back, like 30m or 2d")
     listing.add_argument("--limit", metavar="N", type=_count, default=LIMIT, help=f"at most N ({LIMIT})")
-    verbs.add_parser("verify", help="look for an edit, a hole or a cut (exit code 1: there is one)")
+    verifying = verbs.add_parser(
+        "verify", help="look for an edit, a hole or a cut (exit code 1: there is one)"
+    )
+    add_fields(listing)
+    add_fields(verifying)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,15 +70,17 @@ def _list(args: argparse.Namespace) -> int:
                 )
             query["task"] = task_id
         events = context.api.get("/api/v1/audit", query)
-    if args.json:
-        print_json(events)
-        return 0
-    screen = Screen(args.color)
-    for event in events:
-        screen.line(f"{screen.event(event)}  {clean(event['level'].lower())}  by {clean(event['actor'])}")
-    if not events:
-        print("0 events")
-    elif len(events) == args.limit:
+
+    def show() -> None:
+        screen = Screen(args.color)
+        for event in events:
+            screen.line(f"{screen.event(event)}  {clean(event['level'].lower())}  by {clean(event['actor'])}")
+        if not events:
+            screen.line("0 events")
+
+    rows = [{"ref": ref_of(event), **event} for event in events]
+    print_rows(args, rows, show, names=lambda: names_of("EventView", "ref"))
+    if len(events) == args.limit:
         note(f"there may be older ones: --limit {min(10_000, args.limit * 10)}")
     return 0
 
@@ -81,12 +88,15 @@ def _list(args: argparse.Namespace) -> int:
 def _verify(args: argparse.Namespace) -> int:
     with connect(args) as context:
         report: Json = context.api.get("/api/v1/audit/verify", {"wait": VERIFY_S})
-    if args.json:
-        print_json(report)
-        return 0 if report["whole"] else EXIT_BROKEN
-    for problem in report["problems"]:
-        print(f"broken  {clean(problem)}")
-    counts = f"{report['sealed']} events sealed, {report['unsealed']} to be sealed, {report['pruned']} pruned"
-    print(f"{'whole' if report['whole'] else 'BROKEN'}: {counts}, in {report['seals']} seals")
-    print(f"head  {report['head']}")
+
+    def show() -> None:
+        for problem in report["problems"]:
+            print(f"broken  {clean(problem)}")
+        counts = (
+            f"{report['sealed']} events sealed, {report['unsealed']} to be sealed, {report['pruned']} pruned"
+        )
+        print(f"{'whole' if report['whole'] else 'BROKEN'}: {counts}, in {report['seals']} seals")
+        print(f"head  {report['head']}")
+
+    print_one(args, report, show)
     return 0 if report["whole"] else EXIT_BROKEN

@@ -5,21 +5,43 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from muster.cli.context import Context, connect
+from muster.cli.fields import add_fields, names_of, print_rows
 from muster.cli.output import BOLD, Screen, age, clean, clock_time, inert, note, now_ms, print_json
 from muster.cli.report import duration_of, result_of, text_of
+from muster.cli.waiting import (
+    ENDED,
+    Goal,
+    add_waiting,
+    await_tasks,
+    end_code,
+    last_event,
+    refuse_idle,
+    within,
+)
 from muster.client.api import task_path
-from muster.model.errors import BadInput
-from muster.model.states import ErrorKind
+from muster.model.errors import BadInput, IllegalMove
+from muster.model.states import FINAL, ErrorKind, TaskStatus
 
 Json = dict[str, Any]
 
 LEASE_S_MAX = 7 * 86400
 MESSAGE_CHARS_MAX = 10_000
 MINE = ("MUSTER_TASK_ID", "MUSTER_EPOCH")
+
+
+def _is_free(task: Json) -> bool:
+    """Nothing keeps it from being taken; or nothing ever will."""
+    waits = task["unmet"] or task["nextAttemptAtMs"] is not None or task["lingeringEpoch"] is not None
+    return task["status"] in FINAL or (task["status"] == TaskStatus.PENDING and not waits)
+
+
+FREE = Goal("can be taken", _is_free, lambda _: True, needs_crew=False)
 
 _HELP = """\
 Takes a task as a worker would, for yourself: nobody else gets it while its lease holds.
@@ -37,10 +59,11 @@ takes it up again.
 def add(parser: argparse.ArgumentParser) -> None:
     parser.description = _HELP
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    verbs.add_parser("list", help="who holds what, and for how long")
+    add_fields(verbs.add_parser("list", help="who holds what, and for how long"))
     taking = verbs.add_parser("take", help="take a task that waits for an agent")
     taking.add_argument("ref", metavar="TASK")
     taking.add_argument("--env", action="store_true", help="print only what `eval` needs for `muster report`")
+    add_waiting(taking, FREE)
     renewing = verbs.add_parser("renew", help="keep it longer, or take it up again after its lease")
     releasing = verbs.add_parser("release", help="give it back at no cost, or say how it ended")
     for verb in (renewing, releasing):
@@ -51,6 +74,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         verb.add_argument("--lease", metavar="TIME", type=_lease, help="how long from now on (30m)")
     releasing.add_argument("--done", action="store_true", help="it is completed; those behind it go on")
     releasing.add_argument("--result", metavar="JSON|@FILE", help="with --done: what came out, as JSON")
+    add_waiting(releasing, ENDED, what="is given back and the task has ended")
     releasing.add_argument("--fail", metavar="TEXT", help="it could not be done; spends one of its retries")
 
 
@@ -74,7 +98,7 @@ def _take(args: argparse.Namespace) -> int:
     with connect(args) as context:
         task_id = _task(context, args.ref)
         given = {"tokenHash": hashlib.sha256(token.encode()).hexdigest(), "leaseS": args.lease}
-        taken = context.api.post(task_path(task_id, "claim"), {"actor": context.actor(), **given})
+        taken = _take_when_free(args, context, task_id, {"actor": context.actor(), **given})
         job = taken["job"]
         env = {
             "MUSTER_SOCKET": str(context.project.socket),
@@ -92,6 +116,23 @@ def _take(args: argparse.Namespace) -> int:
     else:
         _show(taken, env, Screen(args.color))
     return 0
+
+
+def _take_when_free(args: argparse.Namespace, context: Context, task_id: int, body: Json) -> Json:
+    """With `--wait` as soon as the task waits for an agent.  Raises Conflict where it has ended, WaitTimeout."""
+    within_s = within(args)
+    deadline_s = time.monotonic() + (within_s or 0)
+    while True:
+        try:
+            taken: Json = context.api.post(task_path(task_id, "claim"), body)
+        except IllegalMove:
+            task = context.api.get(task_path(task_id))["task"]
+            if within_s is None or _is_free(task):  # then something else is in the way
+                raise
+        else:
+            return taken
+        left_s = deadline_s - time.monotonic()
+        await_tasks(context, [task_id], FREE, within_s=left_s, screen=None, after=last_event(context))
 
 
 def _task(context: Context, reference: str) -> int:
@@ -172,16 +213,27 @@ def _renew(args: argparse.Namespace) -> int:
 
 def _release(args: argparse.Namespace) -> int:
     body = _outcome(args)
+    screen = None if args.json else Screen(args.color)
     with connect(args) as context:
+        if not args.done:
+            refuse_idle(args, context)
+        within_s = within(args)
+        after = 0 if within_s is None else last_event(context)
         task_id, epoch = _mine(args, context)
         path = task_path(task_id, "claim/release")
         moved = context.api.post(path, {"actor": context.actor(), "epoch": epoch, **body})
         task = context.api.get(task_path(task_id))["task"]
+        if screen is not None:
+            screen.line(f"{clean(_ref(task))}  {_ENDS[body['outcome']]}; {clean(task['why'])}")
+            screen.stream.flush()
+        ended = (
+            []
+            if within_s is None
+            else await_tasks(context, [task_id], within_s=within_s, screen=screen, after=after)
+        )
     if args.json:
-        print_json(moved)
-        return 0
-    print(f"{clean(_ref(task))}  {_ENDS[body['outcome']]}; {clean(task['why'])}")
-    return 0
+        print_json({**moved, **(ended[0] if ended else {})})
+    return end_code(ended)
 
 
 _ENDS = {"released": "given back", "done": "completed", "failed": "failed"}
@@ -203,12 +255,16 @@ def _outcome(args: argparse.Namespace) -> Json:
 def _list(args: argparse.Namespace) -> int:
     with connect(args) as context:
         claims: list[Json] = context.api.get("/api/v1/claims")
-    if args.json:
-        print_json(claims)
-        return 0
+    rows = [{"ref": _ref(claim), **claim} for claim in claims]
+    names = partial(names_of, "ClaimView", "ref")
+    print_rows(args, rows, lambda: _table(claims, Screen(args.color)), names=names)
+    return 0
+
+
+def _table(claims: list[Json], screen: Screen) -> None:
     if not claims:
-        print("nobody holds a task")
-        return 0
+        screen.line("nobody holds a task")
+        return
     now = now_ms()
     rows = [
         [
@@ -223,5 +279,4 @@ def _list(args: argparse.Namespace) -> int:
     ]
     looks = ["delayed" if claim["expired"] else "running" for claim in claims]
     head = ["TASK", "HOLDER", "AGENT", "ATTEMPT", "HELD", "LEASE LEFT"]
-    Screen(args.color).table(head, rows, give=1, looks=looks)
-    return 0
+    screen.table(head, rows, give=1, looks=looks)

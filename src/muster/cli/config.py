@@ -11,6 +11,7 @@ from typing import Any
 
 from muster.cli.context import project_of, start_folder
 from muster.cli.crew import cores
+from muster.cli.fields import add_fields, print_rows
 from muster.cli.output import Screen, clean, note, print_json
 from muster.config.keys import settings
 from muster.config.lines import key_lines, line_of
@@ -28,6 +29,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     showing = verbs.add_parser("show", help="every setting with its value")
     showing.add_argument("--origin", action="store_true", help="also where each comes from")
+    add_fields(showing)
     taking = verbs.add_parser("import", help=f"what another orchestrator's settings are in {FILE_NAME}")
     taking.add_argument("file", metavar="FILE", help="a JSON or YAML file")
     taking.add_argument("--write", action="store_true", help=f"write {FILE_NAME}, where there is none yet")
@@ -45,15 +47,15 @@ def _show(args: argparse.Namespace) -> int:
     for key, value in settings(config):
         shown, origin = _effective(key, value, config, written)
         rows.append({"key": key, "value": shown, "origin": origin})
-    if args.json:
-        print_json(rows)
-        return 0
-    screen = Screen(args.color)
-    cells = [[row["key"], clean(_written(row["value"])), clean(row["origin"])] for row in rows]
-    head = ["KEY", "VALUE", "FROM"]
-    if not args.origin:
-        head, cells = head[:2], [row[:2] for row in cells]
-    screen.table(head, cells, give=1, looks=[""] * len(cells))
+
+    def show() -> None:
+        cells = [[row["key"], clean(_written(row["value"])), clean(row["origin"])] for row in rows]
+        head = ["KEY", "VALUE", "FROM"]
+        if not args.origin:
+            head, cells = head[:2], [row[:2] for row in cells]
+        Screen(args.color).table(head, cells, give=1, looks=[""] * len(cells))
+
+    print_rows(args, rows, show, names=tuple)  # `root` is always there
     return 0
 
 

@@ -1,21 +1,25 @@
-"""`muster dead`: tasks that have failed and get no more attempts."""
+"""`muster dead`: tasks that have failed and get no more attempts; all of them, or those that a filter fits."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 from muster.cli.context import Context, connect
-from muster.cli.output import Screen, age, clean, now_ms, print_json, ref_of
-from muster.cli.task import find_tasks
-from muster.cli.task_moves import act_on, add_retry_options, named
+from muster.cli.dead_filter import add_filter, chosen, filtered, is_filtered
+from muster.cli.fields import add_fields, print_rows, task_names
+from muster.cli.output import Screen, age, clean, listed, note, now_ms, print_json, ref_of
+from muster.cli.task_moves import act_on, add_retry_options
+from muster.cli.waiting import ENDED, add_waiting, refuse_idle
 from muster.client.api import task_path
 from muster.model.errors import BadInput, Conflict
 from muster.model.states import TaskStatus
 
 Json = dict[str, Any]
 
-LIMIT = 100_000
+SHOWN_MAX = 20
+EXIT_DECLINED = 1
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -24,48 +28,122 @@ def add(parser: argparse.ArgumentParser) -> None:
     retrying = verbs.add_parser("retry", help="run them again")
     discarding = verbs.add_parser("discard", help="put them out of sight; they cannot be retried then")
     for verb in (listing, retrying, discarding):
-        verb.add_argument("--plan", metavar="PLAN", help="those of this plan")
+        verb.add_argument("refs", metavar="REF", nargs="*", help="of these tasks only")
+        add_filter(verb)
+    add_fields(listing)
     for verb in (retrying, discarding):
-        verb.add_argument("refs", metavar="REF", nargs="*")
         verb.add_argument("--all", action="store_true", help="all of them")
+        verb.add_argument("--dry-run", action="store_true", help="only say which these are")
+        verb.add_argument("-y", "--yes", action="store_true", help="do not ask, also on a terminal")
     add_retry_options(retrying)
+    add_waiting(retrying, ENDED)
 
 
 def run(args: argparse.Namespace) -> int:
     if args.verb == "list":
         return _list(args)
-    if sum((bool(args.refs), args.plan is not None, args.all)) != 1:
+    if args.all == (bool(args.refs) or is_filtered(args)):
         raise BadInput(
-            "say which: tasks, --plan PLAN or --all; nothing was changed", f"muster dead {args.verb} --all"
+            "say which: tasks, a filter such as --plan PLAN, or --all alone; nothing was changed",
+            f"muster dead {args.verb} --all --dry-run",
         )
     with connect(args) as context:
-        tasks = named(context, args.refs) if args.refs else _failed(context, args.plan)
+        tasks, missed = _chosen(context, args)
+        if args.dry_run:
+            return _tell(args, tasks, missed)
+        if args.verb == "retry":
+            refuse_idle(args, context)
+        if not tasks:
+            return _nothing(args, missed)
+        if (args.all or is_filtered(args)) and not _confirmed(args, tasks):
+            print("nothing was changed", file=sys.stderr)
+            return EXIT_DECLINED
         return (_retry if args.verb == "retry" else _discard)(context, args, tasks)
 
 
-def _failed(context: Context, plan: str | None) -> list[Json]:
-    if plan is not None:
-        from urllib.parse import quote
-
-        context.api.get(f"/api/v1/plans/{quote(plan, safe='')}")  # refuses one that is not there
-    return find_tasks(context, plan=plan, names=("failed",), limit=LIMIT)
+def _chosen(context: Context, args: argparse.Namespace) -> tuple[list[Json], str]:
+    """The tasks, and why there are none.  Raises NotFound for a plan or a task that is not there."""
+    tasks = chosen(context, args)
+    if args.refs and not is_filtered(args):
+        return tasks, ""
+    return filtered([task for task in tasks if task["status"] == TaskStatus.FAILED], args)
 
 
 def _list(args: argparse.Namespace) -> int:
     with connect(args) as context:
-        tasks = _failed(context, args.plan)
-    if args.json:
-        print_json(tasks)
-        return 0
-    if not tasks:
-        print("no task has failed")
-        return 0
+        tasks, missed = filtered(
+            [task for task in chosen(context, args) if task["status"] == TaskStatus.FAILED], args
+        )
+
+    def show() -> None:
+        if tasks:
+            _table(tasks, Screen(args.color))
+        else:
+            print(missed or "no task has failed")
+
+    print_rows(args, [listed(task) for task in tasks], show, names=task_names)
+    return 0
+
+
+def _table(tasks: list[Json], screen: Screen) -> None:
     rows = [
-        [clean(ref_of(task)), clean(task["why"]), str(task["epoch"]), age(now_ms() - task["updatedAtMs"])]
+        [
+            clean(ref_of(task)),
+            clean(task["why"]),
+            clean(task["lastAgent"] or task["wantedAgent"] or "-"),
+            str(task["epoch"]),
+            age(now_ms() - task["updatedAtMs"]),
+        ]
         for task in tasks
     ]
-    Screen(args.color).table(["TASK", "WHY", "ATTEMPTS", "SINCE"], rows, give=1, looks=["failed"] * len(rows))
+    head = ["TASK", "WHY", "AGENT", "ATTEMPTS", "SINCE"]
+    screen.table(head, rows, give=1, looks=["failed"] * len(rows))
+
+
+def _tell(args: argparse.Namespace, tasks: list[Json], missed: str) -> int:
+    """What would be done.  Raises Conflict where a task that was named has not failed."""
+    for task in tasks:
+        try:
+            _refuse_living(task)
+        except Conflict as error:
+            raise Conflict(f"{ref_of(task)}: {error.message}", error.hint) from None
+    if args.json:
+        print_json([listed(task) for task in tasks])
+        return 0
+    if not tasks:
+        return _nothing(args, missed)
+    _table(tasks, Screen(args.color))
+    what = {"retry": "retried", "discard": "discarded"}[args.verb]
+    print(f"{_count(tasks)} would be {what}; nothing was changed")
     return 0
+
+
+def _nothing(args: argparse.Namespace, missed: str) -> int:
+    told = f"{missed or 'no task has failed'}; nothing was changed"
+    if args.json:
+        print_json([])
+        note(told)
+    else:
+        print(told)
+    return 0
+
+
+def _count(tasks: list[Json]) -> str:
+    return f"{len(tasks)} failed {'task' if len(tasks) == 1 else 'tasks'}"
+
+
+def _confirmed(args: argparse.Namespace, tasks: list[Json]) -> bool:
+    """Asks only where somebody is there to answer; what it asks about is shown first, beside the answer."""
+    if args.yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        if not args.json:
+            print(_count(tasks))
+        return True
+    _table(tasks[:SHOWN_MAX], Screen(args.color, sys.stderr))
+    if len(tasks) > SHOWN_MAX:
+        print(f"and {len(tasks) - SHOWN_MAX} more: --dry-run shows all", file=sys.stderr)
+    last = "" if args.verb == "retry" else " for good"
+    print(f"{args.verb} {_count(tasks)}{last}? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _refuse_living(task: Json) -> None:

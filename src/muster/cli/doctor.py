@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from muster.cli.context import answers, project_of
-from muster.cli.output import Screen, clean, print_json
+from muster.cli.fields import add_fields, print_rows
+from muster.cli.output import Screen, clean
 from muster.client.http import Connection
 from muster.config.load import load_config
 from muster.config.project import Project
@@ -39,15 +40,19 @@ class Check(NamedTuple):
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.description = "Checks this machine and this project.  Exit code 1 where something has to be fixed."
+    add_fields(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     checks = list(_all(args))
     failed = sum(check.ok is False for check in checks)
-    if args.json:
-        print_json({"ok": not failed, "checks": [check._asdict() for check in checks]})
-        return 1 if failed else 0
-    screen = Screen(args.color)
+    rows = [check._asdict() for check in checks]
+    whole = {"ok": not failed, "checks": rows}
+    print_rows(args, rows, lambda: _show(checks, failed, Screen(args.color)), names=tuple, whole=whole)
+    return 1 if failed else 0
+
+
+def _show(checks: list[Check], failed: int, screen: Screen) -> None:
     room = max(len(check.name) for check in checks)
     for check in checks:
         look = {True: "completed", False: "attempt failed", None: "archived"}[check.ok]
@@ -55,7 +60,6 @@ def run(args: argparse.Namespace) -> int:
         if check.fix:
             screen.line(f"  {'':<{room}}  fix: {clean(check.fix)}")
     screen.line(f"{failed} to fix" if failed else "all is well")
-    return 1 if failed else 0
 
 
 def _all(args: argparse.Namespace) -> Iterator[Check]:

@@ -6,7 +6,9 @@ import argparse
 from typing import Any
 
 from muster.cli.context import connect, project_of
-from muster.cli.output import Screen, age, clean, now_ms, print_json, ref_of, task_word
+from muster.cli.fields import add_fields, print_rows, task_names
+from muster.cli.output import Screen, age, clean, listed, now_ms, ref_of, task_word
+from muster.cli.plan_common import plan_path
 from muster.cli.task import find_tasks
 
 LIMIT = 1000
@@ -14,27 +16,32 @@ LIMIT = 1000
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plan", metavar="PLAN", help="tasks of this plan only")
+    add_fields(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     with connect(args) as context:
+        if args.plan is not None:
+            context.api.get(plan_path(args.plan))  # refuses one that is not there
         found = find_tasks(context, plan=args.plan, names=("paused", "failed"), limit=LIMIT)
         pools = context.api.get("/api/v1/pools")
     closed = {name: pool for name, pool in sorted(pools.items()) if pool["untilMs"] is None}
     # Who has paused a task has not forgotten it.
     tasks = [task for task in found if task["pausedReason"] != "user"]
     tasks.sort(key=lambda task: (task["status"] == "FAILED", task["updatedAtMs"]))
-    if args.json:
-        found = [{"pool": name, **pool, "next": _open(args, name)} for name, pool in closed.items()]
-        print_json([*found, *({**task, "next": _next(task)} for task in tasks)])
-        return 0
-    for name, pool in closed.items():
-        print(f"{clean(name)} waits for you ({pool['kind']}): {clean(pool['reason'])}")
-        print(f"  next: {_open(args, name)}")
-    if tasks:
-        _table(tasks, Screen(args.color))
-    elif not closed:
-        print("nothing waits for you")
+    rows = [{"pool": name, **pool, "next": _open(args, name)} for name, pool in closed.items()]
+    rows += [{**listed(task), "next": _next(task)} for task in tasks]
+
+    def show() -> None:
+        for name, pool in closed.items():
+            print(f"{clean(name)} waits for you ({pool['kind']}): {clean(pool['reason'])}")
+            print(f"  next: {_open(args, name)}")
+        if tasks:
+            _table(tasks, Screen(args.color))
+        elif not closed:
+            print("nothing waits for you")
+
+    print_rows(args, rows, show, names=lambda: [*task_names(), "next", "pool", "kind", "reason", "sinceMs"])
     return 0
 
 

@@ -88,6 +88,8 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         if "invalid choice: " in message:
             message = _invalid_choice(message, self)
+        elif message.endswith("required: VERB"):
+            message = f"say what to do: {', '.join(_verbs(self))}"
         raise BadInput(message, f"{self.prog} --help")
 
 
@@ -145,14 +147,27 @@ def _run(name: str, rest: list[str], found: argparse.Namespace) -> int:
         gc.enable()
     parser = Parser(prog=f"muster {name}", description=line, epilog=_globals())
     command.add(parser)
-    args, extra = parser.parse_known_args(rest, found)
+    args, extra = parser.parse_known_args(_spelled_out(rest), found)
     if extra:
         culprit = next((text for text in extra if text.startswith("-")), extra[0])
         kind = "option" if culprit.startswith("-") else "argument"
         near = _near(culprit.partition("=")[0], [*_options(parser), *_GLOBAL_OPTIONS])
-        raise BadInput(f"muster {name} knows no {kind} {culprit!r}{near}", f"muster {name} --help")
+        asked = " ".join(filter(None, ["muster", name, getattr(args, "verb", None)]))
+        raise BadInput(f"{asked} knows no {kind} {culprit!r}{near}", f"{asked} --help")
     code: int = command.run(args)
     return code
+
+
+def _spelled_out(words: list[str]) -> list[str]:
+    """`--wait REF` means the task: argparse would take whatever stands behind `--wait` for its time."""
+    if "--wait" not in words:
+        return words
+    last = words.index("--") if "--" in words else len(words)
+    behind = [*words[1:], ""]
+    return [
+        "--wait=inf" if word == "--wait" and at < last and not behind[at][:1].isdigit() else word
+        for at, word in enumerate(words)
+    ]
 
 
 def load(name: str, module_name: str) -> Any:
@@ -251,6 +266,11 @@ def _invalid_choice(message: str, parser: argparse.ArgumentParser) -> str:
     given = message.partition("invalid choice: ")[2].partition(" (")[0].strip("'\"")
     known = [str(choice) for action in parser._actions for choice in action.choices or ()]
     return f"{given!r} is not one of {', '.join(known)}{_near(given, known)}"
+
+
+def _verbs(parser: argparse.ArgumentParser) -> list[str]:
+    below = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    return [name for action in below for name in action.choices]
 
 
 def _options(parser: argparse.ArgumentParser) -> list[str]:

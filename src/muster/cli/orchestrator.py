@@ -7,6 +7,7 @@ from typing import Any
 
 from muster.cli import down, up
 from muster.cli.context import connect, project_of
+from muster.cli.fields import add_fields, print_one
 from muster.cli.output import Screen, age, now_ms, print_json
 from muster.model.errors import BadInput, OwnerUnavailable, StoreHalted
 
@@ -27,7 +28,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     stopping = verbs.add_parser("stop", help="the same as `muster down`")
     down.add(stopping)
     stopping.add_argument("--graceful", action="store_true", help="finish what runs first, which is usual")
-    verbs.add_parser("status", help="whether it runs, since when, with which workers and claims")
+    telling = verbs.add_parser("status", help="whether it runs, since when, with which workers and claims")
+    add_fields(telling)
     verbs.add_parser(
         "reconcile", help="look for dead workers, expired claims and wrong states now, and mend them"
     )
@@ -56,10 +58,7 @@ def _status(args: argparse.Namespace) -> int:
     except (OwnerUnavailable, StoreHalted) as error:
         _say_error(args, error.message)
         raise
-    if args.json:
-        print_json(told)
-    else:
-        _show(told, Screen(args.color))
+    print_one(args, told, lambda: _show(told, Screen(args.color)))
     return 0
 
 

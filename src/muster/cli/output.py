@@ -5,15 +5,14 @@ Everything that an agent or a plan file wrote goes through `clean` before a pers
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TextIO
 
-from muster.model.errors import BadInput, MusterError
+from muster.model.errors import MusterError
 from muster.model.states import TaskStatus
 
 RED, GREEN, YELLOW, BLUE, CYAN, DIM, BOLD = "31", "32", "33", "34", "36", "2", "1"
@@ -339,55 +338,6 @@ def print_error(error: MusterError, *, as_json: bool) -> None:
 def note(text: str) -> None:
     """A remark beside the answer."""
     print(f"note: {inert(text)}", file=sys.stderr, flush=True)
-
-
-def add_fields(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--fields",
-        metavar="NAME,...",
-        help="only these fields, in this order; for a program: one TAB between",
-    )
-
-
-def print_rows(args: argparse.Namespace, rows: Sequence[Mapping[str, Any]], show: Callable[[], None]) -> None:
-    """`rows` as JSON, as the fields that were asked for, or as `show` does it.  Raises BadInput."""
-    if args.fields is not None:
-        names = _fields(args.fields, rows)
-        if args.json:
-            print_json([{name: row[name] for name in names} for row in rows])
-        else:
-            _print_fields(names, rows, Screen(args.color))
-    elif args.json:
-        print_json(rows)
-    else:
-        show()
-
-
-def _fields(text: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Raises BadInput for a field that the rows do not have."""
-    names = [name.strip() for name in text.split(",")]
-    if rows and (unknown := next((name for name in names if name not in rows[0]), None)) is not None:
-        from difflib import get_close_matches
-
-        close = get_close_matches(unknown, list(rows[0]), n=1)
-        near = f"; did you mean {close[0]!r}?" if close else ""
-        raise BadInput(f"there is no field {unknown!r}{near}", f"fields: {', '.join(rows[0])}")
-    return names
-
-
-def _print_fields(names: Sequence[str], rows: Sequence[Mapping[str, Any]], screen: Screen) -> None:
-    cells = [[_cell(row[name]) for name in names] for row in rows]
-    if screen.tty:
-        screen.table([name.upper() for name in names], cells, give=len(names) - 1, looks=[""] * len(cells))
-        return
-    for row in cells:
-        screen.line("\t".join(row))
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return clean(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 def usage_words(usage: Mapping[str, Any]) -> str:

@@ -7,8 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from muster.cli.context import connect
+from muster.cli.fields import add_fields, names_of, print_rows
 from muster.cli.output import Screen, clean, print_json
 from muster.cli.plan_common import named, plan_path, tell
+from muster.cli.plan_wait import QUIET, SETTLED, PlanWait
+from muster.cli.waiting import add_waiting
 
 Json = dict[str, Any]
 
@@ -25,11 +28,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     adding.add_argument(
         "--dry-run", action="store_true", help="show who would get which task, and why; change nothing"
     )
+    add_waiting(adding, SETTLED)
     diff = verbs.add_parser("diff", help="what `add --update` would change")
     diff.add_argument("plan", metavar="PLAN")
-    verbs.add_parser("list", help="all plans, with how far they are")
+    add_fields(diff)
+    add_fields(verbs.add_parser("list", help="all plans, with how far they are"))
     showing = verbs.add_parser("show", help="one plan: how far it is, and all its tasks")
     showing.add_argument("name", metavar="NAME")
+    add_fields(showing)
     graph = verbs.add_parser("graph", help="what waits for what")
     graph.add_argument("name", metavar="NAME")
     kinds = graph.add_mutually_exclusive_group()
@@ -46,6 +52,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     cancelling = verbs.add_parser("cancel", help="end all its tasks for good; what runs is stopped")
     cancelling.add_argument("name", metavar="NAME")
     cancelling.add_argument("--reason", metavar="TEXT", default="", help="kept in each task's events")
+    add_waiting(resuming, SETTLED)
+    add_waiting(pausing, QUIET)
+    add_waiting(cancelling, QUIET)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -66,40 +75,43 @@ def run(args: argparse.Namespace) -> int:
 def _list(args: argparse.Namespace) -> int:
     with connect(args) as context:
         plans: list[Json] = context.api.get("/api/v1/plans")
-    if args.json:
-        print_json(plans)
-        return 0
-    if not plans:
-        print("0 plans: muster run PLAN.md")
-        return 0
-    screen = Screen(args.color)
-    for plan in plans:
-        tell(plan, screen)
+
+    def show() -> None:
+        screen = Screen(args.color)
+        for plan in plans:
+            tell(plan, screen)
+        if not plans:
+            screen.line("0 plans: muster run PLAN.md")
+
+    print_rows(args, plans, show, names=lambda: names_of("PlanView"))
     return 0
 
 
 def _move(args: argparse.Namespace) -> int:
     with connect(args) as context:
         name = named(context, args.name)
+        waiting = PlanWait(args, context)
         moved: Json = context.api.post(plan_path(name, args.verb), {"actor": context.actor()})
-    if args.json:
-        print_json(moved)
-    elif moved["paused"]:
-        print(f"{clean(name)}  paused; what runs goes on")
-    else:
-        print(f"{clean(name)}  goes on")
-    return 0
+        if args.json:
+            code = waiting.end(name)
+            print_json(moved)
+            return code
+        print(f"{clean(name)}  {'paused; what runs goes on' if moved['paused'] else 'goes on'}", flush=True)
+        return waiting.end(name)
 
 
 def _cancel(args: argparse.Namespace) -> int:
     with connect(args) as context:
         name = named(context, args.name)
+        waiting = PlanWait(args, context)
         body = {"actor": context.actor(), "reason": args.reason}
         done: Json = context.api.post(plan_path(name, "cancel"), body)
-    if args.json:
-        print_json({"plan": done["plan"], "cancelled": done["cancelled"], "stopped": done["stopped"]})
-        return 0
-    stopped = f", {done['stopped']} of them while they ran" if done["stopped"] else ""
-    count = done["cancelled"]
-    print(f"{clean(done['plan'])}  {count} {'task' if count == 1 else 'tasks'} cancelled{stopped}")
-    return 0
+        if args.json:
+            code = waiting.end(name)
+            print_json({"plan": done["plan"], "cancelled": done["cancelled"], "stopped": done["stopped"]})
+            return code
+        stopped = f", {done['stopped']} of them while they ran" if done["stopped"] else ""
+        count = done["cancelled"]
+        told = f"{clean(done['plan'])}  {count} {'task' if count == 1 else 'tasks'} cancelled{stopped}"
+        print(told, flush=True)
+        return waiting.end(name)

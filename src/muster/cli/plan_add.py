@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from muster.cli.context import Context, connect
+from muster.cli.fields import print_one
 from muster.cli.output import GREEN, RED, YELLOW, Screen, clean, print_json
 from muster.cli.plan_input import add_plan, dry_run, plan_body, project_for
+from muster.cli.plan_wait import PlanWait
 from muster.config.load import load_config
+from muster.model.errors import BadInput
 from muster.model.states import TaskStatus
 from muster.plans.files import read_plan
 
@@ -25,6 +28,9 @@ _WORDS = {
     "timeout_s": "timeout",
     "max_retries": "retries",
     "depends_on": "after",
+    "estimated_s": "estimated",
+    "not_before_ms": "not-before",
+    "expires_at_ms": "expires",
 }
 """Fields as a plan file calls them, where that differs."""
 
@@ -33,32 +39,39 @@ def add(args: argparse.Namespace) -> int:
     path = Path(args.plan)
     document = read_plan(path)
     if args.dry_run:
+        if args.wait is not None:
+            raise BadInput("--dry-run changes nothing, so there is nothing to wait for", "leave one out")
         config = load_config(project_for(args, path.resolve().parent).root)
         return dry_run(args, document, path, config)
     with connect(args) as context:
         content = plan_body(document, path.resolve(), load_config(context.project.root))
+        waiting = PlanWait(args, context)
         if args.update:
-            return _update(args, context, content)
+            return _update(args, context, content, waiting)
         if args.json:
-            print_json(context.api.post("/api/v1/plans", content))
-        else:
-            add_plan(context.api, content, lambda text: print(clean(text)))
-            if context.direct:
-                print("Next     muster up, or muster run with this plan, works on it")
-    return 0
+            added = context.api.post("/api/v1/plans", content)
+            code = waiting.end(added["plan"])
+            print_json(added)
+            return code
+        name = add_plan(context.api, content, lambda text: print(clean(text), flush=True))
+        if context.direct:
+            print("Next     muster up, or muster run with this plan, works on it")
+        return waiting.end(name)
 
 
-def _update(args: argparse.Namespace, context: Context, content: Json) -> int:
+def _update(args: argparse.Namespace, context: Context, content: Json, waiting: PlanWait) -> int:
     updated = context.api.post("/api/v1/plans/update", content)
     if args.json:
+        code = waiting.end(updated["plan"])
         print_json(updated)
-        return 0
+        return code
     screen = Screen(args.color)
     _tell(updated["diff"], screen, done=True)
     for key in updated["completed"]:
         screen.line(f"{screen.badge('completed', '')} {clean(key)}  completed by its box")
     screen.line(_sum(updated["diff"], "changed nothing"))
-    return 0
+    screen.stream.flush()
+    return waiting.end(updated["plan"])
 
 
 def diff(args: argparse.Namespace) -> int:
@@ -67,12 +80,13 @@ def diff(args: argparse.Namespace) -> int:
     with connect(args) as context:
         content = plan_body(document, path.resolve(), load_config(context.project.root))
         found = context.api.post("/api/v1/plans/diff", content)
-    if args.json:
-        print_json(found)
-        return 0
-    screen = Screen(args.color)
-    _tell(found, screen, done=False)
-    screen.line(_sum(found, "the file and the plan agree"))
+
+    def show() -> None:
+        screen = Screen(args.color)
+        _tell(found, screen, done=False)
+        screen.line(_sum(found, "the file and the plan agree"))
+
+    print_one(args, found, show)
     return 0
 
 

@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from muster.cli.context import actor, start_folder
-from muster.cli.output import Screen, clean, now_ms, print_json
+from muster.cli.output import Screen, clean, print_json
 from muster.client.api import Api
 from muster.config.project import Project, find_project
 from muster.config.settings import Config
 from muster.model.errors import BadPlan
 from muster.model.plan import PlanDocument, PlanTask
-from muster.model.profiles import GENERAL_PURPOSE, Choice, Chooser
+from muster.model.profiles import GENERAL_PURPOSE, Choice, Chooser, by_words
 from muster.model.rows import Lane, Worker
 from muster.model.states import WorkerStatus
+from muster.model.targets import required
 
 Json = dict[str, Any]
 
@@ -46,10 +47,10 @@ def assign(document: PlanDocument, config: Config) -> list[Assigned]:
     chooser = Chooser(config.profiles)
     found = []
     for task in document.tasks:
-        asks = task.capabilities or task.profile
-        agent = task.agent or (None if asks else config.default_agent)
+        asks = bool(task.capabilities or task.target)
+        agent = task.agent or (None if asks or task.profile else config.default_agent)
         choice = None
-        if agent is None and task.profile is None:
+        if by_words(task.agent, task.profile, asks=asks, usual=config.default_agent):
             choice = chooser.choose(task.title, task.description, f"{task.epic} {task.feature}")
         found.append(Assigned(task, agent, choice.profile if choice else task.profile, choice))
     return found
@@ -58,12 +59,11 @@ def assign(document: PlanDocument, config: Config) -> list[Assigned]:
 def plan_body(document: PlanDocument, path: Path, config: Config) -> Json:
     """The plan as the API takes it.  Raises BadPlan, with `file:line`, where a task has no agent."""
     _refuse_unmanned(document, path, config)
-    now = now_ms()
-    tasks = [_task_body(assigned, config, now) for assigned in assign(document, config)]
+    tasks = [_task_body(assigned, config) for assigned in assign(document, config)]
     return {"plan": document.name, "source": str(path), "tasks": tasks, "actor": actor()}
 
 
-def _task_body(assigned: Assigned, config: Config, now: int) -> Json:
+def _task_body(assigned: Assigned, config: Config) -> Json:
     task = assigned.task
     return {
         "title": task.title,
@@ -78,8 +78,12 @@ def _task_body(assigned: Assigned, config: Config, now: int) -> Json:
         "metadata": task.metadata,
         "priority": task.priority,
         "sort_key": task.sort_key,
-        "not_before_ms": task.not_before_ms if task.delay_s is None else now + task.delay_s * 1000,
-        "expires_at_ms": task.expires_at_ms if task.expires_s is None else now + task.expires_s * 1000,
+        "not_before_ms": task.not_before_ms,
+        "delay_s": task.delay_s,
+        "expires_at_ms": task.expires_at_ms,
+        "expires_s": task.expires_s,
+        "estimated_s": task.estimated_s,
+        "target": task.target,
         "timeout_s": int(task.timeout_s or config.task.timeout_s),
         "max_retries": config.task.retries if task.retries is None else task.retries,
         "depends_on": task.after,
@@ -127,6 +131,10 @@ def add_plan(api: Api, content: Json, say: Callable[[str], None]) -> str:
 def dry_run(args: argparse.Namespace, document: PlanDocument, path: Path, config: Config) -> int:
     """Who would get what, and why.  Nothing is written, nobody is started."""
     _refuse_unmanned(document, path, config)
+    return show_takers(args, document, config)
+
+
+def show_takers(args: argparse.Namespace, document: PlanDocument, config: Config) -> int:
     crew = _everybody(config)
     rows: list[Json] = []
     for assigned in assign(document, config):
@@ -197,7 +205,7 @@ def _takers(assigned: Assigned, crew: Worker) -> list[str]:
         workspace_id=0,
         plan_id=0,
         agent=assigned.agent or "",
-        capabilities=assigned.task.capabilities,
+        capabilities=required(assigned.task.capabilities, assigned.task.target),
         profile=assigned.profile or "",
         limit_key="",
     )
@@ -209,7 +217,8 @@ def _why(assigned: Assigned, agents: list[str], config: Config) -> str:
     if task.done:
         return "its box is ticked"
     if not agents:
-        return f"nobody offers {', '.join(task.capabilities)}: it waits until somebody does"
+        needs = [*task.capabilities, *([f"target {task.target}"] if task.target else [])]
+        return f"nobody offers {', '.join(needs)}: it waits until somebody does"
     parts = []
     if task.agent is not None:
         parts.append("agent= names it")
@@ -217,6 +226,8 @@ def _why(assigned: Assigned, agents: list[str], config: Config) -> str:
         parts.append("`agent` of muster.toml")
     if task.capabilities:
         parts.append(f"cap= requires {', '.join(task.capabilities)}")
+    if task.target is not None:
+        parts.append(f"target= is {task.target}")
     if task.profile is not None:
         parts.append("profile= prefers it")
     elif assigned.choice is not None:

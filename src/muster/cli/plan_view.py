@@ -8,6 +8,7 @@ from typing import Any
 
 from muster.cli import plan_graph
 from muster.cli.context import Context, connect
+from muster.cli.fields import print_one
 from muster.cli.output import BOLD, Screen, clean, inert, note, print_json
 from muster.cli.plan_common import named, plan_path, progress, tell
 from muster.cli.task import find_tasks, table
@@ -22,10 +23,17 @@ def show(args: argparse.Namespace) -> int:
         name = named(context, args.name)
         found: Json = context.api.get(plan_path(name))
         tasks = find_tasks(context, plan=name, names=(), limit=TASKS_MAX)
-    if args.json:
-        print_json({**found, "tasks": tasks})
-        return 0
-    screen = Screen(args.color)
+    whole = {**found, "tasks": tasks}
+    print_one(
+        args,
+        {**found["plan"], **whole, "plan": found["plan"]["name"]},
+        lambda: _print_plan(found, tasks, Screen(args.color)),
+        whole=whole,
+    )
+    return 0
+
+
+def _print_plan(found: Json, tasks: list[Json], screen: Screen) -> None:
     tell(found["plan"], screen)
     if found["plan"]["source"]:
         screen.line(f"  {clean(found['plan']['source'])}")
@@ -33,7 +41,6 @@ def show(args: argparse.Namespace) -> int:
         screen.line(f"  {screen.paint(clean(epic), BOLD)}  {progress({'counts': counts})}")
     if tasks:
         table(tasks, screen)
-    return 0
 
 
 def _epics(tasks: list[Json]) -> dict[str, dict[str, int]]:

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from muster.cli.context import Context, connect
-from muster.cli.output import Screen, age, clean, now_ms, plan_counts, print_json, ref_of, task_word
+from muster.cli.fields import add_fields, print_one
+from muster.cli.output import Screen, age, clean, now_ms, plan_counts, ref_of, task_word
 from muster.model.states import AgentStatus, ErrorKind, TaskStatus, WorkerStatus
 
 Json = dict[str, Any]
@@ -26,15 +27,13 @@ _FOR_PEOPLE = (ErrorKind.AUTH, ErrorKind.BILLING)
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.description = "Plans, workers, agents, and what waits for a person."
+    add_fields(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     with connect(args) as context:
         answer = gather(context)
-    if args.json:
-        print_json(answer)
-    else:
-        _show(answer, Screen(args.color))
+    print_one(args, answer, lambda: _show(answer, Screen(args.color)))
     return 0
 
 

@@ -8,10 +8,10 @@ from typing import Any
 from urllib.parse import quote
 
 from muster.cli.context import Context, connect
+from muster.cli.fields import add_fields, print_one, print_rows, task_names
 from muster.cli.output import (
     BOLD,
     Screen,
-    add_fields,
     age,
     clean,
     clock_time,
@@ -19,8 +19,6 @@ from muster.cli.output import (
     listed,
     note,
     now_ms,
-    print_json,
-    print_rows,
     ref_of,
     task_word,
     usage_words,
@@ -74,6 +72,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_fields(listing)
     showing = verbs.add_parser("show", help="everything about one task, and what to do next")
     showing.add_argument("ref", metavar="REF")
+    add_fields(showing)
     add_adding(verbs)
     add_moves(verbs)
     add_editing(verbs)
@@ -114,7 +113,7 @@ def _list(args: argparse.Namespace) -> int:
         else:
             print("no such task: muster status" if names or args.plan else "0 tasks: muster run PLAN.md")
 
-    print_rows(args, [listed(task) for task in tasks], show)
+    print_rows(args, [listed(task) for task in tasks], show, names=task_names)
     if more:
         note(f"there are more than {args.limit} tasks: --limit {args.limit * 10}")
     return 0
@@ -164,14 +163,12 @@ def _show(args: argparse.Namespace) -> int:
     with connect(args) as context:
         task_id, epoch = context.task_id(args.ref)
         detail = context.api.get(task_path(task_id))
-        if args.json:
+        if args.json or args.fields is not None:
             detail["events"] = _all_events(context, task_id, detail["events"])
     if epoch is not None:
         detail["attempts"] = [attempt for attempt in detail["attempts"] if attempt["epoch"] == epoch]
-    if args.json:
-        print_json(detail)
-    else:
-        _print_detail(detail, Screen(args.color))
+    thing = {**listed(detail["task"]), **detail}
+    print_one(args, thing, lambda: _print_detail(detail, Screen(args.color)), whole=detail)
     return 0
 
 

@@ -6,25 +6,27 @@ import argparse
 import sys
 from typing import Any
 
-from muster.cli.context import Context, connect
-from muster.cli.output import Screen, clean, now_ms, print_json, ref_of
+from muster.cli.context import Context, connect, project_of
+from muster.cli.fields import add_fields, print_one, refuse_unknown, task_names
+from muster.cli.output import Screen, clean, listed, ref_of
 from muster.cli.task_moves import one, refuse_unknown_agent
-from muster.cli.waiting import FOREVER_S, add_waiting, await_end, end_code, last_event
+from muster.cli.waiting import ENDED, FOREVER_S, add_waiting, await_tasks, end_code, last_event, refuse_idle
 from muster.client.api import task_path
-from muster.model.errors import BadConfig, BadInput, OwnerUnavailable
+from muster.model.errors import BadConfig, BadInput, NotFound
 from muster.model.states import FailedDependency
 
 Json = dict[str, Any]
 
 NAME_CHARS_MAX = 200
+SECONDS_MAX = 366 * 86400
 PROMPT_BYTES_MAX = 4 << 20
 
 
 def add_adding(verbs: Any) -> None:
     adding = verbs.add_parser("add", help="add one task")
-    add_waiting(adding)
     running = verbs.add_parser("run", help="add one task and wait until it has ended")
     for parser in (adding, running):
+        add_waiting(parser, ENDED, timeout=False)
         _add_options(parser)
 
 
@@ -40,10 +42,21 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cap", metavar="C", type=_name, action="append", default=[], help="the agent must offer this"
     )
-    parser.add_argument("--profile", metavar="P", type=_name, help="the kind of agent that is preferred")
+    parser.add_argument(
+        "--profile", metavar="P", type=_name, help="the kind of agent that is preferred (its words say)"
+    )
+    parser.add_argument(
+        "--target", metavar="T", type=_name, help="what it is about; the agent must serve this"
+    )
     parser.add_argument("--priority", metavar="N", type=priority, default=5, help="1 to 10, high first (5)")
-    parser.add_argument("--delay", metavar="TIME", type=time_s, help="begins after this time at the earliest")
-    parser.add_argument("--expires", metavar="TIME", type=time_s, help="fails if no agent has begun by then")
+    parser.add_argument("--sort", metavar="N", type=int, help="among tasks of one priority, low first (0)")
+    parser.add_argument("--timeout", metavar="TIME", type=whole_s, help="how long one run may take")
+    parser.add_argument("--estimated", metavar="TIME", type=whole_s, help="how long one run should take")
+    parser.add_argument("--retries", metavar="N", type=count, help="runs after the first one that has failed")
+    parser.add_argument(
+        "--delay", metavar="TIME", type=whole_s, help="begins after this time at the earliest"
+    )
+    parser.add_argument("--expires", metavar="TIME", type=whole_s, help="fails if no agent has begun by then")
     parser.add_argument(
         "--on-failed",
         choices=tuple(FailedDependency),
@@ -61,30 +74,65 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--parent", metavar="REF", help="the task that this one came from")
     parser.add_argument("--limit-key", metavar="K", type=_name, help="a name of [limits] in muster.toml")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="only say who would get it, and why; change nothing"
+    )
+    add_fields(parser)
 
 
 def add_task(args: argparse.Namespace) -> int:
     if not args.title.strip():
         raise BadInput("the title is empty; nothing was added", "muster task add TITLE")
+    refuse_unknown(args, lambda: [*task_names(), "added"])
     prompt = prompt_of(args.prompt)
-    within_s: float | None = FOREVER_S if args.verb == "run" else args.wait
+    mute = args.json or args.fields is not None
+    if args.dry_run:
+        return _dry_run(args, prompt)
+    if args.verb == "run" and args.wait is None:
+        args.wait = FOREVER_S
+    within_s: float | None = args.wait
     with connect(args) as context:
-        if within_s is not None and context.direct:
-            raise OwnerUnavailable("no owner is up, so it would not be run; nothing was added", "muster up")
+        refuse_idle(args, context)
         if args.agent is not None:
             refuse_unknown_agent(context, args.agent)
         after = 0 if within_s is None else last_event(context)
         added = context.api.post("/api/v1/agent-tasks", _body(args, prompt, context))
         task = context.api.get(task_path(added["taskIds"][0]))["task"]
         screen = Screen(args.color)
-        if not args.json:
+        if not mute:
             _tell(screen, task, is_new=bool(added["added"]))
         if within_s is not None:
-            shown = None if args.json else screen
-            (task,) = await_end(context, [task["id"]], within_s=within_s, screen=shown, after=after)
-    if args.json:
-        print_json({**task, "added": bool(added["added"])})
+            shown = None if mute else screen
+            (task,) = await_tasks(context, [task["id"]], within_s=within_s, screen=shown, after=after)
+    print_one(args, {**listed(task), "added": bool(added["added"])}, lambda: None)
     return 0 if within_s is None else end_code([task])
+
+
+def _dry_run(args: argparse.Namespace, prompt: str) -> int:
+    """As `muster plan add --dry-run` says it for a whole file.  Raises NotFound for an unknown agent."""
+    from muster.cli.plan_input import show_takers
+    from muster.config.load import load_config
+    from muster.model.plan import PlanDocument, PlanTask
+
+    if args.fields is not None or args.wait is not None:
+        raise BadInput("--dry-run adds nothing that could be waited for or have fields", "leave these out")
+    config = load_config(project_of(args).root)
+    if args.agent is not None and args.agent not in config.agents:
+        raise NotFound(
+            f"there is no agent {args.agent}; nothing was changed",
+            f"add [agents.{args.agent}] to muster.toml, or use one of: {', '.join(sorted(config.agents))}",
+        )
+    task = PlanTask(
+        key=args.key or "-",
+        title=args.title,
+        description=prompt,
+        after=tuple(args.after),
+        agent=args.agent,
+        capabilities=tuple(args.cap),
+        profile=args.profile,
+        target=args.target,
+    )
+    return show_takers(args, PlanDocument(name=args.plan or "tasks", title="", tasks=(task,)), config)
 
 
 def _tell(screen: Screen, task: Json, *, is_new: bool) -> None:
@@ -95,7 +143,9 @@ def _tell(screen: Screen, task: Json, *, is_new: bool) -> None:
 
 
 def _body(args: argparse.Namespace, prompt: str, context: Context) -> Json:
-    now = now_ms()
+    from muster.config.load import load_config
+
+    usual = load_config(context.project.root).task
     body: Json = {
         "actor": context.actor(),
         "title": args.title,
@@ -107,8 +157,13 @@ def _body(args: argparse.Namespace, prompt: str, context: Context) -> Json:
         "profile": args.profile,
         "priority": args.priority,
         "dependsOn": [str(one(context, reference)["id"]) for reference in args.after],
-        "notBeforeMs": None if args.delay is None else now + round(args.delay * 1000),
-        "expiresAtMs": None if args.expires is None else now + round(args.expires * 1000),
+        "target": args.target,
+        "sortKey": args.sort,
+        "timeoutS": args.timeout or int(usual.timeout_s),
+        "estimatedS": args.estimated,
+        "maxRetries": usual.retries if args.retries is None else args.retries,
+        "delayS": args.delay,
+        "expiresS": args.expires,
         "onFailed": args.on_failed,
         "idempotencyKey": args.idempotency_key,
         "tags": args.tag,
@@ -117,6 +172,20 @@ def _body(args: argparse.Namespace, prompt: str, context: Context) -> Json:
         "limitKey": args.limit_key,
     }
     return {name: value for name, value in body.items() if value is not None}
+
+
+def whole_s(text: str) -> int:
+    """A duration of whole seconds, at least one and at most a year."""
+    seconds = round(time_s(text))
+    if not 1 <= seconds <= SECONDS_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not between 1s and 366d")
+    return seconds
+
+
+def count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 6):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 999999")
+    return int(text)
 
 
 def prompt_of(text: str) -> str:

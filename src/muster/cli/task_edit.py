@@ -6,8 +6,9 @@ import argparse
 from typing import Any
 
 from muster.cli.context import Context, connect
-from muster.cli.output import Screen, clean, print_json, ref_of
-from muster.cli.task_add import list_of, metadata_of, pair, priority, prompt_of, time_s
+from muster.cli.fields import add_fields, print_one, refuse_unknown, task_names
+from muster.cli.output import Screen, clean, listed, now_ms, ref_of
+from muster.cli.task_add import count, list_of, metadata_of, pair, priority, prompt_of, whole_s
 from muster.cli.task_moves import one, refuse_unknown_agent
 from muster.client.api import task_path
 from muster.model.errors import BadInput
@@ -28,8 +29,14 @@ def add_editing(verbs: Any) -> None:
     parser.add_argument("--profile", metavar="P", help="the kind of agent that is preferred")
     parser.add_argument("--priority", metavar="N", type=priority, help="1 to 10, high first")
     parser.add_argument("--sort", metavar="N", type=int, help="among tasks of one priority, low first")
-    parser.add_argument("--timeout", metavar="TIME", type=time_s, help="how long one run may take")
-    parser.add_argument("--retries", metavar="N", type=int, help="runs after the first one that has failed")
+    parser.add_argument("--timeout", metavar="TIME", type=whole_s, help="how long one run may take")
+    parser.add_argument("--estimated", metavar="TIME", type=_seconds, help="how long one run should take")
+    parser.add_argument("--delay", metavar="TIME", type=_seconds, help="begins after this time from now on")
+    parser.add_argument(
+        "--expires", metavar="TIME", type=_seconds, help="fails if no agent has begun by then"
+    )
+    parser.add_argument("--target", metavar="T", help="what it is about; the agent must serve this")
+    parser.add_argument("--retries", metavar="N", type=count, help="runs after the first one that has failed")
     parser.add_argument(
         "--on-failed", choices=tuple(FailedDependency), help="when a task before it has failed"
     )
@@ -40,11 +47,13 @@ def add_editing(verbs: Any) -> None:
         "--meta", metavar="K=V", type=pair, action="append", help="replaces all that was there"
     )
     parser.add_argument("--limit-key", metavar="K", help="a name of [limits] in muster.toml")
+    add_fields(parser)
 
 
 def edit(args: argparse.Namespace) -> int:
     if args.title is not None and not args.title.strip():
         raise BadInput("the title is empty; nothing was changed", "muster task edit REF --title TEXT")
+    refuse_unknown(args, task_names)
     with connect(args) as context:
         task = one(context, args.ref)
         if args.agent:
@@ -54,12 +63,14 @@ def edit(args: argparse.Namespace) -> int:
             raise BadInput("nothing was asked to be otherwise", "muster task edit --help")
         context.api.post(task_path(task["id"], "edit"), {"actor": context.actor(), **wishes})
         after: Json = context.api.get(task_path(task["id"]))["task"]
-    if args.json:
-        print_json(after)
-        return 0
-    changed = after["updatedAtMs"] != task["updatedAtMs"] or after != task
-    what = "edited" if changed else "is like that already"
-    print(f"{Screen(args.color).badge('ready', '')} {clean(ref_of(after))}  {what}  ({clean(after['why'])})")
+
+    def show() -> None:
+        changed = after["updatedAtMs"] != task["updatedAtMs"] or after != task
+        what = "edited" if changed else "is like that already"
+        screen = Screen(args.color)
+        screen.line(f"{screen.badge('ready', '')} {clean(ref_of(after))}  {what}  ({clean(after['why'])})")
+
+    print_one(args, listed(after), show)
     return 0
 
 
@@ -70,7 +81,7 @@ def _wishes(args: argparse.Namespace, context: Context) -> Json:
         "capabilities": args.cap,
         "priority": args.priority,
         "sortKey": args.sort,
-        "timeoutS": None if args.timeout is None else round(args.timeout),
+        "timeoutS": args.timeout,
         "maxRetries": args.retries,
         "onFailed": args.on_failed,
         "tags": args.tags,
@@ -78,11 +89,22 @@ def _wishes(args: argparse.Namespace, context: Context) -> Json:
         "dependsOn": None if args.after is None else [str(one(context, ref)["id"]) for ref in args.after],
     }
     wishes = {name: value for name, value in given.items() if value is not None}
-    for name, value in (("agent", args.agent), ("profile", args.profile), ("limitKey", args.limit_key)):
-        if value is not None:
-            wishes[name] = value or None
-    return wishes
+    cleared = {
+        "agent": args.agent,
+        "profile": args.profile,
+        "limitKey": args.limit_key,
+        "target": args.target,
+        "estimatedS": args.estimated,
+        "notBeforeMs": args.delay and now_ms() + args.delay * 1000,
+        "expiresAtMs": args.expires and now_ms() + args.expires * 1000,
+    }
+    return wishes | {name: value or None for name, value in cleared.items() if value is not None}
 
 
 def _texts(text: str) -> list[str]:
     return list_of(text) if text else []
+
+
+def _seconds(text: str) -> int:
+    """0 where the text is empty, which takes the time away."""
+    return whole_s(text) if text else 0

@@ -8,7 +8,17 @@ from typing import Any
 
 from muster.cli.context import Context, connect
 from muster.cli.output import Screen, clean, note, print_error, print_json, ref_of
-from muster.cli.waiting import add_waiting, await_end, end_code, last_event
+from muster.cli.waiting import (
+    ENDED,
+    RESTING,
+    STILL,
+    add_waiting,
+    await_tasks,
+    end_code,
+    last_event,
+    refuse_idle,
+    within,
+)
 from muster.client.api import task_path
 from muster.model.errors import BadInput, MusterError, NotFound
 from muster.model.states import TaskStatus
@@ -36,8 +46,14 @@ def add_moves(verbs: Any) -> None:
     for parser in parsers.values():
         parser.add_argument("refs", metavar="REF", nargs="+")
     add_retry_options(parsers["retry"])
-    add_waiting(parsers["retry"])
-    add_waiting(parsers["resume"])
+    for name, goal in {
+        "retry": ENDED,
+        "resume": ENDED,
+        "transfer": ENDED,
+        "cancel": STILL,
+        "pause": RESTING,
+    }.items():
+        add_waiting(parsers[name], goal)
     for name in ("cancel", "skip"):
         parsers[name].add_argument("--reason", metavar="TEXT", default="", help="kept in the task's events")
     parsers["depend"].add_argument(
@@ -178,6 +194,7 @@ def each(
 ) -> int:
     """Finds all tasks before it touches one; the first refusal is the exit code, the others still happen."""
     with connect(args) as context:
+        refuse_idle(args, context)
         return act_on(context, args, named(context, args.refs), look, act=act, tell=tell)
 
 
@@ -194,7 +211,7 @@ def act_on(
     moved_ids: list[int] = []
     code = 0
     screen = Screen(args.color)
-    within_s: float | None = getattr(args, "wait", None)
+    within_s = within(args)
     after = 0 if within_s is None else last_event(context)
     for task in tasks:
         try:
@@ -211,9 +228,9 @@ def act_on(
             screen.line(f"{glyph} {clean(ref_of(task))}  {tell(task, moved, context)}")
     if within_s is not None:
         shown = None if args.json else screen
-        ended = await_end(context, moved_ids, within_s=within_s, screen=shown, after=after)
+        ended = await_tasks(context, moved_ids, args.goal, within_s=within_s, screen=shown, after=after)
         done = [{**row, **task} for row, task in zip(done, ended, strict=True)]
-        code = code or end_code(ended)
+        code = code or end_code(ended, args.goal)
     if args.json:
         print_json(done)
     return code

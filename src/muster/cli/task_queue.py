@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from muster.cli.context import connect
-from muster.cli.output import Screen, add_fields, clean, listed, print_json, print_rows, ref_of, task_word
+from muster.cli.fields import add_fields, print_rows, refuse_unknown, task_names
+from muster.cli.output import Screen, clean, listed, ref_of, task_word
 from muster.cli.task_moves import named
-from muster.cli.waiting import FOREVER_S, await_end, duration_s, end_code, last_event
+from muster.cli.waiting import FOREVER_S, await_tasks, duration_s, end_code, last_event
 
 Json = dict[str, Any]
 
@@ -22,6 +23,7 @@ def add_queue(verbs: Any) -> None:
     waiting.add_argument(
         "--timeout", metavar="TIME", type=duration_s, help="give up after this time (exit code 8)"
     )
+    add_fields(waiting)
     coming = verbs.add_parser("next", help="the tasks that agents take next, first one first")
     coming.add_argument("--limit", metavar="N", type=_count, default=NEXT, help=f"at most N tasks ({NEXT})")
     add_fields(coming)
@@ -35,17 +37,19 @@ def _count(text: str) -> int:
 
 def _wait(args: argparse.Namespace) -> int:
     screen = Screen(args.color)
+    refuse_unknown(args, task_names)
     within_s = FOREVER_S if args.timeout is None else args.timeout
     with connect(args) as context:
         after = last_event(context)
         ids = [task["id"] for task in named(context, args.refs)]
-        shown = None if args.json else screen
-        tasks = await_end(context, ids, within_s=within_s, screen=shown, after=after)
-    if args.json:
-        print_json(tasks)
-    else:
+        shown = None if args.json or args.fields is not None else screen
+        tasks = await_tasks(context, ids, within_s=within_s, screen=shown, after=after)
+
+    def show() -> None:
         for task in tasks:
             screen.line(f"{screen.badge(task_word(task))}  {clean(ref_of(task))}  {clean(task['why'])}")
+
+    print_rows(args, [listed(task) for task in tasks], show, names=task_names)
     return end_code(tasks)
 
 
@@ -60,7 +64,7 @@ def _next(args: argparse.Namespace) -> int:
         if not found:
             screen.line("nothing is ready: muster status")
 
-    print_rows(args, [listed(task) for task in found], show)
+    print_rows(args, [listed(task) for task in found], show, names=task_names)
     return 0
 
 

@@ -6,7 +6,8 @@ import argparse
 from typing import Any
 
 from muster.cli.context import connect
-from muster.cli.output import Screen, age, clean, clock_time, now_ms, print_json, ref_of, task_word
+from muster.cli.fields import add_fields, print_one
+from muster.cli.output import Screen, age, clean, clock_time, now_ms, ref_of, task_word
 from muster.client.api import task_path
 
 _EVIDENCE = frozenset({"suspected", "recovered", "lost", "failed", "stop_requested", "asked", "expired"})
@@ -15,6 +16,7 @@ _SHOWN_MAX = 5
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ref", metavar="REF", help="the task")
+    add_fields(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -23,13 +25,15 @@ def run(args: argparse.Namespace) -> int:
         detail = context.api.get(task_path(task_id))
     task = detail["task"]
     evidence = [event for event in detail["events"] if event["event"] in _EVIDENCE][-_SHOWN_MAX:]
-    if args.json:
-        print_json({"task": ref_of(task), "status": task["status"], "why": task["why"], "evidence": evidence})
-        return 0
-    screen = Screen(args.color)
-    screen.line(f"{screen.badge(task_word(task))}  {clean(ref_of(task))}  {clean(task['why'])}")
-    rows = [(clock_time(event["atMs"]), clean(event["message"])) for event in evidence]
-    screen.fields([*rows, *_attempt(detail)])
+    told = {"task": ref_of(task), "status": task["status"], "why": task["why"], "evidence": evidence}
+
+    def show() -> None:
+        screen = Screen(args.color)
+        screen.line(f"{screen.badge(task_word(task))}  {clean(ref_of(task))}  {clean(task['why'])}")
+        rows = [(clock_time(event["atMs"]), clean(event["message"])) for event in evidence]
+        screen.fields([*rows, *_attempt(detail)])
+
+    print_one(args, told, show)
     return 0
 
 

@@ -7,9 +7,11 @@ import time
 from typing import Any
 from urllib.parse import quote
 
-from muster.cli.context import Context, connect
+from muster.cli.context import Context, connect, patiently
+from muster.cli.fields import add_fields, names_of, print_one, print_rows
 from muster.cli.output import BOLD, Screen, age, clean, now_ms, print_json
-from muster.model.errors import BadInput, NotFound, OwnerUnavailable, Unavailable
+from muster.cli.waiting import STILL, add_waiting, within
+from muster.model.errors import BadInput, NotFound, OwnerUnavailable, Unavailable, WaitTimeout
 from muster.stores.sqlite.lock import holder
 
 Json = dict[str, Any]
@@ -24,11 +26,13 @@ _LOOKS = {"busy": "running", "stopping": "stopping", "dead": "cancelled"}
 
 def add(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    verbs.add_parser("list", help="all workers that are up")
+    listing = verbs.add_parser("list", help="all workers that are up")
     showing = verbs.add_parser("show", help="everything about one worker, also one that has ended")
     showing.add_argument("name", metavar="NAME")
     telling = verbs.add_parser("status", help="how many are up and what they do; or one of them")
     telling.add_argument("name", metavar="NAME", nargs="?")
+    for verb in (listing, showing, telling):
+        add_fields(verb)
     starting = verbs.add_parser("start", help="add workers to the crew that is up")
     starting.add_argument("-n", "--number", metavar="N", type=_number, default=1, help="how many (1)")
     stopping = verbs.add_parser(
@@ -36,6 +40,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     stopping.add_argument("name", metavar="NAME")
     stopping.add_argument("--now", action="store_true", help="what it holds is given back with a checkpoint")
+    add_waiting(stopping, STILL, what="has ended")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -76,12 +81,14 @@ def _worker(context: Context, name: str) -> Json:
 def _list(args: argparse.Namespace) -> int:
     with connect(args) as context:
         workers = _living(context)
-    if args.json:
-        print_json(workers)
-    elif workers:
-        _table(workers, Screen(args.color))
-    else:
-        print("no worker is up: muster up")
+
+    def show() -> None:
+        if workers:
+            _table(workers, Screen(args.color))
+        else:
+            print("no worker is up: muster up")
+
+    print_rows(args, workers, show, names=lambda: names_of("WorkerView"))
     return 0
 
 
@@ -106,10 +113,12 @@ def _table(workers: list[Json], screen: Screen) -> None:
 def _show(args: argparse.Namespace) -> int:
     with connect(args) as context:
         worker = _worker(context, args.name)
-    if args.json:
-        print_json(worker)
-        return 0
-    screen, now = Screen(args.color), now_ms()
+    print_one(args, worker, lambda: _print_worker(worker, Screen(args.color)))
+    return 0
+
+
+def _print_worker(worker: Json, screen: Screen) -> None:
+    now = now_ms()
     badge = screen.badge(_LOOKS.get(worker["status"], "ready"), worker["status"])
     screen.line(f"{screen.paint(worker['id'], BOLD)}  {badge}")
     rows = [
@@ -125,7 +134,6 @@ def _show(args: argparse.Namespace) -> int:
         rows.append(("Why", clean(worker["reason"])))
     rows += [("Unfit", clean(f"{name}: {missing}")) for name, missing in worker["unfit"].items()]
     screen.fields(rows)
-    return 0
 
 
 def _status(args: argparse.Namespace) -> int:
@@ -138,24 +146,23 @@ def _status(args: argparse.Namespace) -> int:
         counts[worker["status"]] = counts.get(worker["status"], 0) + 1
     holds = [reference for worker in workers for reference in worker["holds"]]
     quietest_ms = max((now_ms() - worker["lastSeenAtMs"] for worker in workers), default=None)
-    if args.json:
-        print_json(
-            {"workers": len(workers), "counts": counts, "holds": holds, "longestSilenceMs": quietest_ms}
-        )
-        return 0
-    if not workers:
-        print("no worker is up: muster up")
-        return 0
-    screen = Screen(args.color)
-    shown = [screen.badge(_LOOKS.get(state, "ready"), f"{n} {state}") for state, n in sorted(counts.items())]
+    told = {"workers": len(workers), "counts": counts, "holds": holds, "longestSilenceMs": quietest_ms}
+    print_one(args, told, lambda: _print_counts(told, Screen(args.color)))
+    return 0
+
+
+def _print_counts(told: Json, screen: Screen) -> None:
+    if not told["workers"]:
+        screen.line("no worker is up: muster up")
+        return
+    looks = [(_LOOKS.get(state, "ready"), f"{n} {state}") for state, n in sorted(told["counts"].items())]
     screen.fields(
         [
-            ("Workers", f"{len(workers)}: {'  '.join(shown)}"),
-            ("Holds", ", ".join(map(clean, holds)) or "nothing"),
-            ("Heard", f"all of them within {age(quietest_ms or 0)}"),
+            ("Workers", f"{told['workers']}: {'  '.join(screen.badge(*look) for look in looks)}"),
+            ("Holds", ", ".join(map(clean, told["holds"])) or "nothing"),
+            ("Heard", f"all of them within {age(told['longestSilenceMs'] or 0)}"),
         ]
     )
-    return 0
 
 
 def _start(args: argparse.Namespace) -> int:
@@ -198,6 +205,7 @@ def _await(context: Context, before: set[str], number: int) -> list[str]:
 
 def _stop(args: argparse.Namespace) -> int:
     with connect(args) as context:
+        within_s = within(args)
         worker = _worker(context, args.name)
         name = worker["id"]
         if worker["endedAtMs"] is not None:
@@ -207,8 +215,28 @@ def _stop(args: argparse.Namespace) -> int:
             context.api.post(f"/api/v1/workers/{quote(name, safe='')}/stop", body)
             held = ", ".join(map(clean, worker["holds"]))
             told = f"ends when it has {'given back' if args.now else 'finished'} {held}" if held else "ends"
+        if not args.json:
+            print(f"{name}  {told}", flush=True)
+        if within_s is not None and worker["endedAtMs"] is None:
+            worker = _await_end(context, worker, within_s)
+            if not args.json:
+                print(f"{name}  has ended")
     if args.json:
         print_json({"worker": name, "holds": worker["holds"], "ended": worker["endedAtMs"] is not None})
-    else:
-        print(f"{name}  {told}")
     return 0
+
+
+def _await_end(context: Context, worker: Json, within_s: float) -> Json:
+    """The worker, ended.  Raises WaitTimeout."""
+    deadline_s = time.monotonic() + within_s
+    path = f"/api/v1/workers/{quote(worker['id'], safe='')}"
+    while worker["endedAtMs"] is None:
+        if time.monotonic() > deadline_s:
+            held = ", ".join(worker["holds"]) or "nothing"
+            raise WaitTimeout(
+                f"waited {within_s:g} s, and {worker['id']} goes on; it holds {held}",
+                f"muster worker stop {worker['id']} --now",
+            )
+        time.sleep(TICK_S)
+        worker = patiently(lambda: context.api.get(path))
+    return worker

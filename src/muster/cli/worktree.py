@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from muster.cli.context import Context, connect
+from muster.cli.fields import add_fields, print_rows
 from muster.cli.output import Screen, age, clean, now_ms, print_json, ref_of, task_word
 from muster.client.api import task_path
 from muster.config.durations import duration_text
@@ -22,6 +23,7 @@ Json = dict[str, Any]
 MEASURE_S = 10.0
 """How long the sizes may take in all."""
 EXIT_STAYS = 1
+_FIELDS = ("ref", "taskId", "plan", "key", "status", "endedAtMs", "ended", "path", "bytes")
 
 
 class Left(NamedTuple):
@@ -44,7 +46,8 @@ class Left(NamedTuple):
 
 def add(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    verbs.add_parser("list", help="all trees that are there, whose they are and what they take")
+    listing = verbs.add_parser("list", help="all trees that are there, whose they are and what they take")
+    add_fields(listing)
     clear = verbs.add_parser(
         "clear", help="remove those of ended tasks now; their work stays in refs (exit code 1: one stays)"
     )
@@ -100,13 +103,16 @@ def _task(context: Context, task_id: int) -> Json | None:
 
 def _list(args: argparse.Namespace, context: Context) -> int:
     left = _left(context)
-    if args.json:
-        print_json([_row(one) for one in left])
-        return 0
-    screen = Screen(args.color)
+    kept_s = load_config(context.project.root).retention.trees_s
+    rows = [_row(one) for one in left]
+    print_rows(args, rows, lambda: _print_list(Screen(args.color), left, kept_s), names=lambda: _FIELDS)
+    return 0
+
+
+def _print_list(screen: Screen, left: list[Left], kept_s: float) -> None:
     if not left:
         screen.line("0 working trees")
-        return 0
+        return
     rows = [
         [
             one.task["status"] if one.task else "unknown",
@@ -121,18 +127,17 @@ def _list(args: argparse.Namespace, context: Context) -> int:
     screen.table(["STATUS", "TASK", "ENDED", "SIZE", "TREE"], rows, give=4, looks=looks)
     ended = [one for one in left if one.over]
     if ended:
-        kept = duration_text(load_config(context.project.root).retention.trees_s)
+        kept = duration_text(kept_s)
         taken = size_text(sum(one.size for one in ended), all(one.whole for one in ended))
         screen.line(f"{len(ended)} of ended tasks take {taken}; each goes {kept} after the end of its task")
         screen.line("now: muster worktree clear")
-    return 0
 
 
 def _row(one: Left) -> Json:
     task = one.task or {}
-    names = {"plan": task.get("plan"), "key": task.get("key"), "status": task.get("status")}
-    ended = {"endedAtMs": task.get("endedAtMs"), "ended": one.over}
-    return {"taskId": one.task_id, **names, **ended, "path": str(one.path), "bytes": one.size}
+    of_task = (task.get("plan"), task.get("key"), task.get("status"), task.get("endedAtMs"))
+    values = (one.ref, one.task_id, *of_task, one.over, str(one.path), one.size)
+    return dict(zip(_FIELDS, values, strict=True))
 
 
 def _clear(args: argparse.Namespace, context: Context) -> int:

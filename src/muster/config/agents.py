@@ -64,6 +64,7 @@ def _agent(key: str, value: object) -> AgentConfig:
         exit_codes=table.read("exit_codes", _exit_codes, {}),
         capabilities=table.read("capabilities", read_texts, ()),
         profiles=table.read("profiles", read_texts, ()),
+        targets=table.read("targets", read_texts, ()),
         slots=table.read("slots", read_count, None),
         heartbeat_s=table.read("heartbeat", read_interval, None),
         writes=table.read("writes", read_flag, kind in CLI_KINDS),

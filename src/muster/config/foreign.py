@@ -251,6 +251,6 @@ SETTINGS: tuple[Setting, ...] = (
         "agent_mappings.*",
         "",
         None,
-        "no guessing by words: a plan says `agent=` or `profile=`, an agent its `profiles`",
+        "the words of each kind of task stand in [profiles]; an agent says its `profiles`",
     ),
 )

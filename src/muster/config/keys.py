@@ -90,6 +90,7 @@ AGENT_KEYS: tuple[tuple[str, Callable[[AgentConfig], object], str], ...] = (
     ),
     ("capabilities", lambda a: list(a.capabilities) or None, "what tasks with `cap=` may ask of it"),
     ("profiles", lambda a: list(a.profiles) or None, "kinds of task that prefer it"),
+    ("targets", lambda a: list(a.targets) or None, "what tasks with `target=` may be about"),
     ("slots", lambda a: a.slots, "its attempts at one time, over all workers"),
     (
         "heartbeat",

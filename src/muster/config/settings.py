@@ -89,6 +89,8 @@ class AgentConfig:
     """What an exit code means where that is not `crash`."""
     capabilities: tuple[str, ...] = ()
     profiles: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    """What it serves: tasks with one of these targets may go to it."""
     slots: int | None = None
     """Most attempts of this agent at one time, over the whole crew; None: no limit."""
     heartbeat_s: float | None = None

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
 import msgspec
+from msgspec.structs import replace
 
 from muster.engine.ids import Ids
 from muster.engine.policy import Policy
@@ -16,8 +17,10 @@ from muster.model.answers import Done, Enqueued
 from muster.model.errors import BadInput, Conflict, IllegalMove, Overloaded
 from muster.model.graph import find_cycle
 from muster.model.moves.waiting import enqueued
+from muster.model.profiles import Chooser, by_words
 from muster.model.rows import WORKSPACE_ID, Lane, LaneKey, NewTask, Plan
 from muster.model.states import FailedDependency
+from muster.model.targets import required
 from muster.ports.store import Existing
 
 PAGE_TASKS = 500
@@ -28,6 +31,7 @@ class Intake:
     def __init__(self, ids: Ids, policy: Policy) -> None:
         self._ids = ids
         self._policy = policy
+        self._chooser = Chooser(policy.profiles)
         self._room = 0
         """Tasks that may surely be added before the waiting ones must be counted again."""
         self.lanes: dict[int, Lane] = {}
@@ -242,6 +246,8 @@ class Intake:
         done: set[str],
     ) -> None:
         parents = tuple({ids[parent]: parent in done for parent in spec.depends_on}.items())
+        body_hash = _body_hash(spec) if spec.idempotency_key is not None else ""
+        spec = self._with_profile(spec)
         lane_key = _lane_key(plan.id, spec)
         decision = enqueued(
             spec,
@@ -257,7 +263,7 @@ class Intake:
         view.add(decision)
         if spec.idempotency_key is not None:
             await view.tx.add_idempotent(
-                WORKSPACE_ID, spec.idempotency_key, _body_hash(spec), task_id, view.now.wall_ms
+                WORKSPACE_ID, spec.idempotency_key, body_hash, task_id, view.now.wall_ms
             )
         view.insert(
             NewTask(
@@ -266,11 +272,14 @@ class Intake:
                 title=spec.title,
                 description=spec.description,
                 agent=spec.agent,
-                capabilities=lane_key.capabilities,
+                capabilities=tuple(sorted(set(spec.capabilities))) if spec.capabilities else (),
                 profile=spec.profile,
                 tags=spec.tags,
                 metadata=spec.metadata,
                 parent_task_id=ids[spec.parent] if spec.parent is not None else spec.parent_task_id,
+                not_before_ms=spec.begins_at_ms(view.now.wall_ms),
+                not_after_ms=spec.ends_at_ms(view.now.wall_ms),
+                target=spec.target,
                 epic=spec.epic,
                 feature=spec.feature,
                 created_by=spec.created_by or command.actor,
@@ -279,6 +288,15 @@ class Intake:
             ),
             decision.task,
         )
+
+    def _with_profile(self, spec: c.Spec) -> c.Spec:
+        """With the kind of agent that its words ask for, where it is left to them."""
+        asks = bool(spec.capabilities or spec.target)
+        usual = self._policy.usual_agent
+        if not self._policy.profiles or not by_words(spec.agent, spec.profile, asks=asks, usual=usual):
+            return spec
+        choice = self._chooser.choose(spec.title, spec.description, f"{spec.epic} {spec.feature}")
+        return replace(spec, profile=choice.profile)
 
     async def lane(self, view: View, key: LaneKey) -> int:
         lane_id = self._lane_ids.get(key)
@@ -309,7 +327,7 @@ def _lane_key(plan_id: int, spec: c.Spec) -> LaneKey:
     return LaneKey(
         plan_id,
         spec.agent or "",
-        tuple(sorted(set(spec.capabilities))) if spec.capabilities else (),
+        required(spec.capabilities, spec.target) if spec.capabilities or spec.target else (),
         spec.profile or "",
         spec.limit_key or "",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -11,6 +11,7 @@ from muster.model.retry import RetryPolicy
 
 NO_LIMITS: Mapping[str, int] = {}
 NO_POOLS: Mapping[str, str] = {}
+NO_PROFILES: Mapping[str, Sequence[str]] = {}
 
 
 class Policy(Struct, frozen=True, kw_only=True):
@@ -33,6 +34,10 @@ class Policy(Struct, frozen=True, kw_only=True):
     """Tasks of a plan that fail in a row before it is paused; 0: it never is."""
     waiting_max: int = 100_000
     """Tasks that may wait before more are refused."""
+    profiles: Mapping[str, Sequence[str]] = NO_PROFILES
+    """The words of each kind of agent, for tasks that are added without one; empty: nothing is chosen."""
+    usual_agent: str | None = None
+    """Who does what asks for nothing in particular."""
     hostname: str = ""
     """The store's own host: what runs there is killed by its coordinator before it is given out again, so
     nothing there is frozen.  Empty: no worker is known to be on it."""

@@ -13,7 +13,7 @@ from muster.model.errors import Ambiguous, NotFound
 from muster.model.moves.decision import lapsed
 from muster.model.pools import Pool, Pools, pools_of
 from muster.model.rows import ANY_AGENT, worker_view
-from muster.model.states import HELD, CrewStatus
+from muster.model.states import HELD, CrewStatus, TaskStatus
 from muster.model.task import Attempt, Now
 from muster.model.views import (
     ClaimView,
@@ -37,6 +37,9 @@ EVENTS_MAX = 1000
 EPOCH_DIGITS_MAX = 15
 CLAIMS_PAGE = 500
 
+_WAITING = frozenset({TaskStatus.PENDING, TaskStatus.ABORTED})
+_NO_FACTS = CrewFacts(now_ms=0, crew=CrewStatus.RUNNING, free={}, unfit={})
+
 
 class Queries:
     def __init__(self, reads: Reads, clock: Clock, policy: Policy) -> None:
@@ -59,7 +62,9 @@ class Queries:
 
     async def tasks(self, selection: TaskFilter) -> list[TaskView]:
         views = await self._reads.task_views(selection)
-        facts = await self._facts()
+        # What waits does so for something that its row does not say; everything else tells by itself.
+        waiting = any(view.status in _WAITING for view in views)
+        facts = await self._facts() if waiting else _NO_FACTS
         return [replace(view, why=why(view, facts)) for view in views]
 
     async def next_ready(self, limit: int) -> list[TaskView]:
@@ -150,10 +155,10 @@ class Queries:
         return compare(wanted.plan, wanted.tasks, {})
 
     async def _plan_view(self, name: str) -> PlanView:
-        for view in await self._reads.plans():
-            if view.name == name:
-                return view
-        raise NotFound(f"there is no plan {name!r}", "muster plan list")
+        view = await self._reads.plan_view(name)
+        if view is None:
+            raise NotFound(f"there is no plan {name!r}", "muster plan list")
+        return view
 
     async def _settled(self, plan: PlanView) -> bool:
         """True when everything is final, or only a person can move what is left.
@@ -175,7 +180,7 @@ class Queries:
         return not any(takers(agent, capabilities, facts) for agent, capabilities in wanted)
 
     async def _facts(self) -> CrewFacts:
-        status = await self._reads.status()
+        status = await self._reads.crew()
         holds = {view.id: len(view.holds) for view in status.workers}
         free: dict[str, int] = {}
         capabilities: dict[str, frozenset[str]] = {}
@@ -206,7 +211,7 @@ class Queries:
             general.discard(agent)
         if not general:
             free.pop(ANY_AGENT, None)
-        paused = {plan.name: plan for plan in status.plans if plan.paused is not None}
+        paused = {plan.name: plan for plan in await self._reads.paused_plans()}
         full_agents, full_limits = await self._full()
         latest_ms = max((pool.until_ms or 0 for pool in pools.values()), default=0) or now_ms
         return CrewFacts(

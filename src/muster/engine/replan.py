@@ -30,6 +30,7 @@ from muster.model.errors import BadInput, NotFound
 from muster.model.graph import find_cycle
 from muster.model.rows import WORKSPACE_ID, LaneKey
 from muster.model.states import FINAL, HELD, FailedDependency, TaskStatus
+from muster.model.targets import required
 from muster.model.task import SKIPPED, Task
 
 KEPT_CHARS_MAX = 2000
@@ -71,7 +72,7 @@ class Replan:
             view.run(ids[key], c.CompleteByPerson(task_id=ids[key], actor=command.actor))
         for change in diff.changed:
             if not change.kept and view.task(ids[change.key]).status in EDITABLE:
-                wishes = wishes_of(specs[change.key])
+                wishes = wishes_of(specs[change.key], kept[change.key].created_at_ms)
                 await self._edit(view, kept[change.key], wishes, ids, command.actor)
         for change in diff.removed:
             if not change.kept:
@@ -158,7 +159,7 @@ class Replan:
         lane = LaneKey(
             task.plan_id or 0,
             task.aim or wishes.agent or "",
-            wishes.capabilities,
+            required(wishes.capabilities, wishes.target),
             wishes.profile or "",
             wishes.limit_key or "",
         )

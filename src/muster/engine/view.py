@@ -23,6 +23,10 @@ _DEAD_FOR_CHILDREN = _DEAD | {TaskStatus.ARCHIVED}
 """Also of a parent that was put away before its child was added; of one that was completed nobody waits."""
 
 
+TITLE_SHOWN = 80
+"""Characters of a title that stand in another task's reason."""
+
+
 class View:
     """Commands of a batch are decided in order on this view; `flush` writes all of it set-wise."""
 
@@ -215,14 +219,22 @@ class View:
                 continue  # a neighbour in this batch has opened it anew
             children = await self.tx.yielding_children(parent_id) if only is None else [only]
             await self.load(children)
+            name = await self._name(parent_id) if children else ""
             for child_id in children:
                 child = self.task(child_id)
                 if child.on_failed is FailedDependency.RUN:
                     if await self.tx.settle_dependency(parent_id, child_id):
                         await self._take_off([(child_id, 1)])
                 elif child.status in {TaskStatus.PENDING, TaskStatus.PAUSED}:
-                    reason = f"task {parent_id} ended as {self.task(parent_id).status}"
+                    reason = f"{name} ended as {self.task(parent_id).status}"
                     self.run(child_id, Skip(task_id=child_id, actor="coordinator", reason=reason))
+
+    async def _name(self, task_id: int) -> str:
+        """As people know it: `plan/key (title)`."""
+        for text in await self.tx.job_texts([task_id]):
+            title = text.title if len(text.title) <= TITLE_SHOWN else f"{text.title[:TITLE_SHOWN]}..."
+            return f"{text.plan}/{text.key} ({title})" if text.plan else f"{text.key} ({title})"
+        return f"task {task_id}"
 
     def note_failed(self, parent_id: int, child_id: int) -> None:
         """A new edge leads to what has failed already.  Other children are left as people have left them."""

@@ -39,6 +39,11 @@ class Wishes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=F
     metadata: dict[str, str]
     timeout_s: c.Seconds
     max_retries: Annotated[int, Meta(ge=0, le=1_000_000)]
+    estimated_s: c.Seconds | None
+    target: str | None
+    not_before_ms: c.Count | None
+    """Wall time of the earliest start."""
+    expires_at_ms: c.Count | None
     epic: str
     feature: str
     parent: str | None
@@ -77,8 +82,12 @@ class KeptTask(View, frozen=True, kw_only=True):
     epic: str
     feature: str
     parent: str | None
-    next_attempt_at_ms: int | None
+    not_before_ms: int | None
     expires_at_ms: int | None
+    """Both as they were wished, whatever the task's state says by now."""
+    estimated_s: int | None
+    target: str | None
+    created_at_ms: int
     dependencies: tuple[tuple[int, str, bool], ...]
     """(number, key or number, whether it is done) of what it waits for."""
 
@@ -94,8 +103,12 @@ class KeptTask(View, frozen=True, kw_only=True):
         )
 
 
-def wishes_of(task: c.Spec | KeptTask) -> Wishes:
+def wishes_of(task: c.Spec | KeptTask, added_at_ms: int = 0) -> Wishes:
+    """`added_at_ms` is what the times of a Spec count from."""
     wishes = {name: getattr(task, name) for name in FIELDS}
+    if isinstance(task, c.Spec):
+        wishes["not_before_ms"] = task.begins_at_ms(added_at_ms)
+        wishes["expires_at_ms"] = task.ends_at_ms(added_at_ms)
     for name in ("capabilities", "depends_on"):
         wishes[name] = tuple(sorted(set(wishes[name])))
     return Wishes(**wishes)
@@ -175,6 +188,10 @@ class EditTask(c.Command, frozen=True, kw_only=True):
     metadata: dict[c.Name, c.Text] | UnsetType = UNSET
     timeout_s: c.Seconds | UnsetType = UNSET
     max_retries: Annotated[int, Meta(ge=0, le=1_000_000)] | UnsetType = UNSET
+    estimated_s: c.Seconds | UnsetType | None = UNSET
+    target: c.Name | UnsetType | None = UNSET
+    not_before_ms: c.Count | UnsetType | None = UNSET
+    expires_at_ms: c.Count | UnsetType | None = UNSET
     depends_on: tuple[c.Name, ...] | UnsetType = UNSET
     """Keys of the same plan, or numbers of any tasks."""
 
@@ -201,7 +218,7 @@ class CancelPlan(c.Command, frozen=True, kw_only=True):
 def compare(plan: str, specs: Iterable[c.Spec], kept: Mapping[str, KeptTask]) -> PlanDiff:
     """What a file's tasks and the kept ones disagree about, in the file's order.
 
-    Times of a start or an end are not compared: they count from when the task was added.
+    A delay counts from when the kept task was added.
     """
     added, restored = [], []
     changed, keys = [], set[str]()
@@ -214,7 +231,7 @@ def compare(plan: str, specs: Iterable[c.Spec], kept: Mapping[str, KeptTask]) ->
             continue
         if task.gone and task.status is TaskStatus.CANCELLED:
             restored.append(key)
-        fields = differences(wishes_of(task), wishes_of(spec))
+        fields = differences(wishes_of(task), wishes_of(spec, task.created_at_ms))
         if fields or (task.status is TaskStatus.ARCHIVED and not spec.done):
             changed.append(Change(key=key, status=task.status, fields=fields, kept=_kept(task.status)))
     removed = (

@@ -27,6 +27,10 @@ class PlanTask(Struct, frozen=True, kw_only=True):
     """What the agent must offer."""
     profile: str | None = None
     limit_key: str | None = None
+    target: str | None = None
+    """What it is about; only agents that serve it may take it."""
+    estimated_s: int | None = None
+    """How long one run should take."""
     on_failed: FailedDependency = FailedDependency.BLOCK
     tags: tuple[str, ...] = ()
     metadata: dict[str, str] = {}

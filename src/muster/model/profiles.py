@@ -44,6 +44,15 @@ def words_of(text: str) -> list[str]:
     return _WORD.findall(text.casefold())
 
 
+def by_words(agent: str | None, profile: str | None, *, asks: bool, usual: str | None) -> bool:
+    """Whether a task's words say which kind of agent is preferred.
+
+    It names neither an agent nor a kind, and either `asks` for something else (a capability, a target) or there
+    is no `usual` agent for such tasks.
+    """
+    return agent is None and profile is None and (asks or usual is None)
+
+
 class Chooser:
     """Chooses by one table, `{profile: words}`; a word may be several (`front end`) or a start (`deploy*`)."""
 

@@ -41,6 +41,7 @@ class LaneKey(NamedTuple):
     plan_id: int
     agent: str
     capabilities: tuple[str, ...]
+    """With its target: see `model.targets`."""
     profile: str
     limit_key: str
 
@@ -178,3 +179,7 @@ class NewTask(Struct, frozen=True, gc=False):
     created_at_ms: int
     dependencies: tuple[tuple[int, bool], ...]
     """(parent's id, whether it is done already)."""
+    not_before_ms: int | None = None
+    not_after_ms: int | None = None
+    """Both as they were wished, whatever its state says by now."""
+    target: str | None = None

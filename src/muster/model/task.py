@@ -86,6 +86,8 @@ class Task(Struct, frozen=True, gc=False):
     lingering_epoch: int | None = None
     """An attempt that was ended by somebody else while its processes may still be at work: no other one is
     given out before they are known to be gone."""
+    estimated_s: int | None = None
+    """How long one attempt should take; much longer, and it is told, then stopped."""
 
     @property
     def ready(self) -> bool:

@@ -73,6 +73,10 @@ class TaskView(View, frozen=True, kw_only=True):
     """At most three of the tasks that it waits for, each with its status: `key (FAILED)`."""
     suspicion: str | None = None
     """Why its running attempt is thought to hang."""
+    target: str | None = None
+    estimated_s: int | None = None
+    last_agent: str | None = None
+    """Of its newest attempt, also when that has ended."""
     why: str = ""
     """One sentence: why it is where it is."""
 
@@ -170,6 +174,13 @@ class ClaimView(View, frozen=True, kw_only=True):
     """On the wall clock; every renewal moves it."""
     expired: bool
     """The lease is over, and the coordinator has not freed the task yet."""
+
+
+class CrewView(View, frozen=True, kw_only=True):
+    crew: str
+    workers: tuple[WorkerView, ...]
+    last_unfit: dict[str, str] = {}
+    """While no worker is up: agents that the last one could not run, with what was missing."""
 
 
 class StatusView(View, frozen=True, kw_only=True):

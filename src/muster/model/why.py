@@ -10,6 +10,7 @@ from msgspec import Struct
 from muster.model.pools import Pool
 from muster.model.rows import ANY_AGENT
 from muster.model.states import AttemptStatus, CrewStatus, ErrorKind, PauseReason, TaskStatus
+from muster.model.targets import required, target_of
 from muster.model.task import BY_HAND, CANCELLED, REMOVED
 from muster.model.views import PlanView, TaskView
 
@@ -180,11 +181,12 @@ def _matching(task: TaskView, facts: CrewFacts) -> str:
     if not facts.free and not facts.unfit:
         return "no worker is up: `muster up` starts some"
     wanted = task.aim or task.wanted_agent or ANY_AGENT
-    names = takers(wanted or None, task.capabilities, facts)
+    needs = required(task.capabilities, task.target)
+    names = takers(wanted or None, needs, facts)
     if names:
         return _among(names, task, facts)
-    if task.capabilities and wanted not in facts.unfit and (wanted == ANY_AGENT or wanted in facts.free):
-        return _nobody_offers(task, wanted, facts)
+    if needs and wanted not in facts.unfit and (wanted == ANY_AGENT or wanted in facts.free):
+        return _nobody_offers(needs, wanted, facts)
     if wanted in facts.unfit:
         return (
             f"agent {facts.unfit[wanted]}"
@@ -243,10 +245,15 @@ def _among(names: list[str], task: TaskView, facts: CrewFacts) -> str:
     return "waits for a free worker"
 
 
-def _nobody_offers(task: TaskView, wanted: str, facts: CrewFacts) -> str:
+def _nobody_offers(needs: tuple[str, ...], wanted: str, facts: CrewFacts) -> str:
     offered = facts.capabilities if wanted == ANY_AGENT else {wanted: facts.capabilities.get(wanted, ())}
     known = {name for names in offered.values() for name in names}
-    missing = [name for name in task.capabilities if name not in known] or task.capabilities
-    who = "no agent offers" if wanted == ANY_AGENT else f"agent {wanted} does not offer"
+    missing = [name for name in needs if name not in known] or list(needs)
+    targets = [name for name in map(target_of, missing) if name]
+    nobody = wanted == ANY_AGENT
+    if targets:
+        who = "no agent serves" if nobody else f"agent {wanted} does not serve"
+        return f"{who} {targets[0]}: add it to agents.{wanted or 'NAME'}.targets in muster.toml"
+    who = "no agent offers" if nobody else f"agent {wanted} does not offer"
     where = f"agents.{wanted or 'NAME'}.capabilities"
     return f"{who} {' and '.join(missing)}: add it to {where} in muster.toml"

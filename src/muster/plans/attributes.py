@@ -34,6 +34,8 @@ class Attributes:
     capabilities: tuple[str, ...] = ()
     profile: str | None = None
     limit_key: str | None = None
+    target: str | None = None
+    estimated_s: int | None = None
     on_failed: str = "block"
     tags: tuple[str, ...] = ()
     metadata: dict[str, str] = field(default_factory=dict)
@@ -125,6 +127,16 @@ def _time_ms(value: str) -> int | None:
 def _read_timeout(found: Attributes, value: str) -> bool:
     found.timeout_s = _seconds(value)
     return found.timeout_s is not None
+
+
+def _read_estimated(found: Attributes, value: str) -> bool:
+    found.estimated_s = _seconds(value)
+    return found.estimated_s is not None
+
+
+def _read_target(found: Attributes, value: str) -> bool:
+    found.target = value
+    return 0 < len(value) <= NAME_CHARS_MAX
 
 
 def _read_delay(found: Attributes, value: str) -> bool:
@@ -236,6 +248,12 @@ ATTRIBUTES: dict[str, Attribute] = {
         "what the agent must offer; nobody else gets it",
         "anything",
     ),
+    "target": Attribute(
+        _read_target,
+        "what it is about: a host, a repository, an environment",
+        "what it is about (a host, a repository): only an agent with it in its `targets` gets it",
+        "anything",
+    ),
     "priority": Attribute(
         _read_priority,
         "1 to 10, high first, or P0, P1, P2",
@@ -250,6 +268,12 @@ ATTRIBUTES: dict[str, Attribute] = {
         "a duration up to 365d, such as 90s, 30m, 2h or 1d",
         "how long one run may take: `90s`, `30m`, `2h`, `1d`; a bare number is seconds",
         "`[task] timeout`, 2 h",
+    ),
+    "estimated": Attribute(
+        _read_estimated,
+        "a duration up to 365d, such as 20m or 2h",
+        "how long one run should take; half an hour past it the agent is told, ten silent minutes later stopped",
+        "no limit but `timeout`",
     ),
     "retries": Attribute(
         _read_retries,

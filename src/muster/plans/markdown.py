@@ -245,6 +245,8 @@ def _task(draft: _Draft, after: tuple[str, ...], parent: str | None) -> PlanTask
         capabilities=found.capabilities,
         profile=found.profile,
         limit_key=found.limit_key,
+        target=found.target,
+        estimated_s=found.estimated_s,
         on_failed=FailedDependency(found.on_failed),
         tags=found.tags,
         metadata=found.metadata,

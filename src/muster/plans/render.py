@@ -86,8 +86,13 @@ def _task(task: KeptTask, usual: Usual, keys: set[str], guessed: Mapping[str, st
 
 def _attributes(task: KeptTask, usual: Usual, keys: set[str], guessed: Mapping[str, str]) -> list[str]:
     after = [name for name in task.depends_on if name in keys]
-    is_usual_agent = task.agent == usual.agent and not task.capabilities and not task.profile
-    profile = None if guessed.get(task.key) == task.profile and not task.capabilities else task.profile
+    asks = task.capabilities or task.profile or task.target
+    is_usual_agent = task.agent == usual.agent and not asks
+    profile = (
+        None
+        if guessed.get(task.key) == task.profile and not task.capabilities and not task.target
+        else task.profile
+    )
     values = {
         "after": ",".join(after),
         "agent": "" if is_usual_agent else task.agent,
@@ -96,10 +101,12 @@ def _attributes(task: KeptTask, usual: Usual, keys: set[str], guessed: Mapping[s
         "priority": "" if task.priority == PRIORITY_DEFAULT else str(task.priority),
         "sort": str(task.sort_key or ""),
         "timeout": "" if task.timeout_s == usual.timeout_s else _duration(task.timeout_s),
+        "target": task.target,
+        "estimated": "" if task.estimated_s is None else _duration(task.estimated_s),
         "retries": "" if task.max_retries == usual.retries else str(task.max_retries),
         "limit": task.limit_key,
         "on-failed": "" if task.on_failed is FailedDependency.BLOCK else task.on_failed.value,
-        "not-before": _time(task.next_attempt_at_ms) if task.status is TaskStatus.PENDING else "",
+        "not-before": _time(task.not_before_ms),
         "expires": _time(task.expires_at_ms),
         "parent": task.parent if task.parent in keys else "",
         "tags": ",".join(task.tags),
@@ -168,6 +175,10 @@ def _as_read(task: KeptTask, found: PlanTask) -> Wishes:
         priority=found.priority,
         sort_key=found.sort_key,
         limit_key=found.limit_key,
+        target=found.target,
+        estimated_s=found.estimated_s,
+        not_before_ms=found.not_before_ms,
+        expires_at_ms=found.expires_at_ms,
         on_failed=found.on_failed,
         tags=found.tags,
         metadata=found.metadata,

@@ -18,6 +18,7 @@ from muster.model.seals import Numbered, Seal
 from muster.model.task import Artifact, Attempt, Checkpoint, Now, Task
 from muster.model.views import (
     AttemptView,
+    CrewView,
     EventView,
     JobText,
     LogChunk,
@@ -272,6 +273,11 @@ class Reads(Protocol):
 
     async def plans(self) -> list[PlanView]: ...
 
+    async def plan_view(self, name: str) -> PlanView | None: ...
+
+    async def paused_plans(self) -> list[PlanView]:
+        """Those that give out no work, without their counts."""
+
     async def kept_tasks(self, plan_id: int) -> list[KeptTask]:
         """All tasks of the plan, in the order in which they were added."""
 
@@ -329,6 +335,9 @@ class Reads(Protocol):
         """(tasks that are held or wait for a due time, (agent, capabilities) wanted by those that are ready)."""
 
     async def status(self) -> StatusView: ...
+
+    async def crew(self) -> CrewView:
+        """The part of the status that counts no tasks."""
 
     async def meta(self, name: str) -> str | None: ...
 

@@ -44,6 +44,11 @@ class AddBody(Body, frozen=True, kw_only=True):
     """Keys of the same plan, or numbers of any tasks."""
     not_before_ms: When | None = None
     expires_at_ms: When | None = None
+    delay_s: c.Seconds | None = None
+    """Instead of `not_before_ms`: counted from when it is added."""
+    expires_s: c.Seconds | None = None
+    estimated_s: c.Seconds | None = None
+    target: c.Name | None = None
     on_failed: FailedDependency = FailedDependency.BLOCK
     idempotency_key: c.Name | None = None
     parent_task_id: c.Id | None = None

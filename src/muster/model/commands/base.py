@@ -64,6 +64,14 @@ class Spec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=Fal
     """Wall time of the earliest start."""
     expires_at_ms: Annotated[int, Meta(ge=0)] | None = None
     """Wall time after which no attempt is to begin."""
+    delay_s: Seconds | None = None
+    """Instead of `not_before_ms`: counted from when it is added."""
+    expires_s: Seconds | None = None
+    """Instead of `expires_at_ms`: likewise."""
+    estimated_s: Seconds | None = None
+    """How long one attempt should take."""
+    target: str | None = None
+    """What it is about: only agents that serve this target may take it."""
     on_failed: FailedDependency = FailedDependency.BLOCK
     idempotency_key: str | None = None
     parent_task_id: int | None = None
@@ -80,6 +88,14 @@ class Spec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=Fal
     epic: str = ""
     feature: str = ""
     created_by: str = ""
+
+    def begins_at_ms(self, added_at_ms: int) -> int | None:
+        """Wall time of its earliest start."""
+        return self.not_before_ms if self.delay_s is None else added_at_ms + self.delay_s * 1000
+
+    def ends_at_ms(self, added_at_ms: int) -> int | None:
+        """Wall time after which no attempt is to begin."""
+        return self.expires_at_ms if self.expires_s is None else added_at_ms + self.expires_s * 1000
 
 
 class Offer(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, gc=False):

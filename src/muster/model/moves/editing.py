@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from muster.model.edits import EDITABLE, Edit
 from muster.model.errors import IllegalMove
 from muster.model.moves.decision import Decision, Facts, moved
-from muster.model.states import HELD
+from muster.model.states import HELD, TaskStatus
 from muster.model.task import Now, Task
 
 
@@ -30,9 +30,14 @@ def edit(task: Task, facts: Facts, command: Edit, now: Now) -> Decision:
         "on_failed": wishes.on_failed,
         "timeout_s": wishes.timeout_s,
         "max_retries": wishes.max_retries,
+        "estimated_s": wishes.estimated_s,
         "unmet": command.unmet,
         "lane_id": command.lane_id,
     }
+    if "expires_at_ms" in command.changed:
+        state["expires_at_ms"] = wishes.expires_at_ms
+    if "not_before_ms" in command.changed:
+        state["next_attempt_at_ms"] = _due_ms(task, wishes.not_before_ms or 0, now)
     if not command.changed:
         return Decision(replace(task, **state))
     after, event = moved(
@@ -45,3 +50,11 @@ def edit(task: Task, facts: Facts, command: Edit, now: Now) -> Decision:
         **state,
     )
     return Decision(after, events=(event,), edit=command)
+
+
+def _due_ms(task: Task, not_before_ms: int, now: Now) -> int | None:
+    """When its next attempt is due.  A retry keeps its pause, a task that has ended gets no due time."""
+    if task.status is TaskStatus.ABORTED:
+        return max(task.next_attempt_at_ms or 0, not_before_ms)
+    waits = task.status in {TaskStatus.PENDING, TaskStatus.PAUSED} and not_before_ms > now.wall_ms
+    return not_before_ms if waits else None

@@ -1,4 +1,4 @@
-"""An attempt that takes longer than it said: first a notice, then a stop that costs nothing.
+"""An attempt that takes longer than it, or its task, said: first a notice, then a stop that costs nothing.
 
 `Task.overdue_at_ms` is when the coordinator looks at it next; `Attempt.notice` tells which of the two is due.
 """
@@ -39,17 +39,22 @@ def overdue(task: Task, facts: Facts, command: c.Overdue, now: Now) -> Decision:
     return _stop(task, attempt, now)
 
 
+def expected_by(task: Task, now: Now) -> int | None:
+    """When an attempt that starts now is looked at, unless its agent gives an estimate of its own."""
+    return None if task.estimated_s is None else now.wall_ms + task.estimated_s * 1000 + NOTICE_AFTER_MS
+
+
 def _notice(task: Task, attempt: Attempt, now: Now) -> Decision:
     minutes = NOTICE_AFTER_MS // 60_000
     notice = (
-        f"This task should have been done {minutes} min ago by your own estimate. Report progress or a new "
+        f"This task should have been done {minutes} min ago by its estimate. Report progress or a new "
         f"estimate within {STOP_AFTER_MS // 60_000} min, or it is stopped and given out again."
     )
     after, event = moved(
         task,
         now,
         "overdue",
-        f"attempt {task.epoch} is {minutes} min past its own estimate; it was told",
+        f"attempt {task.epoch} is {minutes} min past its estimate; it was told",
         "coordinator",
         level=Level.WARN,
         overdue_at_ms=now.wall_ms + STOP_AFTER_MS,

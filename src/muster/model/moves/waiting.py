@@ -44,7 +44,7 @@ def enqueued(
         priority=spec.priority,
         sort_key=spec.sort_key,
         unmet=unmet,
-        next_attempt_at_ms=None if done else spec.not_before_ms,
+        next_attempt_at_ms=None if done else spec.begins_at_ms(now.wall_ms),
         timeout_s=spec.timeout_s,
         timeout_factor=1,
         max_retries=spec.max_retries,
@@ -59,7 +59,7 @@ def enqueued(
         question="",
         aim=None,
         aim_until_ms=None,
-        expires_at_ms=spec.expires_at_ms,
+        expires_at_ms=spec.ends_at_ms(now.wall_ms),
         overdue_at_ms=None,
         fresh_after_epoch=0,
         on_failed=spec.on_failed,
@@ -67,6 +67,7 @@ def enqueued(
         updated_at_ms=now.wall_ms,
         started_at_ms=None,
         ended_at_ms=now.wall_ms if done else None,
+        estimated_s=spec.estimated_s,
     )
     message = "added, already ticked in the plan" if done else "added"
     return Decision(

@@ -8,7 +8,7 @@ from muster.model import commands as c
 from muster.model.errors import BadInput, IllegalMove, StaleEpoch
 from muster.model.events import Level
 from muster.model.moves.decision import Decision, Facts, current, moved
-from muster.model.moves.overdue import reported
+from muster.model.moves.overdue import expected_by, reported
 from muster.model.states import AttemptStatus, TaskStatus
 from muster.model.task import BY_HAND, Artifact, Attempt, Checkpoint, Now, Task
 from muster.model.usage import usage_json
@@ -80,6 +80,7 @@ def start(task: Task, facts: Facts, command: c.Start, now: Now) -> Decision:
         attempt.worker_id,
         status=TaskStatus.RUNNING,
         started_at_ms=now.wall_ms,
+        overdue_at_ms=expected_by(task, now),
     )
     stopping = attempt.status is AttemptStatus.STOPPING
     begun = replace(

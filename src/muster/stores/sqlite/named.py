@@ -35,7 +35,7 @@ SELECT t.id, coalesce(t.key, CAST(t.id AS TEXT)), t.status, t.error, t.aim,
        t.title, t.description, t.agent, t.capabilities, t.profile, t.priority, t.sort_key, t.limit_key,
        t.on_failed, t.tags, t.metadata, t.timeout_s, t.max_retries, t.epic, t.feature,
        CASE WHEN p.plan_id IS t.plan_id THEN coalesce(p.key, CAST(p.id AS TEXT)) ELSE CAST(p.id AS TEXT) END,
-       t.next_attempt_at_ms, t.expires_at_ms,
+       t.not_before_ms, t.not_after_ms, t.estimated_s, t.target, t.created_at_ms,
        (SELECT json_group_array(json_array(id, name, json(iif(met, 'true', 'false')))) FROM (
             SELECT o.id, d.met, CASE WHEN o.plan_id IS t.plan_id THEN coalesce(o.key, CAST(o.id AS TEXT))
                                      ELSE CAST(o.id AS TEXT) END AS name
@@ -45,7 +45,8 @@ SELECT t.id, coalesce(t.key, CAST(t.id AS TEXT)), t.status, t.error, t.aim,
 
 
 def _columns() -> dict[str, str]:
-    filled = {"done": _DONE, "dead": _DEAD, "kept": _KEPT}
+    # Filled in when it runs: only a condition without OR lets SQLite seek.
+    filled = {"by_id": "$by_id", "done": _DONE, "dead": _DEAD, "kept": _KEPT}
     for name, row in _TYPES.items():
         fields = row.__struct_fields__
         filled[f"{name}_columns"] = ", ".join(fields)

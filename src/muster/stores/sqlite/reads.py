@@ -20,9 +20,11 @@ from muster.model.states import (
     PauseReason,
     TaskStatus,
 )
+from muster.model.targets import required
 from muster.model.task import Artifact, Attempt, Checkpoint
 from muster.model.views import (
     AttemptView,
+    CrewView,
     EventView,
     LogChunk,
     PlanView,
@@ -36,6 +38,8 @@ from muster.stores.sqlite.rows import attempt_of, event_of, kept_of, plan_of, wo
 from muster.stores.sqlite.tx import SQL as ENGINE_SQL
 
 SQL = load_sql("reads.sql")
+_TASK_VIEWS = SQL["task_views"].replace("$by_id", "?4 IS NULL")
+_TASK_VIEWS_BY_ID = SQL["task_views"].replace("$by_id", "t.id IN (SELECT value FROM json_each(?4))")
 
 
 def _json_or_none(values: Collection[object]) -> str | None:
@@ -63,6 +67,7 @@ def _task_view(row: tuple[Any, ...]) -> TaskView:
     values["metadata"] = msgspec.json.decode(values["metadata"])
     if values["attempt_status"] is not None:
         values["attempt_status"] = AttemptStatus(values["attempt_status"])
+    values["last_agent"] = values["agent"]
     if values["attempt_status"] not in ATTEMPT_OPEN:
         values["worker"] = values["agent"] = None
     waits_for = values.get("waits_for")
@@ -148,17 +153,13 @@ class SqliteReads:
         return attempt_of(row) if row else None
 
     async def plans(self) -> list[PlanView]:
-        found: dict[int, PlanView] = {}
-        for plan_id, name, source, paused, failures, status, count in self._all("plans"):
-            view = found.get(plan_id)
-            if view is None:
-                reason = PauseReason(paused) if paused else None
-                view = found[plan_id] = PlanView(
-                    id=plan_id, name=name, source=source, counts={}, paused=reason, failures=failures
-                )
-            if status is not None:
-                view.counts[status] = count
-        return list(found.values())
+        return _plan_views(self._all("plans"))
+
+    async def plan_view(self, name: str) -> PlanView | None:
+        return next(iter(_plan_views(self._all("plan_view", name))), None)
+
+    async def paused_plans(self) -> list[PlanView]:
+        return _plan_views(self._all("paused_plans"))
 
     async def kept_tasks(self, plan_id: int) -> list[KeptTask]:
         rows = self._db.execute(ENGINE_SQL["kept_tasks"], (plan_id,)).fetchall()
@@ -172,8 +173,8 @@ class SqliteReads:
         return (rows[-1][0], [key for _, key in rows]) if rows else (after_event_id, [])
 
     async def task_views(self, selection: TaskFilter) -> list[TaskView]:
-        rows = self._all(
-            "task_views",
+        sql = _TASK_VIEWS_BY_ID if selection.ids else _TASK_VIEWS
+        bindings = (
             selection.after_id,
             selection.plan,
             _json_or_none(selection.statuses),
@@ -183,7 +184,7 @@ class SqliteReads:
             selection.parent_task_id,
             selection.limit,
         )
-        return [_task_view(row) for row in rows]
+        return [_task_view(row) for row in self._run(sql, bindings)]
 
     async def resolve(self, reference: str) -> list[int]:
         if reference in ("@last", "@failed"):
@@ -271,9 +272,9 @@ class SqliteReads:
     async def movable(self, plan_id: int) -> tuple[int, set[tuple[str | None, tuple[str, ...]]]]:
         moving, wanted = self._first("movable", plan_id)
         pairs = (msgspec.json.decode(pair) for pair in msgspec.json.decode(wanted))
-        return moving or 0, {(agent, tuple(capabilities)) for agent, capabilities in pairs}
+        return moving or 0, {(agent, required(capabilities, target)) for agent, capabilities, target in pairs}
 
-    async def status(self) -> StatusView:
+    async def crew(self) -> CrewView:
         holds: dict[str, list[str]] = {}
         for worker_id, reference in self._all("holds"):
             holds.setdefault(worker_id, []).append(reference)
@@ -281,13 +282,21 @@ class SqliteReads:
             worker_view(worker, tuple(holds.get(worker.id, ()))) for worker in await self.living_workers()
         )
         last = None if workers else self._first("last_worker")
-        return StatusView(
+        return CrewView(
             crew=await self.meta("crew") or "RUNNING",
-            plans=tuple(await self.plans()),
             workers=workers,
+            last_unfit=worker_of(last).all_unfit() if last else {},
+        )
+
+    async def status(self) -> StatusView:
+        told = await self.crew()
+        return StatusView(
+            crew=told.crew,
+            plans=tuple(await self.plans()),
+            workers=told.workers,
             last_event_id=self._first("last_event_id")[0],
             workers_ordered=int((await self.meta("workers_ordered") or "0").partition(" ")[0]),
-            last_unfit=worker_of(last).all_unfit() if last else {},
+            last_unfit=told.last_unfit,
         )
 
     async def meta(self, name: str) -> str | None:
@@ -307,6 +316,21 @@ class SqliteReads:
 
     async def blocks(self, task_id: int) -> list[str]:
         return [row[0] for row in self._all("blocks", task_id)]
+
+
+def _plan_views(rows: Iterable[Any]) -> list[PlanView]:
+    """A row for each status of each plan."""
+    found: dict[int, PlanView] = {}
+    for plan_id, name, source, paused, failures, status, count in rows:
+        view = found.get(plan_id)
+        if view is None:
+            reason = PauseReason(paused) if paused else None
+            view = found[plan_id] = PlanView(
+                id=plan_id, name=name, source=source, counts={}, paused=reason, failures=failures
+            )
+        if status is not None:
+            view.counts[status] = count
+    return list(found.values())
 
 
 def _event_view(row: tuple[Any, ...]) -> EventView:

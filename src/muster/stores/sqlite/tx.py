@@ -18,6 +18,7 @@ from muster.model.states import (
     FINAL,
     AttemptStatus,
 )
+from muster.model.targets import required
 from muster.model.task import BY_HAND, Attempt, Now, Task
 from muster.model.views import JobText
 from muster.ports.store import Existing, ReadyTask, Writes
@@ -45,6 +46,9 @@ def _texts(edit: Edit) -> tuple[Any, ...]:
         wishes.epic,
         wishes.feature,
         edit.parent_task_id,
+        wishes.target,
+        wishes.not_before_ms,
+        wishes.expires_at_ms,
     )
 
 
@@ -219,6 +223,9 @@ class SqliteTx:
                     _array(new.tags),
                     _json(new.metadata) if new.metadata else "{}",
                     new.parent_task_id,
+                    new.not_before_ms,
+                    new.not_after_ms,
+                    new.target,
                     new.epic,
                     new.feature,
                     new.created_by,
@@ -315,8 +322,10 @@ class SqliteTx:
         )
 
     async def lane_key(self, task_id: int) -> LaneKey:
-        plan_id, agent, capabilities, profile, limit_key = self._first("lane_of", task_id)
-        return LaneKey(plan_id, agent, tuple(msgspec.json.decode(capabilities)), profile, limit_key)
+        plan_id, agent, capabilities, profile, limit_key, target = self._first("lane_of", task_id)
+        return LaneKey(
+            plan_id, agent, required(msgspec.json.decode(capabilities), target), profile, limit_key
+        )
 
     async def open_by_agent(self) -> dict[str, int]:
         return dict(self._all("open_by_agent"))

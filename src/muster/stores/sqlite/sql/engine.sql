@@ -51,8 +51,8 @@ UPDATE dependencies SET met = 1 WHERE parent_id = ?1 AND met = 0 RETURNING child
 
 -- name: insert_task
 INSERT INTO tasks ($task_columns, ready, key, title, description, agent, capabilities, profile, tags, metadata,
-                   parent_task_id, epic, feature, created_by, created_at_ms)
-VALUES ($task_slots, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                   parent_task_id, not_before_ms, not_after_ms, target, epic, feature, created_by, created_at_ms)
+VALUES ($task_slots, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: insert_dependency
 INSERT INTO dependencies (parent_id, child_id, met) VALUES (?, ?, ?)
@@ -128,7 +128,7 @@ SELECT id FROM tasks
 -- name: update_texts
 UPDATE tasks
    SET title = ?2, description = ?3, agent = ?4, capabilities = ?5, profile = ?6, tags = ?7, metadata = ?8,
-       epic = ?9, feature = ?10, parent_task_id = ?11
+       epic = ?9, feature = ?10, parent_task_id = ?11, target = ?12, not_before_ms = ?13, not_after_ms = ?14
  WHERE id = ?1
 
 -- name: lanes
@@ -138,7 +138,8 @@ SELECT id, workspace_id, plan_id, agent, capabilities, profile, limit_key FROM l
 INSERT INTO lanes (id, workspace_id, plan_id, agent, capabilities, profile, limit_key) VALUES (?, ?, ?, ?, ?, ?, ?)
 
 -- name: lane_of
-SELECT t.plan_id, coalesce(t.agent, ''), t.capabilities, coalesce(t.profile, ''), coalesce(t.limit_key, '')
+SELECT t.plan_id, coalesce(t.agent, ''), t.capabilities, coalesce(t.profile, ''), coalesce(t.limit_key, ''),
+       t.target
   FROM tasks t WHERE t.id = ?1
 
 -- name: open_by_agent

@@ -36,6 +36,15 @@ SELECT p.id, p.name, p.source, p.paused_reason, p.failures, t.status, t.number
   LEFT JOIN (SELECT plan_id, status, count(*) AS number FROM tasks GROUP BY plan_id, status) t ON t.plan_id = p.id
  ORDER BY p.created_at_ms, p.id, t.status
 
+-- name: plan_view
+SELECT p.id, p.name, p.source, p.paused_reason, p.failures, t.status, count(t.id)
+  FROM plans p LEFT JOIN tasks t ON t.plan_id = p.id
+ WHERE p.name = ?1
+ GROUP BY p.id, t.status ORDER BY t.status
+
+-- name: paused_plans
+SELECT id, name, source, paused_reason, failures, NULL, 0 FROM plans WHERE paused_reason IS NOT NULL ORDER BY id
+
 -- name: plan_sources
 SELECT $plan_columns FROM plans WHERE source IS NOT NULL ORDER BY id
 
@@ -64,14 +73,14 @@ SELECT t.id, coalesce(p.name, ''), coalesce(t.key, CAST(t.id AS TEXT)), t.title,
        END,
        CASE WHEN t.status = 'RUNNING' THEN (
            SELECT message FROM events e WHERE e.task_id = t.id AND e.seq = t.event_seq AND e.event = 'suspected')
-       END
+       END, t.target, t.estimated_s
   FROM tasks t
   LEFT JOIN plans p ON p.id = t.plan_id
   LEFT JOIN attempts a ON a.task_id = t.id AND a.epoch = t.epoch
  WHERE t.id > ?1
    AND (?2 IS NULL OR p.name = ?2)
    AND (?3 IS NULL OR t.status IN (SELECT value FROM json_each(?3)))
-   AND (?4 IS NULL OR t.id IN (SELECT value FROM json_each(?4)))
+   AND $by_id
    AND (?5 IS NULL OR NOT EXISTS (
            SELECT 1 FROM json_each(?5) wanted
             WHERE wanted.value NOT IN (SELECT value FROM json_each(t.tags))))
@@ -168,7 +177,7 @@ SELECT coalesce(t.key, CAST(t.id AS TEXT)) FROM dependencies d JOIN tasks t ON t
 
 -- name: movable
 SELECT sum(status IN ('ASSIGNED', 'RUNNING', 'ABORTED') OR next_attempt_at_ms IS NOT NULL OR lingering_epoch IS NOT NULL),
-       json_group_array(DISTINCT json_array(coalesce(aim, agent), json(capabilities)) || '') FILTER (WHERE ready = 1)
+       json_group_array(DISTINCT json_array(coalesce(aim, agent), json(capabilities), target) || '') FILTER (WHERE ready = 1)
   FROM tasks WHERE plan_id = ?1 AND status IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ABORTED')
 
 -- name: expired
