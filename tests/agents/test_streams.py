@@ -225,6 +225,11 @@ def test_what_codex_was_denied_is_no_success(folder: AttemptFolder) -> None:
     assert outcome.kind is K.INVALID
     assert denied in outcome.message
     assert "permission_mode" in outcome.message
+    other = "2026 ERROR codex_core::tools::router: error=the server has `" + "x" * 60_000
+    folder.stderr.write_text(f"{other}\n`make` rejected: by a test\n")
+    done = stream.outcome(Exit(code=0), folder)
+    folder.stderr.unlink()
+    assert isinstance(done, Completed), "only what its router has rejected counts"
     declined = b'{"type":"item.completed","item":{"type":"file_change","status":"declined"}}\n'
     stream = parser("codex")
     stream.feed(declined + recorded("codex.plain"))

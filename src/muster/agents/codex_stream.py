@@ -17,7 +17,9 @@ from muster.ports.agent import AgentEvent, AttemptFolder, Exit, Failed, Outcome,
 _STATUS = re.compile(r"(?:unexpected|last) status:? (\d{3})\b")
 _ERROR_TYPE = re.compile(r'"type": ?"(\w+)"')
 _GONE = re.compile(r"no rollout found|thread/resume failed")
-_DENIED = re.compile(r"tools::router: error=.*?(`[^`\n]*` rejected: [^\"\\\n]*|[^\n]*\brejected\b[^\n]*)")
+_ROUTER = "tools::router: error="
+_DENIED = re.compile(r"Rejected\(|rejected: |rejected by user")
+_DENIED_COMMAND = re.compile(r"`[^`]*` rejected: [^\"\\]*")
 WAIT_S = 120.0
 """It waits as long as its provider asks for, without a word; after a short wait its model may think for long."""
 _TOOLS = {
@@ -91,8 +93,8 @@ class CodexStream:
 
     def _denial(self, folder: AttemptFolder) -> Failed | None:
         """What codex would not let its model do; most of that stands on stderr alone."""
-        denied = _DENIED.findall(tail(folder.stderr))
-        what = self._declined or (str(denied[0]) if denied else "")
+        denied = _denials(tail(folder.stderr))
+        what = self._declined or next(iter(denied), "")
         if not what:
             return None
         more = f" and {len(denied) - 1} more" if len(denied) > 1 else ""
@@ -142,3 +144,10 @@ class CodexStream:
                 cached_tokens=count_of(usage, "cached_input_tokens"),
                 output_tokens=count_of(usage, "output_tokens"),
             )
+
+
+def _denials(said: str) -> list[str]:
+    """The commands and edits that codex's log says it has not let through."""
+    errors = [line.partition(_ROUTER)[2] for line in said.splitlines()]
+    denied = [error for error in errors if _DENIED.search(error)]
+    return [found[0] if (found := _DENIED_COMMAND.search(error)) else error for error in denied]
