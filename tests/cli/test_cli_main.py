@@ -47,7 +47,7 @@ def test_version(cli):
         (("status", "now"), "knows no argument 'now'", "muster status --help"),
         (("task", "list", "--staus=x"), "no option '--staus=x'; did you mean '--status'?", "task --help"),
         (("task", "lst"), "is not one of list, show, add, run,", "--help"),
-        (("task",), "required: VERB", "muster task --help"),
+        (("task",), "required: VERB, one of list, show, add", "muster task --help"),
         (("task", "show"), "required: REF", "muster task show --help"),
         (("task", "list", "--limit", "0"), "'0' is not a number from 1", "muster task list --help"),
         (("logs",), "required: REF", "muster logs --help"),
