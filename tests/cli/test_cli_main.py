@@ -45,7 +45,11 @@ def test_version(cli):
         (("--jsn",), "no option '--jsn'; did you mean '--json'?", "muster --help"),
         (("status", "--jsn"), "knows no option '--jsn'; did you mean '--json'?", "muster status --help"),
         (("status", "now"), "knows no argument 'now'", "muster status --help"),
-        (("task", "list", "--staus=x"), "no option '--staus=x'; did you mean '--status'?", "task --help"),
+        (
+            ("task", "list", "--staus=x"),
+            "no option '--staus=x'; did you mean '--status'?",
+            "muster task list --help",
+        ),
         (("task", "lst"), "is not one of list, show, add, run,", "--help"),
         (("task",), "required: VERB, one of list, show, add", "muster task --help"),
         (("task", "show"), "required: REF", "muster task show --help"),
