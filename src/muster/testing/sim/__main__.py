@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
+import signal
 import sys
 import time
 from collections import Counter
@@ -121,4 +122,5 @@ def _all_plants(seeds: int) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` has seen enough
     sys.exit(main())
