@@ -214,7 +214,7 @@ class Worktree:
             ) from error
 
     def _remove(self) -> None:
-        """Whatever ends us on the way: what is half removed is no attempt's work any more, to be kept or gone on."""
+        """Whatever ends us on the way: what is half removed is no attempt's work any more."""
         (self._admin() / _MARKER).unlink(missing_ok=True)
         self.repository.run("worktree", "remove", "--force", "--force", str(self.path))
 
