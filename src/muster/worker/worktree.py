@@ -128,14 +128,14 @@ class Worktree:
     def clear(self) -> None:
         """Removes the tree, and the branch once the plan's has it.  What git does not know stays where it is."""
         repository = self.repository
-        with repository.locked():
+        with repository.locked() as lock:
             begun = self._begun()
             if begun is None or begun.epoch != self.epoch:
                 return
             if self._holds_repositories() or repository.run("status", "--porcelain", cwd=self.path):
                 log.info("%s is left: it holds files that are in no commit of this repository", self.path)
                 return
-            self._remove()
+            self._remove(lock)
             tip, plan = repository.commit_of(self.branch), repository.commit_of(plan_branch(self.plan))
             merged = tip is not None and plan is not None and repository.is_ancestor(tip, plan)
             if merged and repository.checked_out(self.branch) is None:
@@ -149,7 +149,7 @@ class Worktree:
         Raises GitFailed.
         """
         repository = self.repository
-        with repository.locked():
+        with repository.locked() as lock:
             self._admin()
             begun = self._begun()
             if begun is not None and begun.epoch > self.epoch:
@@ -170,7 +170,7 @@ class Worktree:
                 kept = tip is None or repository.is_ancestor(tip, commit)
             else:
                 kept = False  # no agent has been in it, and nothing in it is anybody's
-            self._remove()
+            self._remove(lock)
             if kept and tip is not None and repository.checked_out(self.branch) is None:
                 repository.run("update-ref", "-d", f"refs/heads/{self.branch}", tip)
             return ""
@@ -213,10 +213,10 @@ class Worktree:
                 f"take what you need from there, then: git worktree remove --force {self.path}",
             ) from error
 
-    def _remove(self) -> None:
+    def _remove(self, lock: int) -> None:
         """Whatever ends us on the way: what is half removed is no attempt's work any more."""
         (self._admin() / _MARKER).unlink(missing_ok=True)
-        self.repository.run("worktree", "remove", "--force", "--force", str(self.path))
+        self.repository.run("worktree", "remove", "--force", "--force", str(self.path), keep=(lock,))
 
     def _unlock(self) -> None:
         for name in _STALE:  # whoever made them is dead
