@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import signal
@@ -13,7 +14,7 @@ import time
 import pytest
 
 from muster.agents import process as process_module
-from muster.agents.host import adopted_orphans
+from muster.agents.host import LocalHost, adopted_orphans
 from muster.agents.process import kill_recorded
 from muster.agents.tree import Record
 from muster.model.errors import AgentUnfit, BadInput, Unavailable
@@ -44,6 +45,17 @@ def test_it_runs_in_its_own_session_with_only_the_given_environment(zoo, monkeyp
     assert process.sweep() == 0
     assert process.poll() == 3
     assert process.kill() == 3
+
+
+def test_what_was_started_and_cannot_be_watched_does_not_work_on(zoo, monkeypatch):
+    def none_left(pid: int) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(process_module, "read_proc", none_left)
+        with pytest.raises(OSError, match="Too many open files"):
+            zoo.start("sleep", "1000")
+    assert LocalHost().marked([zoo.mark]) == {zoo.mark: []}
 
 
 def test_stdin_is_the_given_file_and_output_is_appended(zoo, tmp_path):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 
 import pytest
 from engine_rig import Rig, complete
@@ -103,3 +105,32 @@ def test_a_look_is_bounded_and_goes_on_where_it_was(rig, trees, monkeypatch):
         asyncio.run(clearer.run_once())
         seen.append(sorted(key for _, _, key, _ in trees.asked))
     assert seen[0] == ["completed", "failed"] and seen[1] == ["cancelled"] and seen[2] == []
+
+
+def test_an_owner_that_ends_does_not_wait_for_git(
+    rig: Rig, trees: Trees, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended(rig, trees, "failed")
+    rig.clock.advance(KEPT_S + 1)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hangs(*_: object) -> str:
+        begun.set()
+        go_on.wait(30)
+        return ""
+
+    monkeypatch.setattr(trees, "put_away", hangs)
+
+    async def end_on_the_way() -> None:
+        clearer = Clearer(rig.clock, rig.reads, trees, kept_s=KEPT_S, keep_done=False)
+        task = asyncio.create_task(clearer.run_once())
+        assert await asyncio.to_thread(begun.wait, 20)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    begun_s = time.monotonic()
+    try:
+        asyncio.run(end_on_the_way())
+        assert time.monotonic() - begun_s < 25
+    finally:
+        go_on.set()

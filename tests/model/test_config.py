@@ -431,6 +431,9 @@ def test_what_a_kind_does_not_know_is_refused(tmp_path: Path, settings: str, mes
         ("codex", """['-c', 'sandbox_mode="danger-full-access"']""", "sandbox_mode"),
         ("codex", """['--config=approval_policy="on-request"']""", "approval_policy"),
         ("codex", """['-csandbox_mode="danger-full-access"']""", "sandbox_mode"),
+        ("codex", """['-c=sandbox_mode="danger-full-access"']""", "sandbox_mode"),
+        ("codex", '["-sdanger-full-access"]', "-s"),
+        ("codex", '["-mo9"]', "-m"),
     ],
 )
 def test_arguments_do_not_say_otherwise_what_is_stated(

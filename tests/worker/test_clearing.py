@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from repositories import git, make_repository, tree
 from muster.agents.inside import at_work_in
 from muster.model.refs import kept_ref, kept_refs, plan_branch, task_branch
 from muster.worker.clearing import LocalTrees
-from muster.worker.git import Repository
+from muster.worker.git import GitFailed, Repository
 from muster.worker.worktree import Worktree
 
 ID = 7
@@ -128,3 +129,58 @@ def test_a_folder_of_no_repository_stays(trees):
     (trees.folder / "7-before-2").mkdir()
     assert "is no working tree" in put_away(trees)
     assert (trees.folder / str(ID) / "file").exists() and trees.ids() == [ID]
+
+
+class Killed(BaseException):
+    """As by signal 9: nothing is done after it."""
+
+
+@pytest.mark.parametrize("then", ["the task is retried", "it is cleared again"])
+def test_what_a_killed_removal_has_left_is_nobodys_work(trees, repository, monkeypatch, then):
+    made = left_by(repository)
+    run = Repository.run
+
+    def killed_on_the_way(self, *arguments, **more):
+        if arguments[:2] == ("worktree", "remove"):
+            (made.path / "a.txt").unlink()
+            (made.path / "half.txt").unlink()
+            raise Killed
+        return run(self, *arguments, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Repository, "run", killed_on_the_way)
+        with pytest.raises(Killed):
+            put_away(trees)
+    if then == "it is cleared again":
+        assert put_away(trees) == ""
+        assert not made.path.exists()
+    again = tree(repository, str(ID), 2)
+    assert "attempt (#1)" in again.prepare()
+    assert {path.name for path in again.cwd.glob("*.txt")} == {"a.txt", "committed.txt", "half.txt"}
+
+
+@pytest.mark.parametrize("marker", [b"", b"\0\0\0\0", b"one two three"])
+def test_a_tree_that_does_not_say_whose_it_is_stays(trees, repository, marker):
+    made = left_by(repository)
+    (repository.common / "worktrees" / str(ID) / "muster-attempt").write_bytes(marker)
+    assert "does not say which attempt" in put_away(trees)
+    with pytest.raises(GitFailed, match="does not say which attempt") as refused:
+        tree(repository, str(ID), 2).prepare()
+    assert str(made.path) in refused.value.hint
+    assert (made.cwd / "half.txt").exists()
+
+
+def test_a_tree_whose_agent_has_deleted_its_link_keeps_its_work(repository):
+    made = left_by(repository)
+    (made.path / ".git").unlink()
+    again = tree(repository, str(ID), 2)
+    assert "attempt (#1)" in again.prepare()
+    assert (again.cwd / "half.txt").read_text() == "half\n"
+
+
+def test_a_folder_that_git_knows_nothing_of_is_put_aside(repository):
+    made = left_by(repository)
+    (made.path / ".git").unlink()
+    shutil.rmtree(repository.common / "worktrees" / str(ID))
+    tree(repository, str(ID), 2).prepare()
+    assert (made.path.with_name(f"{ID}-before-2") / "half.txt").read_text() == "half\n"

@@ -46,6 +46,8 @@ class LocalLauncher:
 
     def __init__(self, host: LocalHost | None = None) -> None:
         self._host = host or LocalHost()
+        # Now, when a descriptor is left to find it out: with a process just started, no error may come between.
+        self._holder = self._host.identify(os.getpid()) or ProcessId(os.getpid(), 0)
         self._lock = threading.Lock()
         self._trees: dict[int, ProcessTree] = {}
         _let_children_be_signalled()
@@ -62,13 +64,17 @@ class LocalLauncher:
         # Until the process is registered, a look by another thread would take it for an adopted orphan.
         with self._lock:
             popen, speech = _popen(launch, folder, env)
-            # Not reaped, so its row is there, even if it has ended.
-            row = read_proc(popen.pid)
-            tree = ProcessTree(row.id if row else ProcessId(popen.pid, 0), mark)
-            if row and not row.gone:
-                tree.members[row.id] = row
+            try:
+                # Not reaped, so its row is there, even if it has ended.
+                row = read_proc(popen.pid)
+                tree = ProcessTree(row.id if row else ProcessId(popen.pid, 0), mark)
+                if row and not row.gone:
+                    tree.members[row.id] = row
+                process = LocalProcess(self, popen, tree, folder.path / PIDS_FILE, witness)
+            except BaseException:
+                _undo(popen, speech)
+                raise
             self._trees[popen.pid] = tree
-        process = LocalProcess(self, popen, tree, folder.path / PIDS_FILE, witness)
         if launch.talk is not None and speech is not None:
             process.talk(launch.talk, speech)
         self._record(tree, folder.path / PIDS_FILE)
@@ -106,9 +112,10 @@ class LocalLauncher:
         return orphan.sid in tree.sessions and not any(orphan.sid in other.sessions for other in others)
 
     def _record(self, tree: ProcessTree, path: Path) -> None:
-        holder = self._host.identify(os.getpid()) or ProcessId(os.getpid(), 0)
         tree.recorded = frozenset(tree.members)
-        Record(boot_id=self._host.boot_id, holder=holder, mark=tree.mark, members=tree.recorded).save(path)
+        Record(boot_id=self._host.boot_id, holder=self._holder, mark=tree.mark, members=tree.recorded).save(
+            path
+        )
 
     @contextlib.contextmanager
     def _closing(self, tree: ProcessTree) -> Iterator[None]:
@@ -358,6 +365,15 @@ def _popen(
         except OSError as exc:
             raise _start_error(launch, exc) from exc
         return popen, speech
+
+
+def _undo(popen: subprocess.Popen[bytes], speech: Speech | None) -> None:
+    """Nobody will ever hear of this process: it must not work on."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(popen.pid, signal.SIGKILL)
+    popen.wait()
+    if speech is not None:
+        speech.close()
 
 
 def _executable(binary: str, path: str) -> str:

@@ -30,14 +30,17 @@ _REFUSED: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("-m", "--model"), _MODEL),
     },
 }
-_SETTING = re.compile(r"(?:-c|--config=)?\s*(\w+)\s*=")
+_SETTING = re.compile(r"(?:-c=?|--config=)?\s*(\w+)\s*=")
+_ATTACHED = re.compile(r"-[a-zA-Z](?=[^-])")
+"""Codex takes the value of a short option also without a space."""
 
 
 def refuse_stated(key: str, kind: str, args: tuple[str, ...]) -> None:
     """Raises ConfigError where `args` of an agent of this kind would say again what is stated elsewhere."""
     refused = _REFUSED[kind]
     for before, argument in zip(("", *args), args, strict=False):
-        name = argument.partition("=")[0]
+        short = _ATTACHED.match(argument) if kind == CODEX else None
+        name = short[0] if short else argument.partition("=")[0]
         if kind == CODEX and (before in ("-c", "--config") or argument.startswith(("-c", "--config="))):
             setting = _SETTING.match(argument)
             name = setting[1] if setting else name

@@ -26,14 +26,20 @@ def read_plain(path: Path, limit: int) -> bytes:
         os.close(fd)
 
 
-def replace_plain(path: Path, data: bytes) -> None:
-    """Puts a new private file in the place of what is there, whole or not at all.  Raises OSError."""
+def replace_plain(path: Path, data: bytes, *, lasting: bool = False) -> None:
+    """Puts a new private file in the place of what is there, whole or not at all.  Raises OSError.
+
+    With `lasting` that holds for a power cut as well.
+    """
     draft = path.with_name(f"{path.name}.new")
     draft.unlink(missing_ok=True)
     # A new one each time: what lies there may lead elsewhere.
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "wb") as file:
         file.write(data)
+        if lasting:
+            file.flush()
+            os.fsync(fd)
     draft.replace(path)
 
 

@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 
 HEAR_S = 0.1
 """How often an agent is heard that ends only when we hang up: its attempts last half of that longer."""
+LISTEN_S = 0.2
+"""The most that is listened in one go: who prints faster than we read must not keep us from watching it."""
 LINGER_S = 60.0
 """How long a process may live on, in silence, after its agent has said how its work ended."""
 STEP_S = 5.0
@@ -54,8 +56,9 @@ class Listener:
         most_s = LINGER_S if self.ended else self._stream.patience_s
         return most_s is not None and time.monotonic() - self._heard_s > most_s
 
-    def listen(self) -> None:
-        """Takes in all that the agent has printed by now."""
+    def listen(self, within_s: float = LISTEN_S) -> None:
+        """Takes in what the agent has printed by now, as much of it as there is time for."""
+        until_s = time.monotonic() + within_s
         while data := self._read():
             self._offset += len(data)
             self._heard_s = time.monotonic()
@@ -65,6 +68,8 @@ class Listener:
                         self._session = key
                     case Step(text):
                         self._step = text
+            if time.monotonic() >= until_s:
+                return
 
     def tell(self, send: Send, *, last: bool = False) -> None:
         """Passes on what is new since it was told; what `send` refuses stays new."""

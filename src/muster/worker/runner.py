@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import hashlib
 import logging
+import math
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -36,7 +37,7 @@ from muster.ports.agent import (
 from muster.ports.crew import Crew
 from muster.ports.plainfile import cut_plain, replace_plain
 from muster.worker.git import GitFailed
-from muster.worker.listener import Listener, wait_and_listen
+from muster.worker.listener import LISTEN_S, Listener, wait_and_listen
 from muster.worker.orders import Order, Orders
 from muster.worker.place import Place, Trees, place_of
 from muster.worker.ranges import PORTS, port_range
@@ -204,7 +205,8 @@ class Runner:
             raise
         self._ship_all()
         if listener is not None:
-            listener.listen()
+            # The last words decide how it ended, unless that is known already.
+            listener.listen(LISTEN_S if end.verdict is not None else math.inf)
             self._account(listener)
         self._cut_output(launch.limits)
         return end

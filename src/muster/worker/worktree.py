@@ -128,14 +128,14 @@ class Worktree:
     def clear(self) -> None:
         """Removes the tree, and the branch once the plan's has it.  What git does not know stays where it is."""
         repository = self.repository
-        with repository.locked():
+        with repository.locked() as lock:
             begun = self._begun()
             if begun is None or begun.epoch != self.epoch:
                 return
             if self._holds_repositories() or repository.run("status", "--porcelain", cwd=self.path):
                 log.info("%s is left: it holds files that are in no commit of this repository", self.path)
                 return
-            repository.run("worktree", "remove", "--force", str(self.path))
+            self._remove(lock)
             tip, plan = repository.commit_of(self.branch), repository.commit_of(plan_branch(self.plan))
             merged = tip is not None and plan is not None and repository.is_ancestor(tip, plan)
             if merged and repository.checked_out(self.branch) is None:
@@ -149,7 +149,7 @@ class Worktree:
         Raises GitFailed.
         """
         repository = self.repository
-        with repository.locked():
+        with repository.locked() as lock:
             self._admin()
             begun = self._begun()
             if begun is not None and begun.epoch > self.epoch:
@@ -170,7 +170,7 @@ class Worktree:
                 kept = tip is None or repository.is_ancestor(tip, commit)
             else:
                 kept = False  # no agent has been in it, and nothing in it is anybody's
-            repository.run("worktree", "remove", "--force", "--force", str(self.path))
+            self._remove(lock)
             if kept and tip is not None and repository.checked_out(self.branch) is None:
                 repository.run("update-ref", "-d", f"refs/heads/{self.branch}", tip)
             return ""
@@ -194,11 +194,29 @@ class Worktree:
         return admin
 
     def _begun(self) -> Begun | None:
-        """None where the tree was never finished: then no agent has been in it."""
-        with contextlib.suppress(GitFailed, OSError, ValueError):
-            epoch, base = read_plain(self._admin() / _MARKER, _LINK_BYTES_MAX).decode().split()
+        """None where the tree was never finished: then no agent has been in it.
+
+        Raises GitFailed where nobody can tell: such a tree may hold work, so it is neither taken nor removed.
+        """
+        try:
+            marker = self._admin() / _MARKER
+        except GitFailed:
+            return None
+        try:
+            epoch, base = read_plain(marker, _LINK_BYTES_MAX).decode().split()
             return Begun(int(epoch), base)
-        return None
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise GitFailed(
+                f"{marker} does not say which attempt has worked in {self.path}: {error}",
+                f"take what you need from there, then: git worktree remove --force {self.path}",
+            ) from error
+
+    def _remove(self, lock: int) -> None:
+        """Whatever ends us on the way: what is half removed is no attempt's work any more."""
+        (self._admin() / _MARKER).unlink(missing_ok=True)
+        self.repository.run("worktree", "remove", "--force", "--force", str(self.path), keep=(lock,))
 
     def _unlock(self) -> None:
         for name in _STALE:  # whoever made them is dead
@@ -206,8 +224,7 @@ class Worktree:
 
     def _find_again(self) -> None:
         """Joins the tree to its repository after both were moved; what belongs to no repository is put aside."""
-        link = self.path / ".git"
-        if not link.exists():
+        if self.path.is_symlink() or not self.path.is_dir():
             return
         with contextlib.suppress(GitFailed):
             self._admin()
@@ -216,12 +233,14 @@ class Worktree:
         try:
             self._admin()
         except GitFailed as error:
+            if not any(self.path.iterdir()):
+                return
             aside = self.path.with_name(f"{self.path.name}-before-{self.epoch}")
             log.warning("%s; it is kept as %s", error.message, aside)
             self.path.rename(aside)
 
     def _mark(self, base: str) -> None:
-        replace_plain(self._admin() / _MARKER, f"{self.epoch} {base}\n".encode())
+        replace_plain(self._admin() / _MARKER, f"{self.epoch} {base}\n".encode(), lasting=True)
 
     def _choose_start(self) -> tuple[str, int | None]:
         """The commit to begin with, and the epoch of the attempt whose work that is."""
