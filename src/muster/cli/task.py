@@ -109,6 +109,7 @@ def _list(args: argparse.Namespace) -> int:
         if args.plan is not None:
             context.api.get(f"/api/v1/plans/{quote(args.plan, safe='')}")  # refuses one that is not there
         tasks = find_tasks(context, plan=args.plan, names=names, tags=args.tags, limit=args.limit + 1)
+        context.tell_if_stale(tasks)
     more = len(tasks) > args.limit
     del tasks[args.limit :]
 
@@ -170,6 +171,7 @@ def _show(args: argparse.Namespace) -> int:
         detail = context.api.get(task_path(task_id))
         if args.json or args.fields is not None:
             detail["events"] = _all_events(context, task_id, detail["events"])
+        context.tell_if_stale([detail["task"]])
     if epoch is not None:
         detail["attempts"] = [attempt for attempt in detail["attempts"] if attempt["epoch"] == epoch]
     thing = {**listed(detail["task"]), **detail}
