@@ -91,7 +91,7 @@ class Parser(argparse.ArgumentParser):
         if "invalid choice: " in message:
             message = _invalid_choice(message, self)
         elif message.endswith("required: VERB"):
-            message = f"say what to do: {', '.join(_verbs(self))}"
+            message += f", one of {', '.join(_verbs(self))}"
         raise BadInput(message, f"{self.prog} --help")
 
 

@@ -98,7 +98,11 @@ AGENT_KEYS: tuple[tuple[str, Callable[[AgentConfig], object], str], ...] = (
         "how often it is heard",
     ),
     ("writes", lambda a: a.writes, "whether it changes files; a kind's own default is yes"),
-    ("home", lambda a: a.home, "its HOME: `user` for yours, `own` for one of its own"),
+    (
+        "home",
+        lambda a: a.home,
+        "its HOME: `user` for yours, `own` for one of each worker's own below `.muster/homes/`",
+    ),
     (
         "stall_after",
         lambda a: None if a.stall_after_s is None else duration_text(a.stall_after_s),
