@@ -61,7 +61,7 @@ def test_one_is_asked_to_end(cli, two):
 @pytest.mark.parametrize(
     ("argv", "code", "message"),
     [
-        (("worker",), 2, "say what to do"),
+        (("worker",), 2, "VERB"),
         (("worker", "hire"), 2, "'hire' is not one of"),
         (("worker", "show", "nobody"), 3, "there is no worker 'nobody'"),
         (("worker", "show", ""), 3, "a worker has a name"),
@@ -73,7 +73,7 @@ def test_one_is_asked_to_end(cli, two):
         (("worker", "start", "-n", "many"), 2, "not a number from 1 to 64"),
         (("worker", "start"), 7, "no crew is up"),
         (("worker", "list", "x"), 2, "knows no argument 'x'"),
-        (("orchestrator",), 2, "say what to do"),
+        (("orchestrator",), 2, "VERB"),
         (("orchestrator", "restart"), 2, "did you mean 'start'?"),
         (("orchestrator", "start", "--workers", "99"), 2, "not a number from 1 to 64"),
         (("orchestrator", "stop", "--graceful", "--now"), 2, "exclude each other"),
