@@ -152,3 +152,11 @@ def test_what_somebody_else_holds_stays_theirs(cli, ready, monkeypatch):
         assert ran.code == 6
         assert "by hand, by" in ran.err or "is held by" in ran.err
     assert ready.fingerprint() == before
+
+
+def test_a_task_that_cannot_be_taken_is_called_by_its_name(cli, owner):
+    number = str(owner.tasks()["tests"].id)
+    ran = cli("claim", "take", "tests")
+    assert ran.code == 6
+    assert "billing/tests cannot be taken now" in ran.err and "muster task show billing/tests" in ran.err
+    assert number not in ran.err

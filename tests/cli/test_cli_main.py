@@ -233,3 +233,32 @@ def test_a_project_of_another_user_is_refused_with_the_way_out(cli, root, monkey
     assert ran.code == 4
     assert f"{root / '.muster'} belongs to " in ran.err and "sudo -u " in ran.err
     assert sorted(root.rglob("*")) == before
+
+
+def test_after_a_crash_nothing_is_said_to_run_without_a_word_of_doubt(cli, owner):
+    assert "last heard of" not in cli("status").out + cli("task", "show", "api").err
+    owner.close()
+    assert "shown as it was last heard of" in cli("status").out
+    for words in (("task", "list"), ("task", "show", "api"), ("why", "api")):
+        ran = cli(*words)
+        assert (ran.code, "last heard of" in ran.err) == (0, True), ran.err
+    assert cli("task", "show", "model").err == ""
+
+
+@pytest.mark.parametrize("words", [("man",), ("task", "list")])
+def test_a_closed_or_full_stdout_is_no_bug_of_muster(owner, root, words):
+    command = " ".join((sys.executable, "-m", "muster.cli.main", *words))
+
+    def into(where):
+        return subprocess.run(
+            f"{command} {where}", shell=True, cwd=root, capture_output=True, text=True, check=False
+        )
+
+    closed = into(">&-")
+    assert (closed.returncode, closed.stderr) == (0, "")
+    if Path("/dev/full").exists():
+        full = into(">/dev/full")
+        assert full.returncode == 1
+        assert full.stderr.startswith(
+            "error: the answer could not be written: No space left on device\n  hint"
+        )

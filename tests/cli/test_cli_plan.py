@@ -324,3 +324,15 @@ def test_an_edit_that_cannot_be_changes_nothing(cli, owner, argv, code, message)
     ran = cli("task", "edit", *argv)
     assert ran.code == code and message in ran.err
     assert owner.fingerprint() == before
+
+
+def test_a_second_file_of_one_title_is_told_its_name_before_and_after(cli, empty, tmp_path):
+    for name in ("one.md", "two.md"):
+        (tmp_path / name).write_text("# Site\n- [ ] A {#a agent=shell}\n")
+    assert "not site" not in cli("plan", "add", str(tmp_path / "one.md")).out
+    two = str(tmp_path / "two.md")
+    assert "site-2: 1 added" in cli("plan", "diff", two).out
+    ran = cli("plan", "add", two)
+    assert "site-2: 1 task added" in ran.out
+    assert "not site: that is the plan of another file" in ran.out
+    assert "not site" not in cli("plan", "add", two).out

@@ -331,3 +331,15 @@ def test_a_task_that_asks_for_what_an_agent_offers_is_done_by_it(root):
     ran = subprocess.run(argv, cwd=root, capture_output=True, text=True, timeout=60, check=False)
     assert (ran.returncode, "3 completed" in ran.stdout) == (0, True), ran.stdout + ran.stderr
     assert ran.stdout.count("smith") >= 3
+
+
+def test_the_settings_that_init_writes_name_every_key(cli, root):
+    cli("init")
+    parts = {part.partition("]")[0]: part for part in (root / "muster.toml").read_text().split("\n[")}
+    keys = [row["key"].split(".") for row in json.loads(cli("config", "show", "--json").out)]
+    untold = [
+        ".".join(key)
+        for key in keys
+        if len(key) > 1 and key[0] != "agents" and not re.search(rf"\b{key[-1]} =", parts.get(key[0], ""))
+    ]
+    assert len(keys) > 20 and untold == []

@@ -122,7 +122,7 @@ def test_skip_complete_archive_transfer(cli, owner):
         (("pause", "model"), 6, "cannot be paused"),
         (("skip", "model"), 6, "cannot be skipped"),
         (("archive", "api"), 6, "only what has ended"),
-        (("complete", "api"), 6, "completes what no agent holds"),
+        (("complete", "api"), 6, "completes what is PENDING"),
         (("transfer", "model", "--to", "shell"), 6, "cannot be transferred"),
         (("transfer", "api", "--to", "nobody"), 3, "there is no agent nobody"),
         (("transfer", "api"), 2, "--to"),
@@ -282,3 +282,48 @@ def test_a_dry_run_of_a_single_task_says_who_would_get_it_and_why(cli, owner):
     assert (ran.code, "there is no agent gost" in ran.err) == (3, True)
     assert cli("task", "add", "X", "--dry-run", "--wait").code == 2
     assert owner.fingerprint() == before
+
+
+def test_a_refusal_calls_the_task_by_its_name_and_says_what_to_do(cli, owner):
+    tasks = owner.tasks()
+    for words, expected, hint in (
+        (("answer", "api", "x"), "billing/api has asked nothing; it is RUNNING; nothing was", "muster inbox"),
+        (("task", "complete", "api"), "billing/api is RUNNING: a person", "muster task pause billing/api"),
+        (
+            ("task", "resume", "other"),
+            "billing/other is PENDING, not paused; nothing was",
+            "show billing/other",
+        ),
+        (("task", "edit", "api", "--title", "x"), "billing/api runs, and its agent", "pause billing/api"),
+        (("plan", "resume", "billing"), "plan billing is not paused; nothing was", "muster plan list"),
+    ):
+        ran = cli(*words)
+        assert (ran.code, expected in ran.err, hint in ran.err) == (6, True, True), ran.err
+        assert not any(str(task.id) in ran.err for task in tasks.values()), ran.err
+
+
+def test_what_was_archived_is_not_said_to_end_some_day(cli, owner):
+    assert cli("task", "archive", "model").code == 0
+    ran = cli("task", "retry", "model")
+    assert ran.code == 6
+    assert "billing/model is ARCHIVED" in ran.err and "muster task add TITLE --key KEY" in ran.err
+    assert "wait until" not in ran.err
+
+
+def test_show_tells_the_prompt_and_what_was_asked_for(cli, owner):
+    cli(
+        *("task", "add", "Build it", "--prompt", "-", "--plan", "loose", "--key", "k", "--cap", "rust"),
+        *("--priority", "9", "--tag", "x", "--meta", "team=a", "--on-failed", "run", "--agent", "shell"),
+        stdin=b"".join(b"line %d\n" % number for number in range(40)),
+    )
+    out = cli("task", "show", "k").out
+    said = "agent=shell  cap=rust  priority=9  on-failed=run  tags=x  meta=team=a"
+    assert [line.split(None, 2)[2] for line in out.splitlines() if line.startswith("Asks for")] == [said]
+    assert "Prompt" in out and "line 11" in out and "line 12" not in out and "all of it: --json" in out
+    plain = cli("task", "show", "billing/model").out
+    assert "Asks for" not in plain and "Prompt" not in plain
+
+
+def test_what_to_do_next_can_be_pasted_whatever_the_key_is(cli, owner):
+    cli("task", "add", "Odd", "--plan", "loose", "--key", "two words")
+    assert "muster task cancel 'loose/two words'" in cli("task", "show", "loose/two words").out

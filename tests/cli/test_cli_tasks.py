@@ -190,7 +190,7 @@ def test_retry_of_a_running_task_is_a_conflict(cli, owner):
     before = owner.fingerprint()
     ran = cli("task", "retry", "api")
     assert ran.code == 6
-    assert "billing/api: task" in ran.err and "cancel it first" in ran.err
+    assert "billing/api is RUNNING" in ran.err and "cancel it first" in ran.err
     assert owner.fingerprint() == before
 
 
@@ -209,7 +209,7 @@ def test_a_refusal_does_not_hold_up_the_others(cli, owner):
     assert ran.code == 6
     done = json.loads(ran.out)
     assert [(task["ref"], task["status"]) for task in done] == [("billing/other", "CANCELLED")]
-    assert json.loads(ran.err)["error"]["message"].startswith("billing/model: ")
+    assert json.loads(ran.err)["error"]["message"].startswith("billing/model is COMPLETED")
 
 
 def test_hostile_text_cannot_reach_the_terminal(cli, empty):
@@ -266,3 +266,9 @@ def test_event_lines():
     assert _event(**failed, newStatus="ABORTED") == again
     assert _event(event="enqueued", message="added", newStatus="PENDING") == "○ billing/model  added"
     assert _event(event="dreamed", message="of sheep") == "● billing/model  dreamed  of sheep"
+
+
+def test_the_line_of_an_artifact_says_its_name_once():
+    event = {"event": "artifact", "message": "artifact report", "newStatus": "RUNNING", "atMs": 0, "epoch": 1}
+    line = event_line({**event, "plan": "p", "key": "k", "actor": "w"}, colour=False, ascii_only=True)
+    assert line.endswith("* p/k  artifact  report")

@@ -75,7 +75,7 @@ def test_one_is_asked_to_end(cli, two):
         (("worker", "list", "x"), 2, "knows no argument 'x'"),
         (("orchestrator",), 2, "VERB"),
         (("orchestrator", "restart"), 2, "did you mean 'start'?"),
-        (("orchestrator", "start", "--workers", "99"), 2, "not between 1 and 64"),
+        (("orchestrator", "start", "--workers", "99"), 2, "not a number from 1 to 64"),
         (("orchestrator", "stop", "--graceful", "--now"), 2, "exclude each other"),
         (("orchestrator", "status", "--dry-run"), 2, "knows no option '--dry-run'"),
     ],
@@ -139,3 +139,10 @@ def test_a_crew_grows_and_shrinks_while_it_is_up(folder):
     assert {row["id"] for row in workers()} == set(added), "no other one has taken its place"
     assert muster(folder, "orchestrator", "stop", "--graceful").returncode == 0
     assert holder(Project(folder).owner_lock) is None
+
+
+@pytest.mark.parametrize("words", [("run", "plan.md"), ("up",)])
+def test_a_number_of_workers_that_is_none_is_told_in_the_same_words(cli, two, words):
+    for wrong in ("abc", "0", "65", "-1"):
+        ran = cli(*words, "--workers", wrong)
+        assert (ran.code, f"{wrong!r} is not a number from 1 to 64" in ran.err) == (2, True), ran.err

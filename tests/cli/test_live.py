@@ -263,7 +263,7 @@ def test_a_refusal_is_told(owner, console):
     live = console("watch")
     live.until(lambda text: "billing/api" in text)
     live.press("gry")
-    live.until(lambda text: "billing/api: " in text and "RUNNING" in text)
+    live.until(lambda text: "billing/api is RUNNING: only" in text)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,12 @@ from muster.cli.surface import surface
 ROOT = Path(__file__).parents[2]
 ASK_BASH = """
 source "$1"; shift
-muster() { printf 'billing/api\\nbilling/docs\\n'; }
+muster() {
+    case "$2" in
+        refs) printf 'billing/api\\nbilling/docs\\n' ;;
+        *) printf "a-name-of-$2\\n" ;;
+    esac
+}
 COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
 _muster
 printf '%s\\n' "${COMPREPLY[@]}"
@@ -54,6 +59,13 @@ def test_the_manual_page_has_every_command_and_is_clean_roff(cli):
         (("muster", "task", "retry", "--from", ""), {"checkpoint", "start"}),
         (("muster", "task", "show", "billing/a"), {"billing/api"}),
         (("muster", "--color", "al"), {"always"}),
+        (("muster", "attempt", "diff", "billing/a"), {"billing/api"}),
+        (("muster", "plan", "pause", "a-"), {"a-name-of-plans"}),
+        (("muster", "agent", "show", "a-"), {"a-name-of-agents"}),
+        (("muster", "worker", "stop", "a-"), {"a-name-of-workers"}),
+        (("muster", "task", "list", "--plan", ""), {"a-name-of-plans"}),
+        (("muster", "task", "transfer", "x", "--to", ""), {"a-name-of-agents"}),
+        (("muster", "task", "add", "x", "--after", ""), {"billing/api", "billing/docs"}),
     ],
 )
 def test_bash_completes(cli, tmp_path, words, expected):
@@ -78,6 +90,9 @@ def test_scripts_are_whole(cli, tmp_path, shell):
 
 def test_references_to_complete(cli, owner):
     assert cli("completion", "refs").out.split() == [f"billing/{key}" for key in owner.tasks()]
+    assert cli("completion", "plans").out.split() == ["billing"]
+    assert cli("completion", "agents").out.split() == ["shell"]
+    assert cli("completion", "workers").out.split() == ["worker-abcdefgh"]
 
 
 def test_an_unknown_shell(cli):

@@ -6,10 +6,11 @@ import argparse
 
 from muster.cli.context import connect
 from muster.cli.output import Screen, clean, print_json, ref_of
+from muster.cli.refusals import refused
 from muster.cli.task_moves import one
 from muster.cli.waiting import ENDED, add_waiting, await_tasks, end_code, last_event, refuse_idle, within
 from muster.client.api import task_path
-from muster.model.errors import BadInput
+from muster.model.errors import BadInput, IllegalMove
 
 TEXT_CHARS_MAX = 10_000
 
@@ -33,7 +34,10 @@ def run(args: argparse.Namespace) -> int:
         after = 0 if within_s is None else last_event(context)
         task = one(context, args.ref)
         body = {"actor": context.actor(), "text": args.text}
-        moved = context.api.post(task_path(task["id"], "answer"), body)
+        try:
+            moved = context.api.post(task_path(task["id"], "answer"), body)
+        except IllegalMove as error:
+            raise refused(error, ref_of(task), task["id"]) from None
         if screen is not None:
             runs = "; `muster up` runs it" if context.direct else ""
             ref = clean(ref_of(task))

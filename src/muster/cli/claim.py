@@ -13,6 +13,7 @@ from typing import Any
 from muster.cli.context import Context, connect
 from muster.cli.fields import add_fields, names_of, print_rows
 from muster.cli.output import BOLD, Screen, age, clean, clock_time, inert, note, now_ms, print_json
+from muster.cli.refusals import refused
 from muster.cli.report import duration_of, result_of, text_of
 from muster.cli.waiting import (
     ENDED,
@@ -125,10 +126,10 @@ def _take_when_free(args: argparse.Namespace, context: Context, task_id: int, bo
     while True:
         try:
             taken: Json = context.api.post(task_path(task_id, "claim"), body)
-        except IllegalMove:
+        except IllegalMove as error:
             task = context.api.get(task_path(task_id))["task"]
             if within_s is None or _is_free(task):  # then something else is in the way
-                raise
+                raise refused(error, _ref(task), task_id) from None
         else:
             return taken
         left_s = deadline_s - time.monotonic()

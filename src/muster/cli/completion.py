@@ -1,17 +1,22 @@
-"""`muster completion SHELL`: a static script; only the names of tasks are asked for while you type."""
+"""`muster completion SHELL`: a static script; only the names of tasks, plans, agents and workers are asked for
+while you type."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
 
-from muster.cli.context import connect
+from muster.cli.context import connect, project_of
 from muster.cli.output import ref_of
 from muster.cli.surface import Argument, Command, Option, global_options, surface
 
 SHELLS = ("bash", "zsh", "fish")
 REFS_MAX = 500
+NAMES = ("refs", "plans", "agents", "workers")
+"""What the scripts ask for while you type."""
 _REFS = ("REF", "REF[#ATTEMPT]", "TASK")
+_OF_NAME = {"plan": "plans", "agent": "agents", "worker": "workers"}
+_OF_OPTION = {"PLAN": "plans", "AGENT": "agents", "REF": "refs", "REF,...": "refs"}
 _INSTALL = {
     "bash": "muster completion bash > ~/.local/share/bash-completion/completions/muster",
     "zsh": "muster completion zsh > ~/.zfunc/_muster   # with fpath+=(~/.zfunc) before compinit",
@@ -23,22 +28,33 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.description = "Prints the script. To install it:\n" + "\n".join(
         f"  {line}" for line in _INSTALL.values()
     )
-    parser.add_argument("shell", metavar="|".join(SHELLS), choices=(*SHELLS, "refs"))
+    parser.add_argument("shell", metavar="|".join(SHELLS), choices=(*SHELLS, *NAMES))
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.shell == "refs":
-        return _refs(args)
+    if args.shell in NAMES:
+        return _names(args)
     commands = surface()
     print({"bash": _bash, "zsh": _zsh, "fish": _fish}[args.shell](commands), end="")
     return 0
 
 
-def _refs(args: argparse.Namespace) -> int:
-    """What the scripts ask for: the newest tasks, one reference in each line."""
+def _names(args: argparse.Namespace) -> int:
+    """What the scripts ask for, one name in each line."""
+    if args.shell == "agents":
+        from muster.config.load import load_config
+
+        print(*sorted(load_config(project_of(args).root).agents), sep="\n")
+        return 0
     with connect(args) as context:
-        for task in context.api.get("/api/v1/agent-tasks", {"limit": REFS_MAX}):
-            print(ref_of(task))
+        if args.shell == "refs":
+            found = [ref_of(task) for task in context.api.get("/api/v1/agent-tasks", {"limit": REFS_MAX})]
+        elif args.shell == "plans":
+            found = [plan["name"] for plan in context.api.get("/api/v1/plans")]
+        else:
+            found = [worker["id"] for worker in context.api.get("/api/v1/workers")]
+    for name in found:
+        print(name)
     return 0
 
 
@@ -53,8 +69,25 @@ def _words(node: Command) -> list[str]:
     return [*(verb.path[-1] for verb in node.verbs), *choices, *options, "--help"]
 
 
-def _takes_refs(arguments: Sequence[Argument]) -> bool:
-    return any(argument.name in _REFS for argument in arguments)
+def _takes(node: Command) -> str:
+    """Which names stand behind a command: one of NAMES, or nothing."""
+    for argument in node.arguments:
+        if argument.name in _REFS or argument.name.startswith("REF"):
+            return "refs"
+        if argument.name == "NAME" and node.path[0] in _OF_NAME:
+            return _OF_NAME[node.path[0]]
+    return ""
+
+
+def _named_options(nodes: Sequence[Command]) -> dict[str, list[str]]:
+    """The options whose values are names, by what they name.  `--plan` means the same everywhere."""
+    found: dict[str, list[str]] = {}
+    for option in (option for node in nodes for option in node.options):
+        kind = _OF_OPTION.get(option.metavar)
+        if kind is not None:
+            known = found.setdefault(kind, [])
+            known += [name for name in option.names if name not in known]
+    return found
 
 
 def _takes_files(arguments: Sequence[Argument]) -> bool:
@@ -71,7 +104,7 @@ def _bash(commands: Sequence[Command]) -> str:
     paths = " ".join(f"'{' '.join(node.path)}'" for node in nodes)
     cases = [
         f"        '{' '.join(node.path)}') words={_quoted(' '.join(_words(node)))}"
-        f"{' refs=1' if _takes_refs(node.arguments) else ''}"
+        f"{f' names={_takes(node)}' if _takes(node) else ''}"
         f"{' files=1' if _takes_files(node.arguments) else ''} ;;"
         for node in nodes
     ]
@@ -79,12 +112,16 @@ def _bash(commands: Sequence[Command]) -> str:
         f"        {'|'.join(option.names)}) words={_quoted(' '.join(option.choices))} ;;"
         for option in _with_choices(nodes)
     ]
+    values += [
+        f"        {'|'.join(options)}) words= names={kind} ;;"
+        for kind, options in _named_options(nodes).items()
+    ]
     return "\n".join(
         [
             "# bash completion for muster",
             "_muster() {",
             "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}",
-            "    local at= word path words= refs= files=",
+            "    local at= word path words= names= files=",
             '    for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do',
             '        case "$word" in -*) continue ;; esac',
             f"        for path in {paths}; do",
@@ -98,8 +135,8 @@ def _bash(commands: Sequence[Command]) -> str:
             '    case "$prev" in',
             *values,
             "    esac",
-            '    if [ -n "$refs" ] && [[ $cur != -* ]]; then',
-            '        words="$words $(muster completion refs 2>/dev/null)"',
+            '    if [ -n "$names" ] && [[ $cur != -* ]]; then',
+            '        words="$words $(muster completion $names 2>/dev/null)"',
             "    fi",
             '    COMPREPLY=($(compgen -W "$words" -- "$cur"))',
             '    if [ -n "$files" ] && [[ $cur != -* ]]; then COMPREPLY+=($(compgen -f -- "$cur")); fi',
@@ -130,14 +167,14 @@ def _zsh(commands: Sequence[Command]) -> str:
             for option in (*node.options, *global_options())
             for name in option.names
         ]
-        refs = "refs=1;" if _takes_refs(node.arguments) else ""
+        names = f"names={_takes(node)};" if _takes(node) else ""
         files = "files=1;" if _takes_files(node.arguments) else ""
-        cases.append(f"        '{' '.join(node.path)}') {refs}{files} found=({' '.join(described)}) ;;")
+        cases.append(f"        '{' '.join(node.path)}') {names}{files} found=({' '.join(described)}) ;;")
     return "\n".join(
         [
             "#compdef muster musterd",
             "_muster() {",
-            "    local at='' word refs='' files=''",
+            "    local at='' word names='' files=''",
             "    local -a found known",
             f"    known=({' '.join(_quoted(' '.join(node.path)) for node in nodes)})",
             "    for word in ${words[2,CURRENT-1]}; do",
@@ -148,9 +185,15 @@ def _zsh(commands: Sequence[Command]) -> str:
             f"        '') found=({' '.join(top)}) ;;",
             *cases,
             "    esac",
-            "    _describe 'muster' found",
-            "    if [[ -n $refs && $PREFIX != -* ]]; then",
-            '        compadd -- ${(f)"$(muster completion refs 2>/dev/null)"}',
+            '    case "$words[CURRENT-1]" in',
+            *(
+                f"        {'|'.join(options)}) names={kind} found=() ;;"
+                for kind, options in _named_options(nodes).items()
+            ),
+            "    esac",
+            "    (( $#found )) && _describe 'muster' found",
+            "    if [[ -n $names && $PREFIX != -* ]]; then",
+            '        compadd -- ${(f)"$(muster completion $names 2>/dev/null)"}',
             "    fi",
             "    if [[ -n $files ]]; then _files; fi",
             "}",
@@ -192,8 +235,8 @@ def _fish_node(program: str, node: Command) -> list[str]:
     for argument in node.arguments:
         lines += [_fish_line(program, f"__muster_at {path}", choice, "") for choice in argument.choices]
     under = f"__muster_under {path}"
-    if _takes_refs(node.arguments):
-        lines.append(f"complete -c {program} -n {_quoted(under)} -a '(muster completion refs 2>/dev/null)'")
+    if kind := _takes(node):
+        lines.append(f"complete -c {program} -n {_quoted(under)} -a '(muster completion {kind} 2>/dev/null)'")
     if _takes_files(node.arguments):
         lines.append(f"complete -c {program} -n {_quoted(under)} -F")
     return lines + [_fish_option(program, under, option) for option in node.options]
@@ -207,9 +250,11 @@ def _fish_line(program: str, condition: str, word: str, text: str) -> str:
 def _fish_option(program: str, condition: str, option: Option) -> str:
     names = " ".join(f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names)
     when = f" -n {_fish_quoted(condition)}" if condition else ""
-    value = (
-        f" -x -a {_quoted(' '.join(option.choices))}" if option.choices else " -r" if option.metavar else ""
-    )
+    value = " -r" if option.metavar else ""
+    if option.choices:
+        value = f" -x -a {_quoted(' '.join(option.choices))}"
+    elif kind := _OF_OPTION.get(option.metavar):
+        value = f" -x -a '(muster completion {kind} 2>/dev/null)'"
     return f"complete -c {program}{when} {names}{value} -d {_fish_quoted(option.help)}"
 
 

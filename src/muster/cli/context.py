@@ -7,11 +7,12 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
+from muster.cli.output import note
 from muster.client.api import Api, Transport
 from muster.client.http import Connection, address
 from muster.config.project import Project, find_project
@@ -23,6 +24,7 @@ STARTING_S = 5.0
 """How long the holder of the lock may take to answer: an owner that starts, or another short command."""
 AWAY_S = 60.0
 """How long a restart of the owner may take before a command that follows it gives up."""
+LAST_HEARD = "it ended without a word: what ran then is shown as it was last heard of, until a crew is up"
 WAIT_S = 25.0
 """How long a request is held by the owner while there is no news."""
 _PROBE_S = 2.0
@@ -50,6 +52,11 @@ class Context:
 
     def actor(self) -> str:
         return actor()
+
+    def tell_if_stale(self, tasks: Iterable[Mapping[str, Any]]) -> None:
+        """A remark where a worker holds one of these tasks while nobody is up who would notice its death."""
+        if self.direct and any(str(task["worker"] or "").startswith("worker-") for task in tasks):
+            note(f"no owner is up; {LAST_HEARD}")
 
     def task_id(self, reference: str) -> tuple[int, int | None]:
         """(task id, epoch or None).  Raises NotFound, Ambiguous."""

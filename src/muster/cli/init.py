@@ -28,7 +28,8 @@ CONFIG = """\
 #retries = 3                               # runs after the first one
 #backoff = { first = "30s", max = "5m" }   # the wait before a retry doubles, up to max
 #losses = 5                                # attempts lost to dead workers before a task is given up
-#waiting = 100_000                          # tasks that may wait; more are refused
+#failures = 5                              # failures in a row that pause a plan; 0: never
+#waiting = 100_000                         # tasks that may wait; more are refused
 
 [workers]
 #count = 2          # processes that run agents; usually one per core, at most 4
@@ -57,6 +58,12 @@ CONFIG = """\
 #setup = "npm ci"   # makes a new tree ready to work in
 #merge = true       # finished work goes on to the branch muster/plan/NAME
 #keep = false       # trees and branches of finished tasks stay
+
+[retention]
+#events = "90d"       # the audit
+#logs = "30d"         # output, and checkpoints of ended tasks
+#idempotency = "7d"   # how long idempotency keys count
+#trees = "14d"        # working trees of tasks that have ended
 
 # An agent is a command that gets a task's text as its last argument (prompt = "stdin" or "file": otherwise).
 # Its exit code 0 means done.  The agent `shell` is built in: it runs the text as a script.

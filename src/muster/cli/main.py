@@ -7,6 +7,7 @@ are always there.  Nothing else is imported before it is known to be needed: a c
 from __future__ import annotations
 
 import argparse
+import errno
 import gc
 import os
 import sys
@@ -49,6 +50,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "man": ("muster.cli.man", "the manual page"),
 }
 COLOURS = ("auto", "always", "never")
+_UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF)
 GLOBALS: tuple[tuple[tuple[str, ...], str, str, tuple[str, ...]], ...] = (
     (("--json",), "", 'a machine\'s answer; errors go to stderr as {"error": {code, message, hint}}', ()),
     (("-C", "--root"), "DIR", "the project's folder, instead of the current one and its parents", ()),
@@ -116,6 +118,10 @@ def _main(argv: Sequence[str] | None) -> int:
     except MusterError as error:
         print_error(error, as_json=as_json)
         code = error.exit_code
+    except OSError as error:
+        if error.errno not in _UNWRITTEN or error.filename is not None:
+            return _end(_bug(error, as_json))
+        code = _unwritten(error)
     except Exception as error:
         code = _bug(error, as_json)
     return _end(code)
@@ -283,7 +289,12 @@ def _options(parser: argparse.ArgumentParser) -> list[str]:
 
 
 def _tolerate_any_text() -> None:
-    """What the terminal's encoding cannot say becomes `?`; it is never a reason to fail."""
+    """What the terminal's encoding cannot say becomes `?`; it is never a reason to fail.  Nor is a stream that
+    was closed: its number must not go to the next file that is opened, such as the store."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(nowhere, "r" if name == "stdin" else "w"))
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -313,10 +324,15 @@ def _end(code: int) -> int:
     except BrokenPipeError:
         _silence()
     except OSError as error:
-        _silence()
-        print(f"error: the answer could not be written: {error.strerror}", file=sys.stderr)
-        return code or 1
+        return code or _unwritten(error)
     return code
+
+
+def _unwritten(error: OSError) -> int:
+    _silence()
+    print(f"error: the answer could not be written: {error.strerror}", file=sys.stderr)
+    print("  hint  what was asked for may have been done: look before you repeat it", file=sys.stderr)
+    return 1
 
 
 def _silence() -> None:

@@ -169,6 +169,8 @@ def _told(event: Mapping[str, Any]) -> tuple[str, str, str]:
         message = f"{event['actor']} {agent}".rstrip() + f"  attempt {event['epoch']}"
     elif name == "enqueued" and message == "added":
         message = ""
+    elif name == "artifact":
+        message = message.removeprefix("artifact ")
     return look, word, message
 
 
@@ -184,6 +186,10 @@ def plan_counts(plans: Iterable[Mapping[str, Any]], name: str | None = None) -> 
 
 def clock_time(at_ms: int) -> str:
     return time.strftime("%H:%M:%S", time.localtime(at_ms / 1000))
+
+
+def date_time(at_ms: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_ms / 1000))
 
 
 def age(ms: int) -> str:

@@ -119,6 +119,8 @@ def add_plan(api: Api, content: Json, say: Callable[[str], None]) -> str:
     name: str = added["plan"]
     new, known = added["added"], added["existing"]
     say(f"Plan     {name}: {new} {'task' if new == 1 else 'tasks'} added, {known} there already")
+    if new and not known and name != content["plan"]:
+        say(f"         not {content['plan']}: that is the plan of another file (muster plan list)")
     if added["completed"]:
         say(f"         completed by their boxes: {', '.join(added['completed'])}")
     if added["changed"]:

@@ -12,12 +12,13 @@ from muster.cli.crew import READY_S, STATUS_S, TICK_S, Crew, Feed, Interrupts, c
 from muster.cli.plan_common import paused_line
 from muster.cli.plan_input import add_plan, dry_run, plan_body, project_for
 from muster.cli.printer import EventPrinter
+from muster.cli.worker import worker_count
 from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config.load import load_config
 from muster.config.project import Project
 from muster.config.settings import Config
-from muster.model.errors import BadInput, MusterError, OwnerUnavailable, Unavailable
+from muster.model.errors import MusterError, OwnerUnavailable, Unavailable
 
 EXIT_OK, EXIT_UNSUCCESSFUL, EXIT_INTERRUPTED = 0, 5, 130
 TOLD_MAX = 10
@@ -25,7 +26,9 @@ TOLD_MAX = 10
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", metavar="PLAN", help="a markdown file with `- [ ]` tasks")
-    parser.add_argument("--workers", type=int, metavar="N", help="worker processes (default: as configured)")
+    parser.add_argument(
+        "--workers", type=worker_count, metavar="N", help="worker processes (default: as configured)"
+    )
     parser.add_argument(
         "--dry-run", action="store_true", help="show who would get which task, and why; run nothing"
     )
@@ -34,8 +37,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from muster.plans.files import read_plan
 
-    if args.workers is not None and not 1 <= args.workers <= 64:
-        raise BadInput(f"--workers {args.workers} is not between 1 and 64", "muster run PLAN --workers 3")
     path = Path(args.plan)
     document = read_plan(path)
     project = project_for(args, path.resolve().parent)

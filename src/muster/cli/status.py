@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from muster.cli.context import Context, connect
+from muster.cli.context import LAST_HEARD, Context, connect
 from muster.cli.fields import add_fields, print_one
 from muster.cli.output import Screen, age, clean, now_ms, plan_counts, ref_of, task_word
 from muster.model.states import AgentStatus, ErrorKind, TaskStatus, WorkerStatus
@@ -129,6 +129,8 @@ def _show(answer: Json, screen: Screen) -> None:
         screen.line(
             f"{screen.badge('waiting', 'no owner')}: `muster up` or `muster run PLAN.md` starts the crew"
         )
+        if answer["workers"]:
+            screen.line(f"  {LAST_HEARD}")
     else:
         up = age(now_ms() - owner["startedAtMs"])
         crew = answer["crew"].lower()

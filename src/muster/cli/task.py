@@ -15,6 +15,7 @@ from muster.cli.output import (
     age,
     clean,
     clock_time,
+    date_time,
     inert,
     listed,
     note,
@@ -23,6 +24,7 @@ from muster.cli.output import (
     task_word,
     usage_words,
 )
+from muster.cli.refusals import shell_word
 from muster.cli.task_add import add_adding, add_task
 from muster.cli.task_edit import add_editing, edit
 from muster.cli.task_moves import MOVES, add_moves
@@ -38,6 +40,9 @@ PAGE = 500
 EVENTS_SHOWN = 10
 EVENTS_PAGE = 1000
 RESULT_SHOWN = 2000
+PROMPT_LINES_SHOWN = 12
+PROMPT_COLUMNS_SHOWN = 500
+PRIORITY_DEFAULT = 5
 
 _T = TaskStatus
 _STATES: dict[str, tuple[tuple[TaskStatus, ...], str | None]] = {
@@ -104,6 +109,7 @@ def _list(args: argparse.Namespace) -> int:
         if args.plan is not None:
             context.api.get(f"/api/v1/plans/{quote(args.plan, safe='')}")  # refuses one that is not there
         tasks = find_tasks(context, plan=args.plan, names=names, tags=args.tags, limit=args.limit + 1)
+        context.tell_if_stale(tasks)
     more = len(tasks) > args.limit
     del tasks[args.limit :]
 
@@ -165,6 +171,7 @@ def _show(args: argparse.Namespace) -> int:
         detail = context.api.get(task_path(task_id))
         if args.json or args.fields is not None:
             detail["events"] = _all_events(context, task_id, detail["events"])
+        context.tell_if_stale([detail["task"]])
     if epoch is not None:
         detail["attempts"] = [attempt for attempt in detail["attempts"] if attempt["epoch"] == epoch]
     thing = {**listed(detail["task"]), **detail}
@@ -189,7 +196,7 @@ def _print_detail(detail: Json, screen: Screen) -> None:
     task = detail["task"]
     ref = clean(ref_of(task))
     screen.line(f"{screen.paint(ref, BOLD)}  {clean(task['title'])}  {screen.badge(task_word(task))}")
-    rows = [("Why", clean(task["why"]))]
+    rows = [("Why", clean(task["why"])), *_wishes(task)]
     rows += _several(
         "Blocks", [clean(f"{task['plan']}/{key}" if task["plan"] else key) for key in detail["blocks"]]
     )
@@ -204,8 +211,34 @@ def _print_detail(detail: Json, screen: Screen) -> None:
     events = detail["events"]
     rows += _several("Events", [_event(event) for event in events[-EVENTS_SHOWN:]])
     rows += _several("Log tail", [inert(line) for line in detail["logTail"].splitlines()])
-    rows += _several("Next", _next(task, ref, detail))
+    rows += _several("Next", _next(task, clean(shell_word(ref_of(task))), detail))
     screen.fields(rows)
+
+
+def _wishes(task: Json) -> list[tuple[str, str]]:
+    """What was asked for, where it is not the usual, and the prompt."""
+    given = {
+        "agent": task["wantedAgent"],
+        "profile": task["profile"],
+        "cap": ",".join(task["capabilities"]),
+        "target": task["target"],
+        "priority": "" if task["priority"] == PRIORITY_DEFAULT else str(task["priority"]),
+        "limit": task["limitKey"],
+        "on-failed": "" if task["onFailed"] == "block" else task["onFailed"],
+        "estimated": age(task["estimatedS"] * 1000) if task["estimatedS"] else "",
+        "expires": "" if task["expiresAtMs"] is None else date_time(task["expiresAtMs"]),
+        "parent": str(task["parentTaskId"] or ""),
+        "tags": ",".join(task["tags"]),
+        "meta": ",".join(f"{key}={value}" for key, value in task["metadata"].items()),
+    }
+    said = "  ".join(f"{name}={value}" for name, value in given.items() if value)
+    headings = " > ".join(filter(None, (task["epic"], task["feature"])))
+    rows = [(name, clean(text)) for name, text in (("Asks for", said), ("Below", headings)) if text]
+    lines = task["description"].splitlines()
+    prompt = [inert(line[:PROMPT_COLUMNS_SHOWN]) for line in lines[:PROMPT_LINES_SHOWN]]
+    if len(lines) > PROMPT_LINES_SHOWN or any(len(line) > PROMPT_COLUMNS_SHOWN for line in lines):
+        prompt.append("... (all of it: --json)")
+    return rows + _several("Prompt", prompt)
 
 
 def _several(name: str, values: list[str]) -> list[tuple[str, str]]:
@@ -236,7 +269,8 @@ def _attempt(attempt: Json, screen: Screen) -> str:
 
 
 def _event(event: Json) -> str:
-    told = f"{event['event']}  {clean(event['message'])}  by {clean(event['actor'])}"
+    message = clean(event["message"].removeprefix("artifact "))
+    told = f"{event['event']}  {message}  by {clean(event['actor'])}"
     return f"{clock_time(event['atMs'])}  {told}"
 
 
@@ -258,7 +292,7 @@ def _next(task: Json, ref: str, detail: Json) -> list[str]:
                 name.split(" (")[0] for name in task["waitsFor"] if "(" in name and "ARCHIVED" not in name
             ]
             prefix = f"{task['plan']}/" if task["plan"] else ""
-            return [clean(f"muster task retry {prefix}{key}") for key in broken] or [
+            return [clean(f"muster task retry {shell_word(prefix + key)}") for key in broken] or [
                 f"muster task cancel {ref}"
             ]
         case "completed":

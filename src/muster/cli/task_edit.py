@@ -8,10 +8,11 @@ from typing import Any
 from muster.cli.context import Context, connect
 from muster.cli.fields import add_fields, print_one, refuse_unknown, task_names
 from muster.cli.output import Screen, clean, listed, now_ms, ref_of
+from muster.cli.refusals import refused
 from muster.cli.task_add import count, list_of, metadata_of, pair, priority, prompt_of, whole_s
 from muster.cli.task_moves import one, refuse_unknown_agent
 from muster.client.api import task_path
-from muster.model.errors import BadInput
+from muster.model.errors import BadInput, IllegalMove
 from muster.model.states import FailedDependency
 
 Json = dict[str, Any]
@@ -61,7 +62,10 @@ def edit(args: argparse.Namespace) -> int:
         wishes = _wishes(args, context)
         if not wishes:
             raise BadInput("nothing was asked to be otherwise", "muster task edit --help")
-        context.api.post(task_path(task["id"], "edit"), {"actor": context.actor(), **wishes})
+        try:
+            context.api.post(task_path(task["id"], "edit"), {"actor": context.actor(), **wishes})
+        except IllegalMove as error:
+            raise refused(error, ref_of(task), task["id"]) from None
         after: Json = context.api.get(task_path(task["id"]))["task"]
 
     def show() -> None:

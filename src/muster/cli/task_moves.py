@@ -8,6 +8,7 @@ from typing import Any
 
 from muster.cli.context import Context, connect
 from muster.cli.output import Screen, clean, note, print_error, print_json, ref_of
+from muster.cli.refusals import refused
 from muster.cli.waiting import (
     ENDED,
     RESTING,
@@ -218,8 +219,7 @@ def act_on(
             moved = act(context, task)
         except MusterError as error:
             code = code or error.exit_code
-            prefixed = type(error)(f"{ref_of(task)}: {error.message}", error.hint)
-            print_error(prefixed, as_json=args.json)
+            print_error(refused(error, ref_of(task), task["id"]), as_json=args.json)
             continue
         moved_ids.append(task["id"])
         done.append({"ref": ref_of(task), "previousStatus": task["status"], **moved})

@@ -10,11 +10,12 @@ from muster.cli.context import actor, answers, project_of
 from muster.cli.crew import READY_S, TICK_S, Crew, Feed, Interrupts, cores
 from muster.cli.output import print_json
 from muster.cli.printer import EventPrinter
+from muster.cli.worker import worker_count
 from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config.load import load_config
 from muster.config.project import Project
-from muster.model.errors import BadInput, Conflict, StoreFault
+from muster.model.errors import Conflict, StoreFault
 from muster.stores.sqlite.lock import holder
 
 EXIT_INTERRUPTED = 130
@@ -24,12 +25,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--daemon", action="store_true", help="in the background, output to .muster/muster.log"
     )
-    parser.add_argument("--workers", type=int, metavar="N", help="worker processes (default: as configured)")
+    parser.add_argument(
+        "--workers", type=worker_count, metavar="N", help="worker processes (default: as configured)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.workers is not None and not 1 <= args.workers <= 64:
-        raise BadInput(f"--workers {args.workers} is not between 1 and 64", "muster up --workers 3")
     project = project_of(args)
     config = load_config(project.root)
     supervised = holder(project.supervisor_lock)

@@ -23,6 +23,7 @@ def run(args: argparse.Namespace) -> int:
     with connect(args) as context:
         task_id, _ = context.task_id(args.ref)
         detail = context.api.get(task_path(task_id))
+        context.tell_if_stale([detail["task"]])
     task = detail["task"]
     evidence = [event for event in detail["events"] if event["event"] in _EVIDENCE][-_SHOWN_MAX:]
     told = {"task": ref_of(task), "status": task["status"], "why": task["why"], "evidence": evidence}

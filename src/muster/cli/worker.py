@@ -34,7 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     for verb in (listing, showing, telling):
         add_fields(verb)
     starting = verbs.add_parser("start", help="add workers to the crew that is up")
-    starting.add_argument("-n", "--number", metavar="N", type=_number, default=1, help="how many (1)")
+    starting.add_argument("-n", "--number", metavar="N", type=worker_count, default=1, help="how many (1)")
     stopping = verbs.add_parser(
         "stop", help="let one finish what it holds, and end; no other takes its place"
     )
@@ -48,7 +48,8 @@ def run(args: argparse.Namespace) -> int:
     return verbs[args.verb](args)
 
 
-def _number(text: str) -> int:
+def worker_count(text: str) -> int:
+    """For argparse.  Raises ArgumentTypeError where it is no number of workers."""
     if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= WORKERS_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {WORKERS_MAX}")
     return int(text)

@@ -14,6 +14,7 @@ from muster.engine.policy import Policy
 from muster.engine.view import View
 from muster.model import commands as c
 from muster.model.answers import Done, Enqueued
+from muster.model.edits import free_name
 from muster.model.errors import BadInput, Conflict, IllegalMove, Overloaded
 from muster.model.graph import find_cycle
 from muster.model.moves.waiting import enqueued
@@ -183,13 +184,10 @@ class Intake:
 
     async def _new_plan(self, view: View, command: c.Enqueue) -> Plan:
         taken = await view.tx.plan_names(WORKSPACE_ID)
-        name, number = command.plan, 2
-        while name in taken:
-            name, number = f"{command.plan}-{number}", number + 1
         plan = Plan(
             id=self._ids.next(view.now.wall_ms),
             workspace_id=WORKSPACE_ID,
-            name=name,
+            name=free_name(command.plan, taken),
             source=command.source,
             created_at_ms=view.now.wall_ms,
             ticked_event_id=0,

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from muster.engine.policy import Policy
 from muster.engine.pools import POOLS
-from muster.model.edits import KeptTask, PlanDiff, UpdatePlan, compare
+from muster.model.edits import KeptTask, PlanDiff, UpdatePlan, compare, free_name
 from muster.model.errors import Ambiguous, NotFound
 from muster.model.moves.decision import lapsed
 from muster.model.pools import Pool, Pools, pools_of
@@ -148,11 +148,12 @@ class Queries:
 
     async def diff(self, wanted: UpdatePlan) -> PlanDiff:
         """What `wanted` would change."""
-        for view in await self._reads.plans():
+        views = await self._reads.plans()
+        for view in views:
             if (view.source == wanted.source) if wanted.source is not None else (view.name == wanted.plan):
                 kept = {task.key: task for task in await self._reads.kept_tasks(view.id)}
                 return compare(view.name, wanted.tasks, kept)
-        return compare(wanted.plan, wanted.tasks, {})
+        return compare(free_name(wanted.plan, {view.name for view in views}), wanted.tasks, {})
 
     async def _plan_view(self, name: str) -> PlanView:
         view = await self._reads.plan_view(name)

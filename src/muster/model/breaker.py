@@ -58,7 +58,7 @@ def pause(plan: Plan, actor: str, now: Now) -> PlanDecision:
 def resume(plan: Plan, actor: str, now: Now) -> PlanDecision:
     """The count of failures begins anew."""
     if plan.paused_reason is None:
-        raise IllegalMove(f"plan {plan.name} is not paused")
+        raise IllegalMove(f"plan {plan.name} is not paused; nothing was changed", "muster plan list")
     going = replace(plan, paused_reason=None, failures=0)
     return _moved(going, "plan_resumed", f"plan {plan.name} resumed by {actor}", actor, now, level=Level.INFO)
 

@@ -6,7 +6,7 @@ Pure.  `compare` says what a plan's file and the kept plan disagree about; `must
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -213,6 +213,14 @@ class CancelPlan(c.Command, frozen=True, kw_only=True):
     reason: c.Text = ""
     below: int | None = None
     limit: int = 500
+
+
+def free_name(wanted: str, taken: Collection[str]) -> str:
+    """What a new plan is called: `wanted`, or with a number where another plan is called so."""
+    name, number = wanted, 2
+    while name in taken:
+        name, number = f"{wanted}-{number}", number + 1
+    return name
 
 
 def compare(plan: str, specs: Iterable[c.Spec], kept: Mapping[str, KeptTask]) -> PlanDiff:

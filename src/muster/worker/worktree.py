@@ -329,7 +329,7 @@ class Worktree:
         if done.returncode == 1:
             raise MergeConflict(
                 f"its work does not merge with branch {plan_branch(self.plan)}: {', '.join(files[:10])}",
-                f"the next attempt is asked to merge it; by hand: git merge {self.branch}",
+                f"a further attempt is asked to merge it; by hand: git merge {self.branch}",
             )
         if done.returncode:
             raise GitFailed(f"git merge-tree failed: {done.stderr.strip()}", "it needs git 2.38 or newer")

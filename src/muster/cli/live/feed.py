@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from muster.cli.live.state import LOG_LINES_MAX, Ask, News
 from muster.cli.output import inert
+from muster.cli.refusals import refused
 from muster.client.api import Api, task_path
 from muster.client.http import Connection
 from muster.config.project import Project
@@ -117,7 +118,7 @@ class Feed:
             except Unavailable:
                 raise
             except MusterError as error:
-                told = f"{asked.ref}: {error.message}"
+                told = refused(error, asked.ref, asked.task_id).message
             else:
                 told = f"{asked.ref}: {asked.action} was asked for"
         return told

@@ -86,7 +86,7 @@ def _resumed(task: Task, name: str, message: str, actor: str, now: Now, **change
 
 def answer(task: Task, facts: Facts, command: c.AnswerQuestion, now: Now) -> Decision:
     if task.status is not TaskStatus.PAUSED or task.paused_reason is not PauseReason.QUESTION:
-        raise IllegalMove(f"task {task.id} has asked nothing; it is {task.status}")
+        raise IllegalMove(f"task {task.id} has asked nothing; it is {task.status}", "muster inbox")
     note = f"You asked: {task.question}\nThe answer: {command.text}"
     return _resumed(task, "answered", f"{command.actor}: {command.text}", command.actor, now, note=note)
 

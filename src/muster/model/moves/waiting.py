@@ -125,7 +125,9 @@ def retry(task: Task, facts: Facts, command: c.Retry, now: Now) -> Decision:
     if task.status not in {TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.COMPLETED}:
         raise IllegalMove(
             f"task {task.id} is {task.status}: only a failed, cancelled or completed task starts anew",
-            "cancel it first, or wait until it has ended",
+            "add it anew under another name: muster task add TITLE --key KEY"
+            if task.status is TaskStatus.ARCHIVED
+            else "cancel it first, or wait until it has ended",
         )
     after, event = moved(
         task,
@@ -158,7 +160,14 @@ def complete_by_person(task: Task, facts: Facts, command: c.CompleteByPerson, no
     if task.status is TaskStatus.COMPLETED:
         return Decision(task)
     if task.status not in {TaskStatus.PENDING, TaskStatus.PAUSED, TaskStatus.FAILED}:
-        raise IllegalMove(f"task {task.id} is {task.status}: a person completes what no agent holds")
+        raise IllegalMove(
+            f"task {task.id} is {task.status}: a person completes what is PENDING, PAUSED or FAILED",
+            ""
+            if task.status is TaskStatus.ARCHIVED
+            else f"muster task retry {task.id}, then muster task complete {task.id}"
+            if task.final
+            else f"muster task pause {task.id} first",
+        )
     after, event = moved(
         task,
         now,
