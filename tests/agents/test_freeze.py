@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from subprocess import DEVNULL, PIPE
 
 import pytest
@@ -91,13 +92,19 @@ def start_comet(zoo):
     return process, trail
 
 
+def rests(trail: Path) -> bool:
+    """Whether nothing more is written, for as long as the comet needs for dozens of its processes."""
+    size = trail.stat().st_size
+    time.sleep(0.05)  # that nothing happens can only be waited for
+    return trail.stat().st_size == size
+
+
 def test_what_keeps_forking_is_caught(zoo, crowd):
     process, trail = start_comet(zoo)
     zoo.until(process.freeze)
     size = trail.stat().st_size
     assert stopped(zoo)
-    time.sleep(0.05)
-    assert trail.stat().st_size == size
+    assert rests(trail)
     process.thaw()
     zoo.until(lambda: trail.stat().st_size > size)
     zoo.until(process.freeze)
@@ -108,19 +115,15 @@ def test_what_keeps_forking_is_caught(zoo, crowd):
 def test_what_keeps_forking_is_killed_where_it_runs(zoo, crowd):
     process, trail = start_comet(zoo)
     process.kill()
-    size = trail.stat().st_size
     assert not zoo.alive()
-    time.sleep(0.05)
-    assert trail.stat().st_size == size
+    assert rests(trail)
 
 
 def test_what_keeps_forking_is_killed_by_its_mark(zoo, crowd):
     process, trail = start_comet(zoo)
     assert zoo.host.kill_marked([zoo.mark]) >= 2
-    size = trail.stat().st_size
     assert not zoo.alive()
-    time.sleep(0.05)
-    assert trail.stat().st_size == size
+    assert rests(trail)
     process.kill()
 
 
