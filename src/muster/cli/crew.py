@@ -32,6 +32,8 @@ _STEP_WORDS = {
 STOP_BY_S = 15.0
 """Both rungs of the stop ladder, and some air."""
 KILL_S = 3.0
+OWNER_END_S = 10.0
+"""It answers who still asks, and ticks the boxes of what is done."""
 
 
 class Interrupts:
@@ -239,7 +241,8 @@ class Crew:
                 self._say(_STEP_WORDS[step])
             if step == KILL:
                 self.kill()
-                break
+                self.close(KILL_S)
+                return
             if time.monotonic() - asked_s > STATUS_S:
                 asked_s = time.monotonic()
                 self._tell("/api/v1/crew", {"status": "STOPPED"})
@@ -266,8 +269,8 @@ class Crew:
         except MusterError:
             return False
 
-    def close(self) -> None:
-        self.supervisor.stop_owner(KILL_S)
+    def close(self, grace_s: float = OWNER_END_S) -> None:
+        self.supervisor.stop_owner(grace_s)
         self._release()
 
     def give_up(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from muster.cli.context import actor, answers, connect, refuse_foreign
 from muster.cli.crew import READY_S, STATUS_S, TICK_S, Crew, Feed, Interrupts, cores, running
-from muster.cli.plan_common import paused_line
+from muster.cli.plan_common import paused_line, tick_boxes
 from muster.cli.plan_input import add_plan, dry_run, plan_body, project_for
 from muster.cli.printer import EventPrinter
 from muster.cli.worker import worker_count
@@ -226,6 +226,7 @@ def _sum_up(api: Api, name: str, started_s: float, show: EventPrinter) -> int:
 
     tasks = api.get("/api/v1/agent-tasks", {"plan": name, "limit": 100_000})
     plan = api.get(f"/api/v1/plans/{quote(name, safe='')}")["plan"]
+    boxes = tick_boxes(api, name)
     counts: dict[str, int] = {}
     for task in tasks:
         word = "blocked" if task["status"] == "PENDING" and task["unmet"] else task["status"].lower()
@@ -243,6 +244,8 @@ def _sum_up(api: Api, name: str, started_s: float, show: EventPrinter) -> int:
             show.say(f"  {task['plan']}/{task['key']}  {task['why']}")
         if len(tasks_told) > TOLD_MAX:
             show.say(f"  and {len(tasks_told) - TOLD_MAX} more: muster task list --plan {name}")
+    if boxes:
+        show.say(f"Boxes    {boxes}")
     if not stuck:
         return EXIT_OK
     if plan["paused"]:
