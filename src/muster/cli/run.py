@@ -18,7 +18,7 @@ from muster.client.http import Connection
 from muster.config.load import load_config
 from muster.config.project import Project
 from muster.config.settings import Config
-from muster.model.errors import MusterError, OwnerUnavailable, Unavailable
+from muster.model.errors import BadInput, MusterError, OwnerUnavailable, Unavailable
 
 EXIT_OK, EXIT_UNSUCCESSFUL, EXIT_INTERRUPTED = 0, 5, 130
 TOLD_MAX = 10
@@ -35,16 +35,22 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from muster.cli.plan_given import STDIN, Given
     from muster.plans.files import read_plan
 
+    if args.plan == STDIN:
+        raise BadInput(
+            "run works on a file, whose boxes it ticks; nothing was started",
+            "write the plan to a file, or: muster plan add - --name NAME --wait, while a crew is up",
+        )
     path = Path(args.plan)
-    document = read_plan(path)
-    project = project_for(args, path.resolve().parent)
+    given = Given(read_plan(path), path)
+    project = project_for(args, given.folder)
     refuse_foreign(project)
     config = load_config(project.root)
     if args.dry_run:
-        return dry_run(args, document, path, config)
-    content = plan_body(document, path.resolve(), config)
+        return dry_run(args, given, project, config)
+    content = plan_body(given, config)
     show = EventPrinter(as_json=args.json, colour=args.color)
     if not config.writers:
         return _work(args, project, config, content, show)
@@ -52,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
     _say(show, unseen_changes(config, project))
     code = _work(args, project, config, content, show)
-    _say(show, where_the_work_is(config, project, document.name))
+    _say(show, where_the_work_is(config, project, given.document.name))
     return code
 
 
