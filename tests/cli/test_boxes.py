@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Process
 from muster.config.project import Project
 from muster.stores.sqlite.lock import holder
 
@@ -72,7 +71,7 @@ def test_a_run_ends_with_its_boxes_ticked(root: Path, plan: Path) -> None:
 
 @pytest.mark.parametrize("end", ["ctrl-c", "kill", "down"])
 def test_what_was_done_is_ticked_when_the_crew_is_ended(
-    root: Path, plan: Path, start: Callable[..., Process], end: str
+    root: Path, plan: Path, start: Callable[..., subprocess.Popen[bytes]], end: str
 ) -> None:
     plan.write_text(LONG)
     run = start("run", "plan.md")
@@ -95,7 +94,7 @@ def test_what_was_done_is_ticked_when_the_crew_is_ended(
     assert plan.read_text() == LONG_HALF
 
 
-def until_line(process: Process, word: bytes) -> None:
+def until_line(process: subprocess.Popen[bytes], word: bytes) -> None:
     assert process.stdout is not None
     for line in process.stdout:
         if word in line:

@@ -77,10 +77,12 @@ class DirectTransport:
         self._loop.close()
 
     async def _end(self) -> None:
-        if await self._written.wait(0):  # only then: to look is not to touch somebody's plan
-            await self._owner.tick_boxes()
-        self._stack.close()
-        await self._owner.__aexit__()
+        try:
+            if await self._written.wait(0):  # only then: to look is not to touch somebody's plan
+                await self._owner.tick_boxes()
+        finally:
+            self._stack.close()
+            await self._owner.__aexit__()
 
 
 @contextlib.contextmanager
