@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from muster.cli.context import Context, connect, project_of
@@ -22,7 +23,7 @@ SECONDS_MAX = 366 * 86400
 PROMPT_BYTES_MAX = 4 << 20
 
 
-def add_adding(verbs: Any) -> None:
+def add(verbs: Any) -> None:
     adding = verbs.add_parser("add", help="add one task")
     running = verbs.add_parser("run", help="add one task and wait until it has ended")
     for parser in (adding, running):
@@ -242,3 +243,6 @@ def pair(text: str) -> tuple[str, str]:
     if not (name and equals) or len(name) > NAME_CHARS_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
     return name, value
+
+
+VERBS: dict[str, Callable[[argparse.Namespace], int]] = {"add": add_task, "run": add_task}

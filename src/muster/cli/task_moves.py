@@ -29,7 +29,7 @@ Json = dict[str, Any]
 _HELD = (TaskStatus.ASSIGNED, TaskStatus.RUNNING)
 
 
-def add_moves(verbs: Any) -> None:
+def add(verbs: Any) -> None:
     parsers = {
         name: verbs.add_parser(name, help=text)
         for name, text in {
@@ -256,7 +256,7 @@ def one(context: Context, reference: str) -> Json:
     return task
 
 
-MOVES: dict[str, Callable[[argparse.Namespace], int]] = {
+VERBS: dict[str, Callable[[argparse.Namespace], int]] = {
     "retry": retry,
     "cancel": _cancel,
     "pause": _pause,
