@@ -275,9 +275,14 @@ def test_only_the_verb_that_was_asked_for_is_described(monkeypatch):
     described: list[str] = []
     made = Parser.__init__
     monkeypatch.setattr(Parser, "__init__", lambda self, **o: described.append(o["prog"]) or made(self, **o))
-    parser = Parser(prog="muster task", asked="list")
+    for asked, given in (("list", ["--limit", "3"]), ("retry", ["--note", "more", "a/b"])):
+        parser = Parser(prog="muster task", asked=asked)
+        task.add(parser)
+        assert described == ["muster task", f"muster task {asked}"]
+        assert parser.parse_args([asked, *given]).verb == asked
+        described.clear()
+    parser = Parser(prog="muster task", asked="lst")
     task.add(parser)
-    assert described == ["muster task", "muster task list"]
-    assert parser.parse_args(["list", "--limit", "3"]).limit == 3
-    with pytest.raises(BadInput, match="'lst' is not one of list, show, add"):
+    assert described == ["muster task"]
+    with pytest.raises(BadInput, match=r"'lst' is not one of list, show, add.*edit, wait"):
         parser.parse_args(["lst"])

@@ -76,12 +76,14 @@ def error_of(status: int, data: bytes) -> MusterError:
 
 
 def task_path(task_id: int, action: str = "") -> str:
-    return f"/api/v1/agent-tasks/{task_id:d}" + (f"/{quoted(action)}" if action else "")
+    return f"/api/v1/agent-tasks/{task_id:d}" + "".join(
+        f"/{quoted(part)}" for part in action.split("/") if part
+    )
 
 
 def quoted(text: str) -> str:
     """`text` as one part of an address.  Most are plain, and `urllib` costs a command 4 ms."""
-    if text.isascii() and text.isalnum():
+    if text.isascii() and text.replace("-", "0").replace("_", "0").isalnum():
         return text
     from urllib.parse import quote
 
