@@ -144,9 +144,6 @@ def _tell(screen: Screen, task: Json, *, is_new: bool) -> None:
 
 
 def _body(args: argparse.Namespace, prompt: str, context: Context) -> Json:
-    from muster.config.load import load_config
-
-    usual = load_config(context.project.root).task
     body: Json = {
         "actor": context.actor(),
         "title": args.title,
@@ -160,9 +157,9 @@ def _body(args: argparse.Namespace, prompt: str, context: Context) -> Json:
         "dependsOn": [str(one(context, reference)["id"]) for reference in args.after],
         "target": args.target,
         "sortKey": args.sort,
-        "timeoutS": args.timeout or int(usual.timeout_s),
+        "timeoutS": args.timeout,
         "estimatedS": args.estimated,
-        "maxRetries": usual.retries if args.retries is None else args.retries,
+        "maxRetries": args.retries,
         "delayS": args.delay,
         "expiresS": args.expires,
         "onFailed": args.on_failed,

@@ -174,11 +174,13 @@ def _post(action: str, more: Json | None = None) -> Callable[[Context, Json], Js
 
 def refuse_unknown_agent(context: Context, name: str) -> None:
     """Raises NotFound for an agent that is neither configured nor offered by a worker."""
+    workers = context.api.get("/api/v1/status")["status"]["workers"]
+    offered = {agent for worker in workers for agent in worker["agents"]}
+    if name in offered:
+        return
     from muster.config.load import load_config
 
-    known = set(load_config(context.project.root).agents)
-    for worker in context.api.get("/api/v1/status")["status"]["workers"]:
-        known |= set(worker["agents"])
+    known = offered | set(load_config(context.project.root).agents)
     if name not in known:
         names = ", ".join(sorted(known))
         raise NotFound(
