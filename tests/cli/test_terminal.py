@@ -52,18 +52,7 @@ def on_a_terminal(capfd, monkeypatch, *argv: str) -> bytes:
 def hostile(empty) -> None:
     spec = c.Spec(title=f"title {EVIL[:-2]}", key="evil", description=EVIL, agent="shell")
     empty.do(c.Enqueue(plan="p", source=None, tasks=(spec,), actor="user:ann"))
-    empty.do(
-        c.Register(
-            worker_id="worker-abcdefgh",
-            hostname="h",
-            pid=1,
-            pid_start=1,
-            boot_id="boot",
-            slots=9,
-            agents=("shell",),
-            general=("shell",),
-        )
-    )
+    empty.register()
     job = empty.claim("r1")["evil"]
     empty.begin(job)
     ids = {"task_id": job.task_id, "epoch": job.epoch}
