@@ -1,4 +1,4 @@
-"""The stub, and a bench in front of it for the CLI that the module's `kind` names."""
+"""The stub, and a bench in front of it for the CLI that the module's `cli` names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def stub() -> Iterator[ModelStub]:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, stub: ModelStub, kind: str) -> Bench:
+def bench(tmp_path: Path, stub: ModelStub, cli: str) -> Bench:
     stub.seen.clear()
     stub.refused.clear()
-    return Bench(tmp_path, kind, stub.url, MODES[kind])
+    return Bench(tmp_path, cli, stub.url, MODES[cli])

@@ -20,7 +20,7 @@ UNKNOWN = "10246466-d956-491f-b705-3fee2fe7dda5"
 
 
 @pytest.fixture(params=PINS)
-def kind(request: pytest.FixtureRequest) -> str:
+def cli(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 

@@ -18,7 +18,7 @@ ONE = {"input_tokens": 1200, "cached_tokens": 200, "output_tokens": 50}
 
 
 @pytest.fixture
-def kind() -> str:
+def cli() -> str:
     return "claude-code"
 
 

@@ -16,7 +16,7 @@ K = ErrorKind
 
 
 @pytest.fixture
-def kind() -> str:
+def cli() -> str:
     return "codex"
 
 
