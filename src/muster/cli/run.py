@@ -96,7 +96,7 @@ def _supervised(project: Project) -> bool:
 
 
 def _last_event(api: Api) -> int:
-    last: int = api.get("/api/v1/status")["status"]["lastEventId"]
+    last: int = api.get("/api/v1/crew")["lastEventId"]
     return last
 
 
