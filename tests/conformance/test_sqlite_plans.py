@@ -24,6 +24,7 @@ from muster.stores.sqlite.tx import SQL as WRITES
         ("held", "attempts_held", 1),
         ("waiting", "tasks_counts", 0),
         ("plans", "tasks_counts", 0),
+        ("completed_since", "SEARCH e USING INTEGER PRIMARY KEY (rowid>?)", 1),
         ("existing", "tasks_key", 2),
     ],
 )

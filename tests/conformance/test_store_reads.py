@@ -193,6 +193,10 @@ def test_completions_are_followed_by_a_cursor(subject: Subject) -> None:
     subject.write(events=[done(2, 2)])
     newer, found = subject.read("completions", PLAN_ID, cursor)
     assert (found, newer > cursor) == (["b"], True)
+    assert subject.read("last_event_id") == newer
+    rows = subject.read("completed_since", 0)
+    assert [row[1:] for row in rows] == [(PLAN_ID, "a"), (2, "x"), (PLAN_ID, "b")]
+    assert subject.read("completed_since", rows[1][0]) == rows[2:]
 
 
 def test_plans_are_counted_by_status_also_when_empty(subject: Subject) -> None:

@@ -180,6 +180,37 @@ def test_one_broken_plan_does_not_hold_up_the_others(rig: Rig, tick: Any, files:
     assert files.ticked == [("/2.md", frozenset({"a"}))]
 
 
+def test_a_look_goes_through_what_has_happened_since_the_last_one(rig: Rig, files: Files) -> None:
+    """Plans with a million events would else hold up the loop that answers heartbeats, every second."""
+    rig.register()
+    rig.enqueue({"a": [], "b": []}, source="/plan.md")
+    asked: list[str] = []
+
+    class Counted:
+        def __getattr__(self, name: str) -> Any:
+            asked.append(name)
+            return getattr(rig.reads, name)
+
+    ticker = Ticker(rig.clock, Counted(), rig, files)  # type: ignore[arg-type]
+    asyncio.run(ticker.run_once())
+    assert asked == ["last_event_id", "plan_sources", "completions"]
+    asked.clear()
+    a, b = rig.started()
+    rig.do(complete(a))
+    asyncio.run(ticker.run_once())
+    assert asked == ["last_event_id", "plan_sources", "completed_since"]
+    assert files.ticked == [("/plan.md", frozenset({"a"}))]
+    asked.clear()
+    asyncio.run(ticker.run_once())
+    assert asked == ["last_event_id"]
+    files.broken = PermissionError("read-only")
+    rig.do(complete(b))
+    asyncio.run(ticker.run_once())
+    files.broken = None
+    asyncio.run(ticker.run_once())
+    assert files.ticked[1:] == [("/plan.md", frozenset({"b"}))], "what could not be ticked is not forgotten"
+
+
 def test_catching_up_takes_one_plan_or_all_and_says_what_waits(rig: Rig, files: Files) -> None:
     rig.register()
     for i in (1, 2):

@@ -11,6 +11,7 @@ from muster.model import commands as c
 from muster.model.answers import ClaimedJob
 from muster.model.errors import IllegalMove, MusterError, NotFound
 from muster.model.states import ErrorKind, StopAction
+from muster.testing import promises
 
 
 def pause(rig: Rig, key: str = "a") -> str:
@@ -285,6 +286,10 @@ def test_behind_a_skipped_task_its_children_go_on(rig: Rig, state: str) -> None:
     assert [job.key for job in rig.claim()] == ["b"]
     rig.enqueue({"a": [], "b": ["a"], "c": ["a"]})  # also those that are added later
     assert rig.task("c").ready
+    found = promises.check(rig.history())
+    assert [violation for finding in found for violation in finding.violations] == [], (
+        "ended once, by its words"
+    )
 
 
 def test_skipped_then_done_after_all_frees_nobody_twice(rig: Rig) -> None:

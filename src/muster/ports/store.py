@@ -284,7 +284,19 @@ class Reads(Protocol):
     async def plan_sources(self) -> list[Plan]: ...
 
     async def completions(self, plan_id: int, after_event_id: int) -> tuple[int, list[str]]:
-        """(newest event id, keys of the plan's tasks completed since `after_event_id`)."""
+        """(newest event id, keys of the plan's tasks completed since `after_event_id`).
+
+        Costs as much as the plan is long.
+        """
+
+    async def completed_since(self, event_id: int) -> list[tuple[int, int, str]]:
+        """(event, plan, key) of each task of any plan completed after `event_id`, oldest first.
+
+        Costs as much as there are events since.
+        """
+
+    async def last_event_id(self) -> int:
+        """0 where nothing has happened yet."""
 
     async def task_views(self, selection: TaskFilter) -> list[TaskView]: ...
 

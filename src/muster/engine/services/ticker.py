@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 from muster.engine.service import Service
 from muster.model.commands import SetTicked
@@ -21,9 +22,19 @@ CATCH_UP_S = 3.0
 """How long an owner that ends, or a command that waits for its plan, gives the plans' disk."""
 
 
+class Due(NamedTuple):
+    """Boxes of one plan that are to be ticked."""
+
+    newest_event_id: int
+    keys: frozenset[str]
+
+
 class Ticker(Service):
     """Follows each plan's completions with a persisted cursor, so that a box that a person has un-ticked
-    since stays as the person left it."""
+    since stays as the person left it.
+
+    The first look goes through the events of all plans, any other through those since the last one.
+    """
 
     name = "ticker"
     interval_s = 1.0
@@ -43,10 +54,36 @@ class Ticker(Service):
         self._files = files
         self._in_thread = in_thread
         self._warned: dict[int, str] = {}
+        self._looked_to: int | None = None
+        """Up to this event all completions are ticked or due."""
+        self._due: dict[int, Due] = {}
+        """By plan."""
 
     async def run_once(self) -> None:
-        for plan in await self._reads.plan_sources():
+        for plan in await self._plans_due():
             await self._tick(plan)
+
+    async def _plans_due(self) -> list[Plan]:
+        """Those with boxes to tick.  A command that has just waited for its plan finds its completions here."""
+        before, last = self._looked_to, await self._reads.last_event_id()
+        if before == last and not self._due:
+            return []
+        plans = await self._reads.plan_sources()
+        done: dict[int, list[tuple[int, str]]] = {}
+        for event_id, plan_id, key in await self._reads.completed_since(before) if before is not None else ():
+            done.setdefault(plan_id, []).append((event_id, key))
+        for plan in plans:
+            if before is None:
+                newest, keys = await self._reads.completions(plan.id, plan.ticked_event_id)
+            else:
+                own = [each for each in done.get(plan.id, ()) if each[0] > plan.ticked_event_id]
+                newest, keys = max(own, default=(0, ""))[0], [key for _, key in own]
+            if keys:
+                earlier = self._due.get(plan.id)
+                self._due[plan.id] = Due(newest, frozenset(keys).union(earlier.keys if earlier else ()))
+        self._looked_to = last
+        self._due = {plan.id: self._due[plan.id] for plan in plans if plan.id in self._due}
+        return [plan for plan in plans if plan.id in self._due]
 
     async def catch_up(self, name: str | None = None, *, within_s: float = CATCH_UP_S) -> str:
         """Ticks at once what the next look would tick: of the plan of this name, or of all.
@@ -57,7 +94,7 @@ class Ticker(Service):
         waits: list[str] = []
         try:
             async with asyncio.timeout(within_s):
-                for plan in await self._reads.plan_sources():
+                for plan in await self._plans_due():
                     if name in (None, plan.name):
                         waits += [await self._tick(plan)]
         except TimeoutError:
@@ -70,17 +107,19 @@ class Ticker(Service):
 
     async def _tick(self, plan: Plan) -> str:
         """Returns why its boxes wait."""
-        newest, keys = await self._reads.completions(plan.id, plan.ticked_event_id)
-        if not keys or plan.source is None:
+        due = self._due.get(plan.id)
+        if due is None or plan.source is None:
             return ""
         try:
             # A long plan takes a while to parse and sync: not on the loop that answers heartbeats.
-            await self._in_thread(self._files.tick, plan.source, frozenset(keys))
+            await self._in_thread(self._files.tick, plan.source, due.keys)
         except (BadPlan, OSError) as error:
             if self._warned.get(plan.id) != str(error):
                 self._warned[plan.id] = str(error)
                 log.warning("boxes of plan %s wait: %s", plan.name, error)
             return str(error)
         self._warned.pop(plan.id, None)
-        await self._engine.execute(SetTicked(plan_id=plan.id, event_id=newest))
+        await self._engine.execute(SetTicked(plan_id=plan.id, event_id=due.newest_event_id))
+        if self._due.get(plan.id) == due:  # nothing was completed meanwhile
+            del self._due[plan.id]
         return ""

@@ -172,6 +172,12 @@ class SqliteReads:
         rows = self._all("completions", plan_id, after_event_id)
         return (rows[-1][0], [key for _, key in rows]) if rows else (after_event_id, [])
 
+    async def completed_since(self, event_id: int) -> list[tuple[int, int, str]]:
+        return list(self._all("completed_since", event_id))
+
+    async def last_event_id(self) -> int:
+        return int(self._first("last_event_id")[0])
+
     async def task_views(self, selection: TaskFilter) -> list[TaskView]:
         sql = _TASK_VIEWS_BY_ID if selection.ids else _TASK_VIEWS
         bindings = (
@@ -285,7 +291,7 @@ class SqliteReads:
         return CrewView(
             crew=await self.meta("crew") or "RUNNING",
             workers=workers,
-            last_event_id=self._first("last_event_id")[0],
+            last_event_id=await self.last_event_id(),
             workers_ordered=int((await self.meta("workers_ordered") or "0").partition(" ")[0]),
             last_unfit=worker_of(last).all_unfit() if last else {},
         )

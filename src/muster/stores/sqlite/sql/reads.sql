@@ -55,6 +55,14 @@ SELECT e.id, t.key
    AND e.new_status = 'COMPLETED' AND e.previous_status <> 'COMPLETED'
  ORDER BY e.id
 
+-- name: completed_since
+-- CROSS JOIN: along the events, however many tasks there are.
+SELECT e.id, t.plan_id, t.key
+  FROM events e CROSS JOIN tasks t ON t.id = e.task_id
+ WHERE e.id > ?1 AND e.new_status = 'COMPLETED' AND e.previous_status <> 'COMPLETED'
+   AND t.plan_id IS NOT NULL AND t.key IS NOT NULL
+ ORDER BY e.id
+
 -- name: task_views
 SELECT t.id, coalesce(p.name, ''), coalesce(t.key, CAST(t.id AS TEXT)), t.title, t.description, t.status,
        t.priority, t.generation, t.epoch, t.unmet, t.next_attempt_at_ms, t.max_retries, t.retries, t.losses,
