@@ -66,7 +66,7 @@ def _chosen(detail: Json, epoch: int | None) -> Json:
 
 
 def _works(context: Context, detail: Json, attempts: list[Json]) -> dict[int, str]:
-    """What each attempt has left.  One whose worker was killed could not tell; the next one has kept it for it."""
+    """What each attempt has left.  One whose worker was killed could not tell; the next one kept it for it."""
     told = dict(detail["artifacts"])
     works = {attempt["epoch"]: told.get(f"work of attempt {attempt['epoch']}", "") for attempt in attempts}
     silent = [a["epoch"] for a in attempts if a["endedAtMs"] is not None and not works[a["epoch"]]]
