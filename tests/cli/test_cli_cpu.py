@@ -6,12 +6,13 @@ import os
 import statistics
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 BUDGET_MS = 60.0
-BARE_MS = 10.0
-"""What Python's own start takes on a machine that the budget is meant for; slower ones get more in proportion."""
+BARE_MS = 20.0
+"""Where Python's own start takes more than this, the machine gets more in proportion: usual are 8 to 19."""
 
 
 def _cpu_ms(argv: list[str], cwd: str, env: dict[str, str]) -> float:
@@ -22,12 +23,12 @@ def _cpu_ms(argv: list[str], cwd: str, env: dict[str, str]) -> float:
     return (used.ru_utime + used.ru_stime) * 1000
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["status", "--json"], ["task", "list"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["status"], ["status", "--json"], ["task", "list"]])
 def test_cpu_time_with_start(owner, tmp_path, arguments):
     # As installed: with bytecode.  The tests themselves may run without.
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     env["PYTHONPYCACHEPREFIX"] = str(tmp_path / "bytecode")
-    argv = [sys.executable, "-m", "muster.cli.main", *arguments]
+    argv = [str(Path(sys.executable).with_name("muster")), *arguments]
     _cpu_ms(argv, str(owner.root), env)
     # A neighbour that shares the core's caches adds to some runs, never to all: up to three tries.
     bare = [sys.executable, "-c", "pass"]

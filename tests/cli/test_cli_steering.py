@@ -233,15 +233,12 @@ def test_the_dead_are_listed_retried_and_discarded(cli, owner):
 
 
 def test_what_a_single_task_may_be_told(cli, owner):
-    (owner.root / "muster.toml").write_text('[task]\nretries = 1\ntimeout = "9m"\n')
     more = ("--target", "prod", "--estimated", "20m", "--sort", "-2", "--timeout", "1h", "--retries", "0")
     assert cli("task", "add", "X", "--key", "x", *more).code == 0
     seen = owner.tasks()["x"]
     assert (seen.target, seen.estimated_s, seen.max_retries) == ("prod", 1200, 0)
     kept = {task["key"]: task for task in json.loads(cli("api", "GET", "/api/v1/plans/tasks/tasks").out)}["x"]
     assert (kept["timeoutS"], kept["sortKey"]) == (3600, -2)
-    assert cli("task", "add", "Y", "--key", "y").code == 0
-    assert owner.tasks()["y"].max_retries == 1, "as configured"
     cleared = ("--target", "", "--estimated", "", "--delay", "1h", "--expires", "2h")
     assert cli("task", "edit", "tasks/x", *cleared).code == 0
     seen = owner.tasks()["x"]
@@ -249,6 +246,15 @@ def test_what_a_single_task_may_be_told(cli, owner):
     assert seen.expires_at_ms - seen.next_attempt_at_ms == pytest.approx(3_600_000, abs=1000)
     assert cli("task", "edit", "tasks/x", "--delay", "").code == 0
     assert owner.tasks()["x"].next_attempt_at_ms is None
+
+
+def test_a_single_task_has_the_limits_of_the_settings_whoever_adds_it(cli, root):
+    (root / "muster.toml").write_text('[task]\nretries = 1\ntimeout = "9m"\n')
+    assert cli("task", "add", "X").code == 0
+    body = json.dumps({"actor": "user:ann", "title": "Y"})
+    assert cli("api", "POST", "/api/v1/agent-tasks", "--data", body).code == 0
+    kept = json.loads(cli("api", "GET", "/api/v1/plans/tasks/tasks").out)
+    assert [(task["timeoutS"], task["maxRetries"]) for task in kept] == [(540, 1)] * 2
 
 
 def test_a_delayed_task_is_added_once_however_late_it_is_repeated(cli, owner):

@@ -244,7 +244,7 @@ def test_a_project_knows_its_files(tmp_path: Path) -> None:
     assert project.config_file == tmp_path / "muster.toml"
     assert project.state_dir == state
     assert project.store == state / "state.db"
-    assert project.socket == state / "muster.sock"
+    assert project.socket == str(state / "muster.sock")
     assert project.owner_lock == state / "owner.lock"
     assert project.supervisor_lock == state / "supervisor.lock"
     assert project.log_file == state / "muster.log"

@@ -130,6 +130,8 @@ class Owner:
             halted=self.halted,
             looked_at_ms=lambda: self._reaper.looked_at_ms if self._reaper else None,
             stays=stays,
+            usual_timeout_s=int(self._config.task.timeout_s),
+            usual_retries=self._config.task.retries,
             auditor=Auditor(self.store.reads, self.signer, lambda: logged_head(self._project)),
         )
 

@@ -52,7 +52,7 @@ async def _own(project: Project, config: Config) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, shut_down)
-        with _listening(project.socket) as listening:
+        with _listening(Path(project.socket)) as listening:
             await _until_closed(
                 backend,
                 made,

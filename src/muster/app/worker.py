@@ -32,7 +32,7 @@ def run_worker(root: Path) -> int:
         worker_id=f"worker-{chance.name(8)}",
         root=root,
         attempts_dir=project.attempts_dir,
-        socket=project.socket,
+        socket=Path(project.socket),
         agents=agents_of(config, project, take_seat(config, project)),
         launcher=LocalLauncher(host),
         trees=trees_of(config, project),

@@ -105,7 +105,7 @@ def _import(args: argparse.Namespace) -> int:
 
     path = Path(args.file)
     imported = import_settings(_text(path), path.name)
-    target = Project(start_folder(args.root).resolve()).config_file
+    target = Project(start_folder(args.root)).config_file
     if args.write:
         _write(target, imported.toml)
     if args.json:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import argparse
+import _socket
 import os
-import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from pathlib import Path
-from typing import Any, Self, TypeVar
 
 from muster.cli.output import note
-from muster.client.api import Api, Transport
+from muster.client.api import Api
 from muster.client.http import Connection, address
 from muster.config.project import Project, find_project
 from muster.model.errors import BadInput, NotAllowed, NotFound, OwnerUnavailable, Unavailable
 
-T = TypeVar("T")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any, Self, TypeVar
+
+    from muster.client.api import Transport
+
+    T = TypeVar("T")
 
 STARTING_S = 5.0
 """How long the holder of the lock may take to answer: an owner that starts, or another short command."""
@@ -68,17 +72,16 @@ def actor() -> str:
     return f"user:{user_name(os.getuid())}"
 
 
-def start_folder(root: str | None) -> Path:
+def start_folder(root: str | None) -> str:
     """Where the search for a project begins.  Raises BadInput where `-C` names no folder."""
     if root is None:
         try:
-            return Path.cwd()
+            return os.getcwd()
         except FileNotFoundError:
             raise NotFound("the current folder is gone", "cd into a folder that exists") from None
-    folder = Path(root)
-    if not folder.is_dir():
+    if not os.path.isdir(root):
         raise BadInput(f"-C {root}: there is no such folder", "name the project's folder")
-    return folder
+    return os.path.realpath(root)
 
 
 def project_of(args: argparse.Namespace) -> Project:
@@ -89,7 +92,7 @@ def project_of(args: argparse.Namespace) -> Project:
     project = find_project(start, env)
     if project is None:
         raise NotFound(
-            f"there is no project in {start.resolve()} or above it",
+            f"there is no project in {start} or above it",
             "muster init, or -C DIR for another folder",
         )
     refuse_foreign(project)
@@ -99,7 +102,7 @@ def project_of(args: argparse.Namespace) -> Project:
 def refuse_foreign(project: Project) -> None:
     """Raises NotAllowed where `.muster/` belongs to another user; root may look into everybody's."""
     try:
-        owner = project.state_dir.stat().st_uid
+        owner = os.stat(os.path.dirname(project.socket)).st_uid
     except OSError:
         return  # not there yet, or somebody finds better words for it
     if os.geteuid() in (owner, 0):
@@ -160,19 +163,21 @@ def _reach(project: Project, stack: ExitStack) -> tuple[Transport | None, bool]:
         ) from error
 
 
-def answers(path: Path) -> bool:
+def answers(path: str | os.PathLike[str]) -> bool:
     """Whether a process listens on this socket.  Raises PermissionError where it is somebody else's."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+    probe = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
         probe.settimeout(_PROBE_S)
-        try:
-            with address(path) as reachable:
-                probe.connect(reachable)
-        except PermissionError as error:
-            raise PermissionError(error.errno, error.strerror, str(path)) from None
-        except (BlockingIOError, TimeoutError):
-            return True  # it listens and is busy
-        except OSError:
-            return False
+        with address(path) as reachable:
+            probe.connect(reachable)
+    except PermissionError as error:
+        raise PermissionError(error.errno, error.strerror, os.fspath(path)) from None
+    except (BlockingIOError, TimeoutError):
+        return True  # it listens and is busy
+    except OSError:
+        return False
+    finally:
+        probe.close()
     return True
 
 

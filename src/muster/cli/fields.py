@@ -6,15 +6,18 @@ With `--json` the same fields are JSON.
 
 from __future__ import annotations
 
-import argparse
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 from muster.cli.output import Screen, clean, print_json
 from muster.model.errors import BadInput
 
-Json = Mapping[str, Any]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any
+
+    Json = Mapping[str, Any]
 
 
 def add_fields(parser: argparse.ArgumentParser) -> None:

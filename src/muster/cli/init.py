@@ -126,8 +126,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    root = start_folder(args.root or os.environ.get(ROOT_VARIABLE) or None).resolve()
-    project = Project(root)
+    project = Project(start_folder(args.root or os.environ.get(ROOT_VARIABLE) or None))
+    root = project.root
     found = [name for name in AGENT_BINARIES if shutil.which(name)]
     plan = root / PLAN_NAME
     made = [

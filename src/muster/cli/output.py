@@ -9,11 +9,14 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TextIO
 
 from muster.model.errors import MusterError
 from muster.model.states import TaskStatus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any, TextIO
 
 RED, GREEN, YELLOW, BLUE, CYAN, DIM, BOLD = "31", "32", "33", "34", "36", "2", "1"
 _RESET = "\x1b[0m"
@@ -23,11 +26,13 @@ _CHARS_PER_COLUMN_MAX = 8
 _BIDI = frozenset(range(0x202A, 0x202F)) | frozenset(range(0x2066, 0x206A))
 
 
-class Look(NamedTuple):
-    glyph: str
-    plain: str
-    """For terminals whose encoding has no such glyph."""
-    colour: str
+class Look:
+    """`plain` is for terminals whose encoding has no such glyph."""
+
+    __slots__ = ("colour", "glyph", "plain")
+
+    def __init__(self, glyph: str, plain: str, colour: str) -> None:
+        self.glyph, self.plain, self.colour = glyph, plain, colour
 
 
 LOOKS: dict[str, Look] = {

@@ -37,7 +37,7 @@ class Assigned(NamedTuple):
 def project_for(args: argparse.Namespace, plan_folder: Path) -> Project:
     """The project that this command runs in; without one, the plan's folder becomes one."""
     if args.root is not None:
-        return find_project(start_folder(args.root), {}) or Project(start_folder(args.root).resolve())
+        return find_project(start_folder(args.root), {}) or Project(start_folder(args.root))
     return find_project(Path.cwd(), os.environ) or find_project(plan_folder, {}) or Project(plan_folder)
 
 

@@ -8,18 +8,22 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from pathlib import Path
-from typing import Any, NamedTuple
 
 from muster.cli.context import AWAY_S, connect_to, patiently
 from muster.cli.output import note, now_ms, print_json
-from muster.client.api import Api, Transport, error_of
+from muster.client.api import Api, error_of
 from muster.client.http import REPLY_S, Connection
 from muster.config.project import Project
 from muster.model.errors import BadConfig, BadInput, NotFound
 from muster.model.states import ErrorKind
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+    from muster.client.api import Transport
 
 CHECKPOINT_BYTES_MAX = 1 << 20
 RESULT_BYTES_MAX = 1 << 20
@@ -43,11 +47,9 @@ another one may hold the task: stop working.
 _VARIABLES = ("MUSTER_SOCKET", "MUSTER_TOKEN", "MUSTER_TASK_ID", "MUSTER_EPOCH")
 
 
-class Attempt(NamedTuple):
-    socket: Path
-    token: str
-    task_id: int
-    epoch: int
+class Attempt:
+    def __init__(self, socket: str, token: str, task_id: int, epoch: int) -> None:
+        self.socket, self.token, self.task_id, self.epoch = socket, token, task_id, epoch
 
     def path(self, verb: str) -> str:
         return f"/attempt/v1/{self.task_id:d}/{self.epoch:d}/{verb}"
@@ -133,14 +135,14 @@ def _attempt(env: Mapping[str, str]) -> Attempt:
     token = env["MUSTER_TOKEN"]
     if not (token.isascii() and token.isprintable()):
         raise BadInput("MUSTER_TOKEN is not a token", "leave it as Muster has set it")
-    return Attempt(Path(env["MUSTER_SOCKET"]), token, numbers["MUSTER_TASK_ID"], numbers["MUSTER_EPOCH"])
+    return Attempt(env["MUSTER_SOCKET"], token, numbers["MUSTER_TASK_ID"], numbers["MUSTER_EPOCH"])
 
 
 @contextmanager
 def _connection(attempt: Attempt) -> Iterator[Transport]:
     """To the owner.  A task that was taken by hand can be held without one; any other has a worker that waits."""
     if os.environ.get("MUSTER_BY_HAND"):
-        with connect_to(Project(attempt.socket.parent.parent)) as context:
+        with connect_to(Project(os.path.dirname(os.path.dirname(attempt.socket)))) as context:
             yield context.transport
         return
     with closing(Connection(attempt.socket)) as connection:
@@ -192,7 +194,8 @@ def _checkpoint(args: argparse.Namespace) -> dict[str, Any]:
 def _this_boot() -> str:
     """Empty where the system does not tell: then checkpoints stand in the order in which they come."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
     except OSError:
         return ""
 
@@ -203,31 +206,33 @@ def _artifact(args: argparse.Namespace) -> dict[str, Any]:
             raise BadInput(
                 f"{what} has {len(text)} characters, not 1 to {limit}", "muster report artifact --help"
             )
-    _refuse_escape(args.location, Path(os.environ.get("MUSTER_WORKDIR") or Path.cwd()))
+    _refuse_escape(args.location, os.environ.get("MUSTER_WORKDIR") or os.getcwd())
     return {
         "name": text_of("the name", args.name, 200),
         "location": text_of("", args.location, MESSAGE_CHARS_MAX),
     }
 
 
-def _refuse_escape(location: str, folder: Path) -> None:
+def _refuse_escape(location: str, folder: str) -> None:
     """A link out of the task's folder would pass off somebody else's file as the task's work.
 
     Addresses and paths that are openly elsewhere are what they say.  Raises BadInput.
     """
     if "://" in location or "\0" in location:
         return
-    named = Path(os.path.normpath(folder / location))
-    try:
-        real, inside = named.resolve(), folder.resolve()
-    except (OSError, RuntimeError) as error:
-        raise BadInput(f"{location} cannot be followed: {error}; nothing was sent", "name a file") from error
-    here = named.is_relative_to(folder) or named.is_relative_to(inside)
-    if here and not real.is_relative_to(inside):
+    named = os.path.normpath(os.path.join(folder, location))
+    real, inside = os.path.realpath(named), os.path.realpath(folder)
+    if os.path.islink(real):
+        raise BadInput(f"{location} is a link that leads to itself; nothing was sent", "name a file")
+    if (_lies_in(folder, named) or _lies_in(inside, named)) and not _lies_in(inside, real):
         raise BadInput(
             f"{location} is a link out of the task's folder, to {real}; nothing was sent",
             "copy the file into the folder, or name where it really is",
         )
+
+
+def _lies_in(folder: str, path: str) -> bool:
+    return path == folder or path.startswith(os.path.join(folder, ""))
 
 
 def result_of(args: argparse.Namespace) -> dict[str, Any]:
@@ -286,7 +291,7 @@ def _read(name: str, limit: int) -> bytes:
     try:
         if name == "-":
             return sys.stdin.buffer.read(limit + 1)
-        with Path(name).open("rb") as file:
+        with open(name, "rb") as file:
             return file.read(limit + 1)
     except OSError as error:
         raise BadInput(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
-from typing import Any
-from urllib.parse import quote
+from argparse import ArgumentTypeError
+from importlib import import_module
 
 from muster.cli.context import Context, connect
 from muster.cli.fields import add_fields, print_one, print_rows, task_names
@@ -25,15 +23,19 @@ from muster.cli.output import (
     usage_words,
 )
 from muster.cli.refusals import shell_word
-from muster.cli.task_add import add_adding, add_task
-from muster.cli.task_edit import add_editing, edit
-from muster.cli.task_moves import MOVES, add_moves
-from muster.cli.task_queue import QUEUE, add_queue
-from muster.client.api import task_path
+from muster.client.api import quoted, task_path
 from muster.model.errors import BadInput
 from muster.model.states import TaskStatus
 
-Json = dict[str, Any]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
+
+    from muster.cli.main import Parser
+
+    Json = dict[str, Any]
 
 LIMIT = 500
 PAGE = 500
@@ -56,7 +58,7 @@ _ENDS = {"completed": "completed", "failed": "attempt failed", "lost": "attempt 
 _ENDS |= {"assigned": "assigned", "stopping": "stopping", "cancelled": "cancelled", "released": "waiting"}
 
 
-def add(parser: argparse.ArgumentParser) -> None:
+def add(parser: Parser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     listing = verbs.add_parser("list", help="one line for each task, with why it is where it is")
     listing.add_argument("--plan", metavar="PLAN", help="tasks of this plan only")
@@ -78,21 +80,28 @@ def add(parser: argparse.ArgumentParser) -> None:
     showing = verbs.add_parser("show", help="everything about one task, and what to do next")
     showing.add_argument("ref", metavar="REF")
     add_fields(showing)
-    add_adding(verbs)
-    add_moves(verbs)
-    add_editing(verbs)
-    add_queue(verbs)
+    if parser.asked not in OWN:
+        for module in _others():
+            module.add(verbs)
 
 
 def run(args: argparse.Namespace) -> int:
-    own = {"list": _list, "show": _show, "add": add_task, "run": add_task, "edit": edit}
-    code: int = {**own, **MOVES, **QUEUE}[args.verb](args)
-    return code
+    do = OWN.get(args.verb) or next(
+        module.VERBS[args.verb] for module in _others() if args.verb in module.VERBS
+    )
+    return do(args)
+
+
+def _others() -> Iterable[Any]:
+    """Modules with `add(verbs)` and `VERBS`.  Those who only look need none of them, and they cost 3 ms."""
+    return (
+        import_module(f"muster.cli.{name}") for name in ("task_add", "task_moves", "task_edit", "task_queue")
+    )
 
 
 def _count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= 100_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 100000")
+        raise ArgumentTypeError(f"{text!r} is not a number from 1 to 100000")
     return int(text)
 
 
@@ -107,7 +116,7 @@ def _list(args: argparse.Namespace) -> int:
             raise BadInput(f"--status {name!r} is no status", hint)
     with connect(args) as context:
         if args.plan is not None:
-            context.api.get(f"/api/v1/plans/{quote(args.plan, safe='')}")  # refuses one that is not there
+            context.api.get(f"/api/v1/plans/{quoted(args.plan)}")  # refuses one that is not there
         tasks = find_tasks(context, plan=args.plan, names=names, tags=args.tags, limit=args.limit + 1)
         context.tell_if_stale(tasks)
     more = len(tasks) > args.limit
@@ -299,3 +308,6 @@ def _next(task: Json, ref: str, detail: Json) -> list[str]:
             return logs
         case _:
             return [f"muster task cancel {ref}"]
+
+
+OWN: dict[str, Callable[[argparse.Namespace], int]] = {"list": _list, "show": _show}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from muster.cli.context import Context, connect, project_of
@@ -22,7 +23,7 @@ SECONDS_MAX = 366 * 86400
 PROMPT_BYTES_MAX = 4 << 20
 
 
-def add_adding(verbs: Any) -> None:
+def add(verbs: Any) -> None:
     adding = verbs.add_parser("add", help="add one task")
     running = verbs.add_parser("run", help="add one task and wait until it has ended")
     for parser in (adding, running):
@@ -143,9 +144,6 @@ def _tell(screen: Screen, task: Json, *, is_new: bool) -> None:
 
 
 def _body(args: argparse.Namespace, prompt: str, context: Context) -> Json:
-    from muster.config.load import load_config
-
-    usual = load_config(context.project.root).task
     body: Json = {
         "actor": context.actor(),
         "title": args.title,
@@ -159,9 +157,9 @@ def _body(args: argparse.Namespace, prompt: str, context: Context) -> Json:
         "dependsOn": [str(one(context, reference)["id"]) for reference in args.after],
         "target": args.target,
         "sortKey": args.sort,
-        "timeoutS": args.timeout or int(usual.timeout_s),
+        "timeoutS": args.timeout,
         "estimatedS": args.estimated,
-        "maxRetries": usual.retries if args.retries is None else args.retries,
+        "maxRetries": args.retries,
         "delayS": args.delay,
         "expiresS": args.expires,
         "onFailed": args.on_failed,
@@ -242,3 +240,6 @@ def pair(text: str) -> tuple[str, str]:
     if not (name and equals) or len(name) > NAME_CHARS_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
     return name, value
+
+
+VERBS: dict[str, Callable[[argparse.Namespace], int]] = {"add": add_task, "run": add_task}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import Any
 
 from muster.cli.context import Context, connect
@@ -18,7 +19,7 @@ from muster.model.states import FailedDependency
 Json = dict[str, Any]
 
 
-def add_editing(verbs: Any) -> None:
+def add(verbs: Any) -> None:
     parser = verbs.add_parser("edit", help="change what a task is; what is not given stays")
     parser.description = "An empty value takes away what was there: --agent '' lets any agent do it."
     parser.add_argument("ref", metavar="REF")
@@ -112,3 +113,6 @@ def _texts(text: str) -> list[str]:
 def _seconds(text: str) -> int:
     """0 where the text is empty, which takes the time away."""
     return whole_s(text) if text else 0
+
+
+VERBS: dict[str, Callable[[argparse.Namespace], int]] = {"edit": edit}

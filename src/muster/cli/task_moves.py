@@ -29,7 +29,7 @@ Json = dict[str, Any]
 _HELD = (TaskStatus.ASSIGNED, TaskStatus.RUNNING)
 
 
-def add_moves(verbs: Any) -> None:
+def add(verbs: Any) -> None:
     parsers = {
         name: verbs.add_parser(name, help=text)
         for name, text in {
@@ -174,11 +174,13 @@ def _post(action: str, more: Json | None = None) -> Callable[[Context, Json], Js
 
 def refuse_unknown_agent(context: Context, name: str) -> None:
     """Raises NotFound for an agent that is neither configured nor offered by a worker."""
+    workers = context.api.get("/api/v1/status")["status"]["workers"]
+    offered = {agent for worker in workers for agent in worker["agents"]}
+    if name in offered:
+        return
     from muster.config.load import load_config
 
-    known = set(load_config(context.project.root).agents)
-    for worker in context.api.get("/api/v1/status")["status"]["workers"]:
-        known |= set(worker["agents"])
+    known = offered | set(load_config(context.project.root).agents)
     if name not in known:
         names = ", ".join(sorted(known))
         raise NotFound(
@@ -256,7 +258,7 @@ def one(context: Context, reference: str) -> Json:
     return task
 
 
-MOVES: dict[str, Callable[[argparse.Namespace], int]] = {
+VERBS: dict[str, Callable[[argparse.Namespace], int]] = {
     "retry": retry,
     "cancel": _cancel,
     "pause": _pause,

@@ -17,7 +17,7 @@ Json = dict[str, Any]
 NEXT = 10
 
 
-def add_queue(verbs: Any) -> None:
+def add(verbs: Any) -> None:
     waiting = verbs.add_parser("wait", help="come back when tasks have ended, well or not")
     waiting.add_argument("refs", metavar="REF", nargs="+")
     waiting.add_argument(
@@ -68,4 +68,4 @@ def _next(args: argparse.Namespace) -> int:
     return 0
 
 
-QUEUE: dict[str, Callable[[argparse.Namespace], int]] = {"wait": _wait, "next": _next}
+VERBS: dict[str, Callable[[argparse.Namespace], int]] = {"wait": _wait, "next": _next}

@@ -8,24 +8,27 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, TextIO, cast
 
 from muster.cli.output import BLUE, BOLD, CYAN, DIM, GREEN, RED, YELLOW, clean, inert
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any, TextIO
 
 _CODE = f"(?:{'|'.join(('0', RED, GREEN, YELLOW, BLUE, CYAN, DIM, BOLD))})"
 _LINK_BEGIN, _LINK_END = "\x1b]8;;", "\x1b]8;;\x1b\\"
 _LINK = r"\x1b\]8;;(?:file://|https?://)[!-~]+\x1b\\[^\x1b]*\x1b\]8;;\x1b\\"
-_OURS = re.compile(rf"(\x1b\[{_CODE}(?:;{_CODE})*m|{_LINK})")
-_SUSPECT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_OURS = rf"(\x1b\[{_CODE}(?:;{_CODE})*m|{_LINK})"
+_SUSPECT = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 
 def harmless(text: str) -> str:
     """`text` with our own colours and links, line ends and tabs as they are; every other control made visible."""
-    if not _SUSPECT.search(text):
+    if not re.search(_SUSPECT, text):
         return text
-    parts = enumerate(_OURS.split(text))
+    parts = enumerate(re.split(_OURS, text))
     return "".join(part if at % 2 and _is_honest(part) else inert(part) for at, part in parts)
 
 
@@ -77,4 +80,5 @@ def gated() -> Iterator[None]:
 def _gate(stream: TextIO) -> TextIO:
     if stream is None or not stream.isatty():  # a process may well have been started without
         return stream
-    return cast(TextIO, Gate(stream))
+    gate: Any = Gate(stream)
+    return gate  # type: ignore[no-any-return]

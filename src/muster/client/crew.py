@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -33,7 +33,7 @@ _REPORTS: dict[type[c.AttemptCommand], str] = {
 class HttpCrew:
     """One connection for each thread that calls."""
 
-    def __init__(self, socket: Path) -> None:
+    def __init__(self, socket: str | os.PathLike[str]) -> None:
         self._socket = socket
         self._local = threading.local()
 

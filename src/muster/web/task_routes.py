@@ -54,8 +54,9 @@ class AddBody(Body, frozen=True, kw_only=True):
     parent_task_id: c.Id | None = None
     tags: tuple[c.Name, ...] = ()
     metadata: dict[c.Name, c.Text] = {}
-    timeout_s: c.Seconds = 7200
-    max_retries: Annotated[int, Meta(ge=0, le=1_000_000)] = 3
+    timeout_s: c.Seconds | None = None
+    """None, like the next one: what `[task]` of the settings says."""
+    max_retries: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
 
 
 class ReasonBody(Body, frozen=True, kw_only=True):
@@ -179,6 +180,10 @@ def _add(backend: Backend) -> Handler:
         given = await body(request, AddBody)
         wishes = {name: getattr(given, name) for name in given.__struct_fields__}
         plan, actor = wishes.pop("plan"), wishes.pop("actor")
+        if given.timeout_s is None:
+            wishes["timeout_s"] = backend.usual_timeout_s
+        if given.max_retries is None:
+            wishes["max_retries"] = backend.usual_retries
         command = c.Enqueue(plan=plan, source=None, tasks=(c.Spec(**wishes),), actor=actor)
         added = await backend.engine.execute(command)
         is_new = isinstance(added, Enqueued) and added.added > 0
