@@ -17,6 +17,7 @@ from zoo import Zoo
 
 from muster.agents.host import adopted_orphans, become_subreaper, reap_zombies
 from muster.agents.proctable import scan
+from muster.ports.agent import AttemptFolder
 
 
 @pytest.fixture
@@ -26,6 +27,11 @@ def zoo(tmp_path: Path) -> Iterator[Zoo]:
     left = zoo.kill_leftovers()
     assert left == [], "the test left processes alive"
     assert [proc for proc in scan() if proc.gone and proc.ppid == os.getpid()] == [], "zombies"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> AttemptFolder:
+    return AttemptFolder(path=tmp_path / "attempts" / "7" / "3")
 
 
 @pytest.fixture

@@ -17,30 +17,12 @@ from muster.agents.inputs import RESULT_BYTES_MAX
 from muster.model.errors import AgentUnfit, BadInput, Unavailable
 from muster.model.states import ErrorKind
 from muster.ports.agent import Agent, AttemptFolder, Completed, Exit, Failed, Job
+from plain import plain_job
 
 K = ErrorKind
 
 
 TEXT = "Write the API\n\nWrite it."
-
-
-def job(**changes: object) -> Job:
-    fields: dict[str, object] = {
-        "task_id": 7,
-        "epoch": 3,
-        "ref": "billing/api",
-        "title": "Write the API",
-        "prompt": "Write it.",
-        "session_key": None,
-        "checkpoint": None,
-        "timeout_s": 60.0,
-    }
-    return Job(**{**fields, **changes})  # type: ignore[arg-type]
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> AttemptFolder:
-    return AttemptFolder(path=tmp_path / "attempts" / "7" / "3")
 
 
 def agent(*command: str, **options: object) -> CommandAgent:
@@ -50,7 +32,7 @@ def agent(*command: str, **options: object) -> CommandAgent:
 def argv(
     folder: AttemptFolder, *command: str, the_job: Job | None = None, **options: object
 ) -> tuple[str, ...]:
-    launch = agent(*command, **options).launch(the_job or job(), folder, cwd=folder.path, extra_env={})
+    launch = agent(*command, **options).launch(the_job or plain_job(), folder, cwd=folder.path, extra_env={})
     return launch.argv
 
 
@@ -60,8 +42,8 @@ def argv(
 def test_it_is_an_agent(folder):
     plain: Agent = agent("true")
     assert (plain.name, plain.about) == ("test", "runs true as your user")
-    launch = plain.launch(job(), folder, cwd=folder.path, extra_env={})
-    stream = plain.stream(job(), launch)
+    launch = plain.launch(plain_job(), folder, cwd=folder.path, extra_env={})
+    stream = plain.stream(plain_job(), launch)
     assert stream.feed(b"anything\n") == []
     assert (stream.usage, stream.session_usage) == (None, None)
     assert stream.outcome(Exit(code=0), folder) == Completed()
@@ -86,19 +68,19 @@ def test_placeholders_are_replaced_in_place(folder):
 
 @pytest.mark.parametrize("prompt", ["file", "stdin", "none"])
 def test_other_ways_add_no_argument(folder, prompt):
-    launch = agent("run", prompt=prompt).launch(job(), folder, cwd=folder.path, extra_env={})
+    launch = agent("run", prompt=prompt).launch(plain_job(), folder, cwd=folder.path, extra_env={})
     assert launch.argv == ("run",)
     assert launch.stdin == (folder.prompt if prompt == "stdin" else None)
 
 
 def test_the_text_of_a_task_is_never_expanded(folder):
-    evil = job(prompt="{title} $(touch x) `id` ; {prompt} {task}", title="{prompt_file} {prompt}")
+    evil = plain_job(prompt="{title} $(touch x) `id` ; {prompt} {task}", title="{prompt_file} {prompt}")
     found = argv(folder, "run", "{title}|{prompt}", the_job=evil)
     assert found == ("run", f"{evil.title}|{evil.title}\n\n{evil.prompt}")
 
 
 def test_the_text_of_a_task_is_never_an_option(folder):
-    evil = job(prompt="--dangerously-skip-permissions", title="-rf")
+    evil = plain_job(prompt="--dangerously-skip-permissions", title="-rf")
     assert argv(folder, "run", "{title}", "-x{title}", the_job=evil) == (
         "run",
         " -rf",
@@ -111,7 +93,7 @@ def test_the_text_of_a_task_is_never_an_option(folder):
 @pytest.mark.parametrize(("text", "why"), [("a\0b", "NUL"), ("a\ud800", "Unicode")])
 def test_text_that_cannot_be_passed_is_refused(folder, field, text, why):
     with pytest.raises(BadInput, match=why):
-        argv(folder, "run", the_job=job(**{field: text}))
+        argv(folder, "run", the_job=plain_job(**{field: text}))
 
 
 def test_an_agent_without_a_command_is_unfit(folder):
@@ -129,7 +111,7 @@ def test_the_folder_is_private_and_holds_the_inputs(folder):
     folder.result.write_text("stale")
     folder.prompt.write_text("stale and longer than the new one")
     folder.prompt.chmod(0o644)
-    argv(folder, "run", the_job=job(prompt="héllo", checkpoint=b"\0\1"))
+    argv(folder, "run", the_job=plain_job(prompt="héllo", checkpoint=b"\0\1"))
     assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
     assert folder.prompt.read_text() == "Write the API\n\nhéllo"
     assert folder.checkpoint.read_bytes() == b"\0\1"
@@ -158,7 +140,7 @@ def test_a_folder_that_cannot_be_written(tmp_path):
 
 
 def environment(folder: AttemptFolder, the_agent: CommandAgent, the_job: Job | None = None, **extra: str):
-    return the_agent.launch(the_job or job(), folder, cwd=folder.path, extra_env=extra).env
+    return the_agent.launch(the_job or plain_job(), folder, cwd=folder.path, extra_env=extra).env
 
 
 def test_only_allowed_variables_reach_the_agent(folder, monkeypatch):
@@ -173,7 +155,7 @@ def test_only_allowed_variables_reach_the_agent(folder, monkeypatch):
 
 
 def test_the_task_is_in_the_environment(folder):
-    env = environment(folder, agent("run"), job(checkpoint=b"x"))
+    env = environment(folder, agent("run"), plain_job(checkpoint=b"x"))
     assert {name: value for name, value in env.items() if name.startswith("MUSTER_")} == {
         "MUSTER_TASK": "billing/api",
         "MUSTER_TASK_ID": "7",
@@ -203,7 +185,7 @@ def test_muster_is_found_at_the_end_of_the_path(folder, monkeypatch):
 
 def test_a_secret_of_the_worker_does_not_reach_the_process(zoo, folder, monkeypatch):
     monkeypatch.setenv("SECRET_KEY", "hunter2")
-    launch = agent("env", prompt="none").launch(job(), folder, cwd=zoo.tmp_path, extra_env={"A": "b"})
+    launch = agent("env", prompt="none").launch(plain_job(), folder, cwd=zoo.tmp_path, extra_env={"A": "b"})
     process = zoo.launcher.start(launch, folder, mark=zoo.mark)
     assert process.wait(20) == 0
     process.sweep()
@@ -399,7 +381,7 @@ def test_a_whole_run(zoo, folder):
     script = 'cat "$MUSTER_PROMPT_FILE" >&2; printf \'{"done": true}\' > "$MUSTER_RESULT"'
     the_agent = agent("sh", "-c", script, prompt="file")
     the_agent.check()
-    launch = the_agent.launch(job(), folder, cwd=zoo.tmp_path, extra_env={})
+    launch = the_agent.launch(plain_job(), folder, cwd=zoo.tmp_path, extra_env={})
     process = zoo.launcher.start(launch, folder, mark=zoo.mark)
     code = process.wait(20)
     assert code == 0 and process.sweep() == 0
@@ -408,7 +390,9 @@ def test_a_whole_run(zoo, folder):
 
 
 def test_a_run_killed_from_outside_is_lost(zoo, folder):
-    launch = agent("sleep", zoo.token, prompt="none").launch(job(), folder, cwd=zoo.tmp_path, extra_env={})
+    launch = agent("sleep", zoo.token, prompt="none").launch(
+        plain_job(), folder, cwd=zoo.tmp_path, extra_env={}
+    )
     process = zoo.launcher.start(launch, folder, mark=zoo.mark)
     os.kill(process.pid, signal.SIGKILL)
     code = process.wait(20)

@@ -14,27 +14,13 @@ from muster.agents.streaming import StreamingAgent
 from muster.model.errors import AgentUnfit, BadInput
 from muster.model.usage import Usage
 from muster.ports.agent import Agent, AttemptFolder, Job, Launch
+from plain import plain_job
 
 KEY = "6e7bceb7-3fbd-416a-841c-60ea1b31c2ff"
 
 
 def job(**changes: object) -> Job:
-    fields: dict[str, object] = {
-        "task_id": 7,
-        "epoch": 3,
-        "ref": "billing/api",
-        "title": "Write the API",
-        "prompt": "--version",
-        "session_key": None,
-        "checkpoint": None,
-        "timeout_s": 60.0,
-    }
-    return Job(**{**fields, **changes})  # type: ignore[arg-type]
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> AttemptFolder:
-    return AttemptFolder(path=tmp_path / "attempts" / "7" / "3")
+    return plain_job(**({"prompt": "--version"} | changes))
 
 
 @pytest.fixture

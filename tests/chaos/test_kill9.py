@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,16 @@ def _plan() -> list[dict[str, Any]]:
     return tasks
 
 
+@contextmanager
+def _crew_at_work(root: Path) -> Iterator[Rig]:
+    """All of it is there, and something runs."""
+    with crew(root, pieces=PIECES) as rig:
+        rig.add("p", _plan())
+        until(lambda: len(rig.workers()) == 3, 10, "all workers are there")
+        until(rig.running, 10, "something runs")
+        yield rig
+
+
 @pytest.mark.promise("S6", "L4")
 @pytest.mark.timeout(120)
 def test_everything_killed_at_once_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -53,10 +65,7 @@ def test_everything_killed_at_once_goes_on_where_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(120)
 def test_a_killed_supervisor_is_replaced_and_its_crew_adopted(tmp_path: Path) -> None:
-    with crew(tmp_path, pieces=PIECES) as rig:
-        rig.add("p", _plan())
-        until(lambda: len(rig.workers()) == 3, 10, "all workers are there")
-        until(rig.running, 10, "something runs")
+    with _crew_at_work(tmp_path) as rig:
         owner, workers = rig.status()["owner"]["pid"], {w["pid"] for w in rig.workers()}
         rig.kill_supervisor()
         rig.up()
@@ -71,10 +80,7 @@ def test_a_killed_supervisor_is_replaced_and_its_crew_adopted(tmp_path: Path) ->
 
 @pytest.mark.timeout(120)
 def test_a_supervisor_and_an_owner_killed_together_leave_no_second_crew(tmp_path: Path) -> None:
-    with crew(tmp_path, pieces=PIECES) as rig:
-        rig.add("p", _plan())
-        until(lambda: len(rig.workers()) == 3, 10, "all workers are there")
-        until(rig.running, 10, "something runs")
+    with _crew_at_work(tmp_path) as rig:
         owner, workers = rig.owner_pid(), {w["pid"] for w in rig.workers()}
         rig.kill_supervisor()
         os.kill(owner, signal.SIGKILL)

@@ -128,6 +128,11 @@ class Owner:
         claim = c.Claim(worker_id=WORKER, request_id=name, slots=slots)
         return {job.key: job for job in self.do(claim).jobs}
 
+    def register(self, worker_id: str = WORKER, **changes: Any) -> None:
+        host = {"hostname": "h", "pid": 1, "pid_start": 1, "boot_id": "boot"}
+        crew = {"slots": 9, "agents": ("shell",), "general": ("shell",)}
+        self.do(c.Register(worker_id=worker_id, **(host | crew | changes)))
+
     def begin(self, job: Any, token: str = TOKEN) -> None:
         digest = hashlib.sha256(token.encode()).hexdigest()
         self.do(c.Start(task_id=job.task_id, epoch=job.epoch, token_hash=digest))
@@ -145,18 +150,7 @@ class Owner:
             c.Spec(title="Something else", key="other", agent="ghost"),
         )
         self.do(c.Enqueue(plan="billing", source=None, tasks=tasks, actor="user:ann"))
-        self.do(
-            c.Register(
-                worker_id=WORKER,
-                hostname="h",
-                pid=1,
-                pid_start=1,
-                boot_id="boot",
-                slots=9,
-                agents=("shell",),
-                general=("shell",),
-            )
-        )
+        self.register()
         model = self.claim("r1")["model"]
         self.begin(model)
         self.do(c.Complete(task_id=model.task_id, epoch=1, result='{"rows":3}', exit_code=0))
@@ -234,6 +228,20 @@ def cli(root: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pyte
             code = main(argv)
         out, err = capfdbinary.readouterr()
         return Ran(code, out, err.decode())
+
+    return run
+
+
+@pytest.fixture
+def refused(cli: Cli, empty: Owner) -> Cli:
+    """Runs a command that has to be refused: it says why, has no output, and changes nothing."""
+
+    def run(*argv: str, code: int, message: str, **options: Any) -> Ran:
+        before = empty.fingerprint()
+        ran = cli(*argv, **options)
+        assert (ran.code, ran.raw, message in ran.err) == (code, b"", True), ran.err
+        assert empty.fingerprint() == before
+        return ran
 
     return run
 

@@ -108,33 +108,23 @@ def test_fail(cli, owner):
 
 
 @pytest.mark.parametrize("argv", VERBS)
-def test_outside_of_a_task(cli, owner, argv):
-    before = owner.fingerprint()
-    ran = cli("report", *argv)
-    assert ran.code == 2
-    assert "this is not inside a task: MUSTER_SOCKET, MUSTER_TOKEN, MUSTER_TASK_ID, MUSTER_EPOCH" in ran.err
-    assert owner.fingerprint() == before
+def test_outside_of_a_task(refused, owner, argv):
+    missing = "MUSTER_SOCKET, MUSTER_TOKEN, MUSTER_TASK_ID, MUSTER_EPOCH"
+    refused("report", *argv, code=2, message=f"this is not inside a task: {missing}")
 
 
 @pytest.mark.parametrize("argv", VERBS)
-def test_a_stale_attempt(cli, owner, argv):
+def test_a_stale_attempt(refused, owner, argv):
     inside = owner.inside()
     owner.do(c.Cancel(task_id=owner.tasks()["api"].id, actor="me"))
-    before = owner.fingerprint()
-    ran = cli("report", *argv, env=inside)
-    assert ran.code == 6
-    assert "attempt 1 is over" in ran.err
+    ran = refused("report", *argv, env=inside, code=6, message="attempt 1 is over")
     assert "another attempt may hold the task" in ran.err
-    assert owner.fingerprint() == before
 
 
 @pytest.mark.parametrize("argv", VERBS)
-def test_a_wrong_token(cli, owner, argv):
-    before = owner.fingerprint()
-    ran = cli("report", *argv, env=owner.inside(token="guessed"))
-    assert ran.code == 4
-    assert "this token is not that attempt's" in ran.err
-    assert owner.fingerprint() == before
+def test_a_wrong_token(refused, owner, argv):
+    guessed = owner.inside(token="guessed")
+    refused("report", *argv, env=guessed, code=4, message="this token is not that attempt's")
 
 
 @pytest.mark.parametrize(
@@ -165,14 +155,10 @@ def test_a_wrong_token(cli, owner, argv):
         (("progress", "1", "--timeout", "soon"), "'soon' is not a duration"),
     ],
 )
-def test_wrong_input(cli, owner, root, argv, message):
+def test_wrong_input(refused, owner, root, argv, message):
     (root / "large").write_bytes(b"x" * ((1 << 20) + 1))
     (root / "broken").write_bytes(b"\xff{")
-    before = owner.fingerprint()
-    ran = cli("report", *argv, env=owner.inside())
-    assert ran.code == 2, ran.err
-    assert message in ran.err
-    assert owner.fingerprint() == before
+    refused("report", *argv, env=owner.inside(), code=2, message=message)
 
 
 def test_a_broken_environment(cli, owner):
@@ -182,12 +168,8 @@ def test_a_broken_environment(cli, owner):
         assert name in ran.err
 
 
-def test_a_nul_is_refused_by_the_owner(cli, owner):
-    before = owner.fingerprint()
-    ran = cli("report", "done", "--result", '"\\u0000"', env=owner.inside())
-    assert ran.code == 2
-    assert "NUL character" in ran.err
-    assert owner.fingerprint() == before
+def test_a_nul_is_refused_by_the_owner(refused, owner):
+    refused("report", "done", "--result", '"\\u0000"', env=owner.inside(), code=2, message="NUL character")
 
 
 def test_a_report_waits_for_an_owner_that_restarts(cli, owner):

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from git_projects import MUSTER, commit_first, git, make_project, muster
 
 from muster.config.project import Project
 
-MUSTER = [sys.executable, "-m", "muster.cli.main"]
 CONFIG = """\
 [retention]
 trees = "{trees}"
@@ -34,30 +32,10 @@ PLAN = """\
 """
 
 
-def git(folder: Path, *arguments: str) -> str:
-    identity = {f"GIT_{who}_{what}": "x@y" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-    env = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": os.devnull, **identity}
-    done = subprocess.run(
-        ["git", *arguments], cwd=folder, env=env, capture_output=True, text=True, check=True
-    )
-    return done.stdout.rstrip("\n")
-
-
-def muster(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*MUSTER, *argv], cwd=folder, capture_output=True, text=True, timeout=100, check=False
-    )
-
-
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    folder = tmp_path / "project"
-    folder.mkdir()
-    (folder / "muster.toml").write_text(CONFIG.format(trees="14d"))
-    (folder / "plan.md").write_text(PLAN)
-    git(folder, "init", "-q", "--template=")
-    git(folder, "add", ".")
-    git(folder, "commit", "-qm", "first")
+    folder = make_project(tmp_path / "project", config=CONFIG.format(trees="14d"), plan=PLAN)
+    commit_first(folder, ".")
     assert muster(folder, "run", "plan.md").returncode == 5
     return folder
 

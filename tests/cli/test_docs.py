@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,27 +13,12 @@ from muster.config.load import load_config
 from muster.config.profiles import PROFILES
 from muster.plans.attributes import ATTRIBUTES
 from muster.plans.markdown import parse
+from pages import blocks, commands, run_as_shown
 
 ROOT = Path(__file__).parents[2]
 CLIS = [ROOT / "docs" / "how-to" / name for name in ("claude-code.md", "codex.md")]
 """Their commands need the CLI that they are about: `./run test-agents` runs them."""
 PAGES = [page for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if page not in CLIS]
-_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_EXIT = re.compile(r"# exits with (\d+)$")
-
-
-def blocks(page: Path, language: str) -> list[str]:
-    return [body for kind, body in _BLOCK.findall(page.read_text("utf-8")) if kind == language]
-
-
-def commands(page: Path) -> list[tuple[str, int]]:
-    found = []
-    for body in blocks(page, "console"):
-        for line in body.splitlines():
-            if line.startswith("$ "):
-                expected = _EXIT.search(line)
-                found.append((line[2:], int(expected[1]) if expected else 0))
-    return found
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=lambda page: page.name)
@@ -46,17 +30,7 @@ def test_commands_work_as_shown(page: Path, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
     try:
-        for command, expected in commands(page):
-            done = subprocess.run(
-                ["sh", "-c", command],
-                cwd=folder,
-                env=env,
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=False,
-            )
-            assert done.returncode == expected, f"$ {command}\n{done.stdout}{done.stderr}"
+        run_as_shown(commands(page), folder, env, limit_s=60)
     finally:
         subprocess.run(
             ["sh", "-c", "muster down --now"], cwd=folder, env=env, capture_output=True, check=False

@@ -6,13 +6,11 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from git_projects import MUSTER, commit_first, git, make_project, muster
 
-MUSTER = [sys.executable, "-m", "muster.cli.main"]
-IDENTITY = {f"GIT_{who}_{what}": "x@y" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 CONFIG = """\
 agent = "writer"
 [workers]
@@ -45,33 +43,14 @@ PLAN = """\
 """
 
 
-def git(folder: Path, *arguments: str) -> str:
-    env = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": os.devnull, **IDENTITY}
-    return subprocess.run(
-        ["git", *arguments], cwd=folder, env=env, capture_output=True, text=True, check=True
-    ).stdout.rstrip("\n")
-
-
-def muster(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*MUSTER, *argv], cwd=folder, capture_output=True, text=True, timeout=100, check=False
-    )
-
-
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    folder = tmp_path / "project"
-    folder.mkdir()
-    (folder / "muster.toml").write_text(CONFIG)
-    (folder / "plan.md").write_text(PLAN)
-    return folder
+    return make_project(tmp_path / "project", config=CONFIG, plan=PLAN)
 
 
 @pytest.fixture
 def repository(project: Path) -> Path:
-    git(project, "init", "-q", "--template=")
-    git(project, "add", "muster.toml")
-    git(project, "commit", "-qm", "first")
+    commit_first(project, "muster.toml")
     (project / "muster.toml").write_text(CONFIG + "\n# not committed\n")
     return project
 

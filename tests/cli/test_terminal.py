@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import pytest
+from git_projects import git
 
 from muster.cli.main import main
 from muster.cli.output import Screen
@@ -52,18 +53,7 @@ def on_a_terminal(capfd, monkeypatch, *argv: str) -> bytes:
 def hostile(empty) -> None:
     spec = c.Spec(title=f"title {EVIL[:-2]}", key="evil", description=EVIL, agent="shell")
     empty.do(c.Enqueue(plan="p", source=None, tasks=(spec,), actor="user:ann"))
-    empty.do(
-        c.Register(
-            worker_id="worker-abcdefgh",
-            hostname="h",
-            pid=1,
-            pid_start=1,
-            boot_id="boot",
-            slots=9,
-            agents=("shell",),
-            general=("shell",),
-        )
-    )
+    empty.register()
     job = empty.claim("r1")["evil"]
     empty.begin(job)
     ids = {"task_id": job.task_id, "epoch": job.epoch}
@@ -78,22 +68,14 @@ def hostile(empty) -> None:
 def work_kept(root: Path, epoch: int) -> None:
     """What the attempt has changed, as a worker keeps it: a file with such bytes in its name and its lines."""
 
-    def git(*arguments: str) -> str:
-        names = {f"GIT_{who}_{what}": "x@y" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-        env = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": os.devnull, **names}
-        done = subprocess.run(
-            ["git", *arguments], cwd=root, env=env, capture_output=True, text=True, check=True
-        )
-        return done.stdout.strip()
-
-    git("init", "-q", "--template=")
+    git(root, "init", "-q", "--template=")
     (root / f"name {EVIL[:8]}").write_text("before\n")
-    git("add", "--", f"name {EVIL[:8]}")
-    git("commit", "-qm", EVIL.replace("\0", ""))
-    git("update-ref", base_ref("p", "evil", epoch), "HEAD")
+    git(root, "add", "--", f"name {EVIL[:8]}")
+    git(root, "commit", "-qm", EVIL.replace("\0", ""))
+    git(root, "update-ref", base_ref("p", "evil", epoch), "HEAD")
     (root / f"name {EVIL[:8]}").write_text(f"after {EVIL.replace(chr(0), '')}\n")
-    git("commit", "-qam", "x")
-    git("update-ref", kept_ref("p", "evil", epoch), "HEAD")
+    git(root, "commit", "-qam", "x")
+    git(root, "update-ref", kept_ref("p", "evil", epoch), "HEAD")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from install import install
+from model_stub import ModelStub
 
 from muster.agents.process import LocalLauncher
 from muster.app.agents import agent_of
@@ -16,18 +17,24 @@ from muster.config.agents import read_agents
 from muster.config.project import Project
 from muster.config.settings import Config
 from muster.config.tables import Table
+from muster.model.states import ErrorKind
 from muster.ports.agent import (
     Agent,
     AgentEvent,
     AgentStream,
     AttemptFolder,
+    Completed,
     Exit,
+    Failed,
     Job,
     Outcome,
     RunningProcess,
+    SessionSeen,
 )
 
 LIMIT_S = 60.0
+MODES = {"claude-code": "bypassPermissions", "codex": "danger-full-access"}
+"""The permission modes that allow everything."""
 
 
 @dataclass
@@ -42,6 +49,8 @@ class Bench:
     epoch: int = 0
     own_retries: bool = False
     """Of Codex: as it has them where nobody sets them."""
+    steps: list[str] = field(default_factory=list)
+    """What was done to stop the last attempt, in that order."""
 
     @property
     def settings(self) -> dict[str, object]:
@@ -76,6 +85,7 @@ class Bench:
     ) -> Ran:
         """One attempt, to its end.  `meanwhile` may interfere; a process that is left then is waited for."""
         self.epoch += 1
+        self.steps.clear()
         agent, job = self.agent(), self.job(scenario, **changes)
         folder = AttemptFolder(path=self.root / ".muster" / "attempts" / "1" / str(self.epoch))
         folder.path.mkdir(parents=True)
@@ -112,6 +122,41 @@ class Bench:
             argv=launch.argv,
         )
 
+    def stop_once_begun(self, process: RunningProcess) -> int:
+        """For `meanwhile`: stops it as a worker does, as soon as its tool has begun."""
+        self.until("begun")
+        return process.stop(grace_s=5.0, on_step=self.steps.append)
+
+    def stop_after(self, seconds: float) -> Callable[[RunningProcess], None]:
+        """For `meanwhile`: a time limit, before which it must not end by itself."""
+
+        def stop(process: RunningProcess) -> None:
+            assert process.wait(seconds) is None
+            process.stop(grace_s=5.0, on_step=self.steps.append)
+
+        return stop
+
+    def kill_and_resume(self, stub: ModelStub, number: int) -> tuple[Ran, Ran]:
+        """Two attempts: one that a signal ends at its work, and one that goes on in the same session."""
+
+        def kill(process: RunningProcess) -> None:
+            self.until("begun")
+            os.kill(process.pid, number)
+
+        first = self.run("slow", meanwhile=kill)
+        assert isinstance(first.outcome, Failed), first.outcome
+        assert first.outcome.kind is ErrorKind.LOST, first.outcome
+        (self.root / "go").touch()
+        second = self.run("slow", session_key=first.session, note="Mind the gap.")
+        assert isinstance(second.outcome, Completed), second.outcome
+        assert second.session == first.session
+        told = stub.model_requests("slow")[-1].text
+        assert "stub: slow" in told, "it remembers the task"
+        assert "was interrupted" in told
+        assert "Mind the gap." in told
+        assert (self.root / "steps.txt").read_text() == "one\n", "what was done is not done again"
+        return first, second
+
     def until(self, name: str) -> None:
         """Until the agent's tool has made this file."""
         deadline_s = time.monotonic() + LIMIT_S
@@ -132,6 +177,12 @@ class Ran:
     session_key: str | None
     stdout: bytes
     argv: tuple[str, ...]
+
+    @property
+    def session(self) -> str:
+        """As the CLI itself has named it."""
+        [key] = [event.key for event in self.events if isinstance(event, SessionSeen)]
+        return key
 
 
 def _claude(bench: Bench) -> dict[str, object]:

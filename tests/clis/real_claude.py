@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from model_stub import ModelStub
-from scenarios import SCENARIOS
 
 from bench import Bench
 from muster.model.states import ErrorKind
 from muster.model.usage import Usage
-from muster.ports.agent import Completed, Failed, RunningProcess, SessionSeen, Step
+from muster.ports.agent import Completed, Failed, SessionSeen, Step
 
 K = ErrorKind
 ONE = {"input_tokens": 1200, "cached_tokens": 200, "output_tokens": 50}
 """What one answer of the stub costs."""
 
 
-@pytest.fixture(scope="module")
-def stub() -> Iterator[ModelStub]:
-    with ModelStub(SCENARIOS) as stub:
-        yield stub
-
-
 @pytest.fixture
-def bench(tmp_path: Path, stub: ModelStub) -> Bench:
-    stub.seen.clear()
-    stub.refused.clear()
-    return Bench(tmp_path, "claude-code", stub.url, "bypassPermissions")
+def cli() -> str:
+    return "claude-code"
 
 
 def times(count: int) -> Usage:
@@ -105,11 +92,7 @@ def test_a_refused_permission_is_no_success(bench: Bench, mode: str) -> None:
 def test_the_budget_is_that_of_one_run_not_of_the_session(bench: Bench) -> None:
     bench.extra = {"max_budget_usd": 0.01}
 
-    def stop(process: RunningProcess) -> int:
-        bench.until("begun")
-        return process.stop(grace_s=5.0, on_step=lambda _: None)
-
-    first = bench.run("slow", meanwhile=stop)
+    first = bench.run("slow", meanwhile=bench.stop_once_begun)
     (bench.root / "go").touch()
     second = bench.run("slow", session_key=first.session_key, session_usage=first.stream.session_usage)
     assert isinstance(second.outcome, Completed)
@@ -128,27 +111,16 @@ def test_an_endless_loop_of_tools_ends_with_the_budget(bench: Bench) -> None:
 
 
 def test_a_silent_provider_is_left_at_the_time_limit(bench: Bench) -> None:
-    def stop(process: RunningProcess) -> None:
-        assert process.wait(3.0) is None
-        process.stop(grace_s=5.0, on_step=steps.append)
-
-    steps: list[str] = []
-    ran = bench.run("hang", meanwhile=stop)
-    assert steps == ["ask"]
+    ran = bench.run("hang", meanwhile=bench.stop_after(3.0))
+    assert bench.steps == ["ask"]
     assert isinstance(ran.outcome, Failed)
     assert ran.outcome.kind is K.LOST  # the runner knows that it was a timeout
     assert ran.seconds < 10
 
 
 def test_a_request_to_stop_is_clean_sums_up_and_is_resumed(bench: Bench) -> None:
-    steps: list[str] = []
-
-    def stop(process: RunningProcess) -> int:
-        bench.until("begun")
-        return process.stop(grace_s=5.0, on_step=steps.append)
-
-    first = bench.run("slow", meanwhile=stop)
-    assert steps == ["ask"], "the first rung is enough"
+    first = bench.run("slow", meanwhile=bench.stop_once_begun)
+    assert bench.steps == ["ask"], "the first rung is enough"
     assert (first.code, first.left) == (1, 0)
     assert b'"subtype":"success","request_id":"stop"' in first.stdout
     assert first.stream.usage == times(2)
@@ -164,54 +136,8 @@ def test_a_request_to_stop_is_clean_sums_up_and_is_resumed(bench: Bench) -> None
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_killed_run_is_lost_and_its_session_resumed(bench: Bench, stub: ModelStub, number: int) -> None:
-    def kill(process: RunningProcess) -> None:
-        bench.until("begun")
-        os.kill(process.pid, number)
-
-    first = bench.run("slow", meanwhile=kill)
-    assert isinstance(first.outcome, Failed)
-    assert first.outcome.kind is K.LOST
+    first, second = bench.kill_and_resume(stub, number)
     assert first.stream.usage is not None
     assert first.stream.usage.estimated
     assert first.stream.usage.input_tokens == 2400
-    (bench.root / "go").touch()
-    second = bench.run("slow", session_key=first.session_key, note="Mind the gap.")
-    assert isinstance(second.outcome, Completed)
     assert second.events[0] == SessionSeen(str(first.session_key))
-    told = stub.model_requests("slow")[-1].text
-    assert "stub: slow" in told, "it remembers the task"
-    assert "was interrupted" in told
-    assert "Mind the gap." in told
-    assert (bench.root / "steps.txt").read_text() == "one\n", "what was done is not done again"
-
-
-def test_a_session_that_is_gone_is_begun_anew(bench: Bench) -> None:
-    ran = bench.run("plain", session_key="10246466-d956-491f-b705-3fee2fe7dda5")
-    assert isinstance(ran.outcome, Completed)
-    assert ran.session_key != "10246466-d956-491f-b705-3fee2fe7dda5"
-
-
-def test_a_session_that_the_cli_cannot_read_is_said_to_be_gone(bench: Bench) -> None:
-    first = bench.run("plain")
-    [transcript] = (bench.root / "home" / "claude").glob(f"projects/*/{first.session_key}.jsonl")
-    transcript.write_text("")
-    ran = bench.run("plain", session_key=first.session_key)
-    assert isinstance(ran.outcome, Failed)
-    assert (ran.outcome.kind, ran.outcome.session_gone) == (K.CRASH, True)
-
-
-def test_a_long_prompt_with_dashes_arrives_whole(bench: Bench, stub: ModelStub) -> None:
-    text = "--help\n" + "x" * 300_000 + "\nstub: plain"
-    ran = bench.run("plain", prompt=text, title="--version")
-    assert isinstance(ran.outcome, Completed)
-    assert "x" * 300_000 in stub.model_requests("plain")[0].text
-
-
-def test_the_report_file_comes_before_the_last_words(bench: Bench, stub: ModelStub) -> None:
-    from model_stub import Say, Shell
-
-    stub.scenarios["report"] = [Shell('echo \'{"made": 1}\' > "$MUSTER_RESULT"'), Say("Reported.")]
-    ran = bench.run("report")
-    assert isinstance(ran.outcome, Completed)
-    assert not ran.outcome.spoken
-    assert json.loads(ran.outcome.result or b"") == {"made": 1}

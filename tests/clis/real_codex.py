@@ -2,45 +2,27 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from model_stub import ModelStub, Say, Shell
-from scenarios import SCENARIOS
 
 from bench import Bench
 from muster.model.states import ErrorKind
 from muster.model.usage import Usage
-from muster.ports.agent import AttemptFolder, Completed, Exit, Failed, RunningProcess, SessionSeen, Step
+from muster.ports.agent import AttemptFolder, Completed, Exit, Failed, SessionSeen, Step
 
 K = ErrorKind
 
 
-@pytest.fixture(scope="module")
-def stub() -> Iterator[ModelStub]:
-    with ModelStub(SCENARIOS) as stub:
-        yield stub
-
-
 @pytest.fixture
-def bench(tmp_path: Path, stub: ModelStub) -> Bench:
-    stub.seen.clear()
-    stub.refused.clear()
-    return Bench(tmp_path, "codex", stub.url, "danger-full-access")
+def cli() -> str:
+    return "codex"
 
 
 def times(count: int) -> Usage:
     """What answers of the stub cost: here the cached tokens are among the input's, and nobody names a price."""
     return Usage(input_tokens=count * 1000, cached_tokens=count * 200, output_tokens=count * 50)
-
-
-def session_of(events: list[object]) -> str:
-    [key] = [event.key for event in events if isinstance(event, SessionSeen)]
-    return key
 
 
 def test_an_answer_completes_with_what_was_said_and_what_it_cost(bench: Bench) -> None:
@@ -113,11 +95,7 @@ def test_a_single_refusal_is_the_clis_own_business(bench: Bench) -> None:
 def test_it_is_not_left_waiting_as_long_as_its_provider_asks_for(bench: Bench, stub: ModelStub) -> None:
     bench.own_retries = True
 
-    def look(process: RunningProcess) -> None:
-        assert process.wait(4.0) is None, "it waits without a word"
-        process.stop(grace_s=5.0, on_step=lambda _: None)
-
-    ran = bench.run("e429-after", meanwhile=look)
+    ran = bench.run("e429-after", meanwhile=bench.stop_after(4.0))
     assert len(stub.model_requests("e429-after")) == 1
     assert ran.stream.patience_s is not None
     ended = Exit(code=1, given_up=True)
@@ -146,96 +124,34 @@ def test_read_only_means_that_nothing_is_written(bench: Bench) -> None:
 def test_an_endless_loop_of_tools_ends_at_the_time_limit_and_leaves_nothing(
     bench: Bench, stub: ModelStub
 ) -> None:
-    steps: list[str] = []
-
-    def stop(process: RunningProcess) -> None:
-        assert process.wait(3.0) is None
-        process.stop(grace_s=5.0, on_step=steps.append)
-
-    ran = bench.run("loop", meanwhile=stop)
-    assert steps == ["interrupt"]
+    ran = bench.run("loop", meanwhile=bench.stop_after(3.0))
+    assert bench.steps == ["interrupt"]
     assert ran.left == 0
     assert len(stub.model_requests("loop")) > 2
     assert isinstance(ran.outcome, Failed)  # the runner knows that it was a timeout
 
 
 def test_a_silent_provider_is_left_at_the_time_limit(bench: Bench) -> None:
-    def stop(process: RunningProcess) -> None:
-        assert process.wait(3.0) is None
-        process.stop(grace_s=5.0, on_step=lambda _: None)
-
-    ran = bench.run("hang", meanwhile=stop)
+    ran = bench.run("hang", meanwhile=bench.stop_after(3.0))
     assert isinstance(ran.outcome, Failed)
     assert ran.seconds < 10
 
 
 def test_an_interrupt_ends_it_leaves_nothing_and_is_resumed(bench: Bench) -> None:
-    steps: list[str] = []
-
-    def stop(process: RunningProcess) -> int:
-        bench.until("begun")
-        return process.stop(grace_s=5.0, on_step=steps.append)
-
-    first = bench.run("slow", meanwhile=stop)
-    assert steps == ["interrupt"], "the first rung is enough"
+    first = bench.run("slow", meanwhile=bench.stop_once_begun)
+    assert bench.steps == ["interrupt"], "the first rung is enough"
     assert first.left == 0
     assert isinstance(first.outcome, Failed)
     (bench.root / "go").touch()
-    second = bench.run("slow", session_key=session_of(first.events), note="Mind the gap.")
+    second = bench.run("slow", session_key=first.session, note="Mind the gap.")
     assert isinstance(second.outcome, Completed)
     assert (bench.root / "steps.txt").read_text() == "one\n", "what was done is not done again"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_killed_run_is_lost_and_its_thread_resumed(bench: Bench, stub: ModelStub, number: int) -> None:
-    def kill(process: RunningProcess) -> None:
-        bench.until("begun")
-        os.kill(process.pid, number)
-
-    first = bench.run("slow", meanwhile=kill)
-    assert isinstance(first.outcome, Failed)
-    assert first.outcome.kind is K.LOST
+    first, second = bench.kill_and_resume(stub, number)
     assert first.stream.usage is None
-    (bench.root / "go").touch()
-    thread = session_of(first.events)
-    second = bench.run("slow", session_key=thread, note="Mind the gap.")
-    assert isinstance(second.outcome, Completed)
-    assert session_of(second.events) == thread
-    told = stub.model_requests("slow")[-1].text
-    assert "stub: slow" in told, "it remembers the task"
-    assert "was interrupted" in told
-    assert "Mind the gap." in told
-    assert (bench.root / "steps.txt").read_text() == "one\n", "what was done is not done again"
-    third = bench.run("plain", session_key=thread, session_usage=second.stream.session_usage)
+    third = bench.run("plain", session_key=first.session, session_usage=second.stream.session_usage)
     assert isinstance(third.outcome, Completed)
     assert third.stream.usage == times(1), "the thread's total is cumulative, the attempt's share is not"
-
-
-def test_a_thread_that_is_gone_is_begun_anew(bench: Bench) -> None:
-    ran = bench.run("plain", session_key="01a1fe0c-5b5b-7000-8000-000000000000")
-    assert isinstance(ran.outcome, Completed)
-    assert session_of(ran.events) != "01a1fe0c-5b5b-7000-8000-000000000000"
-
-
-def test_a_thread_that_the_cli_cannot_read_is_said_to_be_gone(bench: Bench) -> None:
-    thread = session_of(bench.run("plain").events)
-    [rollout] = (bench.root / "home" / "codex").glob(f"sessions/*/*/*/rollout-*-{thread}.jsonl")
-    rollout.write_text("")
-    ran = bench.run("plain", session_key=thread)
-    assert isinstance(ran.outcome, Failed)
-    assert (ran.outcome.kind, ran.outcome.session_gone) == (K.CRASH, True)
-
-
-def test_a_long_prompt_with_dashes_arrives_whole(bench: Bench, stub: ModelStub) -> None:
-    text = "--help\n" + "x" * 300_000 + "\nstub: plain"
-    ran = bench.run("plain", prompt=text, title="--version")
-    assert isinstance(ran.outcome, Completed)
-    assert "x" * 300_000 in stub.model_requests("plain")[0].text
-
-
-def test_the_report_file_comes_before_the_last_words(bench: Bench, stub: ModelStub) -> None:
-    stub.scenarios["report"] = [Shell('echo \'{"made": 1}\' > "$MUSTER_RESULT"'), Say("Reported.")]
-    ran = bench.run("report")
-    assert isinstance(ran.outcome, Completed)
-    assert not ran.outcome.spoken
-    assert json.loads(ran.outcome.result or b"") == {"made": 1}

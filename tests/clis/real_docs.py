@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,23 +10,21 @@ import pytest
 from install import install
 from model_stub import ModelStub
 
+from pages import blocks, commands, run_as_shown
+
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 KINDS = {"claude-code": "claude", "codex": "codex"}
-_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_commands_work_as_shown(tmp_path: Path, kind: str) -> None:
-    blocks: dict[str, str] = {}
-    for language, body in _BLOCK.findall((PAGES / f"{kind}.md").read_text("utf-8")):
-        blocks.setdefault(language, body)
-    commands = [line[2:] for line in blocks["console"].splitlines() if line.startswith("$ ")]
-    assert commands
+    page = PAGES / f"{kind}.md"
+    assert commands(page)
     project, home, programs = (tmp_path / name for name in ("project", "home", "programs"))
     for folder in (project, home, programs, home / ".codex"):
         folder.mkdir()
-    (project / "muster.toml").write_text(blocks["toml"])
-    (project / "plan.md").write_text(blocks["markdown"])
+    (project / "muster.toml").write_text(blocks(page, "toml")[0])
+    (project / "plan.md").write_text(blocks(page, "markdown")[0])
     (programs / KINDS[kind]).symlink_to(install(kind))
     with ModelStub({}) as stub:
         (home / ".codex" / "config.toml").write_text(
@@ -42,15 +38,5 @@ def test_commands_work_as_shown(tmp_path: Path, kind: str) -> None:
             "ANTHROPIC_API_KEY": "sk-ant-dummy",
             "OPENAI_API_KEY": "dummy",
         }
-        for command in commands:
-            done = subprocess.run(
-                ["sh", "-c", command],
-                cwd=project,
-                env=env,
-                capture_output=True,
-                text=True,
-                timeout=90,
-                check=False,
-            )
-            assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
+        run_as_shown(commands(page), project, env, limit_s=90)
     assert "- [x] Say hello" in (project / "plan.md").read_text()

@@ -19,7 +19,7 @@ import pytest
 from model_stub import ModelStub, Say, Shell
 from scenarios import SCENARIOS
 
-from bench import Bench
+from bench import MODES, Bench
 from muster.agents.inputs import base_env
 
 MUSTER = [sys.executable, "-m", "muster.cli.main"]
@@ -44,8 +44,7 @@ def toml_of(name: str, settings: dict[str, object]) -> str:
 
 
 def project(folder: Path, stub: ModelStub, kind: str = "claude-code", **extra: object) -> Path:
-    mode = "bypassPermissions" if kind == "claude-code" else "danger-full-access"
-    bench = Bench(folder, kind, stub.url, mode, dict(extra))
+    bench = Bench(folder, kind, stub.url, MODES[kind], dict(extra))
     (folder / "muster.toml").write_text(toml_of("cli", bench.settings))
     return folder
 

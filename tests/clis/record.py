@@ -16,11 +16,10 @@ from pathlib import Path
 from model_stub import ModelStub
 from scenarios import SCENARIOS
 
-from bench import Bench, Ran
+from bench import MODES, Bench, Ran
 from muster.ports.agent import RunningProcess
 
 OUT = Path(__file__).parents[1] / "agents" / "streams"
-MODES = {"claude-code": "bypassPermissions", "codex": "danger-full-access"}
 PLAIN = ("plain", "tools", "e401", "billing", "quota", "e429", "e529", "e400", "e404", "cut", "unfinished")
 
 LISTS = re.compile(
@@ -33,11 +32,7 @@ def scrubbed(data: bytes, root: Path) -> str:
     text = data.decode().replace(str(root), "/project").replace(str(root).replace("/", "-"), "-project")
     text = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:8080", text)
     text = re.sub(r"/(?:var/)?tmp/[\w./-]+", "/tmp/x", text)
-    text = re.sub(
-        r'"(tools|slash_commands|skills|plugins|agents|mcp_servers|memory_paths)":(\[[^\]]*\]|\{[^}]*\})',
-        r'"\1":[]',
-        text,
-    )
+    text = LISTS.sub(r'"\1":[]', text)
     return re.sub(r'"uuid":"[0-9a-f-]+"', '"uuid":"0"', text)
 
 

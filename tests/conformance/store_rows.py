@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from muster.model.commands import Offer
 from muster.model.events import Event, Level
 from muster.model.rows import WORKSPACE_ID, Lane, NewTask, Plan, Worker
-from muster.model.states import FINAL, AttemptStatus, FailedDependency, TaskStatus, WorkerStatus
-from muster.model.task import Attempt, Now, Task
+from muster.model.states import ATTEMPT_OPEN, FINAL, AttemptStatus, TaskStatus, WorkerStatus
+from muster.model.task import Attempt, Task
 from muster.ports.store import Store, Tx, Writes
+from plain import NOW, plain_attempt, plain_task
 
-NOW = Now(1_800_000_000_000, 50_000, "boot-a")
 PLAN_ID, LANE_ID = 900, 800
 
 
@@ -77,43 +77,8 @@ def writes(**rows: Any) -> Writes:
 
 def make_task(task_id: int, **changes: Any) -> Task:
     status = changes.get("status", TaskStatus.PENDING)
-    task = Task(
-        id=task_id,
-        workspace_id=WORKSPACE_ID,
-        plan_id=PLAN_ID,
-        lane_id=LANE_ID,
-        status=status,
-        generation=1,
-        epoch=0,
-        event_seq=1,
-        priority=5,
-        sort_key=0,
-        unmet=0,
-        next_attempt_at_ms=None,
-        timeout_s=7200,
-        timeout_factor=1,
-        max_retries=3,
-        retries=0,
-        losses=0,
-        percent=0,
-        step="",
-        error_kind=None,
-        error="",
-        note="",
-        paused_reason=None,
-        question="",
-        aim=None,
-        aim_until_ms=None,
-        expires_at_ms=None,
-        overdue_at_ms=None,
-        fresh_after_epoch=0,
-        on_failed=FailedDependency.BLOCK,
-        limit_key=None,
-        updated_at_ms=NOW.wall_ms,
-        started_at_ms=None,
-        ended_at_ms=NOW.wall_ms if status in FINAL else None,
-    )
-    return replace(task, **changes)
+    plain = {"plan_id": PLAN_ID, "lane_id": LANE_ID, "ended_at_ms": NOW.wall_ms if status in FINAL else None}
+    return plain_task(id=task_id, **(plain | changes))
 
 
 def new_task(
@@ -148,36 +113,8 @@ def new_task(
 
 def make_attempt(task_id: int, epoch: int, **changes: Any) -> Attempt:
     status = changes.get("status", AttemptStatus.RUNNING)
-    attempt = Attempt(
-        task_id=task_id,
-        epoch=epoch,
-        generation=1,
-        status=status,
-        worker_id="worker-aaaaaaaa",
-        agent="claude",
-        request_id="r1",
-        boot_id=NOW.boot_id,
-        lease_ms=15_000,
-        lease_until_ms=NOW.mono_ms + 15_000,
-        assigned_at_ms=NOW.wall_ms,
-        started_at_ms=None,
-        ended_at_ms=None,
-        session_key=None,
-        token_hash=None,
-        stop_action=None,
-        stop_by_ms=None,
-        error_kind=None,
-        error="",
-        tree_killed=False,
-        exit_code=None,
-        declared_kind=None,
-        declared=None,
-        checkpoints=0,
-        log_bytes=0,
-    )
-    if not attempt.open:
-        attempt = replace(attempt, ended_at_ms=NOW.wall_ms)
-    return replace(attempt, **changes)
+    ended = {} if status in ATTEMPT_OPEN else {"ended_at_ms": NOW.wall_ms}
+    return plain_attempt(task_id=task_id, epoch=epoch, **(ended | changes))
 
 
 def make_event(task_id: int, seq: int, **changes: Any) -> Event:

@@ -25,9 +25,10 @@ from muster.stores.sqlite.store import SqliteStore
 BIG = 12 << 20
 """More than the writer's cache: SQLite must write it to the WAL before the commit."""
 
+FOLDERS = [str(folder) for folder in Path(__file__).parents[:2]]
 WRITER = f"""
 import asyncio, sys, time
-sys.path.insert(0, {str(Path(__file__).parent)!r})
+sys.path[:0] = {FOLDERS!r}
 from pathlib import Path
 from store_rows import NOW, new_task, writes
 from muster.stores.sqlite.store import SqliteStore

@@ -3,12 +3,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from engine_rig import Rig
+from engine_rig import Rig, audited
 
 
 @pytest.fixture
 def rig() -> Iterator[Rig]:
-    made = Rig()
-    yield made
-    made.audit()
-    made.store.close()
+    with audited() as made:
+        yield made

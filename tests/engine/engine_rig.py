@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from hypothesis import settings
 from msgspec.structs import replace
 
 from muster.engine.batch import drive
@@ -26,15 +25,14 @@ from muster.ports.host import ProcessId
 from muster.stores.sqlite.store import MEMORY, SqliteStore
 from muster.testing.promises import History
 
+T = TypeVar("T")
+
 LEASE_S = 15.0
+TICK_S = 0.5
+"""How often the services of a test look."""
 TOKEN = "a" * 64
 W1, W2 = "worker-aaaaaaaa", "worker-bbbbbbbb"
 HOST = "here"
-
-
-def properties(examples: int) -> settings:
-    """Repeatable in CI; a failure prints how to repeat it anywhere."""
-    return settings(max_examples=examples, deadline=None, print_blob=True, derandomize="CI" in os.environ)
 
 
 class FakeClock:
@@ -115,6 +113,14 @@ class Rig:
         """Another owner: nothing but the file is left of the last one."""
         self.store.close()
         self._open()
+
+    def pass_s(self, seconds: float, tick: Callable[[], list[T]]) -> list[T]:
+        """Lets time pass, tick by tick; returns what the ticks have."""
+        done = []
+        for _ in range(round(seconds / TICK_S)):
+            self.clock.advance(TICK_S)
+            done += tick()
+        return done
 
     # -- commands
 
@@ -244,6 +250,15 @@ class Rig:
             assert len(view.waits_for) == min(3, task.unmet), "a dependency is counted that is not there"
             waits = task.unmet or task.next_attempt_at_ms is not None or task.status is TaskStatus.PAUSED
             assert task.final or task.status in HELD or task.ready or waits or task.lingering_epoch
+
+
+@contextmanager
+def audited() -> Iterator[Rig]:
+    """A rig that is audited in the end."""
+    made = Rig()
+    yield made
+    made.audit()
+    made.store.close()
 
 
 def history_of(store: SqliteStore) -> History:

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from engine_rig import PATIENT, TOKEN, W1, W2, Rig, complete, enqueue, fail, properties, reap, release
+from engine_rig import PATIENT, TOKEN, W1, W2, Rig, complete, enqueue, fail, reap, release
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +15,7 @@ from muster.model import commands as c
 from muster.model.answers import Claimed, ClaimedJob
 from muster.model.states import ErrorKind
 from muster.model.views import TaskFilter
+from searches import properties
 
 WORKERS = (W1, W2)
 SETBACKS = (ErrorKind.CRASH, ErrorKind.TIMEOUT, ErrorKind.QUOTA, ErrorKind.LOST)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from engine_rig import Rig, complete, enqueue, fail, properties
+from engine_rig import Rig, complete, enqueue, fail
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +12,7 @@ from muster.engine.ids import Ids
 from muster.model import commands as c
 from muster.model.errors import BadInput
 from muster.model.states import ErrorKind
+from searches import properties
 
 
 def plans(rig: Rig) -> list[str]:

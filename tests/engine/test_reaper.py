@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import pytest
-from engine_rig import HOST, LEASE_S, PATIENT, W1, W2, FakeHost, Rig, cancel, complete, release
+from engine_rig import HOST, LEASE_S, PATIENT, TICK_S, W1, W2, FakeHost, Rig, cancel, complete, release
 
 from muster.engine.batch import drive
 from muster.engine.policy import Policy
@@ -19,8 +19,6 @@ from muster.model.errors import StoreRefused, TermOver
 from muster.model.marks import attempt_mark, worker_mark
 from muster.model.states import ErrorKind, StopAction
 from muster.model.task import Now
-
-TICK_S = 0.5
 
 
 class Post:
@@ -54,11 +52,7 @@ class Post:
         return [entry if isinstance(entry, str | tuple) else type(entry).__name__ for entry in self.rig.log]
 
     def ticks(self, seconds: float) -> list[Any]:
-        done = []
-        for _ in range(round(seconds / TICK_S)):
-            self.rig.clock.advance(TICK_S)
-            done += self.tick()
-        return done
+        return self.rig.pass_s(seconds, self.tick)
 
 
 @pytest.fixture

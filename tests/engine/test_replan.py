@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from engine_rig import LEASE_S, Rig, cancel, complete, enqueue, event_of, fail, properties
+from engine_rig import LEASE_S, Rig, cancel, complete, enqueue, event_of, fail
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +16,7 @@ from muster.model.edits import CancelPlan, EditTask, KeptTask, PlanUpdated, Upda
 from muster.model.errors import BadInput, IllegalMove, NotFound
 from muster.model.states import ErrorKind, FailedDependency, TaskStatus
 from muster.testing.promises import History, check
+from searches import properties
 
 FILE = "/project/plan.md"
 

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from muster.agents.proctable import Proc, scan, with_marks
 from muster.client.api import Api
 from muster.client.http import Connection, address
 from muster.config.project import Project
-from muster.model.errors import MusterError
+from real_processes import answers, stand_still
 
 CONFIG = """\
 [health]
@@ -51,23 +51,6 @@ def until(condition: Callable[[], object], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline_s, f"not within {LIMIT_S:g} s: {what}"
         time.sleep(0.02)
-
-
-def stand_still(tree: Sequence[Proc]) -> bool:
-    """Whether none of these can do anything.
-
-    A shell that has just forked waits in the kernel for its stopped child, and does not show as stopped itself.
-    """
-    stopped = {proc.ppid for proc in tree if proc.stopped}
-    return bool(tree) and all(proc.stopped or (proc.pid in stopped and in_the_kernel(proc)) for proc in tree)
-
-
-def in_the_kernel(proc: Proc) -> bool:
-    try:
-        stat = Path(f"/proc/{proc.pid}/stat").read_bytes()
-    except OSError:
-        return False
-    return stat[stat.rfind(b")") + 2 :].split()[0] == b"D"
 
 
 class Line:
@@ -189,20 +172,13 @@ class Site:
         argv = [*_NAMESPACE, sys.executable, "-c", _ELSEWHERE, str(self.root)]
         with (self.folder / "owner.log").open("ab") as log:
             self.owner = subprocess.Popen(argv, stderr=log, start_new_session=True)
-        until(self._answers, "the owner answers")
+        until(lambda: answers(self.api), "the owner answers")
 
     def kill_owner(self) -> None:
         assert self.owner is not None
         self.owner.kill()
         self.owner.wait()
-        until(lambda: not self._answers(), "nobody answers")
-
-    def _answers(self) -> bool:
-        try:
-            self.api.get("/healthz")
-        except MusterError:
-            return False
-        return True
+        until(lambda: not answers(self.api), "nobody answers")
 
     def worker(self, name: str) -> RemoteWorker:
         self.workers.append(RemoteWorker(self.folder / name, self.root))

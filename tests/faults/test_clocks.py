@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from engine_rig import LEASE_S, W1, FakeHost, FixedChance, Rig, fail, release
+from engine_rig import LEASE_S, TICK_S, W1, FakeHost, FixedChance, Rig, audited, fail, release
 from msgspec.structs import replace
 
 from muster.engine.batch import Batcher, drive
@@ -21,7 +21,6 @@ from muster.model.states import ErrorKind
 from muster.stores.sqlite.store import MEMORY, SqliteStore
 
 DAY_S = 86_400
-TICK_S = 0.5
 
 
 class Crew:
@@ -66,11 +65,7 @@ class Crew:
         return ["kill" if isinstance(entry, tuple) else type(entry).__name__ for entry in self.rig.log]
 
     def pass_s(self, seconds: float) -> list[str]:
-        done = []
-        for _ in range(round(seconds / TICK_S)):
-            self.rig.clock.advance(TICK_S)
-            done += self.tick()
-        return done
+        return self.rig.pass_s(seconds, self.tick)
 
     def set_clock(self, seconds: float) -> None:
         present = self.rig.clock.present
@@ -83,10 +78,8 @@ class Crew:
 
 @pytest.fixture
 def rig() -> Iterator[Rig]:
-    made = Rig()
-    yield made
-    made.audit()
-    made.store.close()
+    with audited() as made:
+        yield made
 
 
 @pytest.fixture

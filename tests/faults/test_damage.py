@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import muster
 from engine_rig import Rig
 
 from muster.app.direct import direct
@@ -150,12 +151,6 @@ def test_another_database_is_not_taken_for_a_store(tmp_path: Path) -> None:
     connection.execute("CREATE TABLE t (x)")
     connection.close()
     assert "not a store of Muster's" in examine(other).findings[0]
-
-
-def muster(root: Path, *argv: str) -> tuple[int, str]:
-    run = [sys.executable, "-m", "muster.cli.main", "-C", str(root), *argv]
-    done = subprocess.run(run, capture_output=True, text=True, timeout=60, check=False)
-    return done.returncode, done.stdout + done.stderr
 
 
 def test_the_way_back_is_the_one_that_is_named(tmp_path: Path) -> None:

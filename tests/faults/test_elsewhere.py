@@ -28,6 +28,16 @@ def site(tmp_path: Path) -> Iterator[Site]:
     made.end()
 
 
+def assert_second_attempt_ends_it(site: Site, task_id: int, done: int) -> None:
+    """And the first one has done nothing beyond the deeds `done`."""
+    site.finish.touch()
+    until(lambda: site.status(task_id) == "COMPLETED", "the task is done")
+    assert site.deeds(1) == done
+    assert json.loads(site.task(task_id)["result"]) == {"by": 2}
+    assert site.happened(task_id).count("completed") == 1
+    assert "asked" not in site.ledger.read_text(), "what is superseded is killed, without the ladder"
+
+
 @pytest.mark.promise("L5")
 def test_an_outage_of_the_owner_costs_a_worker_of_another_host_nothing_but_time(site: Site) -> None:
     worker = site.worker("one")
@@ -59,12 +69,7 @@ def test_a_worker_that_is_cut_off_does_nothing_beside_the_next_attempt(site: Sit
     until(lambda: site.deeds(2) > 20, "the next attempt works")
     cut_off.line.mend()
     until(lambda: not cut_off.tree(), "the old tree is gone")
-    site.finish.touch()
-    until(lambda: site.status(task_id) == "COMPLETED", "the task is done")
-    assert site.deeds(1) == done
-    assert json.loads(site.task(task_id)["result"]) == {"by": 2}
-    assert site.happened(task_id).count("completed") == 1
-    assert "asked" not in site.ledger.read_text(), "what is superseded is killed, without the ladder"
+    assert_second_attempt_ends_it(site, task_id, done)
 
 
 @pytest.mark.promise("L5")
@@ -92,9 +97,4 @@ def test_a_worker_that_wakes_after_its_lease_changes_nothing_any_more(site: Site
     for word in ("complete", "fail", "checkpoint", "release"):
         with pytest.raises(StaleEpoch):
             site.say(word, task_id, epoch=1)
-    site.finish.touch()
-    until(lambda: site.status(task_id) == "COMPLETED", "the task is done")
-    assert site.deeds(1) == done
-    assert json.loads(site.task(task_id)["result"]) == {"by": 2}
-    assert site.happened(task_id).count("completed") == 1
-    assert "asked" not in site.ledger.read_text(), "what is superseded is killed, without the ladder"
+    assert_second_attempt_ends_it(site, task_id, done)

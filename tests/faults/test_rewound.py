@@ -6,12 +6,12 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import muster
 from engine_rig import LEASE_S, W1, W2, Rig, complete
 from rig import crew, spec, until
 
@@ -246,12 +246,6 @@ def test_an_owner_killed_right_after_the_return_leaves_no_mark(site: Site) -> No
 
 
 # -- a real crew
-
-
-def muster(root: Path, *argv: str) -> tuple[int, str]:
-    run = [sys.executable, "-m", "muster.cli.main", "-C", str(root), *argv]
-    done = subprocess.run(run, capture_output=True, text=True, timeout=60, check=False)
-    return done.returncode, done.stdout + done.stderr
 
 
 def test_a_crew_over_a_copied_file_halts_and_goes_on_when_told(tmp_path: Path) -> None:

@@ -13,15 +13,17 @@ from typing import Any
 
 import apsw
 import pytest
+from command_line import muster
 from rig import until
 
 from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config.project import Project
 from muster.engine.batch import drive
-from muster.model.errors import MusterError, StoreHalted
+from muster.model.errors import StoreHalted
 from muster.stores.sqlite.copies import examine
 from muster.stores.sqlite.store import SqliteStore
+from real_processes import answers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the fault is made with seccomp")
 
@@ -37,14 +39,7 @@ class Site:
         script = Path(__file__).with_name("unsynced.py")
         with (self.root / "owner.log").open("ab") as log:
             self.process = subprocess.Popen([sys.executable, str(script), str(self.root)], stderr=log)
-        until(self.answers, 20, "the owner answers")
-
-    def answers(self) -> bool:
-        try:
-            self.api.get("/healthz")
-        except MusterError:
-            return False
-        return True
+        until(lambda: answers(self.api), 20, "the owner answers")
 
     def end(self) -> None:
         if self.process is not None:
@@ -61,9 +56,7 @@ class Site:
         return [task["key"] for task in self.api.get("/api/v1/agent-tasks")]
 
     def muster(self, *argv: str) -> tuple[int, str]:
-        run = [sys.executable, "-m", "muster.cli.main", "-C", str(self.root), *argv]
-        done = subprocess.run(run, capture_output=True, text=True, timeout=60, check=False)
-        return done.returncode, done.stdout + done.stderr
+        return muster(self.root, *argv)
 
 
 @pytest.fixture

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
-
-from hypothesis import settings
-from msgspec.structs import replace
 
 from muster.model import commands as c
 from muster.model.edits import Edit, wishes_of
@@ -14,21 +10,13 @@ from muster.model.errors import MusterError
 from muster.model.machine import decide
 from muster.model.moves.decision import Decision, Facts
 from muster.model.retry import RetryPolicy
-from muster.model.states import HELD, AttemptStatus, ErrorKind, FailedDependency, StopAction, TaskStatus
+from muster.model.states import ATTEMPT_OPEN, HELD, AttemptStatus, ErrorKind, StopAction, TaskStatus
 from muster.model.task import Attempt, Now, Task
 from muster.model.usage import Usage
+from plain import LEASE_MS, NOW, plain_attempt, plain_task
 
-NOW = Now(1_800_000_000_000, 50_000, "boot-a")
-LEASE_MS = 15_000
 TOKEN = "a" * 64
 OTHER_TOKEN = "b" * 64
-
-
-def properties(examples: int, **more: Any) -> settings:
-    """Repeatable in CI; a failure prints how to repeat it anywhere."""
-    return settings(
-        max_examples=examples, deadline=None, print_blob=True, derandomize="CI" in os.environ, **more
-    )
 
 
 def later(seconds: float, now: Now = NOW) -> Now:
@@ -36,77 +24,26 @@ def later(seconds: float, now: Now = NOW) -> Now:
 
 
 def make_task(status: TaskStatus = TaskStatus.PENDING, **changes: Any) -> Task:
-    task = Task(
-        id=7,
-        workspace_id=1,
-        plan_id=3,
-        lane_id=5,
-        status=status,
-        generation=1,
-        epoch=4 if status in HELD else 0,
-        event_seq=9,
-        priority=5,
-        sort_key=0,
-        unmet=0,
-        next_attempt_at_ms=NOW.wall_ms if status is TaskStatus.ABORTED else None,
-        timeout_s=7200,
-        timeout_factor=1,
-        max_retries=3,
-        retries=0,
-        losses=0,
-        percent=0,
-        step="",
-        error_kind=None,
-        error="",
-        note="",
-        paused_reason=None,
-        question="",
-        aim=None,
-        aim_until_ms=None,
-        expires_at_ms=None,
-        overdue_at_ms=None,
-        fresh_after_epoch=0,
-        on_failed=FailedDependency.BLOCK,
-        limit_key=None,
-        updated_at_ms=NOW.wall_ms - 1,
-        started_at_ms=None,
-        ended_at_ms=None,
-    )
-    return replace(task, **changes)
+    found = {
+        "epoch": 4 if status in HELD else 0,
+        "event_seq": 9,
+        "next_attempt_at_ms": NOW.wall_ms if status is TaskStatus.ABORTED else None,
+        "updated_at_ms": NOW.wall_ms - 1,
+    }
+    return plain_task(status=status, **(found | changes))
 
 
 def make_attempt(status: AttemptStatus = AttemptStatus.RUNNING, **changes: Any) -> Attempt:
     stopping = status is AttemptStatus.STOPPING
-    attempt = Attempt(
-        task_id=7,
-        epoch=4,
-        generation=1,
-        status=status,
-        worker_id="worker-aaaaaaaa",
-        agent="claude",
-        request_id="r1",
-        boot_id=NOW.boot_id,
-        lease_ms=LEASE_MS,
-        lease_until_ms=NOW.mono_ms + LEASE_MS,
-        assigned_at_ms=NOW.wall_ms - 10,
-        started_at_ms=None,
-        ended_at_ms=None,
-        session_key=None,
-        token_hash=TOKEN,
-        stop_action=StopAction.RELEASE if stopping else None,
-        stop_by_ms=NOW.mono_ms + 5_000 if stopping else None,
-        error_kind=None,
-        error="",
-        tree_killed=False,
-        exit_code=None,
-        declared_kind=None,
-        declared=None,
-        checkpoints=0,
-        log_bytes=0,
-    )
-    if not attempt.open:
-        attempt = replace(attempt, ended_at_ms=NOW.wall_ms - 1)
-    return replace(attempt, **changes)
+    found = {
+        "epoch": 4,
+        "assigned_at_ms": NOW.wall_ms - 10,
+        "ended_at_ms": None if status in ATTEMPT_OPEN else NOW.wall_ms - 1,
+        "token_hash": TOKEN,
+        "stop_action": StopAction.RELEASE if stopping else None,
+        "stop_by_ms": NOW.mono_ms + 5_000 if stopping else None,
+    }
+    return plain_attempt(status=status, **(found | changes))
 
 
 def running(**changes: Any) -> tuple[Task, Attempt]:

@@ -7,9 +7,9 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machine_makers import properties
 
 from muster.model.graph import find_cycle
+from searches import properties
 
 Edges = dict[str, list[str]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from machine_makers import LEASE_MS, NOW, OTHER_TOKEN, TOKEN, make_task, properties
+from machine_makers import LEASE_MS, NOW, OTHER_TOKEN, TOKEN, make_task
 from msgspec.structs import replace
 
 from muster.model import commands as c
@@ -27,6 +27,7 @@ from muster.model.states import (
 )
 from muster.model.task import Attempt, Now, Task
 from muster.model.usage import Usage
+from searches import properties
 
 POLICY = RetryPolicy()
 STEERING = ["pause", "resume", "answer", "transfer", "skip", "expire", "drop aim", "depend"]

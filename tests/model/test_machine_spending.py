@@ -13,7 +13,6 @@ from machine_makers import (
     later,
     make_attempt,
     make_task,
-    properties,
     reap,
     refusal,
     run,
@@ -26,6 +25,7 @@ from muster.model.errors import BadInput
 from muster.model.pools import FOR_A_PERSON
 from muster.model.retry import SPENDS, RetryPolicy, Spend, backoff_ms
 from muster.model.states import AttemptStatus, ErrorKind, TaskStatus
+from searches import properties
 
 K = ErrorKind
 FIRST_MS, CAP_MS = 30_000, 300_000

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from around import claimed_job, surroundings
+
 from muster.agents.command import CommandAgent
-from muster.agents.process import LocalLauncher
 from muster.model import commands as c
-from muster.model.answers import ClaimedJob
 from muster.model.limits import Limits
 from muster.worker.orders import Order, Orders
-from muster.worker.runner import Runner, Surroundings
+from muster.worker.runner import Runner
 
 
 @dataclass
@@ -42,27 +42,8 @@ class Rig:
     def run(self, script: str, *, order_s: float | None = None, **limits: Any) -> c.Command:
         """Runs one attempt and returns its last word."""
         agent = CommandAgent(name="sh", command=("sh", "-c", script), prompt="none", limits=Limits(**limits))
-        around = Surroundings(
-            worker_id="worker-aaaaaaaa",
-            root=self.root,
-            attempts_dir=self.root / "attempts",
-            socket=self.root / "socket",
-            agents={"sh": agent},
-            launcher=LocalLauncher(),
-        )
-        job = ClaimedJob(
-            task_id=self.task_id,
-            epoch=1,
-            plan="p",
-            key="a",
-            agent="sh",
-            title="A",
-            description="",
-            note="",
-            timeout_s=60,
-            session_key=None,
-            checkpoint=None,
-        )
+        around = surroundings(self.root, agents={"sh": agent})
+        job = claimed_job("sh", task_id=self.task_id)
         with Orders() as orders:
             crew: Any = self.crew
             timer = threading.Timer(order_s or 0, orders.give, (Order.STOP,))

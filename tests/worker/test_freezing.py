@@ -9,11 +9,12 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from around import surroundings
 
 from muster.agents.command import CommandAgent
 from muster.agents.host import LocalHost
@@ -32,8 +33,8 @@ from muster.runtimes.chance import SystemChance
 from muster.runtimes.clock import SystemClock
 from muster.stores.sqlite.store import SqliteStore
 from muster.worker.pool import Worker
-from muster.worker.runner import Surroundings
 from muster.worker.ward import margin_s
+from real_processes import stand_still
 
 LEASE_S = 3.0
 HEARTBEAT_S = 0.2
@@ -90,23 +91,6 @@ class StoresHost:
     def kill_marked(self, marks: Any) -> int:
         self.killed += marks
         return 0
-
-
-def stand_still(tree: Sequence[Proc]) -> bool:
-    """Whether none of these can do anything.
-
-    A shell that has just forked waits in the kernel for its stopped child, and does not show as stopped itself.
-    """
-    stopped = {proc.ppid for proc in tree if proc.stopped}
-    return bool(tree) and all(proc.stopped or (proc.pid in stopped and in_the_kernel(proc)) for proc in tree)
-
-
-def in_the_kernel(proc: Proc) -> bool:
-    try:
-        stat = Path(f"/proc/{proc.pid}/stat").read_bytes()
-    except OSError:
-        return False
-    return stat[stat.rfind(b")") + 2 :].split()[0] == b"D"
 
 
 class Line:
@@ -181,14 +165,7 @@ class Stage:
         process = real.identify(os.getpid())
         assert process is not None
         agent = CommandAgent(name="shell", command=("sh", "-c"))
-        around = Surroundings(
-            worker_id=HERE,
-            root=folder,
-            attempts_dir=folder / "attempts",
-            socket=folder / "socket",
-            agents={"shell": agent},
-            launcher=LocalLauncher(real),
-        )
+        around = surroundings(folder, worker_id=HERE, agents={"shell": agent}, launcher=LocalLauncher(real))
         self.worker = Worker(
             self.line,
             around,

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from test_orphans import answers, until
+from real_crew import crew, until
 
-from muster.agents.host import LocalHost
-from muster.client.api import Api
-from muster.client.http import Connection
 from muster.config.project import Project
 from muster.stores.sqlite.history import read_history
 
@@ -23,15 +18,7 @@ NOISE = 5
 
 @pytest.mark.promise("L2")
 def test_a_child_begins_right_after_its_last_dependency(tmp_path: Path) -> None:
-    (tmp_path / ".muster").mkdir(mode=0o700)
-    project = Project(tmp_path)
-    api = Api(Connection(project.socket))
-    argv = [
-        [sys.executable, "-m", f"muster.app.{name}", str(tmp_path)] for name in ("owner", "worker", "worker")
-    ]
-    crew = [subprocess.Popen(words, stderr=subprocess.DEVNULL) for words in argv]
-    try:
-        until(lambda: answers(api), "the owner answers")
+    with crew(tmp_path, "owner", "worker", "worker") as (api, _):
         until(lambda: len(api.get("/api/v1/status")["status"]["workers"]) == 2, "both workers are there")
         tasks = [
             {"title": "t", "key": f"t{n}", "agent": "shell", "description": "true"}
@@ -41,13 +28,7 @@ def test_a_child_begins_right_after_its_last_dependency(tmp_path: Path) -> None:
         api.post("/api/v1/plans", {"plan": "p", "source": None, "actor": "test", "tasks": tasks})
         done = {"COMPLETED": CHAIN}
         until(lambda: api.get("/api/v1/status")["status"]["plans"][0]["counts"] == done, "all is done", 60)
-    finally:
-        api.close()
-        for process in crew:
-            process.kill()
-            process.wait()
-        LocalHost().kill_marked([f"MUSTER_ROOT={tmp_path}"])
-    rows = read_history(project.store)
+    rows = read_history(Project(tmp_path).store)
     at = {(event.task_id, event.event): event.at_ms for event in rows.events}
     waits = sorted(at[child, "started"] - at[parent, "completed"] for parent, child in rows.dependencies)
     assert len(waits) == CHAIN - 1

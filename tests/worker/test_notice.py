@@ -5,43 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from muster.model.answers import AttemptOrder, ClaimedJob, HeartbeatAnswer
+from around import claimed_job, surroundings
+
+from muster.model.answers import AttemptOrder, HeartbeatAnswer
 from muster.worker.orders import Orders
 from muster.worker.place import Folder
 from muster.worker.pool import Worker
-from muster.worker.runner import Runner, Surroundings
-
-JOB = ClaimedJob(
-    task_id=7,
-    epoch=1,
-    plan="p",
-    key="a",
-    agent="shell",
-    title="A",
-    description="",
-    note="",
-    timeout_s=60,
-    session_key=None,
-    checkpoint=None,
-)
-
-
-def surroundings(root: Path) -> Surroundings:
-    unused: Any = None
-    return Surroundings(
-        worker_id="worker-aaaaaaaa",
-        root=root,
-        attempts_dir=root / "attempts",
-        socket=root / "socket",
-        agents={},
-        launcher=unused,
-    )
+from muster.worker.runner import Runner
 
 
 def test_a_notice_is_a_file_that_every_attempt_knows(tmp_path):
     crew: Any = None
     with Orders() as orders:
-        runner = Runner(crew, surroundings(tmp_path), JOB, orders)
+        runner = Runner(crew, surroundings(tmp_path), claimed_job("shell"), orders)
         path = Path(runner._environment("token", Folder(tmp_path), None)["MUSTER_NOTICE"])
         path.parent.mkdir(parents=True)
         runner._tell()

@@ -11,17 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from around import claimed_job, surroundings
 
 from muster.agents.claude_code import ClaudeCodeAgent
 from muster.agents.host import LocalHost
-from muster.agents.process import LocalLauncher
 from muster.model import commands as c
-from muster.model.answers import ClaimedJob
 from muster.model.states import ErrorKind
 from muster.worker import listener as listener_module
 from muster.worker import runner as runner_module
 from muster.worker.orders import Order, Orders
-from muster.worker.runner import Runner, Surroundings
+from muster.worker.runner import Runner
 
 CLI = """\
 #!{python}
@@ -69,27 +68,8 @@ def run(root: Path, prompt: str, *, stop: bool = False, timeout_s: float = 60.0)
     agent = ClaudeCodeAgent(
         name="claude", command=(str(root / "claude"),), permission_mode="plan", env={"HOME": str(root)}
     )
-    around = Surroundings(
-        worker_id="worker-aaaaaaaa",
-        root=root,
-        attempts_dir=root / "attempts",
-        socket=root / "socket",
-        agents={"claude": agent},
-        launcher=LocalLauncher(),
-    )
-    job = ClaimedJob(
-        task_id=7,
-        epoch=1,
-        plan="p",
-        key="a",
-        agent="claude",
-        title="A",
-        description=prompt,
-        note="",
-        timeout_s=timeout_s,
-        session_key=None,
-        checkpoint=None,
-    )
+    around = surroundings(root, agents={"claude": agent})
+    job = claimed_job("claude", description=prompt, timeout_s=timeout_s)
     crew: Any = Heard()
 
     def stop_it() -> None:

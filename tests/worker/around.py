@@ -1,0 +1,41 @@
+"""What an attempt of a worker begins with: a claimed job, and what surrounds it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from muster.agents.process import LocalLauncher
+from muster.model.answers import ClaimedJob
+from muster.worker.runner import Surroundings
+
+
+def claimed_job(agent: str, **changes: Any) -> ClaimedJob:
+    job = ClaimedJob(
+        task_id=7,
+        epoch=1,
+        plan="p",
+        key="a",
+        agent=agent,
+        title="A",
+        description="",
+        note="",
+        timeout_s=60,
+        session_key=None,
+        checkpoint=None,
+    )
+    return replace(job, **changes)
+
+
+def surroundings(root: Path, **changes: Any) -> Surroundings:
+    plain = {
+        "worker_id": "worker-aaaaaaaa",
+        "root": root,
+        "attempts_dir": root / "attempts",
+        "socket": root / "socket",
+        "agents": {},
+        "launcher": LocalLauncher(),
+    }
+    return Surroundings(**(plain | changes))

@@ -1,0 +1,49 @@
+"""An owner and its workers as processes of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from muster.agents.host import LocalHost
+from muster.client.api import Api
+from muster.client.http import Connection
+from muster.config.project import Project
+from real_processes import answers
+
+
+def until(condition: Callable[[], object], what: str, limit_s: float = 15) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {limit_s} s: {what}"
+        time.sleep(0.02)
+
+
+def start(root: Path, role: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", f"muster.app.{role}", str(root)], stderr=subprocess.DEVNULL
+    )
+
+
+@contextmanager
+def crew(root: Path, *roles: str) -> Iterator[tuple[Api, list[subprocess.Popen[bytes]]]]:
+    """One process for each role, "owner" or "worker"; in the end they are killed, with all they have started.
+
+    So are those that the test has added to the list.
+    """
+    (root / ".muster").mkdir(mode=0o700)
+    api = Api(Connection(Project(root).socket))
+    processes = [start(root, role) for role in roles]
+    try:
+        until(lambda: answers(api), "the owner answers")
+        yield api, processes
+    finally:
+        api.close()
+        for process in processes:
+            process.kill()
+            process.wait()
+        LocalHost().kill_marked([f"MUSTER_ROOT={root}"])
