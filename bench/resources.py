@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from inside import AGENT
 from outside import Hand, Site, cpu_s, peak_mb, site, together, until, wakeups
@@ -52,19 +53,22 @@ def _idle(setting: Setting) -> Iterator[Row]:
     watch_s = setting.size(20.0, 2.0)
     with setting.place() as folder, site(folder / "p") as project:
         _compile(project)
-        owner, worker = project.owner(), project.worker()
+        supervisor = project.up(1).pid
+        (worker,), owner = (found["pid"] for found in project.workers()), project.owner_pid()
         time.sleep(1)
-        before = {p.pid: (cpu_s(p.pid), wakeups(p.pid)) for p in (owner, worker)}
+        before = {pid: (cpu_s(pid), wakeups(pid)) for pid in (supervisor, owner, worker)}
         time.sleep(watch_s)
-        after = {p.pid: (cpu_s(p.pid), wakeups(p.pid)) for p in (owner, worker)}
+        after = {pid: (cpu_s(pid), wakeups(pid)) for pid in before}
         used = {pid: tuple(a - b for a, b in zip(after[pid], before[pid], strict=True)) for pid in after}
         percent = {pid: cpu / watch_s * 100 for pid, (cpu, _) in used.items()}
         rate = {pid: woken / watch_s for pid, (_, woken) in used.items()}
-        yield most("worker's memory without an agent", [peak_mb(worker.pid)], "MB", WORKER_MB)
-        yield most("idle worker, of a core", [percent[worker.pid]], "%", IDLE_PERCENT, f"over {watch_s:g} s")
-        yield most("idle worker, wake-ups", [rate[worker.pid]], "/s", WAKEUPS_PER_S)
-        sweeps = f"{rate[owner.pid]:.0f} wake-ups a second; sweeps every 0.5 s look at each worker's process"
-        yield told("idle owner with one worker, of a core", [percent[owner.pid]], "%", sweeps)
+        yield most("worker's memory without an agent", [peak_mb(worker)], "MB", WORKER_MB)
+        yield most("idle worker, of a core", [percent[worker]], "%", IDLE_PERCENT, f"over {watch_s:g} s")
+        yield most("idle worker, wake-ups", [rate[worker]], "/s", WAKEUPS_PER_S)
+        sweeps = f"{rate[owner]:.0f} wake-ups a second; sweeps every 0.5 s look at each worker's process"
+        yield told("idle owner with one worker, of a core", [percent[owner]], "%", sweeps)
+        looks = f"{rate[supervisor]:.0f} wake-ups a second; it asks the owner once a second"
+        yield told("idle supervisor (`muster up`), of a core", [percent[supervisor]], "%", looks)
 
 
 def _running(setting: Setting) -> Iterator[Row]:
@@ -97,14 +101,15 @@ def _cli(setting: Setting) -> Iterator[Row]:
     with setting.place() as folder, site(folder / "p") as project:
         project.owner()
         project.add("p", [{"title": f"task {i}", "key": f"t{i}", "agent": AGENT} for i in range(20)])
-        costs = [_cli_cpu_ms(project, "status", "--json") for _ in range(setting.size(11, 4))][1:]
         empty = min(_python_cpu_ms(project) for _ in range(5))
         bound = f"of it {empty:.0f} ms Python's own start; the first run, which compiles, is left out"
-        yield most("`muster status --json`, CPU with start", costs, "ms", CLI_MS, bound)
+        for argv in (["--help"], ["status", "--json"], ["task", "list"]):
+            costs = [_cli_cpu_ms(project, *argv) for _ in range(setting.size(11, 4))][1:]
+            yield most(f"`muster {' '.join(argv)}`, CPU with start", costs, "ms", CLI_MS, bound)
 
 
 def _cli_cpu_ms(project: Site, *argv: str) -> float:
-    return _cpu_ms(project, [sys.executable, "-m", "muster.cli.main", *argv])
+    return _cpu_ms(project, [str(Path(sys.executable).with_name("muster")), *argv])
 
 
 def _python_cpu_ms(project: Site) -> float:

@@ -22,6 +22,7 @@ from muster.app.parts import offers_of
 from muster.cli import context as context_module
 from muster.cli import doctor
 from muster.cli.init import CONFIG, PLAN
+from muster.cli.plan_given import Given
 from muster.cli.plan_input import plan_body
 from muster.config.load import load_config, parse_config
 from muster.config.settings import Config
@@ -312,7 +313,7 @@ def test_limits_slots_and_offers_reach_the_engine_and_the_worker():
 def test_the_wishes_of_a_plans_tasks_are_enqueued(root):
     text = "- [ ] A {#a cap=rust limit=gpu on-failed=run tags=x}\n- [ ] B {#b profile=writer}\n- [ ] C {#c}\n"
     config = parse_config({"agent": "shell"})
-    body = plan_body(parse(text, "plan.md"), root / "plan.md", config)
+    body = plan_body(Given(parse(text, "plan.md"), root / "plan.md"), config)
     a, b, c = convert(json.loads(json.dumps(body)), Enqueue).tasks
     assert (a.capabilities, a.limit_key, a.on_failed, a.tags) == (("rust",), "gpu", "run", ("x",))
     assert (a.agent, b.agent, b.profile, c.agent) == (None, None, "writer", "shell")

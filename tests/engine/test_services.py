@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+import time
 from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
 from engine_rig import FakeClock, Rig, complete, fail
 
+from muster.app.aside import aside
 from muster.engine.batch import drive
 from muster.engine.service import Service
 from muster.engine.services import scheduler as scheduler_module
@@ -175,6 +178,50 @@ def test_one_broken_plan_does_not_hold_up_the_others(rig: Rig, tick: Any, files:
     files.tick = choosy  # type: ignore[method-assign]
     tick()
     assert files.ticked == [("/2.md", frozenset({"a"}))]
+
+
+def test_catching_up_takes_one_plan_or_all_and_says_what_waits(rig: Rig, files: Files) -> None:
+    rig.register()
+    for i in (1, 2):
+        rig.enqueue({"a": []}, source=f"/{i}.md", plan=f"p{i}")
+    for job in rig.started():
+        rig.do(complete(job))
+    ticker = Ticker(rig.clock, rig.reads, rig, files)
+    assert asyncio.run(ticker.catch_up("p2")) == ""
+    assert files.ticked == [("/2.md", frozenset({"a"}))]
+    files.broken = BadPlan("line 3: no box")
+    assert asyncio.run(ticker.catch_up()) == "line 3: no box"
+    files.broken = None
+    assert asyncio.run(ticker.catch_up()) == ""
+    assert files.ticked[1:] == [("/1.md", frozenset({"a"}))]
+
+
+def test_catching_up_is_over_in_time_whatever_the_disk_does(rig: Rig, files: Files) -> None:
+    rig.register()
+    rig.enqueue({"a": []}, source="/plan.md")
+    rig.do(complete(rig.started()[0]))
+    awake = threading.Event()
+    files.tick = lambda *_: awake.wait(60)  # type: ignore[method-assign, assignment, return-value]
+    began_s = time.monotonic()
+    ticker = Ticker(rig.clock, rig.reads, rig, files, in_thread=aside)
+    try:
+        assert asyncio.run(ticker.catch_up(within_s=0.05)) == "not written within 0.05 s"
+        assert time.monotonic() - began_s < 30, "nor does the thread keep its process from ending"
+    finally:
+        awake.set()
+
+
+def test_a_store_that_refuses_keeps_nobody_from_ending(rig: Rig, files: Files) -> None:
+    rig.register()
+    rig.enqueue({"a": []}, source="/plan.md")
+    rig.do(complete(rig.started()[0]))
+
+    class Full:
+        async def execute(self, _: object) -> None:
+            raise StoreRefused("the disk is full")
+
+    ticker = Ticker(rig.clock, rig.reads, Full(), files)  # type: ignore[arg-type]
+    assert asyncio.run(ticker.catch_up()) == "the disk is full"
 
 
 # -- the shared loop

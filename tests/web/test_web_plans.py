@@ -41,6 +41,20 @@ def test_cancel_goes_through_all_pages(site: Site) -> None:
     assert site.post(f"{PLANS}/many/cancel", {"actor": "ada"})["cancelled"] == 1201
 
 
+def test_the_boxes_of_a_plan_are_ticked_at_once(site: Site) -> None:
+    asked = []
+
+    async def tick(name: str) -> str:
+        asked.append(name)
+        return "the disk is away"
+
+    object.__setattr__(site.backend, "tick", tick)
+    site.post(PLANS, plan(task("a")))
+    told = site.post(f"{PLANS}/big%20plan%2F%C3%A4/tick", {})
+    assert (told, asked) == ({"plan": "big plan/ä", "waits": "the disk is away"}, ["big plan/ä"])
+    assert site.refused("POST", f"{PLANS}/none/tick", b"{}")[0] == 404 and asked == ["big plan/ä"]
+
+
 @pytest.mark.parametrize(
     ("target", "body", "status"),
     [

@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 PIDS_FILE = "pids"
 _PIDS_GLOB = f"*/*/{PIDS_FILE}"
 _PIDS_BYTES_MAX = 1 << 20
+_told: set[Path] = set()
+"""Files that could not be read, as was said: the sweep comes by twice a second."""
 
 
 @dataclass
@@ -99,18 +101,24 @@ class Record:
 
     @classmethod
     def load(cls, path: Path) -> Record | None:
-        """None where the file is not, or not one of ours."""
+        """None where the file is not, or not one of ours: that is said once for each file."""
         try:
             boot, holder, mark, *members = read_plain(path, _PIDS_BYTES_MAX).decode().splitlines()
-            return cls(
+            record = cls(
                 boot_id=boot.removeprefix("boot "),
                 holder=_process(holder.removeprefix("holder ")),
                 mark=mark.removeprefix("mark "),
                 members=frozenset(_process(line) for line in members),
             )
-        except (OSError, ValueError) as exc:
-            log.warning("cannot read %s: %s", path, exc)
+        except FileNotFoundError:  # its attempt has ended a moment ago
             return None
+        except (OSError, ValueError) as exc:
+            if path not in _told:
+                _told.add(path)
+                log.warning("cannot read %s: %s", path, exc)
+            return None
+        _told.discard(path)
+        return record
 
 
 def kill_recorded(folder_root: Path, host: Host) -> int:

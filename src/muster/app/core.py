@@ -15,6 +15,7 @@ from typing import Self
 from muster.agents.folders import LocalFolders
 from muster.agents.host import LocalHost
 from muster.agents.tree import kill_recorded
+from muster.app.aside import aside
 from muster.app.failpoint import CrashingEngine, Failpoint
 from muster.app.key import logged_head, open_store, signer_of
 from muster.app.parts import local_trees, make_state_dir, repository_of
@@ -103,6 +104,9 @@ class Owner:
                 slow_ms=own_stall_ms(self._config.health.lease_s),
             )
             stack.callback(self.batcher.close)
+            self.ticker = Ticker(
+                self.clock, self.store.reads, self.batcher, LocalPlanFiles(), in_thread=aside
+            )
             self._stack = stack.pop_all()
         return self
 
@@ -126,6 +130,7 @@ class Owner:
             started_at_ms=self.clock.now().wall_ms,
             term=term,
             reconcile=self.reconcile,
+            tick=self.tick_boxes,
             back_up=self.back_up,
             halted=self.halted,
             looked_at_ms=lambda: self._reaper.looked_at_ms if self._reaper else None,
@@ -144,6 +149,11 @@ class Owner:
         """In a thread: everybody else is answered meanwhile."""
         report = await asyncio.to_thread(back_up, self._project.store, target, force=force)
         return BackedUp(path=str(report.path), bytes=report.bytes, tasks=report.tasks, schema=report.schema)
+
+    async def tick_boxes(self, plan: str | None = None) -> str:
+        """Now and not at the ticker's next look, of this plan or of all; why some boxes wait, if any does."""
+        fault = self.halted()
+        return fault.message if fault is not None else await self.ticker.catch_up(plan)
 
     async def take_over(self) -> int:
         """Adopts the running workers and returns the new term."""
@@ -209,7 +219,7 @@ class Owner:
                 retention=self._retention(),
                 term=term,
             ),
-            Ticker(self.clock, reads, self.batcher, LocalPlanFiles()),
+            self.ticker,
             *self._clearers(),
         ]
 

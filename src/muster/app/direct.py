@@ -11,6 +11,7 @@ from muster.app.core import Owner
 from muster.config.load import load_config
 from muster.config.project import Project
 from muster.config.settings import Config
+from muster.ports.runtime import EVENTS
 from muster.web.app import build
 
 
@@ -26,6 +27,8 @@ class DirectTransport:
             self._loop.close()
             raise
         self._app = self._loop.run_until_complete(self._build())
+        self._stack = contextlib.ExitStack()
+        self._written = self._stack.enter_context(self._owner.wakeups.listen(EVENTS))
 
     async def _build(self) -> Any:
         return build(self._owner.backend(0, stays=False))
@@ -69,9 +72,17 @@ class DirectTransport:
         return status, b"".join(parts)
 
     def close(self) -> None:
-        self._loop.run_until_complete(self._owner.__aexit__())
+        self._loop.run_until_complete(self._end())
         self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
+
+    async def _end(self) -> None:
+        try:
+            if await self._written.wait(0):  # only then: to look is not to touch somebody's plan
+                await self._owner.tick_boxes()
+        finally:
+            self._stack.close()
+            await self._owner.__aexit__()
 
 
 @contextlib.contextmanager

@@ -60,6 +60,8 @@ async def _own(project: Project, config: Config) -> None:
                 *(service.run() for service in (owner.services(term) if halted is None else ())),
                 _mind_supervisor(project, owner, backend),
             )
+        # The workers are gone, or go on without us: whoever waits for our end expects the boxes of what is done.
+        await owner.tick_boxes()
 
 
 async def _until_closed(

@@ -21,6 +21,8 @@ from muster.model.errors import MusterError, OwnerUnavailable, StoreFault, Store
 READY_S = 20.0
 TICK_S = 0.1
 STATUS_S = 1.0
+SWEEP_S = 5.0
+"""How often the supervisor looks for processes of dead workers while nobody has ended."""
 FOOTER_TASKS = 5
 CONTROL_S = 2.0
 """How long the owner may take to answer while the crew is being ended."""
@@ -32,6 +34,8 @@ _STEP_WORDS = {
 STOP_BY_S = 15.0
 """Both rungs of the stop ladder, and some air."""
 KILL_S = 3.0
+OWNER_END_S = 10.0
+"""It answers who still asks, and ticks the boxes of what is done."""
 
 
 class Interrupts:
@@ -132,7 +136,8 @@ class Crew:
         self.supervisor = supervisor(project, workers, say=say)
         self.api = Api(Connection(project.socket))
         self.control = Api(Connection(project.socket), reply_s=CONTROL_S)
-        self._looked_s = time.monotonic()
+        self._looked_s = self._swept_s = time.monotonic()
+        self._swept_pids: set[int] = set()
         self._took_over = False
         self._ordered: int | None = None
         """What was ordered before is no matter of this crew."""
@@ -163,9 +168,9 @@ class Crew:
         deadline_s = time.monotonic() + READY_S
         while True:
             try:
-                status = self.api.get("/api/v1/status")["status"]
-                self._obey(status["workersOrdered"])
-                return int(status["lastEventId"])
+                crew = self.api.get("/api/v1/crew")
+                self._obey(crew["workersOrdered"])
+                return int(crew["lastEventId"])
             except Unavailable:
                 if time.monotonic() > deadline_s:
                     raise
@@ -187,17 +192,20 @@ class Crew:
                 "run the plan again; `git clean` spares it with -e .muster",
             )
         self.supervisor.tick()
-        self._kill_leftovers()
-        now_s = time.monotonic()
+        now_s, pids = time.monotonic(), self.supervisor.own_pids
+        # To look through all processes takes milliseconds, and they come to us when somebody has died.
+        if pids != self._swept_pids or now_s - self._swept_s >= SWEEP_S:
+            self._swept_s = now_s
+            self._swept_pids = set() if self._kill_leftovers() else pids
         if now_s - self._looked_s < STATUS_S:
             return
         self._looked_s = now_s
         try:
-            status = self.control.get("/api/v1/status")["status"]
+            crew = self.control.get("/api/v1/crew")
         except MusterError:
             return
-        self._obey(status["workersOrdered"])
-        workers = status["workers"]
+        self._obey(crew["workersOrdered"])
+        workers = crew["workers"]
         self.supervisor.let_go({worker["pid"] for worker in workers if worker["status"] == "stopping"})
         self.supervisor.replace_silent({worker["pid"] for worker in workers}, self._lease_s)
 
@@ -209,8 +217,11 @@ class Crew:
             self._say(f"Crew     {new} more {'worker' if new == 1 else 'workers'}, as ordered")
             self.supervisor.add_workers(new)
 
-    def _kill_leftovers(self) -> None:
-        """Orphans that became our children are processes of dead workers' agents that shed their mark."""
+    def _kill_leftovers(self) -> bool:
+        """Orphans that became our children are processes of dead workers' agents that shed their mark.
+
+        Returns whether there were any: their own children come next.
+        """
         from muster.agents.host import adopted_orphans, reap_zombies
         from muster.agents.proctable import send
 
@@ -219,6 +230,7 @@ class Crew:
             if not orphan.gone:
                 send(orphan.id, signal.SIGKILL)
         reap_zombies(orphans)
+        return bool(orphans)
 
     def _tell(self, path: str, content: dict[str, Any]) -> None:
         # It may be full, halted, or being started again: the loop that winds down asks once more.
@@ -239,7 +251,8 @@ class Crew:
                 self._say(_STEP_WORDS[step])
             if step == KILL:
                 self.kill()
-                break
+                self.close(KILL_S)
+                return
             if time.monotonic() - asked_s > STATUS_S:
                 asked_s = time.monotonic()
                 self._tell("/api/v1/crew", {"status": "STOPPED"})
@@ -262,12 +275,12 @@ class Crew:
 
     def _living_workers(self) -> bool:
         try:
-            return bool(self.control.get("/api/v1/status")["status"]["workers"])
+            return bool(self.control.get("/api/v1/workers"))
         except MusterError:
             return False
 
-    def close(self) -> None:
-        self.supervisor.stop_owner(KILL_S)
+    def close(self, grace_s: float = OWNER_END_S) -> None:
+        self.supervisor.stop_owner(grace_s)
         self._release()
 
     def give_up(self) -> None:
@@ -297,7 +310,7 @@ def _take_patiently(take: Callable[[], Any]) -> Any:
 
 def running(api: Api) -> list[str]:
     """References of everything that an agent holds now."""
-    workers = api.get("/api/v1/status")["status"]["workers"]
+    workers = api.get("/api/v1/workers")
     return [reference for worker in workers for reference in worker["holds"]]
 
 

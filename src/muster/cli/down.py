@@ -91,13 +91,13 @@ def _ended(project: Project, api: Api) -> bool:
 
 
 def _shut_down_when_idle(api: Api) -> None:
-    if not api.get("/api/v1/status")["status"]["workers"]:
+    if not api.get("/api/v1/workers"):
         api.post("/api/v1/shutdown", {})
 
 
 def _kill(api: Api) -> None:
     try:
-        workers = api.get("/api/v1/status")["status"]["workers"]
+        workers = api.get("/api/v1/workers")
     except MusterError:
         return
     for worker in workers:

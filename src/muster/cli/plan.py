@@ -15,11 +15,16 @@ from muster.cli.waiting import add_waiting
 
 Json = dict[str, Any]
 
+_NAME_HELP = "what a plan from stdin is known by (default: its `# Title`)"
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     adding = verbs.add_parser("add", help="take a plan file in; `muster up` or `muster run` works on it")
-    adding.add_argument("plan", metavar="PLAN", help="a markdown file with `- [ ]` tasks")
+    adding.add_argument(
+        "plan", metavar="PLAN", help="a markdown file with `- [ ]` tasks; `-` reads it from stdin"
+    )
+    adding.add_argument("--name", metavar="NAME", help=_NAME_HELP)
     adding.add_argument(
         "--update",
         action="store_true",
@@ -30,7 +35,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     add_waiting(adding, SETTLED)
     diff = verbs.add_parser("diff", help="what `add --update` would change")
-    diff.add_argument("plan", metavar="PLAN")
+    diff.add_argument("plan", metavar="PLAN", help="a markdown file; `-` reads it from stdin")
+    diff.add_argument("--name", metavar="NAME", help=_NAME_HELP)
     add_fields(diff)
     add_fields(verbs.add_parser("list", help="all plans, with how far they are"))
     showing = verbs.add_parser("show", help="one plan: how far it is, and all its tasks")

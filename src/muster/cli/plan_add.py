@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from muster.cli.context import Context, connect
+from muster.cli.context import Context, connect, refuse_foreign
 from muster.cli.fields import print_one
 from muster.cli.output import GREEN, RED, YELLOW, Screen, clean, print_json
-from muster.cli.plan_input import add_plan, dry_run, plan_body, project_for
+from muster.cli.plan_given import given_plan
+from muster.cli.plan_input import add_plan, dry_run, plan_body, project_for, refuse_file_of
 from muster.cli.plan_wait import PlanWait
 from muster.config.load import load_config
 from muster.model.errors import BadInput
 from muster.model.states import TaskStatus
-from muster.plans.files import read_plan
 
 Json = dict[str, Any]
 
@@ -36,15 +35,16 @@ _WORDS = {
 
 
 def add(args: argparse.Namespace) -> int:
-    path = Path(args.plan)
-    document = read_plan(path)
+    given = given_plan(args)
     if args.dry_run:
         if args.wait is not None:
             raise BadInput("--dry-run changes nothing, so there is nothing to wait for", "leave one out")
-        config = load_config(project_for(args, path.resolve().parent).root)
-        return dry_run(args, document, path, config)
+        project = project_for(args, given.folder)
+        refuse_foreign(project)
+        return dry_run(args, given, project, load_config(project.root))
     with connect(args) as context:
-        content = plan_body(document, path.resolve(), load_config(context.project.root))
+        content = plan_body(given, load_config(context.project.root))
+        refuse_file_of(context.api, given)
         waiting = PlanWait(args, context)
         if args.update:
             return _update(args, context, content, waiting)
@@ -55,7 +55,8 @@ def add(args: argparse.Namespace) -> int:
             return code
         name = add_plan(context.api, content, lambda text: print(clean(text), flush=True))
         if context.direct:
-            print("Next     muster up, or muster run with this plan, works on it")
+            run = ", or muster run with this plan," if given.path else ""
+            print(f"Next     muster up{run} works on it")
         return waiting.end(name)
 
 
@@ -75,10 +76,10 @@ def _update(args: argparse.Namespace, context: Context, content: Json, waiting: 
 
 
 def diff(args: argparse.Namespace) -> int:
-    path = Path(args.plan)
-    document = read_plan(path)
+    given = given_plan(args)
     with connect(args) as context:
-        content = plan_body(document, path.resolve(), load_config(context.project.root))
+        content = plan_body(given, load_config(context.project.root))
+        refuse_file_of(context.api, given)
         found = context.api.post("/api/v1/plans/diff", content)
 
     def show() -> None:

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from muster.cli.context import Context
 from muster.cli.output import Screen, clean
+from muster.client.api import Api
 
 Json = dict[str, Any]
 
@@ -20,6 +21,12 @@ def paused_line(plan: Json) -> str:
 
 def plan_path(name: str, action: str = "") -> str:
     return f"/api/v1/plans/{quote(name, safe='')}" + (f"/{action}" if action else "")
+
+
+def tick_boxes(api: Api, name: str) -> str:
+    """Has the boxes of what is completed ticked now; says why some are not, empty where all are."""
+    waits: str = api.post(plan_path(name, "tick"), {})["waits"]
+    return f"not ticked yet: {clean(waits)}" if waits else ""
 
 
 def named(context: Context, text: str) -> str:

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from muster.cli.context import actor, start_folder
+from muster.cli.context import actor, connect_to, start_folder
 from muster.cli.output import Screen, clean, print_json
+from muster.cli.plan_common import plan_path
+from muster.cli.plan_given import Given
 from muster.client.api import Api
 from muster.config.project import Project, find_project
 from muster.config.settings import Config
-from muster.model.errors import BadPlan
+from muster.model.errors import BadInput, BadPlan
 from muster.model.plan import PlanDocument, PlanTask
 from muster.model.profiles import GENERAL_PURPOSE, Choice, Chooser, by_words
 from muster.model.rows import Lane, Worker
-from muster.model.states import WorkerStatus
+from muster.model.states import TaskStatus, WorkerStatus
 from muster.model.targets import required
+from muster.model.task import REMOVED
 
 Json = dict[str, Any]
 
 SHOWN_MAX = 20
+_NO_MORE = {TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.ARCHIVED}
 
 
 class Assigned(NamedTuple):
@@ -56,11 +61,18 @@ def assign(document: PlanDocument, config: Config) -> list[Assigned]:
     return found
 
 
-def plan_body(document: PlanDocument, path: Path, config: Config) -> Json:
+def plan_body(given: Given, config: Config) -> Json:
     """The plan as the API takes it.  Raises BadPlan, with `file:line`, where a task has no agent."""
-    _refuse_unmanned(document, path, config)
+    _refuse_unmanned(given, config)
+    document, source = given.document, given.source
     tasks = [_task_body(assigned, config) for assigned in assign(document, config)]
-    return {"plan": document.name, "source": str(path), "tasks": tasks, "actor": actor()}
+    return {
+        "plan": document.name,
+        "source": source,
+        "whole": source is None,
+        "tasks": tasks,
+        "actor": actor(),
+    }
 
 
 def _task_body(assigned: Assigned, config: Config) -> Json:
@@ -94,11 +106,11 @@ def _task_body(assigned: Assigned, config: Config) -> Json:
     }
 
 
-def _refuse_unmanned(document: PlanDocument, path: Path, config: Config) -> None:
+def _refuse_unmanned(given: Given, config: Config) -> None:
     """A shell is only asked where that was said: it would run prose as a script."""
     problems = []
-    for task in document.tasks:
-        where = f"{path.name}:{task.line}: task {task.key}"
+    for task in given.document.tasks:
+        where = f"{given.short}:{task.line}: task {task.key}"
         if task.agent is not None and task.agent not in config.agents:
             problems.append(f"{where} wants agent {task.agent}, which is not configured")
         elif task.agent is None and not task.done and not config.general:
@@ -125,39 +137,86 @@ def add_plan(api: Api, content: Json, say: Callable[[str], None]) -> str:
         say(f"         completed by their boxes: {', '.join(added['completed'])}")
     if added["changed"]:
         keys = ", ".join(added["changed"][:5])
-        say(f"         changed in the file, kept as they were added: {keys}")
-        say("         muster plan diff PLAN.md shows it, muster plan add --update PLAN.md applies it")
+        say(f"         changed since, kept as they were added: {keys}")
+        say("         muster plan diff shows it, muster plan add --update applies it")
     return name
 
 
-def dry_run(args: argparse.Namespace, document: PlanDocument, path: Path, config: Config) -> int:
+def refuse_file_of(api: Api, given: Given) -> None:
+    """Raises BadInput where a plan without a file has the name of one that has a file: it would be mixed up."""
+    if given.source is not None:
+        return
+    for plan in api.get("/api/v1/plans"):
+        if plan["name"] == given.document.name and plan["source"]:
+            raise BadInput(
+                f"plan {plan['name']} is that of {plan['source']}; nothing was changed",
+                "another --name, or write the tasks into that file",
+            )
+
+
+def dry_run(args: argparse.Namespace, given: Given, project: Project, config: Config) -> int:
     """Who would get what, and why.  Nothing is written, nobody is started."""
-    _refuse_unmanned(document, path, config)
-    return show_takers(args, document, config)
+    _refuse_unmanned(given, config)
+    ended = {}
+    if project.store.exists():
+        with connect_to(project) as context:
+            refuse_file_of(context.api, given)
+            ended = _ended(context.api, given, anew=getattr(args, "update", False))
+    return show_takers(args, given.document, config, ended)
 
 
-def show_takers(args: argparse.Namespace, document: PlanDocument, config: Config) -> int:
+def _ended(api: Api, given: Given, *, anew: bool) -> dict[str, str]:
+    """The status of those tasks that are no longer to be done, by key.
+
+    `anew`: what the file had taken out starts again when it is back.
+    """
+    for plan in api.get("/api/v1/plans"):
+        if plan["source"] == given.source and (
+            given.source is not None or plan["name"] == given.document.name
+        ):
+            return {
+                task["key"]: task["status"]
+                for task in api.get(plan_path(plan["name"], "tasks"))
+                if task["status"] in _NO_MORE
+                and not (anew and task["status"] == TaskStatus.CANCELLED and task["error"] == REMOVED)
+            }
+    return {}
+
+
+def show_takers(
+    args: argparse.Namespace,
+    document: PlanDocument,
+    config: Config,
+    ended: Mapping[str, str] = MappingProxyType({}),
+) -> int:
+    """`ended` are the statuses of tasks that nobody would get, by key; people are told only how many."""
     crew = _everybody(config)
     rows: list[Json] = []
     for assigned in assign(document, config):
         task = assigned.task
-        agents = _takers(assigned, crew)
+        status = ended.get(task.key)
+        agents = [] if status else _takers(assigned, crew)
         rows.append(
             {
                 "key": task.key,
                 "title": task.title,
-                "done": task.done,
+                "done": task.done or status == TaskStatus.COMPLETED,
+                "status": status,
                 "after": task.after,
                 "agents": agents,
                 "profile": assigned.profile,
-                "why": _why(assigned, agents, config),
+                "why": f"it is {status}" if status else _why(assigned, agents, config),
             }
         )
     if args.json:
         print_json({"plan": document.name, "tasks": rows})
         return 0
-    screen = Screen(args.color)
-    head = ["TASK", "AFTER", "AGENT", "PROFILE", "WHY"]
+    _print_takers(document.name, rows, Screen(args.color))
+    return 0
+
+
+def _print_takers(plan: str, rows: list[Json], screen: Screen) -> None:
+    listed = [row for row in rows if not row["done"] and not row["status"]]
     cells = [
         [
             clean(row["key"]),
@@ -166,11 +225,18 @@ def show_takers(args: argparse.Namespace, document: PlanDocument, config: Config
             clean(row["profile"] or "-"),
             clean(row["why"]),
         ]
-        for row in rows
+        for row in listed
     ]
-    screen.table(head, cells, give=4, looks=["completed" if row["done"] else "" for row in rows])
-    screen.line(f"{document.name}: {len(rows)} {'task' if len(rows) == 1 else 'tasks'}; nothing was changed")
-    return 0
+    if listed:
+        screen.table(["TASK", "AFTER", "AGENT", "PROFILE", "WHY"], cells, give=4, looks=[""] * len(listed))
+    counts: dict[str, int] = {}
+    for row in rows:
+        if row["done"] or row["status"]:
+            word = "completed" if row["done"] else row["status"].lower()
+            counts[word] = counts.get(word, 0) + 1
+    ended = ", ".join(f"{number} {word}" for word, number in sorted(counts.items()))
+    told = f"{clean(plan)}: {len(rows)} {'task' if len(rows) == 1 else 'tasks'}"
+    screen.line(told + (f" (not listed: {ended})" if ended else "") + "; nothing was changed")
 
 
 def _everybody(config: Config) -> Worker:

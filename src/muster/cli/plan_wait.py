@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from muster.cli.context import WAIT_S, Context, patiently
-from muster.cli.output import Screen
-from muster.cli.plan_common import paused_line, plan_path, progress
+from muster.cli.output import Screen, note
+from muster.cli.plan_common import paused_line, plan_path, progress, tick_boxes
 from muster.cli.task import find_tasks
 from muster.cli.waiting import (
     EXIT_UNSUCCESSFUL,
@@ -97,7 +97,10 @@ class PlanWait:
             screen.stream.flush()
 
     def _outcome(self, name: str, screen: Screen | None) -> int:
+        boxes = patiently(lambda: tick_boxes(self._context.api, name))
         plan = self._plan(name)["plan"]
+        if boxes:
+            note(f"boxes of {name} are {boxes}")
         if screen is not None:
             screen.line(f"{name}  {progress(plan)}  {screen.counts(plan['counts'])}")
             if plan["paused"]:

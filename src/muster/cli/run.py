@@ -9,7 +9,7 @@ from typing import Any
 
 from muster.cli.context import actor, answers, connect, refuse_foreign
 from muster.cli.crew import READY_S, STATUS_S, TICK_S, Crew, Feed, Interrupts, cores, running
-from muster.cli.plan_common import paused_line
+from muster.cli.plan_common import paused_line, tick_boxes
 from muster.cli.plan_input import add_plan, dry_run, plan_body, project_for
 from muster.cli.printer import EventPrinter
 from muster.cli.worker import worker_count
@@ -18,7 +18,7 @@ from muster.client.http import Connection
 from muster.config.load import load_config
 from muster.config.project import Project
 from muster.config.settings import Config
-from muster.model.errors import MusterError, OwnerUnavailable, Unavailable
+from muster.model.errors import BadInput, MusterError, OwnerUnavailable, Unavailable
 
 EXIT_OK, EXIT_UNSUCCESSFUL, EXIT_INTERRUPTED = 0, 5, 130
 TOLD_MAX = 10
@@ -35,16 +35,22 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from muster.cli.plan_given import STDIN, Given
     from muster.plans.files import read_plan
 
+    if args.plan == STDIN:
+        raise BadInput(
+            "run works on a file, whose boxes it ticks; nothing was started",
+            "write the plan to a file, or: muster plan add - --name NAME --wait, while a crew is up",
+        )
     path = Path(args.plan)
-    document = read_plan(path)
-    project = project_for(args, path.resolve().parent)
+    given = Given(read_plan(path), path)
+    project = project_for(args, given.folder)
     refuse_foreign(project)
     config = load_config(project.root)
     if args.dry_run:
-        return dry_run(args, document, path, config)
-    content = plan_body(document, path.resolve(), config)
+        return dry_run(args, given, project, config)
+    content = plan_body(given, config)
     show = EventPrinter(as_json=args.json, colour=args.color)
     if not config.writers:
         return _work(args, project, config, content, show)
@@ -52,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
     _say(show, unseen_changes(config, project))
     code = _work(args, project, config, content, show)
-    _say(show, where_the_work_is(config, project, document.name))
+    _say(show, where_the_work_is(config, project, given.document.name))
     return code
 
 
@@ -90,7 +96,7 @@ def _supervised(project: Project) -> bool:
 
 
 def _last_event(api: Api) -> int:
-    last: int = api.get("/api/v1/status")["status"]["lastEventId"]
+    last: int = api.get("/api/v1/crew")["lastEventId"]
     return last
 
 
@@ -226,6 +232,7 @@ def _sum_up(api: Api, name: str, started_s: float, show: EventPrinter) -> int:
 
     tasks = api.get("/api/v1/agent-tasks", {"plan": name, "limit": 100_000})
     plan = api.get(f"/api/v1/plans/{quote(name, safe='')}")["plan"]
+    boxes = tick_boxes(api, name)
     counts: dict[str, int] = {}
     for task in tasks:
         word = "blocked" if task["status"] == "PENDING" and task["unmet"] else task["status"].lower()
@@ -243,6 +250,8 @@ def _sum_up(api: Api, name: str, started_s: float, show: EventPrinter) -> int:
             show.say(f"  {task['plan']}/{task['key']}  {task['why']}")
         if len(tasks_told) > TOLD_MAX:
             show.say(f"  and {len(tasks_told) - TOLD_MAX} more: muster task list --plan {name}")
+    if boxes:
+        show.say(f"Boxes    {boxes}")
     if not stuck:
         return EXIT_OK
     if plan["paused"]:

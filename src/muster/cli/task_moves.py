@@ -174,7 +174,7 @@ def _post(action: str, more: Json | None = None) -> Callable[[Context, Json], Js
 
 def refuse_unknown_agent(context: Context, name: str) -> None:
     """Raises NotFound for an agent that is neither configured nor offered by a worker."""
-    workers = context.api.get("/api/v1/status")["status"]["workers"]
+    workers = context.api.get("/api/v1/workers")
     offered = {agent for worker in workers for agent in worker["agents"]}
     if name in offered:
         return

@@ -179,5 +179,5 @@ def end_code(tasks: Iterable[Json], goal: Goal = ENDED) -> int:
 
 
 def last_event(context: Context) -> int:
-    last: int = context.api.get("/api/v1/status")["status"]["lastEventId"]
+    last: int = context.api.get("/api/v1/crew")["lastEventId"]
     return last

@@ -256,7 +256,7 @@ class Intake:
             unmet=sum(not met for _, met in parents) if parents else 0,
             actor=command.actor,
             now=view.now,
-            from_file=command.source is not None,
+            from_file=command.whole or command.source is not None,
         )
         view.add(decision)
         if spec.idempotency_key is not None:

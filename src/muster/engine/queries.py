@@ -17,6 +17,7 @@ from muster.model.states import HELD, CrewStatus, TaskStatus
 from muster.model.task import Attempt, Now
 from muster.model.views import (
     ClaimView,
+    CrewView,
     EventView,
     LogChunk,
     PlanProgress,
@@ -51,9 +52,12 @@ class Queries:
     async def status(self) -> StatusView:
         return await self._reads.status()
 
+    async def crew(self) -> CrewView:
+        return await self._reads.crew()
+
     async def worker(self, worker_id: str) -> WorkerView:
         """Also one that has ended.  Raises NotFound."""
-        for view in (await self._reads.status()).workers:
+        for view in (await self._reads.crew()).workers:
             if view.id == worker_id:
                 return view
         ended = await self._reads.worker(worker_id)

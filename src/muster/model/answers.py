@@ -34,6 +34,12 @@ class Enqueued(Answer, frozen=True, kw_only=True):
     """The tasks in the order in which they were given, also those that were there already."""
 
 
+class BoxesTicked(Answer, frozen=True, kw_only=True):
+    plan: str
+    waits: str
+    """Why boxes of completed tasks are not ticked yet; empty where all are."""
+
+
 class PlanMoved(Answer, frozen=True, kw_only=True):
     plan: str
     paused: PauseReason | None

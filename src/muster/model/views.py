@@ -177,21 +177,19 @@ class ClaimView(View, frozen=True, kw_only=True):
 
 
 class CrewView(View, frozen=True, kw_only=True):
-    crew: str
-    workers: tuple[WorkerView, ...]
-    last_unfit: dict[str, str] = {}
-    """While no worker is up: agents that the last one could not run, with what was missing."""
+    """Costs the same however many tasks there are."""
 
-
-class StatusView(View, frozen=True, kw_only=True):
     crew: str
-    plans: tuple[PlanView, ...]
     workers: tuple[WorkerView, ...]
     last_event_id: int
     workers_ordered: int = 0
     """How many workers were ever added by hand; the supervisor starts what is new of it."""
     last_unfit: dict[str, str] = {}
     """While no worker is up: agents that the last one could not run, with what was missing."""
+
+
+class StatusView(CrewView, frozen=True, kw_only=True):
+    plans: tuple[PlanView, ...]
 
 
 class TaskDetail(View, frozen=True, kw_only=True):

@@ -36,6 +36,8 @@ class Backend:
     """Why nothing is written any more."""
     auditor: Auditor | None = None
     reconcile: Callable[[], Awaitable[Reconciled]] | None = None
+    tick: Callable[[str], Awaitable[str]] | None = None
+    """Ticks the boxes of the plan of this name now; why some wait."""
     looked_at_ms: Callable[[], int | None] = lambda: None
     """Wall time of the coordinator's last look at all workers and leases."""
     stays: bool = True

@@ -50,6 +50,7 @@ class Coordinator(Struct, frozen=True, kw_only=True, rename="camel"):
 def routes(backend: Backend) -> list[Route]:
     return [
         Route("/api/v1/coordinator/status", _coordinator(backend)),
+        Route("/api/v1/crew", _crew(backend)),
         Route("/api/v1/crew/workers", _add(backend), methods=["POST"]),
         Route("/api/v1/workers", _workers(backend)),
         Route("/api/v1/workers/{name}", _worker(backend)),
@@ -57,9 +58,16 @@ def routes(backend: Backend) -> list[Route]:
     ]
 
 
+def _crew(backend: Backend) -> Handler:
+    async def handle(_: Request) -> Response:
+        return JsonResponse(await backend.queries.crew())
+
+    return handle
+
+
 def _workers(backend: Backend) -> Handler:
     async def handle(_: Request) -> Response:
-        return JsonResponse((await backend.queries.status()).workers)
+        return JsonResponse((await backend.queries.crew()).workers)
 
     return handle
 

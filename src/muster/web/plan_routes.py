@@ -9,6 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from muster.model import commands as c
+from muster.model.answers import BoxesTicked
 from muster.model.edits import CancelPlan, PlanCancelled, UpdatePlan
 from muster.web.backend import Backend
 from muster.web.http import Handler, JsonResponse, body
@@ -30,6 +31,7 @@ def routes(backend: Backend) -> list[Route]:
         Route("/api/v1/plans/diff", _diff(backend), methods=["POST"]),
         Route(f"{plan}/tasks", _tasks(backend), methods=["GET"]),
         Route(f"{plan}/cancel", _cancel(backend), methods=["POST"]),
+        Route(f"{plan}/tick", _tick(backend), methods=["POST"]),
         Route(f"{plan}/pause", _move(backend, c.PausePlan), methods=["POST"]),
         Route(f"{plan}/resume", _move(backend, c.ResumePlan), methods=["POST"]),
     ]
@@ -63,6 +65,18 @@ def _tasks(backend: Backend) -> Handler:
 
     async def handle(request: Request) -> Response:
         return JsonResponse(await backend.queries.kept_tasks(request.path_params["name"]))
+
+    return handle
+
+
+def _tick(backend: Backend) -> Handler:
+    """The boxes of what is done, now and not at the owner's next look."""
+
+    async def handle(request: Request) -> Response:
+        name = request.path_params["name"]
+        await backend.queries.plan(name)
+        waits = await backend.tick(name) if backend.tick is not None else ""
+        return JsonResponse(BoxesTicked(plan=name, waits=waits))
 
     return handle
 

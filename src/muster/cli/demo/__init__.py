@@ -21,6 +21,7 @@ from muster.cli.context import actor
 from muster.cli.crew import Crew, Interrupts
 from muster.cli.demo import checks, evidence, project, show, story
 from muster.cli.output import Screen, print_json
+from muster.cli.plan_given import Given
 from muster.cli.plan_input import plan_body
 from muster.cli.printer import EventPrinter
 from muster.cli.run import EXIT_INTERRUPTED
@@ -127,7 +128,7 @@ def _work(
 
     config = load_config(where.root)
     document = read_plan(where.root / project.PLAN_FILE)
-    content = plan_body(document, where.root / project.PLAN_FILE, config)
+    content = plan_body(Given(document, where.root / project.PLAN_FILE), config)
     with _swept(where, Crew(where, config, WORKERS, printer.say, actor())) as crew:
         crew.start()
         added = crew.api.post("/api/v1/plans", content)

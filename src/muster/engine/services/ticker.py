@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from muster.engine.service import Service
 from muster.model.commands import SetTicked
-from muster.model.errors import BadPlan
+from muster.model.errors import BadPlan, MusterError
 from muster.model.rows import Plan
 from muster.ports.clock import Clock
 from muster.ports.engine import Execute
@@ -16,6 +16,9 @@ from muster.ports.plan import PlanFiles
 from muster.ports.store import Reads
 
 log = logging.getLogger(__name__)
+
+CATCH_UP_S = 3.0
+"""How long an owner that ends, or a command that waits for its plan, gives the plans' disk."""
 
 
 class Ticker(Service):
@@ -45,10 +48,31 @@ class Ticker(Service):
         for plan in await self._reads.plan_sources():
             await self._tick(plan)
 
-    async def _tick(self, plan: Plan) -> None:
+    async def catch_up(self, name: str | None = None, *, within_s: float = CATCH_UP_S) -> str:
+        """Ticks at once what the next look would tick: of the plan of this name, or of all.
+
+        Returns why boxes still wait, empty where none does.  Whoever calls this is about to end: it takes no
+        longer than `within_s`, and raises nothing for a file or a store that refuses.
+        """
+        waits: list[str] = []
+        try:
+            async with asyncio.timeout(within_s):
+                for plan in await self._reads.plan_sources():
+                    if name in (None, plan.name):
+                        waits += [await self._tick(plan)]
+        except TimeoutError:
+            waits.append(f"not written within {within_s:g} s")
+            log.warning("boxes wait for the next start: %s", waits[-1])
+        except MusterError as error:
+            waits.append(str(error))
+            log.warning("boxes wait for the next start: %s", error)
+        return "; ".join(filter(None, waits))
+
+    async def _tick(self, plan: Plan) -> str:
+        """Returns why its boxes wait."""
         newest, keys = await self._reads.completions(plan.id, plan.ticked_event_id)
         if not keys or plan.source is None:
-            return
+            return ""
         try:
             # A long plan takes a while to parse and sync: not on the loop that answers heartbeats.
             await self._in_thread(self._files.tick, plan.source, frozenset(keys))
@@ -56,6 +80,7 @@ class Ticker(Service):
             if self._warned.get(plan.id) != str(error):
                 self._warned[plan.id] = str(error)
                 log.warning("boxes of plan %s wait: %s", plan.name, error)
-            return
+            return str(error)
         self._warned.pop(plan.id, None)
         await self._engine.execute(SetTicked(plan_id=plan.id, event_id=newest))
+        return ""

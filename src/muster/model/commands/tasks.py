@@ -18,6 +18,8 @@ class Enqueue(Command, frozen=True, kw_only=True):
     """The plan file's absolute path; the plan's identity.  None for tasks that came without a file."""
     tasks: tuple[Spec, ...]
     actor: Name
+    whole: bool = False
+    """These are all tasks of a plan without a file: what a later one leaves out is taken out, as with a file."""
 
 
 class Claim(Command, frozen=True, kw_only=True):

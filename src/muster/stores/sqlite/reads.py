@@ -288,19 +288,14 @@ class SqliteReads:
         return CrewView(
             crew=await self.meta("crew") or "RUNNING",
             workers=workers,
+            last_event_id=self._first("last_event_id")[0],
+            workers_ordered=int((await self.meta("workers_ordered") or "0").partition(" ")[0]),
             last_unfit=worker_of(last).all_unfit() if last else {},
         )
 
     async def status(self) -> StatusView:
-        told = await self.crew()
-        return StatusView(
-            crew=told.crew,
-            plans=tuple(await self.plans()),
-            workers=told.workers,
-            last_event_id=self._first("last_event_id")[0],
-            workers_ordered=int((await self.meta("workers_ordered") or "0").partition(" ")[0]),
-            last_unfit=told.last_unfit,
-        )
+        crew = msgspec.structs.asdict(await self.crew())
+        return StatusView(plans=tuple(await self.plans()), **crew)
 
     async def meta(self, name: str) -> str | None:
         row = self._run_first(ENGINE_SQL["meta"], (name,))

@@ -1,0 +1,143 @@
+"""When a command ends that has ended its crew, or has waited for a plan, the boxes of what is done are ticked.
+
+The owners of these tests look for boxes once, when they start, and never again by themselves.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from muster.config.project import Project
+from muster.stores.sqlite.lock import holder
+
+MUSTER = [sys.executable, "-m", "muster.cli.main"]
+PLAN = "# Plan\n\n- [ ] First {#a}\n  true\n- [ ] Second {#b after=a}\n  true\n"
+DONE = PLAN.replace("[ ]", "[x]")
+HALF = PLAN.replace("- [ ] F", "- [x] F")
+LONG = PLAN + "- [ ] Third {#c after=b}\n  touch begun; sleep 60\n"
+LONG_HALF = DONE + "- [ ] Third {#c after=b}\n  touch begun; sleep 60\n"
+NEVER_AGAIN = """\
+from muster.engine.services.ticker import Ticker
+Ticker.interval_s = 3600.0
+"""
+
+
+@pytest.fixture
+def plan(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (root / "muster.toml").write_text('agent = "shell"\n[workers]\ncount = 1\n')
+    hook = tmp_path / "hook"
+    hook.mkdir()
+    (hook / "sitecustomize.py").write_text(NEVER_AGAIN)
+    monkeypatch.setenv("PYTHONPATH", str(hook))
+    path = root / "plan.md"
+    path.write_text(PLAN)
+    yield path
+    path.chmod(0o644)
+    subprocess.run([*MUSTER, "down", "--now"], cwd=root, capture_output=True, timeout=60, check=False)
+    assert holder(Project(root).owner_lock) is None
+
+
+def muster(root: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*MUSTER, *argv], cwd=root, capture_output=True, text=True, timeout=60, check=False)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """As another process does it that ticks a plan in this folder."""
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def test_a_run_ends_with_its_boxes_ticked(root: Path, plan: Path) -> None:
+    ran = muster(root, "run", "plan.md")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "Boxes" not in ran.stdout
+    assert plan.read_text() == DONE
+
+
+@pytest.mark.parametrize("end", ["ctrl-c", "kill", "down"])
+def test_what_was_done_is_ticked_when_the_crew_is_ended(
+    root: Path, plan: Path, start: Callable[..., subprocess.Popen[bytes]], end: str
+) -> None:
+    plan.write_text(LONG)
+    run = start("run", "plan.md")
+    deadline_s = time.monotonic() + 20
+    while not (root / "begun").exists():
+        assert time.monotonic() < deadline_s, "the third task does not begin"
+        time.sleep(0.02)
+    assert plan.read_text() == LONG, "the ticker of this owner is asleep"
+    if end == "down":
+        assert muster(root, "down", "--now").returncode == 0
+        assert plan.read_text() == LONG_HALF, "before `down` comes back"
+    else:
+        run.send_signal(signal.SIGINT)
+        until_line(run, b"Draining: waiting for plan/c")
+        run.send_signal(signal.SIGINT)
+        if end == "kill":
+            until_line(run, b"stopping")
+            run.send_signal(signal.SIGINT)
+    assert run.wait(30) == 130
+    assert plan.read_text() == LONG_HALF
+
+
+def until_line(process: subprocess.Popen[bytes], word: bytes) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if word in line:
+            return
+    raise AssertionError(f"it ended without a line of {word!r}")
+
+
+def test_whoever_waits_for_a_plan_of_a_crew_that_stays_finds_it_ticked(root: Path, plan: Path) -> None:
+    assert muster(root, "up", "--daemon").returncode == 0
+    ran = muster(root, "run", "plan.md")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert plan.read_text() == DONE
+    other = root / "other.md"
+    other.write_text(PLAN.replace("# Plan", "# Other"))
+    added = muster(root, "plan", "add", "other.md", "--wait")
+    assert (added.returncode, added.stderr) == (0, "")
+    assert "[ ]" not in other.read_text()
+
+
+def test_a_plan_that_cannot_be_ticked_holds_nobody_up_and_says_why(root: Path, plan: Path) -> None:
+    why = f"not ticked yet: {plan}: another process is ticking it now"
+    with locked(root):
+        ran = muster(root, "run", "plan.md")
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        assert f"Boxes    {why}" in ran.stdout
+        assert plan.read_text() == PLAN
+        assert muster(root, "up", "--daemon").returncode == 0
+        added = muster(root, "plan", "add", "plan.md", "--wait")
+        assert (added.returncode, added.stderr) == (0, f"note: boxes of plan are {why}\n")
+        assert muster(root, "down").returncode == 0
+    assert plan.read_text() == PLAN
+    assert muster(root, "run", "plan.md").returncode == 0
+    assert plan.read_text() == DONE
+
+
+def test_a_command_without_a_crew_ticks_what_it_completes(root: Path, plan: Path) -> None:
+    with locked(root):
+        assert muster(root, "plan", "add", "plan.md").returncode == 0
+        done = muster(root, "task", "complete", "plan/a")
+        assert done.returncode == 0
+        assert f"boxes of plan plan wait: {plan}: another process" in done.stderr
+    for look in (("plan", "diff", "plan.md"), ("task", "show", "plan/a"), ("status",)):
+        assert muster(root, *look).returncode == 0
+        assert plan.read_text() == PLAN, "to look changes nothing"
+    assert muster(root, "task", "complete", "plan/b").returncode == 0
+    assert plan.read_text() == DONE
