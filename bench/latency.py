@@ -23,6 +23,7 @@ from muster.model import commands as c
 
 START_P50_MS, START_P99_MS = 2.0, 10.0
 UNBLOCK_P99_MS = 50.0
+NEXT_STATE_P99_MS = 200.0
 CALLERS, COMMITS = 16, 3.0
 REGISTER_P95_MS = 100.0
 BETWEEN_S = 0.005
@@ -91,21 +92,31 @@ def _start(setting: Setting) -> Iterator[Row]:
 
 def _start_by_process(setting: Setting) -> Iterator[Row]:
     """With a real worker process and `sh`.  Events have milliseconds, so this is to 1 ms."""
-    number = setting.size(30, 5)
-    waits_ms, lives_ms = [], []
+    number = setting.size(100, 5)
+    waits_ms, lives_ms, ends_ms = [], [], []
     with setting.place() as folder, site(folder / "p") as project:
         project.owner()
         project.worker()
         for i in range(number):
             key = f"t{i}"
-            project.add("p", [{"title": key, "key": key, "agent": "shell", "description": "exit 0"}])
+            project.add("p", [{"title": key, "key": key, "agent": "shell", "description": f": > {key}"}])
             acknowledged_ms = time.time() * 1000
             task = until(lambda key=key: _ended(project, key), 20, f"{key} has ended")  # type: ignore[misc]
             waits_ms.append(max(0.0, task["startedAtMs"] - acknowledged_ms))
             lives_ms.append(task["endedAtMs"] - task["startedAtMs"])
+            last_deed_ms = (project.root / key).stat().st_mtime * 1000
+            ends_ms.append(max(0.1, task["endedAtMs"] - last_deed_ms))
     life = f"and start to end of an empty `sh` script p50 {statistics.median(lives_ms):.0f} ms"
     yield told("enqueue to start, worker process, p50", [statistics.median(waits_ms)], "ms", life)
     yield told("enqueue to start, worker process, p99", [percentile(waits_ms, 0.99)], "ms")
+    end = f"from its last write; p50 {statistics.median(ends_ms):.1f} ms"
+    yield most(
+        "agent's exit to its task's next state, p99",
+        [percentile(ends_ms, 0.99)],
+        "ms",
+        NEXT_STATE_P99_MS,
+        end,
+    )
 
 
 def _ended(project: Site, key: str) -> dict[str, Any] | None:

@@ -22,6 +22,7 @@ CLI_MS, DOWN_S = 60.0, 3.0
 def rows(setting: Setting) -> Iterator[Row]:
     yield _owner_memory(setting)
     yield from _idle(setting)
+    yield from _running(setting)
     yield from _cli(setting)
     yield _down(setting)
 
@@ -68,6 +69,32 @@ def _idle(setting: Setting) -> Iterator[Row]:
         yield told("idle owner with one worker, of a core", [percent[owner]], "%", sweeps)
         looks = f"{rate[supervisor]:.0f} wake-ups a second; it asks the owner once a second"
         yield told("idle supervisor (`muster up`), of a core", [percent[supervisor]], "%", looks)
+
+
+def _running(setting: Setting) -> Iterator[Row]:
+    """What the worker spends on agents that print a line five times a second."""
+    watch_s, agents = setting.size(20.0, 2.0), 4
+    with setting.place() as folder, site(folder / "p", f"[workers]\nslots = {agents}\n") as project:
+        _compile(project)
+        project.owner()
+        worker = project.worker()
+        time.sleep(1)
+        idle_mb = peak_mb(worker.pid)
+        chatter = "while :; do echo working; sleep 0.2; done"
+        tasks = [
+            {"title": f"t{i}", "key": f"t{i}", "agent": "shell", "description": chatter}
+            for i in range(agents)
+        ]
+        project.add("p", tasks)
+        until(lambda: all(task["status"] == "RUNNING" for task in project.tasks()), 20, "all agents run")
+        time.sleep(1)
+        before_s = cpu_s(worker.pid)
+        time.sleep(watch_s)
+        percent = (cpu_s(worker.pid) - before_s) / watch_s * 100 / agents
+        more_mb = (peak_mb(worker.pid) - idle_mb) / agents
+    of = f"of {agents} at once over {watch_s:g} s, each printing 5 lines a second"
+    yield told("a running agent, of its worker's core", [percent], "%", of)
+    yield told("a running agent, of its worker's memory", [more_mb], "MB")
 
 
 def _cli(setting: Setting) -> Iterator[Row]:

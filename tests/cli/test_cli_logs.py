@@ -38,6 +38,25 @@ def test_a_task_that_has_not_run_says_why(cli, owner):
     assert "attempt 1 has printed nothing" in cli("logs", "api").err
 
 
+def test_what_was_printed_last_before_the_worker_was_killed_is_named(cli, owner, root):
+    """The store ends where its worker has read last; the file goes on."""
+    api, tests = owner.tasks()["api"].id, owner.tasks()["tests"].id
+    for task_id, text in ((api, b"only in the file\n"), (tests, b"collected 44 items\n3 failed\nand why\n")):
+        folder = root / ".muster" / "attempts" / str(task_id) / "1"
+        folder.mkdir(parents=True)
+        (folder / "stdout").write_bytes(text)
+    assert "taken in" not in cli("logs", "api").err, "it still runs"
+    owner.do(c.Complete(task_id=api, epoch=1, exit_code=0))
+    ran = cli("logs", "api")
+    assert (
+        f"the last 17 bytes of stdout were not taken in; they are in {root}/.muster/attempts/{api}" in ran.err
+    )
+    assert "printed nothing" not in ran.err
+    ran = cli("logs", "tests#1")
+    assert (ran.raw, "the last 8 bytes of stdout" in ran.err) == (b"collected 44 items\n3 failed\n", True)
+    assert "taken in" not in cli("logs", "tests", "--stream", "stderr").err
+
+
 @pytest.mark.parametrize(
     ("argv", "code", "message"),
     [

@@ -17,10 +17,15 @@ import time
 import pyte
 import pytest
 
+from muster.cli.live import listing
 from muster.cli.live.draw import draw
 from muster.cli.live.state import LOG_LINES_MAX, Ask, News, State
 from muster.cli.output import Screen, width
+from muster.client.api import Api
+from muster.client.http import Connection
+from muster.engine.batch import drive
 from muster.model import commands as c
+from muster.model.states import ErrorKind
 
 COLUMNS, ROWS = 100, 24
 WITHIN_S = 20.0
@@ -63,7 +68,7 @@ def test_nothing_on_the_screen_moves_and_the_choice_stays_whatever_arrives():
         state.show(news(arrived))
         after = shown(state)
         assert state.chosen == chosen
-        assert after[0] == before[0], "the first row has moved"
+        assert after[: len(before)] == before, "a row has moved"
         before = after
 
 
@@ -123,6 +128,63 @@ def test_a_filter_is_typed_kept_and_dropped():
     assert (len(state.rows()), state.chosen) == (30, 29)
 
 
+def test_what_fits_a_filter_no_more_stays_and_what_fits_now_comes_below():
+    state = State()
+    state.show(news([task(1), task(2, "RUNNING"), task(3, "RUNNING")]))
+    keyed(state, [*"/running", "enter"])
+    assert (shown(state), state.chosen) == ([2, 3], 2)
+    state.show(news([task(1, "RUNNING"), task(2, "COMPLETED"), task(3, "RUNNING")]))
+    assert (shown(state), state.chosen) == ([2, 3, 1], 2)
+    keyed(state, [*"/running", "enter"])
+    assert (shown(state), state.chosen) == ([1, 3], 3)
+
+
+def test_a_task_that_is_gone_is_followed_by_its_neighbour_and_the_window_stays():
+    state = State()
+    state.show(news([task(number) for number in range(1, 101)]))
+    keyed(state, "j" * 49)
+    assert (shown(state), state.chosen) == ([46, 47, 48, 49, 50], 50)
+    state.show(news([task(number) for number in range(1, 101) if number not in (46, 50)]))
+    assert (shown(state), state.chosen) == ([47, 48, 49, 51, 52], 51)
+    state.show(news([task(number) for number in range(1, 46)]))
+    assert (shown(state), state.chosen) == ([41, 42, 43, 44, 45], 45)
+
+
+def test_nothing_is_done_to_a_task_that_is_not_shown():
+    state = State()
+    state.show(news([task(1, "RUNNING")]))
+    keyed(state, [*"/nothing", "enter"])
+    assert keyed(state, "pycyr") == []
+    assert state.message == "no task is chosen"
+
+
+def test_who_reads_in_an_attempt_is_not_taken_to_the_next_one():
+    state = State()
+    state.show(news([task(1, "RUNNING", epoch=1), task(2, "RUNNING", epoch=1)]))
+    state.log_wanted()
+    state.show(news(log=[str(n) for n in range(50)], log_of=(1, 1)))
+    state.log_window(3)
+    keyed(state, "K")
+    state.show(news([task(1, "RUNNING", epoch=2), task(2, "RUNNING", epoch=1)]))
+    assert (state.log_wanted(), state.log_window(3)) == ((1, 1), ["46", "47", "48"])
+    keyed(state, "f")
+    assert (state.log_wanted(), state.log) == ((1, 2), [])
+    keyed(state, "Kj")
+    assert state.log_wanted() == (2, 1)
+
+
+def test_the_output_is_scrolled_no_further_than_its_beginning():
+    state = State()
+    state.show(news([task(1, "RUNNING", epoch=1)]))
+    state.log_wanted()
+    state.show(news(log=[str(n) for n in range(5)], log_of=(1, 1)))
+    state.log_window(3)
+    keyed(state, "K" * 20)
+    assert state.log_window(3) == ["0", "1", "2"]
+    keyed(state, "J")
+    assert state.log_window(3) == ["1", "2", "3"]
+
+
 def test_the_output_follows_until_it_is_scrolled_and_then_stands_still():
     state = State()
     state.show(news([task(1, "RUNNING", epoch=1)]))
@@ -139,8 +201,69 @@ def test_the_output_follows_until_it_is_scrolled_and_then_stands_still():
     keyed(state, "KK")
     state.show(news(log=["x"] * LOG_LINES_MAX, log_of=(1, 1)))
     assert len(state.log) == LOG_LINES_MAX
+    keyed(state, "f")
     state.show(news([task(1, "RUNNING", epoch=2)]))
     assert (state.log_wanted(), state.log, state.follow) == ((1, 2), [], True)
+
+
+# What is asked for
+
+
+def many(owner, count):
+    specs = tuple(c.Spec(title=f"{n}", key=f"t{n}", max_retries=0) for n in range(count))
+    owner.do(c.Enqueue(plan="many", source=None, tasks=specs, actor="user:ann"))
+    owner.do(
+        c.Register(
+            worker_id="worker-abcdefgh",
+            hostname="h",
+            pid=1,
+            pid_start=1,
+            boot_id="boot",
+            slots=9,
+            agents=("shell",),
+            general=("shell",),
+        )
+    )
+
+
+def end(owner, key, job):
+    owner.begin(job)
+    if key == "t0":
+        owner.do(c.Fail(task_id=job.task_id, epoch=1, kind=ErrorKind.CRASH, message="exit code 1"))
+    else:
+        owner.do(c.Complete(task_id=job.task_id, epoch=1, exit_code=0))
+
+
+@pytest.mark.parametrize("refresh_s", [0, 3600], ids=["asked for as a whole", "one by one"])
+def test_what_was_seen_is_still_there_when_it_has_ended_among_many(empty, monkeypatch, refresh_s):
+    monkeypatch.setattr(listing, "TASKS_MAX", 3)
+    monkeypatch.setattr(listing, "REFRESH_S", refresh_s)
+    monkeypatch.setattr(listing, "_SHARE_MAX", float("inf"))
+    empty.do(
+        c.Enqueue(
+            plan="old",
+            source=None,
+            tasks=tuple(c.Spec(title="x", key=f"x{n}", done=True) for n in range(5)),
+            actor="user:ann",
+        )
+    )
+    many(empty, 3)
+    connection = Connection(empty.socket)
+    tasks = listing.Listing(Api(connection), None)
+
+    def look():
+        found = tasks.news(drive(empty.store.reads.status()).last_event_id)
+        return {row["key"]: row["status"] for row in found if row["plan"] == "many"}
+
+    assert look() == {"t0": "PENDING", "t1": "PENDING", "t2": "PENDING"}
+    assert tasks.cut
+    for key, job in empty.claim("r", slots=2).items():
+        end(empty, key, job)
+    assert look() == {"t0": "FAILED", "t1": "COMPLETED", "t2": "PENDING"}
+    monkeypatch.setattr(listing, "REFRESH_S", 0)
+    assert look() == {"t0": "FAILED", "t1": "COMPLETED", "t2": "PENDING"}
+    assert not tasks.cut
+    connection.close()
 
 
 # Drawing

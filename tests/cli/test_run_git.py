@@ -86,6 +86,18 @@ def test_each_task_works_apart_and_their_work_comes_together(repository):
     assert "done by attempt 2" in why and "exit code 1" in why
 
 
+def test_the_work_of_an_attempt_whose_worker_was_killed_is_told_as_well(repository):
+    script = 'echo half > half.txt; [ "$MUSTER_EPOCH" = 2 ] || { kill -9 $PPID; sleep 100; }'
+    (repository / "plan.md").write_text(f"# P\n- [ ] Killed {{#killed}}\n  {script}\n")
+    assert muster(repository, "run", "plan.md").returncode == 0
+    first, second = json.loads(muster(repository, "attempt", "list", "killed", "--json").stdout)
+    assert (first["status"], second["status"]) == ("lost", "completed")
+    assert "1 since its start, 1 file changed, 1 insertion" in first["work"]
+    shown = muster(repository, "attempt", "show", "killed#1").stdout
+    assert "1 file changed" in shown and "muster attempt diff p/killed#1" in shown
+    assert "+half" in muster(repository, "attempt", "diff", "killed#1").stdout
+
+
 def test_setup_makes_a_tree_ready_and_its_failure_is_told(repository):
     config = CONFIG + '\n[git]\nsetup = "echo tool > tool.log; test ! -e stop"\nmerge = false\nkeep = true\n'
     (repository / "muster.toml").write_text(config)

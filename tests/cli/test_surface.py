@@ -50,31 +50,70 @@ def test_the_manual_page_has_every_command_and_is_clean_roff(cli):
     assert requests <= {".TH", ".SH", ".B", ".I", ".TP", ".PP", ".RS", ".RE"}
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (("muster", "ta"), {"task"}),
-        (("muster", "task", "re"), {"retry", "resume"}),
-        (("muster", "-C", "/x", "task", "list", "--st"), {"--status"}),
-        (("muster", "task", "retry", "--from", ""), {"checkpoint", "start"}),
-        (("muster", "task", "show", "billing/a"), {"billing/api"}),
-        (("muster", "--color", "al"), {"always"}),
-        (("muster", "attempt", "diff", "billing/a"), {"billing/api"}),
-        (("muster", "plan", "pause", "a-"), {"a-name-of-plans"}),
-        (("muster", "agent", "show", "a-"), {"a-name-of-agents"}),
-        (("muster", "worker", "stop", "a-"), {"a-name-of-workers"}),
-        (("muster", "task", "list", "--plan", ""), {"a-name-of-plans"}),
-        (("muster", "task", "transfer", "x", "--to", ""), {"a-name-of-agents"}),
-        (("muster", "task", "add", "x", "--after", ""), {"billing/api", "billing/docs"}),
-    ],
-)
-def test_bash_completes(cli, tmp_path, words, expected):
-    (tmp_path / "muster.bash").write_text(cli("completion", "bash").out)
-    asked = ["bash", "--norc", "-c", ASK_BASH, "ask", str(tmp_path / "muster.bash"), *words]
-    done = subprocess.run(asked, capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) - {"auto"} >= expected
-    if words[-1] and not words[-2].startswith("--"):
-        assert set(done.stdout.split()) == expected
+ASK_ZSH = """
+compdef() { : }
+_describe() { print -l -- ${${(P)2}%%:*} }
+compadd() { shift; print -l -- $@ }
+_files() { : }
+source "$1"; shift
+muster() {
+    case "$2" in
+        refs) print -l billing/api billing/docs ;;
+        *) print "a-name-of-$2" ;;
+    esac
+}
+words=("$@"); CURRENT=$#; PREFIX=$words[-1]
+_muster
+"""
+"""What zsh itself does afterwards: to leave out what begins otherwise."""
+ASK_FISH = """
+function muster
+    switch $argv[2]
+        case refs
+            printf 'billing/api\\nbilling/docs\\n'
+        case '*'
+            echo a-name-of-$argv[2]
+    end
+end
+source $argv[1]
+complete -C "$argv[2..]"
+"""
+COMPLETED = [
+    (("muster", "ta"), {"task"}),
+    (("muster", "task", "re"), {"retry", "resume"}),
+    (("muster", "-C", "/x", "task", "list", "--st"), {"--status"}),
+    (("muster", "task", "retry", "--from", ""), {"checkpoint", "start"}),
+    (("muster", "task", "show", "billing/a"), {"billing/api"}),
+    (("muster", "--color", "al"), {"always"}),
+    (("muster", "attempt", "diff", "billing/a"), {"billing/api"}),
+    (("muster", "plan", "pause", "a-"), {"a-name-of-plans"}),
+    (("muster", "agent", "show", "a-"), {"a-name-of-agents"}),
+    (("muster", "worker", "stop", "a-"), {"a-name-of-workers"}),
+    (("muster", "task", "list", "--plan", ""), {"a-name-of-plans"}),
+    (("muster", "task", "transfer", "x", "--to", ""), {"a-name-of-agents"}),
+    (("muster", "task", "add", "x", "--after", ""), {"billing/api", "billing/docs"}),
+]
+
+
+def completed(shell, script, words):
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed, so that its script was not run")
+    alone = {"bash": "--norc", "zsh": "-f", "fish": "--no-config"}[shell]
+    ask = {"bash": [ASK_BASH, "ask"], "zsh": [ASK_ZSH, "ask"], "fish": [ASK_FISH]}[shell]
+    done = subprocess.run(
+        [shell, alone, "-c", *ask, str(script), *words], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    found = {line.split("\t")[0] for line in done.stdout.split("\n")} - {"", "auto"}
+    return {word for word in found if word.startswith(words[-1])}
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(("words", "expected"), COMPLETED)
+def test_the_shell_completes(cli, tmp_path, shell, words, expected):
+    script = tmp_path / "script"
+    script.write_text(cli("completion", shell).out)
+    assert completed(shell, script, words) == expected
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

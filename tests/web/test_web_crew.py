@@ -70,3 +70,20 @@ def test_what_does_not_fit_changes_nothing(
 
 def test_a_worker_that_is_not_there(site: Site) -> None:
     assert site.refused("GET", f"/api/v1/workers/{W2}") == (404, "not_found")
+
+
+def test_who_opens_a_pool_lets_what_it_has_parked_go_on(site: Site) -> None:
+    site.enqueue("a", "b")
+    site.register()
+    jobs = {job["key"]: job for job in site.started()}
+    quota = {"kind": "quota", "message": "no", "retryAfterS": 3600}
+    site.post("/worker/v1/fail", site.of(jobs["a"]) | quota)
+    site.post("/worker/v1/fail", site.of(jobs["b"]) | {"kind": "crash", "message": "broken"})
+
+    def waiting() -> set[str]:
+        return {task["key"] for task in site.get("/api/v1/agent-tasks") if task["nextAttemptAtMs"]}
+
+    assert waiting() == {"a", "b"}
+    site.post("/api/v1/pools/claude/open", {"actor": "ada"})
+    assert waiting() == {"b"}
+    assert [job["key"] for job in site.started("r2")] == ["a"]

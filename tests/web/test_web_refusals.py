@@ -114,6 +114,8 @@ QUERIES = [
     "/api/v1/events?wait=soon",
     "/api/v1/agent-tasks?status=NICE",
     "/api/v1/agent-tasks?limit=1e3",
+    "/api/v1/agent-tasks?id=x",
+    "/api/v1/agent-tasks?id=1&id=-1",
     "/api/v1/agent-tasks?after=18446744073709551616",
     "/api/v1/agent-tasks/1/logs?epoch=18446744073709551616",
     "/api/v1/agent-tasks/1/logs?after=-1",

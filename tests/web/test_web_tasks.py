@@ -159,6 +159,8 @@ def test_the_list_is_filtered_by_tags_metadata_and_parent(site: Site) -> None:
 
     assert ids("tags=y") == [parent, child]
     assert ids("tags=y&tags=x") == [parent]
+    assert ids(f"id={child}&id={parent}") == [parent, child]
+    assert ids(f"id={child}&tags=x") == []
     assert ids("metadata=team%3Da%3Db&metadata=n%3D1") == [parent]
     assert ids("metadata=team%3Dc") == []
     assert ids(f"parent={parent}") == [child]

@@ -28,7 +28,7 @@ from muster.cli.output import (
 from muster.cli.task import attempt_look
 from muster.client.api import task_path
 from muster.model.errors import NotFound
-from muster.model.refs import base_ref, kept_ref
+from muster.model.refs import base_ref, kept_ref, kept_refs
 
 Json = dict[str, Any]
 
@@ -51,9 +51,10 @@ def run(args: argparse.Namespace) -> int:
         task_id, epoch = context.task_id(args.ref)
         detail = context.api.get(task_path(task_id))
         if args.verb == "list":
-            return _list(args, detail)
+            return _list(args, context, detail)
         attempt = _chosen(detail, epoch)
-        return _show(args, detail, attempt) if args.verb == "show" else _diff(args, context, detail, attempt)
+        shown = _show if args.verb == "show" else _diff
+        return shown(args, context, detail, attempt)
 
 
 def _chosen(detail: Json, epoch: int | None) -> Json:
@@ -64,13 +65,46 @@ def _chosen(detail: Json, epoch: int | None) -> Json:
     return next((attempt for attempt in attempts if attempt["epoch"] == epoch), attempts[-1])
 
 
-def _work(detail: Json, epoch: int) -> str:
-    """What the worker has told of the attempt's commits."""
-    return next((text for name, text in detail["artifacts"] if name == f"work of attempt {epoch}"), "")
+def _works(context: Context, detail: Json, attempts: list[Json]) -> dict[int, str]:
+    """What each attempt has left.  One whose worker was killed could not tell; the next one kept it for it."""
+    told = dict(detail["artifacts"])
+    works = {attempt["epoch"]: told.get(f"work of attempt {attempt['epoch']}", "") for attempt in attempts}
+    silent = [a["epoch"] for a in attempts if a["endedAtMs"] is not None and not works[a["epoch"]]]
+    if silent:
+        task = detail["task"]
+        refs = _git(context, "for-each-ref", "--format=%(refname)", kept_refs(task["plan"], task["key"]))
+        there = set(refs.stdout.decode().split())
+        for epoch in silent:
+            if kept_ref(task["plan"], task["key"], epoch) in there:
+                works[epoch] = _kept(context, task, epoch)
+    return works
 
 
-def _list(args: argparse.Namespace, detail: Json) -> int:
-    attempts = [{**attempt, "work": _work(detail, attempt["epoch"])} for attempt in detail["attempts"]]
+def _kept(context: Context, task: Json, epoch: int) -> str:
+    """As a worker tells it."""
+    before, after = base_ref(task["plan"], task["key"], epoch), kept_ref(task["plan"], task["key"], epoch)
+    asked = (
+        ("rev-parse", after),
+        ("rev-list", "--count", f"{before}..{after}"),
+        ("diff", "--shortstat", before, after, "--"),
+    )
+    commit, commits, stat = (_git(context, *words).stdout.decode().strip() for words in asked)
+    return f"commit {commit}, {commits} since its start, {stat or 'no change'}"
+
+
+def _git(context: Context, *words: str) -> subprocess.CompletedProcess[bytes]:
+    """In the project's folder, with the user's own settings but those of the caller's repository."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    asked = ["git", *words]
+    try:
+        return subprocess.run(asked, cwd=context.project.root, env=env, capture_output=True, check=False)
+    except OSError:
+        return subprocess.CompletedProcess(asked, 127, b"", b"git cannot be run")
+
+
+def _list(args: argparse.Namespace, context: Context, detail: Json) -> int:
+    works = _works(context, detail, detail["attempts"])
+    attempts = [{**attempt, "work": works[attempt["epoch"]]} for attempt in detail["attempts"]]
     names = partial(names_of, "AttemptView", "epoch", "work")
     print_rows(args, attempts, lambda: _table(attempts, Screen(args.color)), names=names)
     return 0
@@ -105,9 +139,10 @@ def _lasted(attempt: Json) -> str:
     return age((now_ms() if end is None else end) - _begun(attempt))
 
 
-def _show(args: argparse.Namespace, detail: Json, attempt: Json) -> int:
+def _show(args: argparse.Namespace, context: Context, detail: Json, attempt: Json) -> int:
     events = [event for event in detail["events"] if event["epoch"] == attempt["epoch"]]
-    told = {**attempt, "work": _work(detail, attempt["epoch"]), "events": events}
+    work = _works(context, detail, [attempt])[attempt["epoch"]]
+    told = {**attempt, "work": work, "events": events}
     print_one(args, told, lambda: _print_attempt(ref_of(detail["task"]), told, Screen(args.color)))
     return 0
 
@@ -140,17 +175,9 @@ def _diff(args: argparse.Namespace, context: Context, detail: Json, attempt: Jso
     screen, on_terminal = Screen(args.color), sys.stdout.isatty()
     colour = "always" if screen.colour and not on_terminal else "never"
     options = ["--no-ext-diff", "--no-textconv", f"--color={colour}", *(["--stat"] if args.stat else [])]
-    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    try:
-        done = subprocess.run(
-            ["git", "diff", *options, before, after, "--"],
-            cwd=context.project.root,
-            env=env,
-            capture_output=True,
-            check=False,
-        )
-    except OSError as error:
-        raise NotFound(f"git cannot be run: {error.strerror}", "install git") from error
+    done = _git(context, "diff", *options, before, after, "--")
+    if done.returncode == 127:
+        raise NotFound("git cannot be run", "install git")
     if done.returncode:
         raise NotFound(
             f"no work of {ref_of(task)}#{epoch} is kept in this repository",

@@ -10,7 +10,15 @@ from muster.cli.context import connect, project_of
 from muster.cli.output import ref_of
 from muster.cli.surface import Argument, Command, Option, global_options, surface
 
-SHELLS = ("bash", "zsh", "fish")
+
+class _Shells(tuple[str, ...]):
+    """What a person may ask for; the scripts may ask for names as well."""
+
+    def __contains__(self, word: object) -> bool:
+        return super().__contains__(word) or word in NAMES
+
+
+SHELLS = _Shells(("bash", "zsh", "fish"))
 REFS_MAX = 500
 NAMES = ("refs", "plans", "agents", "workers")
 """What the scripts ask for while you type."""
@@ -28,7 +36,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.description = "Prints the script. To install it:\n" + "\n".join(
         f"  {line}" for line in _INSTALL.values()
     )
-    parser.add_argument("shell", metavar="|".join(SHELLS), choices=(*SHELLS, *NAMES))
+    parser.add_argument("shell", metavar="|".join(SHELLS), choices=SHELLS)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -109,11 +117,11 @@ def _bash(commands: Sequence[Command]) -> str:
         for node in nodes
     ]
     values = [
-        f"        {'|'.join(option.names)}) words={_quoted(' '.join(option.choices))} ;;"
+        f"        {'|'.join(option.names)}) words={_quoted(' '.join(option.choices))} names= files= ;;"
         for option in _with_choices(nodes)
     ]
     values += [
-        f"        {'|'.join(options)}) words= names={kind} ;;"
+        f"        {'|'.join(options)}) words= names={kind} files= ;;"
         for kind, options in _named_options(nodes).items()
     ]
     return "\n".join(
@@ -187,7 +195,11 @@ def _zsh(commands: Sequence[Command]) -> str:
             "    esac",
             '    case "$words[CURRENT-1]" in',
             *(
-                f"        {'|'.join(options)}) names={kind} found=() ;;"
+                f"        {'|'.join(option.names)}) names='' files='' found=({' '.join(option.choices)}) ;;"
+                for option in _with_choices(nodes)
+            ),
+            *(
+                f"        {'|'.join(options)}) names={kind} files='' found=() ;;"
                 for kind, options in _named_options(nodes).items()
             ),
             "    esac",
@@ -208,15 +220,22 @@ def _described(name: str, text: str) -> str:
 
 
 def _fish(commands: Sequence[Command]) -> str:
+    paths = " ".join(_quoted(" ".join(node.path)) for node in _nodes(commands))
     lines = [
         "# fish completion for muster",
+        f"set -g __muster_paths {paths}",
+        "function __muster_path",
+        "    set -l at",
+        "    for word in (commandline -opc)[2..]",
+        '        contains -- "$at $word" " "$__muster_paths; and set at "$at $word"',
+        "    end",
+        '    string trim -- "$at"',
+        "end",
         "function __muster_at",
-        "    set -l words (commandline -opc | string match -v -- '-*')",
-        '    test "$words[2..]" = "$argv"',
+        '    test "$(__muster_path)" = "$argv"',
         "end",
         "function __muster_under",
-        "    set -l words (commandline -opc | string match -v -- '-*')",
-        '    string match -q -- "$argv *" "$words[2..] "',
+        '    string match -q -- "$argv *" "$(__muster_path) "',
         "end",
     ]
     for program in ("muster", "musterd"):

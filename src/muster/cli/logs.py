@@ -102,8 +102,26 @@ def _attempt(context: Context, task_id: int, epoch: int, out: Output, *, follow:
             wrote = out.write(chunk["stream"], chunk["offset"], base64.b64decode(chunk["data"])) or wrote
         out.flush()
         after = answer["next"]
+        if answer["done"]:
+            wrote = _tell_the_rest(context, task_id, epoch, out) or wrote
         if answer["done"] or (not answer["chunks"] and not wait_s):
             return wrote
+
+
+def _tell_the_rest(context: Context, task_id: int, epoch: int, out: Output) -> bool:
+    """Where the worker was killed, what its agent had printed last was not taken in.  True where there is."""
+    told = False
+    for stream, end in out.ends().items():
+        path = context.project.attempts_dir / str(task_id) / str(epoch) / stream
+        try:
+            missing = path.stat(follow_symlinks=False).st_size - end
+        except OSError:
+            continue  # its worker was on another machine, or it is long ago
+        if missing > 0:
+            out.flush()
+            note(f"the last {missing} bytes of {stream} were not taken in; they are in {path}")
+            told = True
+    return told
 
 
 class Output:
@@ -119,6 +137,10 @@ class Output:
     def begin(self) -> None:
         """Another attempt's output follows."""
         self._next = {"stdout": 0, "stderr": 0}
+
+    def ends(self) -> dict[str, int]:
+        """How far each stream that is wanted was read."""
+        return {stream: end for stream, end in self._next.items() if self._only in (None, stream)}
 
     def write(self, stream: str, offset: int, data: bytes) -> bool:
         if self._only not in (None, stream) or not data:

@@ -11,7 +11,7 @@ from muster.engine.pools import POOLS
 from muster.model.edits import KeptTask, PlanDiff, UpdatePlan, compare, free_name
 from muster.model.errors import Ambiguous, NotFound
 from muster.model.moves.decision import lapsed
-from muster.model.pools import Pool, Pools, pools_of
+from muster.model.pools import CLOSING, Pool, Pools, pools_of
 from muster.model.rows import ANY_AGENT, worker_view
 from muster.model.states import HELD, CrewStatus, TaskStatus
 from muster.model.task import Attempt, Now
@@ -35,6 +35,7 @@ from muster.ports.store import Reads
 LOG_TAIL_CHUNKS = 50
 LOG_TAIL_LINES = 20
 EVENTS_MAX = 1000
+PARKED_MAX = 500
 EPOCH_DIGITS_MAX = 15
 CLAIMS_PAGE = 500
 
@@ -243,6 +244,11 @@ class Queries:
     async def pools(self) -> Pools:
         """The closed ones, by name."""
         return pools_of(await self._reads.meta(POOLS), self._clock.now().wall_ms)
+
+    async def parked(self, pool: str) -> list[int]:
+        """Tasks whose own time is that of this pool, because they were refused by it."""
+        found = await self._reads.parked(sorted(CLOSING), PARKED_MAX)
+        return [task_id for task_id, agent in found if self._policy.pool(agent) == pool]
 
     async def _full(self) -> tuple[dict[str, int], dict[str, int]]:
         """(agents, limit keys) that have no place left, each with its number of places."""

@@ -15,6 +15,7 @@ from muster.model.edits import Edit, KeptTask
 from muster.model.events import Event
 from muster.model.rows import Lane, LaneKey, NewTask, Plan, Worker
 from muster.model.seals import Numbered, Seal
+from muster.model.states import ErrorKind
 from muster.model.task import Artifact, Attempt, Checkpoint, Now, Task
 from muster.model.views import (
     AttemptView,
@@ -253,6 +254,9 @@ class Reads(Protocol):
 
     async def due(self, wall_ms: int, limit: int) -> list[int]:
         """Ids of tasks whose due time has come, the longest overdue first."""
+
+    async def parked(self, kinds: Collection[ErrorKind], limit: int) -> list[tuple[int, str]]:
+        """Tasks that wait for a time since their last attempt was given back for one of these; with its agent."""
 
     async def expired(self, wall_ms: int, limit: int) -> list[int]:
         """Ids of waiting tasks whose time is over."""

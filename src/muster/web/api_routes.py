@@ -17,7 +17,7 @@ from muster.model.states import CrewStatus, TaskStatus
 from muster.model.views import TaskFilter
 from muster.ports.runtime import EVENTS
 from muster.web.backend import Backend
-from muster.web.http import JsonResponse, body, number, wait_s
+from muster.web.http import JsonResponse, body, number, number_of, wait_s
 from muster.web.task_routes import Body
 
 DEFAULT_PAGE = 500
@@ -93,6 +93,7 @@ class Api:
         return JsonResponse({"taskId": task_id, "epoch": epoch})
 
     async def tasks(self, request: Request) -> Response:
+        """`?id=` may be repeated, as `status`, `tags` and `metadata` may."""
         query = request.query_params
         try:
             statuses = tuple(TaskStatus(name.upper()) for name in query.getlist("status"))
@@ -101,6 +102,7 @@ class Api:
         selection = TaskFilter(
             plan=query.get("plan"),
             statuses=statuses,
+            ids=tuple(number_of(raw, "id") for raw in query.getlist("id")),
             tags=tuple(query.getlist("tags")),
             metadata=_pairs(query.getlist("metadata")),
             parent_task_id=number(request, "parent", 0) if "parent" in query else None,

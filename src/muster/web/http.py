@@ -81,8 +81,11 @@ async def body(request: Request, shape: type[T]) -> T:
 def number(request: Request, name: str, default: int, *, least: int = 0, most: int = 1 << 53) -> int:
     """An integer of the query string.  Raises BadInput."""
     raw = request.query_params.get(name)
-    if raw is None:
-        return default
+    return default if raw is None else number_of(raw, name, least=least, most=most)
+
+
+def number_of(raw: str, name: str, *, least: int = 0, most: int = 1 << 53) -> int:
+    """Raises BadInput."""
     try:
         value = int(raw)
     except ValueError:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from muster.model import commands as c
+from muster.model.errors import IllegalMove
 from muster.web.backend import Backend
 from muster.web.http import Handler, JsonResponse, body
 from muster.web.plan_routes import ActorBody
@@ -29,7 +32,11 @@ def _pools(backend: Backend) -> Handler:
 def _open(backend: Backend) -> Handler:
     async def handle(request: Request) -> Response:
         given = await body(request, ActorBody)
-        command = c.OpenPool(pool=request.path_params["name"], actor=given.actor)
-        return JsonResponse(await backend.engine.execute(command))
+        name = request.path_params["name"]
+        opened = await backend.engine.execute(c.OpenPool(pool=name, actor=given.actor))
+        for task_id in await backend.queries.parked(name):
+            with suppress(IllegalMove):  # it went another way meanwhile
+                await backend.engine.execute(c.Promote(task_id=task_id, actor=given.actor))
+        return JsonResponse(opened)
 
     return handle

@@ -70,6 +70,8 @@ def _agents(state: State, columns: int, screen: Screen) -> str:
         busy = sum(task["agent"] == name for task in state.tasks.values())
         parts.append(f"{clean(name)} {busy} busy on {len(hosts)}")
     text = f" {len(workers)} workers  " + "  ".join(parts) if workers else " no worker"
+    if state.cut:
+        text += "  (not all that wait are listed)"
     return screen.paint(fit(text, columns).rstrip(), DIM)
 
 

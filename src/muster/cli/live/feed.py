@@ -7,9 +7,9 @@ import codecs
 import os
 import queue
 import threading
-import time
 from typing import Any, Self
 
+from muster.cli.live.listing import Listing
 from muster.cli.live.state import LOG_LINES_MAX, Ask, News
 from muster.cli.output import inert
 from muster.cli.refusals import refused
@@ -20,14 +20,9 @@ from muster.model.errors import MusterError, Unavailable
 
 Json = dict[str, Any]
 
-TASKS_MAX = 2000
-REFRESH_S = 2.0
-"""Reasons change by themselves (`retry in 3 s`), so they are asked for again also where nothing has happened."""
 ROUND_S = 0.25
 LINE_CHARS_MAX = 4000
 _TAIL_CHUNKS = 50
-_SHARE_MAX = 0.1
-"""Of the time that the owner may be kept busy with the list of tasks."""
 
 
 class Feed:
@@ -36,7 +31,7 @@ class Feed:
     def __init__(self, project: Project, actor: str, plan: str | None) -> None:
         self._api = Api(Connection(project.socket))
         self._actor = actor
-        self._plan = plan
+        self._listing = Listing(self._api, plan)
         self._asked: queue.SimpleQueue[Ask] = queue.SimpleQueue()
         self._stop = threading.Event()
         self._lock = threading.Lock()
@@ -68,19 +63,11 @@ class Feed:
             return news
 
     def _run(self) -> None:
-        last_event, refreshed_s, took_s = -1, 0.0, 0.0
         while not self._stop.wait(ROUND_S):
             try:
                 told = self._do_asked()
                 status = self._api.get("/api/v1/status")
-                newest = status["status"]["lastEventId"]
-                tasks = None
-                since_s = time.monotonic() - refreshed_s
-                if since_s > took_s / _SHARE_MAX and (newest != last_event or since_s > REFRESH_S):
-                    begin_s = time.monotonic()
-                    tasks = self._tasks()
-                    last_event, refreshed_s = newest, time.monotonic()
-                    took_s = refreshed_s - begin_s
+                tasks = self._listing.news(status["status"]["lastEventId"])
                 log = self._log.read(self._api, self._wanted)
             except Unavailable as error:
                 self._publish(link=f"no owner: {error.message}")
@@ -97,8 +84,9 @@ class Feed:
             before = self._news
             same = rest.get("log_of", before.log_of) == before.log_of
             self._news = before._replace(
-                tasks=rest.get("tasks") or before.tasks,
+                tasks=before.tasks if rest.get("tasks") is None else rest["tasks"],
                 status=rest.get("status") or before.status,
+                cut=self._listing.cut,
                 log=(*before.log, *log) if same else log,
                 log_of=rest.get("log_of", before.log_of),
                 link=link,
@@ -122,16 +110,6 @@ class Feed:
             else:
                 told = f"{asked.ref}: {asked.action} was asked for"
         return told
-
-    def _tasks(self) -> list[Json]:
-        """The first tasks and, where there are more, the open ones among the others."""
-        query: Json = {"limit": TASKS_MAX, "plan": self._plan}
-        found: list[Json] = self._api.get("/api/v1/agent-tasks", query)
-        if len(found) == TASKS_MAX:
-            still = {"status": ["pending", "assigned", "running", "paused", "aborted"], **query}
-            more = self._api.get("/api/v1/agent-tasks", still)
-            found = list({task["id"]: task for task in (*found, *more)}.values())
-        return found
 
 
 class _Log:

@@ -1,13 +1,14 @@
 """What the live watch shows and how keys change it.  Pure: no clock, no terminal, no network.
 
 Two rules hold whatever arrives: the chosen row stays chosen, and no row that is on the screen moves unless a key
-moves it.  So rows are kept in the order in which their tasks were made, tasks that end stay where they are, and
-the row at the top of the window is remembered by its task, not by its number.
+moves it.  So a row that is shown stays where it is when its task ends or fits the filter no more, a new one comes
+below all others, and the row at the top of the window is remembered by its task, not by its number.  Where a task
+is gone for good, its neighbour takes its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -52,11 +53,14 @@ class News(NamedTuple):
     """`live`, or why not."""
     told: str
     """How the last request ended; empty: nothing new."""
+    cut: bool = False
+    """There are more tasks that wait than were asked for."""
 
 
 @dataclass
 class State:
     plan: str | None = None
+    cut: bool = False
     tasks: dict[int, Json] = field(default_factory=dict)
     status: Json | None = None
     chosen: int | None = None
@@ -78,7 +82,10 @@ class State:
     """The line below the last one that is shown, while the output is not followed."""
     page: int = 10
     """Rows that the window has room for; the drawing tells."""
+    _order: list[int] = field(default_factory=list)
+    """The rows that the window scrolls over, as tasks."""
     _seen_open: set[int] = field(default_factory=set)
+    _log_page: int = 1
 
     def show(self, news: News) -> None:
         if news.tasks is not None:
@@ -87,14 +94,30 @@ class State:
             self.status = news.status
         if news.told:
             self.message = news.told
-        self.link = news.link
+        self.link, self.cut = news.link, news.cut
         if news.log_of is not None and news.log_of == self.log_of:
             self._take_log(news.log)
 
     def _take_tasks(self, tasks: Sequence[Json]) -> None:
         self.tasks = {task["id"]: task for task in sorted(tasks, key=lambda task: task["id"])}
         self._seen_open |= {task_id for task_id, task in self.tasks.items() if task["status"] not in FINAL}
-        self._keep_choice()
+        self._arrange([task_id for task_id in self._order if task_id in self.tasks])
+
+    def _arrange(self, stay: Sequence[int]) -> None:
+        """These rows come first, as they stand; then all others that fit."""
+        before, there = self._order, set(stay)
+        self._order = [*stay, *(n for n, task in self.tasks.items() if n not in there and self._fits(task))]
+        shown = set(self._order)
+        if not shown:
+            return
+        self.top = _nearest(self.top, before, shown)
+        self.chosen = _nearest(self.chosen, before, shown) or _above(self.chosen, self._order)
+
+    def _fits(self, task: Json) -> bool:
+        if not (self.show_ended or task["id"] in self._seen_open or task["status"] == TaskStatus.FAILED):
+            return False
+        said = f"{ref_of(task)} {task['title']} {task_word(task)} {task['why']}"
+        return self.filter.casefold() in said.casefold()
 
     def _take_log(self, lines: Sequence[str]) -> None:
         self.log += lines
@@ -104,13 +127,7 @@ class State:
 
     def rows(self) -> list[Json]:
         """What the window scrolls over."""
-        wanted = self.filter.casefold()
-        return [
-            task
-            for task in self.tasks.values()
-            if (self.show_ended or task["id"] in self._seen_open or task["status"] == TaskStatus.FAILED)
-            and wanted in f"{ref_of(task)} {task['title']} {task_word(task)} {task['why']}".casefold()
-        ]
+        return [self.tasks[task_id] for task_id in self._order]
 
     def window(self, height: int) -> list[Json]:
         """The rows on the screen; the choice is among them, and the first one stays unless it would not be."""
@@ -126,6 +143,7 @@ class State:
         return rows[first : first + self.page]
 
     def log_window(self, height: int) -> list[str]:
+        self._log_page = max(1, height)
         end = (
             len(self.log)
             if self.follow
@@ -134,20 +152,15 @@ class State:
         return self.log[max(0, end - height) : end]
 
     def log_wanted(self) -> tuple[int, int] | None:
-        """The attempt whose output belongs on the screen; another one than before begins empty."""
+        """The attempt whose output belongs on the screen; another one than before begins empty.  Who reads in an
+        attempt, and does not follow, is not taken to the next one."""
         task = self.tasks.get(self.chosen) if self.chosen is not None else None
         wanted = (task["id"], task["epoch"]) if task is not None and task["epoch"] else None
+        if wanted is not None and self.log_of is not None and not self.follow and wanted[0] == self.log_of[0]:
+            return self.log_of
         if wanted != self.log_of:
             self.log_of, self.log, self.log_end, self.follow = wanted, [], 0, True
         return wanted
-
-    def _keep_choice(self) -> None:
-        rows = self.rows()
-        ids = [row["id"] for row in rows]
-        if self.chosen in ids or not ids:
-            return
-        near = [task_id for task_id in ids if self.chosen is not None and task_id > self.chosen]
-        self.chosen = near[0] if near else ids[-1] if self.chosen is not None else ids[0]
 
     def key(self, key: str) -> Ask | None:
         """`key` is a character, or one of up, down, pgup, pgdn, home, end, enter, esc, backspace."""
@@ -174,7 +187,7 @@ class State:
                 self.filter = self.filter[:-1]
             case _ if len(key) == 1 and key.isprintable():
                 self.filter += key
-        self._keep_choice()
+        self._arrange(())
 
     def _command(self, key: str) -> Ask | None:
         match key:
@@ -186,10 +199,10 @@ class State:
                 self.typing, self.filter = True, ""
             case "esc":
                 self.filter = ""
-                self._keep_choice()
+                self._arrange(())
             case "a":
                 self.show_ended = not self.show_ended
-                self._keep_choice()
+                self._arrange(())
             case "f":
                 self.follow = not self.follow
                 self.log_end = len(self.log)
@@ -213,12 +226,12 @@ class State:
 
     def _scroll_log(self, by: int) -> None:
         at = len(self.log) if self.follow else self.log_end
-        self.log_end = max(1, min(at + by, len(self.log)))
+        self.log_end = max(min(self._log_page, len(self.log)), min(at + by, len(self.log)))
         self.follow = self.log_end == len(self.log)
 
     def _act(self, key: str) -> Ask | None:
         """Retry and cancel are asked back; a pause can be taken back by the same key."""
-        task = self.tasks.get(self.chosen) if self.chosen is not None else None
+        task = self.tasks.get(self.chosen) if self.chosen in self._order else None
         if task is None:
             self.message = "no task is chosen"
             return None
@@ -229,3 +242,16 @@ class State:
             return asked
         self.confirm = asked
         return None
+
+
+def _nearest(row: int | None, before: Sequence[int], now: Collection[int]) -> int | None:
+    """A row that is there: this one, or else the next of those that stood below it, or above it."""
+    if row is None or row in now:
+        return row
+    at = before.index(row) if row in before else len(before)
+    return next((other for other in (*before[at:], *reversed(before[:at])) if other in now), None)
+
+
+def _above(row: int | None, order: Sequence[int]) -> int:
+    """The first row whose task is newer than this one's."""
+    return next((other for other in order if row is None or other > row), order[-1])

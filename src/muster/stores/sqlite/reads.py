@@ -133,6 +133,9 @@ class SqliteReads:
     async def due(self, wall_ms: int, limit: int) -> list[int]:
         return [row[0] for row in self._all("due", wall_ms, limit)]
 
+    async def parked(self, kinds: Collection[ErrorKind], limit: int) -> list[tuple[int, str]]:
+        return [(row[0], row[1]) for row in self._all("parked", _json_or_none(kinds), limit)]
+
     async def expired(self, wall_ms: int, limit: int) -> list[int]:
         return [row[0] for row in self._all("expired", wall_ms, limit)]
 

@@ -12,6 +12,13 @@ SELECT id FROM tasks
  WHERE next_attempt_at_ms IS NOT NULL AND next_attempt_at_ms <= ?1 AND status IN ('PENDING', 'ABORTED')
  ORDER BY next_attempt_at_ms LIMIT ?2
 
+-- name: parked
+SELECT t.id, a.agent
+  FROM tasks t JOIN attempts a ON a.task_id = t.id AND a.epoch = t.epoch
+ WHERE t.next_attempt_at_ms IS NOT NULL AND t.status = 'PENDING'
+   AND a.status = 'released' AND a.error_kind IN (SELECT value FROM json_each(?1))
+ ORDER BY t.id LIMIT ?2
+
 -- name: any_ready
 -- As open_lanes: a million ready tasks of a paused plan are one seek.
 WITH RECURSIVE open_lane (id) AS (
