@@ -265,6 +265,18 @@ def test_a_closed_or_full_stdout_is_no_bug_of_muster(owner, root, words):
         )
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize(("words", "code"), [(("nonsense",), 2), (("task", "show", "nope", "--json"), 3)])
+def test_where_nobody_can_be_told_the_exit_code_still_says_it(start, owner, words, code):
+    with Path("/dev/full").open("wb") as full:
+        assert start(*words, stdout=full, stderr=full).wait(30) == code
+    read, write = os.pipe()
+    os.close(read)
+    process = start(*words, stderr=write)
+    os.close(write)
+    assert process.wait(30) == code
+
+
 def test_only_the_verb_that_was_asked_for_is_described(monkeypatch):
     """The whole of `muster task` costs each call 8 ms; what is known of all verbs are their names."""
     described: list[str] = []
