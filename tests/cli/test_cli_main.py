@@ -246,6 +246,13 @@ def test_after_a_crash_nothing_is_said_to_run_without_a_word_of_doubt(cli, owner
     assert cli("task", "show", "model").err == ""
 
 
+@pytest.mark.parametrize(
+    "words", [("task", "show"), ("task", "list", "--plan"), ("plan", "show"), ("plan", "cancel")]
+)
+def test_a_name_that_is_not_utf8_is_nothings(refused, owner, words):
+    refused(*words, os.fsdecode(b"t\xff"), code=2, message="is not UTF-8")
+
+
 @pytest.mark.parametrize("words", [("man",), ("task", "list")])
 def test_a_closed_or_full_stdout_is_no_bug_of_muster(owner, root, words):
     command = " ".join((sys.executable, "-m", "muster.cli.main", *words))
