@@ -246,6 +246,13 @@ def test_after_a_crash_nothing_is_said_to_run_without_a_word_of_doubt(cli, owner
     assert cli("task", "show", "model").err == ""
 
 
+@pytest.mark.parametrize(
+    "words", [("task", "show"), ("task", "list", "--plan"), ("plan", "show"), ("plan", "cancel")]
+)
+def test_a_name_that_is_not_utf8_is_nothings(refused, owner, words):
+    refused(*words, os.fsdecode(b"t\xff"), code=2, message="is not UTF-8")
+
+
 @pytest.mark.parametrize("words", [("man",), ("task", "list")])
 def test_a_closed_or_full_stdout_is_no_bug_of_muster(owner, root, words):
     command = " ".join((sys.executable, "-m", "muster.cli.main", *words))
@@ -263,6 +270,18 @@ def test_a_closed_or_full_stdout_is_no_bug_of_muster(owner, root, words):
         assert full.stderr.startswith(
             "error: the answer could not be written: No space left on device\n  hint"
         )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize(("words", "code"), [(("nonsense",), 2), (("task", "show", "nope", "--json"), 3)])
+def test_where_nobody_can_be_told_the_exit_code_still_says_it(start, owner, words, code):
+    with Path("/dev/full").open("wb") as full:
+        assert start(*words, stdout=full, stderr=full).wait(30) == code
+    read, write = os.pipe()
+    os.close(read)
+    process = start(*words, stderr=write)
+    os.close(write)
+    assert process.wait(30) == code
 
 
 def test_only_the_verb_that_was_asked_for_is_described(monkeypatch):

@@ -60,6 +60,19 @@ def test_init_follows_no_link_to_write(cli, root, tmp_path):
     assert not (tmp_path / "elsewhere").exists()
 
 
+def test_a_folder_whose_name_is_not_utf8_is_refused_before_anything_is_made(cli, tmp_path):
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/n\xff"))
+    try:
+        folder.mkdir()
+    except OSError:
+        pytest.skip("this file system knows no such names")
+    (folder / "plan.md").write_text("# P\n- [ ] A {agent=shell}\n")
+    for argv in (("init", "-C", str(folder)), ("run", str(folder / "plan.md"))):
+        ran = cli(*argv)
+        assert (ran.code, "is not UTF-8; nothing was changed" in ran.err) == (2, True), ran.err
+    assert [path.name for path in folder.iterdir()] == ["plan.md"]
+
+
 def test_init_finds_agents(cli, root, tmp_path):
     binary = tmp_path / "claude"
     binary.write_text("#!/bin/sh\n")

@@ -43,6 +43,15 @@ def test_a_link_out_of_the_folder_is_no_artifact(cli, owner, root, make, locatio
     assert owner.fingerprint() == before
 
 
+def test_a_link_is_no_artifact_however_the_folder_is_written(cli, owner, root, tmp_path):
+    (root / "link").symlink_to("/etc/passwd")
+    other = tmp_path / "other"
+    other.symlink_to(root)
+    for folder in (".", f"../{root.name}", f"{root}/", f"{other}/", f"{tmp_path}//other", f"{other}/./"):
+        ran = cli("report", "artifact", "report", "link", env={**owner.inside(), "MUSTER_WORKDIR": folder})
+        assert (ran.code, "nothing was sent" in ran.err) == (2, True), folder
+
+
 def test_what_is_in_the_folder_or_openly_elsewhere_is_an_artifact(cli, owner, root):
     (root / "real").write_text("x")
     (root / "near").symlink_to("real")

@@ -139,6 +139,15 @@ def test_what_fits_a_filter_no_more_stays_and_what_fits_now_comes_below():
     assert (shown(state), state.chosen) == ([1, 3], 3)
 
 
+def test_a_filter_that_is_begun_anew_shows_all():
+    state = State()
+    state.show(news([task(1), task(2, "RUNNING")]))
+    keyed(state, [*"/running", "enter"])
+    assert shown(state) == [2]
+    keyed(state, "/")
+    assert (shown(state), state.chosen) == ([1, 2], 2)
+
+
 def test_a_task_that_is_gone_is_followed_by_its_neighbour_and_the_window_stays():
     state = State()
     state.show(news([task(number) for number in range(1, 101)]))

@@ -171,3 +171,16 @@ def test_run_wants_a_file(cli, root):
     ran = cli("run", "-", stdin=PIPED)
     assert ran.code == 2 and "muster plan add - --name NAME --wait" in ran.err
     assert list(root.iterdir()) == []
+
+
+def test_where_the_current_folder_is_gone_that_is_said(cli, root, tmp_path, monkeypatch):
+    plan = root / "plan.md"
+    plan.write_text("# P\n- [ ] A {agent=shell}\n")
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    for argv in (("run", str(plan)), ("plan", "add", str(plan)), ("plan", "add", "-")):
+        ran = cli(*argv, "--dry-run", stdin=PIPED)
+        assert (ran.code, "error: the current folder is gone" in ran.err) == (3, True), ran.err
+        assert cli("-C", str(root), *argv, "--dry-run", stdin=PIPED.replace(b"}", b" agent=shell}")).code == 0

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import pytest
@@ -209,6 +209,32 @@ def test_a_look_goes_through_what_has_happened_since_the_last_one(rig: Rig, file
     files.broken = None
     asyncio.run(ticker.run_once())
     assert files.ticked[1:] == [("/plan.md", frozenset({"b"}))], "what could not be ticked is not forgotten"
+
+
+def test_what_is_ticked_is_not_ticked_again_for_the_sake_of_what_was_completed_meanwhile(
+    rig: Rig, files: Files
+) -> None:
+    rig.register()
+    rig.enqueue({"a": [], "b": []}, source="/plan.md")
+    a, b = rig.started()
+    rig.do(complete(a))
+
+    async def slow(tick: Callable[..., object], *given: object) -> object:
+        ticked = tick(*given)
+        if given == ("/plan.md", frozenset({"a"})):
+            rig.do(complete(b))
+            files.broken = PermissionError("read-only")
+            assert await ticker.catch_up() == "read-only"
+            files.broken = None
+        return ticked
+
+    ticker = Ticker(rig.clock, rig.reads, rig, files, in_thread=slow)
+    asyncio.run(ticker.run_once())
+    assert files.ticked == [("/plan.md", frozenset({"a"}))]
+    asyncio.run(ticker.run_once())
+    assert files.ticked[1:] == [("/plan.md", frozenset({"b"}))]
+    asyncio.run(ticker.run_once())
+    assert len(files.ticked) == 2
 
 
 def test_catching_up_takes_one_plan_or_all_and_says_what_waits(rig: Rig, files: Files) -> None:

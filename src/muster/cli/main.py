@@ -377,8 +377,13 @@ def _end(code: int) -> int:
 
 def _unwritten(error: OSError) -> int:
     _silence()
-    print(f"error: the answer could not be written: {error.strerror}", file=sys.stderr)
-    print("  hint  what was asked for may have been done: look before you repeat it", file=sys.stderr)
+    print_error(
+        MusterError(
+            f"the answer could not be written: {error.strerror}",
+            "what was asked for may have been done: look before you repeat it",
+        ),
+        as_json=False,
+    )
     return 1
 
 

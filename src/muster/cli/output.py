@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+from contextlib import suppress
 
 from muster.model.errors import MusterError
 from muster.model.states import TaskStatus
@@ -349,11 +350,12 @@ def error_body(error: MusterError) -> dict[str, str]:
 def print_error(error: MusterError, *, as_json: bool) -> None:
     """To stderr, so that stdout holds nothing but the answer."""
     if as_json:
-        print(json.dumps({"error": error_body(error)}), file=sys.stderr)
-        return
-    print(f"error: {inert(error.message)}", file=sys.stderr)
-    if error.hint:
-        print(f"  hint  {inert(error.hint)}", file=sys.stderr)
+        text = json.dumps({"error": error_body(error)})
+    else:
+        hint = f"\n  hint  {inert(error.hint)}" if error.hint else ""
+        text = f"error: {inert(error.message)}{hint}"
+    with suppress(OSError):  # where nobody can be told, the exit code still says it
+        print(text, file=sys.stderr)
 
 
 def note(text: str) -> None:

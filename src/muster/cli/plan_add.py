@@ -39,7 +39,7 @@ def add(args: argparse.Namespace) -> int:
     if args.dry_run:
         if args.wait is not None:
             raise BadInput("--dry-run changes nothing, so there is nothing to wait for", "leave one out")
-        project = project_for(args, given.folder)
+        project = project_for(args, given)
         refuse_foreign(project)
         return dry_run(args, given, project, load_config(project.root))
     with connect(args) as context:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from muster.cli.context import Context
 from muster.cli.output import Screen, clean
-from muster.client.api import Api
+from muster.client.api import Api, quoted
 
 Json = dict[str, Any]
 
@@ -20,7 +19,7 @@ def paused_line(plan: Json) -> str:
 
 
 def plan_path(name: str, action: str = "") -> str:
-    return f"/api/v1/plans/{quote(name, safe='')}" + (f"/{action}" if action else "")
+    return f"/api/v1/plans/{quoted(name)}" + (f"/{action}" if action else "")
 
 
 def tick_boxes(api: Api, name: str) -> str:

@@ -26,11 +26,6 @@ class Given(NamedTuple):
         return None if self.path is None else str(self.path.resolve())
 
     @property
-    def folder(self) -> Path:
-        """Where to look for the project, if nothing else says."""
-        return Path.cwd() if self.path is None else self.path.resolve().parent
-
-    @property
     def short(self) -> str:
         """Before `:line` in errors."""
         return "stdin" if self.path is None else self.path.name

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -39,11 +38,16 @@ class Assigned(NamedTuple):
     """How its words led to the profile."""
 
 
-def project_for(args: argparse.Namespace, plan_folder: Path) -> Project:
-    """The project that this command runs in; without one, the plan's folder becomes one."""
+def project_for(args: argparse.Namespace, given: Given) -> Project:
+    """The project that this command runs in; without one, the plan's folder becomes one.
+
+    Raises BadInput where `-C` names no folder, NotFound where the current one is gone.
+    """
+    start = start_folder(args.root)
     if args.root is not None:
-        return find_project(start_folder(args.root), {}) or Project(start_folder(args.root))
-    return find_project(Path.cwd(), os.environ) or find_project(plan_folder, {}) or Project(plan_folder)
+        return find_project(start, {}) or Project(start)
+    beside = start if given.path is None else given.path.resolve().parent
+    return find_project(start, os.environ) or find_project(beside, {}) or Project(beside)
 
 
 def assign(document: PlanDocument, config: Config) -> list[Assigned]:

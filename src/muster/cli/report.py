@@ -220,6 +220,7 @@ def _refuse_escape(location: str, folder: str) -> None:
     """
     if "://" in location or "\0" in location:
         return
+    folder = os.path.abspath(folder)
     named = os.path.normpath(os.path.join(folder, location))
     real, inside = os.path.realpath(named), os.path.realpath(folder)
     if os.path.islink(real):

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         )
     path = Path(args.plan)
     given = Given(read_plan(path), path)
-    project = project_for(args, given.folder)
+    project = project_for(args, given)
     refuse_foreign(project)
     config = load_config(project.root)
     if args.dry_run:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from muster.client.http import REPLY_S
-from muster.model.errors import MusterError, from_wire
+from muster.model.errors import BadInput, MusterError, from_wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,12 +82,18 @@ def task_path(task_id: int, action: str = "") -> str:
 
 
 def quoted(text: str) -> str:
-    """`text` as one part of an address.  Most are plain, and `urllib` costs a command 4 ms."""
+    """`text` as one part of an address.  Most are plain, and `urllib` costs a command 4 ms.
+
+    Raises BadInput where it holds bytes that are not UTF-8, as an argument may.
+    """
     if text.isascii() and text.replace("-", "0").replace("_", "0").isalnum():
         return text
     from urllib.parse import quote
 
-    return quote(text, safe="")
+    try:
+        return quote(text, safe="")
+    except UnicodeEncodeError:
+        raise BadInput(f"{text!a} is not UTF-8, so nothing is called that", "muster task list") from None
 
 
 def _query(given: Mapping[str, Any]) -> str:

@@ -26,7 +26,15 @@ class Project:
     __slots__ = ("folder",)
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
+        """Raises BadConfig where the path is not UTF-8: neither SQLite nor JSON can name it."""
         self.folder = os.fspath(root)
+        try:
+            self.folder.encode()
+        except UnicodeEncodeError:
+            told = os.fsencode(self.folder).decode(errors="replace")
+            raise BadConfig(
+                f"the path of {told} is not UTF-8; nothing was changed", "rename that folder, or use another"
+            ) from None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Project) and self.folder == other.folder

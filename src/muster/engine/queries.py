@@ -245,10 +245,10 @@ class Queries:
         """The closed ones, by name."""
         return pools_of(await self._reads.meta(POOLS), self._clock.now().wall_ms)
 
-    async def parked(self, pool: str) -> list[int]:
-        """Tasks whose own time is that of this pool, because they were refused by it."""
-        found = await self._reads.parked(sorted(CLOSING), PARKED_MAX)
-        return [task_id for task_id, agent in found if self._policy.pool(agent) == pool]
+    async def parked(self, pool: str, after: int = 0) -> list[int]:
+        """Tasks above `after` whose own time is that of this pool, because they were refused by it; a page."""
+        agents = {agent for agent in (pool, *self._policy.pools) if self._policy.pool(agent) == pool}
+        return await self._reads.parked(sorted(CLOSING), sorted(agents), after=after, limit=PARKED_MAX)
 
     async def _full(self) -> tuple[dict[str, int], dict[str, int]]:
         """(agents, limit keys) that have no place left, each with its number of places."""

@@ -255,8 +255,11 @@ class Reads(Protocol):
     async def due(self, wall_ms: int, limit: int) -> list[int]:
         """Ids of tasks whose due time has come, the longest overdue first."""
 
-    async def parked(self, kinds: Collection[ErrorKind], limit: int) -> list[tuple[int, str]]:
-        """Tasks that wait for a time since their last attempt was given back for one of these; with its agent."""
+    async def parked(
+        self, kinds: Collection[ErrorKind], agents: Collection[str], *, after: int, limit: int
+    ) -> list[int]:
+        """Tasks above `after` that wait for a time since one of these agents gave back the last attempt for one
+        of these, by id."""
 
     async def expired(self, wall_ms: int, limit: int) -> list[int]:
         """Ids of waiting tasks whose time is over."""

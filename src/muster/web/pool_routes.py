@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from muster.model import commands as c
-from muster.model.errors import IllegalMove
+from muster.model.errors import IllegalMove, MusterError, NotFound
 from muster.web.backend import Backend
 from muster.web.http import Handler, JsonResponse, body
 from muster.web.plan_routes import ActorBody
@@ -34,9 +32,15 @@ def _open(backend: Backend) -> Handler:
         given = await body(request, ActorBody)
         name = request.path_params["name"]
         opened = await backend.engine.execute(c.OpenPool(pool=name, actor=given.actor))
-        for task_id in await backend.queries.parked(name):
-            with suppress(IllegalMove):  # it went another way meanwhile
-                await backend.engine.execute(c.Promote(task_id=task_id, actor=given.actor))
+        page = await backend.queries.parked(name)
+        while page:
+            moves = [c.Promote(task_id=task_id, actor=given.actor) for task_id in page]
+            for answer in await backend.engine.execute_all(moves):
+                # What is refused went another way meanwhile.
+                if isinstance(answer, MusterError) and not isinstance(answer, IllegalMove | NotFound):
+                    raise answer
+            # Onwards by number: what is refused anew is not asked again and again.
+            page = await backend.queries.parked(name, page[-1])
         return JsonResponse(opened)
 
     return handle

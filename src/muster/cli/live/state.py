@@ -197,6 +197,7 @@ class State:
                 self.help = True
             case "/":
                 self.typing, self.filter = True, ""
+                self._arrange(())
             case "esc":
                 self.filter = ""
                 self._arrange(())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
 
 from muster.engine.service import Service
 from muster.model.commands import SetTicked
@@ -20,13 +19,6 @@ log = logging.getLogger(__name__)
 
 CATCH_UP_S = 3.0
 """How long an owner that ends, or a command that waits for its plan, gives the plans' disk."""
-
-
-class Due(NamedTuple):
-    """Boxes of one plan that are to be ticked."""
-
-    newest_event_id: int
-    keys: frozenset[str]
 
 
 class Ticker(Service):
@@ -56,8 +48,8 @@ class Ticker(Service):
         self._warned: dict[int, str] = {}
         self._looked_to: int | None = None
         """Up to this event all completions are ticked or due."""
-        self._due: dict[int, Due] = {}
-        """By plan."""
+        self._due: dict[int, dict[str, int]] = {}
+        """Boxes that are to be ticked: by plan, their keys, each with the event that completed it."""
 
     async def run_once(self) -> None:
         for plan in await self._plans_due():
@@ -75,12 +67,11 @@ class Ticker(Service):
         for plan in plans:
             if before is None:
                 newest, keys = await self._reads.completions(plan.id, plan.ticked_event_id)
+                found = dict.fromkeys(keys, newest)
             else:
-                own = [each for each in done.get(plan.id, ()) if each[0] > plan.ticked_event_id]
-                newest, keys = max(own, default=(0, ""))[0], [key for _, key in own]
-            if keys:
-                earlier = self._due.get(plan.id)
-                self._due[plan.id] = Due(newest, frozenset(keys).union(earlier.keys if earlier else ()))
+                found = {key: event for event, key in done.get(plan.id, ()) if event > plan.ticked_event_id}
+            if found:
+                self._due[plan.id] = self._due.get(plan.id, {}) | found
         self._looked_to = last
         self._due = {plan.id: self._due[plan.id] for plan in plans if plan.id in self._due}
         return [plan for plan in plans if plan.id in self._due]
@@ -110,16 +101,19 @@ class Ticker(Service):
         due = self._due.get(plan.id)
         if due is None or plan.source is None:
             return ""
+        newest = max(due.values())
         try:
             # A long plan takes a while to parse and sync: not on the loop that answers heartbeats.
-            await self._in_thread(self._files.tick, plan.source, due.keys)
+            await self._in_thread(self._files.tick, plan.source, frozenset(due))
         except (BadPlan, OSError) as error:
             if self._warned.get(plan.id) != str(error):
                 self._warned[plan.id] = str(error)
                 log.warning("boxes of plan %s wait: %s", plan.name, error)
             return str(error)
         self._warned.pop(plan.id, None)
-        await self._engine.execute(SetTicked(plan_id=plan.id, event_id=due.newest_event_id))
-        if self._due.get(plan.id) == due:  # nothing was completed meanwhile
-            del self._due[plan.id]
+        await self._engine.execute(SetTicked(plan_id=plan.id, event_id=newest))
+        # What was completed meanwhile stays due, and only that: what is ticked is a person's to un-tick.
+        left = {key: event for key, event in self._due.pop(plan.id, {}).items() if event > newest}
+        if left:
+            self._due[plan.id] = left
         return ""

@@ -133,8 +133,11 @@ class SqliteReads:
     async def due(self, wall_ms: int, limit: int) -> list[int]:
         return [row[0] for row in self._all("due", wall_ms, limit)]
 
-    async def parked(self, kinds: Collection[ErrorKind], limit: int) -> list[tuple[int, str]]:
-        return [(row[0], row[1]) for row in self._all("parked", _json_or_none(kinds), limit)]
+    async def parked(
+        self, kinds: Collection[ErrorKind], agents: Collection[str], *, after: int, limit: int
+    ) -> list[int]:
+        rows = self._all("parked", _json_or_none(kinds), _json_or_none(agents), after, limit)
+        return [row[0] for row in rows]
 
     async def expired(self, wall_ms: int, limit: int) -> list[int]:
         return [row[0] for row in self._all("expired", wall_ms, limit)]

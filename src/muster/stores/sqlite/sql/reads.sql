@@ -13,11 +13,12 @@ SELECT id FROM tasks
  ORDER BY next_attempt_at_ms LIMIT ?2
 
 -- name: parked
-SELECT t.id, a.agent
+SELECT t.id
   FROM tasks t JOIN attempts a ON a.task_id = t.id AND a.epoch = t.epoch
- WHERE t.next_attempt_at_ms IS NOT NULL AND t.status = 'PENDING'
+ WHERE t.next_attempt_at_ms IS NOT NULL AND t.status = 'PENDING' AND t.id > ?3
    AND a.status = 'released' AND a.error_kind IN (SELECT value FROM json_each(?1))
- ORDER BY t.id LIMIT ?2
+   AND a.agent IN (SELECT value FROM json_each(?2))
+ ORDER BY t.id LIMIT ?4
 
 -- name: any_ready
 -- As open_lanes: a million ready tasks of a paused plan are one seek.
