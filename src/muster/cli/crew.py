@@ -137,7 +137,8 @@ class Crew:
         self.api = Api(Connection(project.socket))
         self.control = Api(Connection(project.socket), reply_s=CONTROL_S)
         self._looked_s = self._swept_s = time.monotonic()
-        self._swept_pids: set[int] = set()
+        self._swept_pids: set[int] | None = None
+        """Who was there at the last sweep; None: it found something, so there may be more."""
         self._took_over = False
         self._ordered: int | None = None
         """What was ordered before is no matter of this crew."""
@@ -196,7 +197,7 @@ class Crew:
         # To look through all processes takes milliseconds, and they come to us when somebody has died.
         if pids != self._swept_pids or now_s - self._swept_s >= SWEEP_S:
             self._swept_s = now_s
-            self._swept_pids = set() if self._kill_leftovers() else pids
+            self._swept_pids = None if self._kill_leftovers() else pids
         if now_s - self._looked_s < STATUS_S:
             return
         self._looked_s = now_s

@@ -1,0 +1,47 @@
+"""What a dead worker leaves behind is killed by the supervisor at once, whatever it calls itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = """
+import os, signal, subprocess, sys, time
+from pathlib import Path
+from muster.agents.host import become_subreaper
+from muster.cli import crew as module
+from muster.config.project import Project
+from muster.config.settings import Config
+
+module.SWEEP_S = 3600.0  # only what is noticed counts
+assert become_subreaper()
+crew = module.Crew(Project(Path(sys.argv[1])), Config(), 1, print, "user:ann")
+# A worker whose agent's process has shed its mark and its session, and is noted nowhere.
+worker = subprocess.Popen(
+    ["sh", "-c", "env -i setsid sleep 600 & echo $!; exec sleep 600"],
+    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True, text=True,
+)
+left = int(worker.stdout.readline())
+child = crew.supervisor.workers[0]
+child.process, child.due_s = worker, None
+crew.supervisor.owner.due_s = None
+crew.supervisor.draining = True
+crew.tick()
+os.kill(left, 0)  # not before its worker is dead
+worker.kill()
+deadline_s = time.monotonic() + 20
+while Path(f"/proc/{left}").exists():  # until it is collected as well
+    if time.monotonic() > deadline_s:
+        os.kill(left, signal.SIGKILL)
+        sys.exit("it was left")
+    crew.tick()
+    time.sleep(0.01)
+print("gone")
+"""
+
+
+def test_the_leftovers_of_a_dead_worker_are_killed_when_it_is_noticed(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", SCRIPT, str(tmp_path)]
+    ran = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    assert ran.stdout.splitlines()[-1:] == ["gone"], ran.stderr
