@@ -121,7 +121,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
 def test_without_git(tmp_path: Path) -> None:
     done = subprocess.run(
         [*MUSTER, "demo"],
-        env={"PATH": str(tmp_path)},
+        env={"PATH": str(tmp_path), "HOME": str(tmp_path)},
         capture_output=True,
         text=True,
         check=False,
