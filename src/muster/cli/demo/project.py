@@ -61,15 +61,13 @@ def choose_folder(named: str | None) -> Path:
 @contextmanager
 def own_settings(folder: Path) -> Iterator[None]:
     """The demo is the same for everybody: no settings of the user, neither here nor in processes started here."""
-    before = dict(os.environ)
-    for name in VARIABLES:
-        os.environ.pop(name, None)
+    before = {name: os.environ.pop(name, None) for name in (*VARIABLES, "XDG_CONFIG_HOME")}
     os.environ["XDG_CONFIG_HOME"] = str(folder / NOTES_DIR / "no-settings")
     try:
         yield
     finally:
-        os.environ.clear()
-        os.environ.update(before)
+        del os.environ["XDG_CONFIG_HOME"]
+        os.environ.update({name: value for name, value in before.items() if value is not None})
 
 
 def make(folder: Path) -> None:
