@@ -45,7 +45,7 @@ def test_verify(cli, owner):
         (("lst",), 2, "did you mean 'list'?"),
         (("list", "--task", "nope"), 3, "there is no task 'nope'"),
         (("list", "--task", "api#1"), 2, "leave out #1"),
-        (("list", "--level", "bad"), 2, "'bad' is none of debug"),
+        (("list", "--level", "bad"), 2, "'bad' is not one of debug"),
         (("list", "--since", "soon"), 2, "'soon' is not a duration"),
         (("list", "--limit", "0"), 2, "from 1 to 10000"),
         (("list", "api"), 2, "knows no argument 'api'"),

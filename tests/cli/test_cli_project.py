@@ -25,9 +25,11 @@ from muster.cli.init import CONFIG, PLAN
 from muster.cli.plan_given import Given
 from muster.cli.plan_input import plan_body
 from muster.config.load import load_config, parse_config
+from muster.config.project import Project
 from muster.config.settings import Config
 from muster.model.commands import Enqueue, Offer
 from muster.plans.markdown import parse
+from muster.stores.sqlite.lock import Lock
 
 
 def test_init_makes_a_project_that_is_valid(cli, root):
@@ -344,3 +346,13 @@ def test_the_settings_that_init_writes_name_every_key(cli, root):
         if len(key) > 1 and key[0] != "agents" and not re.search(rf"\b{key[-1]} =", parts.get(key[0], ""))
     ]
     assert len(keys) > 20 and untold == []
+
+
+def test_down_comes_back_when_the_next_crew_may_begin(start, owner):
+    """The supervisor lets its lock go a moment after its owner has ended."""
+    lock = Lock.take(Project(owner.root).supervisor_lock)
+    down = start("down")
+    with pytest.raises(subprocess.TimeoutExpired):
+        down.wait(2)  # it must not come back: there is no event to wait for
+    lock.release()
+    assert down.wait(10) == 0

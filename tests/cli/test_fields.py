@@ -98,6 +98,25 @@ def test_of_a_list(cli, project, path):
         assert [_read(cell, value) for cell, value in cells] == list(row.values())
 
 
+@pytest.mark.parametrize("path", MANY, ids=" ".join)
+def test_a_list_by_lines_is_the_same_list(cli, project, path):
+    words, fields = MANY[path]
+    whole = cli(*path, *words, "--fields", fields, "--json")
+    apart = cli(*path, *words, "--fields", fields, "--jsonl")
+    assert [json.loads(line) for line in apart.out.splitlines()] == json.loads(whole.out) != []
+    assert apart.code == whole.code
+
+
+def test_by_lines_one_thing_is_one_line_nothing_is_none_and_an_error_is_json(cli, project):
+    (line,) = cli("status", "--jsonl").out.splitlines()
+    assert json.loads(line)["crew"] == "RUNNING"
+    assert cli("task", "list", "--status", "archived", "--jsonl").out == ""
+    assert json.loads(cli("task", "show", "nowhere", "--jsonl").err)["error"]["code"] == "not_found"
+    assert cli("task", "list", "--status", "archived", "--json").out == "[]\n", (
+        "it holds for its command only"
+    )
+
+
 def _read(cell: str, like: object) -> object:
     if like is None:
         return cell or None

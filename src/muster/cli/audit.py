@@ -24,7 +24,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     listing = verbs.add_parser("list", help="the newest events")
     listing.add_argument("--task", metavar="REF", help="of this task only")
-    listing.add_argument("--level", metavar="LEVEL", type=_level, help=f"this or worse: {', '.join(LEVELS)}")
+    listing.add_argument(
+        "--level", metavar="LEVEL", type=str.lower, choices=LEVELS, help=f"this or worse: {', '.join(LEVELS)}"
+    )
     listing.add_argument("--since", metavar="TIME", type=_since, help="how far back, like 30m or 2d")
     listing.add_argument("--limit", metavar="N", type=_count, default=LIMIT, help=f"at most N ({LIMIT})")
     verifying = verbs.add_parser(
@@ -36,12 +38,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     return _list(args) if args.verb == "list" else _verify(args)
-
-
-def _level(text: str) -> str:
-    if text.lower() not in LEVELS:
-        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(LEVELS)}")
-    return text.lower()
 
 
 def _since(text: str) -> float:

@@ -18,7 +18,7 @@ from muster.config.project import Project
 from muster.model.errors import MusterError, OwnerUnavailable, Unavailable
 
 EXIT_OK, EXIT_INTERRUPTED = 0, 130
-OWNER_END_S = 10.0
+SUPERVISOR_END_S, SUPERVISOR_LOOK_S = 10.0, 0.01
 HALTED_STEP_S = 0.3
 """Between the signals that bring a supervisor from draining to killing."""
 HALTED_END_S = 20.0
@@ -56,8 +56,18 @@ def run(args: argparse.Namespace) -> int:
                     show.say("killing the workers")
                     _kill(api)
             time.sleep(TICK_S)
+    _await_supervisor(project)
     show.say("Stopped. `muster up` goes on where this left off.")
     return EXIT_OK
+
+
+def _await_supervisor(project: Project) -> None:
+    """It ends a moment after its owner; until then it would refuse the next crew."""
+    from muster.stores.sqlite.lock import holder
+
+    deadline_s = time.monotonic() + SUPERVISOR_END_S
+    while holder(project.supervisor_lock) is not None and time.monotonic() < deadline_s:
+        time.sleep(SUPERVISOR_LOOK_S)
 
 
 def _end_halted(project: Project, api: Api, show: EventPrinter) -> int:

@@ -15,7 +15,7 @@ import sys
 from functools import partial
 
 from muster import __version__
-from muster.cli.output import columns, print_error
+from muster.cli.output import columns, one_row_per_line, print_error
 from muster.cli.terminal import gated
 from muster.model.errors import BadInput, MusterError
 
@@ -58,6 +58,7 @@ COLOURS = ("auto", "always", "never")
 _UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF)
 GLOBALS: tuple[tuple[tuple[str, ...], str, str, tuple[str, ...]], ...] = (
     (("--json",), "", 'a machine\'s answer; errors go to stderr as {"error": {code, message, hint}}', ()),
+    (("--jsonl",), "", "the same with one line for each row of a list", ()),
     (("-C", "--root"), "DIR", "the project's folder, instead of the current one and its parents", ()),
     (("--color",), "WHEN", "auto, always or never", COLOURS),
 )
@@ -139,7 +140,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: Sequence[str] | None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
-    as_json = "--json" in arguments
+    as_json = not {"--json", "--jsonl"}.isdisjoint(arguments)
     try:
         _tolerate_any_text()
         code = _dispatch(arguments)
@@ -166,6 +167,7 @@ def _main(argv: Sequence[str] | None) -> int:
 
 def _dispatch(arguments: list[str]) -> int:
     found, rest = _split_globals(arguments)
+    one_row_per_line(found.jsonl)
     if found.version:
         print(f"muster {__version__}")
         return 0
@@ -234,15 +236,16 @@ def load(name: str, module_name: str) -> Any:
 
 def _split_globals(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """The global options, wherever they stand before a `--`, and the other arguments."""
-    found = argparse.Namespace(json=False, root=None, color="auto", version=False)
+    found = argparse.Namespace(json=False, jsonl=False, root=None, color="auto", version=False)
     rest: list[str] = []
     left = iter(arguments)
     for text in left:
         name, equals, value = text.partition("=")
         if text == "--":
             rest += [text, *left]
-        elif text == "--json":
+        elif text in ("--json", "--jsonl"):
             found.json = True
+            found.jsonl = found.jsonl or text == "--jsonl"
         elif text == "--version":
             found.version = True
         elif name in ("-C", "--root"):

@@ -324,12 +324,22 @@ def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(fit(cell, room) for cell, room in zip(cells, widths, strict=True))
 
 
+_rows_apart = False
+
+
+def one_row_per_line(wanted: bool) -> None:
+    """What `print_json` does with lists from now on."""
+    global _rows_apart  # noqa: PLW0603 - as the stream that it is about, it belongs to the process
+    _rows_apart = wanted
+
+
 def print_json(value: Any, *, lines: bool = False) -> None:
-    """One JSON value: indented for a person, in one line (always with `lines`) for a program."""
+    """One JSON value: indented for a person, in one line (always with `lines` and --jsonl) for a program."""
     out = sys.stdout
     utf8 = (getattr(out, "encoding", None) or "").lower().replace("-", "") == "utf8"
-    indent = 2 if out is not None and out.isatty() and not lines else None
-    print(json.dumps(value, indent=indent, ensure_ascii=not utf8), file=out, flush=lines)
+    indent = 2 if out is not None and out.isatty() and not lines and not _rows_apart else None
+    for row in value if _rows_apart and isinstance(value, list) else [value]:
+        print(json.dumps(row, indent=indent, ensure_ascii=not utf8), file=out, flush=lines)
 
 
 def error_body(error: MusterError) -> dict[str, str]:

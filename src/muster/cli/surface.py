@@ -118,4 +118,4 @@ def _help(action: argparse.Action) -> str:
 
 
 def _choices(action: argparse.Action) -> tuple[str, ...]:
-    return tuple(map(str, action.choices or ()))
+    return tuple(map(str, getattr(action, "known", action.choices or ())))

@@ -62,7 +62,7 @@ def add(parser: Parser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     listing = verbs.add_parser("list", help="one line for each task, with why it is where it is")
     listing.add_argument("--plan", metavar="PLAN", help="tasks of this plan only")
-    listing.add_argument(
+    status = listing.add_argument(
         "--status",
         metavar="STATUS",
         nargs="+",
@@ -70,6 +70,8 @@ def add(parser: Parser) -> None:
         default=[],
         help=f"only these: {', '.join(_STATES)}",
     )
+    # For completion.  `choices` would refuse several in one word.
+    status.known = tuple(_STATES)
     listing.add_argument(
         "--tag", metavar="TAG", dest="tags", action="append", default=[], help="only tasks with this tag"
     )
