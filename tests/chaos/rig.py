@@ -69,7 +69,7 @@ class Rig:
         self.api = Api(Connection(self.project.socket))
         self._supervisor: subprocess.Popen[bytes] | None = None
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
         """Nobody's own settings, wherever this was started from."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
         nobody = str(self.root / "no-settings")
@@ -83,7 +83,7 @@ class Rig:
                 stdout=log_file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env=self._environment(),
+                env=self.environment(),
             )
         lock = self.project.supervisor_lock
         until(lambda: holder(lock) == self.supervisor_pid, 20, "the supervisor is there")

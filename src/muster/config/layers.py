@@ -124,18 +124,21 @@ def _sources(root: Path, env: Mapping[str, str]) -> Iterator[Source]:
     user = user_file(env)
     if user is not None:
         name = _short(user, env)
-        elsewhere = f"make {name} a file that you can read, or set XDG_CONFIG_HOME to a folder of yours"
-        if (text := _text(user, name, elsewhere)) is not None:
+        may_read = f"let yourself read it and look into {Path(name).parent}"
+        text = _text(user, name, f"{may_read}, or set XDG_CONFIG_HOME to another folder")
+        if text is not None:
             yield text_source(text, name)
     project = root / FILE_NAME
-    if (text := _text(project, FILE_NAME, f"make {project} a file that you can read")) is not None:
+    text = _text(project, FILE_NAME, f"make {project} a file that you can read")
+    if text is not None:
         yield text_source(text)
     for variable in settings_in(env):
-        value: object = variable.value
-        for part in reversed(variable.key.split(".")):
-            value = {part: value}
-        assert isinstance(value, dict)
-        yield Source(variable.name, value)
+        yield Source(variable.name, _nested(variable.key, variable.value))
+
+
+def _nested(key: str, value: object) -> Json:
+    first, _, rest = key.partition(".")
+    return {first: _nested(rest, value) if rest else value}
 
 
 def user_file(env: Mapping[str, str]) -> Path | None:
