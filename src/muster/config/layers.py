@@ -56,19 +56,19 @@ class Layers:
         for name, value in over.items():
             here = (*path, name)
             key, below = ".".join(here), under.get(name)
-            if not isinstance(value, dict) or len(here) > _DEPTH_MAX:
-                self._forget(key)
-                under[name] = value
-            else:
+            if isinstance(value, dict) and len(here) <= _DEPTH_MAX:
                 if not isinstance(below, dict) or (path == ("agents",) and _is_another(below, value)):
-                    self._forget(key)
-                    under[name] = {}
+                    self._replace(under, name, key, {})
                 self._lay(source, value, under[name], here)
+            else:
+                self._replace(under, name, key, value)
             self._from[key] = (source, *self._from.get(key, ()))
 
-    def _forget(self, key: str) -> None:
-        for known in [known for known in self._from if known == key or known.startswith(f"{key}.")]:
-            del self._from[known]
+    def _replace(self, table: Json, name: str, key: str, value: object) -> None:
+        if name in table:
+            for known in [known for known in self._from if known == key or known.startswith(f"{key}.")]:
+                del self._from[known]
+        table[name] = value
 
     def origin(self, key: str) -> str | None:
         """Where its value comes from, None for a key that is nowhere."""
