@@ -49,7 +49,10 @@ def environment(folder: Path) -> dict[str, str]:
     """For processes as a user has them: with bytecode, and nothing of our own settings."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("MUSTER_")}
     kept.pop("PYTHONDONTWRITEBYTECODE", None)
-    return kept | {"PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
+    return kept | {
+        "PYTHONPYCACHEPREFIX": str(folder / "bytecode"),
+        "XDG_CONFIG_HOME": str(folder / "no-settings"),
+    }
 
 
 def progress(text: str) -> None:

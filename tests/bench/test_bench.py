@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,15 +14,20 @@ import pytest
 RUN = Path(__file__).resolve().parents[2] / "bench" / "run.py"
 
 
-def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, str(RUN), *arguments], capture_output=True, text=True, check=False)
+def bench(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, str(RUN), *arguments]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, env={**os.environ, **env})
 
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
-    """(what was printed, the JSON) of one quick run."""
-    file = tmp_path_factory.mktemp("bench") / "figures.json"
-    done = bench("--quick", "--only", "drain,enqueue,growth", "--json", str(file))
+    """(what was printed, the JSON) of one quick run, by a user whose own settings would end it at once."""
+    folder = tmp_path_factory.mktemp("bench")
+    file, broken = folder / "figures.json", folder / "muster" / "muster.toml"
+    broken.parent.mkdir()
+    broken.write_text("[broken", "utf-8")
+    only = ("--quick", "--only", "drain,enqueue,growth", "--json", str(file))
+    done = bench(*only, XDG_CONFIG_HOME=str(folder), MUSTER_TASK_RETRIES="many")
     assert done.returncode == 0, done.stderr
     return done.stdout, json.loads(file.read_text("utf-8"))
 

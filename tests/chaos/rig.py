@@ -69,6 +69,12 @@ class Rig:
         self.api = Api(Connection(self.project.socket))
         self._supervisor: subprocess.Popen[bytes] | None = None
 
+    def environment(self) -> dict[str, str]:
+        """Nobody's own settings, wherever this was started from."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
+        nobody = str(self.root / "no-settings")
+        return {**kept, "XDG_CONFIG_HOME": nobody, VARIABLE: str(self.failpoint)}
+
     def up(self, workers: int = 3) -> None:
         argv = [sys.executable, "-m", "muster.cli.main", "-C", str(self.root)]
         with (self.root / "up.log").open("ab") as log_file:
@@ -77,7 +83,7 @@ class Rig:
                 stdout=log_file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env={**os.environ, VARIABLE: str(self.failpoint)},
+                env=self.environment(),
             )
         lock = self.project.supervisor_lock
         until(lambda: holder(lock) == self.supervisor_pid, 20, "the supervisor is there")

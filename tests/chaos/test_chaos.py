@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 from client import Operation
 from figures import table
+from rig import Rig
 from rounds import chosen, random_plan, run
 from verdict import Line, _allowed, nobody_at_once, nothing_again
 
 from faults import FAULTS
 from muster.app.failpoint import VARIABLE, Failpoint
+from muster.config.load import load_config
 
 ROUNDS = 40
 SEED = 40
@@ -130,3 +132,17 @@ def test_without_the_variable_there_is_no_failpoint() -> None:
     assert Failpoint.of({}) is None
     assert Failpoint.of({VARIABLE: ""}) is None
     assert VARIABLE not in os.environ
+
+
+def test_a_crew_under_test_has_no_settings_of_who_tests_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = tmp_path / "mine"
+    (mine / "muster").mkdir(parents=True)
+    (mine / "muster" / "muster.toml").write_text("[broken", "utf-8")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(mine))
+    monkeypatch.setenv("MUSTER_TASK_RETRIES", "many")
+    root = tmp_path / "project"
+    root.mkdir()
+    rig = Rig(root)
+    assert load_config(root, rig.environment()).task.retries == 50

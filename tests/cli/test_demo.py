@@ -48,14 +48,18 @@ def naming(folder: Path) -> list[str]:
 
 
 def environment(tmp_path: Path) -> dict[str, str]:
-    """Its temporary folder is ours, and nobody is at home."""
+    """Its temporary folder is ours, nobody is at home, and there are settings that would end it at once."""
     (tmp_path / "home").mkdir()
     (tmp_path / "tmp").mkdir()
+    (tmp_path / "config" / "muster").mkdir(parents=True)
+    (tmp_path / "config" / "muster" / "muster.toml").write_text("[broken", "utf-8")
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(tmp_path / "home"),
         "TMPDIR": str(tmp_path / "tmp"),
         "GIT_DIR": "/nowhere",
+        "XDG_CONFIG_HOME": str(tmp_path / "config"),
+        "MUSTER_TASK_RETRIES": "many",
     }
 
 
@@ -121,7 +125,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
 def test_without_git(tmp_path: Path) -> None:
     done = subprocess.run(
         [*MUSTER, "demo"],
-        env={"PATH": str(tmp_path)},
+        env={"PATH": str(tmp_path), "HOME": str(tmp_path)},
         capture_output=True,
         text=True,
         check=False,

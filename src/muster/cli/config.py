@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ from muster.cli.crew import cores
 from muster.cli.fields import add_fields, print_rows
 from muster.cli.output import Screen, clean, note, print_json
 from muster.config.keys import settings
-from muster.config.lines import key_lines, line_of
-from muster.config.load import load_config, read_text_of
+from muster.config.layers import Layers
+from muster.config.load import load_with_origins
 from muster.config.project import FILE_NAME, ROOT_VARIABLE, Project
 from muster.config.settings import Config
 from muster.model.errors import BadInput, Conflict
@@ -41,11 +40,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace) -> int:
     project = project_of(args)
-    config = load_config(project.root)
-    written = _lines_written(read_text_of(project.root) or "")
+    config, layers = load_with_origins(project.root)
     rows: list[Json] = [{"key": "root", "value": str(project.root), "origin": _root_origin(args)}]
     for key, value in settings(config):
-        shown, origin = _effective(key, value, config, written)
+        shown, origin = _effective(key, value, config, layers)
         rows.append({"key": key, "value": shown, "origin": origin})
 
     def show() -> None:
@@ -71,33 +69,19 @@ def _root_origin(args: argparse.Namespace) -> str:
     return "default: the nearest folder upwards that is a project"
 
 
-def _effective(key: str, value: object, config: Config, written: dict[str, int]) -> tuple[object, str]:
+def _effective(key: str, value: object, config: Config, layers: Layers) -> tuple[object, str]:
     """(the value that holds, where it comes from)."""
-    if key in written:
-        return value, f"{FILE_NAME}:{written[key]}"
+    if origin := layers.origin(key):
+        return value, origin
     if key == "workers.count" and value is None:
         return config.workers.number(cores()), "default: one per core, at most 4"
-    if key == "health.lease" and "health.heartbeat" in written:
-        return value, f"default: three times health.heartbeat, {FILE_NAME}:{written['health.heartbeat']}"
-    if key == "task.backoff.max" and "task.backoff.first" in written:
+    if key == "health.lease" and (beat := layers.origin("health.heartbeat")):
+        return value, f"default: three times health.heartbeat, {beat}"
+    if key == "task.backoff.first" and layers.origin("task.backoff.max"):
+        return value, "default: not more than task.backoff.max"
+    if key == "task.backoff.max" and layers.origin("task.backoff.first"):
         return value, "default: not less than task.backoff.first"
     return value, "default"
-
-
-def _lines_written(text: str) -> dict[str, int]:
-    """The line of every key that the file holds; one of an inline table stands in that one's line."""
-    import tomllib
-
-    lines = key_lines(text)
-    return {key: line_of(lines, key) or 1 for key in _keys(tomllib.loads(text), "")}
-
-
-def _keys(table: Json, path: str) -> Iterator[str]:
-    for name, value in table.items():
-        key = f"{path}.{name}" if path else name
-        yield key
-        if isinstance(value, dict):
-            yield from _keys(value, key)
 
 
 def _import(args: argparse.Namespace) -> int:

@@ -16,9 +16,11 @@ from muster.cli.context import answers, project_of
 from muster.cli.fields import add_fields, print_rows
 from muster.cli.output import Screen, clean
 from muster.client.http import Connection
-from muster.config.load import load_config
-from muster.config.project import Project
+from muster.config.layers import Layers
+from muster.config.load import load_with_origins
+from muster.config.project import FILE_NAME, Project
 from muster.config.settings import Config
+from muster.config.variables import settings_in, unknown_in
 from muster.model.errors import MusterError
 
 FREE_BYTES_MIN = 200 << 20
@@ -74,12 +76,11 @@ def _all(args: argparse.Namespace) -> Iterator[Check]:
     yield Check("project", True, str(project.root))
     config = Config()
     try:
-        config = load_config(project.root)
-        yield Check(
-            "configuration", True, "valid" if project.config_file.exists() else "no muster.toml: defaults"
-        )
+        config, layers = load_with_origins(project.root)
+        yield from _configuration(layers)
     except MusterError as error:
         yield Check("configuration", False, error.message, error.hint)
+    yield from _variables()
     yield _guarded("file system", lambda: _file_system(project))
     yield _guarded("permissions", lambda: _permissions(project))
     yield _guarded("disk", lambda: _disk(project))
@@ -91,6 +92,24 @@ def _all(args: argparse.Namespace) -> Iterator[Check]:
     yield from _agents(config, project)
     if config.writers:
         yield _guarded("trees", lambda: _trees(config, project))
+
+
+def _configuration(layers: Layers) -> Iterator[Check]:
+    names = [source.name for source in layers.sources]
+    own = "valid" if FILE_NAME in names else f"no {FILE_NAME}: defaults"
+    yield Check("configuration", True, own)
+    if files := [
+        source.name for source in layers.sources if source.text is not None and source.name != FILE_NAME
+    ]:
+        yield Check("user settings", True, f"{files[0]}, for all your projects")
+
+
+def _variables() -> Iterator[Check]:
+    if names := [variable.name for variable in settings_in(os.environ)]:
+        yield Check("environment", True, f"settings: {', '.join(names)}")
+    for name, near in unknown_in(os.environ):
+        fix = f"unset {name}, or name a setting: muster config show"
+        yield Check("environment", None, f"{name} is no setting", f"did you mean {near}?" if near else fix)
 
 
 def _guarded(name: str, check: Callable[[], Check]) -> Check:

@@ -14,6 +14,7 @@ class Key(NamedTuple):
     value: Callable[[Config], object]
     """As it would be written in TOML; None where nothing is set."""
     says: str
+    is_text: bool = False
 
 
 def _seconds(read: Callable[[Config], float]) -> Callable[[Config], object]:
@@ -21,7 +22,7 @@ def _seconds(read: Callable[[Config], float]) -> Callable[[Config], object]:
 
 
 KEYS: tuple[Key, ...] = (
-    Key("agent", lambda c: c.default_agent, "the agent of tasks that name none"),
+    Key("agent", lambda c: c.default_agent, "the agent of tasks that name none", is_text=True),
     Key("task.timeout", _seconds(lambda c: c.task.timeout_s), "how long one attempt may take"),
     Key("task.retries", lambda c: c.task.retries, "runs after the first one"),
     Key(
@@ -65,7 +66,12 @@ KEYS: tuple[Key, ...] = (
         "how long an attempt may show no progress; 0: for ever",
     ),
     Key("git.worktrees", lambda c: c.git.worktrees, "whether each task that writes gets a tree and a branch"),
-    Key("git.setup", lambda c: c.git.setup or None, "a shell command that makes a new tree ready to work in"),
+    Key(
+        "git.setup",
+        lambda c: c.git.setup or None,
+        "a shell command that makes a new tree ready to work in",
+        is_text=True,
+    ),
     Key("git.merge", lambda c: c.git.merge, "whether finished work goes on to the branch of its plan"),
     Key("git.keep", lambda c: c.git.keep, "whether trees and branches of tasks that are done stay"),
     Key("retention.events", _seconds(lambda c: c.retention.events_s), "how long the audit is kept"),

@@ -1,17 +1,17 @@
-"""Reads `muster.toml`, checks it whole, and freezes it.
+"""Reads the settings in all their layers, checks them whole, and freezes them.
 
 Every error is a BadConfig that names the file, the key and the fix.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from muster.config.agents import read_agents
-from muster.config.lines import key_lines, line_of
+from muster.config.layers import Layers, read_layers, text_source
 from muster.config.profiles import read_profiles
-from muster.config.project import FILE_NAME
 from muster.config.settings import (
     AgentConfig,
     Config,
@@ -36,40 +36,27 @@ from muster.config.tables import (
 from muster.model.errors import BadConfig
 
 
-def load_config(root: Path) -> Config:
-    """The configuration in `root`; the defaults where there is no `muster.toml`.  Raises BadConfig."""
-    text = read_text_of(root)
-    return Config() if text is None else parse_text(text)
+def load_config(root: Path, env: Mapping[str, str] = os.environ) -> Config:
+    """What holds for the project in `root`: its file, the user's, the variables in `env`.  Raises BadConfig."""
+    return _checked(read_layers(root, env))
 
 
-def read_text_of(root: Path) -> str | None:
-    """The text of the `muster.toml` in `root`, None where there is none.  Raises BadConfig."""
-    try:
-        return (root / FILE_NAME).read_bytes().decode("utf-8-sig")  # editors on Windows write a BOM
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        hint = f"make {root / FILE_NAME} a file that you can read"
-        raise BadConfig(f"{FILE_NAME} cannot be read: {error.strerror}", hint) from error
-    except UnicodeDecodeError as error:
-        raise BadConfig(f"{FILE_NAME} is not UTF-8 text", f"save it as UTF-8 (byte {error.start})") from error
+def load_with_origins(root: Path, env: Mapping[str, str] = os.environ) -> tuple[Config, Layers]:
+    """As `load_config`, with where everything comes from."""
+    layers = read_layers(root, env)
+    return _checked(layers), layers
 
 
 def parse_text(text: str) -> Config:
-    """Raises BadConfig, with the line of the key that is wrong."""
-    import tomllib
+    """A `muster.toml` by itself.  Raises BadConfig, with the line of the key that is wrong."""
+    return _checked(Layers([text_source(text)]))
 
+
+def _checked(layers: Layers) -> Config:
     try:
-        raw = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise BadConfig(f"{FILE_NAME} is not valid TOML: {error}", "correct that line") from error
-    try:
-        return parse_config(raw)
+        return parse_config(layers.raw)
     except BadConfig as error:
-        line = line_of(key_lines(text), error.key)
-        if line is None:
-            raise
-        raise BadConfig(error.message.replace(FILE_NAME, f"{FILE_NAME}:{line}", 1), error.hint) from error
+        raise layers.placed(error) from error
 
 
 def parse_config(raw: Mapping[str, object]) -> Config:
@@ -107,7 +94,12 @@ def _task(table: Table) -> TaskDefaults:
     backoff.refuse_the_rest()
     if cap_s < first_s:
         if backoff.has("first"):
-            fail("task.backoff.max", f"{cap_s:g} s is less than first = {first_s:g} s", "raise max")
+            fail(
+                "task.backoff.max",
+                f"{cap_s:g} s is less than first = {first_s:g} s",
+                "raise max",
+                against="task.backoff.first",
+            )
         first_s = cap_s
     parsed = TaskDefaults(
         timeout_s=table.read("timeout", read_interval, usual.timeout_s),
@@ -194,4 +186,5 @@ def _refuse_short_lease(health: Health, agents: Iterable[AgentConfig]) -> None:
             f"{health.lease_s:g} s is less than twice {where} ({slowest_s:g} s): "
             "one late heartbeat would take the task from a healthy worker",
             f'write lease = "{default_lease_s(slowest_s):g}s", or leave it out',
+            against=where,
         )

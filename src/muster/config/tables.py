@@ -46,9 +46,10 @@ class Table:
                 fail(self.path(key), "is not a known key", near(key, self._known) or known)
 
 
-def fail(key: str, problem: str, hint: str) -> NoReturn:
+def fail(key: str, problem: str, hint: str, *, against: str = "") -> NoReturn:
+    """`against` is the key that this one does not go together with."""
     error = BadConfig(f"{FILE_NAME}: {key}: {problem}", hint)
-    error.key = key
+    error.key, error.against = key, against
     raise error
 
 
@@ -89,7 +90,7 @@ def read_whole(key: str, value: object, least: int) -> int:
 
 def read_flag(key: str, value: object) -> bool:
     if not isinstance(value, bool):
-        fail(key, f"{value!r} is neither true nor false", "write it without quotes")
+        fail(key, f"{value!r} is neither true nor false", "write true or false, without quotes")
     return value
 
 

@@ -45,6 +45,8 @@ class BadConfig(BadInput):
     code = "bad_config"
     key = ""
     """The dotted key of the settings that is wrong, where it is one."""
+    against = ""
+    """The key that it does not go together with, where there is one."""
 
 
 class NotFound(CallerError):

@@ -57,7 +57,8 @@ def run(args: argparse.Namespace) -> int:
         folder = project.choose_folder(args.dir)
         keep = args.keep or args.dir is not None
         try:
-            return _demo(args, folder, screen, interrupts, started_s, keep=keep)
+            with project.own_settings(folder):
+                return _demo(args, folder, screen, interrupts, started_s, keep=keep)
         except (story.Interrupted, MusterError) as error:
             # Ctrl-C reaches git and the like, too: then their failure is no news.
             if isinstance(error, MusterError) and not interrupts.count:

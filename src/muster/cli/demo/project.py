@@ -9,9 +9,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
+from muster.config.variables import VARIABLES
 from muster.model.errors import BadInput, MusterError
 
 HERE = Path(__file__).parent
@@ -54,6 +56,18 @@ def choose_folder(named: str | None) -> Path:
     except OSError as error:
         raise BadInput(f"--dir {named}: {error.strerror}", hint) from error
     return folder.resolve()
+
+
+@contextmanager
+def own_settings(folder: Path) -> Iterator[None]:
+    """The demo is the same for everybody: no settings of the user, neither here nor in processes started here."""
+    before = {name: os.environ.pop(name, None) for name in (*VARIABLES, "XDG_CONFIG_HOME")}
+    os.environ["XDG_CONFIG_HOME"] = str(folder / NOTES_DIR / "no-settings")
+    try:
+        yield
+    finally:
+        del os.environ["XDG_CONFIG_HOME"]
+        os.environ.update({name: value for name, value in before.items() if value is not None})
 
 
 def make(folder: Path) -> None:

@@ -1,0 +1,62 @@
+"""Settings that stand in the environment: one variable for each key, `MUSTER_TASK_RETRIES` for `task.retries`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from muster.config.keys import KEYS, Key
+
+PREFIX = "MUSTER_"
+VARIABLES: Mapping[str, Key] = {PREFIX + key.path.upper().replace(".", "_"): key for key in KEYS}
+FOR_USERS = ("MUSTER_ROOT", "MUSTER_DEBUG")
+OURS = frozenset(
+    {
+        *FOR_USERS,
+        "MUSTER_FAILPOINT",
+        *("MUSTER_TASK", "MUSTER_TASK_ID", "MUSTER_EPOCH", "MUSTER_BY_HAND", "MUSTER_SOCKET", "MUSTER_TOKEN"),
+        *("MUSTER_RESULT", "MUSTER_PROMPT_FILE", "MUSTER_CHECKPOINT", "MUSTER_HANDOVER", "MUSTER_NOTE"),
+        *("MUSTER_NOTICE", "MUSTER_WORKDIR", "MUSTER_BRANCH", "MUSTER_PORT_BASE", "MUSTER_PORT_COUNT"),
+        *("MUSTER_SHARED", "MUSTER_WORKER", "MUSTER_ATTEMPT", "MUSTER_AGENT_TEST"),
+    }
+)
+"""What Muster reads besides, and what it gives to agents: no key may ever have the name of one of these."""
+
+
+class Variable(NamedTuple):
+    name: str
+    key: str
+    value: object
+    """As TOML would have it."""
+
+
+def settings_in(env: Mapping[str, str]) -> Iterator[Variable]:
+    """Those of `env`, unchecked; an empty one counts as unset."""
+    for name, key in VARIABLES.items():
+        if text := env.get(name):
+            yield Variable(name, key.path, _value(key, text))
+
+
+def unknown_in(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """(name, the nearest that there is, or nothing) of the variables that have our prefix and no meaning."""
+    from difflib import get_close_matches
+
+    # Without the prefix, which would make all of them alike.
+    known = [name.removeprefix(PREFIX) for name in (*VARIABLES, *FOR_USERS)]
+    for name in sorted(env):
+        if name.startswith(PREFIX) and name not in VARIABLES and name not in OURS:
+            close = get_close_matches(name.removeprefix(PREFIX), known, n=1)
+            yield name, PREFIX + close[0] if close else ""
+
+
+def _value(key: Key, text: str) -> object:
+    """`5` is a number and `true` a flag; what TOML does not know, like `30s`, needs no quotes here."""
+    import tomllib
+
+    try:
+        read = tomllib.loads(f"value = {text}")
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return text
+    value = read["value"]
+    fitting = str if key.is_text else str | int | float  # the command `true` is a text as well
+    return value if len(read) == 1 and isinstance(value, fitting) else text
