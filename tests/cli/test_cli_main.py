@@ -52,6 +52,8 @@ def test_version(cli):
             "no option '--staus=x'; did you mean '--status'?",
             "muster task list --help",
         ),
+        (("task", "list", "--sta", "x"), "did you mean '--status'?", "muster task list --help"),
+        (("comp",), "did you mean 'completion'?", "muster --help"),
         (("task", "lst"), "is not one of list, show, add, run,", "--help"),
         (("task",), "required: VERB, one of list, show, add", "muster task --help"),
         (("task", "show"), "required: REF", "muster task show --help"),

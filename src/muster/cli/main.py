@@ -310,7 +310,10 @@ def _refuse_unknown(name: str) -> NoReturn:
 def _near(text: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches
 
-    close = get_close_matches(text, list(known), n=1)
+    known = list(known)
+    # What begins like it is meant: the first letters of a long option look like any short one.
+    longer = [name for name in known if len(text) > len("--") and name.startswith(text)]
+    close = longer or get_close_matches(text, known, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
