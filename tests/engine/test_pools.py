@@ -162,3 +162,15 @@ def test_agents_without_a_provider_have_a_pool_of_their_own() -> None:
     assert set(drive(rig.queries.pools())) == {"make"}
     rig.enqueue({"b": []}, plan="another")
     assert taken(rig) == {"b"}
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["seen", "between two boots"])
+def test_a_pool_is_closed_as_long_as_it_was_to_be_though_the_clock_is_set_back(rig: Rig, seen: bool) -> None:
+    rig.do(fail(first(rig, "opus"), K.QUOTA, retry_after_s=60))
+    rig.clock.advance(-7200)
+    boot = rig.new_boot()
+    clock = c.SetClock(term=boot.term, boot_id="boot-b", offset_ms=0, jumped_ms=-7_200_000 if seen else 0)
+    rig.do(clock)
+    assert taken(rig) == {"codex-1", "codex-2"}
+    rig.clock.advance(61)
+    assert "haiku-1" in taken(rig)

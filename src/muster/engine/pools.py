@@ -63,5 +63,18 @@ async def reopen_for(view: View, task_id: int, policy: Policy) -> None:
         view.became_ready = True
 
 
+async def shift_pools(view: View, by_ms: int) -> None:
+    """The wall clock was set by so much: what is closed for a while stays so for as long as it was to.
+
+    Where nobody has seen by how much, as between two boots, none was closed later than now.
+    """
+    now_ms = view.now.wall_ms
+    known = pools_of(await view.tx.meta(POOLS), now_ms - by_ms)
+    shifted = {name: pool.shifted(by_ms) for name, pool in known.items()}
+    bound = {name: pool.shifted(min(0, now_ms - pool.since_ms)) for name, pool in shifted.items()}
+    if bound != known:
+        await _put(view, bound)
+
+
 async def _put(view: View, pools: Pools) -> None:
     await view.tx.set_meta(POOLS, msgspec.json.encode(pools).decode())

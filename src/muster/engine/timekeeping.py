@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from muster.engine.leader import check_term
+from muster.engine.pools import shift_pools
 from muster.engine.view import View
 from muster.model import commands as c
 from muster.model.answers import Done
@@ -22,6 +23,7 @@ async def set_clock(view: View, command: c.SetClock) -> Done:
     await view.flush()
     if command.jumped_ms:
         await view.tx.shift_waits(command.jumped_ms)
+    await shift_pools(view, command.jumped_ms)
     # Whatever the clock did while nobody looked, in another boot too: no retry waits longer than the longest one.
     await view.tx.bound_retries(view.now.wall_ms + int(view.retry.cap_s * 1000))
     await view.tx.set_meta(CLOCK, f"{command.boot_id} {command.offset_ms:d}")

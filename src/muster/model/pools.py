@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.model.states import ErrorKind
 
@@ -27,6 +28,10 @@ class Pool(Struct, frozen=True, kw_only=True, rename="camel", gc=False):
 
     def closed(self, now_ms: int) -> bool:
         return self.until_ms is None or now_ms < self.until_ms
+
+    def shifted(self, by_ms: int) -> Pool:
+        until_ms = None if self.until_ms is None else self.until_ms + by_ms
+        return replace(self, since_ms=self.since_ms + by_ms, until_ms=until_ms)
 
 
 Pools = dict[str, Pool]
