@@ -174,3 +174,10 @@ def test_a_pool_is_closed_as_long_as_it_was_to_be_though_the_clock_is_set_back(r
     assert taken(rig) == {"codex-1", "codex-2"}
     rig.clock.advance(61)
     assert "haiku-1" in taken(rig)
+
+
+def test_a_pool_that_had_opened_is_not_closed_again_by_a_clock_that_is_set_back(rig: Rig) -> None:
+    rig.do(fail(first(rig, "opus"), K.QUOTA, retry_after_s=60))
+    rig.clock.advance(61 - 7200)
+    rig.do(c.SetClock(term=rig.new_boot().term, boot_id="boot-b", offset_ms=0, jumped_ms=-7_200_000))
+    assert "haiku-1" in taken(rig)

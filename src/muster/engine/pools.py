@@ -66,13 +66,14 @@ async def reopen_for(view: View, task_id: int, policy: Policy) -> None:
 async def shift_pools(view: View, by_ms: int) -> None:
     """The wall clock was set by so much: what is closed for a while stays so for as long as it was to.
 
-    Where nobody has seen by how much, as between two boots, none was closed later than now.
+    Where nobody has seen by how much, as between two boots, none was closed later than now.  What had opened
+    by the old time is forgotten: by the new one it might be closed.
     """
-    now_ms = view.now.wall_ms
-    known = pools_of(await view.tx.meta(POOLS), now_ms - by_ms)
+    now_ms, stored = view.now.wall_ms, await view.tx.meta(POOLS)
+    known = pools_of(stored, now_ms - by_ms)
     shifted = {name: pool.shifted(by_ms) for name, pool in known.items()}
     bound = {name: pool.shifted(min(0, now_ms - pool.since_ms)) for name, pool in shifted.items()}
-    if bound != known:
+    if stored:
         await _put(view, bound)
 
 
