@@ -55,9 +55,9 @@ def _idle(setting: Setting) -> Iterator[Row]:
         _compile(project)
         supervisor = project.up(1).pid
         (worker,), owner = (found["pid"] for found in project.workers()), project.owner_pid()
-        time.sleep(1)
+        time.sleep(1)  # the start of these processes is no part of what they cost then
         before = {pid: (cpu_s(pid), wakeups(pid)) for pid in (supervisor, owner, worker)}
-        time.sleep(watch_s)
+        time.sleep(watch_s)  # the time that is measured
         after = {pid: (cpu_s(pid), wakeups(pid)) for pid in before}
         used = {pid: tuple(a - b for a, b in zip(after[pid], before[pid], strict=True)) for pid in after}
         percent = {pid: cpu / watch_s * 100 for pid, (cpu, _) in used.items()}
@@ -78,7 +78,7 @@ def _running(setting: Setting) -> Iterator[Row]:
         _compile(project)
         project.owner()
         worker = project.worker()
-        time.sleep(1)
+        time.sleep(1)  # the start of these processes is no part of what they cost then
         idle_mb = peak_mb(worker.pid)
         chatter = "while :; do echo working; sleep 0.2; done"
         tasks = [
@@ -87,9 +87,9 @@ def _running(setting: Setting) -> Iterator[Row]:
         ]
         project.add("p", tasks)
         until(lambda: all(task["status"] == "RUNNING" for task in project.tasks()), 20, "all agents run")
-        time.sleep(1)
+        time.sleep(1)  # the start of these processes is no part of what they cost then
         before_s = cpu_s(worker.pid)
-        time.sleep(watch_s)
+        time.sleep(watch_s)  # the time that is measured
         percent = (cpu_s(worker.pid) - before_s) / watch_s * 100 / agents
         more_mb = (peak_mb(worker.pid) - idle_mb) / agents
     of = f"of {agents} at once over {watch_s:g} s, each printing 5 lines a second"
