@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from muster.model.errors import BadPlan
 from muster.model.plan import PlanTask
-from muster.plans.markdown import parse
+from muster.plans.markdown import parse, tick
 
 
 def tasks(text: str) -> list[PlanTask]:
@@ -119,7 +119,7 @@ def test_every_bullet_and_mark(bullet, mark, done):
         "- plain\n\n  <!--\n  - [ ] no\n  -->",
         "<pre>\n- [ ] no\n</pre>",
         "> - [ ] no\n\n| a | b |\n|---|---|\n| - [ ] no | [ ] no |",
-        "- [y] no\n-[ ] no\n[ ] no\n\\- [ ] no",
+        "- [y] no\n\\- [ ] no\n- \\[ ] no\n- []byte\n`[ ]` no\n\n[1] no [ ]",
     ],
 )
 def test_boxes_that_are_text(text):
@@ -489,10 +489,40 @@ def test_hostile_text_costs_no_more_than_its_size(text):
     assert cpu_s(text) < 5
 
 
-@pytest.mark.parametrize("line", ["- [] title", "- [-] title", "* [x]title"])
-def test_what_looks_like_a_box_and_is_none_is_told(line: str) -> None:
-    with pytest.raises(BadPlan, match=r"plan.md:2: this looks like a box"):
-        parse(f"- [ ] a real one\n{line}\n", "plan.md")
+NEAR_BOXES = {
+    "- [] title": "- [ ] title",
+    "- [-] title": "- [ ] title",
+    "* [x]title": "- [x] title",
+    "- [  ] title": "- [ ] title",
+    "- [x ] title": "- [x] title",
+    "- [ ]\u00a0title": "- [ ] title",
+    "-[ ] title": "- [ ] title",
+    "1.[x] title": "- [x] title",
+    "[ ] title": "- [ ] title",
+    "\u2022 [ ] title": "- [ ] title",
+    "\u2013 [ ] title": "- [ ] title",
+    "- \u2610 title": "- [ ] title",
+    "\u2611 title": "- [x] title",
+    "  - [  ] title": "- [ ] title",
+    "  -[ ] title": "- [ ] title",
+}
+
+
+@pytest.mark.parametrize("between", ["", "\n", "\nText.\n\n"])
+@pytest.mark.parametrize("line", NEAR_BOXES)
+def test_what_looks_like_a_box_and_is_none_is_told(line: str, between: str) -> None:
+    text = f"- [ ] a real one\n{between}{line}\n"
+    with pytest.raises(BadPlan) as told:
+        parse(text, "plan.md")
+    number = text.count("\n")
+    assert f"plan.md:{number}: this looks like a box" in told.value.message
+    assert f"write '{NEAR_BOXES[line]}'" in told.value.message
+    assert tick(text.encode(), ["a-real-one"])[1] == {"a-real-one"}, "the others are ticked all the same"
+
+
+def test_a_box_without_a_marker_in_a_prompt_is_the_prompts() -> None:
+    (task,) = parse("- [ ] a\n  Done when:\n\n  [ ] it is green\n", "plan.md").tasks
+    assert "[ ] it is green" in task.description
 
 
 @pytest.mark.parametrize("line", ["- [a link](x)", "- [x](link)", "- [x][reference]", "text [] here"])
