@@ -107,7 +107,7 @@ SITUATION: dict[str, dict[str, object]] = {
     "unblock": {"unmet": 1},
     "gone": {"lingering_epoch": 4},
     "answer": {"paused_reason": PauseReason.QUESTION, "question": "which one?"},
-    "drop aim": {"aim": "codex", "aim_until_ms": NOW.wall_ms},
+    "drop aim": {"pinned_agent": "codex", "pinned_until_ms": NOW.wall_ms},
     "expire": {"expires_at_ms": NOW.wall_ms},
     "overdue": {"overdue_at_ms": NOW.wall_ms},
 }

@@ -81,7 +81,7 @@ class Overdue(Command, frozen=True, kw_only=True):
     term: int
 
 
-class DropAim(Command, frozen=True, kw_only=True):
+class DropPin(Command, frozen=True, kw_only=True):
     """The picked agent did not take the task in time: any agent may."""
 
     task_id: int

@@ -33,8 +33,8 @@ from muster.model.views import (
     TaskView,
 )
 from muster.ports.store import EventSpan
-from muster.stores.sqlite.named import load_sql
 from muster.stores.sqlite.rows import attempt_of, event_of, kept_of, plan_of, worker_of
+from muster.stores.sqlite.sql_files import load_sql
 from muster.stores.sqlite.tx import SQL as ENGINE_SQL
 
 SQL = load_sql("reads.sql")
