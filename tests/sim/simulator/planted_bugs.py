@@ -281,7 +281,7 @@ def reaped_before_killed(planting: Planting) -> None:
 
 @plant("a worker is told to go on with an attempt that is over")
 def dead_attempt_goes_on(planting: Planting) -> None:
-    async def renew(  # noqa: PLR0917
+    async def renew(
         self: Workers, view: View, command: c.Heartbeat, task_id: int, epoch: int, proof: str
     ) -> Any:
         return replace(await real(self, view, command, task_id, epoch, proof), current=True)
