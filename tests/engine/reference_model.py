@@ -319,7 +319,7 @@ class ReferenceModel:
         self._dead(key)
         return ""
 
-    def drop_aim(self, key: str) -> str:
+    def drop_pin(self, key: str) -> str:
         task = self.tasks[key]
         if task["pin_until"] is None or task["pin_until"] > self.wall:
             return ILLEGAL

@@ -252,8 +252,8 @@ class AgainstModel(RuleBasedStateMachine):
         assert not any(task["due"] is not None and task["due"] <= wall for task in waiting), "overlooked"
         for task_id in drive(self.rig.reads.expired(wall, 100)):
             self.give(c.Expire(task_id=task_id, term=self.term), self.reference.expire(self.name(task_id)))
-        for task_id in drive(self.rig.reads.stale_aims(wall, 100)):
-            self.give(c.DropPin(task_id=task_id, term=self.term), self.reference.drop_aim(self.name(task_id)))
+        for task_id in drive(self.rig.reads.stale_pins(wall, 100)):
+            self.give(c.DropPin(task_id=task_id, term=self.term), self.reference.drop_pin(self.name(task_id)))
 
     def name(self, task_id: int) -> str:
         return next(key for key, known in self.ids.items() if known == task_id)
@@ -267,7 +267,7 @@ class AgainstModel(RuleBasedStateMachine):
         elif which == "expire":
             self.give(c.Expire(**ids), self.reference.expire(key))
         else:
-            self.give(c.DropPin(**ids), self.reference.drop_aim(key))
+            self.give(c.DropPin(**ids), self.reference.drop_pin(key))
 
     @rule(pick=PICK)
     def a_deposed_coordinator_writes_nothing(self, pick: int) -> None:

@@ -113,7 +113,7 @@ def commands(epoch: int = 4) -> dict[str, c.Command]:
         "resume": c.Resume(task_id=7, actor="ada"),
         "answer": c.AnswerQuestion(task_id=7, actor="ada", text="the blue one"),
         "transfer": c.Transfer(task_id=7, actor="ada", agent="codex", lane_id=6),
-        "drop aim": c.DropPin(task_id=7, term=1, lane_id=5),
+        "drop pin": c.DropPin(task_id=7, term=1, lane_id=5),
         "expire": c.Expire(task_id=7, term=1),
         "mend": c.Repair(task_id=7, unmet=0, in_line=False),
         "overdue": c.Overdue(task_id=7, term=1),

@@ -30,7 +30,7 @@ from muster.model.usage import Usage
 from searches import properties
 
 POLICY = RetryPolicy()
-STEERING = ["pause", "resume", "answer", "transfer", "skip", "expire", "drop aim", "depend"]
+STEERING = ["pause", "resume", "answer", "transfer", "skip", "expire", "drop pin", "depend"]
 EPOCH_OFFSETS = st.sampled_from([0, 0, 0, 0, -1, -2, 1])
 KINDS = st.sampled_from([*ErrorKind, ErrorKind.CRASH, ErrorKind.CRASH, ErrorKind.LOST, ErrorKind.LOST])
 
@@ -199,7 +199,7 @@ class OneTask(RuleBasedStateMachine):
 
     @rule(
         action=st.sampled_from(
-            ["pause", "resume", "answer", "transfer", "skip", "expire", "drop aim", "depend"]
+            ["pause", "resume", "answer", "transfer", "skip", "expire", "drop pin", "depend"]
         )
     )
     def steer(self, action: str) -> None:
@@ -211,7 +211,7 @@ class OneTask(RuleBasedStateMachine):
             "skip": c.Skip(task_id=7, actor="ada"),
             "expire": c.Expire(task_id=7, term=1),
             "depend": c.Depend(task_id=7, actor="ada", depends_on=(9,), unmet=1),
-            "drop aim": c.DropPin(task_id=7, term=1, lane_id=5),
+            "drop pin": c.DropPin(task_id=7, term=1, lane_id=5),
         }
         refused = self.give(commands[action])
         if action == "pause" and refused == "":

@@ -95,7 +95,7 @@ class Engine:
             c.Complete: self._ended,
             c.OpenPool: open_pool,
             c.Transfer: self._transfer,
-            c.DropPin: self._drop_aim,
+            c.DropPin: self._drop_pin,
             c.Depend: self._depend,
             c.AppendLog: self._append_log,
             c.Take: self._manual.take,
@@ -213,7 +213,7 @@ class Engine:
     async def _depend(self, view: View, command: c.Depend) -> Answer:
         return moved(await depend(view, command))
 
-    async def _drop_aim(self, view: View, command: c.DropPin) -> Answer:
+    async def _drop_pin(self, view: View, command: c.DropPin) -> Answer:
         await check_term(view.tx, command.term)
         await view.flush()
         view.task(command.task_id)

@@ -46,7 +46,7 @@ _DECIDERS: dict[type[c.Command], _Decider] = {
     c.Resume: steering.resume,
     c.AnswerQuestion: steering.answer,
     c.Transfer: steering.transfer,
-    c.DropPin: steering.drop_aim,
+    c.DropPin: steering.drop_pin,
     c.Expire: steering.expire,
     c.Overdue: overdue.overdue,
     c.Repair: repair.mend,

@@ -133,10 +133,10 @@ def backoff_overflow(planting: Planting) -> None:
 
 @plant("a claim does not count what its worker holds, nor what a limit allows")
 def slot_overfill(planting: Planting) -> None:
-    async def room(_view: View, _policy: Any) -> None:
+    async def no_limit(_view: View, _policy: Any) -> None:
         return None
 
-    planting.put(Claims.claim.__globals__, "room", room)
+    planting.put(Claims.claim.__globals__, "capacity", no_limit)
 
 
 @plant("a repeated claim is taken for a new one")

@@ -112,9 +112,9 @@ def transfer(task: Task, facts: Facts, command: c.Transfer, now: Now) -> Decisio
     return Decision(after, events=(event,))
 
 
-def drop_aim(task: Task, facts: Facts, command: c.DropPin, now: Now) -> Decision:
+def drop_pin(task: Task, facts: Facts, command: c.DropPin, now: Now) -> Decision:
     if task.pinned_until_ms is None or task.pinned_until_ms > now.wall_ms:
-        raise IllegalMove(f"the aim of task {task.id} still holds")
+        raise IllegalMove(f"the pin of task {task.id} still holds")
     if task.status in HELD or task.final:
         return Decision(replace(task, pinned_agent=None, pinned_until_ms=None, lane_id=command.lane_id))
     after, event = moved(

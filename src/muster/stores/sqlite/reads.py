@@ -142,8 +142,8 @@ class SqliteReads:
     async def expired(self, wall_ms: int, limit: int) -> list[int]:
         return [row[0] for row in self._all("expired", wall_ms, limit)]
 
-    async def stale_aims(self, wall_ms: int, limit: int) -> list[int]:
-        return [row[0] for row in self._all("stale_aims", wall_ms, limit)]
+    async def stale_pins(self, wall_ms: int, limit: int) -> list[int]:
+        return [row[0] for row in self._all("stale_pins", wall_ms, limit)]
 
     async def overdue(self, wall_ms: int, limit: int) -> list[int]:
         return [row[0] for row in self._all("overdue", wall_ms, limit)]

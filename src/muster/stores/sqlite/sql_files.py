@@ -30,7 +30,7 @@ _DEAD = f"(status IN ('FAILED', 'CANCELLED', 'ARCHIVED') AND NOT {_DONE})"
 
 
 _KEPT = """
-SELECT t.id, coalesce(t.key, CAST(t.id AS TEXT)), t.status, t.error, t.aim,
+SELECT t.id, coalesce(t.key, CAST(t.id AS TEXT)), t.status, t.error, t.pinned_agent,
        EXISTS (SELECT 1 FROM events e WHERE e.task_id = t.id AND e.seq = 1 AND e.details = '{"file":true}'),
        t.title, t.description, t.agent, t.capabilities, t.profile, t.priority, t.sort_key, t.limit_key,
        t.on_failed, t.tags, t.metadata, t.timeout_s, t.max_retries, t.epic, t.feature,

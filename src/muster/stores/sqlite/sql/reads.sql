@@ -201,7 +201,7 @@ SELECT id FROM tasks
  WHERE expires_at_ms IS NOT NULL AND expires_at_ms <= ?1 AND status IN ('PENDING', 'ABORTED')
  ORDER BY expires_at_ms LIMIT ?2
 
--- name: stale_aims
+-- name: stale_pins
 SELECT id FROM tasks WHERE pinned_until_ms IS NOT NULL AND pinned_until_ms <= ?1 ORDER BY pinned_until_ms LIMIT ?2
 
 -- name: overdue
