@@ -127,7 +127,7 @@ def test_a_finish_that_is_refused_claims_nothing(rig: Rig, job: ClaimedJob) -> N
 
 def test_the_word_of_a_worker_that_was_given_up_counts_and_it_gets_nothing(rig: Rig, job: ClaimedJob) -> None:
     term = rig.new_boot().term
-    rig.do(c.BuryWorker(worker_id=W1, term=term, reason="gone", heard_mono_ms=None, for_good=True))
+    rig.do(c.MarkWorkerDead(worker_id=W1, term=term, reason="gone", heard_mono_ms=None, permanent=True))
     moved = rig.do(replace(complete(job), then=rig.claim_command()))
     assert (moved.status, moved.next) == (TaskStatus.COMPLETED, None)
 
