@@ -16,11 +16,13 @@ from muster.app.detached_call import detached_call
 from muster.app.failpoint import CrashingEngine, Failpoint
 from muster.app.key import logged_head, open_store, signer_of
 from muster.app.parts import local_trees, make_state_dir, repository_of
+from muster.config.identity import copied_error, look, settle
 from muster.config.project import Project
 from muster.config.settings import Config
 from muster.engine.audit import Auditor
 from muster.engine.batch import Batcher
 from muster.engine.commands import Engine
+from muster.engine.incarnation import PROJECT
 from muster.engine.policy import Policy
 from muster.engine.queries import Queries
 from muster.engine.service import Service
@@ -46,6 +48,7 @@ from muster.runtimes.chance import SystemChance
 from muster.runtimes.clock import SystemClock
 from muster.runtimes.local import LocalWakeups
 from muster.stores.sqlite.copies import back_up
+from muster.stores.sqlite.halt import Cause, Halt
 from muster.web.backend import Backend
 
 log = logging.getLogger(__name__)
@@ -93,8 +96,14 @@ class Owner:
         make_state_dir(self._project)
         with contextlib.ExitStack() as stack:
             stack.callback(Lock.take(self._project.owner_lock).release)
+            standing = look(self._project)
+            self._host = LocalHost(standing.id if standing.copied else settle(self._project))
             self.store = open_store(self._project)
             stack.callback(self.store.close)
+            made_by = await self.store.reads.meta(PROJECT) or self._host.project
+            if self.store.halted is None and (standing.copied or made_by != self._host.project):
+                error = copied_error(self._project, standing)
+                self.store.halted = Halt(Cause.FOREIGN, error.message)
             self.signer = signer_of(self._project)
             self.wakeups = LocalWakeups()
             self.batcher = Batcher(
@@ -158,7 +167,7 @@ class Owner:
     async def take_over(self) -> int:
         """Adopts the running workers and returns the new term."""
         self._led_since_ms = self.clock.now().mono_ms
-        took = await self.batcher.execute(NewBoot())
+        took = await self.batcher.execute(NewBoot(project=self._host.project))
         assert isinstance(took, TookOver)
         await self.batcher.execute(SetCrew(status=CrewStatus.RUNNING))
         killed = kill_recorded(self._project.attempts_dir, self._host)

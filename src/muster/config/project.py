@@ -76,6 +76,11 @@ class Project:
         return self.state_dir / "supervisor.lock"
 
     @property
+    def crew_file(self) -> Path:
+        """The processes that its supervisor has started."""
+        return self.state_dir / "crew"
+
+    @property
     def log_file(self) -> Path:
         return self.state_dir / "muster.log"
 
