@@ -111,7 +111,11 @@ class Owner:
             )
             stack.callback(self.batcher.close)
             self.ticker = Ticker(
-                self.clock, self.store.reads, self.batcher, LocalPlanFiles(), in_thread=detached_call
+                self.clock,
+                self.store.reads,
+                self.batcher,
+                LocalPlanFiles(folder=self._project.root),
+                in_thread=detached_call,
             )
             self._stack = stack.pop_all()
         return self

@@ -36,7 +36,6 @@ def confirm_copy(project: Project) -> None:
 
 def adopted(project: Project, done: StoreRestored) -> str:
     """What has changed by it."""
-    lost = (
-        f"; {done.lost} running attempts of the original are lost here, and begin anew" if done.lost else ""
-    )
+    number = f"{done.lost} attempt" + ("s" if done.lost > 1 else "")
+    lost = f"; {number} of the original counted as running here, and will begin anew" if done.lost else ""
     return clean(f"{project.folder} is a project of its own{lost}")

@@ -123,11 +123,11 @@ class Crew:
     ) -> None:
         from muster.app.parts import make_state_dir
         from muster.app.supervise import supervisor
-        from muster.config.identity import settle
+        from muster.config.identity import refuse_copy
         from muster.hosts.file_lock import Lock
 
+        refuse_copy(project)
         make_state_dir(project)
-        settle(project)
         self._lock = _take_patiently(lambda: Lock.take(project.supervisor_lock))
         self._project = project
         self._lease_s = config.health.lease_s

@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         return dry_run(args, given, project, config)
     confirm_copy(project)
-    content = plan_body(given, config)
+    content = plan_body(given, config, project)
     show = EventPrinter(as_json=args.json, colour=args.color)
     if not config.writers:
         return _work(args, project, config, content, show)

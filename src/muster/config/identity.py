@@ -1,6 +1,6 @@
 """Which folder a `.muster/` belongs to: a copy is another project, a moved folder is the same one (S19).
 
-The record in it says where it was written: the folder's path, and the inodes of the folder and of `.muster`.  A move
+The record in it says where it was written: the path of the folder, and the inodes of it and of `.muster`.  A move
 on one file system keeps the inodes; `cp`, `rsync`, `tar`, a restored backup and a move to another disk do not.
 """
 

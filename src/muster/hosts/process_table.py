@@ -297,7 +297,7 @@ def user_threads() -> int:
 def with_marks(
     table: Iterable[Proc], marks: Collection[bytes], within: frozenset[bytes] = frozenset()
 ) -> dict[bytes, list[ProcessId]]:
-    """The living processes that carry one of these marks, and all of `within`, in their start environment, by mark."""
+    """The living processes that carry one of these marks, and all of `within`, in their environment, by mark."""
     wanted = frozenset(marks)
     found: dict[bytes, list[ProcessId]] = {mark: [] for mark in wanted}
     if not wanted:
