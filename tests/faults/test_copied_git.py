@@ -68,7 +68,9 @@ def test_a_copy_with_its_repository_goes_on_in_trees_of_its_own(original: Site, 
     original.go()
     original.settled()
     assert "half-done" in git(original.root, "ls-tree", "--name-only", plan_branch("plan"))
-    assert [line for line in git(original.root, "worktree", "list").splitlines() if str(copy.root) in line] == []
+    assert [
+        line for line in git(original.root, "worktree", "list").splitlines() if str(copy.root) in line
+    ] == []
 
 
 def test_a_copy_within_one_repository_leaves_the_trees_of_its_original(tmp_path: Path) -> None:
