@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
 from left_behind import files_left, processes_left, remove
 
 SIDE_BY_SIDE = 3
