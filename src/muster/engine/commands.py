@@ -30,7 +30,7 @@ from muster.engine.reconcile import reconcile
 from muster.engine.view import View, moved
 from muster.engine.workers import Workers
 from muster.model import commands as c
-from muster.model.answers import Answer, Claimed
+from muster.model.answers import Answer, Claimed, Moved
 from muster.model.edits import CancelPlan, EditTask, UpdatePlan
 from muster.model.errors import MusterError, StoreRewound
 from muster.model.grants import Grants
@@ -120,26 +120,33 @@ class Engine:
     async def apply(self, commands: Sequence[c.Command], now: Now) -> Applied:
         """One transaction for all commands.  Raises only what concerns the whole batch, then undone."""
 
+        given: list[c.Claim] = []
+
         async def work(tx: Tx) -> Applied:
             await self._remember(tx)
             view = View(tx, now, self.chance, self.policy.retry, self._origin)
             await view.load(_named_tasks(commands))
             outcomes: list[Outcome | None] = [None] * len(commands)
-            claims: list[int] = []
+            claims: list[tuple[int, c.Claim]] = []
             for i, command in enumerate(commands):
                 # A claim sees what its neighbours have done: all of them arrived at the same time.
                 kind = type(command)
-                if kind is c.Claim:
-                    claims.append(i)
+                if isinstance(command, c.Claim):
+                    claims.append((i, command))
                 elif kind in self._plain:
                     outcomes[i] = _run(view, command)
                 else:
-                    outcomes[i] = await self._settled(self._one, view, command)
+                    outcome = outcomes[i] = await self._settled(self._one, view, command)
+                    if isinstance(command, c.Finish) and command.then and isinstance(outcome, Moved):
+                        claims.append((i, command.then))
             await view.settle()
             await self._plans.settle(view)
             await view.flush()
-            for i in claims:
-                outcomes[i] = await self._settled(self._claim, view, commands[i])
+            for i, claim in claims:
+                claimed = await self._settled(self._claim, view, claim)
+                if isinstance(claimed, Claimed) and claimed.jobs:
+                    given.append(claim)
+                outcomes[i] = _with_next(outcomes[i], claimed)
             return Applied([o for o in outcomes if o is not None], self._topics(view, commands))
 
         try:
@@ -149,9 +156,8 @@ class Engine:
             if isinstance(error, StoreRewound):
                 self.store.halt(error.message)
             raise
-        for command, outcome in zip(commands, applied.outcomes, strict=True):
-            if isinstance(command, c.Claim) and isinstance(outcome, Claimed) and outcome.jobs:
-                self._claims.note_given(command)
+        for claim in given:
+            self._claims.note_given(claim)
         return applied
 
     async def _settled(
@@ -243,6 +249,13 @@ def _run(view: View, command: Any) -> Outcome:
         raise  # as in `_settled`
     except MusterError as error:
         return error
+
+
+def _with_next(finished: Outcome | None, claimed: Outcome) -> Outcome:
+    """The answer to a claim, or to the end of an attempt that has claimed what comes next."""
+    if not isinstance(finished, Moved):
+        return claimed
+    return replace(finished, next=claimed) if isinstance(claimed, Claimed) else finished
 
 
 def _named_tasks(commands: Sequence[c.Command]) -> list[int]:
