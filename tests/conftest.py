@@ -7,6 +7,7 @@ is read, and not those in files, since HOME is an empty folder for this process 
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from pathlib import Path
 
@@ -47,6 +48,8 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.basetemp is None:
         config.option.basetemp = str(FOLDER / "p")
+    if ALONE:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: nothing is left then either
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
