@@ -19,7 +19,7 @@ import pytest
 
 from muster.cli.live import listing
 from muster.cli.live.draw import draw
-from muster.cli.live.state import LOG_LINES_MAX, Prompt, News, State
+from muster.cli.live.state import LOG_LINES_MAX, News, Prompt, State
 from muster.cli.output import Screen, width
 from muster.client.api import Api
 from muster.client.http import Connection
