@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from muster.model.edits import KeptTask, Wishes
+from muster.model.edits import KeptTask, TaskFields
 from muster.model.events import Event
 from muster.model.rows import Lane, NewTask, Plan, Worker
 from muster.model.task import Attempt, Task
@@ -100,9 +100,9 @@ event_view_of = reader(EventView)
 
 TEXTS = tuple(name for name in NewTask.__struct_fields__ if name not in {"task_id", "dependencies"})
 """The columns of a task that are not its state ..."""
-EDITED = tuple(name for name in TEXTS if name in Wishes.__struct_fields__)
+EDITED = tuple(name for name in TEXTS if name in TaskFields.__struct_fields__)
 """... and those of them that a person may edit under the same name."""
 texts_of = writer(NewTask, TEXTS)
-edited_of = writer(Wishes, EDITED)
+edited_of = writer(TaskFields, EDITED)
 worker_row = writer(Worker)
 lane_row = writer(Lane)

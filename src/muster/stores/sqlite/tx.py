@@ -22,8 +22,7 @@ from muster.model.targets import required
 from muster.model.task import BY_HAND, Attempt, Now, Task
 from muster.model.views import JobText
 from muster.ports.store import Existing, ReadyTask, Writes
-from muster.stores.sqlite.known import Known
-from muster.stores.sqlite.named import load_sql
+from muster.stores.sqlite.row_cache import RowCache
 from muster.stores.sqlite.rows import (
     attempt_of,
     edited_of,
@@ -36,6 +35,7 @@ from muster.stores.sqlite.rows import (
     worker_of,
     worker_row,
 )
+from muster.stores.sqlite.sql_files import load_sql
 
 SQL = load_sql("engine.sql")
 CLOCK_SQL = load_sql("clock.sql")
@@ -44,7 +44,7 @@ WORKERS_MAX = 1000
 
 
 def _edited(edit: Edit) -> tuple[Any, ...]:
-    return (*edited_of(edit.wishes), edit.parent_task_id, edit.wishes.expires_at_ms, edit.task_id)
+    return (*edited_of(edit.task_fields), edit.parent_task_id, edit.task_fields.expires_at_ms, edit.task_id)
 
 
 class SqliteTx:
@@ -52,8 +52,10 @@ class SqliteTx:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._db = connection
-        self._tasks: Known[Task] = Known("tasks", Task.__struct_fields__, 1, statements=SQL, ended=FINAL)
-        self._attempts: Known[Attempt] = Known(
+        self._tasks: RowCache[Task] = RowCache(
+            "tasks", Task.__struct_fields__, 1, statements=SQL, ended=FINAL
+        )
+        self._attempts: RowCache[Attempt] = RowCache(
             "attempts",
             Attempt.__struct_fields__,
             2,

@@ -23,7 +23,7 @@ SELECT e.id, e.task_id, coalesce(p.name, ''),
 
 -- name: kept
 -- The columns of a KeptTask.
-SELECT t.id, coalesce(t.key, CAST(t.id AS TEXT)), t.status, t.error, t.aim, t.from_file,
+SELECT t.id, coalesce(t.key, CAST(t.id AS TEXT)), t.status, t.error, t.pinned_agent, t.from_file,
        t.title, t.description, t.agent, t.capabilities, t.profile, t.priority, t.sort_key, t.limit_key,
        t.on_failed, t.tags, t.metadata, t.timeout_s, t.max_retries, t.epic, t.feature,
        CASE WHEN p.plan_id IS t.plan_id THEN coalesce(p.key, CAST(p.id AS TEXT)) ELSE CAST(p.id AS TEXT) END,
