@@ -105,6 +105,7 @@ class Claims:
             agent=agent,
             request_id=command.request_id,
             lease_ms=self._policy.lease_ms(agent),
+            start=command.start,
             base=view.incarnation.base,
         )
         view.run(task.id, grant)

@@ -42,7 +42,7 @@ Node = int | str
 
 class PlanUpdater:
     def __init__(self, enqueuer: Enqueuer) -> None:
-        self._intake = enqueuer
+        self._enqueuer = enqueuer
 
     async def update(self, view: View, command: UpdatePlan) -> PlanUpdated:
         """Adds, edits and takes out until the plan is what its file says; one event for each task.
@@ -54,12 +54,12 @@ class PlanUpdater:
             raise BadInput("a task without a key cannot be told from the others; nothing was changed")
         await view.settle()
         await view.flush()
-        plan = await self._intake.find_plan(view, command)
+        plan = await self._enqueuer.find_plan(view, command)
         tasks = await view.tx.kept_tasks(plan.id) if plan else []
         kept = {task.key: task for task in tasks}
         diff = compare(plan.name if plan else command.plan, command.tasks, kept)
         await self._refuse_cycle(view, _edges(command, kept, diff), kept)
-        added = await self._intake.enqueue(view, command)
+        added = await self._enqueuer.enqueue(view, command)
         await view.flush()
         ids = {key: task.id for key, task in kept.items()}
         ids |= {spec.key or "": i for spec, i in zip(command.tasks, added.task_ids, strict=True)}
@@ -170,7 +170,7 @@ class PlanUpdater:
                 actor=actor,
                 task_fields=task_fields,
                 changed={name: _shortened(getattr(before, name)) for name in fields},
-                lane_id=await self._intake.lane(view, lane),
+                lane_id=await self._enqueuer.lane(view, lane),
                 unmet=sum(not done for done in edges.values()) if anew else task.unmet,
                 parent_task_id=parent_id,
             ),
