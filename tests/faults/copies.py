@@ -62,9 +62,9 @@ class Site:
 
     def up(self) -> None:
         """A crew in the background, with the first agent at work."""
+        before = len(self.begun())
         code, said = self("up", "--daemon", "--workers", "1")
         assert code == 0, said
-        before = len(self.begun())
         until(lambda: len(self.begun()) > before, 20, "an agent is at work")
 
     def add(self) -> None:

@@ -186,9 +186,10 @@ class Worktree:
 
     def _admin(self) -> Path:
         """Git's own folder for this tree.  Raises GitFailed where it is none."""
-        admin = _admin_of(self.path)
-        if admin is None:
-            raise GitFailed(f"{self.path} is no working tree")
+        try:
+            admin = _admin_of(self.path)
+        except OSError as error:
+            raise GitFailed(f"{self.path} is no working tree: {error}") from error
         if admin.parent != self.repository.common / "worktrees" or not admin.is_dir():
             raise GitFailed(f"{self.path} is a working tree of another repository: {admin}")
         if _tree_of(admin) != _real(self.path):
@@ -241,20 +242,20 @@ class Worktree:
                 (aside / ".git").unlink()
 
     def _rejoin(self) -> None:
-        """Links the tree and git's folder of that name to each other again, after both were moved or copied.
+        """Links the tree and git's folder for it to each other again, after both were moved or copied.
 
         Not `git worktree repair`: in a copy it takes git's folder of the original.
         """
-        named = _admin_of(self.path)
-        if named is None:
+        path, admins = _real(self.path), self.repository.common / "worktrees"
+        try:
+            admin = admins / _admin_of(path).name
+        except FileNotFoundError:  # an agent has deleted the link
+            admin = next((known for known in admins.glob("*") if _tree_of(known) == path), path)
+        except OSError:
             return
-        admin = self.repository.common / "worktrees" / named.name
-        if not admin.is_dir() or (_tree_of(admin) != _real(self.path) and _belongs_to_another(admin)):
+        if not (admin / "gitdir").is_file() or (_tree_of(admin) != path and _belongs_to_another(admin)):
             return
-        for link, target in (
-            (self.path / ".git", f"gitdir: {admin}"),
-            (admin / "gitdir", f"{self.path}/.git"),
-        ):
+        for link, target in ((path / ".git", f"gitdir: {admin}"), (admin / "gitdir", f"{path}/.git")):
             replace_plain(link, os.fsencode(f"{target}\n"), lasting=True)
 
     def _mark(self, base: str) -> None:
@@ -384,15 +385,15 @@ def _tree_of(admin: Path) -> Path | None:
 def _belongs_to_another(admin: Path) -> bool:
     """Whether the tree that it names is there, and says so as well."""
     tree = _tree_of(admin)
-    return tree is not None and _admin_of(tree) == admin
-
-
-def _admin_of(tree: Path) -> Path | None:
-    """Git's folder that a working tree names."""
     try:
-        text = read_plain(tree / ".git", _LINK_BYTES_MAX).decode("utf-8", "surrogateescape")
+        return tree is not None and _admin_of(tree) == admin
     except OSError:
-        return None
+        return False
+
+
+def _admin_of(tree: Path) -> Path:
+    """Git's folder that a working tree names.  Raises OSError."""
+    text = read_plain(tree / ".git", _LINK_BYTES_MAX).decode("utf-8", "surrogateescape")
     return _real(tree / text.removeprefix("gitdir:").strip())
 
 
