@@ -11,12 +11,13 @@ any time.  Without the variable nothing of this is built in.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from muster.engine.commands import Applied, Engine
 from muster.engine.policy import Policy
@@ -25,6 +26,8 @@ from muster.model.grants import Grants
 from muster.model.task import Now
 from muster.ports.clock import Chance
 from muster.ports.store import Reads, Store, Tx
+from muster.web.http import Reply, Request
+from muster.web.routes import Application
 
 T = TypeVar("T")
 
@@ -60,18 +63,18 @@ class Failpoint:
                 self._path.unlink(missing_ok=True)
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    def after_answers(self, app: Any) -> Any:
-        """The ASGI application `app`, with the point after each answer."""
+    def after_answers(self, app: Application) -> Application:
+        """The application, with the point after each answer."""
+        answer = app.answer
 
-        async def passing(scope: Any, receive: Any, send: Callable[[Any], Awaitable[None]]) -> None:
-            async def sent(message: Mapping[str, Any]) -> None:
-                await send(message)
-                if message["type"] == "http.response.body" and not message.get("more_body"):
-                    self.at("after_answer", [scope["path"].rpartition("/")[2]])
+        async def then(request: Request) -> Reply:
+            reply = await answer(request)
+            # The server sends it before anything else has its turn.
+            asyncio.get_running_loop().call_soon(self.at, "after_answer", [request.path.rpartition("/")[2]])
+            return reply
 
-            await app(scope, receive, sent)
-
-        return passing
+        app.answer = then  # type: ignore[method-assign]
+        return app
 
 
 class CrashingEngine(Engine):
