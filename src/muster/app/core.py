@@ -8,15 +8,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 from pathlib import Path
 from typing import Self
 
-from muster.agents.folders import LocalFolders
-from muster.agents.host import LocalHost
-from muster.agents.tree import kill_recorded
-from muster.app.aside import aside
-from muster.app.failpoint import CrashingEngine, Failpoint
+from muster.app.detached_call import detached_call
 from muster.app.key import logged_head, open_store, signer_of
 from muster.app.parts import local_trees, make_state_dir, repository_of
 from muster.config.project import Project
@@ -27,13 +22,17 @@ from muster.engine.commands import Engine
 from muster.engine.policy import Policy
 from muster.engine.queries import Queries
 from muster.engine.service import Service
-from muster.engine.services.clearer import Clearer
 from muster.engine.services.pruner import Pruner
 from muster.engine.services.reaper import Reaper, own_stall_ms
 from muster.engine.services.reconciler import Reconciler
 from muster.engine.services.scheduler import Scheduler
 from muster.engine.services.sealer import Sealer
 from muster.engine.services.ticker import Ticker
+from muster.engine.services.worktree_cleaner import WorktreeCleaner
+from muster.hosts.attempt_folders import LocalFolders
+from muster.hosts.file_lock import Lock
+from muster.hosts.local_host import LocalHost
+from muster.hosts.process_tree import kill_recorded
 from muster.model.answers import AuditReport, BackedUp, Reconciled, TookOver
 from muster.model.commands import NewBoot, SetCrew
 from muster.model.errors import StoreFault
@@ -45,7 +44,6 @@ from muster.runtimes.chance import SystemChance
 from muster.runtimes.clock import SystemClock
 from muster.runtimes.local import LocalWakeups
 from muster.stores.sqlite.copies import back_up
-from muster.stores.sqlite.lock import Lock
 from muster.web.backend import Backend
 
 log = logging.getLogger(__name__)
@@ -57,6 +55,11 @@ def policy_of(config: Config, hostname: str = "", *, writers: frozenset[str] = f
     return Policy(
         retry=RetryPolicy(first_s=task.backoff_first_s, cap_s=task.backoff_cap_s, losses_max=task.losses_max),
         lease_s=config.health.lease_s,
+        leases={
+            agent.name: max(config.health.lease_s, 3 * agent.heartbeat_s)
+            for agent in config.agents.values()
+            if agent.heartbeat_s is not None
+        },
         heartbeat_s=config.health.heartbeat_s,
         claim_lease_s=config.health.claim_lease_s,
         agent_slots={agent.name: agent.slots for agent in config.agents.values() if agent.slots is not None},
@@ -86,7 +89,6 @@ class Owner:
         self._policy = policy_of(config, self._host.hostname, writers=writers)
         self.clock = SystemClock(self._host.boot_id)
         self.started_at_ms = self.clock.now().wall_ms
-        self.failpoint = Failpoint.of(os.environ)
         self._stack = contextlib.ExitStack()
         self._reaper: Reaper | None = None
         self._reconciler: Reconciler | None = None
@@ -102,26 +104,20 @@ class Owner:
             self.signer = signer_of(self._project)
             self.wakeups = LocalWakeups()
             self.batcher = Batcher(
-                self._engine(),
+                Engine(self.store, SystemChance(), self._policy, self.signer.grants()),
                 self.clock.now,
                 self.wakeups.publish,
                 slow_ms=own_stall_ms(self._config.health.lease_s),
             )
             stack.callback(self.batcher.close)
             self.ticker = Ticker(
-                self.clock, self.store.reads, self.batcher, LocalPlanFiles(), in_thread=aside
+                self.clock, self.store.reads, self.batcher, LocalPlanFiles(), in_thread=detached_call
             )
             self._stack = stack.pop_all()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self._stack.close)
-
-    def _engine(self) -> Engine:
-        policy, grants = self._policy, self.signer.grants()
-        if self.failpoint is not None:
-            return CrashingEngine(self.store, SystemChance(), policy, self.failpoint, grants)
-        return Engine(self.store, SystemChance(), policy, grants)
 
     def backend(self) -> Backend:
         return Backend(
@@ -179,7 +175,7 @@ class Owner:
             lease_s=health.lease_s,
             interval_s=health.sweep_s,
             led_since_ms=self._led_since_ms,
-            aside=asyncio.to_thread,
+            detached_call=asyncio.to_thread,
             absences=self.batcher.absences,
         )
         self._reaper = reaper
@@ -189,7 +185,7 @@ class Owner:
     async def reconcile(self) -> Reconciled:
         """Also for an owner of one command: it leads then, so it takes a term for that."""
         if self._reconciler is None:
-            took = await self.batcher.execute(NewBoot(stays=False))
+            took = await self.batcher.execute(NewBoot(long_lived=False))
             assert isinstance(took, TookOver)
             self.term = took.term
             self._make_reaper()
@@ -231,4 +227,4 @@ class Owner:
             return []
         trees = local_trees(self._repository, self._project)
         kept_s, keep_done = self._config.retention.trees_s, self._config.git.keep
-        return [Clearer(self.clock, self.store.reads, trees, kept_s=kept_s, keep_done=keep_done)]
+        return [WorktreeCleaner(self.clock, self.store.reads, trees, kept_s=kept_s, keep_done=keep_done)]

@@ -18,10 +18,10 @@ from muster.client.http import address
 from muster.config.load import load_config
 from muster.config.project import Project
 from muster.config.settings import Config
+from muster.hosts.file_lock import holder
 from muster.model.commands import SetCrew
 from muster.model.errors import MusterError
 from muster.model.states import CrewStatus
-from muster.stores.sqlite.lock import holder
 from muster.web.app import build
 from muster.web.backend import Backend
 from muster.web.server import serve
@@ -41,16 +41,13 @@ async def _own(project: Project, config: Config) -> None:
         else:
             log.critical("%s; reads go on", halted.message)
         web = owner.backend()
-        app = build(web)
-        if owner.failpoint is not None:
-            app = owner.failpoint.after_answers(app)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, web.shut_down)
         with _listening(Path(project.socket)) as listening:
             await _until_closed(
                 web,
-                serve(app, listening, web.closing),
+                serve(build(web), listening, web.closing),
                 *(service.run() for service in (owner.services() if halted is None else ())),
                 _mind_supervisor(project, owner, web),
             )

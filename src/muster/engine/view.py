@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from muster.engine.fence import Origin
+from muster.engine.fence import Incarnation
 from muster.model.answers import Moved
 from muster.model.commands import AppendLog, AttemptCommand, Command, Skip, Unblock
 from muster.model.errors import NotFound
@@ -18,11 +18,6 @@ from muster.model.task import Attempt, Now, Task
 from muster.ports.clock import Chance
 from muster.ports.store import Tx, Writes
 
-_DEAD = frozenset({TaskStatus.FAILED, TaskStatus.CANCELLED})
-_DEAD_FOR_CHILDREN = _DEAD | {TaskStatus.ARCHIVED}
-"""Also of a parent that was put away before its child was added; of one that was completed nobody waits."""
-
-
 TITLE_SHOWN = 80
 """Characters of a title that stand in another task's reason."""
 
@@ -31,10 +26,10 @@ class View:
     """Commands of a batch are decided in order on this view; `flush` writes all of it set-wise."""
 
     def __init__(
-        self, tx: Tx, now: Now, chance: Chance, retry: RetryPolicy, origin: Origin | None = None
+        self, tx: Tx, now: Now, chance: Chance, retry: RetryPolicy, incarnation: Incarnation | None = None
     ) -> None:
         self.tx = tx
-        self.origin = origin or Origin()
+        self.incarnation = incarnation or Incarnation()
         self.now = now
         self.chance = chance
         self.retry = retry
@@ -73,10 +68,10 @@ class View:
         self._attempts.clear()
         await self.load(ids)
 
-    def judge(self, command: AttemptCommand) -> None:
+    def check(self, command: AttemptCommand) -> None:
         """Raises where the store does not know the command's epoch, as Origin.judge."""
         known, attempt = self._tasks.get(command.task_id), self._attempts.get(command.task_id)
-        self.origin.judge(known, attempt, command)
+        self.incarnation.check(known, attempt, command)
 
     def is_open(self, task_id: int) -> bool:
         attempt = self._attempts.get(task_id)
@@ -123,7 +118,7 @@ class View:
     def run(self, task_id: int, command: Command) -> Task:
         """Decides one command with its follow-ups and keeps what it changes.  Raises where it is refused."""
         if isinstance(command, AttemptCommand):
-            self.judge(command)
+            self.check(command)
         task = self.task(task_id)
         facts = Facts(self._attempts.get(task_id), self.chance.fraction(), self.retry)
         decision = decide(task, facts, command, self.now)
@@ -164,7 +159,7 @@ class View:
                 self._note_end(task)
         if decision.unblocks:
             self._completed.append(task.id)
-        elif decision.events and task.status in _DEAD:
+        elif decision.events and task.dead and task.status is not TaskStatus.ARCHIVED:
             self._failed.append((task.id, None))
         if decision.result is not None:
             writes.results.append((task.id, decision.result))
@@ -215,7 +210,7 @@ class View:
         failed, self._failed = self._failed, []
         await self.load([parent_id for parent_id, _ in failed])
         for parent_id, only in failed:
-            if self.task(parent_id).status not in _DEAD_FOR_CHILDREN:
+            if not self.task(parent_id).dead:
                 continue  # a neighbour in this batch has opened it anew
             children = await self.tx.yielding_children(parent_id) if only is None else [only]
             await self.load(children)

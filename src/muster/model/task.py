@@ -19,9 +19,9 @@ from muster.model.states import (
     TaskStatus,
 )
 
-CANCELLED, SKIPPED, REMOVED = "cancelled", "skipped", "removed"
-"""`Task.error` of a task that a person did not want begins with this, before who and why; behind a skipped
-task its children go on, a removed one was taken out of its plan file."""
+CANCELLED, REMOVED = "cancelled", "removed"
+"""`Task.error` of a task that a person did not want begins with this, before who and why; a removed one was taken
+out of its plan file."""
 
 BY_HAND = "by hand"
 """`Attempt.agent` of an attempt that a person, or a program outside of Muster, has taken; no agent can have this
@@ -68,9 +68,9 @@ class Task(Struct, frozen=True, gc=False):
     paused_reason: PauseReason | None
     question: str
     """What the agent asked, while the task is paused for that."""
-    aim: str | None
+    pinned_agent: str | None
     """The agent that a transfer or a person has picked; the task's lane follows it."""
-    aim_until_ms: int | None
+    pinned_until_ms: int | None
     """Wall time after which any agent may take the task again."""
     expires_at_ms: int | None
     """Wall time after which no attempt is to begin."""
@@ -88,12 +88,25 @@ class Task(Struct, frozen=True, gc=False):
     given out before they are known to be gone."""
     estimated_s: int | None = None
     """How long one attempt should take; much longer, and it is told, then stopped."""
+    skipped: bool = False
+    """It is not to be done, and what waits for it goes on."""
 
     @property
     def ready(self) -> bool:
         """May be claimed now, as far as the task itself is concerned."""
         waiting = self.status is TaskStatus.PENDING and self.unmet == 0 and self.next_attempt_at_ms is None
         return waiting and self.lingering_epoch is None
+
+    @property
+    def done(self) -> bool:
+        """What waits for it goes on, also where it was archived since."""
+        archived = self.status is TaskStatus.ARCHIVED and self.error_kind is None and not self.error
+        return self.status is TaskStatus.COMPLETED or self.skipped or archived
+
+    @property
+    def dead(self) -> bool:
+        """It has ended, and what waits for it goes on only if it wants to."""
+        return self.final and not self.done
 
     @property
     def final(self) -> bool:

@@ -159,7 +159,7 @@ class Tx(Protocol):
     async def add_lane(self, lane: Lane) -> None: ...
 
     async def lane_key(self, task_id: int) -> LaneKey:
-        """Where the task belongs by its own wishes, without any aim."""
+        """Where the task belongs by its own wishes, without any pin."""
 
     async def open_by_agent(self) -> dict[str, int]:
         """Open attempts by agent."""
@@ -213,16 +213,16 @@ class Tx(Protocol):
         """Makes the seal that ends with `to_id` a stub and drops its events."""
 
     async def shift_waits(self, by_ms: int) -> None:
-        """Retries and aims are due that much later (earlier where it is negative)."""
+        """Retries and pins are due that much later (earlier where it is negative)."""
 
     async def bound_retries(self, latest_ms: int) -> None:
         """No failed attempt is tried again later than that."""
 
     async def settle_done_parents(self, child_id: int) -> int:
-        """Marks dependencies on completed tasks as met where they are not; how many there were."""
+        """Marks dependencies on tasks that are done as met where they are not; how many there were."""
 
-    async def census(self, task_id: int) -> tuple[bool, int]:
-        """(whether a claim would find the task, how many of its dependencies are unmet), as stored."""
+    async def unmet(self, task_id: int) -> int:
+        """How many of its dependencies are marked as unmet."""
 
     async def last_seal(self) -> Seal | None: ...
 
@@ -264,8 +264,8 @@ class Reads(Protocol):
     async def expired(self, wall_ms: int, limit: int) -> list[int]:
         """Ids of waiting tasks whose time is over."""
 
-    async def stale_aims(self, wall_ms: int, limit: int) -> list[int]:
-        """Ids of tasks whose aim was not taken in time."""
+    async def stale_pins(self, wall_ms: int, limit: int) -> list[int]:
+        """Ids of tasks whose pin was not taken in time."""
 
     async def overdue(self, wall_ms: int, limit: int) -> list[int]:
         """Ids of running tasks that a notice or a stop is due for, because they should be done."""
@@ -336,7 +336,7 @@ class Reads(Protocol):
 
     async def suspects(self, after_id: int, limit: int) -> tuple[int | None, list[int]]:
         """Of the next `limit` tasks in id order: (the last one's id, or None at the end; those whose row
-        disagrees with its attempts or dependencies, or with its place in line)."""
+        disagrees with its attempts or dependencies)."""
 
     async def event_spans(self, after_task_id: int, limit: int) -> list[EventSpan]:
         """What events there are of each task, in the order of their ids."""

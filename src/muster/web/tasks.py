@@ -161,13 +161,13 @@ async def logs(web: Backend, request: Request, task_id: int, query: LogsQuery) -
 @routes.post(_TASKS)
 async def add(web: Backend, body: AddBody) -> Reply:
     """201 for a task that is new, 200 for one that was there already."""
-    wishes = {name: getattr(body, name) for name in body.__struct_fields__}
-    plan, actor = wishes.pop("plan"), wishes.pop("actor")
+    fields = {name: getattr(body, name) for name in body.__struct_fields__}
+    plan, actor = fields.pop("plan"), fields.pop("actor")
     if body.timeout_s is None:
-        wishes["timeout_s"] = web.usual_timeout_s
+        fields["timeout_s"] = web.usual_timeout_s
     if body.max_retries is None:
-        wishes["max_retries"] = web.usual_retries
-    command = c.Enqueue(plan=plan, source=None, tasks=(c.Spec(**wishes),), actor=actor)
+        fields["max_retries"] = web.usual_retries
+    command = c.Enqueue(plan=plan, source=None, tasks=(c.Spec(**fields),), actor=actor)
     added = await web.engine.execute(command)
     return json_reply(added, 201 if isinstance(added, Enqueued) and added.added > 0 else 200)
 

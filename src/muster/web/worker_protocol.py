@@ -21,7 +21,7 @@ _COMMANDS: dict[str, type[c.Command]] = {
     "complete": c.Complete,
     "fail": c.Fail,
     "release": c.Release,
-    "gone": c.Gone,
+    "gone": c.ProcessesExited,
     "log": c.AppendLog,
     "suspect": c.Suspect,
     "account": c.Account,

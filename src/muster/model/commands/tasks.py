@@ -27,6 +27,8 @@ class Claim(Command, frozen=True, kw_only=True):
     request_id: Name
     """Repeating a claim with the same id gives the same attempts: a lost answer strands nothing."""
     slots: Annotated[int, Meta(ge=1, le=1000)] = 1
+    start: bool = False
+    """The worker itself is the process that does the work: what it is given starts in the same transaction."""
 
 
 class Take(Command, frozen=True, kw_only=True):
@@ -48,6 +50,8 @@ class Grant(Command, frozen=True, kw_only=True):
     agent: str
     request_id: str
     lease_ms: int
+    start: bool = False
+    """As in Claim."""
     base: int = 0
     """Filled in by the engine: epochs up to this one may have been granted before the store was restored."""
 
@@ -81,13 +85,13 @@ class Overdue(Command, frozen=True, kw_only=True):
     term: int
 
 
-class DropAim(Command, frozen=True, kw_only=True):
+class DropPin(Command, frozen=True, kw_only=True):
     """The picked agent did not take the task in time: any agent may."""
 
     task_id: int
     term: int
     lane_id: int = 0
-    """Filled in by the engine: the lane of the task without its aim."""
+    """Filled in by the engine: the lane of the task without its pin."""
 
 
 class Pause(Command, frozen=True, kw_only=True):
@@ -114,7 +118,7 @@ class Transfer(Command, frozen=True, kw_only=True):
     actor: Name
     agent: Name
     lane_id: int = 0
-    """Filled in by the engine: the lane of the task with its new aim."""
+    """Filled in by the engine: the lane of the task with its new pin."""
     timeout_s: Annotated[float, Meta(gt=0, le=7 * 86400)] = 600.0
 
 

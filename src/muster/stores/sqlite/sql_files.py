@@ -1,0 +1,38 @@
+"""SQL kept in files of named statements, each with its columns filled in from the rows' own types."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+from string import Template
+
+from muster.model.events import Event
+from muster.model.rows import Lane, Plan, Worker
+from muster.model.seals import Seal
+from muster.model.task import Artifact, Attempt, Checkpoint, Task
+from muster.stores.sqlite.rows import EDITED, TEXTS
+
+_NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_ROWS = (Task, Attempt, Event, Plan, Lane, Worker, Seal, Checkpoint, Artifact)
+
+
+def _filled_in() -> dict[str, str]:
+    """What statements share: parts of them, and the columns of the rows' types."""
+    # Filled in when it runs: only a condition without OR lets SQLite seek.
+    filled = {"by_id": "$by_id", **_parts("fragments.sql", {})}
+    columns = {row.__name__.lower(): row.__struct_fields__ for row in _ROWS}
+    for name, names in {**columns, "text": TEXTS, "edited": EDITED}.items():
+        filled[f"{name}_columns"] = ", ".join(names)
+        filled[f"{name}_slots"] = ", ".join("?" * len(names))
+    return filled
+
+
+def _parts(file: str, filled: dict[str, str]) -> dict[str, str]:
+    text = resources.files(__package__).joinpath("sql", file).read_text("utf-8")
+    _, *parts = _NAME.split(Template(text).substitute(filled))
+    return {name: body.strip() for name, body in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def load_sql(file: str) -> dict[str, str]:
+    """The statements of `sql/<file>` by name."""
+    return _parts(file, _filled_in())

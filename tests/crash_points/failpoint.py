@@ -1,0 +1,133 @@
+"""For crash tests: an owner that kills itself at a named point.
+
+CRASH_POINT_FILE names a file.  Once the file is there, it says where and when: `POINT:HITS` or `POINT:HITS:NAME`.
+At the HITSth passing of POINT the owner removes the file and sends itself SIGKILL; the file may be put there at
+any time.  The product knows nothing of this: `sitecustomize` beside this file puts the points into an owner
+whose PYTHONPATH names this folder.
+
+    before_commit   everything is written but not committed; NAME: a command of the batch, such as `Claim`
+    after_commit    it is on the disk, nobody was told; NAME: as before
+    after_answer    the caller has its answer; NAME: the last part of the request's path, such as `claim`
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from muster.engine.commands import Applied, Engine
+from muster.engine.policy import Policy
+from muster.model import commands as c
+from muster.model.grants import Grants
+from muster.model.task import Now
+from muster.ports.clock import Chance
+from muster.ports.store import Reads, Store, Tx
+
+T = TypeVar("T")
+
+HERE = Path(__file__).parent
+VARIABLE = "CRASH_POINT_FILE"
+
+
+class Failpoint:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._order = ""
+        self._hits = 0
+
+    def at(self, point: str, names: Collection[str]) -> None:
+        """Does not return where this is the place and the time to die."""
+        with self._lock:
+            try:
+                order = self._path.read_text("utf-8")
+            except OSError:
+                self._order = ""
+                return
+            if order != self._order:
+                self._order, self._hits = order, 0
+            wanted, hits, name = (*order.split(":"), "")[:3]
+            if wanted != point or (name and name not in names):
+                return
+            self._hits += 1
+            if self._hits >= int(hits):
+                self._path.unlink(missing_ok=True)
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def crashing(path: Path) -> dict[str, str]:
+    """The environment of a crew whose owner has the points."""
+    return {VARIABLE: str(path), "PYTHONPATH": str(HERE)}
+
+
+def install(path: Path) -> None:
+    """Puts the points into this process, before its owner is made."""
+    from muster.app import core
+    from muster.web.http import Reply, Request
+    from muster.web.routes import Application
+
+    failpoint = Failpoint(path)
+    answer = Application.answer
+
+    def engine(store: Store, chance: Chance, policy: Policy, grants: Grants) -> CrashingEngine:
+        return CrashingEngine(store, chance, policy, failpoint, grants)
+
+    async def then(app: Application, request: Request) -> Reply:
+        reply = await answer(app, request)
+        # The server sends it before anything else has its turn.
+        name = request.path.rpartition("/")[2]
+        asyncio.get_running_loop().call_soon(failpoint.at, "after_answer", [name])
+        return reply
+
+    core.Engine = engine  # type: ignore[assignment,misc]
+    Application.answer = then  # type: ignore[method-assign]
+
+
+class CrashingEngine(Engine):
+    """An engine with the points around its commits."""
+
+    def __init__(
+        self, store: Store, chance: Chance, policy: Policy, failpoint: Failpoint, grants: Grants
+    ) -> None:
+        self._failpoint = failpoint
+        self._brink = _Brink(store, failpoint)
+        super().__init__(self._brink, chance, policy, grants)
+
+    async def apply(self, commands: Sequence[c.Command], now: Now) -> Applied:
+        names = {type(command).__name__ for command in commands}
+        self._brink.names = names
+        applied = await super().apply(commands, now)
+        self._failpoint.at("after_commit", names)
+        return applied
+
+
+class _Brink:
+    """A store with the point at the end of each transaction's work."""
+
+    def __init__(self, store: Store, failpoint: Failpoint) -> None:
+        self._store = store
+        self._failpoint = failpoint
+        self.names: Collection[str] = ()
+
+    @property
+    def reads(self) -> Reads:
+        return self._store.reads
+
+    async def transact(self, work: Callable[[Tx], Awaitable[T]]) -> T:
+        async def to_the_brink(tx: Tx) -> T:
+            done = await work(tx)
+            self._failpoint.at("before_commit", self.names)
+            return done
+
+        return await self._store.transact(to_the_brink)
+
+    def halt(self, reason: str) -> None:
+        self._store.halt(reason)
+
+    def close(self) -> None:
+        self._store.close()
