@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from muster.model import commands as c
-from muster.model.edits import Edit, wishes_of
+from muster.model.edits import Edit, fields_of
 from muster.model.errors import MusterError
 from muster.model.machine import decide
 from muster.model.moves.decision import Decision, Facts
@@ -123,7 +123,7 @@ def commands(epoch: int = 4) -> dict[str, c.Command]:
         "edit": Edit(
             task_id=7,
             actor="ada",
-            wishes=wishes_of(c.Spec(title="new", priority=9)),
+            fields=fields_of(c.Spec(title="new", priority=9)),
             changed={"priority": 5},
             lane_id=6,
             unmet=0,

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from muster.engine.intake import Intake
+from muster.engine.intake import Intake, lane_key
 from muster.engine.view import View
 from muster.model import commands as c
 from muster.model.answers import Moved
@@ -21,17 +21,15 @@ from muster.model.edits import (
     PlanDiff,
     PlanUpdated,
     UpdatePlan,
-    Wishes,
     compare,
     differences,
-    wishes_of,
+    fields_of,
 )
 from muster.model.errors import BadInput, NotFound
 from muster.model.graph import find_cycle
-from muster.model.rows import WORKSPACE_ID, LaneKey
+from muster.model.rows import WORKSPACE_ID
 from muster.model.states import FINAL, HELD, FailedDependency, TaskStatus
-from muster.model.targets import required
-from muster.model.task import SKIPPED, Task
+from muster.model.task import SKIPPED, Now, Task, TaskFields
 
 KEPT_CHARS_MAX = 2000
 """As much of an old text stands in the audit."""
@@ -57,6 +55,7 @@ class Replan:
         plan = await self._intake.find_plan(view, command)
         tasks = await view.tx.kept_tasks(plan.id) if plan else []
         kept = {task.key: task for task in tasks}
+        command = replace(command, tasks=tuple(map(self._intake.filled, command.tasks)))
         diff = compare(plan.name if plan else command.plan, command.tasks, kept)
         await self._refuse_cycle(view, _edges(command, kept, diff), kept)
         added = await self._intake.enqueue(view, command)
@@ -72,8 +71,8 @@ class Replan:
             view.run(ids[key], c.CompleteByPerson(task_id=ids[key], actor=command.actor))
         for change in diff.changed:
             if not change.kept and view.task(ids[change.key]).status in EDITABLE:
-                wishes = wishes_of(specs[change.key], kept[change.key].created_at_ms)
-                await self._edit(view, kept[change.key], wishes, ids, command.actor)
+                fields = fields_of(specs[change.key], kept[change.key].created_at_ms)
+                await self._edit(view, kept[change.key], fields, ids, command.actor)
         for change in diff.removed:
             if not change.kept:
                 self._take_out(view, view.task(ids[change.key]), command.actor)
@@ -102,7 +101,7 @@ class Replan:
         if kept is None:
             raise NotFound(f"there is no task {command.task_id}", "muster task list")
         await view.load([kept.id])
-        given = command.given()
+        given = self._absolute(command.given, view.now)
         ids = {name: number for number, name, _ in kept.dependencies}
         if "depends_on" in given:
             named = await self._named(view, kept, given["depends_on"])
@@ -110,13 +109,20 @@ class Replan:
             given["depends_on"] = tuple(named)
             edges: dict[Node, tuple[Node, ...]] = {kept.id: tuple(named.values())}
             await self._refuse_cycle(view, edges, {kept.key: kept})
-        wishes = replace(wishes_of(kept), **given)
-        for name in ("capabilities", "depends_on"):
-            wishes = replace(wishes, **{name: tuple(sorted(set(getattr(wishes, name))))})
-        await self._edit(view, kept, wishes, ids, command.actor)
+        fields = fields_of(replace(fields_of(kept), **given))
+        await self._edit(view, kept, self._intake.filled(fields), ids, command.actor)
         await view.flush()
         task = view.task(kept.id)
         return Moved(task_id=task.id, status=task.status, epoch=task.epoch, generation=task.generation)
+
+    def _absolute(self, given: Mapping[str, Any], now: Now) -> dict[str, Any]:
+        """With points in time where durations were given."""
+        values = dict(given)
+        for span, name in (("delay_s", "not_before_ms"), ("expires_s", "expires_at_ms")):
+            if span in values:
+                seconds = values.pop(span)
+                values[name] = None if seconds is None else now.wall_ms + seconds * 1000
+        return values
 
     async def _named(self, view: View, kept: KeptTask, names: Iterable[str]) -> dict[str, int]:
         """The numbers of tasks by key or number; a task of the same plan goes by its key, also where its number
@@ -145,31 +151,25 @@ class Replan:
         return ids
 
     async def _edit(
-        self, view: View, kept: KeptTask, wishes: Wishes, ids: Mapping[str, int], actor: str
+        self, view: View, kept: KeptTask, fields: TaskFields, ids: Mapping[str, int], actor: str
     ) -> None:
-        before = wishes_of(kept)
-        fields = differences(before, wishes)
+        before = fields_of(kept)
+        changed = differences(before, fields)
         task = view.task(kept.id)
         met = {number: done for number, _, done in kept.dependencies}
-        parents = [ids[name] for name in wishes.depends_on]
+        parents = [ids[name] for name in fields.depends_on]
         await view.load(parents)
         edges = {number: met.get(number, False) or _done(view.task(number)) for number in parents}
-        anew = "depends_on" in fields
-        parent_id = ids.get(wishes.parent) if wishes.parent is not None else None
-        lane = LaneKey(
-            task.plan_id or 0,
-            task.aim or wishes.agent or "",
-            required(wishes.capabilities, wishes.target),
-            wishes.profile or "",
-            wishes.limit_key or "",
-        )
+        anew = "depends_on" in changed
+        parent_id = ids.get(fields.parent) if fields.parent is not None else None
+        lane = lane_key(task.plan_id or 0, fields, aim=task.aim)
         view.run(
             kept.id,
             Edit(
                 task_id=kept.id,
                 actor=actor,
-                wishes=wishes,
-                changed={name: _shortened(getattr(before, name)) for name in fields},
+                fields=fields,
+                changed={name: _shortened(getattr(before, name)) for name in changed},
                 lane_id=await self._intake.lane(view, lane),
                 unmet=sum(not done for done in edges.values()) if anew else task.unmet,
                 parent_task_id=parent_id,
@@ -177,7 +177,7 @@ class Replan:
         )
         if anew:
             await view.tx.set_dependencies(kept.id, edges)
-        if wishes.on_failed is not FailedDependency.BLOCK:
+        if fields.on_failed is not FailedDependency.BLOCK:
             for number, done in edges.items():
                 if not done and view.task(number).status in {TaskStatus.FAILED, TaskStatus.CANCELLED}:
                     view.note_failed(number, kept.id)

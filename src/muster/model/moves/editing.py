@@ -10,7 +10,7 @@ from muster.model.edits import EDITABLE, Edit
 from muster.model.errors import IllegalMove
 from muster.model.moves.decision import Decision, Facts, moved
 from muster.model.states import HELD, TaskStatus
-from muster.model.task import Now, Task
+from muster.model.task import FIELDS_OF_STATE, Now, Task
 
 
 def edit(task: Task, facts: Facts, command: Edit, now: Now) -> Decision:
@@ -22,22 +22,12 @@ def edit(task: Task, facts: Facts, command: Edit, now: Now) -> Decision:
         )
     if task.status not in EDITABLE:
         raise IllegalMove(f"task {task.id} is {task.status}; nothing was changed", "add a new task")
-    wishes = command.wishes
-    state: dict[str, Any] = {
-        "priority": wishes.priority,
-        "sort_key": wishes.sort_key,
-        "limit_key": wishes.limit_key,
-        "on_failed": wishes.on_failed,
-        "timeout_s": wishes.timeout_s,
-        "max_retries": wishes.max_retries,
-        "estimated_s": wishes.estimated_s,
-        "unmet": command.unmet,
-        "lane_id": command.lane_id,
-    }
+    state: dict[str, Any] = {name: getattr(command.fields, name) for name in FIELDS_OF_STATE}
+    state |= {"unmet": command.unmet, "lane_id": command.lane_id}
     if "expires_at_ms" in command.changed:
-        state["expires_at_ms"] = wishes.expires_at_ms
+        state["expires_at_ms"] = command.fields.expires_at_ms
     if "not_before_ms" in command.changed:
-        state["next_attempt_at_ms"] = _due_ms(task, wishes.not_before_ms or 0, now)
+        state["next_attempt_at_ms"] = _due_ms(task, command.fields.not_before_ms or 0, now)
     if not command.changed:
         return Decision(replace(task, **state))
     after, event = moved(

@@ -12,6 +12,7 @@ from muster.model.events import Event
 from muster.model.rows import Plan, Worker
 from muster.model.seals import Seal
 from muster.model.task import Attempt, Task
+from muster.stores.sqlite.rows import KEPT_COLUMNS
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _TYPES: dict[str, type[Struct]] = {
@@ -29,19 +30,20 @@ _DONE = """(status = 'COMPLETED' OR (status IN ('CANCELLED', 'ARCHIVED') AND err
 _DEAD = f"(status IN ('FAILED', 'CANCELLED', 'ARCHIVED') AND NOT {_DONE})"
 
 
-_KEPT = """
-SELECT t.id, coalesce(t.key, CAST(t.id AS TEXT)), t.status, t.error, t.aim,
-       EXISTS (SELECT 1 FROM events e WHERE e.task_id = t.id AND e.seq = 1 AND e.details = '{"file":true}'),
-       t.title, t.description, t.agent, t.capabilities, t.profile, t.priority, t.sort_key, t.limit_key,
-       t.on_failed, t.tags, t.metadata, t.timeout_s, t.max_retries, t.epic, t.feature,
-       CASE WHEN p.plan_id IS t.plan_id THEN coalesce(p.key, CAST(p.id AS TEXT)) ELSE CAST(p.id AS TEXT) END,
-       t.not_before_ms, t.not_after_ms, t.estimated_s, t.target, t.created_at_ms,
-       (SELECT json_group_array(json_array(id, name, json(iif(met, 'true', 'false')))) FROM (
+_KEPT_AS = {
+    "key": "coalesce(t.key, CAST(t.id AS TEXT))",
+    "from_file": """EXISTS (SELECT 1 FROM events e WHERE e.task_id = t.id AND e.seq = 1
+                            AND e.details = '{"file":true}')""",
+    "parent": """CASE WHEN p.plan_id IS t.plan_id THEN coalesce(p.key, CAST(p.id AS TEXT))
+                      ELSE CAST(p.id AS TEXT) END""",
+    "expires_at_ms": "t.not_after_ms",
+    "dependencies": """(SELECT json_group_array(json_array(id, name, json(iif(met, 'true', 'false')))) FROM (
             SELECT o.id, d.met, CASE WHEN o.plan_id IS t.plan_id THEN coalesce(o.key, CAST(o.id AS TEXT))
                                      ELSE CAST(o.id AS TEXT) END AS name
-              FROM dependencies d JOIN tasks o ON o.id = d.parent_id WHERE d.child_id = t.id ORDER BY o.id))
-  FROM tasks t LEFT JOIN tasks p ON p.id = t.parent_task_id"""
-"""The columns of a KeptTask."""
+              FROM dependencies d JOIN tasks o ON o.id = d.parent_id WHERE d.child_id = t.id ORDER BY o.id))""",
+}
+_KEPT = "SELECT " + ", ".join(_KEPT_AS.get(name, f"t.{name}") for name in KEPT_COLUMNS)
+_KEPT += " FROM tasks t LEFT JOIN tasks p ON p.id = t.parent_task_id"
 
 
 def _columns() -> dict[str, str]:

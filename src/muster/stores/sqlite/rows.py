@@ -23,6 +23,7 @@ from muster.model.states import (
 )
 from muster.model.task import Attempt, Task
 
+KEPT_COLUMNS = tuple(name for name in KeptTask.__struct_fields__ if name != "depends_on")
 _TASK = {name: i for i, name in enumerate(Task.__struct_fields__)}
 _ATTEMPT = {name: i for i, name in enumerate(Attempt.__struct_fields__)}
 
@@ -82,7 +83,7 @@ def plan_of(row: tuple[Any, ...]) -> Plan:
 
 
 def kept_of(row: tuple[Any, ...]) -> KeptTask:
-    values = dict(zip(KeptTask.__struct_fields__, row, strict=True))
+    values = dict(zip(KEPT_COLUMNS, row, strict=True))
     values["status"] = TaskStatus(values["status"])
     values["on_failed"] = FailedDependency(values["on_failed"])
     values["from_file"] = bool(values["from_file"])
@@ -90,4 +91,5 @@ def kept_of(row: tuple[Any, ...]) -> KeptTask:
         values[name] = tuple(msgspec.json.decode(values[name]))
     values["metadata"] = msgspec.json.decode(values["metadata"])
     values["dependencies"] = tuple(map(tuple, msgspec.json.decode(values["dependencies"])))
+    values["depends_on"] = tuple(name for _, name, _ in values["dependencies"])
     return KeptTask(**values)

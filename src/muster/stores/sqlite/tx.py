@@ -33,7 +33,7 @@ WORKERS_MAX = 1000
 
 
 def _texts(edit: Edit) -> tuple[Any, ...]:
-    wishes = edit.wishes
+    wishes = edit.fields
     return (
         edit.task_id,
         wishes.title,
