@@ -10,7 +10,7 @@ from typing import Any
 from muster.cli.context import Context, connect, project_of
 from muster.cli.fields import add_fields, print_one, refuse_unknown, task_names
 from muster.cli.output import Screen, clean, listed, ref_of
-from muster.cli.task_moves import one
+from muster.cli.task_actions import one
 from muster.cli.task_options import add_task_options, given_fields, stated
 from muster.cli.values import of_kind
 from muster.cli.waiting import ENDED, FOREVER_S, add_waiting, await_tasks, end_code, last_event, refuse_idle

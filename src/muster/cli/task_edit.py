@@ -10,7 +10,7 @@ from muster.cli.context import connect
 from muster.cli.fields import add_fields, print_one, refuse_unknown, task_names
 from muster.cli.output import Screen, clean, listed, ref_of
 from muster.cli.refusals import refused
-from muster.cli.task_moves import one
+from muster.cli.task_actions import one
 from muster.cli.task_options import add_task_options, given_fields
 from muster.client.api import task_path
 from muster.model.errors import BadInput, IllegalMove
@@ -30,13 +30,13 @@ def edit(args: argparse.Namespace) -> int:
     refuse_unknown(args, task_names)
     with connect(args) as context:
         task = one(context, args.ref)
-        wishes = given_fields(args, context)
-        if "title" in wishes and not (wishes["title"] or "").strip():
+        task_fields = given_fields(args, context)
+        if "title" in task_fields and not (task_fields["title"] or "").strip():
             raise BadInput("the title is empty; nothing was changed", "muster task edit REF --title TEXT")
-        if not wishes:
+        if not task_fields:
             raise BadInput("nothing was asked to be otherwise", "muster task edit --help")
         try:
-            context.api.post(task_path(task["id"], "edit"), {"actor": context.actor(), **wishes})
+            context.api.post(task_path(task["id"], "edit"), {"actor": context.actor(), **task_fields})
         except IllegalMove as error:
             raise refused(error, ref_of(task), task["id"]) from None
         after: Json = context.api.get(task_path(task["id"]))["task"]

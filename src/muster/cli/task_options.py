@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from muster.cli.context import Context
-from muster.cli.task_moves import one, refuse_unknown_agent
+from muster.cli.task_actions import one, refuse_unknown_agent
 from muster.model import kinds
 from muster.model.errors import BadInput
 from muster.model.fields import OPTIONS, Field, camel

@@ -33,7 +33,7 @@ class KeptTask(TaskFields, frozen=True, kw_only=True):
     """Its number where it has none."""
     status: TaskStatus
     error: str = ""
-    aim: str | None = None
+    pinned_agent: str | None = None
     from_file: bool = False
     """It came with a plan file, so the file may take it out again."""
     created_at_ms: int
