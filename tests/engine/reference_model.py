@@ -45,7 +45,7 @@ class ReferenceModel:
         self.tasks[key] = {
             "status": "PENDING", "generation": 1, "epoch": 0, "unmet": unmet, "due": None, "paused": None,
             "retries": 0, "losses": 0, "max_retries": max_retries, "linger": None, "skipped": False,
-            "on_failed": on_failed, "expires": expires, "pinned_agent": None, "aim_until": None, "question": "",
+            "on_failed": on_failed, "expires": expires, "pin": None, "pin_until": None, "question": "",
             "attempt": None, "parents": set(needs), "checkpoint": None,
         }  # fmt: skip
         for parent in needs:
@@ -85,7 +85,7 @@ class ReferenceModel:
         able = [
             key
             for key in self.tasks
-            if self.ready(key) and not self._closed(self.tasks[key]["pinned_agent"] or "claude")
+            if self.ready(key) and not self._closed(self.tasks[key]["pin"] or "claude")
         ]
         chosen = able[: max(0, min(slots, 4 - len(held)))]
         if chosen:
@@ -96,7 +96,7 @@ class ReferenceModel:
             task["epoch"] += 1
             task["attempt"] = {
                 "epoch": task["epoch"], "generation": task["generation"], "worker": worker, "request": request,
-                "agent": task["pinned_agent"] or "claude", "state": "open", "token": None, "stop": None, "stop_by": None,
+                "agent": task["pin"] or "claude", "state": "open", "token": None, "stop": None, "stop_by": None,
                 "until": self.mono + self.lease_ms, "boot": self.boot, "said": None, "kind": None,
                 "killed": False, "refused": False,
             }  # fmt: skip
@@ -130,11 +130,7 @@ class ReferenceModel:
             return False
         if attempt["state"] == "lost":
             may = attempt["generation"] == task["generation"] and not attempt["killed"]
-            if (
-                not may
-                or task["status"] not in WAITING
-                or task["pinned_agent"] not in (None, attempt["agent"])
-            ):
+            if not may or task["status"] not in WAITING or task["pin"] not in (None, attempt["agent"]):
                 return False
             task["status"] = "ASSIGNED" if attempt["token"] is None else "RUNNING"
             task["due"], task["losses"] = None, max(0, task["losses"] - 1)
@@ -325,9 +321,9 @@ class ReferenceModel:
 
     def drop_pin(self, key: str) -> str:
         task = self.tasks[key]
-        if task["aim_until"] is None or task["aim_until"] > self.wall:
+        if task["pin_until"] is None or task["pin_until"] > self.wall:
             return ILLEGAL
-        task["pinned_agent"] = task["aim_until"] = None
+        task["pin"] = task["pin_until"] = None
         return ""
 
     def new_boot(self) -> None:
@@ -388,11 +384,11 @@ class ReferenceModel:
             stop = task["attempt"]["stop"]
             if stop is None:
                 self._stop(task, "transfer")
-            elif stop == "transfer" and task["pinned_agent"] == agent:
+            elif stop == "transfer" and task["pin"] == agent:
                 return ""
         elif task["status"] not in (*WAITING, "PAUSED"):
             return ILLEGAL
-        task["pinned_agent"], task["aim_until"] = agent, self.wall + timeout_s * 1000
+        task["pin"], task["pin_until"] = agent, self.wall + timeout_s * 1000
         return ""
 
     def cancel(self, key: str) -> str:

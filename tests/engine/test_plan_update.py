@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from muster.engine.batch import drive
 from muster.engine.policy import Policy
 from muster.model import commands as c
-from muster.model.edits import CancelPlan, EditTask, KeptTask, PlanUpdated, UpdatePlan, compare, fields_of
+from muster.model.edits import (
+    CancelPlan,
+    EditTask,
+    KeptTask,
+    PlanUpdated,
+    UpdatePlan,
+    compare,
+    task_fields_of,
+)
 from muster.model.errors import BadInput, IllegalMove, NotFound
 from muster.model.states import ErrorKind, FailedDependency, TaskStatus
 from muster.testing.promises import History, check
@@ -371,7 +379,7 @@ def _follow(rig: Rig, plan: dict[str, tuple[list[str], dict[str, Any]]], *before
     for spec in wanted:
         task = now[spec.key or ""]
         if task.status in {TaskStatus.PENDING, TaskStatus.PAUSED, TaskStatus.ABORTED}:
-            assert fields_of(task) == fields_of(spec)
+            assert task_fields_of(task) == task_fields_of(spec)
     left = compare("api", wanted, now)
     assert (left.added, left.restored) == ((), ())
     assert all(change.kept for change in (*left.changed, *left.removed))

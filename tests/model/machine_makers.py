@@ -6,7 +6,7 @@ from typing import Any
 
 from factories import LEASE_MS, NOW, plain_attempt, plain_task
 from muster.model import commands as c
-from muster.model.edits import Edit, fields_of
+from muster.model.edits import Edit, task_fields_of
 from muster.model.errors import MusterError
 from muster.model.machine import decide
 from muster.model.moves.decision import Decision, Facts
@@ -123,7 +123,7 @@ def commands(epoch: int = 4) -> dict[str, c.Command]:
         "edit": Edit(
             task_id=7,
             actor="ada",
-            fields=fields_of(c.Spec(title="new", priority=9)),
+            task_fields=task_fields_of(c.Spec(title="new", priority=9)),
             changed={"priority": 5},
             lane_id=6,
             unmet=0,

@@ -96,6 +96,7 @@ def test_a_seed_replays_exactly_here_and_in_another_process() -> None:
     for hash_seed in ("1", "2"):
         done = subprocess.run(
             [sys.executable, "-m", "simulator", "--seed", str(REPLAYED)],
+            cwd=Path(__file__).parent,
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
             text=True,

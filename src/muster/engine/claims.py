@@ -105,6 +105,7 @@ class Claims:
             agent=agent,
             request_id=command.request_id,
             lease_ms=lease_ms,
+            start=command.start,
             base=view.incarnation.base,
         )
         view.run(task.id, grant)

@@ -23,7 +23,7 @@ from muster.model.edits import (
     UpdatePlan,
     compare,
     differences,
-    fields_of,
+    task_fields_of,
 )
 from muster.model.errors import BadInput, NotFound
 from muster.model.graph import find_cycle
@@ -40,7 +40,7 @@ Node = int | str
 
 class PlanUpdater:
     def __init__(self, enqueuer: Enqueuer) -> None:
-        self._intake = enqueuer
+        self._enqueuer = enqueuer
 
     async def update(self, view: View, command: UpdatePlan) -> PlanUpdated:
         """Adds, edits and takes out until the plan is what its file says; one event for each task.
@@ -52,13 +52,13 @@ class PlanUpdater:
             raise BadInput("a task without a key cannot be told from the others; nothing was changed")
         await view.settle()
         await view.flush()
-        plan = await self._intake.find_plan(view, command)
+        plan = await self._enqueuer.find_plan(view, command)
         tasks = await view.tx.kept_tasks(plan.id) if plan else []
         kept = {task.key: task for task in tasks}
-        command = replace(command, tasks=tuple(map(self._intake.filled, command.tasks)))
+        command = replace(command, tasks=tuple(map(self._enqueuer.filled, command.tasks)))
         diff = compare(plan.name if plan else command.plan, command.tasks, kept)
         await self._refuse_cycle(view, _edges(command, kept, diff), kept)
-        added = await self._intake.enqueue(view, command)
+        added = await self._enqueuer.enqueue(view, command)
         await view.flush()
         ids = {key: task.id for key, task in kept.items()}
         ids |= {spec.key or "": i for spec, i in zip(command.tasks, added.task_ids, strict=True)}
@@ -71,7 +71,7 @@ class PlanUpdater:
             view.run(ids[key], c.CompleteByPerson(task_id=ids[key], actor=command.actor))
         for change in diff.changed:
             if not change.kept and view.task(ids[change.key]).status in EDITABLE:
-                fields = fields_of(specs[change.key], kept[change.key].created_at_ms)
+                fields = task_fields_of(specs[change.key], kept[change.key].created_at_ms)
                 await self._edit(view, kept[change.key], fields, ids, command.actor)
         for change in diff.removed:
             if not change.kept:
@@ -109,8 +109,8 @@ class PlanUpdater:
             given["depends_on"] = tuple(named)
             edges: dict[Node, tuple[Node, ...]] = {kept.id: tuple(named.values())}
             await self._refuse_cycle(view, edges, {kept.key: kept})
-        fields = fields_of(replace(fields_of(kept), **given))
-        await self._edit(view, kept, self._intake.filled(fields), ids, command.actor)
+        fields = task_fields_of(replace(task_fields_of(kept), **given))
+        await self._edit(view, kept, self._enqueuer.filled(fields), ids, command.actor)
         await view.flush()
         task = view.task(kept.id)
         return Moved(task_id=task.id, status=task.status, epoch=task.epoch, generation=task.generation)
@@ -153,7 +153,7 @@ class PlanUpdater:
     async def _edit(
         self, view: View, kept: KeptTask, fields: TaskFields, ids: Mapping[str, int], actor: str
     ) -> None:
-        before = fields_of(kept)
+        before = task_fields_of(kept)
         changed = differences(before, fields)
         task = view.task(kept.id)
         met = {number: done for number, _, done in kept.dependencies}
@@ -168,9 +168,9 @@ class PlanUpdater:
             Edit(
                 task_id=kept.id,
                 actor=actor,
-                fields=fields,
+                task_fields=fields,
                 changed={name: _shortened(getattr(before, name)) for name in changed},
-                lane_id=await self._intake.lane(view, lane),
+                lane_id=await self._enqueuer.lane(view, lane),
                 unmet=sum(not done for done in edges.values()) if anew else task.unmet,
                 parent_task_id=parent_id,
             ),

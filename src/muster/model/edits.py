@@ -48,7 +48,7 @@ class KeptTask(TaskFields, frozen=True, kw_only=True):
         )
 
 
-def fields_of(task: TaskFields, added_at_ms: int = 0) -> TaskFields:
+def task_fields_of(task: TaskFields, added_at_ms: int = 0) -> TaskFields:
     """What `task` wants, in a form that can be compared."""
     return TaskFields(**values_of(task, added_at_ms))
 
@@ -113,7 +113,7 @@ class Edit(c.Command, frozen=True, kw_only=True):
 
     task_id: int
     actor: c.Name
-    fields: TaskFields
+    task_fields: TaskFields
     changed: dict[str, Any]
     """By field, what it was before, as the audit keeps it."""
     lane_id: int
@@ -189,7 +189,7 @@ def compare(plan: str, specs: Iterable[c.Spec], kept: Mapping[str, KeptTask]) ->
             continue
         if task.gone and task.status is TaskStatus.CANCELLED:
             restored.append(key)
-        fields = differences(fields_of(task), fields_of(spec, task.created_at_ms))
+        fields = differences(task_fields_of(task), task_fields_of(spec, task.created_at_ms))
         if fields or (task.status is TaskStatus.ARCHIVED and not spec.done):
             changed.append(Change(key=key, status=task.status, fields=fields, kept=_kept(task.status)))
     removed = (

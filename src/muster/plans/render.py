@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from muster.model.edits import KeptTask, differences, fields_of
+from muster.model.edits import KeptTask, differences, task_fields_of
 from muster.model.fields import ATTRIBUTES
 from muster.model.plan import PlanTask
 from muster.model.states import TaskStatus
@@ -15,6 +15,7 @@ from muster.model.task import TaskFields
 
 from .attributes import ID
 from .markdown import parse, slug
+from .problems import Problems
 
 
 class Usual(NamedTuple):
@@ -116,7 +117,9 @@ def _lost(text: str, name: str, tasks: Sequence[KeptTask], keys: set[str]) -> It
     """Reads what was written, and says what comes out otherwise."""
     if not tasks:
         return
-    read = {task.key: task for task in parse(text, f"{name}.md").tasks}
+    doubts = Problems(f"{name}.md")
+    read = {task.key: task for task in parse(text, doubts.file, doubts).tasks}
+    yield from doubts.told()
     for task in tasks:
         found = read.get(task.key)
         if found is None:
@@ -131,7 +134,7 @@ def _lost(text: str, name: str, tasks: Sequence[KeptTask], keys: set[str]) -> It
 
 
 def _told(task: KeptTask, keys: set[str]) -> TaskFields:
-    fields = fields_of(task)
+    fields = task_fields_of(task)
     inside = tuple(name for name in fields.depends_on if name in keys)
     return replace(fields, depends_on=inside, parent=task.parent if task.parent in keys else None)
 
@@ -139,4 +142,4 @@ def _told(task: KeptTask, keys: set[str]) -> TaskFields:
 def _as_read(task: KeptTask, found: PlanTask) -> TaskFields:
     """What is not in the file is what its reader takes: that was looked at before it was left out."""
     kept = {name: getattr(task, name) for name in ("agent", "profile", "timeout_s", "max_retries")}
-    return fields_of(replace(found, **{n: v for n, v in kept.items() if getattr(found, n) is None}))
+    return task_fields_of(replace(found, **{n: v for n, v in kept.items() if getattr(found, n) is None}))

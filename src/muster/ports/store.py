@@ -213,7 +213,7 @@ class Tx(Protocol):
         """Makes the seal that ends with `to_id` a stub and drops its events."""
 
     async def shift_waits(self, by_ms: int) -> None:
-        """Retries and aims are due that much later (earlier where it is negative)."""
+        """Retries and pins are due that much later (earlier where it is negative)."""
 
     async def bound_retries(self, latest_ms: int) -> None:
         """No failed attempt is tried again later than that."""

@@ -133,10 +133,10 @@ def backoff_overflow(planting: Planting) -> None:
 
 @plant("a claim does not count what its worker holds, nor what a limit allows")
 def slot_overfill(planting: Planting) -> None:
-    async def room(_view: View, _policy: Any) -> None:
+    async def no_limit(_view: View, _policy: Any) -> None:
         return None
 
-    planting.put(Claims.claim.__globals__, "capacity", room)
+    planting.put(Claims.claim.__globals__, "capacity", no_limit)
 
 
 @plant("a repeated claim is taken for a new one")
@@ -281,7 +281,7 @@ def reaped_before_killed(planting: Planting) -> None:
 
 @plant("a worker is told to go on with an attempt that is over")
 def dead_attempt_goes_on(planting: Planting) -> None:
-    async def renew(  # noqa: PLR0917
+    async def renew(
         self: Workers, view: View, command: c.Heartbeat, task_id: int, epoch: int, proof: str
     ) -> Any:
         return replace(await real(self, view, command, task_id, epoch, proof), current=True)

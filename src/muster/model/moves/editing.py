@@ -22,12 +22,12 @@ def edit(task: Task, facts: Facts, command: Edit, now: Now) -> Decision:
         )
     if task.status not in EDITABLE:
         raise IllegalMove(f"task {task.id} is {task.status}; nothing was changed", "add a new task")
-    state: dict[str, Any] = {name: getattr(command.fields, name) for name in FIELDS_OF_STATE}
+    state: dict[str, Any] = {name: getattr(command.task_fields, name) for name in FIELDS_OF_STATE}
     state |= {"unmet": command.unmet, "lane_id": command.lane_id}
     if "expires_at_ms" in command.changed:
-        state["expires_at_ms"] = command.fields.expires_at_ms
+        state["expires_at_ms"] = command.task_fields.expires_at_ms
     if "not_before_ms" in command.changed:
-        state["next_attempt_at_ms"] = _due_ms(task, command.fields.not_before_ms or 0, now)
+        state["next_attempt_at_ms"] = _due_ms(task, command.task_fields.not_before_ms or 0, now)
     if not command.changed:
         return Decision(replace(task, **state))
     after, event = moved(

@@ -33,7 +33,7 @@ WORKERS_MAX = 1000
 
 
 def _texts(edit: Edit) -> tuple[Any, ...]:
-    task_fields = edit.fields
+    task_fields = edit.task_fields
     return (
         edit.task_id,
         task_fields.title,
