@@ -325,6 +325,14 @@ def test_limits_slots_and_offers_reach_the_engine_and_the_worker():
     assert offers_of(config) == {"claude": Offer(capabilities=("rust",), profiles=("writer",))}
 
 
+def test_an_agent_that_is_heard_less_often_has_a_longer_lease():
+    agents = {
+        name: {"command": ["x"], "heartbeat": heard} for name, heard in {"slow": "1m", "fast": "1s"}.items()
+    }
+    policy = policy_of(parse_config({"agents": agents}))
+    assert [policy.lease_ms(agent) for agent in ("slow", "fast", "shell")] == [180_000, 15_000, 15_000]
+
+
 def test_the_wishes_of_a_plans_tasks_are_enqueued(root):
     text = "- [ ] A {#a cap=rust limit=gpu on-failed=run tags=x}\n- [ ] B {#b profile=writer}\n- [ ] C {#c}\n"
     config = parse_config({"agent": "shell"})

@@ -49,7 +49,7 @@ def foreign_table(kind: str) -> list[str]:
     for setting in foreign.SETTINGS:
         if setting.kind == kind:
             target = f"`{setting.target}`" if setting.target else "-"
-            target += ", left at its default" if setting.detached_call else ""
+            target += ", left at its default" if setting.aside else ""
             lines.append(f"| `{setting.source}` | {target} | {setting.note} |")
     return lines
 

@@ -20,9 +20,8 @@ Json = dict[str, Any]
 
 def add(verbs: Any) -> None:
     parser = verbs.add_parser("edit", help="change what a task is; what is not given stays")
-    parser.description = (
-        "An empty value takes away what was there: --agent '' lets any agent do it. A list replaces the old one."
-    )
+    parser.description = "An empty value takes away what was there: --agent '' lets any agent do it."
+    parser.description += " A list replaces the old one."
     parser.add_argument("ref", metavar="REF")
     add_task_options(parser, editing=True)
     add_fields(parser)

@@ -227,7 +227,7 @@ class Engine:
         return moved(view.run(command.task_id, replace(command, lane_id=lane_id)))
 
     async def _claim(self, view: View, command: c.Claim) -> Answer:
-        return await self._claims.claim(view, command, int(self.policy.lease_s * 1000))
+        return await self._claims.claim(view, command)
 
     def _topics(self, view: View, commands: Sequence[c.Command]) -> frozenset[str]:
         topics = {orders_for(worker_id) for worker_id in view.disturbed}

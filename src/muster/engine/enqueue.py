@@ -257,7 +257,6 @@ class Enqueuer:
             unmet=sum(not met for _, met in parents) if parents else 0,
             actor=command.actor,
             now=view.now,
-            from_file=command.whole or command.source is not None,
         )
         view.add(decision)
         if spec.idempotency_key is not None:
@@ -271,6 +270,7 @@ class Enqueuer:
                 key=spec.key,
                 parent_task_id=ids[spec.parent] if spec.parent is not None else spec.parent_task_id,
                 not_after_ms=spec.ends_at_ms(view.now.wall_ms),
+                from_file=command.whole or command.source is not None,
                 created_by=command.actor,
                 created_at_ms=view.now.wall_ms,
                 dependencies=parents,

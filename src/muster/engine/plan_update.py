@@ -28,8 +28,8 @@ from muster.model.edits import (
 from muster.model.errors import BadInput, NotFound
 from muster.model.graph import find_cycle
 from muster.model.rows import WORKSPACE_ID
-from muster.model.states import FINAL, HELD, FailedDependency, TaskStatus
-from muster.model.task import SKIPPED, Now, Task, TaskFields
+from muster.model.states import FINAL, HELD, FailedDependency
+from muster.model.task import Now, Task, TaskFields
 
 KEPT_CHARS_MAX = 2000
 """As much of an old text stands in the audit."""
@@ -159,7 +159,7 @@ class PlanUpdater:
         met = {number: done for number, _, done in kept.dependencies}
         parents = [ids[name] for name in fields.depends_on]
         await view.load(parents)
-        edges = {number: met.get(number, False) or _done(view.task(number)) for number in parents}
+        edges = {number: met.get(number, False) or view.task(number).done for number in parents}
         anew = "depends_on" in changed
         parent_id = ids.get(fields.parent) if fields.parent is not None else None
         lane = lane_key(task.plan_id or 0, fields, pinned_agent=task.pinned_agent)
@@ -179,7 +179,7 @@ class PlanUpdater:
             await view.tx.set_dependencies(kept.id, edges)
         if fields.on_failed is not FailedDependency.BLOCK:
             for number, done in edges.items():
-                if not done and view.task(number).status in {TaskStatus.FAILED, TaskStatus.CANCELLED}:
+                if not done and view.task(number).dead:
                     view.note_failed(number, kept.id)
 
     async def _refuse_cycle(
@@ -239,14 +239,6 @@ def _edges(command: UpdatePlan, kept: Mapping[str, KeptTask], diff: PlanDiff) ->
 
 def _unknown(graph: Mapping[Node, object], parents: Iterable[Iterable[Node]]) -> set[int]:
     return {node for group in parents for node in group if isinstance(node, int) and node not in graph}
-
-
-def _done(task: Task) -> bool:
-    """Whether a task that waits for this one may go on, as far as it is concerned."""
-    if task.status is TaskStatus.COMPLETED:
-        return True
-    ended = task.status in {TaskStatus.CANCELLED, TaskStatus.ARCHIVED}
-    return ended and task.error_kind is None and (not task.error or task.error.startswith(SKIPPED))
 
 
 def _shortened(value: Any) -> Any:

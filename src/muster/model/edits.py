@@ -12,6 +12,7 @@ from typing import Any, get_type_hints
 from msgspec import UNSET, UnsetType, convert, defstruct
 
 from muster.model import commands as c
+from muster.model import fields
 from muster.model.answers import Answer
 from muster.model.states import HELD, TaskStatus
 from muster.model.task import REMOVED, TaskFields
@@ -21,7 +22,8 @@ EDITABLE = frozenset(
 )
 
 
-FIELDS = TaskFields.__struct_fields__
+_KNOWN = (field.name for field in fields.FIELDS if field.name in TaskFields.__struct_fields__)
+FIELDS = (*_KNOWN, "epic", "feature")
 
 
 class KeptTask(TaskFields, frozen=True, kw_only=True):

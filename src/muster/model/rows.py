@@ -176,3 +176,5 @@ class NewTask(TaskFields, frozen=True, kw_only=True):
     created_at_ms: int
     dependencies: tuple[tuple[int, bool], ...]
     """(parent's id, whether it is done already)."""
+    from_file: bool = False
+    """It came with a plan file, so the file may take it out again."""

@@ -20,9 +20,9 @@ from muster.model.states import (
     TaskStatus,
 )
 
-CANCELLED, SKIPPED, REMOVED = "cancelled", "skipped", "removed"
-"""`Task.error` of a task that a person did not want begins with this, before who and why; behind a skipped
-task its children go on, a removed one was taken out of its plan file."""
+CANCELLED, REMOVED = "cancelled", "removed"
+"""`Task.error` of a task that a person did not want begins with this, before who and why; a removed one was taken
+out of its plan file."""
 
 BY_HAND = "by hand"
 """`Attempt.agent` of an attempt that a person, or a program outside of Muster, has taken; no agent can have this
@@ -39,16 +39,12 @@ class Now(Struct, frozen=True, gc=False):
     boot_id: str
 
 
-class TaskFields(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, gc=False):
-    """Everything about a task that a person may say and edit; `fields.FIELDS` has how it is written."""
+class CommonFields(Struct, frozen=True, kw_only=True, rename="camel", gc=False):
+    """What people say of a task and are shown with it, by the same names."""
 
     title: Title
     description: str = ""
     """The prompt."""
-    depends_on: tuple[Key, ...] = ()
-    """Keys of the same plan, or numbers of any tasks; without order."""
-    agent: Name | None = None
-    """The one agent that may take it; None: any."""
     capabilities: tuple[Name, ...] = ()
     """What the agent must be able to do."""
     profile: Name | None = None
@@ -67,16 +63,25 @@ class TaskFields(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkno
     limit_key: Name | None = None
     """Tasks of one key share a limit on how many run at the same time."""
     on_failed: FailedDependency = FailedDependency.BLOCK
-    not_before_ms: Count | None = None
-    """Wall time of the earliest start."""
     expires_at_ms: Count | None = None
     """Wall time after which no attempt is to begin."""
-    parent: Key | None = None
-    """The task that it belongs to, by its key in the plan; not a dependency."""
     tags: tuple[Name, ...] = ()
     metadata: dict[Name, str] = {}
     epic: str = ""
     feature: str = ""
+
+
+class TaskFields(CommonFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything about a task that a person may say and edit; `fields.FIELDS` has how it is written."""
+
+    depends_on: tuple[Key, ...] = ()
+    """Keys of the same plan, or numbers of any tasks; without order."""
+    agent: Name | None = None
+    """The one agent that may take it; None: any."""
+    not_before_ms: Count | None = None
+    """Wall time of the earliest start."""
+    parent: Key | None = None
+    """The task that it belongs to, by its key in the plan; not a dependency."""
 
 
 class Task(Struct, frozen=True, gc=False):
@@ -129,12 +134,25 @@ class Task(Struct, frozen=True, gc=False):
     given out before they are known to be gone."""
     estimated_s: int | None = None
     """How long one attempt should take; much longer, and it is told, then stopped."""
+    skipped: bool = False
+    """It is not to be done, and what waits for it goes on."""
 
     @property
     def ready(self) -> bool:
         """May be claimed now, as far as the task itself is concerned."""
         waiting = self.status is TaskStatus.PENDING and self.unmet == 0 and self.next_attempt_at_ms is None
         return waiting and self.lingering_epoch is None
+
+    @property
+    def done(self) -> bool:
+        """What waits for it goes on, also where it was archived since."""
+        archived = self.status is TaskStatus.ARCHIVED and self.error_kind is None and not self.error
+        return self.status is TaskStatus.COMPLETED or self.skipped or archived
+
+    @property
+    def dead(self) -> bool:
+        """It has ended, and what waits for it goes on only if it wants to."""
+        return self.final and not self.done
 
     @property
     def final(self) -> bool:

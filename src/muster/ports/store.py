@@ -219,10 +219,10 @@ class Tx(Protocol):
         """No failed attempt is tried again later than that."""
 
     async def settle_done_parents(self, child_id: int) -> int:
-        """Marks dependencies on completed tasks as met where they are not; how many there were."""
+        """Marks dependencies on tasks that are done as met where they are not; how many there were."""
 
-    async def census(self, task_id: int) -> tuple[bool, int]:
-        """(whether a claim would find the task, how many of its dependencies are unmet), as stored."""
+    async def unmet(self, task_id: int) -> int:
+        """How many of its dependencies are marked as unmet."""
 
     async def last_seal(self) -> Seal | None: ...
 
@@ -336,7 +336,7 @@ class Reads(Protocol):
 
     async def suspects(self, after_id: int, limit: int) -> tuple[int | None, list[int]]:
         """Of the next `limit` tasks in id order: (the last one's id, or None at the end; those whose row
-        disagrees with its attempts or dependencies, or with its place in line)."""
+        disagrees with its attempts or dependencies)."""
 
     async def event_spans(self, after_task_id: int, limit: int) -> list[EventSpan]:
         """What events there are of each task, in the order of their ids."""

@@ -27,7 +27,6 @@ from muster.model.moves.decision import Decision, Facts, moved
 from muster.model.states import AttemptStatus, TaskStatus
 from muster.model.task import Attempt, Now, Task
 from muster.stores.sqlite import tx as sqlite_tx
-from muster.stores.sqlite.row_cache import RowCache
 from muster.stores.sqlite.tx import SqliteTx
 from simulator.hosts import SimHost
 from simulator.owner import HostClock, OwnerCrash
@@ -141,11 +140,9 @@ def slot_overfill(planting: Planting) -> None:
 
 @plant("a repeated claim is taken for a new one")
 def double_grant_on_repeated_claim(planting: Planting) -> None:
-    async def claim(self: Claims, view: View, command: c.Claim, lease_ms: int) -> Any:
+    async def claim(self: Claims, view: View, command: c.Claim) -> Any:
         count[0] += 1
-        return await real(
-            self, view, replace(command, request_id=f"{command.request_id}+{count[0]}"), lease_ms
-        )
+        return await real(self, view, replace(command, request_id=f"{command.request_id}+{count[0]}"))
 
     real, count = Claims.claim, [0]
     planting.put(Claims, "claim", claim)
@@ -309,17 +306,6 @@ def skip_without_unblocking(planting: Planting) -> None:
 
     real = machine._DECIDERS[c.Skip]
     planting.put(machine._DECIDERS, c.Skip, skip)
-
-
-@plant("a task leaves the line and is not put back")
-def place_in_line_lost(planting: Planting) -> None:
-    def statement(self: RowCache[Any], changed: Any) -> Any:
-        name, bind = real(self, changed)
-        self._statements[name] = self._statements[name].replace("ready = ?", "ready = min(ready, ?)")
-        return name, bind
-
-    real = RowCache._statement
-    planting.put(RowCache, "_statement", statement)
 
 
 @plant("what expires is not held back after the wall clock has jumped")
