@@ -91,7 +91,7 @@ def test_every_option_of_the_example_is_valid_once_uncommented():
 
 def test_the_example_plan_really_runs(root):
     plan = parse(PLAN, "plan.md")
-    assert [(task.key, set(task.after)) for task in plan.tasks] == [
+    assert [(task.key, set(task.depends_on)) for task in plan.tasks] == [
         ("machine", set()),
         ("files", {"machine"}),
         ("disk", {"machine"}),
