@@ -84,11 +84,7 @@ class ReferenceModel:
             return sorted((key, self.tasks[key]["epoch"]) for key in again)
         if (worker, request) in self.used:
             return []
-        able = [
-            key
-            for key in self.tasks
-            if self.ready(key) and not self._closed(self.tasks[key]["pin"] or "claude")
-        ]
+        able = [k for k, t in self.tasks.items() if self.ready(k) and not self._closed(t["pin"] or "claude")]
         chosen = able[: max(0, min(slots, 4 - len(held)))]
         if chosen:
             self.used.add((worker, request))
@@ -118,11 +114,8 @@ class ReferenceModel:
         if refused := self._stale(task, epoch):
             return refused
         attempt = task["attempt"]
-        if task["status"] == "RUNNING":
-            if attempt["token"] != token:
-                return ILLEGAL
-            attempt["until"] = self.mono + self.lease_ms
-            return ""
+        if task["status"] == "RUNNING" and attempt["token"] != token:
+            return ILLEGAL
         task["status"], attempt["token"] = "RUNNING", token
         attempt["until"] = self.mono + self.lease_ms
         return ""
