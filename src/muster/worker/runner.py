@@ -232,13 +232,9 @@ class Runner:
         deadline_s = time.monotonic() + GONE_TRY_S
         while time.monotonic() < deadline_s:
             try:
-                self._crew.report(gone)
+                return self._send(gone)
             except AWAY:
                 time.sleep(RECONNECT_FIRST_S)
-                continue
-            except MusterError as error:
-                log.info("attempt %s#%s: %s", gone.task_id, gone.epoch, error)
-            return
 
     def _word_of(self, end: _End) -> c.Finish | None:
         """What is to be reported where that does not depend on the agent."""
