@@ -232,9 +232,11 @@ class Runner:
         deadline_s = time.monotonic() + GONE_TRY_S
         while time.monotonic() < deadline_s:
             try:
-                return self._send(gone)
+                self._send(gone)
             except AWAY:
                 time.sleep(RECONNECT_FIRST_S)
+            else:
+                return
 
     def _word_of(self, end: _End) -> c.Finish | None:
         """What is to be reported where that does not depend on the agent."""
@@ -392,10 +394,7 @@ class Runner:
 
     def _release(self, reason: str, *, unfit: str | None = None) -> c.Release:
         return c.Release(
-            task_id=self._job.task_id,
-            epoch=self._job.epoch,
-            reason=_told(reason, 5000),
-            unfit_agent=unfit,
+            task_id=self._job.task_id, epoch=self._job.epoch, reason=_told(reason, 5000), unfit_agent=unfit
         )
 
     def _job_of_agent(self, told: str) -> Job:
