@@ -66,6 +66,4 @@ def backend(
         queries=Queries(store.reads, clock, Policy()),
         wakeups=wakeups,
         owner=owner,
-        usual_timeout_s=7200,
-        usual_retries=3,
     )

@@ -70,6 +70,8 @@ def policy_of(config: Config, hostname: str = "", *, writers: frozenset[str] = f
         waiting_max=task.waiting_max,
         profiles=config.profiles,
         usual_agent=config.default_agent,
+        timeout_s=int(task.timeout_s),
+        retries=task.retries,
         hostname=hostname,
     )
 
@@ -126,8 +128,6 @@ class Owner:
             queries=Queries(self.store.reads, self.clock, self._policy),
             wakeups=self.wakeups,
             owner=self,
-            usual_timeout_s=int(self._config.task.timeout_s),
-            usual_retries=self._config.task.retries,
         )
 
     @property

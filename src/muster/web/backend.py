@@ -54,9 +54,6 @@ class Backend:
     queries: Queries
     wakeups: Wakeups
     owner: Owner
-    usual_timeout_s: int
-    """Of a task that is added on its own and says nothing else."""
-    usual_retries: int
     closing: asyncio.Event = field(default_factory=asyncio.Event)
 
     def shut_down(self) -> None:

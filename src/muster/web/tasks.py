@@ -10,9 +10,9 @@ from msgspec import Meta
 
 from muster.model import commands as c
 from muster.model.answers import Answer, Enqueued
-from muster.model.edits import EditTask
+from muster.model.edits import EditTask, edited
 from muster.model.errors import BadInput, IllegalMove
-from muster.model.states import FailedDependency, TaskStatus
+from muster.model.states import TaskStatus
 from muster.model.views import LogChunk, TaskDetail, TaskFilter, TaskView
 from muster.ports.runtime import EVENTS
 from muster.web.backend import Backend
@@ -28,37 +28,10 @@ LOG_PAGE_CHUNKS = 200
 _TASKS = "/api/v1/agent-tasks"
 _TASK = f"{_TASKS}/{{task_id:id}}"
 
-When = Annotated[int, Meta(ge=0, le=c.NUMBER_MAX)]
 
-
-class AddBody(ActorBody, frozen=True, kw_only=True):
-    title: Annotated[str, Meta(min_length=1, max_length=10_000)]
-    description: str = ""
+class AddBody(c.Spec, frozen=True, kw_only=True):
+    actor: c.Name
     plan: c.Name = LOOSE_PLAN
-    key: c.Name | None = None
-    agent: c.Name | None = None
-    capabilities: tuple[c.Name, ...] = ()
-    profile: c.Name | None = None
-    priority: c.Priority = 5
-    sort_key: c.SortKey = 0
-    limit_key: c.Name | None = None
-    depends_on: tuple[c.Name, ...] = ()
-    """Keys of the same plan, or numbers of any tasks."""
-    not_before_ms: When | None = None
-    expires_at_ms: When | None = None
-    delay_s: c.Seconds | None = None
-    """Instead of `not_before_ms`: counted from when it is added."""
-    expires_s: c.Seconds | None = None
-    estimated_s: c.Seconds | None = None
-    target: c.Name | None = None
-    on_failed: FailedDependency = FailedDependency.BLOCK
-    idempotency_key: c.Name | None = None
-    parent_task_id: c.Id | None = None
-    tags: tuple[c.Name, ...] = ()
-    metadata: dict[c.Name, c.Text] = msgspec.field(default_factory=dict)
-    timeout_s: c.Seconds | None = None
-    """None, like the next one: what `[task]` of the settings says."""
-    max_retries: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
 
 
 class RetryBody(ActorBody, frozen=True, kw_only=True):
@@ -161,13 +134,8 @@ async def logs(web: Backend, request: Request, task_id: int, query: LogsQuery) -
 @routes.post(_TASKS)
 async def add(web: Backend, body: AddBody) -> Reply:
     """201 for a task that is new, 200 for one that was there already."""
-    fields = {name: getattr(body, name) for name in body.__struct_fields__}
-    plan, actor = fields.pop("plan"), fields.pop("actor")
-    if body.timeout_s is None:
-        fields["timeout_s"] = web.usual_timeout_s
-    if body.max_retries is None:
-        fields["max_retries"] = web.usual_retries
-    command = c.Enqueue(plan=plan, source=None, tasks=(c.Spec(**fields),), actor=actor)
+    spec = c.Spec(**{name: getattr(body, name) for name in c.Spec.__struct_fields__})
+    command = c.Enqueue(plan=body.plan, source=None, tasks=(spec,), actor=body.actor)
     added = await web.engine.execute(command)
     return json_reply(added, 201 if isinstance(added, Enqueued) and added.added > 0 else 200)
 
@@ -187,10 +155,11 @@ routes.command(f"{_TASK}/cancel", c.Cancel, "actor", "reason")
 async def edit(web: Backend, task_id: int, body: dict[str, Any]) -> Answer:
     """The body holds what is to be otherwise: fields of `POST /api/v1/agent-tasks`."""
     try:
-        command = msgspec.convert({**body, "taskId": task_id}, EditTask)
+        actor = msgspec.convert(body.pop("actor", ""), c.Name)
+        changes = edited(body)
     except msgspec.ValidationError as error:
         raise BadInput(f"the request does not fit: {error}; nothing was changed") from error
-    return await web.engine.execute(command)
+    return await web.engine.execute(EditTask(task_id=task_id, actor=actor, given=changes))
 
 
 @routes.post(f"{_TASK}/retry")
