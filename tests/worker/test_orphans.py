@@ -41,7 +41,8 @@ def test_a_worker_sweeps_what_a_dead_one_has_left_before_it_claims(tmp_path: Pat
         pid_file = tmp_path / "pid"
         until(lambda: pid_file.exists() and pid_file.read_text().strip(), "the agent runs")
         agent = int(pid_file.read_text())
-        record = next(tmp_path.glob(".muster/attempts/*/1/pids"))
+        until(lambda: list(tmp_path.glob(".muster/attempts/*/1/pids")), "there is a record")
+        (record,) = tmp_path.glob(".muster/attempts/*/1/pids")
         until(lambda: str(agent) in record.read_text(), "the process was noted")
         for process in processes:
             process.kill()

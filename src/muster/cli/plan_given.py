@@ -23,7 +23,7 @@ class Given(NamedTuple):
 
     def source(self, project: Project) -> str | None:
         """What the plan is known by, where it has a file."""
-        return None if self.path is None else project.workdir_of(self.path)
+        return None if self.path is None else project.source_of(self.path)
 
     @property
     def short(self) -> str:

@@ -45,7 +45,7 @@ class Project:
     def __repr__(self) -> str:
         return f"Project({self.folder!r})"
 
-    def workdir_of(self, path: str | os.PathLike[str]) -> str:
+    def source_of(self, path: str | os.PathLike[str]) -> str:
         """What a plan file is known by: where it is in the project, so that both may be moved; or where it is."""
         folder, full = os.path.realpath(self.folder), os.path.realpath(path)
         inside = full.startswith(os.path.join(folder, ""))
