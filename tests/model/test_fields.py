@@ -40,10 +40,19 @@ def test_what_holds_without_a_field_is_the_same_in_both() -> None:
 @pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
 def test_a_field_can_be_written_and_read_again(field) -> None:
     examples = {
-        **{"priority": 7, "sort_key": -3, "max_retries": 2, "on_failed": "skip"},
-        **{"timeout_s": 90, "estimated_s": SECONDS_MAX, "delay_s": 60, "metadata": {"team": "a = b"}},
-        **{"not_before_ms": 1_801_418_400_250, "expires_at_ms": 1_801_418_400_000},
-        **{"depends_on": ("a", "b/c"), "capabilities": ("x",), "tags": ("x", "y")},
+        "priority": 7,
+        "sort_key": -3,
+        "max_retries": 2,
+        "on_failed": "skip",
+        "timeout_s": 90,
+        "estimated_s": SECONDS_MAX,
+        "delay_s": 60,
+        "metadata": {"team": "a = b"},
+        "not_before_ms": 1_801_418_400_250,
+        "expires_at_ms": 1_801_418_400_000,
+        "depends_on": ("a", "b/c"),
+        "capabilities": ("x",),
+        "tags": ("x", "y"),
     }
     value = examples.get(field.name, "x" * (TITLE_CHARS_MAX if field.name == "title" else 20))
     assert field.read(field.kind.write(value)) == {field.name: value}

@@ -24,7 +24,6 @@ from muster.cli.refusals import shell_word
 from muster.cli.values import number
 from muster.client.api import plan_path, task_path
 from muster.model.errors import BadInput
-from muster.model.fields import ATTRIBUTES
 from muster.model.json_value import Json
 from muster.model.states import TaskStatus
 
@@ -217,6 +216,8 @@ def _print_detail(detail: Json, screen: Screen) -> None:
 
 def _wishes(task: Json) -> list[tuple[str, str]]:
     """What was asked for, where it is not the usual, and the prompt."""
+    from muster.model.fields import ATTRIBUTES
+
     given = {"agent": task["wantedAgent"], "parent": task["parentTaskId"]}
     words = []
     for field in ATTRIBUTES.values():
