@@ -156,6 +156,8 @@ class AgainstModel(RuleBasedStateMachine):
         jobs = sorted((job.key, job.epoch) for job in answer.jobs)
         assert jobs == self.twin.claim(command.worker_id, command.request_id, command.slots)
         for job in answer.jobs:
+            done = self.twin.tasks[job.key]["done"]
+            assert job.publishes == (None if done == job.epoch else done), "an agent runs again (S18)"
             assert job.checkpoint == self.twin.tasks[job.key]["checkpoint"], "not the last checkpoint (S16)"
         return jobs
 
@@ -195,11 +197,12 @@ class AgainstModel(RuleBasedStateMachine):
         key, epoch, ids = self.at(pick, offset)
         self.give(c.AddArtifact(**ids, name="report", location="out"), self.twin.working(key, epoch))
 
-    @rule(pick=PICK, offset=EPOCH, kind=st.none() | KIND)
-    def declare(self, pick: int, offset: int, kind: ErrorKind | None) -> None:
+    @rule(pick=PICK, offset=EPOCH, kind=st.none() | KIND, by_worker=st.booleans())
+    def declare(self, pick: int, offset: int, kind: ErrorKind | None, by_worker: bool) -> None:
         key, epoch, ids = self.at(pick, offset)
-        said = {"said": True, "kind": kind and str(kind)}
-        self.give(c.Declare(**ids, kind=kind, text="1"), self.twin.working(key, epoch, **said))
+        kind = None if by_worker else kind
+        command = c.Declare(**ids, kind=kind, text="1", by_worker=by_worker)
+        self.give(command, self.twin.declare(key, epoch, kind and str(kind), by_worker=by_worker))
 
     @rule(pick=PICK, offset=EPOCH, twice=st.booleans())
     def complete(self, pick: int, offset: int, twice: bool) -> None:
@@ -342,6 +345,7 @@ class AgainstModel(RuleBasedStateMachine):
                 "status": str(task.status), "generation": task.generation, "epoch": task.epoch,
                 "unmet": task.unmet, "due": task.next_attempt_at_ms, "retries": task.retries,
                 "losses": task.losses, "aim": task.aim, "linger": task.lingering_epoch, "ready": task.ready,
+                "done": task.done_epoch,
             }  # fmt: skip
             theirs = {name: twin[name] for name in ours if name not in ("unmet", "ready")}
             assert ours == theirs | {"unmet": len(twin["unmet"]), "ready": self.twin.ready(key)}, key

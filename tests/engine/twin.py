@@ -46,7 +46,7 @@ class Twin:
             "status": "PENDING", "generation": 1, "epoch": 0, "unmet": unmet, "due": None, "paused": None,
             "retries": 0, "losses": 0, "max_retries": max_retries, "linger": None, "skipped": False,
             "on_failed": on_failed, "expires": expires, "aim": None, "aim_until": None, "question": "",
-            "attempt": None, "parents": set(needs), "checkpoint": None,
+            "attempt": None, "parents": set(needs), "checkpoint": None, "done": None, "error": None,
         }  # fmt: skip
         for parent in needs:
             self._tell_child_of_dead(parent, key)
@@ -87,6 +87,7 @@ class Twin:
             for key in self.tasks
             if self.ready(key) and not self._closed(self.tasks[key]["aim"] or "claude")
         ]
+        able.sort(key=lambda key: not self._half_done(self.tasks[key]))
         chosen = able[: max(0, min(slots, 4 - len(held)))]
         if chosen:
             self.used.add((worker, request))
@@ -97,10 +98,15 @@ class Twin:
             task["attempt"] = {
                 "epoch": task["epoch"], "generation": task["generation"], "worker": worker, "request": request,
                 "agent": task["aim"] or "claude", "state": "open", "token": None, "stop": None, "stop_by": None,
-                "until": self.mono + self.lease_ms, "boot": self.boot, "said": None, "kind": None,
+                "until": self.mono + self.lease_ms, "boot": self.boot, "said": task["done"], "kind": None,
                 "killed": False, "refused": False,
             }  # fmt: skip
         return sorted((key, self.tasks[key]["epoch"]) for key in chosen)
+
+    @staticmethod
+    def _half_done(task: Row) -> bool:
+        """Goes before what nobody has begun."""
+        return task["done"] is not None or task["error"] == "lost"
 
     def _stale(self, task: Row, epoch: int) -> str:
         return "" if self._open(task) and task["attempt"]["epoch"] == epoch else STALE
@@ -133,15 +139,30 @@ class Twin:
             if not may or task["status"] not in WAITING or task["aim"] not in (None, attempt["agent"]):
                 return False
             task["status"] = "ASSIGNED" if attempt["token"] is None else "RUNNING"
-            task["due"], task["losses"] = None, max(0, task["losses"] - 1)
+            task["due"], task["losses"], task["error"] = None, max(0, task["losses"] - 1), None
             attempt["state"] = "open"
         if attempt["state"] != "open":
             return False
         attempt["until"], attempt["boot"] = self.mono + self.lease_ms, self.boot
         return True
 
+    def declare(self, key: str, epoch: int, kind: str | None, *, by_worker: bool) -> str:
+        if refused := self.working(key, epoch):
+            return refused
+        task = self.tasks[key]
+        attempt = task["attempt"]
+        if by_worker and attempt["kind"]:
+            return ILLEGAL
+        if attempt["said"] and (by_worker or attempt["kind"] == kind):
+            return ""
+        attempt.update(said=True, kind=kind)
+        task["done"] = None if kind else epoch
+        if not kind:
+            task["expires"] = None
+        return ""
+
     def working(self, key: str, epoch: int, **changes: Any) -> str:
-        """Progress, checkpoint, artifact, declare."""
+        """Progress, checkpoint, artifact."""
         task = self.tasks[key]
         refused = self._stale(task, epoch)
         if refused or task["status"] != "RUNNING":
@@ -184,16 +205,10 @@ class Twin:
 
     def release(self, key: str, epoch: int) -> str:
         task = self.tasks[key]
-        attempt = task["attempt"]
         if self._ended(task, epoch, "released"):
-            return ""
-        said_done = attempt is not None and attempt["said"] and not attempt["kind"]
-        if said_done and self._ended(task, epoch, "completed"):
             return ""
         if refused := self._stale(task, epoch):
             return refused
-        if said_done:
-            return self.complete(key, epoch)
         self._give_back(task)
         return ""
 
@@ -211,7 +226,7 @@ class Twin:
         refused = self._stale(task, epoch)
         if refused or task["status"] != "RUNNING":
             return refused or ILLEGAL
-        task.update(status="PAUSED", paused="question", question=question, linger=epoch)
+        task.update(status="PAUSED", paused="question", question=question, linger=epoch, done=None)
         self._close(task, "released")
         return ""
 
@@ -229,6 +244,9 @@ class Twin:
     def _fail(self, key: str, kind: str, retry_after_s: float | None = None) -> None:
         task = self.tasks[key]
         attempt = task["attempt"]
+        task["error"] = kind
+        if kind != "lost":
+            task["done"] = None
         wait: int | None
         if kind in FREE_OF_CHARGE:
             task["status"] = "PENDING"
@@ -287,10 +305,7 @@ class Twin:
         trusted = attempt["boot"] == self.boot and self.mono < attempt["until"]
         if trusted and not proven and not killed and task["status"] == "RUNNING":
             task["linger"] = epoch
-        if attempt["said"] and not attempt["kind"]:
-            self._close(task, "completed")
-            self._done(key)
-        elif task["status"] == "ASSIGNED":
+        if task["status"] == "ASSIGNED":
             self._give_back(task)
         else:
             attempt["killed"] = killed
@@ -315,7 +330,7 @@ class Twin:
         task = self.tasks[key]
         if task["expires"] is None or task["expires"] > self.wall or task["status"] not in WAITING:
             return ILLEGAL
-        task.update(status="FAILED", due=None)
+        task.update(status="FAILED", due=None, error="expired")
         self._dead(key)
         return ""
 
@@ -401,7 +416,9 @@ class Twin:
             if task["attempt"]["token"] is not None:
                 task["linger"] = task["epoch"]
             self._close(task, "cancelled")
-        task.update(status="CANCELLED", due=None, paused=None, question="", skipped=False)
+        task.update(
+            status="CANCELLED", due=None, paused=None, question="", skipped=False, done=None, error=None
+        )
         self._dead(key)
         return ""
 
@@ -411,7 +428,9 @@ class Twin:
             return ""
         if task["status"] not in (*WAITING, "PAUSED", "FAILED"):
             return ILLEGAL
-        task.update(status="CANCELLED", due=None, paused=None, question="", skipped=True)
+        task.update(
+            status="CANCELLED", due=None, paused=None, question="", skipped=True, done=None, error=None
+        )
         self._unblock(key)
         return ""
 
@@ -437,10 +456,11 @@ class Twin:
             question="",
             expires=None,
             skipped=False,
+            error=None,
         )
         task["generation"] += 1
         if fresh:
-            task["checkpoint"] = None
+            task["checkpoint"] = task["done"] = None
         return ""
 
     def archive(self, key: str) -> str:

@@ -35,6 +35,7 @@ MUST_HAPPEN = {
     "a stale word was refused",
     "an attempt resumed from a checkpoint",
     "readopted",
+    "a later attempt published the work",
     "lost",
     "retried",
     "unblocked",

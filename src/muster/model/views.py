@@ -75,6 +75,8 @@ class TaskView(View, frozen=True, kw_only=True):
     """Why its running attempt is thought to hang."""
     target: str | None = None
     estimated_s: int | None = None
+    done_epoch: int | None = None
+    """The attempt whose work is done and not published yet."""
     last_agent: str | None = None
     """Of its newest attempt, also when that has ended."""
     why: str = ""
@@ -214,3 +216,5 @@ class JobText(Struct, frozen=True, kw_only=True, gc=False):
     """Of the newest earlier attempt by the same agent; empty where its session is gone."""
     session_usage: str | None
     checkpoint: bytes | None
+    done_by: str | None
+    """The agent whose work is done and not published yet."""

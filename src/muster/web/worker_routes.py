@@ -28,6 +28,7 @@ PLAIN: dict[str, type[c.Command]] = {
     "log": c.AppendLog,
     "suspect": c.Suspect,
     "account": c.Account,
+    "declare": c.Declare,
 }
 
 

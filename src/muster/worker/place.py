@@ -20,6 +20,10 @@ class Place(Protocol):
     def cwd(self) -> Path: ...
 
     @property
+    def apart(self) -> bool:
+        """What is done here is to be published."""
+
+    @property
     def env(self) -> Mapping[str, str]: ...
 
     @property
@@ -27,7 +31,7 @@ class Place(Protocol):
         """What the agent should know of what it finds there."""
 
     def begin(self) -> None:
-        """Makes it.  Raises GitFailed."""
+        """Makes it.  Raises GitFailed, WorkMissing."""
 
     def setup(self) -> str:
         """The shell command that has to succeed before the agent begins; empty where there is none."""
@@ -48,6 +52,7 @@ class Folder:
     """The project's own: whatever is written there is there."""
 
     told = ""
+    apart = False
 
     def __init__(self, root: Path) -> None:
         self.cwd = root
@@ -84,7 +89,10 @@ class Trees:
 class Tree:
     rules: Trees
     tree: Worktree
+    publishes: int | None = None
+    """Whose work is only to be published."""
     told: str = field(default="", init=False)
+    apart: bool = field(default=True, init=False)
 
     @property
     def cwd(self) -> Path:
@@ -96,6 +104,8 @@ class Tree:
 
     def begin(self) -> None:
         self.told = self.tree.prepare()
+        if self.publishes is not None:
+            self.tree.check_work_of(self.publishes)
 
     def setup(self) -> str:
         return self.rules.setup if self.tree.needs_setup else ""
@@ -124,7 +134,10 @@ class Tree:
 
 
 def place_of(job: ClaimedJob, root: Path, trees: Trees | None) -> Place:
-    if trees is None or job.agent not in trees.writers:
+    if trees is None:
         return Folder(root)
     path = trees.folder / str(job.task_id)
-    return Tree(trees, Worktree(trees.repository, path, job.plan, job.key, job.epoch))
+    # What was done is published also where its agent does not write any more, or is not known.
+    if job.agent not in trees.writers and not (job.publishes is not None and path.is_dir()):
+        return Folder(root)
+    return Tree(trees, Worktree(trees.repository, path, job.plan, job.key, job.epoch), job.publishes)

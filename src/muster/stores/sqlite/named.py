@@ -26,6 +26,8 @@ _TYPES: dict[str, type[Struct]] = {
 _DONE = """(status = 'COMPLETED' OR (status IN ('CANCELLED', 'ARCHIVED') AND error_kind IS NULL
                             AND (error = '' OR error LIKE 'skipped%')))"""
 """Children go on behind it: it was completed or skipped, also where it was archived since."""
+_HALF_DONE = "(error_kind IS 'lost' OR done_epoch IS NOT NULL)"
+"""Its worker was lost, or did not come to publish it: it goes first.  Stands like that in the index too."""
 _DEAD = f"(status IN ('FAILED', 'CANCELLED', 'ARCHIVED') AND NOT {_DONE})"
 
 
@@ -46,7 +48,7 @@ SELECT t.id, coalesce(t.key, CAST(t.id AS TEXT)), t.status, t.error, t.aim,
 
 def _columns() -> dict[str, str]:
     # Filled in when it runs: only a condition without OR lets SQLite seek.
-    filled = {"by_id": "$by_id", "done": _DONE, "dead": _DEAD, "kept": _KEPT}
+    filled = {"by_id": "$by_id", "done": _DONE, "dead": _DEAD, "half_done": _HALF_DONE, "kept": _KEPT}
     for name, row in _TYPES.items():
         fields = row.__struct_fields__
         filled[f"{name}_columns"] = ", ".join(fields)

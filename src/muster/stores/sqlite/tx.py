@@ -147,7 +147,9 @@ class SqliteTx:
         tasks = {task.id: task for task in await self.tasks(ids)}
         plans: dict[int | None, str] = {None: ""}
         made = []
-        for task_id, plan_id, key, title, description in self._many("job_texts", [(i,) for i in ids]):
+        for task_id, plan_id, key, title, description, done_by in self._many(
+            "job_texts", [(i,) for i in ids]
+        ):
             if plan_id not in plans:
                 plan = await self.plan(plan_id)
                 plans[plan_id] = plan.name if plan else ""
@@ -166,6 +168,7 @@ class SqliteTx:
                     session_key=left[0],
                     session_usage=left[1],
                     checkpoint=left[2],
+                    done_by=done_by,
                 )
             )
         return made

@@ -89,7 +89,7 @@ SELECT t.id, coalesce(p.name, ''), coalesce(t.key, CAST(t.id AS TEXT)), t.title,
        END,
        CASE WHEN t.status = 'RUNNING' THEN (
            SELECT message FROM events e WHERE e.task_id = t.id AND e.seq = t.event_seq AND e.event = 'suspected')
-       END, t.target, t.estimated_s
+       END, t.target, t.estimated_s, t.done_epoch
   FROM tasks t
   LEFT JOIN plans p ON p.id = t.plan_id
   LEFT JOIN attempts a ON a.task_id = t.id AND a.epoch = t.epoch
@@ -276,7 +276,7 @@ WITH RECURSIVE open_lane (id) AS (
 SELECT t.id
   FROM open_lane
   JOIN tasks t ON t.id IN (SELECT id FROM tasks WHERE lane_id = open_lane.id AND ready = 1
-                            ORDER BY priority DESC, sort_key, id LIMIT ?1)
+                            ORDER BY $half_done DESC, priority DESC, sort_key, id LIMIT ?1)
  WHERE NOT EXISTS (SELECT 1 FROM lanes l JOIN plans p ON p.id = l.plan_id
                     WHERE l.id = open_lane.id AND p.paused_reason IS NOT NULL)
- ORDER BY t.priority DESC, t.sort_key, t.id LIMIT ?1
+ ORDER BY $half_done DESC, t.priority DESC, t.sort_key, t.id LIMIT ?1
