@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from muster.agents.host import LocalHost
 from muster.engine.batch import drive
 from muster.engine.commands import Engine
 from muster.engine.policy import Policy
+from muster.hosts.local_host import LocalHost
 from muster.model import commands as c
 from muster.model.errors import MusterError
 from muster.runtimes.chance import SystemChance

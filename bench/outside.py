@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 import inside
 from setting import environment
 
-from muster.agents.host import LocalHost
 from muster.client.api import Api
 from muster.client.crew import HttpCrew
 from muster.client.http import Connection
 from muster.config.project import Project
+from muster.hosts.local_host import LocalHost
 from muster.model import commands as c
 from muster.model.errors import MusterError
 from muster.runtimes.chance import SystemChance

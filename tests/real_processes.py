@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from muster.agents.proctable import Proc
 from muster.client.api import Api
+from muster.hosts.process_table import Proc
 from muster.model.errors import MusterError
 
 

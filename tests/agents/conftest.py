@@ -13,18 +13,18 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from zoo import Zoo
+from hostile_crowd import HostileCrowd
 
-from muster.agents.host import adopted_orphans, become_subreaper, reap_zombies
-from muster.agents.proctable import scan
+from muster.hosts.local_host import adopted_orphans, become_subreaper, reap_zombies
+from muster.hosts.process_table import scan
 from muster.ports.agent import AttemptFolder
 
 
 @pytest.fixture
-def zoo(tmp_path: Path) -> Iterator[Zoo]:
-    zoo = Zoo(tmp_path, f"1000.{random.randrange(10**9, 10**10)}")
-    yield zoo
-    left = zoo.kill_leftovers()
+def hostiles(tmp_path: Path) -> Iterator[HostileCrowd]:
+    hostiles = HostileCrowd(tmp_path, f"1000.{random.randrange(10**9, 10**10)}")
+    yield hostiles
+    left = hostiles.kill_leftovers()
     assert left == [], "the test left processes alive"
     assert [proc for proc in scan() if proc.gone and proc.ppid == os.getpid()] == [], "zombies"
 
@@ -35,11 +35,11 @@ def folder(tmp_path: Path) -> AttemptFolder:
 
 
 @pytest.fixture
-def subreaper(zoo: Zoo) -> Iterator[None]:
+def subreaper(hostiles: HostileCrowd) -> Iterator[None]:
     """Makes the test's process a subreaper, as a worker is, and ends that afterwards."""
     assert become_subreaper()
     yield
-    assert zoo.kill_leftovers() == [], "the test left processes alive"
+    assert hostiles.kill_leftovers() == [], "the test left processes alive"
     ctypes.CDLL(None).prctl(36, 0, 0, 0, 0)
     reap_zombies(adopted_orphans(()))
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from factories import plain_job
 from muster.agents import command as command_module
 from muster.agents.command import CommandAgent
 from muster.agents.inputs import RESULT_BYTES_MAX
 from muster.model.errors import AgentUnfit, BadInput, Unavailable
 from muster.model.states import ErrorKind
 from muster.ports.agent import Agent, AttemptFolder, Completed, Exit, Failed, Job
-from plain import plain_job
 
 K = ErrorKind
 
@@ -183,14 +183,16 @@ def test_muster_is_found_at_the_end_of_the_path(folder, monkeypatch):
     assert environment(folder, agent("run"))["PATH"].endswith(f":{scripts}")
 
 
-def test_a_secret_of_the_worker_does_not_reach_the_process(zoo, folder, monkeypatch):
+def test_a_secret_of_the_worker_does_not_reach_the_process(hostiles, folder, monkeypatch):
     monkeypatch.setenv("SECRET_KEY", "hunter2")
-    launch = agent("env", prompt="none").launch(plain_job(), folder, cwd=zoo.tmp_path, extra_env={"A": "b"})
-    process = zoo.launcher.start(launch, folder, mark=zoo.mark)
+    launch = agent("env", prompt="none").launch(
+        plain_job(), folder, cwd=hostiles.tmp_path, extra_env={"A": "b"}
+    )
+    process = hostiles.launcher.start(launch, folder, mark=hostiles.mark)
     assert process.wait(20) == 0
     process.sweep()
     said = folder.stdout.read_text().splitlines()
-    assert zoo.mark in said and "A=b" in said and "MUSTER_TASK=billing/api" in said
+    assert hostiles.mark in said and "A=b" in said and "MUSTER_TASK=billing/api" in said
     assert not any("hunter2" in line for line in said)
 
 
@@ -377,23 +379,23 @@ def test_a_result_of_exactly_the_limit_is_taken(ended):
     assert agent("run").outcome(Exit(code=0), ended) == Completed(result=data)
 
 
-def test_a_whole_run(zoo, folder):
+def test_a_whole_run(hostiles, folder):
     script = 'cat "$MUSTER_PROMPT_FILE" >&2; printf \'{"done": true}\' > "$MUSTER_RESULT"'
     the_agent = agent("sh", "-c", script, prompt="file")
     the_agent.check()
-    launch = the_agent.launch(plain_job(), folder, cwd=zoo.tmp_path, extra_env={})
-    process = zoo.launcher.start(launch, folder, mark=zoo.mark)
+    launch = the_agent.launch(plain_job(), folder, cwd=hostiles.tmp_path, extra_env={})
+    process = hostiles.launcher.start(launch, folder, mark=hostiles.mark)
     code = process.wait(20)
     assert code == 0 and process.sweep() == 0
     assert the_agent.outcome(Exit(code=code), folder) == Completed(result=b'{"done": true}')
     assert folder.stderr.read_text() == TEXT
 
 
-def test_a_run_killed_from_outside_is_lost(zoo, folder):
-    launch = agent("sleep", zoo.token, prompt="none").launch(
-        plain_job(), folder, cwd=zoo.tmp_path, extra_env={}
+def test_a_run_killed_from_outside_is_lost(hostiles, folder):
+    launch = agent("sleep", hostiles.token, prompt="none").launch(
+        plain_job(), folder, cwd=hostiles.tmp_path, extra_env={}
     )
-    process = zoo.launcher.start(launch, folder, mark=zoo.mark)
+    process = hostiles.launcher.start(launch, folder, mark=hostiles.mark)
     os.kill(process.pid, signal.SIGKILL)
     code = process.wait(20)
     process.sweep()

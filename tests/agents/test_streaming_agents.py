@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from factories import plain_job
 from muster.agents import claude_code
 from muster.agents.claude_code import ClaudeCodeAgent
 from muster.agents.codex import CodexAgent
@@ -14,7 +15,6 @@ from muster.agents.streaming import StreamingAgent
 from muster.model.errors import AgentUnfit, BadInput
 from muster.model.usage import Usage
 from muster.ports.agent import Agent, AttemptFolder, Job, Launch
-from plain import plain_job
 
 KEY = "6e7bceb7-3fbd-416a-841c-60ea1b31c2ff"
 

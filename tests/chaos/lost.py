@@ -13,7 +13,7 @@ from typing import Any
 from rig import LEASE_S, Rig, spec, until
 from wire import NoAnswer, NotSent, send
 
-from muster.agents.host import LocalHost
+from muster.hosts.local_host import LocalHost
 
 AGENT = "rig"
 """An agent that no worker of the crew offers: its tasks are ours."""

@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from muster.agents.host import LocalHost
 from muster.app.failpoint import VARIABLE
 from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config.project import Project
+from muster.hosts.file_lock import holder
+from muster.hosts.local_host import LocalHost
 from muster.model.errors import MusterError
-from muster.stores.sqlite.lock import holder
 
 T = TypeVar("T")
 

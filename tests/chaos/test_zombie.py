@@ -11,9 +11,9 @@ import pytest
 from rig import LEASE_S, Rig, crew, spec, until
 from verdict import assert_promises
 
-from muster.agents.host import LocalHost
 from muster.client.api import Api
 from muster.client.http import Connection
+from muster.hosts.local_host import LocalHost
 from muster.model.errors import MusterError, StaleEpoch
 
 PIECES = 30

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from muster.config.project import Project
-from muster.stores.sqlite.lock import holder
+from muster.hosts.file_lock import holder
 
 MUSTER = [sys.executable, "-m", "muster.cli.main"]
 PLAN = "# Plan\n\n- [ ] First {#a}\n  true\n- [ ] Second {#b after=a}\n  true\n"

@@ -192,7 +192,7 @@ def test_wrong_input(refused, owner, root, argv, code, message):
     "verb", [("migrate",), ("migrate", "--dry-run"), ("restored",), ("check", "--resume")]
 )
 def test_beside_an_owner(cli, owner, root, verb):
-    from muster.stores.sqlite.lock import Lock
+    from muster.hosts.file_lock import Lock
 
     lock = Lock.take(root / ".muster" / "owner.lock")
     ran = cli("db", *verb)

@@ -15,8 +15,6 @@ from pathlib import Path
 import pytest
 from msgspec import convert
 
-from muster.agents.host import LocalHost
-from muster.agents.tree import Record
 from muster.app.core import policy_of
 from muster.app.parts import offers_of
 from muster.cli import context as context_module
@@ -27,9 +25,11 @@ from muster.cli.plan_input import plan_body
 from muster.config.load import load_config, parse_config
 from muster.config.project import Project
 from muster.config.settings import Config
+from muster.hosts.file_lock import Lock
+from muster.hosts.local_host import LocalHost
+from muster.hosts.process_tree import Record
 from muster.model.commands import Enqueue, Offer
 from muster.plans.markdown import parse
-from muster.stores.sqlite.lock import Lock
 
 
 def test_init_makes_a_project_that_is_valid(cli, root):
@@ -173,7 +173,7 @@ def test_doctor_knows_an_agent_that_cannot_run(cli, root):
 
 def test_doctor_refuses_a_shared_file_system(cli, root, monkeypatch):
     cli("init")
-    monkeypatch.setattr("muster.stores.sqlite.lock.file_system", lambda folder: "nfs4")
+    monkeypatch.setattr("muster.hosts.file_lock.file_system", lambda folder: "nfs4")
     check = _checks(cli("doctor", "--json"))["file system"]
     assert check["ok"] is False
     assert "nfs4" in check["found"]

@@ -140,7 +140,7 @@ def test_retry_from_the_start(cli, owner):
     api = owner.tasks()["api"]
     owner.do(c.Cancel(task_id=api.id, actor="me"))
     assert cli("task", "retry", "api", "--from", "start").code == 0
-    owner.do(c.Gone(task_id=api.id, epoch=api.epoch))
+    owner.do(c.ProcessesExited(task_id=api.id, epoch=api.epoch))
     assert owner.claim("r9")["api"].checkpoint is None
 
 
@@ -158,7 +158,7 @@ def test_a_question_goes_to_the_inbox_and_its_answer_to_the_next_attempt(cli, ow
     assert (ran.code, "billing/api  answered" in ran.out) == (0, True)
     api = owner.tasks()["api"]
     assert "until the processes of attempt 1 have stopped" in cli("task", "show", "api").out
-    owner.do(c.Gone(task_id=api.id, epoch=api.epoch))
+    owner.do(c.ProcessesExited(task_id=api.id, epoch=api.epoch))
     assert owner.claim("r9")["api"].note == "You asked: which schema?\nThe answer: the new one"
     assert cli("report", "progress", "1", env=owner.inside()).code == 6
 

@@ -8,8 +8,8 @@ import pytest
 from test_run import folder, muster, until
 
 from muster.config.project import Project
+from muster.hosts.file_lock import holder
 from muster.model import commands as c
-from muster.stores.sqlite.lock import holder
 
 __all__ = ["folder"]
 

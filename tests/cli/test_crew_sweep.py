@@ -9,7 +9,7 @@ from pathlib import Path
 SCRIPT = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
-from muster.agents.host import become_subreaper
+from muster.hosts.local_host import become_subreaper
 from muster.cli import crew as module
 from muster.config.project import Project
 from muster.config.settings import Config

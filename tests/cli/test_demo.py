@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from muster.agents.host import LocalHost
 from muster.cli.demo import checks
 from muster.cli.demo.evidence import (
     AttemptRow,
@@ -27,6 +26,7 @@ from muster.cli.demo.evidence import (
     Line,
     TaskRow,
 )
+from muster.hosts.local_host import LocalHost
 from muster.model.events import Event, Level
 from muster.model.states import TaskStatus as S
 
@@ -228,8 +228,8 @@ def test_s1_an_epoch_granted_twice(sound: Evidence) -> None:
 
 
 def test_s1_two_processes_of_one_attempt(sound: Evidence) -> None:
-    twin = sound.ledger[2]._replace(pid=999)
-    assert broken(replace(sound, ledger=(*sound.ledger, twin))) == {"S1"}
+    reference = sound.ledger[2]._replace(pid=999)
+    assert broken(replace(sound, ledger=(*sound.ledger, reference))) == {"S1"}
 
 
 def test_s3_a_ledger_line_after_supersession(sound: Evidence) -> None:

@@ -19,7 +19,7 @@ import pytest
 
 from muster.cli.live import listing
 from muster.cli.live.draw import draw
-from muster.cli.live.state import LOG_LINES_MAX, Ask, News, State
+from muster.cli.live.state import LOG_LINES_MAX, News, Prompt, State
 from muster.cli.output import Screen, width
 from muster.client.api import Api
 from muster.client.http import Connection
@@ -90,13 +90,13 @@ def test_retry_and_cancel_are_asked_back_and_pause_is_not():
     state = State()
     state.show(news([task(1, "RUNNING"), task(2, "PAUSED")]))
     assert keyed(state, "c") == []
-    assert state.confirm == Ask("cancel", 1, "p/t1")
+    assert state.confirm == Prompt("cancel", 1, "p/t1")
     assert keyed(state, "n") == []
     assert state.message == "nothing was changed"
-    assert keyed(state, "cy") == [Ask("cancel", 1, "p/t1")]
-    assert keyed(state, "ry") == [Ask("retry", 1, "p/t1")]
-    assert keyed(state, "p") == [Ask("pause", 1, "p/t1")]
-    assert keyed(state, "jp") == [Ask("resume", 2, "p/t2")]
+    assert keyed(state, "cy") == [Prompt("cancel", 1, "p/t1")]
+    assert keyed(state, "ry") == [Prompt("retry", 1, "p/t1")]
+    assert keyed(state, "p") == [Prompt("pause", 1, "p/t1")]
+    assert keyed(state, "jp") == [Prompt("resume", 2, "p/t2")]
 
 
 def test_a_confirmation_is_for_the_task_that_was_chosen_then():
@@ -104,7 +104,7 @@ def test_a_confirmation_is_for_the_task_that_was_chosen_then():
     state.show(news([task(1, "RUNNING"), task(2, "RUNNING")]))
     keyed(state, "c")
     state.show(news([task(2, "RUNNING")]))
-    assert keyed(state, "y") == [Ask("cancel", 1, "p/t1")]
+    assert keyed(state, "y") == [Prompt("cancel", 1, "p/t1")]
 
 
 def test_what_has_ended_is_hidden_until_asked_for_and_failures_are_not():

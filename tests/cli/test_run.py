@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from muster.config.project import Project
+from muster.hosts.file_lock import holder
 from muster.stores.sqlite.history import read_history
-from muster.stores.sqlite.lock import holder
 
 MUSTER = [sys.executable, "-m", "muster.cli.main"]
 QUICK = """\

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from test_run import MUSTER, QUICK, SLOW, folder, muster, started, until
 
-from muster.agents.host import LocalHost
 from muster.config.project import Project
+from muster.hosts.file_lock import holder
+from muster.hosts.local_host import LocalHost
 from muster.stores.sqlite.history import read_history
-from muster.stores.sqlite.lock import holder
 
 __all__ = ["folder"]
 

@@ -75,10 +75,10 @@ def test_until_the_task_has_ended(cli, owner, start, words, well, code):
         job = owner.claim("first")["docs2"]
         owner.begin(job)
         owner.do(c.Ask(task_id=job.task_id, epoch=1, question="so?"))
-        owner.do(c.Gone(task_id=job.task_id, epoch=1))
+        owner.do(c.ProcessesExited(task_id=job.task_id, epoch=1))
     process = start(*words.split(), "--wait")
-    aim = "shell" if "transfer" in words else None
-    until(lambda: (task := owner.tasks()[key]).status == "PENDING" and task.aim == aim)
+    pinned_agent = "shell" if "transfer" in words else None
+    until(lambda: (task := owner.tasks()[key]).status == "PENDING" and task.pinned_agent == pinned_agent)
     work(owner, key, well=well)
     assert ("completed" if well else "failed") in ended(process, code)
 
@@ -89,7 +89,7 @@ def test_a_cancel_until_its_processes_are_gone(owner, start):
     until(lambda: owner.tasks()["api"].lingering_epoch == 1)
     with pytest.raises(Exception, match="timed out"):
         process.wait(0.3)
-    owner.do(c.Gone(task_id=api.id, epoch=1))
+    owner.do(c.ProcessesExited(task_id=api.id, epoch=1))
     assert [row["status"] for row in json.loads(ended(process, 0))] == ["CANCELLED"]
 
 
@@ -131,7 +131,7 @@ def test_until_nothing_of_a_plan_runs(owner, start, verb):
     process = start("plan", verb, "billing", "--wait")
     if verb == "cancel":
         until(lambda: owner.tasks()["api"].lingering_epoch == 1)
-        owner.do(c.Gone(task_id=api.id, epoch=1))
+        owner.do(c.ProcessesExited(task_id=api.id, epoch=1))
     else:
         owner.do(c.Complete(task_id=api.id, epoch=1, result=None, exit_code=0))
     ended(process, 0)

@@ -11,12 +11,12 @@ from pathlib import Path
 from install import install
 from model_stub import ModelStub
 
-from muster.agents.process import LocalLauncher
 from muster.app.agents import agent_of
 from muster.config.agents import read_agents
 from muster.config.project import Project
 from muster.config.settings import Config
 from muster.config.tables import Table
+from muster.hosts.process import LocalLauncher
 from muster.model.states import ErrorKind
 from muster.ports.agent import (
     Agent,

@@ -9,13 +9,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from factories import NOW, plain_attempt, plain_task
 from muster.model.commands import Offer
 from muster.model.events import Event, Level
 from muster.model.rows import WORKSPACE_ID, Lane, NewTask, Plan, Worker
 from muster.model.states import ATTEMPT_OPEN, FINAL, AttemptStatus, TaskStatus, WorkerStatus
 from muster.model.task import Attempt, Task
 from muster.ports.store import Store, Tx, Writes
-from plain import NOW, plain_attempt, plain_task
 
 PLAN_ID, LANE_ID = 900, 800
 
@@ -152,7 +152,7 @@ def make_worker(worker_id: str, **changes: Any) -> Worker:
         last_seen_at_ms=NOW.wall_ms,
         heard_mono_ms=NOW.mono_ms,
         ended_at_ms=None,
-        for_good=False,
+        permanent=False,
         reason="",
     )
     return replace(worker, **changes)

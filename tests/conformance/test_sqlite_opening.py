@@ -15,11 +15,11 @@ import apsw
 import pytest
 from store_rows import NOW, Subject, new_task, writes
 
+from muster.hosts.file_lock import Lock, holder
 from muster.model.errors import OwnerUnavailable, StoreFull, StoreHalted, StoreRefused, Unavailable
 from muster.ports.store import Tx
 from muster.stores.sqlite import store as sqlite_store
 from muster.stores.sqlite.copies import write_anew
-from muster.stores.sqlite.lock import Lock, holder
 from muster.stores.sqlite.store import SqliteStore
 
 BIG = 12 << 20

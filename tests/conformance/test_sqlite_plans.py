@@ -16,7 +16,7 @@ from muster.stores.sqlite.tx import SQL as WRITES
     [
         ("due", "tasks_due", 2),
         ("expired", "tasks_expiry", 2),
-        ("stale_aims", "tasks_aim", 2),
+        ("stale_pins", "tasks_aim", 2),
         ("overdue", "tasks_overdue", 2),
         ("open_attempts", "attempts_open", 3),
         ("ready", "tasks_ready", 2),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from store_rows import PLAN_ID, Subject, make_event, new_task
 
 from muster.model import commands as c
-from muster.model.edits import Edit, KeptTask, wishes_of
+from muster.model.edits import Edit, KeptTask, task_fields_of
 from muster.model.states import TaskStatus
 
 
@@ -38,10 +38,12 @@ def test_what_came_with_a_file_is_known_by_its_first_event(subject: Subject) -> 
 def test_an_edit_replaces_the_texts(subject: Subject) -> None:
     subject.add_plan()
     subject.add(new_task(5, "a"), new_task(6, "b"))
-    wishes = wishes_of(
+    task_fields = task_fields_of(
         c.Spec(title="New", description="d", agent="x", capabilities=("r",), profile="p", tags=("t",))
     )
-    edit = Edit(task_id=6, actor="ada", wishes=wishes, changed={}, lane_id=1, unmet=0, parent_task_id=5)
+    edit = Edit(
+        task_id=6, actor="ada", task_fields=task_fields, changed={}, lane_id=1, unmet=0, parent_task_id=5
+    )
     subject.write(edits=[edit])
     task = kept(subject)["b"]
     assert (task.title, task.description, task.agent, task.capabilities) == ("New", "d", "x", ("r",))

@@ -414,12 +414,12 @@ def test_the_highest_id_counts_tasks_plans_and_lanes(subject: Subject) -> None:
 
 def test_waits_that_are_moved_are_moved_for_who_reads_them_next(subject: Subject) -> None:
     waiting = {"status": TaskStatus.ABORTED, "next_attempt_at_ms": 1_000}
-    aimed = {"aim": "claude", "aim_until_ms": 7_000}
+    aimed = {"pinned_agent": "claude", "pinned_until_ms": 7_000}
     first, second = make_task(1, **waiting), make_task(2, **aimed)
     subject.add((new_task(1)[0], first), (new_task(2)[0], second))
     assert subject.tx("tasks", [1, 2]) == [first, second]
     subject.tx("shift_waits", 500)
-    moved = [replace(first, next_attempt_at_ms=1_500), replace(second, aim_until_ms=7_500)]
+    moved = [replace(first, next_attempt_at_ms=1_500), replace(second, pinned_until_ms=7_500)]
     assert subject.tx("tasks", [1, 2]) == moved
     subject.tx("bound_retries", 1_200)
     assert subject.tx("tasks", [1, 2]) == [replace(first, next_attempt_at_ms=1_200), moved[1]]

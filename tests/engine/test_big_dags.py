@@ -91,7 +91,7 @@ class Crowd:
         if self.dice.random() < 0.1:
             await self.give(word)  # the answer was lost
         if isinstance(ended, Conflict):
-            await self.give(c.Gone(**ids))
+            await self.give(c.ProcessesExited(**ids))
 
     async def meddle(self) -> None:
         """People change their minds."""

@@ -15,7 +15,7 @@ from engine_rig import LEASE_S, W1, W2, Rig
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from twin import Twin
+from reference_model import ReferenceModel
 
 from muster.engine.batch import drive
 from muster.engine.policy import Policy
@@ -42,7 +42,7 @@ class AgainstModel(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.rig = Rig(POLICY, self.path)
-        self.twin = Twin(int(LEASE_S * 1000))
+        self.reference = ReferenceModel(int(LEASE_S * 1000))
         self.ids: dict[str, int] = {}
         self.requests: list[c.Claim] = []
         self.steps = 0
@@ -53,7 +53,7 @@ class AgainstModel(RuleBasedStateMachine):
         self.tell_time()
         for worker in WORKERS:
             self.rig.register(worker, slots=4, agents=("claude", "codex"))
-            self.twin.workers[worker] = self.twin.boot
+            self.reference.workers[worker] = self.reference.boot
         self.term = self.rig.new_boot().term
         for n, on_failed in enumerate(first):
             self.add([n - 1] if n % 2 else [], on_failed, 1, False)
@@ -62,7 +62,7 @@ class AgainstModel(RuleBasedStateMachine):
 
     def tell_time(self) -> None:
         now = self.rig.clock.now()
-        self.twin.wall, self.twin.mono, self.twin.boot = now.wall_ms, now.mono_ms, now.boot_id
+        self.reference.wall, self.reference.mono, self.reference.boot = now.wall_ms, now.mono_ms, now.boot_id
 
     def give(self, command: c.Command, expected: str) -> None:
         (outcome,) = self.rig.apply(command).outcomes
@@ -75,7 +75,7 @@ class AgainstModel(RuleBasedStateMachine):
     def at(self, pick: int, offset: int = 0) -> tuple[str, int, dict[str, int]]:
         """(key, epoch, the ids of a command)."""
         key = self.key(pick)
-        epoch = max(1, self.twin.tasks[key]["epoch"] + offset)
+        epoch = max(1, self.reference.tasks[key]["epoch"] + offset)
         return key, epoch, {"task_id": self.ids[key], "epoch": epoch}
 
     # -- time and restarts
@@ -89,9 +89,9 @@ class AgainstModel(RuleBasedStateMachine):
     def the_owner_is_replaced(self) -> None:
         if self.path is not MEMORY:
             self.rig.reopen()
-            self.twin.used.clear()
+            self.reference.used.clear()
         self.term = self.rig.new_boot().term
-        self.twin.new_boot()
+        self.reference.new_boot()
 
     @rule(really=st.integers(0, 3))
     def the_machine_restarts(self, really: int) -> None:
@@ -112,7 +112,7 @@ class AgainstModel(RuleBasedStateMachine):
             return
         key = f"t{len(self.ids)}"
         needs = sorted({self.key(pick) for pick in after}) if self.ids else []
-        expires_at = self.twin.wall + 600_000 if expires else None
+        expires_at = self.reference.wall + 600_000 if expires else None
         spec = c.Spec(
             title=key,
             key=key,
@@ -127,13 +127,13 @@ class AgainstModel(RuleBasedStateMachine):
         again = self.rig.do(command)  # its first answer was lost
         assert (added.added, again.added, again.task_ids) == (1, 0, added.task_ids)
         (self.ids[key],) = added.task_ids
-        self.twin.add(key, needs, on_failed=str(on_failed), max_retries=max_retries, expires=expires_at)
+        self.reference.add(key, needs, on_failed=str(on_failed), max_retries=max_retries, expires=expires_at)
 
     @rule(pick=PICK, parent=PICK)
     def depend(self, pick: int, parent: int) -> None:
         key, other = self.key(pick), self.key(parent)
         command = c.Depend(task_id=self.ids[key], actor="ada", depends_on=(self.ids[other],))
-        self.give(command, self.twin.depend(key, other))
+        self.give(command, self.reference.depend(key, other))
 
     # -- workers
 
@@ -143,7 +143,7 @@ class AgainstModel(RuleBasedStateMachine):
         for key, epoch in self.ask_for(self.requests[-1]):
             if begin:
                 command = c.Start(task_id=self.ids[key], epoch=epoch, token_hash=TOKENS[0])
-                self.give(command, self.twin.start(key, epoch, TOKENS[0]))
+                self.give(command, self.reference.start(key, epoch, TOKENS[0]))
 
     @rule(pick=st.integers(0, 5))
     def claim_again(self, pick: int) -> None:
@@ -154,22 +154,24 @@ class AgainstModel(RuleBasedStateMachine):
         answer = self.rig.do(command)
         assert isinstance(answer, Claimed)
         jobs = sorted((job.key, job.epoch) for job in answer.jobs)
-        assert jobs == self.twin.claim(command.worker_id, command.request_id, command.slots)
+        assert jobs == self.reference.claim(command.worker_id, command.request_id, command.slots)
         for job in answer.jobs:
-            done = self.twin.tasks[job.key]["done"]
+            done = self.reference.tasks[job.key]["done"]
             assert job.publishes == (None if done == job.epoch else done), "an agent runs again (S18)"
-            assert job.checkpoint == self.twin.tasks[job.key]["checkpoint"], "not the last checkpoint (S16)"
+            assert job.checkpoint == self.reference.tasks[job.key]["checkpoint"], (
+                "not the last checkpoint (S16)"
+            )
         return jobs
 
     @rule(pick=PICK, offset=EPOCH, token=st.sampled_from(TOKENS))
     def start(self, pick: int, offset: int, token: str) -> None:
         key, epoch, ids = self.at(pick, offset)
-        self.give(c.Start(**ids, token_hash=token), self.twin.start(key, epoch, token))
+        self.give(c.Start(**ids, token_hash=token), self.reference.start(key, epoch, token))
 
     @rule(worker=st.sampled_from(WORKERS), ghosts=st.booleans())
     def beat(self, worker: str, ghosts: bool) -> None:
         """Of what it has ever held, the newest epoch of each; `ghosts`: also what others hold."""
-        attempts = {key: task["attempt"] for key, task in self.twin.tasks.items() if task["attempt"]}
+        attempts = {key: task["attempt"] for key, task in self.reference.tasks.items() if task["attempt"]}
         mine = [
             (key, attempt["epoch"])
             for key, attempt in attempts.items()
@@ -178,60 +180,60 @@ class AgainstModel(RuleBasedStateMachine):
         pairs = tuple((self.ids[key], epoch) for key, epoch in mine)
         answer = self.rig.do(c.Heartbeat(worker_id=worker, attempts=pairs))
         assert isinstance(answer, HeartbeatAnswer)
-        expected = [self.twin.beat(worker, key, epoch) for key, epoch in mine]
+        expected = [self.reference.beat(worker, key, epoch) for key, epoch in mine]
         assert [order.current for order in answer.attempts] == expected
-        self.twin.workers[worker] = self.twin.boot
+        self.reference.workers[worker] = self.reference.boot
 
     @rule(pick=PICK, offset=EPOCH, percent=st.integers(0, 100))
     def progress(self, pick: int, offset: int, percent: int) -> None:
         key, epoch, ids = self.at(pick, offset)
-        self.give(c.Progress(**ids, percent=percent), self.twin.working(key, epoch))
+        self.give(c.Progress(**ids, percent=percent), self.reference.working(key, epoch))
 
     @rule(pick=PICK, offset=EPOCH, data=st.binary(min_size=1, max_size=4))
     def checkpoint(self, pick: int, offset: int, data: bytes) -> None:
         key, epoch, ids = self.at(pick, offset)
-        self.give(c.SaveCheckpoint(**ids, data=data), self.twin.checkpoint(key, epoch, data))
+        self.give(c.SaveCheckpoint(**ids, data=data), self.reference.checkpoint(key, epoch, data))
 
     @rule(pick=PICK, offset=EPOCH)
     def artifact(self, pick: int, offset: int) -> None:
         key, epoch, ids = self.at(pick, offset)
-        self.give(c.AddArtifact(**ids, name="report", location="out"), self.twin.working(key, epoch))
+        self.give(c.AddArtifact(**ids, name="report", location="out"), self.reference.working(key, epoch))
 
     @rule(pick=PICK, offset=EPOCH, kind=st.none() | KIND, by_worker=st.booleans())
     def declare(self, pick: int, offset: int, kind: ErrorKind | None, by_worker: bool) -> None:
         key, epoch, ids = self.at(pick, offset)
         kind = None if by_worker else kind
         command = c.Declare(**ids, kind=kind, text="1", by_worker=by_worker)
-        self.give(command, self.twin.declare(key, epoch, kind and str(kind), by_worker=by_worker))
+        self.give(command, self.reference.declare(key, epoch, kind and str(kind), by_worker=by_worker))
 
     @rule(pick=PICK, offset=EPOCH, twice=st.booleans())
     def complete(self, pick: int, offset: int, twice: bool) -> None:
         key, epoch, ids = self.at(pick, offset)
         for _ in range(1 + twice):
-            self.give(c.Complete(**ids, result="1"), self.twin.complete(key, epoch))
+            self.give(c.Complete(**ids, result="1"), self.reference.complete(key, epoch))
 
     @rule(pick=PICK, offset=EPOCH, kind=KIND, after=st.none() | st.floats(0, 100), twice=st.booleans())
     def fail(self, pick: int, offset: int, kind: ErrorKind, after: float | None, twice: bool) -> None:
         key, epoch, ids = self.at(pick, offset)
         for _ in range(1 + twice):
             command = c.Fail(**ids, kind=kind, message="no", retry_after_s=after)
-            self.give(command, self.twin.fail(key, epoch, str(kind), after))
+            self.give(command, self.reference.fail(key, epoch, str(kind), after))
 
     @rule(pick=PICK, offset=EPOCH, twice=st.booleans())
     def release(self, pick: int, offset: int, twice: bool) -> None:
         key, epoch, ids = self.at(pick, offset)
         for _ in range(1 + twice):
-            self.give(c.Release(**ids, reason="drain"), self.twin.release(key, epoch))
+            self.give(c.Release(**ids, reason="drain"), self.reference.release(key, epoch))
 
     @rule(pick=PICK, offset=EPOCH, question=st.sampled_from(["which?", "when?"]))
     def ask(self, pick: int, offset: int, question: str) -> None:
         key, epoch, ids = self.at(pick, offset)
-        self.give(c.Ask(**ids, question=question), self.twin.ask(key, epoch, question))
+        self.give(c.Ask(**ids, question=question), self.reference.ask(key, epoch, question))
 
     @rule(pick=PICK, offset=EPOCH)
     def gone(self, pick: int, offset: int) -> None:
         key, epoch, ids = self.at(pick, offset)
-        self.give(c.Gone(**ids), self.twin.gone(key, epoch))
+        self.give(c.ProcessesExited(**ids), self.reference.gone(key, epoch))
 
     # -- the coordinator
 
@@ -239,22 +241,22 @@ class AgainstModel(RuleBasedStateMachine):
     def reap(self, pick: int, offset: int, proven: bool, killed: bool) -> None:
         key, epoch, ids = self.at(pick, offset)
         command = c.Reap(**ids, term=self.term, reason="gone", proven=proven, tree_killed=killed)
-        self.give(command, self.twin.reap(key, epoch, proven=proven, killed=killed))
+        self.give(command, self.reference.reap(key, epoch, proven=proven, killed=killed))
 
     @rule()
     def the_scheduler_ticks(self) -> None:
-        wall = self.twin.wall
+        wall = self.reference.wall
         for task_id in drive(self.rig.reads.due(wall, 100)):
             self.give(
                 c.Promote(task_id=task_id, term=self.term),
-                self.twin.promote(self.name(task_id), by_hand=False),
+                self.reference.promote(self.name(task_id), by_hand=False),
             )
-        waiting = [task for task in self.twin.tasks.values() if task["status"] in ("PENDING", "ABORTED")]
+        waiting = [task for task in self.reference.tasks.values() if task["status"] in ("PENDING", "ABORTED")]
         assert not any(task["due"] is not None and task["due"] <= wall for task in waiting), "overlooked"
         for task_id in drive(self.rig.reads.expired(wall, 100)):
-            self.give(c.Expire(task_id=task_id, term=self.term), self.twin.expire(self.name(task_id)))
-        for task_id in drive(self.rig.reads.stale_aims(wall, 100)):
-            self.give(c.DropAim(task_id=task_id, term=self.term), self.twin.drop_aim(self.name(task_id)))
+            self.give(c.Expire(task_id=task_id, term=self.term), self.reference.expire(self.name(task_id)))
+        for task_id in drive(self.rig.reads.stale_pins(wall, 100)):
+            self.give(c.DropPin(task_id=task_id, term=self.term), self.reference.drop_pin(self.name(task_id)))
 
     def name(self, task_id: int) -> str:
         return next(key for key, known in self.ids.items() if known == task_id)
@@ -264,11 +266,11 @@ class AgainstModel(RuleBasedStateMachine):
         key = self.key(pick)
         ids = {"task_id": self.ids[key], "term": self.term}
         if which == "promote":
-            self.give(c.Promote(**ids), self.twin.promote(key, by_hand=False))
+            self.give(c.Promote(**ids), self.reference.promote(key, by_hand=False))
         elif which == "expire":
-            self.give(c.Expire(**ids), self.twin.expire(key))
+            self.give(c.Expire(**ids), self.reference.expire(key))
         else:
-            self.give(c.DropAim(**ids), self.twin.drop_aim(key))
+            self.give(c.DropPin(**ids), self.reference.drop_pin(key))
 
     @rule(pick=PICK)
     def a_deposed_coordinator_writes_nothing(self, pick: int) -> None:
@@ -279,8 +281,8 @@ class AgainstModel(RuleBasedStateMachine):
             c.Reap(**ids, term=old, reason="gone", proven=True),
             c.Promote(task_id=task_id, term=old),
             c.Expire(task_id=task_id, term=old),
-            c.DropAim(task_id=task_id, term=old),
-            c.Gone(**ids, term=old),
+            c.DropPin(task_id=task_id, term=old),
+            c.ProcessesExited(**ids, term=old),
             c.FreshLeases(term=old),
         ):
             self.give(command, "term_over")
@@ -291,7 +293,7 @@ class AgainstModel(RuleBasedStateMachine):
     def request_stop(self, pick: int, action: StopAction, offset: int, seconds: int) -> None:
         key, epoch, ids = self.at(pick, offset)
         command = c.RequestStop(**ids, action=action, stop_by_s=seconds, actor="ada")
-        self.give(command, self.twin.request_stop(key, epoch, str(action), seconds * 1000))
+        self.give(command, self.reference.request_stop(key, epoch, str(action), seconds * 1000))
 
     @rule(pick=PICK, verb=st.sampled_from(["pause", "resume", "answer", "cancel", "skip", "by_person"]))
     def a_person_decides(self, pick: int, verb: str) -> None:
@@ -305,50 +307,54 @@ class AgainstModel(RuleBasedStateMachine):
             "skip": lambda: c.Skip(**ids),
             "by_person": lambda: c.CompleteByPerson(**ids),
         }[verb]()
-        self.give(command, getattr(self.twin, verb)(key))
+        self.give(command, getattr(self.reference, verb)(key))
 
     @rule(pick=PICK, agent=st.sampled_from(["claude", "codex"]), seconds=st.sampled_from([1, 600]))
     def transfer(self, pick: int, agent: str, seconds: int) -> None:
         key = self.key(pick)
         command = c.Transfer(task_id=self.ids[key], actor="ada", agent=agent, timeout_s=seconds)
-        self.give(command, self.twin.transfer(key, agent, seconds))
+        self.give(command, self.reference.transfer(key, agent, seconds))
 
     @rule(pick=PICK, fresh=st.booleans())
     def retry(self, pick: int, fresh: bool) -> None:
         key = self.key(pick)
-        self.give(c.Retry(task_id=self.ids[key], actor="ada", fresh=fresh), self.twin.retry(key, fresh=fresh))
+        self.give(
+            c.Retry(task_id=self.ids[key], actor="ada", fresh=fresh), self.reference.retry(key, fresh=fresh)
+        )
 
     @rule(pick=PICK)
     def promote(self, pick: int) -> None:
         key = self.key(pick)
-        self.give(c.Promote(task_id=self.ids[key]), self.twin.promote(key, by_hand=True))
+        self.give(c.Promote(task_id=self.ids[key]), self.reference.promote(key, by_hand=True))
 
     @rule(agent=st.sampled_from(["claude", "codex"]))
     def the_provider_is_seen_to(self, agent: str) -> None:
-        closed = self.twin._closed(agent)
-        self.twin.pools.pop(agent, None)
+        closed = self.reference._closed(agent)
+        self.reference.pools.pop(agent, None)
         self.give(c.OpenPool(pool=agent, actor="ada"), "" if closed else "not_found")
 
     @rule(pick=PICK, really=st.integers(0, 9))
     def archive(self, pick: int, really: int) -> None:
         if really == 0:  # nothing happens to it afterwards
             key = self.key(pick)
-            self.give(c.Archive(task_id=self.ids[key], actor="ada"), self.twin.archive(key))
+            self.give(c.Archive(task_id=self.ids[key], actor="ada"), self.reference.archive(key))
 
     # -- what holds after every step
 
     @invariant()
     def the_store_agrees_with_the_model(self) -> None:
         for key, task_id in self.ids.items():
-            task, twin = self.rig.task(task_id), self.twin.tasks[key]
+            task, reference = self.rig.task(task_id), self.reference.tasks[key]
             ours = {
                 "status": str(task.status), "generation": task.generation, "epoch": task.epoch,
                 "unmet": task.unmet, "due": task.next_attempt_at_ms, "retries": task.retries,
-                "losses": task.losses, "aim": task.aim, "linger": task.lingering_epoch, "ready": task.ready,
+                "losses": task.losses, "pinned_agent": task.pinned_agent, "linger": task.lingering_epoch, "ready": task.ready,
                 "done": task.done_epoch,
             }  # fmt: skip
-            theirs = {name: twin[name] for name in ours if name not in ("unmet", "ready")}
-            assert ours == theirs | {"unmet": len(twin["unmet"]), "ready": self.twin.ready(key)}, key
+            theirs = {name: reference[name] for name in ours if name not in ("unmet", "ready")}
+            assert ours == theirs | {"unmet": len(reference["unmet"]), "ready": self.reference.ready(key)}, (
+                key
+            )
 
     @invariant()
     def the_promises_hold(self) -> None:

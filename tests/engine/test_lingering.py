@@ -16,8 +16,8 @@ from muster.model.states import FailedDependency
 from muster.ports.runtime import READY
 
 
-def gone(job: ClaimedJob) -> c.Gone:
-    return c.Gone(task_id=job.task_id, epoch=job.epoch)
+def gone(job: ClaimedJob) -> c.ProcessesExited:
+    return c.ProcessesExited(task_id=job.task_id, epoch=job.epoch)
 
 
 def retry(job: ClaimedJob) -> c.Retry:
@@ -108,7 +108,7 @@ def test_the_workers_proven_death_frees_it_after_its_tree_is_dead(post: Post) ->
     assert post.tick() == []
     post.host.dead.add(100)
     done = post.tick()
-    assert done.index(("kill", worker_mark(W1))) < done.index("Gone")
+    assert done.index(("kill", worker_mark(W1))) < done.index("ProcessesExited")
     assert [again.epoch for again in post.rig.claim(W2)] == [2]
 
 
@@ -120,7 +120,7 @@ def test_its_lease_frees_it_and_never_before(post: Post) -> None:
         post.rig.beat(W1)
         post.rig.beat(W2)
         assert post.tick() == []
-    assert post.ticks(TICK_S)[:2] == [("kill", attempt_mark(W1, job.task_id, 1)), "Gone"]
+    assert post.ticks(TICK_S)[:2] == [("kill", attempt_mark(W1, job.task_id, 1)), "ProcessesExited"]
     assert [again.epoch for again in post.rig.claim(W2)] == [2]
 
 
@@ -128,7 +128,7 @@ def test_a_worker_that_has_said_goodbye_frees_it(post: Post) -> None:
     (job,) = post.rig.started(W1)
     cancel_and_retry(post.rig, job)
     post.rig.do(c.Deregister(worker_id=W1))
-    assert post.tick() == [("kill", attempt_mark(W1, job.task_id, 1)), "Gone"]
+    assert post.tick() == [("kill", attempt_mark(W1, job.task_id, 1)), "ProcessesExited"]
     assert len(post.rig.claim(W2)) == 1
 
 
@@ -136,6 +136,6 @@ def test_a_deposed_coordinators_word_counts_for_nothing(post: Post) -> None:
     (job,) = post.rig.started(W1)
     cancel_and_retry(post.rig, job)
     post.rig.new_boot()
-    command = c.Gone(task_id=job.task_id, epoch=1, term=post.term)
+    command = c.ProcessesExited(task_id=job.task_id, epoch=1, term=post.term)
     assert post.rig.batch(command) == ["term_over"]
     assert post.rig.claim(W2) == ()

@@ -144,19 +144,19 @@ def test_the_sort_key_is_the_second_key_and_age_the_third(rig: Rig) -> None:
         st.tuples(st.integers(1, 10), st.integers(-3, 3), st.sampled_from(["", "k1", "k2"])), max_size=12
     )
 )
-def test_the_order_is_that_of_the_keys_whatever_the_lanes(wishes: list[tuple[int, int, str]]) -> None:
+def test_the_order_is_that_of_the_keys_whatever_the_lanes(task_fields: list[tuple[int, int, str]]) -> None:
     rig = Rig()
     rig.register(slots=20)
-    names = [f"t{n:02}" for n in range(len(wishes))]
+    names = [f"t{n:02}" for n in range(len(task_fields))]
     specs = {
         name: {"priority": priority, "sort_key": sort_key, "limit_key": limit or None}
-        for name, (priority, sort_key, limit) in zip(names, wishes, strict=True)
+        for name, (priority, sort_key, limit) in zip(names, task_fields, strict=True)
     }
     rig.enqueue({name: [] for name in names}, specs=specs)
     expected = [
         name
         for _, name in sorted(
-            zip(wishes, names, strict=True), key=lambda pair: (-pair[0][0], pair[0][1], pair[1])
+            zip(task_fields, names, strict=True), key=lambda pair: (-pair[0][0], pair[0][1], pair[1])
         )
     ]
     assert [job.key for job in rig.claim(slots=20)] == expected

@@ -10,13 +10,13 @@ import apsw
 import pytest
 from engine_rig import Rig, complete
 
-from muster.agents.folders import LOG_BYTES_MAX, LocalFolders
 from muster.app.key import logged_head
 from muster.config.project import Project
 from muster.engine.audit import Auditor
 from muster.engine.batch import drive
 from muster.engine.services.pruner import CATCH_UP_S, Pruner
 from muster.engine.services.sealer import Sealer
+from muster.hosts.attempt_folders import LOG_BYTES_MAX, LocalFolders
 from muster.model import commands as c
 from muster.model.answers import AuditReport
 from muster.model.retention import Retention

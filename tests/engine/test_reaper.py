@@ -82,7 +82,7 @@ def test_nothing_happens_to_those_who_are_heard(post: Post, jobs: Any) -> None:
 @pytest.mark.promise("L1")
 def test_a_proven_death_frees_at_once_after_the_tree_is_dead(post: Post, jobs: Any) -> None:
     post.host.dead.add(100)
-    assert post.tick() == [("kill", worker_mark(W1)), "sweep", "Reap", "BuryWorker"]
+    assert post.tick() == [("kill", worker_mark(W1)), "sweep", "Reap", "MarkWorkerDead"]
     assert post.rig.statuses() == {"a": "PENDING", "b": "RUNNING"}
     task = post.rig.task("a")
     assert (task.ready, task.losses, task.error_kind) == (True, 1, ErrorKind.LOST)
@@ -102,7 +102,7 @@ def test_silence_ends_exactly_with_the_lease(post: Post, jobs: Any) -> None:
     assert post.tick() == [
         ("kill", attempt_mark(W1, a.task_id, a.epoch)),
         "Reap",
-        "BuryWorker",
+        "MarkWorkerDead",
         ("kill", worker_mark(W1)),
     ]
     assert living(post) == [W2]
@@ -118,7 +118,7 @@ def test_a_silent_worker_is_not_buried_before_the_lease_of_what_it_holds(post: P
     post.rig.beat(W2)
     assert post.ticks(LEASE_S - TICK_S) == []
     post.rig.beat(W2)
-    assert post.ticks(TICK_S)[:3] == [("kill", attempt_mark(W1, job.task_id, 1)), "Reap", "BuryWorker"]
+    assert post.ticks(TICK_S)[:3] == [("kill", attempt_mark(W1, job.task_id, 1)), "Reap", "MarkWorkerDead"]
 
 
 def test_what_a_silent_worker_was_to_stop_is_killed_with_its_burial(post: Post, jobs: Any) -> None:
@@ -129,8 +129,8 @@ def test_what_a_silent_worker_was_to_stop_is_killed_with_its_burial(post: Post, 
     post.rig.beat(W2, b)
     assert post.ticks(TICK_S) == [
         ("kill", attempt_mark(W1, a.task_id, a.epoch)),
-        "Gone",
-        "BuryWorker",
+        "ProcessesExited",
+        "MarkWorkerDead",
         ("kill", worker_mark(W1)),
     ]
 
@@ -267,14 +267,14 @@ def test_a_worker_that_came_after_the_look_is_not_taken_for_a_dead_one(post: Pos
     post.host.dead.add(100)
     post.host.kill_marked = kill_marked  # type: ignore[method-assign]
     done = post.tick()
-    assert done == ["sweep", "BuryWorker"]
+    assert done == ["sweep", "MarkWorkerDead"]
     assert post.rig.statuses()["a"] == "RUNNING"
     post.host.kill_marked = lambda marks: 0  # type: ignore[method-assign]
     assert post.ticks(5) == []
 
 
 def test_what_a_buried_worker_still_holds_is_freed_after_its_tree_is_dead(post: Post, jobs: Any) -> None:
-    post.rig.do(c.BuryWorker(worker_id=W1, term=post.term, reason="gone"))
+    post.rig.do(c.MarkWorkerDead(worker_id=W1, term=post.term, reason="gone"))
     a, _ = jobs
     assert post.tick() == [("kill", attempt_mark(W1, a.task_id, a.epoch)), "Reap"]
     assert post.rig.task("a").losses == 1
@@ -294,7 +294,7 @@ def test_a_worker_that_does_not_stop_in_time_is_fenced(post: Post, jobs: Any) ->
     post.rig.do(c.StopCrew(stop_by_s=4, actor="ada"))
     assert post.ticks(3.5) == []
     done = post.ticks(0.5)
-    assert done.count("Reap") == 2 and "BuryWorker" not in done
+    assert done.count("Reap") == 2 and "MarkWorkerDead" not in done
     assert post.rig.statuses() == {"a": "PENDING", "b": "PENDING"}
     assert post.rig.task("a").losses == 0
     assert "did not stop in time" in post.rig.attempt(a).error
@@ -339,7 +339,7 @@ def test_while_processes_are_looked_for_callers_are_answered(post: Post, jobs: A
         term=post.term,
         lease_s=LEASE_S,
         interval_s=TICK_S,
-        aside=asyncio.to_thread,
+        detached_call=asyncio.to_thread,
     )
     post.host.kill_marked = kill_marked  # type: ignore[method-assign]
     post.host.dead.add(100)
@@ -360,9 +360,11 @@ def test_a_restart_of_the_stores_host_does_not_end_what_runs_on_another_one() ->
     rig.do(c.Retry(task_id=cancelled.task_id, actor="ada"))
     rig.clock.restart()
     post = Post(rig)
-    assert {"Reap", "Gone"}.isdisjoint(post.ticks(LEASE_S - 1))
+    assert {"Reap", "ProcessesExited"}.isdisjoint(post.ticks(LEASE_S - 1))
     assert rig.beat(W1, job).attempts[0].current
-    assert "Gone" in post.ticks(2), "the cancelled one may have been at work for a lease, and no longer"
+    assert "ProcessesExited" in post.ticks(2), (
+        "the cancelled one may have been at work for a lease, and no longer"
+    )
     assert "Reap" in post.ticks(LEASE_S)
     rig.store.close()
 
@@ -383,7 +385,7 @@ def test_who_did_not_stop_in_time_and_cannot_be_killed_from_here_is_waited_for()
     rig.beat(W1, job)
     assert "Reap" in post.ticks(4)
     assert rig.claim(W2) == (), "its lease still runs, and so may its agent"
-    rig.do(c.Gone(task_id=job.task_id, epoch=job.epoch))
+    rig.do(c.ProcessesExited(task_id=job.task_id, epoch=job.epoch))
     assert [again.epoch for again in rig.claim(W2)] == [2]
     rig.audit()
     rig.store.close()

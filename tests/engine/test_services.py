@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from engine_rig import FakeClock, Rig, complete, fail
 
-from muster.app.aside import aside
+from muster.app.detached_call import detached_call
 from muster.engine.batch import drive
 from muster.engine.service import Service
 from muster.engine.services import scheduler as scheduler_module
@@ -260,7 +260,7 @@ def test_catching_up_is_over_in_time_whatever_the_disk_does(rig: Rig, files: Fil
     awake = threading.Event()
     files.tick = lambda *_: awake.wait(60)  # type: ignore[method-assign, assignment, return-value]
     began_s = time.monotonic()
-    ticker = Ticker(rig.clock, rig.reads, rig, files, in_thread=aside)
+    ticker = Ticker(rig.clock, rig.reads, rig, files, in_thread=detached_call)
     try:
         assert asyncio.run(ticker.catch_up(within_s=0.05)) == "not written within 0.05 s"
         assert time.monotonic() - began_s < 30, "nor does the thread keep its process from ending"

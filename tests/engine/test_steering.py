@@ -170,7 +170,7 @@ def test_a_question_frees_the_slot_and_its_answer_begins_the_next_attempt(rig: R
     assert rig.beat(W1, job).attempts[0].current is False
     assert rig.do(answer(rig)).status == "PENDING"
     rig.register(W2)
-    rig.do(c.Gone(task_id=job.task_id, epoch=job.epoch))
+    rig.do(c.ProcessesExited(task_id=job.task_id, epoch=job.epoch))
     (again,) = rig.claim(W2)
     assert (again.key, again.epoch) == ("a", 2)
     assert again.note == "You asked: which one?\nThe answer: the blue one"
@@ -227,7 +227,7 @@ def test_another_transfer_while_it_stops_changes_the_aim(rig: Rig) -> None:
     assert len(rig.events()) == events
     transfer(rig, "gemini")
     rig.do(release(job))
-    assert (rig.task("a").aim, rig.claim()) == ("gemini", ())
+    assert (rig.task("a").pinned_agent, rig.claim()) == ("gemini", ())
 
 
 def test_a_transfer_does_not_undo_a_pause(rig: Rig) -> None:
@@ -235,7 +235,7 @@ def test_a_transfer_does_not_undo_a_pause(rig: Rig) -> None:
     pause(rig)
     transfer(rig, "codex")
     rig.do(release(job))
-    assert (rig.statuses()["a"], rig.task("a").aim) == ("PAUSED", "codex")
+    assert (rig.statuses()["a"], rig.task("a").pinned_agent) == ("PAUSED", "codex")
     resume(rig)
     assert [job.agent for job in rig.claim()] == ["codex"]
 
@@ -263,7 +263,7 @@ def test_the_aim_of_a_running_task_ends_without_a_word(rig: Rig) -> None:
     events = len(rig.events())
     rig.clock.advance(60)
     drive(scheduler(rig).run_once())
-    assert (rig.task("a").aim, len(rig.events())) == (None, events)
+    assert (rig.task("a").pinned_agent, len(rig.events())) == (None, events)
     rig.do(release(job))
     assert [job.agent for job in rig.claim()] == ["claude"]
 

@@ -114,7 +114,7 @@ def test_an_early_or_deposed_coordinator_expires_nothing(rig: Rig, service: Sche
     rig.clock.advance(11)
     for command in (
         c.Expire(task_id=rig.id("a"), term=service._term),
-        c.DropAim(task_id=rig.id("a"), term=service._term),
+        c.DropPin(task_id=rig.id("a"), term=service._term),
     ):
         with pytest.raises(TermOver):
             rig.do(command)
@@ -261,7 +261,7 @@ def test_one_that_ended_for_good_claims_nothing(rig: Rig) -> None:
 
 def test_a_remote_worker_that_was_buried_first_may_come_back_as_well(rig: Rig) -> None:
     away = Away(rig)
-    rig.do(c.BuryWorker(worker_id=W1, term=away.reaper._term, reason="silent", for_good=False))
+    rig.do(c.MarkWorkerDead(worker_id=W1, term=away.reaper._term, reason="silent", permanent=False))
     drive(away.reaper.run_once())
     assert (rig.attempt(away.job).status, rig.attempt(away.job).tree_killed) == ("lost", False)
     assert away.heard().attempts[0].current

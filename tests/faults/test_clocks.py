@@ -289,7 +289,7 @@ def test_a_worker_of_another_host_does_not_outlive_the_coordinators_reboot(rig: 
     (job,) = rig.started()
     rig.clock.restart()
     crew.begin()
-    assert {"Reap", "BuryWorker"} <= set(crew.tick())
+    assert {"Reap", "MarkWorkerDead"} <= set(crew.tick())
     assert drive(rig.reads.living_workers()) == []
     assert rig.task("a").error_kind is ErrorKind.LOST
     # It was only cut off: heard again, it goes on.
@@ -304,7 +304,7 @@ def test_a_new_worker_of_another_host_gets_its_fresh_lease_too(rig: Rig) -> None
     crew.tick()
     crew.pass_s(LEASE_S - TICK_S)
     rig.clock.advance(100)
-    assert "BuryWorker" not in crew.tick()
+    assert "MarkWorkerDead" not in crew.tick()
 
 
 # -- answers that were lost

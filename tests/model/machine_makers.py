@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from factories import LEASE_MS, NOW, plain_attempt, plain_task
 from muster.model import commands as c
-from muster.model.edits import Edit, wishes_of
+from muster.model.edits import Edit, task_fields_of
 from muster.model.errors import MusterError
 from muster.model.machine import decide
 from muster.model.moves.decision import Decision, Facts
@@ -13,7 +14,6 @@ from muster.model.retry import RetryPolicy
 from muster.model.states import ATTEMPT_OPEN, HELD, AttemptStatus, ErrorKind, StopAction, TaskStatus
 from muster.model.task import Attempt, Now, Task
 from muster.model.usage import Usage
-from plain import LEASE_MS, NOW, plain_attempt, plain_task
 
 TOKEN = "a" * 64
 OTHER_TOKEN = "b" * 64
@@ -100,7 +100,7 @@ def commands(epoch: int = 4) -> dict[str, c.Command]:
         "release": c.Release(**mine, reason="drain"),
         "stop": c.RequestStop(**mine, action=StopAction.RELEASE, stop_by_s=30, actor="ada"),
         "reap": reap(epoch=epoch),
-        "gone": c.Gone(task_id=7, epoch=epoch),
+        "gone": c.ProcessesExited(task_id=7, epoch=epoch),
         "promote": c.Promote(task_id=7),
         "cancel": c.Cancel(task_id=7, actor="ada"),
         "retry": c.Retry(task_id=7, actor="ada"),
@@ -113,9 +113,9 @@ def commands(epoch: int = 4) -> dict[str, c.Command]:
         "resume": c.Resume(task_id=7, actor="ada"),
         "answer": c.AnswerQuestion(task_id=7, actor="ada", text="the blue one"),
         "transfer": c.Transfer(task_id=7, actor="ada", agent="codex", lane_id=6),
-        "drop aim": c.DropAim(task_id=7, term=1, lane_id=5),
+        "drop pin": c.DropPin(task_id=7, term=1, lane_id=5),
         "expire": c.Expire(task_id=7, term=1),
-        "mend": c.Mend(task_id=7, unmet=0, in_line=False),
+        "mend": c.Repair(task_id=7, unmet=0, in_line=False),
         "overdue": c.Overdue(task_id=7, term=1),
         "skip": c.Skip(task_id=7, actor="ada"),
         "depend": c.Depend(task_id=7, actor="ada", depends_on=(9,), unmet=1),
@@ -123,7 +123,7 @@ def commands(epoch: int = 4) -> dict[str, c.Command]:
         "edit": Edit(
             task_id=7,
             actor="ada",
-            wishes=wishes_of(c.Spec(title="new", priority=9)),
+            task_fields=task_fields_of(c.Spec(title="new", priority=9)),
             changed={"priority": 5},
             lane_id=6,
             unmet=0,

@@ -30,7 +30,7 @@ from muster.model.usage import Usage
 from searches import properties
 
 POLICY = RetryPolicy()
-STEERING = ["pause", "resume", "answer", "transfer", "skip", "expire", "drop aim", "depend"]
+STEERING = ["pause", "resume", "answer", "transfer", "skip", "expire", "drop pin", "depend"]
 EPOCH_OFFSETS = st.sampled_from([0, 0, 0, 0, -1, -2, 1])
 KINDS = st.sampled_from([*ErrorKind, ErrorKind.CRASH, ErrorKind.CRASH, ErrorKind.LOST, ErrorKind.LOST])
 
@@ -109,7 +109,7 @@ class OneTask(RuleBasedStateMachine):
             self.give(c.Retry(task_id=7, actor="ada"))
         self.give(c.Unblock(task_id=7, count=2))
         self.give(c.Promote(task_id=7))
-        self.give(c.Gone(task_id=7, epoch=self.epoch(0)))
+        self.give(c.ProcessesExited(task_id=7, epoch=self.epoch(0)))
         self.grant()
         self.start(0, TOKEN)
 
@@ -199,7 +199,7 @@ class OneTask(RuleBasedStateMachine):
 
     @rule(
         action=st.sampled_from(
-            ["pause", "resume", "answer", "transfer", "skip", "expire", "drop aim", "depend"]
+            ["pause", "resume", "answer", "transfer", "skip", "expire", "drop pin", "depend"]
         )
     )
     def steer(self, action: str) -> None:
@@ -211,7 +211,7 @@ class OneTask(RuleBasedStateMachine):
             "skip": c.Skip(task_id=7, actor="ada"),
             "expire": c.Expire(task_id=7, term=1),
             "depend": c.Depend(task_id=7, actor="ada", depends_on=(9,), unmet=1),
-            "drop aim": c.DropAim(task_id=7, term=1, lane_id=5),
+            "drop pin": c.DropPin(task_id=7, term=1, lane_id=5),
         }
         refused = self.give(commands[action])
         if action == "pause" and refused == "":
@@ -220,7 +220,7 @@ class OneTask(RuleBasedStateMachine):
 
     @rule(offset=EPOCH_OFFSETS, twice=st.booleans())
     def gone(self, offset: int, twice: bool) -> None:
-        command = c.Gone(task_id=7, epoch=self.epoch(offset))
+        command = c.ProcessesExited(task_id=7, epoch=self.epoch(offset))
         if self.give(command) == "" and twice:
             self.repeat(command)
 
@@ -254,7 +254,7 @@ class OneTask(RuleBasedStateMachine):
         stale = isinstance(command, c.AttemptCommand) and (
             known is None or command.epoch != known.epoch or not known.open
         )
-        if stale and not isinstance(command, c.AppendLog | c.Account | c.Readopt | c.Gone):
+        if stale and not isinstance(command, c.AppendLog | c.Account | c.Readopt | c.ProcessesExited):
             assert (after, attempt, decision.events, decision.follow_ups) == (task, None, (), ())
             assert command.epoch == task.epoch, "only the newest attempt's last word is a repetition"
         assert after.status in TASK_MOVES[task.status] | {task.status}

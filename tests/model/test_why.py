@@ -55,7 +55,7 @@ def view(status: TaskStatus, **changes: Any) -> TaskView:
         ended_at_ms=None,
         paused_reason=None,
         question="",
-        aim=None,
+        pinned_agent=None,
         expires_at_ms=None,
         on_failed=FailedDependency.BLOCK,
         limit_key=None,
@@ -214,13 +214,13 @@ LIMITED = replace(
             "no agent offers go and gpu: add it to agents.NAME.capabilities in muster.toml",
         ),
         (
-            {"capabilities": ("go", "gpu"), "aim": "codex"},
+            {"capabilities": ("go", "gpu"), "pinned_agent": "codex"},
             "agent codex does not offer gpu: add it to agents.codex.capabilities in muster.toml",
         ),
         ({"limit_key": "push"}, "waits for its turn: 2 of 2 tasks of limit push run already"),
         ({"limit_key": "other"}, "ready, a worker takes it now"),
-        ({"aim": "claude"}, "waits for a free worker"),
-        ({"aim": "ghost"}, "no worker offers agent ghost: add [agents.ghost] to muster.toml"),
+        ({"pinned_agent": "claude"}, "waits for a free worker"),
+        ({"pinned_agent": "ghost"}, "no worker offers agent ghost: add [agents.ghost] to muster.toml"),
         ({"next_attempt_at_ms": NOW_MS + 5000}, "begins in 5 s"),
     ],
 )
@@ -231,8 +231,11 @@ def test_what_it_asks_for_is_named(changes: dict[str, Any], sentence: str) -> No
 def test_full_agents_are_named() -> None:
     full = replace(LIMITED, full_agents={"codex": 2})
     assert why(view(T.PENDING), full) == "waits for agent codex, which does 2 of 2 tasks already"
-    assert why(view(T.PENDING, aim="codex"), full) == "waits for agent codex, which does 2 of 2 tasks already"
-    assert why(view(T.PENDING, aim="claude"), full) == "waits for a free worker"
+    assert (
+        why(view(T.PENDING, pinned_agent="codex"), full)
+        == "waits for agent codex, which does 2 of 2 tasks already"
+    )
+    assert why(view(T.PENDING, pinned_agent="claude"), full) == "waits for a free worker"
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def kept(key: str, number: int = 1, **fields: Any) -> KeptTask:
         "title": key,
         "status": TaskStatus.PENDING,
         "error": "",
-        "aim": None,
+        "pinned_agent": None,
         "from_file": True,
         "description": "",
         "agent": None,

@@ -16,12 +16,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-from muster.testing.sim.__main__ import main
-from muster.testing.sim.owner import PumpedBatcher
-from muster.testing.sim.plants import PLANTS
-from muster.testing.sim.scenario import FAULTS, harsh, scenario
-from muster.testing.sim.simulation import Report, simulate
+from simulator.__main__ import main
+from simulator.owner import PumpedBatcher
+from simulator.planted_bugs import PLANTED_BUGS
+from simulator.scenario import FAULTS, harsh, scenario
+from simulator.simulation import Report, simulate
 
 ROOT = Path(__file__).parents[2]
 SEEDS = 10
@@ -97,7 +96,7 @@ def test_a_seed_replays_exactly_here_and_in_another_process() -> None:
     assert first.digest != simulate(REPLAYED + 1).digest
     for hash_seed in ("1", "2"):
         done = subprocess.run(
-            [sys.executable, "-m", "muster.testing.sim", "--seed", str(REPLAYED)],
+            [sys.executable, "-m", "simulator", "--seed", str(REPLAYED)],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
             text=True,
@@ -124,7 +123,7 @@ def test_a_broken_promise_is_told_with_its_story_and_the_command_that_replays_it
 def test_without_its_bug_the_product_is_whole_again() -> None:
     """What was planted is pulled out, also where the simulation was cut short by what it found."""
     before = simulate(2).digest
-    for plant in PLANTS.values():
+    for plant in PLANTED_BUGS.values():
         with plant.planted():
             pass
     assert simulate(2).digest == before

@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from muster.agents.process import LocalLauncher
+from muster.hosts.process import LocalLauncher
 from muster.model.answers import ClaimedJob
-from muster.worker.runner import Surroundings
+from muster.worker.runner import WorkerContext
 
 
 def claimed_job(agent: str, **changes: Any) -> ClaimedJob:
@@ -29,7 +29,7 @@ def claimed_job(agent: str, **changes: Any) -> ClaimedJob:
     return replace(job, **changes)
 
 
-def surroundings(root: Path, **changes: Any) -> Surroundings:
+def worker_context(root: Path, **changes: Any) -> WorkerContext:
     plain = {
         "worker_id": "worker-aaaaaaaa",
         "root": root,
@@ -38,4 +38,4 @@ def surroundings(root: Path, **changes: Any) -> Surroundings:
         "agents": {},
         "launcher": LocalLauncher(),
     }
-    return Surroundings(**(plain | changes))
+    return WorkerContext(**(plain | changes))

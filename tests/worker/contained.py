@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from around import claimed_job, surroundings
+from around import claimed_job, worker_context
 
 from muster.agents.command import CommandAgent
 from muster.model import commands as c
@@ -42,7 +42,7 @@ class Rig:
     def run(self, script: str, *, order_s: float | None = None, **limits: Any) -> c.Command:
         """Runs one attempt and returns its last word."""
         agent = CommandAgent(name="sh", command=("sh", "-c", script), prompt="none", limits=Limits(**limits))
-        around = surroundings(self.root, agents={"sh": agent})
+        around = worker_context(self.root, agents={"sh": agent})
         job = claimed_job("sh", task_id=self.task_id)
         with Orders() as orders:
             crew: Any = self.crew

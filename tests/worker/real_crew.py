@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from muster.agents.host import LocalHost
 from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config.project import Project
+from muster.hosts.local_host import LocalHost
 from real_processes import answers
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from contained import Rig
 
-from muster.agents.host import LocalHost, become_subreaper
+from muster.hosts.local_host import LocalHost, become_subreaper
 from muster.model import commands as c
 from muster.worker import runner
 

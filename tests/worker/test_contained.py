@@ -13,8 +13,8 @@ import pytest
 from contained import Rig
 
 from muster.agents.command import CommandAgent
-from muster.agents.host import LocalHost
 from muster.agents.inputs import Home
+from muster.hosts.local_host import LocalHost
 from muster.model import commands as c
 from muster.model.states import ErrorKind
 from muster.worker import runner as runner_module

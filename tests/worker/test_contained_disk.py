@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from contained import Deaf, Rig
 
-from muster.agents.host import LocalHost
+from muster.hosts.local_host import LocalHost
 from muster.model import commands as c
 from muster.model.limits import Limits
 from muster.model.states import ErrorKind

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from around import surroundings
+from around import worker_context
 
 from muster.agents.command import CommandAgent
-from muster.agents.host import LocalHost
-from muster.agents.process import LocalLauncher
-from muster.agents.proctable import Proc, scan
 from muster.engine.batch import Batcher
 from muster.engine.commands import Engine
 from muster.engine.policy import Policy
 from muster.engine.services.reaper import Reaper
+from muster.hosts.local_host import LocalHost
+from muster.hosts.process import LocalLauncher
+from muster.hosts.process_table import Proc, scan
 from muster.model import commands as c
 from muster.model.answers import Claimed, ClaimedJob, HeartbeatAnswer, TookOver
 from muster.model.errors import OwnerUnavailable
@@ -32,8 +32,8 @@ from muster.ports.host import ProcessId
 from muster.runtimes.chance import SystemChance
 from muster.runtimes.clock import SystemClock
 from muster.stores.sqlite.store import SqliteStore
-from muster.worker.pool import Worker
-from muster.worker.ward import margin_s
+from muster.worker.lease_guard import margin_s
+from muster.worker.worker import Worker
 from real_processes import stand_still
 
 LEASE_S = 3.0
@@ -165,7 +165,7 @@ class Stage:
         process = real.identify(os.getpid())
         assert process is not None
         agent = CommandAgent(name="shell", command=("sh", "-c"))
-        around = surroundings(folder, worker_id=HERE, agents={"shell": agent}, launcher=LocalLauncher(real))
+        around = worker_context(folder, worker_id=HERE, agents={"shell": agent}, launcher=LocalLauncher(real))
         self.worker = Worker(
             self.line,
             around,

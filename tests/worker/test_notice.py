@@ -5,19 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from around import claimed_job, surroundings
+from around import claimed_job, worker_context
 
 from muster.model.answers import AttemptOrder, HeartbeatAnswer
 from muster.worker.orders import Orders
-from muster.worker.place import Folder
-from muster.worker.pool import Worker
 from muster.worker.runner import Runner
+from muster.worker.workdir import Folder
+from muster.worker.worker import Worker
 
 
 def test_a_notice_is_a_file_that_every_attempt_knows(tmp_path):
     crew: Any = None
     with Orders() as orders:
-        runner = Runner(crew, surroundings(tmp_path), claimed_job("shell"), orders)
+        runner = Runner(crew, worker_context(tmp_path), claimed_job("shell"), orders)
         path = Path(runner._environment("token", Folder(tmp_path), None)["MUSTER_NOTICE"])
         path.parent.mkdir(parents=True)
         runner._tell()
@@ -33,7 +33,7 @@ def test_a_notice_is_a_file_that_every_attempt_knows(tmp_path):
 def test_a_heartbeats_answer_brings_the_notice(tmp_path):
     unused: Any = None
     options = {"hostname": "h", "boot_id": "b", "process": unused, "slots": 1, "general": (), "offers": {}}
-    worker = Worker(unused, surroundings(tmp_path), unused, orphan_grace_s=1, **options)
+    worker = Worker(unused, worker_context(tmp_path), unused, orphan_grace_s=1, **options)
     with Orders() as orders:
         worker._held[7, 1] = orders
         order = AttemptOrder(task_id=7, epoch=1, current=True, notice="hurry")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from real_crew import crew, start, until
 
-from muster.agents.host import LocalHost
+from muster.hosts.local_host import LocalHost
 
 CONFIG = """\
 [health]

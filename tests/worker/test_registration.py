@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from muster.agents.host import LocalHost
 from muster.cli.context import answers
 from muster.client.api import Api
 from muster.client.crew import HttpCrew
 from muster.client.http import Connection
 from muster.config.project import Project
+from muster.hosts.local_host import LocalHost
 from muster.model import commands as c
 from muster.model.errors import Unavailable
 

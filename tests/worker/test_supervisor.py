@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.agents.host import LocalHost
+from muster.hosts.local_host import LocalHost
 from muster.worker import supervisor as module
 from muster.worker.supervisor import Supervisor
 

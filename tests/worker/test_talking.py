@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from around import claimed_job, surroundings
+from around import claimed_job, worker_context
 
 from muster.agents.claude_code import ClaudeCodeAgent
-from muster.agents.host import LocalHost
+from muster.hosts.local_host import LocalHost
 from muster.model import commands as c
 from muster.model.states import ErrorKind
-from muster.worker import listener as listener_module
+from muster.worker import output_reader as output_reader_module
 from muster.worker import runner as runner_module
 from muster.worker.orders import Order, Orders
 from muster.worker.runner import Runner
@@ -68,7 +68,7 @@ def run(root: Path, prompt: str, *, stop: bool = False, timeout_s: float = 60.0)
     agent = ClaudeCodeAgent(
         name="claude", command=(str(root / "claude"),), permission_mode="plan", env={"HOME": str(root)}
     )
-    around = surroundings(root, agents={"claude": agent})
+    around = worker_context(root, agents={"claude": agent})
     job = claimed_job("claude", description=prompt, timeout_s=timeout_s)
     crew: Any = Heard()
 
@@ -109,7 +109,7 @@ def test_a_stop_gives_the_task_back_whatever_the_cli_makes_of_it(root: Path, pro
 def test_who_does_not_end_after_its_last_word_is_ended_and_done(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listener_module, "LINGER_S", 0.3)
+    monkeypatch.setattr(output_reader_module, "LINGER_S", 0.3)
     end = run(root, "stays")[-1]
     assert isinstance(end, c.Complete)
     assert json.loads(end.result or "") == {"text": "Done."}

@@ -26,7 +26,7 @@ from muster.agents.inputs import (
     write_private,
 )
 from muster.agents.script import script_of
-from muster.agents.starved import oom_kills
+from muster.hosts.oom import oom_kills
 from muster.model.errors import AgentUnfit, Unavailable
 from muster.model.limits import Limits
 from muster.model.states import ErrorKind

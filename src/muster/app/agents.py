@@ -13,9 +13,9 @@ from muster.agents.command import EXIT_CODES, CommandAgent, Prompt
 from muster.agents.inputs import Home
 from muster.config.project import Project
 from muster.config.settings import CLAUDE_CODE, CODEX, COMMAND, OWN_HOME, AgentConfig, Config
+from muster.hosts.file_lock import Lock
 from muster.model.errors import BadConfig, MusterError, OwnerUnavailable
 from muster.ports.agent import Agent
-from muster.stores.sqlite.lock import Lock
 
 GROUP = "muster.agents"
 """The entry point group of other packages: kind = a callable that makes an Agent of an AgentConfig."""

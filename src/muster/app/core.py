@@ -12,10 +12,7 @@ import os
 from pathlib import Path
 from typing import Self
 
-from muster.agents.folders import LocalFolders
-from muster.agents.host import LocalHost
-from muster.agents.tree import kill_recorded
-from muster.app.aside import aside
+from muster.app.detached_call import detached_call
 from muster.app.failpoint import CrashingEngine, Failpoint
 from muster.app.key import logged_head, open_store, signer_of
 from muster.app.parts import local_trees, make_state_dir, repository_of
@@ -27,13 +24,17 @@ from muster.engine.commands import Engine
 from muster.engine.policy import Policy
 from muster.engine.queries import Queries
 from muster.engine.service import Service
-from muster.engine.services.clearer import Clearer
 from muster.engine.services.pruner import Pruner
 from muster.engine.services.reaper import Reaper, own_stall_ms
 from muster.engine.services.reconciler import Reconciler
 from muster.engine.services.scheduler import Scheduler
 from muster.engine.services.sealer import Sealer
 from muster.engine.services.ticker import Ticker
+from muster.engine.services.worktree_cleaner import WorktreeCleaner
+from muster.hosts.attempt_folders import LocalFolders
+from muster.hosts.file_lock import Lock
+from muster.hosts.local_host import LocalHost
+from muster.hosts.process_tree import kill_recorded
 from muster.model.answers import BackedUp, Reconciled, TookOver
 from muster.model.commands import NewBoot, SetCrew
 from muster.model.errors import StoreFault
@@ -45,7 +46,6 @@ from muster.runtimes.chance import SystemChance
 from muster.runtimes.clock import SystemClock
 from muster.runtimes.local import LocalWakeups
 from muster.stores.sqlite.copies import back_up
-from muster.stores.sqlite.lock import Lock
 from muster.web.backend import Backend
 
 log = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ class Owner:
             )
             stack.callback(self.batcher.close)
             self.ticker = Ticker(
-                self.clock, self.store.reads, self.batcher, LocalPlanFiles(), in_thread=aside
+                self.clock, self.store.reads, self.batcher, LocalPlanFiles(), in_thread=detached_call
             )
             self._stack = stack.pop_all()
         return self
@@ -119,7 +119,7 @@ class Owner:
             return CrashingEngine(self.store, SystemChance(), policy, self.failpoint, grants)
         return Engine(self.store, SystemChance(), policy, grants)
 
-    def backend(self, term: int, *, stays: bool = True) -> Backend:
+    def backend(self, term: int, *, long_lived: bool = True) -> Backend:
         """`stays`: this is no owner of one command only."""
         return Backend(
             engine=self.batcher,
@@ -134,7 +134,7 @@ class Owner:
             back_up=self.back_up,
             halted=self.halted,
             looked_at_ms=lambda: self._reaper.looked_at_ms if self._reaper else None,
-            stays=stays,
+            long_lived=long_lived,
             usual_timeout_s=int(self._config.task.timeout_s),
             usual_retries=self._config.task.retries,
             auditor=Auditor(self.store.reads, self.signer, lambda: logged_head(self._project)),
@@ -177,7 +177,7 @@ class Owner:
             lease_s=health.lease_s,
             interval_s=health.sweep_s,
             led_since_ms=self._led_since_ms,
-            aside=asyncio.to_thread,
+            detached_call=asyncio.to_thread,
             absences=self.batcher.absences,
         )
         self._reaper = reaper
@@ -187,7 +187,7 @@ class Owner:
     async def reconcile(self) -> Reconciled:
         """Also for an owner of one command: it leads then, so it takes a term for that."""
         if self._reconciler is None:
-            took = await self.batcher.execute(NewBoot(stays=False))
+            took = await self.batcher.execute(NewBoot(long_lived=False))
             assert isinstance(took, TookOver)
             self._make_reaper(took.term)
         assert self._reconciler is not None
@@ -228,4 +228,4 @@ class Owner:
             return []
         trees = local_trees(self._repository, self._project)
         kept_s, keep_done = self._config.retention.trees_s, self._config.git.keep
-        return [Clearer(self.clock, self.store.reads, trees, kept_s=kept_s, keep_done=keep_done)]
+        return [WorktreeCleaner(self.clock, self.store.reads, trees, kept_s=kept_s, keep_done=keep_done)]

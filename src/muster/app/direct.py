@@ -31,7 +31,7 @@ class DirectTransport:
         self._written = self._stack.enter_context(self._owner.wakeups.listen(EVENTS))
 
     async def _build(self) -> Any:
-        return build(self._owner.backend(0, stays=False))
+        return build(self._owner.backend(0, long_lived=False))
 
     def request(
         self,

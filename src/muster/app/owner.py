@@ -18,10 +18,10 @@ from muster.client.http import address
 from muster.config.load import load_config
 from muster.config.project import Project
 from muster.config.settings import Config
+from muster.hosts.file_lock import holder
 from muster.model.commands import SetCrew
 from muster.model.errors import MusterError
 from muster.model.states import CrewStatus
-from muster.stores.sqlite.lock import holder
 from muster.web.backend import Backend
 from muster.web.server import Server, serve, server
 

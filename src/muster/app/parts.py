@@ -6,16 +6,16 @@ import logging
 import os
 import sys
 
-from muster.agents.inside import at_work_in
 from muster.config.project import Project
 from muster.config.settings import Config
+from muster.hosts.cwd_scan import at_work_in
+from muster.hosts.file_lock import refuse_shared
 from muster.model.commands import Offer
 from muster.model.errors import StoreRefused
 from muster.model.targets import offered
-from muster.stores.sqlite.lock import refuse_shared
-from muster.worker.clearing import LocalTrees
 from muster.worker.git import Repository, find_repository
-from muster.worker.place import Trees
+from muster.worker.workdir import Trees
+from muster.worker.worktree_cleaner import LocalTrees
 
 
 def repository_of(config: Config, project: Project) -> Repository | None:

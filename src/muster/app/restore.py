@@ -11,14 +11,14 @@ from muster.config.project import Project
 from muster.engine.batch import drive
 from muster.engine.commands import Engine
 from muster.engine.policy import Policy
+from muster.hosts.file_lock import Lock, holder
 from muster.model.answers import StoreRestored
 from muster.model.commands import Restored
 from muster.model.errors import Conflict, MusterError, NotFound, OwnerUnavailable, StoreRefused
 from muster.runtimes.chance import SystemChance
 from muster.runtimes.clock import SystemClock
-from muster.stores.sqlite.copies import Report, examine, write_anew
+from muster.stores.sqlite.copies import CopyReport, examine, write_anew
 from muster.stores.sqlite.file import halt_of
-from muster.stores.sqlite.lock import Lock, holder
 from muster.stores.sqlite.store import SqliteStore
 
 INCARNATION_CHARS = 16
@@ -61,7 +61,7 @@ def migrate(project: Project, *, dry_run: bool) -> Migrated:
         return Migrated(found.schema, found.newest)
 
 
-def resume(project: Project) -> Report:
+def resume(project: Project) -> CopyReport:
     """After a failed sync, or damage that is mended: looks once more, writes all of it anew, and lifts the halt.
 
     The report has findings where the store stays halted.  Raises Conflict where it was rewound.

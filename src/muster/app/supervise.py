@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from muster.agents.host import LocalHost, become_subreaper
 from muster.app.parts import python_module
 from muster.config.project import Project
+from muster.hosts.local_host import LocalHost, become_subreaper
 from muster.worker.supervisor import Supervisor
 
 

@@ -7,18 +7,18 @@ import signal
 import sys
 from pathlib import Path
 
-from muster.agents.host import LocalHost, become_subreaper
-from muster.agents.process import LocalLauncher
-from muster.agents.tree import kill_recorded
 from muster.app.agents import agents_of, take_seat
 from muster.app.parts import log_to_stderr, offers_of, trees_of
 from muster.client.crew import HttpCrew
 from muster.config.load import load_config
 from muster.config.project import Project
+from muster.hosts.local_host import LocalHost, become_subreaper
+from muster.hosts.process import LocalLauncher
+from muster.hosts.process_tree import kill_recorded
 from muster.runtimes.chance import SystemChance
-from muster.worker.pool import Worker
-from muster.worker.runner import Surroundings
+from muster.worker.runner import WorkerContext
 from muster.worker.supervisor import DECLARED_DEAD, DRAINED
+from muster.worker.worker import Worker
 
 
 def run_worker(root: Path) -> int:
@@ -28,7 +28,7 @@ def run_worker(root: Path) -> int:
     kill_recorded(project.attempts_dir, host)
     process = host.identify(os.getpid())
     assert process is not None
-    around = Surroundings(
+    around = WorkerContext(
         worker_id=f"worker-{chance.name(8)}",
         root=root,
         attempts_dir=project.attempts_dir,

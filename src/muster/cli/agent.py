@@ -157,8 +157,8 @@ def _resume(args: argparse.Namespace, agent: AgentConfig) -> int:
 
 
 def _test(args: argparse.Namespace, agent: AgentConfig, config: Config, project: Project) -> int:
+    from muster.app.agent_check import failure_hint, try_agent, version_of
     from muster.app.agents import agent_of, home_of
-    from muster.app.tryout import failure_hint, try_agent, version_of
     from muster.ports.agent import Failed
 
     refuse_unknown(args, lambda: (*_LOOKED, *_TRIED))

@@ -7,7 +7,7 @@ import argparse
 from muster.cli.context import connect
 from muster.cli.output import Screen, clean, print_json, ref_of
 from muster.cli.refusals import refused
-from muster.cli.task_moves import one
+from muster.cli.task_actions import one
 from muster.cli.waiting import ENDED, add_waiting, await_tasks, end_code, last_event, refuse_idle, within
 from muster.client.api import task_path
 from muster.model.errors import BadInput, IllegalMove

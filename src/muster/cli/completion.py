@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from muster.cli.context import connect, project_of
 from muster.cli.output import ref_of
-from muster.cli.surface import Argument, Command, Option, global_options, surface
+from muster.cli.surface import Argument, CliCommand, Option, global_options, surface
 
 
 class _Shells(tuple[str, ...]):
@@ -66,18 +66,18 @@ def _names(args: argparse.Namespace) -> int:
     return 0
 
 
-def _nodes(commands: Sequence[Command]) -> list[Command]:
+def _nodes(commands: Sequence[CliCommand]) -> list[CliCommand]:
     return [node for command in commands for node in command.walk()]
 
 
-def _words(node: Command) -> list[str]:
+def _words(node: CliCommand) -> list[str]:
     """What may stand behind a command: its verbs, its options, the choices of its arguments."""
     options = [name for option in (*node.options, *global_options()) for name in option.names]
     choices = [choice for argument in node.arguments for choice in argument.choices]
     return [*(verb.path[-1] for verb in node.verbs), *choices, *options, "--help"]
 
 
-def _takes(node: Command) -> str:
+def _takes(node: CliCommand) -> str:
     """Which names stand behind a command: one of NAMES, or nothing."""
     for argument in node.arguments:
         if argument.name in _REFS or argument.name.startswith("REF"):
@@ -87,7 +87,7 @@ def _takes(node: Command) -> str:
     return ""
 
 
-def _named_options(nodes: Sequence[Command]) -> dict[str, list[str]]:
+def _named_options(nodes: Sequence[CliCommand]) -> dict[str, list[str]]:
     """The options whose values are names, by what they name.  `--plan` means the same everywhere."""
     found: dict[str, list[str]] = {}
     for option in (option for node in nodes for option in node.options):
@@ -106,7 +106,7 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
-def _bash(commands: Sequence[Command]) -> str:
+def _bash(commands: Sequence[CliCommand]) -> str:
     nodes = _nodes(commands)
     names = " ".join(command.path[0] for command in commands)
     paths = " ".join(f"'{' '.join(node.path)}'" for node in nodes)
@@ -155,7 +155,7 @@ def _bash(commands: Sequence[Command]) -> str:
     )
 
 
-def _with_choices(nodes: Sequence[Command]) -> list[Option]:
+def _with_choices(nodes: Sequence[CliCommand]) -> list[Option]:
     found: dict[tuple[str, ...], Option] = {}
     for option in (*global_options(), *(option for node in nodes for option in node.options)):
         if option.choices:
@@ -163,7 +163,7 @@ def _with_choices(nodes: Sequence[Command]) -> list[Option]:
     return list(found.values())
 
 
-def _zsh(commands: Sequence[Command]) -> str:
+def _zsh(commands: Sequence[CliCommand]) -> str:
     nodes = _nodes(commands)
     top = [_described(command.path[0], command.help) for command in commands]
     cases = []
@@ -219,7 +219,7 @@ def _described(name: str, text: str) -> str:
     return _quoted(f"{name}:{text.replace(':', '.')}") if text else _quoted(name)
 
 
-def _fish(commands: Sequence[Command]) -> str:
+def _fish(commands: Sequence[CliCommand]) -> str:
     paths = " ".join(_quoted(" ".join(node.path)) for node in _nodes(commands))
     lines = [
         "# fish completion for muster",
@@ -248,7 +248,7 @@ def _fish(commands: Sequence[Command]) -> str:
     return "\n".join([*lines, ""])
 
 
-def _fish_node(program: str, node: Command) -> list[str]:
+def _fish_node(program: str, node: CliCommand) -> list[str]:
     path = " ".join(node.path)
     lines = [_fish_line(program, f"__muster_at {path}", verb.path[-1], verb.help) for verb in node.verbs]
     for argument in node.arguments:

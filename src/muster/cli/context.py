@@ -182,7 +182,7 @@ def answers(path: str | os.PathLike[str]) -> bool:
 
 
 def _holder(project: Project) -> int | None:
-    from muster.stores.sqlite.lock import holder
+    from muster.hosts.file_lock import holder
 
     return holder(project.owner_lock)
 

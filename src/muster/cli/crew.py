@@ -123,7 +123,7 @@ class Crew:
     ) -> None:
         from muster.app.parts import make_state_dir
         from muster.app.supervise import supervisor
-        from muster.stores.sqlite.lock import Lock
+        from muster.hosts.file_lock import Lock
 
         make_state_dir(project)
         self._lock = _take_patiently(lambda: Lock.take(project.supervisor_lock))
@@ -223,8 +223,8 @@ class Crew:
 
         Returns whether there were any: their own children come next.
         """
-        from muster.agents.host import adopted_orphans, reap_zombies
-        from muster.agents.proctable import send
+        from muster.hosts.local_host import adopted_orphans, reap_zombies
+        from muster.hosts.process_table import send
 
         orphans = adopted_orphans(self.supervisor.own_pids)
         for orphan in orphans:

@@ -10,7 +10,7 @@ from muster.cli.context import Context, connect
 from muster.cli.dead_filter import add_filter, chosen, filtered, is_filtered
 from muster.cli.fields import add_fields, print_rows, task_names
 from muster.cli.output import Screen, age, clean, listed, note, now_ms, print_json, ref_of
-from muster.cli.task_moves import act_on, add_retry_options
+from muster.cli.task_actions import act_on, add_retry_options
 from muster.cli.waiting import ENDED, add_waiting, refuse_idle
 from muster.client.api import task_path
 from muster.model.errors import BadInput, Conflict

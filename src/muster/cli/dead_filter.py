@@ -10,7 +10,7 @@ from urllib.parse import quote
 from muster.cli.context import Context
 from muster.cli.output import clean, now_ms
 from muster.cli.task import find_tasks
-from muster.cli.task_moves import named
+from muster.cli.task_actions import named
 from muster.cli.waiting import duration_s
 from muster.model.states import ErrorKind
 

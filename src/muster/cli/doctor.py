@@ -152,7 +152,7 @@ def _git() -> Check:
 
 
 def _file_system(project: Project) -> Check:
-    from muster.stores.sqlite.lock import SHARED_FILE_SYSTEMS, file_system
+    from muster.hosts.file_lock import SHARED_FILE_SYSTEMS, file_system
 
     folder = project.state_dir if project.state_dir.is_dir() else project.root
     kind = file_system(folder)
@@ -240,7 +240,7 @@ def _damage(project: Project) -> str:
 
 
 def _owner(project: Project) -> Check:
-    from muster.stores.sqlite.lock import holder
+    from muster.hosts.file_lock import holder
 
     pid = holder(project.owner_lock)
     if answers(project.socket):
@@ -262,7 +262,7 @@ def _owner(project: Project) -> Check:
 
 
 def _supervisor(project: Project) -> Check:
-    from muster.stores.sqlite.lock import holder
+    from muster.hosts.file_lock import holder
 
     pid = holder(project.supervisor_lock)
     if pid is not None:
@@ -276,8 +276,8 @@ def _supervisor(project: Project) -> Check:
 
 def _processes(project: Project) -> Check:
     """Processes of attempts whose worker is dead; an owner or a worker that starts ends them."""
-    from muster.agents.host import LocalHost
-    from muster.agents.tree import PIDS_FILE, Record
+    from muster.hosts.local_host import LocalHost
+    from muster.hosts.process_tree import PIDS_FILE, Record
 
     host = LocalHost()
     left: list[int] = []
@@ -313,7 +313,7 @@ def _left(config: Config, project: Project) -> str:
     """What the trees take that are there; empty where none is."""
     from muster.cli.worktree import size_of, size_text
     from muster.config.durations import duration_text
-    from muster.worker.clearing import tree_ids
+    from muster.worker.worktree_cleaner import tree_ids
 
     number = len(tree_ids(project.worktrees_dir))
     if not number:

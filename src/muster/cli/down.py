@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _await_supervisor(project: Project) -> None:
     """It ends a moment after its owner; until then it would refuse the next crew."""
-    from muster.stores.sqlite.lock import holder
+    from muster.hosts.file_lock import holder
 
     deadline_s = time.monotonic() + SUPERVISOR_END_S
     while holder(project.supervisor_lock) is not None and time.monotonic() < deadline_s:
@@ -72,7 +72,7 @@ def _await_supervisor(project: Project) -> None:
 
 def _end_halted(project: Project, api: Api, show: EventPrinter) -> int:
     """Nobody can be told to drain where nothing can be written: what runs is killed, and resumed later."""
-    from muster.stores.sqlite.lock import holder
+    from muster.hosts.file_lock import holder
 
     show.say("The store is halted: nothing can be given back, so the crew is killed.")
     deadline_s = time.monotonic() + HALTED_END_S
@@ -90,7 +90,7 @@ def _end_halted(project: Project, api: Api, show: EventPrinter) -> int:
 
 
 def _ended(project: Project, api: Api) -> bool:
-    from muster.stores.sqlite.lock import holder
+    from muster.hosts.file_lock import holder
 
     if holder(project.owner_lock) is None:
         return True

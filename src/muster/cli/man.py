@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from muster import __version__
 from muster.cli.main import EXIT_CODES
-from muster.cli.surface import Argument, Command, Option, global_options, surface
+from muster.cli.surface import Argument, CliCommand, Option, global_options, surface
 
 _ABOUT = "Runs a crew of AI agents on a plan, and never loses a task."
 _REFERENCES = (
@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def markdown(commands: Sequence[Command]) -> str:
+def markdown(commands: Sequence[CliCommand]) -> str:
     lines = ["# Commands", "", _ABOUT, "", _REFERENCES, "", "## Everywhere", ""]
     lines += _md_options(global_options())
     lines += ["", "| exit code | means |", "|---|---|"]
@@ -38,7 +38,7 @@ def markdown(commands: Sequence[Command]) -> str:
     return "\n".join([*lines, ""])
 
 
-def _md_command(node: Command) -> Iterator[str]:
+def _md_command(node: CliCommand) -> Iterator[str]:
     yield from ("", f"{'##' if len(node.path) == 1 else '###'} muster {' '.join(node.path)}", "")
     yield _sentence(node.help)
     extra = node.description if node.description not in ("", node.help) else ""
@@ -82,7 +82,7 @@ def _option_help(option: Option) -> str:
     return f"{option.help} (one of {', '.join(option.choices)})".strip() if missing else option.help
 
 
-def roff(commands: Sequence[Command]) -> str:
+def roff(commands: Sequence[CliCommand]) -> str:
     lines = [f'.TH MUSTER 1 "" "muster {__version__}" "Muster"', ".SH NAME"]
     lines += [r"muster \- runs a crew of AI agents on a plan", ".SH SYNOPSIS", ".B muster", ".I COMMAND"]
     lines += ["[ARGUMENTS]", ".SH DESCRIPTION", _roff(_ABOUT), ".PP", _roff(_REFERENCES)]
@@ -101,7 +101,7 @@ def roff(commands: Sequence[Command]) -> str:
     return "\n".join([*lines, ""])
 
 
-def _roff_details(node: Command) -> Iterator[str]:
+def _roff_details(node: CliCommand) -> Iterator[str]:
     rows = [(argument.name, argument.help) for argument in node.arguments if argument.help]
     rows += [(_option_text(option), _option_help(option)) for option in node.options]
     for name, text in rows:

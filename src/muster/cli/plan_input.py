@@ -263,7 +263,7 @@ def _everybody(config: Config) -> Worker:
         last_seen_at_ms=0,
         heard_mono_ms=0,
         ended_at_ms=None,
-        for_good=False,
+        permanent=False,
         reason="",
     )
 

@@ -47,7 +47,7 @@ another one may hold the task: stop working.
 _VARIABLES = ("MUSTER_SOCKET", "MUSTER_TOKEN", "MUSTER_TASK_ID", "MUSTER_EPOCH")
 
 
-class Attempt:
+class ReportingAttempt:
     def __init__(self, socket: str, token: str, task_id: int, epoch: int) -> None:
         self.socket, self.token, self.task_id, self.epoch = socket, token, task_id, epoch
 
@@ -120,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _attempt(env: Mapping[str, str]) -> Attempt:
+def _attempt(env: Mapping[str, str]) -> ReportingAttempt:
     missing = [name for name in _VARIABLES if not env.get(name)]
     if missing:
         raise BadInput(
@@ -135,11 +135,11 @@ def _attempt(env: Mapping[str, str]) -> Attempt:
     token = env["MUSTER_TOKEN"]
     if not (token.isascii() and token.isprintable()):
         raise BadInput("MUSTER_TOKEN is not a token", "leave it as Muster has set it")
-    return Attempt(env["MUSTER_SOCKET"], token, numbers["MUSTER_TASK_ID"], numbers["MUSTER_EPOCH"])
+    return ReportingAttempt(env["MUSTER_SOCKET"], token, numbers["MUSTER_TASK_ID"], numbers["MUSTER_EPOCH"])
 
 
 @contextmanager
-def _connection(attempt: Attempt) -> Iterator[Transport]:
+def _connection(attempt: ReportingAttempt) -> Iterator[Transport]:
     """To the owner.  A task that was taken by hand can be held without one; any other has a worker that waits."""
     if os.environ.get("MUSTER_BY_HAND"):
         with connect_to(Project(os.path.dirname(os.path.dirname(attempt.socket)))) as context:
@@ -300,7 +300,7 @@ def _read(name: str, limit: int) -> bytes:
         ) from error
 
 
-def _show_checkpoint(args: argparse.Namespace, attempt: Attempt) -> int:
+def _show_checkpoint(args: argparse.Namespace, attempt: ReportingAttempt) -> int:
     if args.file is not None or args.text is not None:
         raise BadInput("--show saves nothing", "muster report checkpoint --show")
 

@@ -90,7 +90,7 @@ def _work(
 
 
 def _supervised(project: Project) -> bool:
-    from muster.stores.sqlite.lock import holder
+    from muster.hosts.file_lock import holder
 
     return holder(project.supervisor_lock) is not None
 

@@ -30,16 +30,16 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class CliCommand:
     path: tuple[str, ...]
     """`("task", "list")`."""
     help: str
     description: str
     arguments: tuple[Argument, ...]
     options: tuple[Option, ...]
-    verbs: tuple[Command, ...]
+    verbs: tuple[CliCommand, ...]
 
-    def walk(self) -> Iterator[Command]:
+    def walk(self) -> Iterator[CliCommand]:
         yield self
         for verb in self.verbs:
             yield from verb.walk()
@@ -58,7 +58,7 @@ class Command:
         return " ".join(words)
 
 
-def surface() -> tuple[Command, ...]:
+def surface() -> tuple[CliCommand, ...]:
     """All commands in the order of `muster --help`.  Imports every command's module."""
     found = []
     for name, (module, line) in COMMANDS.items():
@@ -74,10 +74,10 @@ def global_options() -> tuple[Option, ...]:
     )
 
 
-def _command(parser: argparse.ArgumentParser, path: tuple[str, ...], line: str) -> Command:
+def _command(parser: argparse.ArgumentParser, path: tuple[str, ...], line: str) -> CliCommand:
     arguments: list[Argument] = []
     options: list[Option] = []
-    verbs: list[Command] = []
+    verbs: list[CliCommand] = []
     for action in parser._actions:
         if action.help == argparse.SUPPRESS or isinstance(action, argparse._HelpAction):
             continue
@@ -90,7 +90,7 @@ def _command(parser: argparse.ArgumentParser, path: tuple[str, ...], line: str) 
             options.append(_option(action))
         else:
             arguments.append(_argument(action))
-    return Command(path, line, parser.description or "", tuple(arguments), tuple(options), tuple(verbs))
+    return CliCommand(path, line, parser.description or "", tuple(arguments), tuple(options), tuple(verbs))
 
 
 def _option(action: argparse.Action) -> Option:

@@ -10,7 +10,7 @@ from typing import Any
 from muster.cli.context import Context, connect, project_of
 from muster.cli.fields import add_fields, print_one, refuse_unknown, task_names
 from muster.cli.output import Screen, clean, listed, ref_of
-from muster.cli.task_moves import one, refuse_unknown_agent
+from muster.cli.task_actions import one, refuse_unknown_agent
 from muster.cli.waiting import ENDED, FOREVER_S, add_waiting, await_tasks, end_code, last_event, refuse_idle
 from muster.client.api import task_path
 from muster.model.errors import BadConfig, BadInput, NotFound

@@ -10,8 +10,8 @@ from muster.cli.context import Context, connect
 from muster.cli.fields import add_fields, print_one, refuse_unknown, task_names
 from muster.cli.output import Screen, clean, listed, now_ms, ref_of
 from muster.cli.refusals import refused
+from muster.cli.task_actions import one, refuse_unknown_agent
 from muster.cli.task_add import count, list_of, metadata_of, pair, priority, prompt_of, whole_s
-from muster.cli.task_moves import one, refuse_unknown_agent
 from muster.client.api import task_path
 from muster.model.errors import BadInput, IllegalMove
 from muster.model.states import FailedDependency
@@ -60,11 +60,11 @@ def edit(args: argparse.Namespace) -> int:
         task = one(context, args.ref)
         if args.agent:
             refuse_unknown_agent(context, args.agent)
-        wishes = _wishes(args, context)
-        if not wishes:
+        task_fields = _wishes(args, context)
+        if not task_fields:
             raise BadInput("nothing was asked to be otherwise", "muster task edit --help")
         try:
-            context.api.post(task_path(task["id"], "edit"), {"actor": context.actor(), **wishes})
+            context.api.post(task_path(task["id"], "edit"), {"actor": context.actor(), **task_fields})
         except IllegalMove as error:
             raise refused(error, ref_of(task), task["id"]) from None
         after: Json = context.api.get(task_path(task["id"]))["task"]
@@ -93,7 +93,7 @@ def _wishes(args: argparse.Namespace, context: Context) -> Json:
         "metadata": None if args.meta is None else metadata_of(args.meta),
         "dependsOn": None if args.after is None else [str(one(context, ref)["id"]) for ref in args.after],
     }
-    wishes = {name: value for name, value in given.items() if value is not None}
+    task_fields = {name: value for name, value in given.items() if value is not None}
     cleared = {
         "agent": args.agent,
         "profile": args.profile,
@@ -103,7 +103,7 @@ def _wishes(args: argparse.Namespace, context: Context) -> Json:
         "notBeforeMs": args.delay and now_ms() + args.delay * 1000,
         "expiresAtMs": args.expires and now_ms() + args.expires * 1000,
     }
-    return wishes | {name: value or None for name, value in cleared.items() if value is not None}
+    return task_fields | {name: value or None for name, value in cleared.items() if value is not None}
 
 
 def _texts(text: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from muster.cli.context import connect
 from muster.cli.fields import add_fields, print_rows, refuse_unknown, task_names
 from muster.cli.output import Screen, clean, listed, ref_of, task_word
-from muster.cli.task_moves import named
+from muster.cli.task_actions import named
 from muster.cli.waiting import FOREVER_S, await_tasks, duration_s, end_code, last_event
 
 Json = dict[str, Any]

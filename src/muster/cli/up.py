@@ -15,8 +15,8 @@ from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config.load import load_config
 from muster.config.project import Project
+from muster.hosts.file_lock import holder
 from muster.model.errors import Conflict, StoreFault
-from muster.stores.sqlite.lock import holder
 
 EXIT_INTERRUPTED = 130
 

@@ -11,8 +11,8 @@ from muster.cli.context import Context, connect, patiently
 from muster.cli.fields import add_fields, names_of, print_one, print_rows
 from muster.cli.output import BOLD, Screen, age, clean, now_ms, print_json
 from muster.cli.waiting import STILL, add_waiting, within
+from muster.hosts.file_lock import holder
 from muster.model.errors import BadInput, NotFound, OwnerUnavailable, Unavailable, WaitTimeout
-from muster.stores.sqlite.lock import holder
 
 Json = dict[str, Any]
 

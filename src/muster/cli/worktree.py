@@ -83,7 +83,7 @@ def size_text(size: int, whole: bool) -> str:
 
 
 def _left(context: Context) -> list[Left]:
-    from muster.worker.clearing import tree_ids
+    from muster.worker.worktree_cleaner import tree_ids
 
     folder, until_s = context.project.worktrees_dir, time.monotonic() + MEASURE_S
     found = []

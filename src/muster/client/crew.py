@@ -23,7 +23,7 @@ _REPORTS: dict[type[c.AttemptCommand], str] = {
     c.Complete: "complete",
     c.Fail: "fail",
     c.Release: "release",
-    c.Gone: "gone",
+    c.ProcessesExited: "gone",
     c.AppendLog: "log",
     c.Suspect: "suspect",
     c.Account: "account",

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 
+from muster.engine.capacity import capacity
 from muster.engine.policy import Policy
 from muster.engine.pools import closed_pools
-from muster.engine.room import room
-from muster.engine.roster import crew_status
 from muster.engine.view import View
+from muster.engine.workers import crew_status
 from muster.model import commands as c
 from muster.model.answers import Claimed, ClaimedJob
 from muster.model.errors import Conflict
@@ -41,7 +41,7 @@ class Claims:
         Raises Conflict for a worker that was declared dead.
         """
         worker = await view.tx.worker(command.worker_id)
-        if worker is None or worker.for_good:
+        if worker is None or worker.permanent:
             raise Conflict(f"{command.worker_id} was declared dead", "register under a new name")
         if worker.ended_at_ms is not None:
             return Claimed(jobs=())  # it was cut off; its heartbeat brings it back, with what it holds
@@ -83,7 +83,7 @@ class Claims:
                     place = (-task.half_done, -task.priority, mismatch, task.sort_key, task.id)
                     candidates.append((place, task, lane, agents))
         candidates.sort(key=lambda candidate: candidate[0])
-        left = await room(view, self._policy) if candidates else None
+        left = await capacity(view, self._policy) if candidates else None
         chosen: list[tuple[ReadyTask, str]] = []
         for _, task, lane, agents in candidates:
             if len(chosen) == free:
@@ -95,7 +95,7 @@ class Claims:
 
     async def has_room(self, view: View, limit_key: str | None) -> bool:
         """Whether one more task with this limit key may begin."""
-        left = await room(view, self._policy)
+        left = await capacity(view, self._policy)
         return left is None or left.take(limit_key or "", [BY_HAND]) is not None
 
     def _grant(self, view: View, command: c.Claim, task: ReadyTask, agent: str, lease_ms: int) -> Attempt:
@@ -105,7 +105,7 @@ class Claims:
             agent=agent,
             request_id=command.request_id,
             lease_ms=lease_ms,
-            base=view.origin.base,
+            base=view.incarnation.base,
         )
         view.run(task.id, grant)
         attempt = view.attempt(task.id)
@@ -133,7 +133,7 @@ class Claims:
                     timeout_s=task.timeout_s * task.timeout_factor,
                     session_key=text.session_key,
                     checkpoint=text.checkpoint,
-                    proof=view.origin.proof(attempt),
+                    proof=view.incarnation.proof(attempt),
                     session_usage=usage_of(text.session_usage),
                     publishes=publishes,
                 )

@@ -13,22 +13,22 @@ from msgspec.structs import replace
 
 from muster.engine.audit import add_seal
 from muster.engine.claims import Claims
-from muster.engine.edges import depend
-from muster.engine.fence import Origin
+from muster.engine.clock_jumps import set_clock
+from muster.engine.dependencies import depend
+from muster.engine.enqueue import Enqueuer
+from muster.engine.fence import Incarnation
 from muster.engine.ids import Ids
-from muster.engine.intake import Intake
+from muster.engine.incarnation import read_incarnation, restored
 from muster.engine.leader import check_term
 from muster.engine.manual import Manual
-from muster.engine.origin import read_origin, restored
+from muster.engine.plan_update import PlanUpdater
 from muster.engine.plans import Plans
 from muster.engine.policy import Policy
 from muster.engine.pools import note_refusal, open_pool, reopen_for
 from muster.engine.prune import prune, prune_events
 from muster.engine.reconcile import reconcile
-from muster.engine.replan import Replan
-from muster.engine.roster import Roster
-from muster.engine.timekeeping import set_clock
 from muster.engine.view import View, moved
+from muster.engine.workers import Workers
 from muster.model import commands as c
 from muster.model.answers import Answer, Claimed
 from muster.model.edits import CancelPlan, EditTask, UpdatePlan
@@ -44,7 +44,7 @@ Outcome = Answer | MusterError
 """A refused command is a value: its neighbours in the batch are not touched by it."""
 
 
-_LED = frozenset({c.Reap, c.Gone, c.Promote, c.Expire, c.Overdue})
+_LED = frozenset({c.Reap, c.ProcessesExited, c.Promote, c.Expire, c.Overdue})
 """Moves that a coordinator makes, whose term is checked in the same transaction (S10)."""
 
 
@@ -60,14 +60,14 @@ class Engine:
         self.chance = chance
         self.policy = policy
         self._grants = grants
-        self._origin = Origin(grants)
+        self._origin = Incarnation(grants)
         self._ids = Ids(0)
-        self._intake = Intake(self._ids, policy)
-        self._replan = Replan(self._intake)
+        self._intake = Enqueuer(self._ids, policy)
+        self._replan = PlanUpdater(self._intake)
         self._claims = Claims(self._intake.lanes, policy)
         self._manual = Manual(self._claims, policy.claim_lease_s)
         self._remembers = False
-        self._roster = Roster(policy)
+        self._roster = Workers(policy)
         self._plans = Plans(policy.failures_max)
         self._handlers: dict[type[c.Command], Callable[[View, Any], Awaitable[Answer]]] = {
             c.Enqueue: self._intake.enqueue,
@@ -83,7 +83,7 @@ class Engine:
             c.Register: self._roster.register,
             c.Heartbeat: self._roster.heartbeat,
             c.Deregister: self._roster.deregister,
-            c.BuryWorker: self._roster.bury,
+            c.MarkWorkerDead: self._roster.mark_dead,
             c.DrainWorker: self._roster.drain,
             c.AddWorkers: self._roster.add_workers,
             c.SetCrew: self._roster.set_crew,
@@ -95,7 +95,7 @@ class Engine:
             c.Complete: self._ended,
             c.OpenPool: open_pool,
             c.Transfer: self._transfer,
-            c.DropAim: self._drop_aim,
+            c.DropPin: self._drop_pin,
             c.Depend: self._depend,
             c.AppendLog: self._append_log,
             c.Take: self._manual.take,
@@ -114,7 +114,7 @@ class Engine:
             self._ids.next_after(await tx.last_id())
             self._intake.forget_lanes()
             self._intake.know_lanes(await tx.lanes())
-            self._origin = Origin(self._grants, *await read_origin(tx))
+            self._origin = Incarnation(self._grants, *await read_incarnation(tx))
             self._remembers = True
 
     async def apply(self, commands: Sequence[c.Command], now: Now) -> Applied:
@@ -212,7 +212,7 @@ class Engine:
     async def _depend(self, view: View, command: c.Depend) -> Answer:
         return moved(await depend(view, command))
 
-    async def _drop_aim(self, view: View, command: c.DropAim) -> Answer:
+    async def _drop_pin(self, view: View, command: c.DropPin) -> Answer:
         await check_term(view.tx, command.term)
         await view.flush()
         view.task(command.task_id)

@@ -8,7 +8,7 @@ from muster.model.grants import Grants
 from muster.model.task import Attempt, Task
 
 
-class Origin:
+class Incarnation:
     """This incarnation of the store.  Without `grants` it gives no proofs and believes none."""
 
     def __init__(self, grants: Grants | None = None, incarnation: str = "", base: int = 0) -> None:
@@ -22,7 +22,7 @@ class Origin:
             return ""
         return self._grants.proof(self._incarnation, attempt.task_id, attempt.epoch, attempt.worker_id)
 
-    def judge(self, task: Task | None, attempt: Attempt | None, command: AttemptCommand) -> None:
+    def check(self, task: Task | None, attempt: Attempt | None, command: AttemptCommand) -> None:
         """Nothing for what the store knows.
 
         Raises StoreRewound where the command proves that its attempt was granted by this incarnation, and the

@@ -47,7 +47,7 @@ class Manual:
             agent=BY_HAND,
             request_id=command.token_hash,
             lease_ms=int(lease_s * 1000),
-            base=view.origin.base,
+            base=view.incarnation.base,
         )
         epoch = view.run(task.id, granted).epoch
         view.run(task.id, c.Start(task_id=task.id, epoch=epoch, token_hash=command.token_hash))

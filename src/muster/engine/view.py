@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from muster.engine.fence import Origin
+from muster.engine.fence import Incarnation
 from muster.model.answers import Moved
 from muster.model.commands import AppendLog, AttemptCommand, Command, Skip, Unblock
 from muster.model.errors import NotFound
@@ -31,10 +31,10 @@ class View:
     """Commands of a batch are decided in order on this view; `flush` writes all of it set-wise."""
 
     def __init__(
-        self, tx: Tx, now: Now, chance: Chance, retry: RetryPolicy, origin: Origin | None = None
+        self, tx: Tx, now: Now, chance: Chance, retry: RetryPolicy, incarnation: Incarnation | None = None
     ) -> None:
         self.tx = tx
-        self.origin = origin or Origin()
+        self.incarnation = incarnation or Incarnation()
         self.now = now
         self.chance = chance
         self.retry = retry
@@ -73,10 +73,10 @@ class View:
         self._attempts.clear()
         await self.load(ids)
 
-    def judge(self, command: AttemptCommand) -> None:
+    def check(self, command: AttemptCommand) -> None:
         """Raises where the store does not know the command's epoch, as Origin.judge."""
         known, attempt = self._tasks.get(command.task_id), self._attempts.get(command.task_id)
-        self.origin.judge(known, attempt, command)
+        self.incarnation.check(known, attempt, command)
 
     def is_open(self, task_id: int) -> bool:
         attempt = self._attempts.get(task_id)
@@ -123,7 +123,7 @@ class View:
     def run(self, task_id: int, command: Command) -> Task:
         """Decides one command with its follow-ups and keeps what it changes.  Raises where it is refused."""
         if isinstance(command, AttemptCommand):
-            self.judge(command)
+            self.check(command)
         task = self.task(task_id)
         facts = Facts(self._attempts.get(task_id), self.chance.fraction(), self.retry)
         decision = decide(task, facts, command, self.now)

@@ -23,7 +23,7 @@ EDITABLE = frozenset(
 )
 
 
-class Wishes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+class TaskFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """Everything about a task that a person may edit."""
 
     title: Annotated[str, Meta(min_length=1)]
@@ -52,7 +52,7 @@ class Wishes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=F
     """Keys of the same plan, or numbers of any tasks; without order."""
 
 
-FIELDS = Wishes.__struct_fields__
+FIELDS = TaskFields.__struct_fields__
 
 
 class KeptTask(View, frozen=True, kw_only=True):
@@ -63,7 +63,7 @@ class KeptTask(View, frozen=True, kw_only=True):
     """Its number where it has none."""
     status: TaskStatus
     error: str
-    aim: str | None
+    pinned_agent: str | None
     from_file: bool
     """It came with a plan file, so the file may take it out again."""
     title: str
@@ -103,18 +103,18 @@ class KeptTask(View, frozen=True, kw_only=True):
         )
 
 
-def wishes_of(task: c.Spec | KeptTask, added_at_ms: int = 0) -> Wishes:
+def task_fields_of(task: c.Spec | KeptTask, added_at_ms: int = 0) -> TaskFields:
     """`added_at_ms` is what the times of a Spec count from."""
-    wishes = {name: getattr(task, name) for name in FIELDS}
+    task_fields = {name: getattr(task, name) for name in FIELDS}
     if isinstance(task, c.Spec):
-        wishes["not_before_ms"] = task.begins_at_ms(added_at_ms)
-        wishes["expires_at_ms"] = task.ends_at_ms(added_at_ms)
+        task_fields["not_before_ms"] = task.begins_at_ms(added_at_ms)
+        task_fields["expires_at_ms"] = task.ends_at_ms(added_at_ms)
     for name in ("capabilities", "depends_on"):
-        wishes[name] = tuple(sorted(set(wishes[name])))
-    return Wishes(**wishes)
+        task_fields[name] = tuple(sorted(set(task_fields[name])))
+    return TaskFields(**task_fields)
 
 
-def differences(before: Wishes, after: Wishes) -> tuple[str, ...]:
+def differences(before: TaskFields, after: TaskFields) -> tuple[str, ...]:
     """Names of the fields that differ."""
     return tuple(name for name in FIELDS if getattr(before, name) != getattr(after, name))
 
@@ -162,7 +162,7 @@ class Edit(c.Command, frozen=True, kw_only=True):
 
     task_id: int
     actor: c.Name
-    wishes: Wishes
+    task_fields: TaskFields
     changed: dict[str, Any]
     """By field, what it was before, as the audit keeps it."""
     lane_id: int
@@ -239,7 +239,7 @@ def compare(plan: str, specs: Iterable[c.Spec], kept: Mapping[str, KeptTask]) ->
             continue
         if task.gone and task.status is TaskStatus.CANCELLED:
             restored.append(key)
-        fields = differences(wishes_of(task), wishes_of(spec, task.created_at_ms))
+        fields = differences(task_fields_of(task), task_fields_of(spec, task.created_at_ms))
         if fields or (task.status is TaskStatus.ARCHIVED and not spec.done):
             changed.append(Change(key=key, status=task.status, fields=fields, kept=_kept(task.status)))
     removed = (

@@ -12,7 +12,7 @@ from typing import Any
 
 from muster.model import commands as c
 from muster.model.edits import Edit
-from muster.model.moves import editing, ending, manual, mending, overdue, steering, waiting, working
+from muster.model.moves import editing, ending, manual, overdue, repair, steering, waiting, working
 from muster.model.moves.decision import Decision, Facts
 from muster.model.task import Now, Task
 
@@ -36,7 +36,7 @@ _DECIDERS: dict[type[c.Command], _Decider] = {
     c.Release: ending.release,
     c.RequestStop: ending.request_stop,
     c.Reap: ending.reap,
-    c.Gone: ending.gone,
+    c.ProcessesExited: ending.gone,
     c.Promote: waiting.promote,
     c.Cancel: waiting.cancel,
     c.Retry: waiting.retry,
@@ -46,10 +46,10 @@ _DECIDERS: dict[type[c.Command], _Decider] = {
     c.Resume: steering.resume,
     c.AnswerQuestion: steering.answer,
     c.Transfer: steering.transfer,
-    c.DropAim: steering.drop_aim,
+    c.DropPin: steering.drop_pin,
     c.Expire: steering.expire,
     c.Overdue: overdue.overdue,
-    c.Mend: mending.mend,
+    c.Repair: repair.mend,
     c.Skip: steering.skip,
     c.Depend: steering.depend,
     c.Archive: steering.archive,

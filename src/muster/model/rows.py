@@ -116,7 +116,7 @@ class Worker(Struct, frozen=True, gc=False):
     heard_mono_ms: int
     """When it was last heard, on the monotonic clock of its boot."""
     ended_at_ms: int | None
-    for_good: bool
+    permanent: bool
     """Ended, and not only cut off."""
     reason: str
     """Why it has ended; while it lives: why it is to end."""

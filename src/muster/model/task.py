@@ -68,9 +68,9 @@ class Task(Struct, frozen=True, gc=False):
     paused_reason: PauseReason | None
     question: str
     """What the agent asked, while the task is paused for that."""
-    aim: str | None
+    pinned_agent: str | None
     """The agent that a transfer or a person has picked; the task's lane follows it."""
-    aim_until_ms: int | None
+    pinned_until_ms: int | None
     """Wall time after which any agent may take the task again."""
     expires_at_ms: int | None
     """Wall time after which no attempt is to begin."""

@@ -53,7 +53,7 @@ class TaskView(View, frozen=True, kw_only=True):
     ended_at_ms: int | None
     paused_reason: PauseReason | None
     question: str
-    aim: str | None
+    pinned_agent: str | None
     expires_at_ms: int | None
     on_failed: FailedDependency
     limit_key: str | None

@@ -183,7 +183,7 @@ def _matching(task: TaskView, facts: CrewFacts) -> str:
         return closed
     if not facts.free and not facts.unfit:
         return "no worker is up: `muster up` starts some"
-    wanted = task.aim or task.wanted_agent or ANY_AGENT
+    wanted = task.pinned_agent or task.wanted_agent or ANY_AGENT
     needs = required(task.capabilities, task.target)
     names = takers(wanted or None, needs, facts)
     if names:
@@ -203,7 +203,7 @@ def _matching(task: TaskView, facts: CrewFacts) -> str:
 
 def _last_unfit(task: TaskView, facts: CrewFacts) -> str:
     """Why the crew that was up last could not begin it; empty while one is up, or where it could."""
-    wanted = task.aim or task.wanted_agent or ANY_AGENT
+    wanted = task.pinned_agent or task.wanted_agent or ANY_AGENT
     missing = facts.last_unfit.get(wanted)
     if missing is None:
         return ""
@@ -213,7 +213,7 @@ def _last_unfit(task: TaskView, facts: CrewFacts) -> str:
 
 def _closed(task: TaskView, facts: CrewFacts) -> str:
     """Where every agent that could do it waits for its provider: which, and until when."""
-    wanted = task.aim or task.wanted_agent
+    wanted = task.pinned_agent or task.wanted_agent
     able = [wanted] if wanted else sorted((facts.general | facts.closed.keys()) & facts.closed.keys())
     if not able or (not wanted and facts.general - facts.closed.keys()):
         return ""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from muster.model.edits import KeptTask, Wishes, differences, wishes_of
+from muster.model.edits import KeptTask, TaskFields, differences, task_fields_of
 from muster.model.plan import PlanTask
 from muster.model.states import FailedDependency, TaskStatus
 
@@ -152,21 +152,21 @@ def _lost(text: str, name: str, tasks: Sequence[KeptTask], keys: set[str]) -> It
             yield f"{task.key}: {', '.join(fields)} cannot be written as it is"
 
 
-def _told(task: KeptTask, keys: set[str]) -> Wishes:
-    wishes = wishes_of(task)
-    inside = tuple(name for name in wishes.depends_on if name in keys)
-    return Wishes(
+def _told(task: KeptTask, keys: set[str]) -> TaskFields:
+    task_fields = task_fields_of(task)
+    inside = tuple(name for name in task_fields.depends_on if name in keys)
+    return TaskFields(
         **{
-            **{name: getattr(wishes, name) for name in Wishes.__struct_fields__},
+            **{name: getattr(task_fields, name) for name in TaskFields.__struct_fields__},
             "depends_on": inside,
             "parent": task.parent if task.parent in keys else None,
         }
     )
 
 
-def _as_read(task: KeptTask, found: PlanTask) -> Wishes:
+def _as_read(task: KeptTask, found: PlanTask) -> TaskFields:
     """What is not in the file is what its reader takes: that was looked at before it was left out."""
-    return Wishes(
+    return TaskFields(
         title=found.title,
         description=found.description,
         agent=found.agent or task.agent,

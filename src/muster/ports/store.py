@@ -161,7 +161,7 @@ class Tx(Protocol):
     async def add_lane(self, lane: Lane) -> None: ...
 
     async def lane_key(self, task_id: int) -> LaneKey:
-        """Where the task belongs by its own wishes, without any aim."""
+        """Where the task belongs by its own wishes, without any pin."""
 
     async def open_by_agent(self) -> dict[str, int]:
         """Open attempts by agent."""
@@ -266,8 +266,8 @@ class Reads(Protocol):
     async def expired(self, wall_ms: int, limit: int) -> list[int]:
         """Ids of waiting tasks whose time is over."""
 
-    async def stale_aims(self, wall_ms: int, limit: int) -> list[int]:
-        """Ids of tasks whose aim was not taken in time."""
+    async def stale_pins(self, wall_ms: int, limit: int) -> list[int]:
+        """Ids of tasks whose pin was not taken in time."""
 
     async def overdue(self, wall_ms: int, limit: int) -> list[int]:
         """Ids of running tasks that a notice or a stop is due for, because they should be done."""

@@ -40,7 +40,7 @@ class Backend:
     """Ticks the boxes of the plan of this name now; why some wait."""
     looked_at_ms: Callable[[], int | None] = lambda: None
     """Wall time of the coordinator's last look at all workers and leases."""
-    stays: bool = True
+    long_lived: bool = True
     """False for an owner of one command."""
     usual_timeout_s: int = 7200
     """Of a task that is added on its own and says nothing else."""

@@ -107,8 +107,8 @@ def _coordinator(backend: Backend) -> Handler:
         offered = {name for worker in status.workers for name in worker.agents}
         fit = {name for worker in status.workers for name in worker.agents if name not in worker.unfit}
         told = Coordinator(
-            status=CrewStatus(status.crew) if backend.stays else CrewStatus.STOPPED,
-            active=backend.stays,
+            status=CrewStatus(status.crew) if backend.long_lived else CrewStatus.STOPPED,
+            active=backend.long_lived,
             pid=backend.pid,
             started_at_ms=backend.started_at_ms,
             term=backend.term,

@@ -140,9 +140,9 @@ def _edit(backend: Backend) -> Handler:
     """The body holds what is to be otherwise: fields of `POST /api/v1/agent-tasks`."""
 
     async def handle(request: Request) -> Response:
-        wishes = await body(request, dict[str, Any])
+        task_fields = await body(request, dict[str, Any])
         try:
-            command = msgspec.convert({**wishes, "taskId": request.path_params["task_id"]}, EditTask)
+            command = msgspec.convert({**task_fields, "taskId": request.path_params["task_id"]}, EditTask)
         except msgspec.ValidationError as error:
             raise BadInput(f"the request does not fit: {error}; nothing was changed") from error
         return JsonResponse(await backend.engine.execute(command))
@@ -178,13 +178,13 @@ def _add(backend: Backend) -> Handler:
 
     async def handle(request: Request) -> Response:
         given = await body(request, AddBody)
-        wishes = {name: getattr(given, name) for name in given.__struct_fields__}
-        plan, actor = wishes.pop("plan"), wishes.pop("actor")
+        task_fields = {name: getattr(given, name) for name in given.__struct_fields__}
+        plan, actor = task_fields.pop("plan"), task_fields.pop("actor")
         if given.timeout_s is None:
-            wishes["timeout_s"] = backend.usual_timeout_s
+            task_fields["timeout_s"] = backend.usual_timeout_s
         if given.max_retries is None:
-            wishes["max_retries"] = backend.usual_retries
-        command = c.Enqueue(plan=plan, source=None, tasks=(c.Spec(**wishes),), actor=actor)
+            task_fields["max_retries"] = backend.usual_retries
+        command = c.Enqueue(plan=plan, source=None, tasks=(c.Spec(**task_fields),), actor=actor)
         added = await backend.engine.execute(command)
         is_new = isinstance(added, Enqueued) and added.added > 0
         return JsonResponse(added, status_code=201 if is_new else 200)

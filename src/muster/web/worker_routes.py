@@ -24,7 +24,7 @@ PLAIN: dict[str, type[c.Command]] = {
     "complete": c.Complete,
     "fail": c.Fail,
     "release": c.Release,
-    "gone": c.Gone,
+    "gone": c.ProcessesExited,
     "log": c.AppendLog,
     "suspect": c.Suspect,
     "account": c.Account,

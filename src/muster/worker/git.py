@@ -91,13 +91,13 @@ class Repository:
 
     def checked_out(self, branch: str) -> str | None:
         """The working tree that has this branch checked out."""
-        place = ""
+        workdir = ""
         for line in self.run("worktree", "list", "--porcelain").splitlines():
             name, _, value = line.partition(" ")
             if name == "worktree":
-                place = value
+                workdir = value
             elif name == "branch" and value == f"refs/heads/{branch}":
-                return place
+                return workdir
         return None
 
     @contextlib.contextmanager

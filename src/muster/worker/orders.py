@@ -8,7 +8,7 @@ from enum import Enum
 from types import TracebackType
 from typing import Self
 
-from muster.worker.ward import Ward
+from muster.worker.lease_guard import LeaseGuard
 
 
 class Order(Enum):
@@ -21,8 +21,8 @@ class Order(Enum):
 class Orders:
     """The newest order, and a file descriptor that wakes whoever waits for the process."""
 
-    def __init__(self, ward: Ward | None = None, proof: str = "") -> None:
-        self.ward = ward or Ward()
+    def __init__(self, lease_guard: LeaseGuard | None = None, proof: str = "") -> None:
+        self.lease_guard = lease_guard or LeaseGuard()
         self.proof = proof
         """Of the attempt's grant; goes with each heartbeat."""
         self._lock = threading.Lock()

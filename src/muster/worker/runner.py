@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from muster.hosts.plain_files import cut_plain, replace_plain
 from muster.model import commands as c
 from muster.model.answers import ClaimedJob
 from muster.model.errors import AgentUnfit, BadInput, Conflict, MusterError, StoreFault, Unavailable
@@ -33,15 +34,14 @@ from muster.ports.agent import (
     RunningProcess,
 )
 from muster.ports.crew import Crew
-from muster.ports.plainfile import cut_plain, replace_plain
 from muster.worker.git import GitFailed
-from muster.worker.listener import LISTEN_S, Listener, wait_and_listen
 from muster.worker.orders import Order, Orders
-from muster.worker.place import Place, Trees, place_of
-from muster.worker.ranges import PORTS, port_range
+from muster.worker.output_reader import READ_S, OutputReader, wait_and_read
+from muster.worker.port_ranges import PORTS, port_range
 from muster.worker.tail import Tail
-from muster.worker.vigil import Verdict, Vigil
+from muster.worker.watchdog import Verdict, Watchdog
 from muster.worker.words import Words, cut
+from muster.worker.workdir import Trees, Workdir, workdir_of
 from muster.worker.worktree import MergeConflict, Work, WorkMissing
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ RECONNECT_CAP_S = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surroundings:
+class WorkerContext:
     """What every attempt of a worker shares."""
 
     worker_id: str
@@ -91,7 +91,7 @@ class _End(NamedTuple):
 class Runner:
     """Runs in a thread of its own; `orders` may come from others."""
 
-    def __init__(self, crew: Crew, around: Surroundings, job: ClaimedJob, orders: Orders) -> None:
+    def __init__(self, crew: Crew, around: WorkerContext, job: ClaimedJob, orders: Orders) -> None:
         self._crew = crew
         self._around = around
         self._job = job
@@ -133,15 +133,15 @@ class Runner:
 
     def _attempt(self, agent: Agent) -> None:
         self._folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        place = place_of(self._job, self._around.root, self._around.trees)
-        place.begin()
+        workdir = workdir_of(self._job, self._around.root, self._around.trees)
+        workdir.begin()
         with port_range() as port:
-            self._work(agent, place, port)
+            self._work(agent, workdir, port)
 
     def _publish_only(self) -> None:
         """The agent of an earlier attempt is done: no other one runs."""
-        place = place_of(self._job, self._around.root, self._around.trees)
-        place.begin()
+        workdir = workdir_of(self._job, self._around.root, self._around.trees)
+        workdir.begin()
         start = c.Start(
             task_id=self._job.task_id,
             epoch=self._job.epoch,
@@ -149,14 +149,14 @@ class Runner:
         )
         self._begun = True
         if self._report(start):
-            self._conclude(place, self._words.complete())
+            self._conclude(workdir, self._words.complete())
 
-    def _work(self, agent: Agent, place: Place, port: int | None) -> None:
+    def _work(self, agent: Agent, workdir: Workdir, port: int | None) -> None:
         # With the proof of the grant: a store that was put back knows neither this attempt nor its token.
         token = f"{secrets.token_urlsafe(32)}.{self._job.proof}"
-        job = self._job_of_agent(place.told)
-        env = self._environment(token, place, port)
-        launch = agent.launch(job, self._folder, cwd=place.cwd, extra_env=env)
+        job = self._job_of_agent(workdir.told)
+        env = self._environment(token, workdir, port)
+        launch = agent.launch(job, self._folder, cwd=workdir.cwd, extra_env=env)
         stream = agent.stream(job, launch)
         # Started before the process is: a worker that dies in between has lost an attempt that may have run.
         start = c.Start(
@@ -169,12 +169,12 @@ class Runner:
         self._begun = True
         if not self._report(start):
             return
-        if not self._set_up(place, launch):
+        if not self._set_up(workdir, launch):
             return
-        listener = Listener(self._job, self._folder.stdout, stream, launch.session_key)
-        end = self._carry_out(launch, listener)
+        output_reader = OutputReader(self._job, self._folder.stdout, stream, launch.session_key)
+        end = self._carry_out(launch, output_reader)
         if end.abandoned:
-            place.keep()
+            workdir.keep()
             return
         ended = Exit(
             code=end.exit_code,
@@ -186,13 +186,13 @@ class Runner:
         if word is None:
             outcome = stream.outcome(ended, self._folder)
             if isinstance(outcome, Failed) and outcome.session_gone:
-                self._account(listener, forget=True)
-            word = self._words.on(outcome, ended, self._folder.path, place.cwd)
-        self._conclude(place, word)
+                self._account(output_reader, forget=True)
+            word = self._words.on(outcome, ended, self._folder.path, workdir.cwd)
+        self._conclude(workdir, word)
 
-    def _set_up(self, place: Place, launch: Launch) -> bool:
+    def _set_up(self, workdir: Workdir, launch: Launch) -> bool:
         """Makes the place ready to work in.  False where the attempt is over."""
-        command = place.setup()
+        command = workdir.setup()
         if not command:
             return True
         end = self._carry_out(dataclasses.replace(launch, argv=("sh", "-c", command), stdin=None, talk=None))
@@ -200,19 +200,19 @@ class Runner:
             return False
         word = self._word_of(end)
         if word is None and end.code == 0:
-            place.was_set_up()
+            workdir.was_set_up()
             return True
         message = f"git.setup ended with exit code {end.exit_code}: {command}"
         self._settle(word or self._words.failure(ErrorKind.CRASH, message, end.exit_code))
         return False
 
-    def _carry_out(self, launch: Launch, listener: Listener | None = None) -> _End:
+    def _carry_out(self, launch: Launch, output_reader: OutputReader | None = None) -> _End:
         """Runs one process to its end, and sends on all that it printed.  Nothing of its tree is left."""
         mark = attempt_mark(self._around.worker_id, self._job.task_id, self._job.epoch)
         process = self._around.launcher.start(launch, self._folder, mark=mark)
         try:
-            with self._orders.ward.guarding(process):
-                end = self._watch(process, launch.limits, listener)
+            with self._orders.lease_guard.guarding(process):
+                end = self._watch(process, launch.limits, output_reader)
             if self._orders.given is Order.ABANDON:
                 process.kill()
                 return end._replace(abandoned=True)
@@ -222,10 +222,10 @@ class Runner:
             process.kill()
             raise
         self._ship_all()
-        if listener is not None:
+        if output_reader is not None:
             # The last words decide how it ended, unless that is known already.
-            listener.listen(LISTEN_S if end.verdict is not None else math.inf)
-            self._account(listener)
+            output_reader.listen(READ_S if end.verdict is not None else math.inf)
+            self._account(output_reader)
         self._cut_output(launch.limits)
         return end
 
@@ -235,7 +235,7 @@ class Runner:
 
     def _say_gone(self) -> None:
         """Whoever has ended the attempt may have the task done again: not while its processes live."""
-        gone = c.Gone(task_id=self._job.task_id, epoch=self._job.epoch)
+        gone = c.ProcessesExited(task_id=self._job.task_id, epoch=self._job.epoch)
         deadline_s = time.monotonic() + GONE_TRY_S
         while time.monotonic() < deadline_s:
             try:
@@ -253,19 +253,19 @@ class Runner:
             return self._words.failure(end.verdict.kind, end.verdict.message, end.exit_code)
         return self._words.release("stopped on request") if end.stopped else None
 
-    def _conclude(self, place: Place, word: c.AttemptCommand) -> None:
+    def _conclude(self, workdir: Workdir, word: c.AttemptCommand) -> None:
         """Keeps the work, hands it on where the attempt succeeded, and reports how it ended."""
-        work = place.keep()
+        work = workdir.keep()
         if work is not None and not self._show(work):
             return  # another attempt has the task: what we made is kept, and goes no further
-        if place.apart and isinstance(word, c.Complete) and self._report(self._words.done(word)):
-            word = self._publish(place, word)
+        if workdir.apart and isinstance(word, c.Complete) and self._report(self._words.done(word)):
+            word = self._publish(workdir, word)
         if self._settle(word) and isinstance(word, c.Complete):
-            place.clear()
+            workdir.clear()
 
-    def _publish(self, place: Place, word: c.Complete) -> c.Complete | c.Fail:
+    def _publish(self, workdir: Workdir, word: c.Complete) -> c.Complete | c.Fail:
         try:
-            place.publish()
+            workdir.publish()
         except MergeConflict as error:
             return self._words.failure(ErrorKind.CRASH, f"{error.message}; {error.hint}", word.exit_code)
         except GitFailed as error:
@@ -283,34 +283,34 @@ class Runner:
         )
         return self._report(made)
 
-    def _watch(self, process: RunningProcess, limits: Limits, listener: Listener | None) -> _End:
+    def _watch(self, process: RunningProcess, limits: Limits, output_reader: OutputReader | None) -> _End:
         """Until the process ends, an order comes, its time is over or it may not go on."""
         deadline_s = time.monotonic() + self._job.timeout_s
-        vigil = Vigil(limits, self._folder, self._job.agent, now_s=time.monotonic())
+        watchdog = Watchdog(limits, self._folder, self._job.agent, now_s=time.monotonic())
         while True:
-            left_s = deadline_s + self._orders.ward.stood_still_s - time.monotonic()
+            left_s = deadline_s + self._orders.lease_guard.stood_still_s - time.monotonic()
             if left_s <= 0:
                 return _End(timed_out=True)
-            exit_code = wait_and_listen(process, min(vigil.look_s, left_s), self._orders, listener)
+            exit_code = wait_and_read(process, min(watchdog.look_s, left_s), self._orders, output_reader)
             if exit_code is not None:
                 return _End(code=exit_code)
             if self._orders.given is not None:
                 self._orders.seen()
                 return _End(stopped=True)
-            if listener is not None and listener.lingers:
+            if output_reader is not None and output_reader.lingers:
                 return _End(lingers=True)
-            verdict = vigil.look(process.usage(), time.monotonic(), frozen=process.frozen)
+            verdict = watchdog.look(process.usage(), time.monotonic(), frozen=process.frozen)
             if verdict is not None:
                 return _End(verdict=verdict)
-            self._tell(vigil.notice)
+            self._tell(watchdog.notice)
             with contextlib.suppress(*AWAY):
-                self._doubt(vigil.suspicion)
+                self._doubt(watchdog.suspicion)
             # An owner that is away for a while must not keep us from watching: the files keep the output.
             with contextlib.suppress(*AWAY):
                 self._ship()
-                if listener is not None:
-                    listener.listen()
-                    listener.tell(self._send)
+                if output_reader is not None:
+                    output_reader.listen()
+                    output_reader.tell(self._send)
 
     def _end(self, process: RunningProcess, end: _End) -> int:
         """Ends the tree in the way that its end asks for; returns the root's exit code."""
@@ -339,14 +339,14 @@ class Runner:
         self._send(doubt)
         self._suspected = suspicion
 
-    def _account(self, listener: Listener, *, forget: bool = False) -> None:
+    def _account(self, output_reader: OutputReader, *, forget: bool = False) -> None:
         """Tells what the attempt has cost, however long the owner is away."""
 
         def tell() -> bool:
             if forget:
-                listener.forget_session(self._send)
+                output_reader.forget_session(self._send)
             else:
-                listener.tell(self._send, last=True)
+                output_reader.tell(self._send, last=True)
             return True
 
         self._patiently(tell)
@@ -391,12 +391,12 @@ class Runner:
             told=told,
         )
 
-    def _environment(self, token: str, place: Place, port: int | None) -> dict[str, str]:
+    def _environment(self, token: str, workdir: Workdir, port: int | None) -> dict[str, str]:
         ports = {} if port is None else {"MUSTER_PORT_BASE": str(port), "MUSTER_PORT_COUNT": str(PORTS)}
         return {
-            **place.env,
+            **workdir.env,
             **ports,
-            "MUSTER_WORKDIR": str(place.cwd),
+            "MUSTER_WORKDIR": str(workdir.cwd),
             WORKER: self._around.worker_id,
             "MUSTER_ROOT": str(self._around.root),
             "MUSTER_SOCKET": str(self._around.socket),
@@ -444,11 +444,11 @@ class Runner:
         """Tells the owner, however long it is away.  False where the attempt is over already."""
 
         def send() -> bool:
-            sent_s = self._orders.ward.now_s()
+            sent_s = self._orders.lease_guard.now_s()
             try:
                 self._crew.report(self._proved(command))
                 if isinstance(command, c.Start):  # the one report that renews the lease
-                    self._orders.ward.heard(sent_s)
+                    self._orders.lease_guard.heard(sent_s)
             except Conflict as error:
                 log.info("%s of %s#%s: %s", type(command).__name__, command.task_id, command.epoch, error)
                 return False

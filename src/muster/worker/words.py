@@ -9,7 +9,7 @@ from muster.model import commands as c
 from muster.model.answers import ClaimedJob
 from muster.model.states import ErrorKind
 from muster.ports.agent import Completed, Exit, Outcome
-from muster.worker.vigil import full_disk
+from muster.worker.watchdog import full_disk
 
 RETRY_AFTER_MAX_S = 30 * 86400.0
 MESSAGE_CHARS_MAX = 5000

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from muster.hosts.plain_files import read_plain, replace_plain
 from muster.model.errors import MusterError
 from muster.model.refs import base_ref, kept_ref, kept_refs, plan_branch, task_branch
-from muster.ports.plainfile import read_plain, replace_plain
 from muster.worker.git import GitFailed, Repository
 
 log = logging.getLogger(__name__)
@@ -332,11 +332,11 @@ class Worktree:
             new = self._merged(start, commit)
         if new == tip:
             return
-        place = repository.checked_out(branch)
-        if place is not None:
+        workdir = repository.checked_out(branch)
+        if workdir is not None:
             raise GitFailed(
-                f"branch {branch} is checked out in {place}, and no branch is moved under a person's feet",
-                f"git -C {place} switch -",
+                f"branch {branch} is checked out in {workdir}, and no branch is moved under a person's feet",
+                f"git -C {workdir} switch -",
             )
         repository.run("update-ref", f"refs/heads/{branch}", new, tip or "0" * len(new))
 

@@ -189,7 +189,7 @@ class _Limit:
 @contextmanager
 def _swept(where: Project, crew: Crew) -> Iterator[Crew]:
     """Ends the crew in any case, and whatever is left of its agents."""
-    from muster.agents.host import LocalHost
+    from muster.hosts.local_host import LocalHost
 
     try:
         yield crew

@@ -277,7 +277,7 @@ def _since(fault: Fault, event: Mapping[str, Any]) -> str:
 
 
 def _alive(pid: int) -> bool:
-    from muster.agents.host import LocalHost
+    from muster.hosts.local_host import LocalHost
 
     return LocalHost().identify(pid) is not None
 

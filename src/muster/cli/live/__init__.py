@@ -7,7 +7,7 @@ import time
 from muster.cli.context import Context
 from muster.cli.live.draw import draw
 from muster.cli.live.feed import Feed
-from muster.cli.live.state import Ask, State
+from muster.cli.live.state import Prompt, State
 from muster.cli.live.terminal import Terminal
 from muster.cli.output import Screen
 
@@ -29,6 +29,6 @@ def watch(context: Context, *, plan: str | None, colour: str) -> int:
     return 0
 
 
-def _obey(asked: Ask | None, feed: Feed) -> None:
+def _obey(asked: Prompt | None, feed: Feed) -> None:
     if asked is not None:
         feed.ask(asked)

@@ -10,7 +10,7 @@ import threading
 from typing import Any, Self
 
 from muster.cli.live.listing import Listing
-from muster.cli.live.state import LOG_LINES_MAX, Ask, News
+from muster.cli.live.state import LOG_LINES_MAX, News, Prompt
 from muster.cli.output import inert
 from muster.cli.refusals import refused
 from muster.client.api import Api, task_path
@@ -32,7 +32,7 @@ class Feed:
         self._api = Api(Connection(project.socket))
         self._actor = actor
         self._listing = Listing(self._api, plan)
-        self._asked: queue.SimpleQueue[Ask] = queue.SimpleQueue()
+        self._asked: queue.SimpleQueue[Prompt] = queue.SimpleQueue()
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._news = News(None, None, (), None, "connecting", "")
@@ -53,7 +53,7 @@ class Feed:
         """The attempt, (task id, epoch), whose output is wanted from now on."""
         self._wanted = attempt
 
-    def ask(self, asked: Ask) -> None:
+    def ask(self, asked: Prompt) -> None:
         self._asked.put(asked)
 
     def take(self) -> News:

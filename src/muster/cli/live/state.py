@@ -31,7 +31,7 @@ HELP = (
 )
 
 
-class Ask(NamedTuple):
+class Prompt(NamedTuple):
     """Something for the owner to do."""
 
     action: str
@@ -70,7 +70,7 @@ class State:
     filter: str = ""
     typing: bool = False
     """The filter is being typed."""
-    confirm: Ask | None = None
+    confirm: Prompt | None = None
     help: bool = False
     message: str = ""
     link: str = "connecting"
@@ -162,7 +162,7 @@ class State:
             self.log_of, self.log, self.log_end, self.follow = wanted, [], 0, True
         return wanted
 
-    def key(self, key: str) -> Ask | None:
+    def key(self, key: str) -> Prompt | None:
         """`key` is a character, or one of up, down, pgup, pgdn, home, end, enter, esc, backspace."""
         if self.typing:
             self._type(key)
@@ -189,7 +189,7 @@ class State:
                 self.filter += key
         self._arrange(())
 
-    def _command(self, key: str) -> Ask | None:
+    def _command(self, key: str) -> Prompt | None:
         match key:
             case "q":
                 self.done = True
@@ -230,7 +230,7 @@ class State:
         self.log_end = max(min(self._log_page, len(self.log)), min(at + by, len(self.log)))
         self.follow = self.log_end == len(self.log)
 
-    def _act(self, key: str) -> Ask | None:
+    def _act(self, key: str) -> Prompt | None:
         """Retry and cancel are asked back; a pause can be taken back by the same key."""
         task = self.tasks.get(self.chosen) if self.chosen in self._order else None
         if task is None:
@@ -238,7 +238,7 @@ class State:
             return None
         paused = task["status"] == TaskStatus.PAUSED
         action = {"r": "retry", "c": "cancel", "p": "resume" if paused else "pause"}[key]
-        asked = Ask(action, task["id"], ref_of(task))
+        asked = Prompt(action, task["id"], ref_of(task))
         if key == "p":
             return asked
         self.confirm = asked

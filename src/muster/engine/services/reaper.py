@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from muster.engine.service import PAGE_ROWS, Service
-from muster.model.commands import BuryWorker, FreshLeases, Gone, Reap
+from muster.model.commands import FreshLeases, MarkWorkerDead, ProcessesExited, Reap
 from muster.model.errors import Conflict, TermOver
 from muster.model.marks import attempt_mark, worker_mark
 from muster.model.moves.decision import lapsed
@@ -61,7 +61,7 @@ class Reaper(Service):
         lease_s: float,
         interval_s: float,
         led_since_ms: int | None = None,
-        aside: Callable[[Callable[[], object]], Awaitable[object]] = at_once,
+        detached_call: Callable[[Callable[[], object]], Awaitable[object]] = at_once,
         absences: Callable[[], int] = lambda: 0,
     ) -> None:
         super().__init__(clock)
@@ -69,7 +69,7 @@ class Reaper(Service):
         self._engine = engine
         self._host = host
         self._sweep = sweep
-        self._aside = aside
+        self._aside = detached_call
         self._term = term
         self._stall_ms = interval_s * 1000 + own_stall_ms(lease_s)
         self._absences = absences
@@ -149,7 +149,9 @@ class Reaper(Service):
             if not (known_gone or gone.get(attempt.worker_id) or self._over(attempt, now, here=here)):
                 continue
             await self._kill([attempt_mark(attempt.worker_id, attempt.task_id, attempt.epoch)])
-            await self._engine.execute(Gone(task_id=attempt.task_id, epoch=attempt.epoch, term=self._term))
+            await self._engine.execute(
+                ProcessesExited(task_id=attempt.task_id, epoch=attempt.epoch, term=self._term)
+            )
 
     def _over(self, attempt: Attempt, now: Now, *, here: bool) -> bool:
         """A restart of this host says nothing of processes on another one: they may use up their lease."""
@@ -243,12 +245,12 @@ class Reaper(Service):
         self.buried += 1
         heard_ms = None if proof else worker.heard_mono_ms
         await self._engine.execute(
-            BuryWorker(
+            MarkWorkerDead(
                 worker_id=worker.id,
                 term=self._term,
                 reason=reason,
                 heard_mono_ms=heard_ms,
-                for_good=worker.hostname == self._host.hostname,
+                permanent=worker.hostname == self._host.hostname,
             )
         )
         if proof is None and worker.id not in {w.id for w in await self._reads.living_workers()}:

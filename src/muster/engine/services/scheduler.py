@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
+from muster.engine.clock_jumps import noted_offset
 from muster.engine.service import PAGE_ROWS, Service
-from muster.engine.timekeeping import noted_offset
-from muster.model.commands import Command, DropAim, Expire, Overdue, Promote, SetClock
+from muster.model.commands import Command, DropPin, Expire, Overdue, Promote, SetClock
 from muster.model.errors import IllegalMove, MusterError
 from muster.model.task import Now
 from muster.ports.clock import Clock
@@ -52,8 +52,8 @@ class Scheduler(Service):
         await self._mind_clock(now)
         due = await self._reads.due(now.wall_ms, PAGE_ROWS)
         await self._give(Promote(task_id=task_id, term=self._term) for task_id in due)
-        aims = await self._reads.stale_aims(now.wall_ms, PAGE_ROWS)
-        await self._give(DropAim(task_id=task_id, term=self._term) for task_id in aims)
+        aims = await self._reads.stale_pins(now.wall_ms, PAGE_ROWS)
+        await self._give(DropPin(task_id=task_id, term=self._term) for task_id in aims)
         if not self._holds(now):
             expired = await self._reads.expired(now.wall_ms, PAGE_ROWS)
             await self._give(Expire(task_id=task_id, term=self._term) for task_id in expired)

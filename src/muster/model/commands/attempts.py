@@ -120,7 +120,7 @@ class AppendLog(AttemptCommand, frozen=True, kw_only=True):
     data: bytes
 
 
-class Gone(AttemptCommand, frozen=True, kw_only=True):
+class ProcessesExited(AttemptCommand, frozen=True, kw_only=True):
     """The processes of an attempt that somebody else has ended are gone: its task may be given out again."""
 
     term: int | None = None

@@ -18,7 +18,7 @@ class NewBoot(Command, frozen=True, kw_only=True):
     """A new owner has taken over: it takes the next term, and leases of this boot get one fresh lease time,
     because nobody could renew them while there was no owner (S15)."""
 
-    stays: bool = True
+    long_lived: bool = True
     """False for an owner of one command: it comes and goes, and must not keep a task for who took it by hand."""
 
 
@@ -55,7 +55,7 @@ class Reconcile(Command, frozen=True, kw_only=True):
     task_ids: tuple[int, ...]
 
 
-class Mend(Command, frozen=True, kw_only=True):
+class Repair(Command, frozen=True, kw_only=True):
     """One task of it, with the facts that its row does not hold."""
 
     task_id: int

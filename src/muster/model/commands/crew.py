@@ -69,13 +69,13 @@ class StopCrew(Command, frozen=True, kw_only=True):
     actor: Name
 
 
-class BuryWorker(Command, frozen=True, kw_only=True):
+class MarkWorkerDead(Command, frozen=True, kw_only=True):
     """The coordinator's word that a worker is dead or has been silent for longer than its lease."""
 
     worker_id: Name
     term: int
     reason: Text
-    for_good: bool = True
+    permanent: bool = True
     """False: it is on another host and may only have been cut off; when it is heard again it may go on."""
     heard_mono_ms: int | None = None
     """When the coordinator knew it to be heard last: heard since then, it lives.  None: proven dead."""

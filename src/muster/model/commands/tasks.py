@@ -81,13 +81,13 @@ class Overdue(Command, frozen=True, kw_only=True):
     term: int
 
 
-class DropAim(Command, frozen=True, kw_only=True):
+class DropPin(Command, frozen=True, kw_only=True):
     """The picked agent did not take the task in time: any agent may."""
 
     task_id: int
     term: int
     lane_id: int = 0
-    """Filled in by the engine: the lane of the task without its aim."""
+    """Filled in by the engine: the lane of the task without its pin."""
 
 
 class Pause(Command, frozen=True, kw_only=True):
@@ -114,7 +114,7 @@ class Transfer(Command, frozen=True, kw_only=True):
     actor: Name
     agent: Name
     lane_id: int = 0
-    """Filled in by the engine: the lane of the task with its new aim."""
+    """Filled in by the engine: the lane of the task with its new pin."""
     timeout_s: Annotated[float, Meta(gt=0, le=7 * 86400)] = 600.0
 
 

@@ -22,22 +22,22 @@ def edit(task: Task, facts: Facts, command: Edit, now: Now) -> Decision:
         )
     if task.status not in EDITABLE:
         raise IllegalMove(f"task {task.id} is {task.status}; nothing was changed", "add a new task")
-    wishes = command.wishes
+    task_fields = command.task_fields
     state: dict[str, Any] = {
-        "priority": wishes.priority,
-        "sort_key": wishes.sort_key,
-        "limit_key": wishes.limit_key,
-        "on_failed": wishes.on_failed,
-        "timeout_s": wishes.timeout_s,
-        "max_retries": wishes.max_retries,
-        "estimated_s": wishes.estimated_s,
+        "priority": task_fields.priority,
+        "sort_key": task_fields.sort_key,
+        "limit_key": task_fields.limit_key,
+        "on_failed": task_fields.on_failed,
+        "timeout_s": task_fields.timeout_s,
+        "max_retries": task_fields.max_retries,
+        "estimated_s": task_fields.estimated_s,
         "unmet": command.unmet,
         "lane_id": command.lane_id,
     }
     if "expires_at_ms" in command.changed:
-        state["expires_at_ms"] = wishes.expires_at_ms
+        state["expires_at_ms"] = task_fields.expires_at_ms
     if "not_before_ms" in command.changed:
-        state["next_attempt_at_ms"] = _due_ms(task, wishes.not_before_ms or 0, now)
+        state["next_attempt_at_ms"] = _due_ms(task, task_fields.not_before_ms or 0, now)
     if not command.changed:
         return Decision(replace(task, **state))
     if command.changed.keys() & {"title", "description"}:

@@ -206,7 +206,7 @@ def _released(task: Task, attempt: Attempt, reason: str, now: Now) -> Decision:
         name, word = "paused", "stopped, the task is paused"
         changes = {"status": TaskStatus.PAUSED, "paused_reason": task.paused_reason or PauseReason.USER}
     elif attempt.stop_action is StopAction.TRANSFER:
-        word = f"given back for agent {task.aim}"
+        word = f"given back for agent {task.pinned_agent}"
     after, event = moved(
         task, now, name, f"attempt {task.epoch} {word}: {reason}", attempt.worker_id, **changes
     )
@@ -294,7 +294,7 @@ def _reaped(task: Task, attempt: Attempt, facts: Facts, command: c.Reap, now: No
     return _failed(task, attempt, failed, facts, now)
 
 
-def gone(task: Task, facts: Facts, command: c.Gone, now: Now) -> Decision:
+def gone(task: Task, facts: Facts, command: c.ProcessesExited, now: Now) -> Decision:
     refuse_rewound(task, command)
     attempt = facts.attempt
     if attempt is None or attempt.epoch != command.epoch:
@@ -322,7 +322,7 @@ def readopt(task: Task, facts: Facts, command: c.Readopt, now: Now) -> Decision:
     if attempt is None or not here or attempt.generation != task.generation:
         raise StaleEpoch(f"attempt {command.epoch} of task {task.id} is over and another one was granted")
     may = attempt.status is AttemptStatus.LOST and not attempt.tree_killed
-    may = may and task.aim in (None, attempt.agent)
+    may = may and task.pinned_agent in (None, attempt.agent)
     if not may or task.status not in {TaskStatus.ABORTED, TaskStatus.PENDING}:
         raise StaleEpoch(
             f"attempt {command.epoch} of task {task.id} cannot come back: it is {attempt.status}"

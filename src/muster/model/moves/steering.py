@@ -93,37 +93,39 @@ def answer(task: Task, facts: Facts, command: c.AnswerQuestion, now: Now) -> Dec
 
 def transfer(task: Task, facts: Facts, command: c.Transfer, now: Now) -> Decision:
     """Aims the task at one agent, until `timeout_s` has passed; then any agent may take it again."""
-    aim: dict[str, Any] = {
-        "aim": command.agent,
-        "aim_until_ms": now.wall_ms + int(command.timeout_s * 1000),
+    pinned_agent: dict[str, Any] = {
+        "pinned_agent": command.agent,
+        "pinned_until_ms": now.wall_ms + int(command.timeout_s * 1000),
         "lane_id": command.lane_id,
     }
     attempt = facts.attempt
     if task.status in HELD and attempt is not None and attempt.stop_action is None:
-        return stop(task, attempt, StopAction.TRANSFER, STOP_BY_S, command.actor, now, **aim)
+        return stop(task, attempt, StopAction.TRANSFER, STOP_BY_S, command.actor, now, **pinned_agent)
     if task.status in HELD and attempt is not None and attempt.stop_action is StopAction.TRANSFER:
-        if task.aim == command.agent:
+        if task.pinned_agent == command.agent:
             return Decision(task)
     elif task.status not in HELD and task.status not in _WAITING and task.status is not TaskStatus.PAUSED:
         raise IllegalMove(f"task {task.id} is {task.status} and cannot be transferred")
-    after, event = moved(task, now, "transferred", f"aimed at agent {command.agent}", command.actor, **aim)
+    after, event = moved(
+        task, now, "transferred", f"aimed at agent {command.agent}", command.actor, **pinned_agent
+    )
     return Decision(after, events=(event,))
 
 
-def drop_aim(task: Task, facts: Facts, command: c.DropAim, now: Now) -> Decision:
-    if task.aim_until_ms is None or task.aim_until_ms > now.wall_ms:
-        raise IllegalMove(f"the aim of task {task.id} still holds")
+def drop_pin(task: Task, facts: Facts, command: c.DropPin, now: Now) -> Decision:
+    if task.pinned_until_ms is None or task.pinned_until_ms > now.wall_ms:
+        raise IllegalMove(f"the pin of task {task.id} still holds")
     if task.status in HELD or task.final:
-        return Decision(replace(task, aim=None, aim_until_ms=None, lane_id=command.lane_id))
+        return Decision(replace(task, pinned_agent=None, pinned_until_ms=None, lane_id=command.lane_id))
     after, event = moved(
         task,
         now,
         "aim_dropped",
-        f"agent {task.aim} did not take it in time; any agent may",
+        f"agent {task.pinned_agent} did not take it in time; any agent may",
         "coordinator",
         level=Level.WARN,
-        aim=None,
-        aim_until_ms=None,
+        pinned_agent=None,
+        pinned_until_ms=None,
         lane_id=command.lane_id,
     )
     return Decision(after, events=(event,))

@@ -14,8 +14,8 @@ import apsw
 
 from muster.model.errors import BadInput, Conflict, MusterError, NotFound, StoreFault, StoreFull, StoreRefused
 from muster.stores.sqlite.file import COPY_ID, wal_of
-from muster.stores.sqlite.halt import Flag, Halt, damaged, judged
-from muster.stores.sqlite.named import load_sql
+from muster.stores.sqlite.halt import Flag, Halt, classify, damaged
+from muster.stores.sqlite.sql_files import load_sql
 from muster.stores.sqlite.store import newest_schema, schema_of
 
 STEP_PAGES = 256
@@ -28,7 +28,7 @@ FINDINGS_MAX = 100
 Pause = Callable[[float], object]
 
 
-class Report(NamedTuple):
+class CopyReport(NamedTuple):
     path: Path
     schema: int
     bytes: int
@@ -39,7 +39,7 @@ class Report(NamedTuple):
     """The schema that this Muster works with."""
 
 
-def back_up(store: Path, target: Path, *, force: bool = False, pause: Pause = time.sleep) -> Report:
+def back_up(store: Path, target: Path, *, force: bool = False, pause: Pause = time.sleep) -> CopyReport:
     """Copies the store as of now to `target`, also while its owner works; it is checked before it gets its name.
 
     Raises Conflict where `target` is there already (without `force`), NotFound where its folder is not, StoreFull
@@ -118,11 +118,11 @@ def _copy(store: Path, draft: Path, pause: Pause) -> None:
         os.close(fd)
 
 
-def examine(path: Path, *, quick: bool = False) -> Report:
+def examine(path: Path, *, quick: bool = False) -> CopyReport:
     """Reads the whole file, also beside a running owner.  Raises NotFound where there is none."""
     if not path.is_file():
         raise NotFound(f"there is no file {path}", "muster db backup makes one")
-    report = Report(path, 0, path.stat().st_size, 0, [], newest_schema())
+    report = CopyReport(path, 0, path.stat().st_size, 0, [], newest_schema())
     if not report.bytes:
         return report._replace(findings=["the file is empty"])
     try:
@@ -134,7 +134,7 @@ def examine(path: Path, *, quick: bool = False) -> Report:
         raise _fault(error, path) from error
 
 
-def _examined(connection: apsw.Connection, report: Report, *, quick: bool) -> Report:
+def _examined(connection: apsw.Connection, report: CopyReport, *, quick: bool) -> CopyReport:
     pragma = "quick_check" if quick else "integrity_check"
     connection.execute("BEGIN")
     findings = [str(row[0]) for row in connection.execute(f"PRAGMA {pragma}({FINDINGS_MAX})")]
@@ -204,7 +204,7 @@ def _reading(path: Path) -> Iterator[apsw.Connection]:
 
 
 def _fault(error: apsw.Error, path: Path) -> MusterError:
-    found = judged(error, writing=False)
+    found = classify(error, writing=False)
     if isinstance(found, Halt):
         return damaged(path, error, StoreRefused)
     if isinstance(found, StoreFull):

@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 
 from muster.model.errors import MusterError, StoreFault, StoreRefused
-from muster.stores.sqlite.halt import Cause, Flag, Halt, damaged, judged
+from muster.stores.sqlite.halt import Cause, Flag, Halt, classify, damaged
 
 COPY_ID = 0x4D535443
 """`application_id` of a backup: a file that carries it is not the store until a person has said so."""
@@ -74,7 +74,7 @@ def set_old_wal_aside(path: Path) -> None:
 
 
 def opening_fault(path: Path, error: apsw.Error) -> MusterError:
-    found = judged(error, writing=False)
+    found = classify(error, writing=False)
     if isinstance(found, Halt):
         return damaged(path, error, StoreRefused)
     if found is not None:

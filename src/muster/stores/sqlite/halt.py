@@ -106,7 +106,7 @@ class Flag:
         self.path.unlink(missing_ok=True)
 
 
-def judged(error: apsw.Error, *, writing: bool) -> Halt | MusterError | None:
+def classify(error: apsw.Error, *, writing: bool) -> Halt | MusterError | None:
     """What SQLite's error means: the end of all writes, an answer for the caller, or None for a bug."""
     code = getattr(error, "extendedresult", 0)
     match error:

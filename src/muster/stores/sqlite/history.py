@@ -11,8 +11,8 @@ import apsw
 from muster.model.events import Event
 from muster.model.seals import Numbered
 from muster.model.task import Attempt, Task
-from muster.stores.sqlite.named import load_sql
 from muster.stores.sqlite.rows import attempt_of, event_of, task_of
+from muster.stores.sqlite.sql_files import load_sql
 
 SQL = load_sql("history.sql")
 
@@ -24,7 +24,7 @@ class Rows(NamedTuple):
     dependencies: list[tuple[int, int]]
 
 
-class Look(NamedTuple):
+class TaskSnapshot(NamedTuple):
     """One task as it stands in the store."""
 
     task: Task
@@ -35,7 +35,7 @@ class Look(NamedTuple):
     attempts: list[Attempt]
 
 
-class Witness:
+class StoreSnapshot:
     """Sees the last commit."""
 
     def __init__(self, connection: apsw.Connection) -> None:
@@ -59,14 +59,16 @@ class Witness:
         rows = self._db.execute(SQL["events_after"], (event_id,))
         return [Numbered(row[0], event_of(row[1:])) for row in rows]
 
-    def look(self, ids: Collection[int]) -> list[Look]:
+    def look(self, ids: Collection[int]) -> list[TaskSnapshot]:
         """Those of the tasks that are there."""
         found = []
         for task_id in ids:
             row = self._db.execute(SQL["look"], (task_id,)).fetchone()
             if row is not None:
                 attempts = self._db.execute(SQL["attempts_of"], (task_id,))
-                found.append(Look(task_of(row[2:]), bool(row[0]), row[1], [attempt_of(a) for a in attempts]))
+                found.append(
+                    TaskSnapshot(task_of(row[2:]), bool(row[0]), row[1], [attempt_of(a) for a in attempts])
+                )
         return found
 
     def places(self) -> list[tuple[str, str, str | None, int]]:
@@ -79,6 +81,6 @@ def read_history(path: Path) -> Rows:
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     try:
         connection.set_busy_timeout(5_000)
-        return Witness(connection).history()
+        return StoreSnapshot(connection).history()
     finally:
         connection.close()

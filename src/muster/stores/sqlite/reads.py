@@ -33,8 +33,8 @@ from muster.model.views import (
     TaskView,
 )
 from muster.ports.store import EventSpan
-from muster.stores.sqlite.named import load_sql
 from muster.stores.sqlite.rows import attempt_of, event_of, kept_of, plan_of, worker_of
+from muster.stores.sqlite.sql_files import load_sql
 from muster.stores.sqlite.tx import SQL as ENGINE_SQL
 
 SQL = load_sql("reads.sql")
@@ -142,8 +142,8 @@ class SqliteReads:
     async def expired(self, wall_ms: int, limit: int) -> list[int]:
         return [row[0] for row in self._all("expired", wall_ms, limit)]
 
-    async def stale_aims(self, wall_ms: int, limit: int) -> list[int]:
-        return [row[0] for row in self._all("stale_aims", wall_ms, limit)]
+    async def stale_pins(self, wall_ms: int, limit: int) -> list[int]:
+        return [row[0] for row in self._all("stale_pins", wall_ms, limit)]
 
     async def overdue(self, wall_ms: int, limit: int) -> list[int]:
         return [row[0] for row in self._all("overdue", wall_ms, limit)]

@@ -61,7 +61,7 @@ def worker_of(row: tuple[Any, ...]) -> Worker:
     values["offers"] = msgspec.json.decode(values["offers"], type=dict[str, Offer])
     values["unfit"] = msgspec.json.decode(values["unfit"])
     values["status"] = WorkerStatus(values["status"])
-    values["for_good"] = bool(values["for_good"])
+    values["permanent"] = bool(values["permanent"])
     return Worker(**values)
 
 

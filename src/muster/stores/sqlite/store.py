@@ -18,8 +18,8 @@ import apsw
 from muster.model.errors import StoreRefused
 from muster.ports.store import Tx
 from muster.stores.sqlite.file import halt_of, has_wal, opening_fault, refuse_cut, set_old_wal_aside
-from muster.stores.sqlite.halt import Cause, Flag, Halt, judged
-from muster.stores.sqlite.history import Witness
+from muster.stores.sqlite.halt import Cause, Flag, Halt, classify
+from muster.stores.sqlite.history import StoreSnapshot
 from muster.stores.sqlite.reads import SqliteReads
 from muster.stores.sqlite.tx import SqliteTx
 
@@ -59,7 +59,7 @@ class SqliteStore:
         writer.set_wal_hook(self._checkpoint)
         self._tx = SqliteTx(writer)
         self.reads = SqliteReads(reader, self._read_fault)
-        self.witness = Witness(reader)
+        self.witness = StoreSnapshot(reader)
 
     @classmethod
     def open(cls, path: Path, *, known: bool = False, restored: bool = False) -> SqliteStore:
@@ -137,7 +137,7 @@ class SqliteStore:
             try:
                 connection.wal_checkpoint(name, apsw.SQLITE_CHECKPOINT_PASSIVE)
             except apsw.Error as error:
-                if isinstance(judged(error, writing=True), Halt):
+                if isinstance(classify(error, writing=True), Halt):
                     self._failed_checkpoint = error
                 else:
                     log.debug(
@@ -159,7 +159,7 @@ class SqliteStore:
 
     def _fault(self, error: apsw.Error, *, writing: bool) -> Exception:
         """After a failed sync nobody knows what is on the disk: no process acknowledges anything (S17)."""
-        found = judged(error, writing=writing)
+        found = classify(error, writing=writing)
         if isinstance(found, Halt):
             self._halt(found)
             return found.error(self._path)

@@ -22,9 +22,9 @@ from muster.model.targets import required
 from muster.model.task import BY_HAND, Attempt, Now, Task
 from muster.model.views import JobText
 from muster.ports.store import Existing, ReadyTask, Writes
-from muster.stores.sqlite.known import Known
-from muster.stores.sqlite.named import load_sql
+from muster.stores.sqlite.row_cache import RowCache
 from muster.stores.sqlite.rows import attempt_of, kept_of, plan_of, task_of, worker_of
+from muster.stores.sqlite.sql_files import load_sql
 
 SQL = load_sql("engine.sql")
 CLOCK_SQL = load_sql("clock.sql")
@@ -33,22 +33,22 @@ WORKERS_MAX = 1000
 
 
 def _texts(edit: Edit) -> tuple[Any, ...]:
-    wishes = edit.wishes
+    task_fields = edit.task_fields
     return (
         edit.task_id,
-        wishes.title,
-        wishes.description,
-        wishes.agent,
-        _json(wishes.capabilities),
-        wishes.profile,
-        _json(wishes.tags),
-        _json(wishes.metadata),
-        wishes.epic,
-        wishes.feature,
+        task_fields.title,
+        task_fields.description,
+        task_fields.agent,
+        _json(task_fields.capabilities),
+        task_fields.profile,
+        _json(task_fields.tags),
+        _json(task_fields.metadata),
+        task_fields.epic,
+        task_fields.feature,
         edit.parent_task_id,
-        wishes.target,
-        wishes.not_before_ms,
-        wishes.expires_at_ms,
+        task_fields.target,
+        task_fields.not_before_ms,
+        task_fields.expires_at_ms,
     )
 
 
@@ -69,7 +69,7 @@ class SqliteTx:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._db = connection
-        self._tasks: Known[Task] = Known(
+        self._tasks: RowCache[Task] = RowCache(
             "tasks",
             (*Task.__struct_fields__, "ready"),
             1,
@@ -77,7 +77,7 @@ class SqliteTx:
             row=_task_row,
             ended=FINAL,
         )
-        self._attempts: Known[Attempt] = Known(
+        self._attempts: RowCache[Attempt] = RowCache(
             "attempts",
             Attempt.__struct_fields__,
             2,

@@ -56,8 +56,8 @@ CREATE TABLE tasks (
     note               TEXT NOT NULL,
     paused_reason      TEXT,
     question           TEXT NOT NULL,
-    aim                TEXT,
-    aim_until_ms       INTEGER,
+    pinned_agent                TEXT,
+    pinned_until_ms       INTEGER,
     expires_at_ms      INTEGER,
     overdue_at_ms      INTEGER,
     fresh_after_epoch  INTEGER NOT NULL,
@@ -87,7 +87,7 @@ CREATE INDEX tasks_ready ON tasks (lane_id, priority DESC, sort_key, id) WHERE r
 CREATE INDEX tasks_due ON tasks (next_attempt_at_ms) WHERE next_attempt_at_ms IS NOT NULL;
 CREATE INDEX tasks_expiry ON tasks (expires_at_ms)
     WHERE expires_at_ms IS NOT NULL AND status IN ('PENDING', 'ABORTED');
-CREATE INDEX tasks_aim ON tasks (aim_until_ms) WHERE aim_until_ms IS NOT NULL;
+CREATE INDEX tasks_aim ON tasks (pinned_until_ms) WHERE pinned_until_ms IS NOT NULL;
 CREATE INDEX tasks_overdue ON tasks (overdue_at_ms) WHERE overdue_at_ms IS NOT NULL AND status = 'RUNNING';
 CREATE INDEX tasks_parent ON tasks (parent_task_id) WHERE parent_task_id IS NOT NULL;
 CREATE INDEX tasks_counts ON tasks (plan_id, status);
@@ -215,7 +215,7 @@ CREATE TABLE workers (
     last_seen_at_ms  INTEGER NOT NULL,
     heard_mono_ms    INTEGER NOT NULL,
     ended_at_ms      INTEGER,
-    for_good         INTEGER NOT NULL CHECK (for_good IN (0, 1)),
+    permanent         INTEGER NOT NULL CHECK (permanent IN (0, 1)),
     reason           TEXT NOT NULL
 ) STRICT;
 CREATE INDEX workers_living ON workers (status) WHERE ended_at_ms IS NULL;

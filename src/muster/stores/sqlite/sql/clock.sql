@@ -4,7 +4,7 @@ UPDATE tasks SET next_attempt_at_ms = next_attempt_at_ms + ?1
  WHERE next_attempt_at_ms IS NOT NULL AND (status = 'ABORTED' OR error_kind IS NOT NULL)
 
 -- name: shift_aims
-UPDATE tasks SET aim_until_ms = aim_until_ms + ?1 WHERE aim_until_ms IS NOT NULL
+UPDATE tasks SET pinned_until_ms = pinned_until_ms + ?1 WHERE pinned_until_ms IS NOT NULL
 
 -- name: bound_retries
 UPDATE tasks SET next_attempt_at_ms = ?1

@@ -75,7 +75,7 @@ SELECT e.id, t.plan_id, t.key
 SELECT t.id, coalesce(p.name, ''), coalesce(t.key, CAST(t.id AS TEXT)), t.title, t.description, t.status,
        t.priority, t.generation, t.epoch, t.unmet, t.next_attempt_at_ms, t.max_retries, t.retries, t.losses,
        t.percent, t.step, t.error_kind, t.error, t.agent, t.epic, t.feature, t.created_at_ms, t.updated_at_ms,
-       t.started_at_ms, t.ended_at_ms, t.paused_reason, t.question, t.aim, t.expires_at_ms, t.on_failed,
+       t.started_at_ms, t.ended_at_ms, t.paused_reason, t.question, t.pinned_agent, t.expires_at_ms, t.on_failed,
        t.limit_key, t.capabilities, t.profile, t.tags, t.metadata, t.parent_task_id, a.worker_id, a.agent, a.status,
        t.lingering_epoch,
        CASE WHEN t.unmet > 0 THEN (
@@ -193,7 +193,7 @@ SELECT coalesce(t.key, CAST(t.id AS TEXT)) FROM dependencies d JOIN tasks t ON t
 
 -- name: movable
 SELECT sum(status IN ('ASSIGNED', 'RUNNING', 'ABORTED') OR next_attempt_at_ms IS NOT NULL OR lingering_epoch IS NOT NULL),
-       json_group_array(DISTINCT json_array(coalesce(aim, agent), json(capabilities), target) || '') FILTER (WHERE ready = 1)
+       json_group_array(DISTINCT json_array(coalesce(pinned_agent, agent), json(capabilities), target) || '') FILTER (WHERE ready = 1)
   FROM tasks WHERE plan_id = ?1 AND status IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ABORTED')
 
 -- name: expired
@@ -201,8 +201,8 @@ SELECT id FROM tasks
  WHERE expires_at_ms IS NOT NULL AND expires_at_ms <= ?1 AND status IN ('PENDING', 'ABORTED')
  ORDER BY expires_at_ms LIMIT ?2
 
--- name: stale_aims
-SELECT id FROM tasks WHERE aim_until_ms IS NOT NULL AND aim_until_ms <= ?1 ORDER BY aim_until_ms LIMIT ?2
+-- name: stale_pins
+SELECT id FROM tasks WHERE pinned_until_ms IS NOT NULL AND pinned_until_ms <= ?1 ORDER BY pinned_until_ms LIMIT ?2
 
 -- name: overdue
 SELECT id FROM tasks

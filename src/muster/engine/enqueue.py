@@ -1,0 +1,331 @@
+"""Taking work in: plans and their tasks."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+
+import msgspec
+from msgspec.structs import replace
+
+from muster.engine.ids import Ids
+from muster.engine.policy import Policy
+from muster.engine.view import View
+from muster.model import commands as c
+from muster.model.answers import Done, Enqueued
+from muster.model.edits import free_name
+from muster.model.errors import BadInput, Conflict, IllegalMove, Overloaded
+from muster.model.graph import find_cycle
+from muster.model.moves.waiting import enqueued
+from muster.model.profiles import Chooser, by_words
+from muster.model.rows import WORKSPACE_ID, Lane, LaneKey, NewTask, Plan
+from muster.model.states import FailedDependency
+from muster.model.targets import required
+from muster.ports.store import Existing
+
+PAGE_TASKS = 500
+"""So many new tasks are held in memory before they are written; the transaction still takes all or none."""
+
+
+class Enqueuer:
+    def __init__(self, ids: Ids, policy: Policy) -> None:
+        self._ids = ids
+        self._policy = policy
+        self._chooser = Chooser(policy.profiles)
+        self._room = 0
+        """Tasks that may surely be added before the waiting ones must be counted again."""
+        self.lanes: dict[int, Lane] = {}
+        self._lane_ids: dict[LaneKey, int] = {}
+
+    def forget_lanes(self) -> None:
+        self.lanes.clear()
+        self._lane_ids.clear()
+
+    def know_lanes(self, lanes: Iterable[Lane]) -> None:
+        """Lanes are kept in memory: they are few, and every claim looks through them."""
+        for lane in lanes:
+            self.lanes[lane.id] = lane
+            self._lane_ids[
+                LaneKey(lane.plan_id, lane.agent, lane.capabilities, lane.profile, lane.limit_key)
+            ] = lane.id
+
+    async def set_ticked(self, view: View, command: c.SetTicked) -> Done:
+        await view.tx.set_ticked(command.plan_id, command.event_id)
+        return Done()
+
+    async def enqueue(self, view: View, command: c.Enqueue) -> Enqueued:
+        """Adds what the plan does not hold yet.  Raises BadInput and adds nothing where the tasks do not fit.
+
+        A box that was ticked in the file since completes its task, by a person's word.
+        """
+        await view.flush()  # what a neighbour in this batch has added or completed is to be seen
+        found = await self.find_plan(view, command)
+        known = await view.tx.existing(found.id, _names(command)) if found else {}
+        others = await self._by_number(view, command, known)
+        self._check(command, known.keys() | others.keys())
+        await self._check_parents(view, command)
+        given = await self._given_before(view, command)
+        fresh = {
+            at: spec for at, spec in enumerate(command.tasks) if spec.key not in known and at not in given
+        }
+        await self._make_room(view, sum(not spec.done for spec in fresh.values()))
+        plan = found or await self._new_plan(view, command)
+        changed, completed = await self._compare(view, command, known)
+        ids = given | {at: self._ids.next(view.now.wall_ms) for at in fresh}
+        parents = known | others
+        by_key = {key: task.id for key, task in parents.items()}
+        by_key |= {spec.key: ids[at] for at, spec in fresh.items() if spec.key is not None}
+        done = {key for key, task in parents.items() if task.done} | set(completed)
+        done |= {spec.key for spec in fresh.values() if spec.done and spec.key is not None}
+        for number, (at, spec) in enumerate(fresh.items(), 1):
+            await self._add(view, command, plan, spec, task_id=ids[at], ids=by_key, done=done)
+            if number % PAGE_TASKS == 0:
+                await view.flush()
+        for at, spec in fresh.items():
+            self._note_failed_parents(view, spec, ids[at], parents)
+        return Enqueued(
+            plan=plan.name,
+            plan_id=plan.id,
+            added=len(fresh),
+            existing=len(command.tasks) - len(fresh),
+            changed=tuple(changed),
+            completed=tuple(completed),
+            task_ids=tuple(
+                ids[at] if at in ids else by_key[spec.key or ""] for at, spec in enumerate(command.tasks)
+            ),
+        )
+
+    async def _check_parents(self, view: View, command: c.Enqueue) -> None:
+        """Raises NotFound where a task names a parent that is not there."""
+        parents = {spec.parent_task_id for spec in command.tasks if spec.parent_task_id is not None}
+        await view.load(parents)
+        for parent_id in sorted(parents):
+            view.task(parent_id)
+
+    async def _given_before(self, view: View, command: c.Enqueue) -> dict[int, int]:
+        """Tasks, by their place in the command, that an earlier request with the same idempotency key has added.
+
+        Raises Conflict where that one asked for something else, BadInput where one key is given twice.
+        """
+        given: dict[int, int] = {}
+        seen: set[str] = set()
+        for at, spec in enumerate(command.tasks):
+            if spec.idempotency_key is None:
+                continue
+            if spec.idempotency_key in seen:
+                raise BadInput(f"idempotency key {spec.idempotency_key} is given twice; nothing was added")
+            seen.add(spec.idempotency_key)
+            earlier = await view.tx.idempotent(WORKSPACE_ID, spec.idempotency_key)
+            if earlier is None:
+                continue
+            body_hash, task_id = earlier
+            if body_hash != _body_hash(spec):
+                raise Conflict(
+                    f"idempotency key {spec.idempotency_key} was used for another task ({task_id}); "
+                    "nothing was added",
+                    "use a new key, or send the same body",
+                )
+            given[at] = task_id
+        return given
+
+    async def _compare(
+        self, view: View, command: c.Enqueue, known: Mapping[str, Existing]
+    ) -> tuple[list[str], list[str]]:
+        """(keys whose text differs from what is kept, keys that were ticked in the file since)."""
+        changed, completed = [], []
+        for spec in command.tasks:
+            task = known.get(spec.key) if spec.key is not None else None
+            if task is None or spec.key is None:
+                continue
+            if spec.done and not task.done and await self._tick(view, command, task.id):
+                completed.append(spec.key)
+            if (task.title, task.description, task.agent) != (spec.title, spec.description, spec.agent):
+                changed.append(spec.key)
+        return changed, completed
+
+    def _note_failed_parents(
+        self, view: View, spec: c.Spec, task_id: int, parents: Mapping[str, Existing]
+    ) -> None:
+        if spec.on_failed is not FailedDependency.BLOCK:
+            for parent in spec.depends_on:
+                if parent in parents and parents[parent].failed:
+                    view.note_failed(parents[parent].id, task_id)
+
+    async def _by_number(
+        self, view: View, command: c.Enqueue, known: Mapping[str, Existing]
+    ) -> dict[str, Existing]:
+        """Dependencies that are no keys of the plan but numbers of tasks, in whatever plan."""
+        keys = {spec.key for spec in command.tasks} | known.keys()
+        names = {name for spec in command.tasks for name in spec.depends_on if name not in keys}
+        numbers = {int(name): name for name in names if name.isascii() and name.isdigit() and len(name) < 17}
+        found = await view.tx.existing_ids(numbers.keys())
+        return {numbers[task.id]: task for task in found}
+
+    async def _make_room(self, view: View, count: int) -> None:
+        """Raises Overloaded where more would wait than the workspace may hold.
+
+        Counting costs a scan, so it is done only when what was counted last does not suffice.
+        """
+        if count > self._room:
+            self._room = self._policy.waiting_max - await view.tx.waiting()
+        if count > self._room:
+            raise Overloaded(
+                f"{self._policy.waiting_max - self._room} tasks wait already and at most "
+                f"{self._policy.waiting_max} may; none of the {count} was added",
+                "let the crew catch up, or raise [task] waiting in muster.toml",
+            )
+        self._room -= count
+
+    async def find_plan(self, view: View, command: c.Enqueue) -> Plan | None:
+        if command.source is not None:
+            return await view.tx.plan_by_source(WORKSPACE_ID, command.source)
+        return await view.tx.plan_by_name(WORKSPACE_ID, command.plan)
+
+    async def _new_plan(self, view: View, command: c.Enqueue) -> Plan:
+        taken = await view.tx.plan_names(WORKSPACE_ID)
+        plan = Plan(
+            id=self._ids.next(view.now.wall_ms),
+            workspace_id=WORKSPACE_ID,
+            name=free_name(command.plan, taken),
+            source=command.source,
+            created_at_ms=view.now.wall_ms,
+            ticked_event_id=0,
+        )
+        await view.tx.add_plan(plan)
+        return plan
+
+    def _check(self, command: c.Enqueue, known: AbstractSet[str]) -> None:
+        edges: dict[str, tuple[str, ...]] = {}
+        for spec in command.tasks:
+            if spec.key is None:
+                continue
+            if spec.key in edges:
+                raise BadInput(f"task {spec.key} is given twice; nothing was added")
+            edges[spec.key] = spec.depends_on
+        for spec in command.tasks:
+            named = [("depends on", parent) for parent in spec.depends_on]
+            if spec.parent is not None:
+                named.append(("belongs to", spec.parent))
+            for verb, parent in named:
+                if parent not in edges and parent not in known:
+                    raise BadInput(
+                        f"task {spec.key or spec.title} {verb} {parent}, which does not exist; "
+                        "nothing was added"
+                    )
+        cycle = find_cycle({key: parents for key, parents in edges.items() if parents})
+        if cycle is not None:
+            raise BadInput(f"dependencies form a cycle: {' -> '.join(cycle)}; nothing was added")
+        cycle = find_cycle({spec.key: (spec.parent,) for spec in command.tasks if spec.key and spec.parent})
+        if cycle is not None:
+            raise BadInput(f"tasks belong to each other: {' -> '.join(cycle)}; nothing was added")
+
+    async def _tick(self, view: View, command: c.Enqueue, task_id: int) -> bool:
+        await view.load([task_id])
+        if view.task(task_id).generation > 1:
+            # A retry came after the tick: the box is from the life before.
+            return False
+        try:
+            view.run(task_id, c.CompleteByPerson(task_id=task_id, actor=command.actor))
+        except IllegalMove:
+            # An agent holds it right now: its own word will come.
+            return False
+        return True
+
+    async def _add(
+        self,
+        view: View,
+        command: c.Enqueue,
+        plan: Plan,
+        spec: c.Spec,
+        *,
+        task_id: int,
+        ids: Mapping[str, int],
+        done: set[str],
+    ) -> None:
+        parents = tuple({ids[parent]: parent in done for parent in spec.depends_on}.items())
+        body_hash = _body_hash(spec) if spec.idempotency_key is not None else ""
+        spec = self._with_profile(spec)
+        lane_key = _lane_key(plan.id, spec)
+        decision = enqueued(
+            spec,
+            task_id=task_id,
+            workspace_id=WORKSPACE_ID,
+            plan_id=plan.id,
+            lane_id=self._lane_ids.get(lane_key) or await self.lane(view, lane_key),
+            unmet=sum(not met for _, met in parents) if parents else 0,
+            actor=command.actor,
+            now=view.now,
+            from_file=command.whole or command.source is not None,
+        )
+        view.add(decision)
+        if spec.idempotency_key is not None:
+            await view.tx.add_idempotent(
+                WORKSPACE_ID, spec.idempotency_key, body_hash, task_id, view.now.wall_ms
+            )
+        view.insert(
+            NewTask(
+                task_id=task_id,
+                key=spec.key,
+                title=spec.title,
+                description=spec.description,
+                agent=spec.agent,
+                capabilities=tuple(sorted(set(spec.capabilities))) if spec.capabilities else (),
+                profile=spec.profile,
+                tags=spec.tags,
+                metadata=spec.metadata,
+                parent_task_id=ids[spec.parent] if spec.parent is not None else spec.parent_task_id,
+                not_before_ms=spec.begins_at_ms(view.now.wall_ms),
+                not_after_ms=spec.ends_at_ms(view.now.wall_ms),
+                target=spec.target,
+                epic=spec.epic,
+                feature=spec.feature,
+                created_by=spec.created_by or command.actor,
+                created_at_ms=view.now.wall_ms,
+                dependencies=parents,
+            ),
+            decision.task,
+        )
+
+    def _with_profile(self, spec: c.Spec) -> c.Spec:
+        """With the kind of agent that its words ask for, where it is left to them."""
+        asks = bool(spec.capabilities or spec.target)
+        usual = self._policy.usual_agent
+        if not self._policy.profiles or not by_words(spec.agent, spec.profile, asks=asks, usual=usual):
+            return spec
+        choice = self._chooser.choose(spec.title, spec.description, f"{spec.epic} {spec.feature}")
+        return replace(spec, profile=choice.profile)
+
+    async def lane(self, view: View, key: LaneKey) -> int:
+        lane_id = self._lane_ids.get(key)
+        if lane_id is None:
+            lane_id = self._ids.next(view.now.wall_ms)
+            lane = Lane(lane_id, WORKSPACE_ID, *key)
+            await view.tx.add_lane(lane)
+            self.know_lanes([lane])
+        return lane_id
+
+
+def _names(command: c.Enqueue) -> set[str]:
+    """All that the command calls tasks of its plan: looking up these, adding to a long plan costs no more."""
+    names = {spec.key for spec in command.tasks if spec.key is not None}
+    for spec in command.tasks:
+        if spec.depends_on:
+            names.update(spec.depends_on)
+        if spec.parent is not None:
+            names.add(spec.parent)
+    return names
+
+
+def _body_hash(spec: c.Spec) -> str:
+    return hashlib.sha256(msgspec.json.encode(spec, order="deterministic")).hexdigest()
+
+
+def _lane_key(plan_id: int, spec: c.Spec) -> LaneKey:
+    return LaneKey(
+        plan_id,
+        spec.agent or "",
+        required(spec.capabilities, spec.target) if spec.capabilities or spec.target else (),
+        spec.profile or "",
+        spec.limit_key or "",
+    )

@@ -1,0 +1,255 @@
+"""Changing what was taken in: single tasks, a plan whose file was edited, a plan that nobody wants any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from muster.engine.enqueue import Enqueuer
+from muster.engine.view import View
+from muster.model import commands as c
+from muster.model.answers import Moved
+from muster.model.edits import (
+    EDITABLE,
+    CancelPlan,
+    Edit,
+    EditTask,
+    KeptTask,
+    PlanCancelled,
+    PlanDiff,
+    PlanUpdated,
+    TaskFields,
+    UpdatePlan,
+    compare,
+    differences,
+    task_fields_of,
+)
+from muster.model.errors import BadInput, NotFound
+from muster.model.graph import find_cycle
+from muster.model.rows import WORKSPACE_ID, LaneKey
+from muster.model.states import FINAL, HELD, FailedDependency, TaskStatus
+from muster.model.targets import required
+from muster.model.task import SKIPPED, Task
+
+KEPT_CHARS_MAX = 2000
+"""As much of an old text stands in the audit."""
+
+Node = int | str
+"""A task by its number; one that is being added by its key."""
+
+
+class PlanUpdater:
+    def __init__(self, enqueuer: Enqueuer) -> None:
+        self._intake = enqueuer
+
+    async def update(self, view: View, command: UpdatePlan) -> PlanUpdated:
+        """Adds, edits and takes out until the plan is what its file says; one event for each task.
+
+        What runs or is done stays as it is, and the answer's diff says so.  Raises BadInput and changes nothing
+        where the tasks do not fit.
+        """
+        if not all(spec.key for spec in command.tasks):
+            raise BadInput("a task without a key cannot be told from the others; nothing was changed")
+        await view.settle()
+        await view.flush()
+        plan = await self._intake.find_plan(view, command)
+        tasks = await view.tx.kept_tasks(plan.id) if plan else []
+        kept = {task.key: task for task in tasks}
+        diff = compare(plan.name if plan else command.plan, command.tasks, kept)
+        await self._refuse_cycle(view, _edges(command, kept, diff), kept)
+        added = await self._intake.enqueue(view, command)
+        await view.flush()
+        ids = {key: task.id for key, task in kept.items()}
+        ids |= {spec.key or "": i for spec, i in zip(command.tasks, added.task_ids, strict=True)}
+        specs = {spec.key or "": spec for spec in command.tasks}
+        await view.load([task.id for task in tasks])
+        back = [key for key in diff.restored if specs[key].done]
+        for key in diff.restored:
+            view.run(ids[key], c.Retry(task_id=ids[key], actor=command.actor))
+        for key in back:
+            view.run(ids[key], c.CompleteByPerson(task_id=ids[key], actor=command.actor))
+        for change in diff.changed:
+            if not change.kept and view.task(ids[change.key]).status in EDITABLE:
+                task_fields = task_fields_of(specs[change.key], kept[change.key].created_at_ms)
+                await self._edit(view, kept[change.key], task_fields, ids, command.actor)
+        for change in diff.removed:
+            if not change.kept:
+                self._take_out(view, view.task(ids[change.key]), command.actor)
+        await view.flush()
+        return PlanUpdated(
+            plan=added.plan,
+            plan_id=added.plan_id,
+            added=added.added,
+            existing=added.existing,
+            completed=(*added.completed, *back),
+            diff=replace(diff, plan=added.plan),
+        )
+
+    def _take_out(self, view: View, task: Task, actor: str) -> None:
+        if task.status in FINAL:
+            view.run(task.id, c.Archive(task_id=task.id, actor=actor))
+        else:
+            reason = "it is no longer in the plan file"
+            view.run(task.id, c.Cancel(task_id=task.id, actor=actor, reason=reason, removed=True))
+
+    async def edit(self, view: View, command: EditTask) -> Moved:
+        """Raises NotFound, BadInput for a dependency that is not there or makes a cycle, IllegalMove."""
+        await view.settle()
+        await view.flush()
+        kept = await view.tx.kept_task(command.task_id)
+        if kept is None:
+            raise NotFound(f"there is no task {command.task_id}", "muster task list")
+        await view.load([kept.id])
+        given = command.given()
+        ids = {name: number for number, name, _ in kept.dependencies}
+        if "depends_on" in given:
+            named = await self._named(view, kept, given["depends_on"])
+            ids |= named
+            given["depends_on"] = tuple(named)
+            edges: dict[Node, tuple[Node, ...]] = {kept.id: tuple(named.values())}
+            await self._refuse_cycle(view, edges, {kept.key: kept})
+        task_fields = replace(task_fields_of(kept), **given)
+        for name in ("capabilities", "depends_on"):
+            task_fields = replace(task_fields, **{name: tuple(sorted(set(getattr(task_fields, name))))})
+        await self._edit(view, kept, task_fields, ids, command.actor)
+        await view.flush()
+        task = view.task(kept.id)
+        return Moved(task_id=task.id, status=task.status, epoch=task.epoch, generation=task.generation)
+
+    async def _named(self, view: View, kept: KeptTask, names: Iterable[str]) -> dict[str, int]:
+        """The numbers of tasks by key or number; a task of the same plan goes by its key, also where its number
+        was given.  Raises BadInput for one that is not there."""
+        task = view.task(kept.id)
+        names = list(names)
+        found_keys = await view.tx.existing(task.plan_id or 0, names)
+        keys = {key: found.id for key, found in found_keys.items()}
+        numbers = {int(name) for name in names if name not in keys and name.isascii() and name.isdigit()}
+        outside = {found.id for found in await view.tx.existing_ids(numbers)}
+        plan = await view.tx.plan(task.plan_id or 0)
+        by_id = {
+            text.task_id: text.key
+            for text in await view.tx.job_texts(outside)
+            if plan and text.plan == plan.name
+        }
+        by_id |= {number: key for key, number in keys.items()}
+        ids: dict[str, int] = {}
+        for name in names:
+            if name not in keys and not (name.isascii() and name.isdigit() and int(name) in outside):
+                raise BadInput(
+                    f"task {kept.key} would wait for {name}, which does not exist; nothing was changed"
+                )
+            number = keys[name] if name in keys else int(name)
+            ids[by_id.get(number, str(number))] = number
+        return ids
+
+    async def _edit(
+        self, view: View, kept: KeptTask, task_fields: TaskFields, ids: Mapping[str, int], actor: str
+    ) -> None:
+        before = task_fields_of(kept)
+        fields = differences(before, task_fields)
+        task = view.task(kept.id)
+        met = {number: done for number, _, done in kept.dependencies}
+        parents = [ids[name] for name in task_fields.depends_on]
+        await view.load(parents)
+        edges = {number: met.get(number, False) or _done(view.task(number)) for number in parents}
+        anew = "depends_on" in fields
+        parent_id = ids.get(task_fields.parent) if task_fields.parent is not None else None
+        lane = LaneKey(
+            task.plan_id or 0,
+            task.pinned_agent or task_fields.agent or "",
+            required(task_fields.capabilities, task_fields.target),
+            task_fields.profile or "",
+            task_fields.limit_key or "",
+        )
+        view.run(
+            kept.id,
+            Edit(
+                task_id=kept.id,
+                actor=actor,
+                task_fields=task_fields,
+                changed={name: _shortened(getattr(before, name)) for name in fields},
+                lane_id=await self._intake.lane(view, lane),
+                unmet=sum(not done for done in edges.values()) if anew else task.unmet,
+                parent_task_id=parent_id,
+            ),
+        )
+        if anew:
+            await view.tx.set_dependencies(kept.id, edges)
+        if task_fields.on_failed is not FailedDependency.BLOCK:
+            for number, done in edges.items():
+                if not done and view.task(number).status in {TaskStatus.FAILED, TaskStatus.CANCELLED}:
+                    view.note_failed(number, kept.id)
+
+    async def _refuse_cycle(
+        self, view: View, edges: Mapping[Node, tuple[Node, ...]], kept: Mapping[str, KeptTask]
+    ) -> None:
+        """Raises BadInput where what is to be, with the store's word on all other tasks, has a cycle (S8)."""
+        graph: dict[Node, tuple[Node, ...]] = dict(edges)
+        todo = _unknown(graph, edges.values())
+        while todo:
+            found: dict[int, list[Node]] = {number: [] for number in todo}
+            for parent, child in await view.tx.dependencies(todo):
+                found[child].append(parent)
+            graph |= {number: tuple(parents) for number, parents in found.items()}
+            todo = _unknown(graph, found.values())
+        cycle = find_cycle(graph)
+        if cycle is not None:
+            names: dict[Node, str] = {task.id: key for key, task in kept.items()}
+            told = " -> ".join(names.get(node, str(node)) for node in cycle)
+            raise BadInput(f"dependencies form a cycle: {told}; nothing was changed")
+
+    async def cancel(self, view: View, command: CancelPlan) -> PlanCancelled:
+        """One page of it.  Raises NotFound."""
+        await view.settle()
+        await view.flush()
+        plan = await view.tx.plan_by_name(WORKSPACE_ID, command.plan)
+        if plan is None:
+            raise NotFound(f"there is no plan {command.plan!r}", "muster plan list")
+        ids = await view.tx.unfinished(plan.id, command.below, command.limit)
+        await view.load(ids)
+        stopped = sum(view.task(task_id).status in HELD for task_id in ids)
+        for task_id in ids:
+            view.run(task_id, c.Cancel(task_id=task_id, actor=command.actor, reason=command.reason))
+        return PlanCancelled(
+            plan=plan.name,
+            cancelled=len(ids),
+            stopped=stopped,
+            below=ids[-1] if len(ids) == command.limit else None,
+        )
+
+
+def _edges(command: UpdatePlan, kept: Mapping[str, KeptTask], diff: PlanDiff) -> dict[Node, tuple[Node, ...]]:
+    """What each task of the file waits for once the update is done; not those that stay as they are."""
+    staying = {change.key for change in diff.changed if change.kept}
+    keys = {spec.key for spec in command.tasks}
+
+    def node(name: str) -> Node:
+        if name in kept:
+            return kept[name].id
+        return int(name) if name not in keys and name.isascii() and name.isdigit() else name
+
+    return {
+        node(spec.key or ""): tuple(node(name) for name in spec.depends_on)
+        for spec in command.tasks
+        if spec.key not in staying
+    }
+
+
+def _unknown(graph: Mapping[Node, object], parents: Iterable[Iterable[Node]]) -> set[int]:
+    return {node for group in parents for node in group if isinstance(node, int) and node not in graph}
+
+
+def _done(task: Task) -> bool:
+    """Whether a task that waits for this one may go on, as far as it is concerned."""
+    if task.status is TaskStatus.COMPLETED:
+        return True
+    ended = task.status in {TaskStatus.CANCELLED, TaskStatus.ARCHIVED}
+    return ended and task.error_kind is None and (not task.error or task.error.startswith(SKIPPED))
+
+
+def _shortened(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > KEPT_CHARS_MAX:
+        return f"{value[:KEPT_CHARS_MAX]}... ({len(value)} characters)"
+    return value

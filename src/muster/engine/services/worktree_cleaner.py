@@ -1,0 +1,76 @@
+"""Puts away the working trees of tasks that ended long ago, badly or well; their work stays behind refs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+
+from muster.engine.service import PAGE_ROWS, Service
+from muster.model.retention import tree_is_over
+from muster.model.views import TaskFilter
+from muster.ports.clock import Clock
+from muster.ports.store import Reads
+from muster.ports.trees import TaskTrees
+
+log = logging.getLogger(__name__)
+
+
+async def _aside(call: Callable[[], str]) -> str:
+    """In a thread that the end of the owner does not wait for: git may take minutes, and may be left alone."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[str] = loop.create_future()
+
+    def tell(said: str, error: BaseException | None) -> None:
+        if answer.done():
+            return
+        if error is None:
+            answer.set_result(said)
+        else:
+            answer.set_exception(error)
+
+    def work() -> None:
+        said, failed = "", None
+        try:
+            said = call()
+        except BaseException as error:
+            failed = error
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody asks any more
+            loop.call_soon_threadsafe(tell, said, failed)
+
+    threading.Thread(target=work, name="clearer", daemon=True).start()
+    return await answer
+
+
+class WorktreeCleaner(Service):
+    name = "clearer"
+    interval_s = 600.0
+
+    def __init__(
+        self, clock: Clock, reads: Reads, trees: TaskTrees, *, kept_s: float, keep_done: bool
+    ) -> None:
+        super().__init__(clock)
+        self._reads = reads
+        self._trees = trees
+        self._kept_ms = int(kept_s * 1000)
+        self._keep_done = keep_done
+        self._told: dict[int, str] = {}
+        self._after_id = 0
+
+    async def run_once(self) -> None:
+        known = await asyncio.to_thread(self._trees.ids)
+        page = [task_id for task_id in known if task_id > self._after_id][:PAGE_ROWS]
+        self._after_id = page[-1] if len(page) == PAGE_ROWS else 0
+        if not page:
+            return
+        before_ms = self.clock.now().wall_ms - self._kept_ms
+        for task in await self._reads.task_views(TaskFilter(ids=tuple(page), limit=len(page))):
+            if not tree_is_over(task, before_ms, keep_done=self._keep_done):
+                continue
+            why = await _aside(partial(self._trees.put_away, task.id, task.plan, task.key, task.epoch))
+            if why and self._told.get(task.id) != why:
+                log.warning("the tree of %s/%s stays: %s", task.plan, task.key, why)
+                self._told[task.id] = why

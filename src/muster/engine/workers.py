@@ -1,0 +1,254 @@
+"""Workers and the crew: who is there, who was heard, who is to stop."""
+
+from __future__ import annotations
+
+from itertools import chain, repeat
+
+from msgspec.structs import replace
+
+from muster.engine.capacity import capacity
+from muster.engine.leader import check_term, take_term
+from muster.engine.policy import Policy
+from muster.engine.view import View
+from muster.model import commands as c
+from muster.model.answers import AttemptOrder, Done, HeartbeatAnswer, Registered, TookOver, WorkersOrdered
+from muster.model.errors import BadInput, Conflict, NotFound, StaleEpoch
+from muster.model.moves.decision import lapsed
+from muster.model.rows import Worker
+from muster.model.states import AttemptStatus, CrewStatus, StopAction, WorkerStatus
+from muster.model.task import BY_HAND, Attempt
+
+CREW = "crew"
+ORDERED = "workers_ordered"
+"""How many workers were ever added by hand, and the last such request."""
+
+
+async def crew_status(view: View) -> CrewStatus:
+    return CrewStatus(await view.tx.meta(CREW) or CrewStatus.RUNNING)
+
+
+async def living(view: View, worker_id: str) -> Worker | None:
+    worker = await view.tx.worker(worker_id)
+    return worker if worker is not None and worker.ended_at_ms is None else None
+
+
+class Workers:
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+
+    async def register(self, view: View, command: c.Register) -> Registered:
+        """Repeating a registration is allowed: its answer may have been lost."""
+        if BY_HAND in command.agents:
+            raise BadInput(
+                f"no agent can be called {BY_HAND!r}: tasks that people have taken are told by that"
+            )
+        known = await view.tx.worker(command.worker_id)
+        if known is not None and (known.ended_at_ms is not None or known.pid != command.pid):
+            raise Conflict(
+                f"the name {command.worker_id} was used before", "register under a new random name"
+            )
+        now = view.now
+        await view.tx.put_worker(
+            Worker(
+                id=command.worker_id,
+                hostname=command.hostname,
+                pid=command.pid,
+                pid_start=command.pid_start,
+                boot_id=now.boot_id,
+                slots=command.slots,
+                agents=command.agents,
+                general=command.general,
+                offers=command.offers,
+                unfit=command.unfit,
+                status=WorkerStatus.IDLE,
+                registered_at_ms=now.wall_ms,
+                last_seen_at_ms=now.wall_ms,
+                heard_mono_ms=now.mono_ms,
+                ended_at_ms=None,
+                permanent=False,
+                reason="",
+            )
+        )
+        view.wrote_events = True
+        policy = self._policy
+        here = command.hostname == policy.hostname and command.boot_id == now.boot_id
+        return Registered(heartbeat_s=policy.heartbeat_s, lease_s=policy.lease_s, freeze=not here)
+
+    async def heartbeat(self, view: View, command: c.Heartbeat) -> HeartbeatAnswer:
+        worker = await view.tx.worker(command.worker_id)
+        orders = [
+            await self._renew(view, command, task_id, epoch, proof)
+            for (task_id, epoch), proof in zip(
+                command.attempts, chain(command.proofs, repeat("")), strict=False
+            )
+        ]
+        if worker is None or worker.permanent:
+            return HeartbeatAnswer(known=False, drain=True, attempts=tuple(orders))
+        reason = worker.reason if worker.draining else ""
+        drain = bool(reason) or await crew_status(view) is not CrewStatus.RUNNING
+        busy = any(order.current for order in orders)
+        status = WorkerStatus.STOPPING if drain else WorkerStatus.BUSY if busy else WorkerStatus.IDLE
+        await view.tx.put_worker(
+            replace(
+                worker,
+                status=status,
+                last_seen_at_ms=view.now.wall_ms,
+                heard_mono_ms=view.now.mono_ms,
+                boot_id=view.now.boot_id,
+                ended_at_ms=None,
+                reason=reason,
+            )
+        )
+        return HeartbeatAnswer(known=True, drain=drain, attempts=tuple(orders))
+
+    async def _renew(
+        self, view: View, command: c.Heartbeat, task_id: int, epoch: int, proof: str
+    ) -> AttemptOrder:
+        attempt = view.attempt(task_id)
+        try:
+            view.check(c.Renew(task_id=task_id, epoch=epoch, proof=proof))
+            if attempt is None or attempt.worker_id != command.worker_id:
+                raise StaleEpoch(f"attempt {epoch} of task {task_id} is not held by {command.worker_id}")
+            if attempt.status is AttemptStatus.LOST:
+                await self._readopt(view, attempt, epoch)
+            else:
+                view.run(task_id, c.Renew(task_id=task_id, epoch=epoch, proof=proof))
+        except (StaleEpoch, NotFound):
+            return AttemptOrder(task_id=task_id, epoch=epoch, current=False)
+        return AttemptOrder(
+            task_id=task_id, epoch=epoch, current=True, stop=attempt.stop_action, notice=attempt.notice
+        )
+
+    async def _readopt(self, view: View, attempt: Attempt, epoch: int) -> None:
+        """Raises StaleEpoch also where another attempt has its place under a limit by now (S12)."""
+        left = await capacity(view, self._policy)
+        limit_key = view.task(attempt.task_id).limit_key or ""
+        if left is not None and left.take(limit_key, [attempt.agent]) is None:
+            raise StaleEpoch(f"attempt {epoch} of task {attempt.task_id} was given up; its place is taken")
+        view.run(attempt.task_id, c.Readopt(task_id=attempt.task_id, epoch=epoch))
+
+    async def deregister(self, view: View, command: c.Deregister) -> Done:
+        """The worker ends by its own word; whatever it still holds goes back."""
+        worker = await living(view, command.worker_id)
+        if worker is not None:
+            await self._give_back(view, command.worker_id, command.reason or "the worker ended")
+            await self._end(view, worker, worker.reason or command.reason, permanent=True)
+        return Done()
+
+    async def mark_dead(self, view: View, command: c.MarkWorkerDead) -> Done:
+        await check_term(view.tx, command.term)
+        worker = await living(view, command.worker_id)
+        if worker is None:
+            return Done()
+        proven = command.heard_mono_ms is None
+        if proven or (
+            command.heard_mono_ms == worker.heard_mono_ms and not await self._trusted(view, worker)
+        ):
+            await self._end(view, worker, command.reason, permanent=command.permanent)
+        return Done()
+
+    async def _trusted(self, view: View, worker: Worker) -> bool:
+        """It holds an attempt whose lease is not over, perhaps by a claim after the coordinator's look (L1)."""
+        return any(not lapsed(attempt, view.now) for attempt in await view.held(worker.id))
+
+    async def _give_back(self, view: View, worker_id: str, reason: str) -> None:
+        for attempt in await view.held(worker_id):
+            view.run(attempt.task_id, c.Release(task_id=attempt.task_id, epoch=attempt.epoch, reason=reason))
+
+    async def _end(self, view: View, worker: Worker, reason: str, *, permanent: bool) -> None:
+        await view.tx.put_worker(
+            replace(
+                worker,
+                status=WorkerStatus.DEAD,
+                ended_at_ms=view.now.wall_ms,
+                permanent=permanent,
+                reason=reason,
+            )
+        )
+        view.wrote_events = True
+
+    async def mark_unfit(self, view: View, command: c.Release) -> None:
+        attempt = view.attempt(command.task_id)
+        worker = await living(view, attempt.worker_id) if attempt else None
+        if attempt is not None and worker is not None and command.unfit_agent is not None:
+            unfit = worker.unfit | {attempt.agent: command.unfit_agent}
+            await view.tx.put_worker(replace(worker, unfit=unfit))
+
+    async def drain(self, view: View, command: c.DrainWorker) -> Done:
+        """Raises NotFound, and Conflict for the last worker that takes work: without any, nothing would end."""
+        worker = await living(view, command.worker_id)
+        if worker is None:
+            raise NotFound(f"there is no worker {command.worker_id}", "muster worker list")
+        others = [w for w in await view.tx.living_workers() if w.id != worker.id and not w.draining]
+        if not others and not worker.draining:
+            raise Conflict(
+                f"{worker.id} is the last worker of this crew; it was not stopped",
+                "muster down stops the crew; muster worker start adds another one first",
+            )
+        await view.tx.put_worker(replace(worker, reason=f"asked to end by {command.actor}"))
+        view.disturbed.add(worker.id)
+        view.wrote_events = True
+        if command.stop_by_s is not None:
+            await self._stop_all(view, worker.id, command.stop_by_s, command.actor)
+        return Done()
+
+    async def add_workers(self, view: View, command: c.AddWorkers) -> WorkersOrdered:
+        total, _, last = (await view.tx.meta(ORDERED) or "0 ").partition(" ")
+        if last == command.request_id:
+            return WorkersOrdered(total=int(total))
+        ordered = int(total) + command.count
+        await view.tx.set_meta(ORDERED, f"{ordered} {command.request_id}")
+        return WorkersOrdered(total=ordered)
+
+    async def set_crew(self, view: View, command: c.SetCrew) -> Done:
+        await view.tx.set_meta(CREW, command.status)
+        for worker in await view.tx.living_workers():
+            view.disturbed.add(worker.id)
+        return Done()
+
+    async def stop_crew(self, view: View, command: c.StopCrew) -> Done:
+        for worker in await view.tx.living_workers():
+            await self._stop_all(view, worker.id, command.stop_by_s, command.actor)
+        return Done()
+
+    async def _stop_all(self, view: View, worker_id: str, stop_by_s: float, actor: str) -> None:
+        for attempt in await view.held(worker_id):
+            stop = c.RequestStop(
+                task_id=attempt.task_id,
+                epoch=attempt.epoch,
+                action=StopAction.RELEASE,
+                stop_by_s=stop_by_s,
+                actor=actor,
+            )
+            view.run(attempt.task_id, stop)
+
+    async def new_boot(self, view: View, command: c.NewBoot) -> TookOver:
+        term = await take_term(view.tx)
+        return TookOver(term=term, adopted=await self._renew_all(view, by_hand=command.long_lived))
+
+    async def fresh_leases(self, view: View, command: c.FreshLeases) -> Done:
+        await check_term(view.tx, command.term)
+        await self._renew_all(view, by_hand=True)
+        return Done()
+
+    async def _renew_all(self, view: View, *, by_hand: bool) -> int:
+        renewed = 0
+        for worker in await view.tx.living_workers():
+            # Its attempts may be of this boot although its last heartbeat was not: a claim is a word as well.
+            elsewhere = self._policy.elsewhere(worker.hostname)
+            held = [a for a in await view.held(worker.id) if elsewhere or a.boot_id == view.now.boot_id]
+            if worker.boot_id != view.now.boot_id and not (held or elsewhere):
+                continue
+            await view.tx.put_worker(
+                replace(worker, heard_mono_ms=view.now.mono_ms, boot_id=view.now.boot_id)
+            )
+            renewed += self._renew_held(view, held)
+        # Who holds a task by hand is no worker, and could not be heard either.
+        claimed = await view.held_by_hand() if by_hand else []
+        return renewed + self._renew_held(view, [a for a in claimed if a.boot_id == view.now.boot_id])
+
+    def _renew_held(self, view: View, attempts: list[Attempt]) -> int:
+        for attempt in attempts:
+            renew = c.Renew(task_id=attempt.task_id, epoch=attempt.epoch, fresh=True)
+            view.run(attempt.task_id, renew)
+        return len(attempts)

@@ -1,0 +1,305 @@
+"""This machine: its identity, its processes, and how they are killed for good."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
+
+from muster.hosts.process_table import (
+    LINUX,
+    Births,
+    Proc,
+    environment,
+    family,
+    is_alive,
+    protected,
+    read_proc,
+    scan,
+    send,
+    with_marks,
+)
+from muster.ports.host import ProcessId
+
+log = logging.getLogger(__name__)
+
+MACOS: bool = sys.platform == "darwin"
+KILL_ROUNDS_MAX = 20
+STOP_ROUNDS_MAX = 50
+DEATH_WAIT_S = 5.0
+STILL_LOOKS = 3
+FREEZE_S = 2.0
+"""How long a tree may take to stand still: what is in the middle of a system call stops when that returns."""
+CHASE_S = 0.002
+"""How long nothing new may come of a tree until it counts as caught: a few lives of what only forks and ends."""
+CHASE_S_MAX = 0.5
+_CHASE_POLL_S = 0.0002
+_DEATH_POLL_S = 0.002
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+class LocalHost:
+    """`ports.host.Host` for the machine that this process runs on."""
+
+    def __init__(self) -> None:
+        self._hostname = os.uname().nodename
+        self._boot_id = _read_boot_id()
+
+    @property
+    def hostname(self) -> str:
+        return self._hostname
+
+    @property
+    def boot_id(self) -> str:
+        return self._boot_id
+
+    def identify(self, pid: int) -> ProcessId | None:
+        """The running process with this pid, or None.  A zombie counts as gone."""
+        proc = read_proc(pid)
+        return proc.id if proc and not proc.gone else None
+
+    def alive(self, process: ProcessId) -> bool:
+        """False once this very process has ended, also when its pid was given to another one."""
+        return is_alive(process)
+
+    def marked(self, marks: Iterable[str]) -> dict[str, list[ProcessId]]:
+        """Living processes by mark; every mark asked for is a key."""
+        names = {os.fsencode(mark): mark for mark in marks}
+        return {names[mark]: ids for mark, ids in with_marks(scan(), names.keys()).items()}
+
+    def kill_marked(self, marks: Iterable[str]) -> int:
+        """SIGKILL every process that carries one of the marks, with all its descendants, until none is left.
+
+        Returns how many processes were killed.  Never touches the calling process, its ancestors, or children
+        of those that carry no mark themselves.
+        """
+        wanted = frozenset(os.fsencode(mark) for mark in marks)
+        spared = protected()
+
+        def find() -> list[Proc]:
+            table = scan()
+            carriers = {process for ids in with_marks(table, wanted).values() for process in ids}
+            # We may carry a mark ourselves, inside an agent: then our unmarked children are not in the way.
+            seeds = {process for process in carriers if process.pid not in spared}
+            return list(family(table, lambda proc: proc.id in seeds, by_session=False).values())
+
+        return len(kill_all(find, lambda proc: not wanted.isdisjoint(environment(proc.pid)))) if wanted else 0
+
+
+def kill_all(look: Callable[[], Collection[Proc]], ours: Callable[[Proc], bool]) -> set[ProcessId]:
+    """SIGKILLs what `look` sees until two looks in a row find nothing.  Returns what was killed.
+
+    All are stopped before any is killed: a process that forks meanwhile, or whose parent we killed first,
+    would otherwise get lost.  `ours` says of a process that has just begun whether it is to die as well.
+    Spares the calling process and its ancestors, and gives up, with a warning, on processes that cannot be
+    killed.
+    """
+    hunt = _Hunt(look, ours)
+    killed: set[ProcessId] = set()
+    empty_looks = 0
+    for _ in range(KILL_ROUNDS_MAX):
+        stopped = hunt.stop_all()
+        # One empty look is no proof: a process in the middle of exec has no environment to show.
+        empty_looks = 0 if stopped else empty_looks + 1
+        if empty_looks == 2:
+            break
+        for process in stopped:
+            if hunt.reached(process, signal.SIGKILL):
+                killed.add(process)
+        hunt.hopeless |= _await_death(killed & stopped)
+    else:
+        log.warning("processes still appear after %d rounds of killing", KILL_ROUNDS_MAX)
+    if hunt.hopeless:
+        log.warning("cannot kill processes %s", sorted(process.pid for process in hunt.hopeless))
+    return killed - hunt.hopeless
+
+
+class _Hunt:
+    """Stops processes that `look` finds, and those of `ours` that begin meanwhile."""
+
+    def __init__(self, look: Callable[[], Collection[Proc]], ours: Callable[[Proc], bool]) -> None:
+        self._look = look
+        self._ours = ours
+        self._births = Births()
+        self.spared = protected()
+        self.hopeless: set[ProcessId] = set()
+        """Those that we may not signal, or that do not die."""
+
+    def seen(self) -> list[Proc]:
+        return [proc for proc in self._look() if proc.pid not in self.spared and proc.id not in self.hopeless]
+
+    def stop_all(self) -> set[ProcessId]:
+        """SIGSTOPs them, and what they forked meanwhile, until a look finds nothing new."""
+        stopped: set[ProcessId] = set()
+        for _ in range(STOP_ROUNDS_MAX):
+            new = {proc.id for proc in self.seen()} - stopped
+            for process in new:
+                self.reached(process, signal.SIGSTOP)
+            new |= self.chase()
+            if not new:
+                break
+            stopped |= new - self.hopeless
+        return stopped
+
+    def chase(self) -> set[ProcessId]:
+        """SIGSTOPs what is being born, for as long as that goes on; returns what moved.
+
+        A look at all processes takes longer than the whole life of one that only forks and ends, much longer
+        on a host full of them.
+        """
+        caught: set[ProcessId] = set()
+        now_s = time.monotonic()
+        quiet_s, end_s = now_s + CHASE_S, now_s + CHASE_S_MAX
+        while now_s < min(quiet_s, end_s):
+            born = self._births()
+            for proc in born:
+                moves = not (proc.gone or proc.stopped or proc.pid in self.spared)
+                if moves and self._ours(proc) and self.reached(proc.id, signal.SIGSTOP):
+                    caught.add(proc.id)
+                    quiet_s = time.monotonic() + CHASE_S
+            if not born:
+                time.sleep(_CHASE_POLL_S)
+            now_s = time.monotonic()
+        return caught
+
+    def reached(self, process: ProcessId, number: int) -> bool:
+        return _reached(process, number, self.hopeless)
+
+
+def freeze_all(
+    look: Callable[[], Collection[Proc]],
+    ours: Callable[[Proc], bool],
+    known: Collection[ProcessId] = (),
+) -> tuple[set[ProcessId], int]:
+    """SIGSTOPs what `look` sees until all of it stands still in three looks in a row.
+
+    `known` is stopped before the first look, which takes its time on a busy host.  `ours` says of a process
+    that has just begun whether it belongs to the others.
+
+    Returns what was stopped here, and how many stand still, 0 where some do not.  Parents are stopped before
+    children, or they would see those stop.  What had stopped by itself before is not among the stopped: thawing
+    is not to wake it.
+    """
+    hunt = _Hunt(look, ours)
+    frozen: set[ProcessId] = set()
+    for process in sorted(known, key=lambda process: (process.start, process.pid)):
+        row = read_proc(process.pid)
+        moves = row is not None and row.id == process and not row.stopped and not row.gone
+        if moves and process.pid not in hunt.spared and hunt.reached(process, signal.SIGSTOP):
+            frozen.add(process)
+    deadline_s = time.monotonic() + FREEZE_S
+    still = still_looks = 0
+    while still_looks < STILL_LOOKS:
+        seen = hunt.seen()
+        still = sum(proc.stopped for proc in seen)
+        moving = {proc.id for proc in seen if not proc.stopped}
+        for process in sorted(moving, key=lambda process: (process.start, process.pid)):
+            if hunt.reached(process, signal.SIGSTOP):
+                frozen.add(process)
+        caught = hunt.chase()
+        frozen |= caught
+        moving |= caught
+        # One look is no proof: what forks and ends while we read the table may slip through.
+        still_looks = 0 if moving else still_looks + 1
+        if moving and time.monotonic() > deadline_s:
+            log.warning("processes %s do not stand still", sorted(process.pid for process in moving))
+            return frozen, 0
+        if moving:
+            time.sleep(_DEATH_POLL_S)
+    if hunt.hopeless:
+        log.warning("cannot freeze processes %s", sorted(process.pid for process in hunt.hopeless))
+        return frozen, 0
+    return frozen, still
+
+
+def thaw_all(frozen: Collection[ProcessId]) -> int:
+    """SIGCONTs these, children before their parents; returns how many still lived."""
+    hopeless: set[ProcessId] = set()
+    youngest_first = sorted(frozen, key=lambda process: (process.start, process.pid), reverse=True)
+    return sum(_reached(process, signal.SIGCONT, hopeless) for process in youngest_first)
+
+
+def _reached(process: ProcessId, number: int, hopeless: set[ProcessId]) -> bool:
+    try:
+        return send(process, number)
+    except PermissionError:
+        hopeless.add(process)
+        return False
+
+
+def _await_death(killed: set[ProcessId]) -> set[ProcessId]:
+    """Those of the killed that are still alive after DEATH_WAIT_S: stuck in the kernel."""
+    deadline_s = time.monotonic() + DEATH_WAIT_S
+    left = killed
+    while left := {process for process in left if is_alive(process)}:
+        if time.monotonic() >= deadline_s:
+            break
+        time.sleep(_DEATH_POLL_S)
+    return left
+
+
+def become_subreaper() -> bool:
+    """Makes orphans among this process's descendants its children.  False where the host cannot do that."""
+    if not LINUX:
+        return False
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    return bool(libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+
+
+def adopted_orphans(known_pids: Collection[int], table: Iterable[Proc] | None = None) -> list[Proc]:
+    """Children of this process, zombies included, that it got as a subreaper: not in `known_pids`, not ours.
+
+    What this process forks itself stays in its session unless it asks otherwise, and what runs below an agent
+    can never enter that session: so children in our own session are no orphans.  Start processes in another
+    session through the launcher only, or name them in `known_pids`.
+    """
+    own_pid, own_session = os.getpid(), os.getsid(0)
+    return [
+        proc
+        for proc in (scan() if table is None else table)
+        if proc.ppid == own_pid and proc.sid != own_session and proc.pid not in known_pids
+    ]
+
+
+def reap_zombies(orphans: Iterable[Proc]) -> int:
+    """Collects those of these adopted orphans that have ended; returns how many.
+
+    Never waits for "any child": that would steal the exit statuses of known ones.
+    """
+    reaped = 0
+    for proc in orphans:
+        if proc.gone:
+            with contextlib.suppress(ChildProcessError):
+                reaped += os.waitpid(proc.pid, os.WNOHANG)[0] == proc.pid
+    return reaped
+
+
+def _read_boot_id() -> str:
+    if LINUX:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return _boot_session() or _boot_time()
+
+
+def _boot_session() -> str:
+    """macOS's identity of this boot, "" elsewhere.  Unlike the boot time it stands when the clock is set."""
+    if not MACOS:
+        return ""
+    import ctypes
+
+    value, size = ctypes.create_string_buffer(64), ctypes.c_size_t(64)
+    libc = ctypes.CDLL(None)
+    failed = libc.sysctlbyname(b"kern.bootsessionuuid", value, ctypes.byref(size), None, ctypes.c_size_t(0))
+    return "" if failed else value.value.decode()
+
+
+def _boot_time() -> str:
+    import psutil
+
+    return str(int(psutil.boot_time()))

@@ -1,0 +1,116 @@
+"""The rows that were read or written last, as they stand in the store.
+
+The store has one writer, so what it wrote need not be read again; and an update names the columns that changed,
+so that SQLite leaves the indexes and checks of all others alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from operator import is_not, itemgetter
+from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import astuple
+
+R = TypeVar("R", bound=Struct)
+
+KNOWN_MAX = 1000
+"""Two batches of the engine: a claimed task is started next, and its attempt reports."""
+KINDS_MAX = 40
+"""Sets of changed columns that get a statement of their own; in practice they are as many as there are moves."""
+
+Row = tuple[Any, ...]
+Statement = tuple[str, Callable[[Row], Row]]
+
+
+class RowCache(Generic[R]):
+    """Rows of one table by their key, the first columns of `fields`."""
+
+    def __init__(
+        self,
+        table: str,
+        fields: tuple[str, ...],
+        keys: int,
+        *,
+        statements: dict[str, str],
+        row: Callable[[R], Row] = astuple,
+        ended: Collection[str],
+    ) -> None:
+        """`row` gives the columns of `fields`; rows whose status is one of `ended` are not kept."""
+        self._table = table
+        self._fields = fields
+        self._key = itemgetter(*range(keys))
+        self._keys = keys
+        self._statements = statements
+        self._row = row
+        self._status = fields.index("status")
+        self._ended = ended
+        self._rows: dict[Any, tuple[R, Row]] = {}
+        self._kinds: dict[bytes, Statement] = {}
+        self._everything = self._statement(range(keys, len(fields)))
+
+    def get(self, key: object) -> R | None:
+        found = self._rows.get(key)
+        return found[0] if found else None
+
+    def put(self, made: R) -> Row:
+        """Notes what is written to the store as `made`, and returns its columns."""
+        row = self._row(made)
+        self._note(self._key(row), made, row)
+        return row
+
+    def read(self, made: R, *rest: object) -> None:
+        """Notes what was read; `rest` are the stored columns that are none of the row's own fields."""
+        row = (*astuple(made), *rest)
+        self._note(self._key(row), made, row)
+
+    def _note(self, key: object, made: R, row: Row) -> None:
+        rows = self._rows
+        if row[self._status] in self._ended:
+            rows.pop(key, None)  # nobody will ask for it again
+            return
+        if len(rows) >= KNOWN_MAX and key not in rows:
+            del rows[next(iter(rows))]
+        rows[key] = (made, row)
+
+    def forget(self) -> None:
+        self._rows.clear()
+
+    def updates(self, changed: Iterable[R]) -> dict[str, list[Row]]:
+        """Statements by name, each with the rows to bind, that bring the table to what `changed` says."""
+        made: dict[str, list[Row]] = {}
+        rows, kinds, to_row, to_key = self._rows, self._kinds, self._row, self._key
+        for now in changed:
+            row = to_row(now)
+            key = to_key(row)
+            known = rows.get(key)
+            if known is None:
+                name, bind = self._everything
+            else:
+                # What was not touched is the same object; an equal one that is not costs a column too many.
+                mask = bytes(map(is_not, known[1], row))
+                name, bind = kinds.get(mask) or self._kind(mask)
+            self._note(key, now, row)
+            if name in made:
+                made[name].append(bind(row))
+            else:
+                made[name] = [bind(row)]
+        return made
+
+    def _kind(self, mask: bytes) -> Statement:
+        changed = [i for i, differs in enumerate(mask) if differs]
+        if not changed or len(self._kinds) >= KINDS_MAX:
+            return self._everything
+        kind = self._kinds[mask] = self._statement(changed)
+        return kind
+
+    def _statement(self, changed: Iterable[int]) -> Statement:
+        """The update of these columns, under its name in `statements`."""
+        places = list(changed)
+        columns = [self._fields[i] for i in places]
+        name = f"update_{self._table}({','.join(columns)})"
+        sets = ", ".join(f"{column} = ?" for column in columns)
+        where = " AND ".join(f"{key} = ?" for key in self._fields[: self._keys])
+        self._statements[name] = f"UPDATE {self._table} SET {sets} WHERE {where}"  # noqa: S608
+        return name, itemgetter(*places, *range(self._keys))

@@ -1,0 +1,141 @@
+"""Hands an agent's output to the adapter that understands it, and passes on what it told."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from muster.model import commands as c
+from muster.model.answers import ClaimedJob
+from muster.model.usage import Usage
+from muster.ports.agent import AgentStream, RunningProcess, SessionSeen, Step
+from muster.worker.orders import Orders
+
+log = logging.getLogger(__name__)
+
+HEAR_S = 0.1
+"""How often an agent is heard that ends only when we hang up: its attempts last half of that longer."""
+READ_S = 0.2
+"""The most that is listened in one go: who prints faster than we read must not keep us from watching it."""
+LINGER_S = 60.0
+"""How long a process may live on, in silence, after its agent has said how its work ended."""
+STEP_S = 5.0
+"""Steps are told at most this often: each is an event that is kept."""
+_CHUNK_BYTES = 1 << 20
+
+Send = Callable[[c.AttemptCommand], None]
+
+
+class OutputReader:
+    """Reads the file by itself: what the agent said is understood even while no owner takes its log."""
+
+    def __init__(self, job: ClaimedJob, stdout: Path, stream: AgentStream, session_key: str | None) -> None:
+        self._job = job
+        self._stdout = stdout
+        self._stream = stream
+        self._offset = _size(stdout)  # what a set-up has printed before is not the agent's
+        self._step = ""
+        self._told_step = ""
+        self._told_step_s = float("-inf")
+        self._session = session_key
+        self._told: tuple[str | None, Usage | None] = (session_key, None)
+        self._broken = False
+        self._heard_s = time.monotonic()
+
+    @property
+    def ended(self) -> bool:
+        """The agent has said how its work ended."""
+        return self._stream.ended
+
+    @property
+    def lingers(self) -> bool:
+        """It has said that and its process does not end, or it waits for a provider that has refused it."""
+        most_s = LINGER_S if self.ended else self._stream.patience_s
+        return most_s is not None and time.monotonic() - self._heard_s > most_s
+
+    def listen(self, within_s: float = READ_S) -> None:
+        """Takes in what the agent has printed by now, as much of it as there is time for."""
+        until_s = time.monotonic() + within_s
+        while data := self._read():
+            self._offset += len(data)
+            self._heard_s = time.monotonic()
+            for event in self._stream.feed(data):
+                match event:
+                    case SessionSeen(key):
+                        self._session = key
+                    case Step(text):
+                        self._step = text
+            if time.monotonic() >= until_s:
+                return
+
+    def tell(self, send: Send, *, last: bool = False) -> None:
+        """Passes on what is new since it was told; what `send` refuses stays new."""
+        now_s = time.monotonic()
+        if self._step != self._told_step and not last and now_s - self._told_step_s >= STEP_S:
+            send(c.Progress(task_id=self._job.task_id, epoch=self._job.epoch, step=self._step[:500]))
+            self._told_step, self._told_step_s = self._step, now_s
+        self._account(send)
+
+    def forget_session(self, send: Send) -> None:
+        self._session = ""
+        self._account(send)
+
+    def _account(self, send: Send) -> None:
+        fresh = (self._session, self._stream.usage)
+        if fresh == self._told:
+            return
+        account = c.Account(
+            task_id=self._job.task_id,
+            epoch=self._job.epoch,
+            session_key=self._session,
+            usage=self._stream.usage,
+            session_usage=self._stream.session_usage,
+        )
+        send(account)
+        self._told = fresh
+
+    def _read(self) -> bytes:
+        try:
+            # The agent may have put a pipe or a link there.
+            fd = os.open(self._stdout, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                return os.pread(fd, _CHUNK_BYTES, self._offset)
+            finally:
+                os.close(fd)
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            if not self._broken:
+                log.warning("%s cannot be read: %s", self._stdout, error)
+            self._broken = True
+            return b""
+
+
+def wait_and_read(
+    process: RunningProcess, timeout_s: float, orders: Orders, output_reader: OutputReader | None
+) -> int | None:
+    """Until the process ends (its exit code), an order comes or the time is over (None).
+
+    Hangs up on an agent that is talked to once it has said how its work ended: only then does it end.
+    """
+    until_s = time.monotonic() + timeout_s
+    while True:
+        left_s = until_s - time.monotonic()
+        talks = output_reader is not None and process.talks
+        code = process.wait(min(left_s, HEAR_S) if talks else left_s, wake_fd=orders.wake_fd)
+        if output_reader is not None and process.talks:
+            output_reader.listen()
+            if output_reader.ended:
+                process.hang_up()
+        if code is not None or orders.given is not None or time.monotonic() >= until_s:
+            return code
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat(follow_symlinks=False).st_size
+    except OSError:
+        return 0
