@@ -1,4 +1,4 @@
-"""What all tests share: how long a search for counterexamples may take, and that nobody is at home.
+"""What all tests share: a home where nobody is at home, a temporary folder that goes, and how many run at once.
 
 A developer's own settings change no result: not those in `MUSTER_...` variables, which are gone before any test
 is read, and not those in files, since HOME is an empty folder for this process and for all that it starts.
@@ -7,11 +7,19 @@ is read, and not those in files, since HOME is an empty folder for this process 
 from __future__ import annotations
 
 import os
+import signal
+import tempfile
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import settings
+
+from left_behind import files_left, processes_left, remove
+
+SIDE_BY_SIDE = 3
+"""Tests at once for each core: most of them wait for processes."""
+ALONE = os.environ.pop("PYTEST_XDIST_WORKER", None) is None
+"""This is the process that was called, not one of those that it has started to run tests side by side."""
 
 settings.register_profile("long", max_examples=2_000, stateful_step_count=150, deadline=None, print_blob=True)
 
@@ -19,10 +27,46 @@ settings.register_profile("long", max_examples=2_000, stateful_step_count=150, d
 os.environ.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))
 for name in [name for name in os.environ if name.startswith("MUSTER_")]:
     del os.environ[name]
-_home = TemporaryDirectory(prefix="muster-tests-home-")
-os.environ["HOME"] = _home.name
 os.environ.pop("XDG_CONFIG_HOME", None)
+if ALONE:
+    # A short name: the address of a unix socket holds 108 bytes.
+    os.environ["TMPDIR"] = str(Path(tempfile.mkdtemp(prefix="mt-")).resolve() / "tmp")
+    Path(os.environ["TMPDIR"]).mkdir()
+FOLDER = Path(os.environ["TMPDIR"]).parent
+"""Of this run: all that any test writes lies in it, and it is removed at the end."""
+tempfile.tempdir = os.environ["TMPDIR"]
+os.environ["HOME"] = tempfile.mkdtemp(prefix="home-", dir=FOLDER)
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    if all("::" in name for name in config.args):
+        return 0  # starting them would take longer than these tests
+    return SIDE_BY_SIDE * (os.cpu_count() or 1)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.basetemp is None:
+        config.option.basetemp = str(FOLDER / "p")
+    if ALONE:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: nothing is left then either
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session):
+    """Says what the tests have left behind, and fails the run for it."""
+    yield
+    if not ALONE:
+        return
+    left = [*processes_left(FOLDER), *files_left(Path(os.environ["TMPDIR"]))]
+    if left:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        terminal = session.config.pluginmanager.get_plugin("terminalreporter")
+        terminal.write_sep("=", "left behind by the tests", red=True)
+        for line in left:
+            terminal.write_line(line, red=True)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    _home.cleanup()
+    if ALONE:
+        remove(FOLDER)

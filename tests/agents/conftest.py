@@ -1,47 +1,17 @@
-"""Real processes, and the proof after every test that none of them is left."""
+"""Agents are tested on real processes, too."""
 
 from __future__ import annotations
 
-import ctypes
-import os
-import random
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "hosts"))
 
-from hostile_crowd import HostileCrowd
+from hostile_fixtures import folder, hostiles, subreaper
 
-from muster.hosts.local_host import adopted_orphans, become_subreaper, reap_zombies
-from muster.hosts.process_table import scan
-from muster.ports.agent import AttemptFolder
-
-
-@pytest.fixture
-def hostiles(tmp_path: Path) -> Iterator[HostileCrowd]:
-    hostiles = HostileCrowd(tmp_path, f"1000.{random.randrange(10**9, 10**10)}")
-    yield hostiles
-    left = hostiles.kill_leftovers()
-    assert left == [], "the test left processes alive"
-    assert [proc for proc in scan() if proc.gone and proc.ppid == os.getpid()] == [], "zombies"
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> AttemptFolder:
-    return AttemptFolder(path=tmp_path / "attempts" / "7" / "3")
-
-
-@pytest.fixture
-def subreaper(hostiles: HostileCrowd) -> Iterator[None]:
-    """Makes the test's process a subreaper, as a worker is, and ends that afterwards."""
-    assert become_subreaper()
-    yield
-    assert hostiles.kill_leftovers() == [], "the test left processes alive"
-    ctypes.CDLL(None).prctl(36, 0, 0, 0, 0)
-    reap_zombies(adopted_orphans(()))
+__all__ = ["folder", "hostiles", "subreaper"]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -13,13 +13,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from muster.app.failpoint import VARIABLE
 from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config.project import Project
 from muster.hosts.file_lock import holder
 from muster.hosts.local_host import LocalHost
 from muster.model.errors import MusterError
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "crash_points"))
+
+from failpoint import crashing
 
 T = TypeVar("T")
 
@@ -73,7 +76,7 @@ class Rig:
         """Nobody's own settings, wherever this was started from."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
         nobody = str(self.root / "no-settings")
-        return {**kept, "XDG_CONFIG_HOME": nobody, VARIABLE: str(self.failpoint)}
+        return {**kept, "XDG_CONFIG_HOME": nobody, **crashing(self.failpoint)}
 
     def up(self, workers: int = 3) -> None:
         argv = [sys.executable, "-m", "muster.cli.main", "-C", str(self.root)]
@@ -233,7 +236,7 @@ class Rig:
         return all(task["status"] == "COMPLETED" for task in self.tasks())
 
     def arm(self, order: str) -> None:
-        """The owner is to kill itself: see muster.app.failpoint."""
+        """The owner is to kill itself: see tests/crash_points/failpoint.py."""
         draft = self.failpoint.with_suffix(".new")
         draft.write_text(order)
         draft.replace(self.failpoint)

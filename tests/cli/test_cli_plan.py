@@ -63,6 +63,14 @@ def test_an_unknown_verb(cli, owner):
     assert ran.code == 2 and "did you mean 'pause'?" in ran.err
 
 
+@pytest.mark.parametrize("name", ["my plan", "Übung", "100%", "b?c#d", "%2F"])
+def test_any_name_is_found_also_without_an_owner(cli, root, name):
+    (root / "muster.toml").touch()
+    assert cli("task", "add", "x", "--plan", name, "--agent", "shell", "--prompt", "true").code == 0
+    assert cli("plan", "show", name).code == 0
+    assert cli("plan", "pause", name).code == 0
+
+
 def test_no_plans(cli, empty):
     assert cli("plan", "list").out == "0 plans: muster run PLAN.md\n"
 

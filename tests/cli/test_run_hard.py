@@ -185,9 +185,9 @@ def test_an_owner_that_dies_as_the_run_sums_up_costs_neither_the_summary_nor_the
     (folder / "plan.md").write_text("# P\n- [ ] Bad {#bad retries=0}\n  exit 3\n")
     failpoint = folder / "failpoint"
     failpoint.write_text("after_answer:1:agent-tasks")
-    ran = muster(
-        folder, "run", "plan.md", "--workers", "1", env={**os.environ, "MUSTER_FAILPOINT": str(failpoint)}
-    )
+    points = Path(__file__).parents[1] / "crash_points"
+    env = {**os.environ, "CRASH_POINT_FILE": str(failpoint), "PYTHONPATH": str(points)}
+    ran = muster(folder, "run", "plan.md", "--workers", "1", env=env)
     assert not failpoint.exists(), "the owner was to die"
     assert ran.returncode == 5, ran.stdout + ran.stderr
     assert "p/bad  failed after 1 run: exit code 3" in ran.stdout

@@ -88,6 +88,7 @@ def new_task(
     after: tuple[tuple[int, bool], ...] = (),
     title: str = "a title",
     agent: str | None = None,
+    from_file: bool = False,
     **changes: Any,
 ) -> tuple[NewTask, Task]:
     text = NewTask(
@@ -106,6 +107,7 @@ def new_task(
         created_by="ada",
         created_at_ms=NOW.wall_ms,
         dependencies=after,
+        from_file=from_file,
     )
     unmet = sum(not met for _, met in after)
     return text, make_task(task_id, **({"unmet": unmet} | changes))

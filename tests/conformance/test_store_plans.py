@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from store_rows import PLAN_ID, Subject, make_event, new_task
+from store_rows import PLAN_ID, Subject, new_task
 
 from muster.model import commands as c
 from muster.model.edits import Edit, KeptTask, task_fields_of
@@ -27,12 +27,10 @@ def test_a_kept_task_names_what_it_waits_for(subject: Subject) -> None:
     assert sorted(subject.tx("dependencies", [5, 7])) == [(4, 7), (5, 7), (6, 7)]
 
 
-def test_what_came_with_a_file_is_known_by_its_first_event(subject: Subject) -> None:
+def test_what_came_with_a_file_is_known(subject: Subject) -> None:
     subject.add_plan()
-    subject.add(new_task(5, "a"), new_task(6, "b"), new_task(7, "c"))
-    file = {"details": '{"file":true}'}
-    subject.write(events=[make_event(5, 1, **file), make_event(6, 1), make_event(6, 2, **file)])
-    assert {key: task.from_file for key, task in kept(subject).items()} == {"a": True, "b": False, "c": False}
+    subject.add(new_task(5, "a", from_file=True), new_task(6, "b"))
+    assert {key: task.from_file for key, task in kept(subject).items()} == {"a": True, "b": False}
 
 
 def test_an_edit_replaces_the_texts(subject: Subject) -> None:

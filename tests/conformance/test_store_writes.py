@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -347,9 +348,10 @@ def test_what_a_plan_holds_already(subject: Subject) -> None:
         ({"status": TaskStatus.COMPLETED}, True, False),
         ({"status": TaskStatus.FAILED, "error_kind": ErrorKind.CRASH}, False, True),
         ({"status": TaskStatus.CANCELLED, "error": "cancelled"}, False, True),
-        ({"status": TaskStatus.CANCELLED, "error": "skipped"}, True, False),
+        ({"status": TaskStatus.CANCELLED, "error": "skipped by ada", "skipped": True}, True, False),
+        ({"status": TaskStatus.CANCELLED, "error": "skipped by nobody"}, False, True),
         ({"status": TaskStatus.ARCHIVED}, True, False),
-        ({"status": TaskStatus.ARCHIVED, "error": "skipped"}, True, False),
+        ({"status": TaskStatus.ARCHIVED, "error": "skipped", "skipped": True}, True, False),
         ({"status": TaskStatus.ARCHIVED, "error": "cancelled"}, False, True),
         ({"status": TaskStatus.ARCHIVED, "error_kind": ErrorKind.CRASH}, False, True),
     ],
@@ -359,6 +361,25 @@ def test_behind_what_children_go_on(subject: Subject, changes: Any, done: bool, 
     by_key, (by_id,) = subject.tx("existing", PLAN_ID, ["a"])["a"], subject.tx("existing_ids", [1, 2])
     assert by_key == by_id
     assert (by_key.done, by_key.failed) == (done, failed)
+
+
+def test_ready_done_and_dead_are_what_the_model_says(subject: Subject) -> None:
+    """Each combination of what they depend on: the store computes them by its own words."""
+    task_fields = {
+        "status": list(TaskStatus),
+        "skipped": [False, True],
+        "error_kind": [None, ErrorKind.CRASH],
+        "error": ["", "cancelled"],
+        "unmet": [0, 1],
+        "next_attempt_at_ms": [None, 0],
+        "lingering_epoch": [None, 1],
+    }
+    rows = [dict(zip(task_fields, values, strict=True)) for values in product(*task_fields.values())]
+    subject.add(*(new_task(number, f"t{number}", **changes) for number, changes in enumerate(rows, 1)))
+    tasks = subject.tx("tasks", range(1, len(rows) + 1))
+    assert {task.id for task in subject.tx("ready", LANE_ID, 1000)} == {t.id for t in tasks if t.ready}
+    found = {row.id: (row.done, row.failed) for row in subject.tx("existing_ids", [t.id for t in tasks])}
+    assert found == {task.id: (task.done, task.dead) for task in tasks}
 
 
 # -- what attempts leave behind

@@ -45,7 +45,7 @@ class ReferenceModel:
         self.tasks[key] = {
             "status": "PENDING", "generation": 1, "epoch": 0, "unmet": unmet, "due": None, "paused": None,
             "retries": 0, "losses": 0, "max_retries": max_retries, "linger": None, "skipped": False,
-            "on_failed": on_failed, "expires": expires, "pinned_agent": None, "aim_until": None, "question": "",
+            "on_failed": on_failed, "expires": expires, "pin": None, "pin_until": None, "question": "",
             "attempt": None, "parents": set(needs), "checkpoint": None, "done": None, "error": None,
         }  # fmt: skip
         for parent in needs:
@@ -64,11 +64,8 @@ class ReferenceModel:
         return task["status"] == "PENDING" and not task["unmet"] and free
 
     def open_of(self, worker: str) -> list[str]:
-        return [
-            key
-            for key, task in self.tasks.items()
-            if self._open(task) and task["attempt"]["worker"] == worker
-        ]
+        tasks = self.tasks.items()
+        return [key for key, task in tasks if self._open(task) and task["attempt"]["worker"] == worker]
 
     @staticmethod
     def _open(task: Row) -> bool:
@@ -82,11 +79,8 @@ class ReferenceModel:
             return sorted((key, self.tasks[key]["epoch"]) for key in again)
         if (worker, request) in self.used:
             return []
-        able = [
-            key
-            for key in self.tasks
-            if self.ready(key) and not self._closed(self.tasks[key]["pinned_agent"] or "claude")
-        ]
+        ready = [key for key in self.tasks if self.ready(key)]
+        able = [key for key in ready if not self._closed(self.tasks[key]["pin"] or "claude")]
         able.sort(key=lambda key: not self._half_done(self.tasks[key]))
         chosen = able[: max(0, min(slots, 4 - len(held)))]
         if chosen:
@@ -97,7 +91,7 @@ class ReferenceModel:
             task["epoch"] += 1
             task["attempt"] = {
                 "epoch": task["epoch"], "generation": task["generation"], "worker": worker, "request": request,
-                "agent": task["pinned_agent"] or "claude", "state": "open", "token": None, "stop": None, "stop_by": None,
+                "agent": task["pin"] or "claude", "state": "open", "token": None, "stop": None, "stop_by": None,
                 "until": self.mono + self.lease_ms, "boot": self.boot, "said": task["done"], "kind": None,
                 "killed": False, "refused": False,
             }  # fmt: skip
@@ -136,11 +130,7 @@ class ReferenceModel:
             return False
         if attempt["state"] == "lost":
             may = attempt["generation"] == task["generation"] and not attempt["killed"]
-            if (
-                not may
-                or task["status"] not in WAITING
-                or task["pinned_agent"] not in (None, attempt["agent"])
-            ):
+            if not may or task["status"] not in WAITING or task["pin"] not in (None, attempt["agent"]):
                 return False
             task["status"] = "ASSIGNED" if attempt["token"] is None else "RUNNING"
             task["due"], task["losses"], task["error"] = None, max(0, task["losses"] - 1), None
@@ -340,9 +330,9 @@ class ReferenceModel:
 
     def drop_pin(self, key: str) -> str:
         task = self.tasks[key]
-        if task["aim_until"] is None or task["aim_until"] > self.wall:
+        if task["pin_until"] is None or task["pin_until"] > self.wall:
             return ILLEGAL
-        task["pinned_agent"] = task["aim_until"] = None
+        task["pin"] = task["pin_until"] = None
         return ""
 
     def new_boot(self) -> None:
@@ -403,11 +393,11 @@ class ReferenceModel:
             stop = task["attempt"]["stop"]
             if stop is None:
                 self._stop(task, "transfer")
-            elif stop == "transfer" and task["pinned_agent"] == agent:
+            elif stop == "transfer" and task["pin"] == agent:
                 return ""
         elif task["status"] not in (*WAITING, "PAUSED"):
             return ILLEGAL
-        task["pinned_agent"], task["aim_until"] = agent, self.wall + timeout_s * 1000
+        task["pin"], task["pin_until"] = agent, self.wall + timeout_s * 1000
         return ""
 
     def cancel(self, key: str) -> str:
@@ -451,17 +441,8 @@ class ReferenceModel:
         task = self.tasks[key]
         if task["status"] not in ("FAILED", "CANCELLED", "COMPLETED"):
             return ILLEGAL
-        task.update(
-            status="PENDING",
-            due=None,
-            retries=0,
-            losses=0,
-            paused=None,
-            question="",
-            expires=None,
-            skipped=False,
-            error=None,
-        )
+        task.update(status="PENDING", due=None, retries=0, losses=0, paused=None)
+        task.update(question="", expires=None, skipped=False, error=None)
         task["generation"] += 1
         if fresh:
             task["checkpoint"] = task["done"] = None
@@ -499,7 +480,7 @@ class ReferenceModel:
     # -- what follows
 
     def _done(self, key: str) -> None:
-        self.tasks[key].update(status="COMPLETED", due=None, paused=None)
+        self.tasks[key].update(status="COMPLETED", due=None, paused=None, done=None, error=None)
         if self.tasks[key]["attempt"] is None or self.tasks[key]["attempt"]["state"] != "completed":
             self.tasks[key]["question"] = ""
         self._unblock(key)

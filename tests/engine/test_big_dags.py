@@ -168,7 +168,7 @@ async def in_turn(calls: list[Any]) -> None:
 
 
 @pytest.mark.promise("S1", "S3", "S4", "S7", "S8", "L3")
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", SEEDS, ids=["known", "new"])
 def test_a_big_plan_that_everybody_changes_comes_to_its_end(seed: int) -> None:
     print(f"seed {seed}")  # a failure shows it
     crowd = Crowd(seed)

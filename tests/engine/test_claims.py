@@ -8,6 +8,7 @@ import pytest
 from engine_rig import W1, W2, Rig, complete, fail, release
 
 from muster.engine.batch import drive
+from muster.engine.policy import Policy
 from muster.model import commands as c
 from muster.model.answers import Claimed
 from muster.model.errors import Conflict
@@ -43,6 +44,14 @@ def test_a_claim_that_is_repeated_gives_the_same_attempts(rig: Rig, same_batch: 
     assert keys(first) == ["a", "b"]
     assert [job.epoch for job in first.jobs] == [1, 1]  # type: ignore[union-attr]
     assert [job.key for job in rig.claim()] == ["c"]
+
+
+def test_an_agent_that_is_heard_less_often_holds_its_attempt_longer() -> None:
+    rig = Rig(Policy(lease_s=15, leases={"slow": 180}))
+    rig.register(agents=("slow", "fast"), slots=2)
+    rig.enqueue({"a": [], "b": []}, specs={"a": {"agent": "slow"}, "b": {"agent": "fast"}})
+    assert [rig.attempt(job).lease_ms for job in rig.claim()] == [180_000, 15_000]
+    rig.store.close()
 
 
 def test_a_claim_takes_no_more_than_asked_and_than_there_are_slots(rig: Rig) -> None:

@@ -348,8 +348,8 @@ class AgainstModel(RuleBasedStateMachine):
             ours = {
                 "status": str(task.status), "generation": task.generation, "epoch": task.epoch,
                 "unmet": task.unmet, "due": task.next_attempt_at_ms, "retries": task.retries,
-                "losses": task.losses, "pinned_agent": task.pinned_agent, "linger": task.lingering_epoch, "ready": task.ready,
-                "done": task.done_epoch,
+                "losses": task.losses, "pin": task.pinned_agent, "linger": task.lingering_epoch,
+                "ready": task.ready, "done": task.done_epoch,
             }  # fmt: skip
             theirs = {name: reference[name] for name in ours if name not in ("unmet", "ready")}
             assert ours == theirs | {"unmet": len(reference["unmet"]), "ready": self.reference.ready(key)}, (

@@ -19,6 +19,7 @@ from muster.engine.services.sealer import Sealer
 from muster.hosts.attempt_folders import LOG_BYTES_MAX, LocalFolders
 from muster.model import commands as c
 from muster.model.answers import AuditReport
+from muster.model.edits import PlanUpdated, UpdatePlan
 from muster.model.retention import Retention
 from muster.model.seals import Signer
 
@@ -94,6 +95,21 @@ def test_each_goes_when_its_time_is_over(site):
     site.prune()
     report = site.verify()
     assert report.whole and report.pruned == events and report.sealed == site.count("events") == events
+
+
+def test_what_came_from_a_file_is_known_when_its_events_are_gone(site):
+    def update(*keys: str) -> PlanUpdated:
+        tasks = tuple(c.Spec(title=key, key=key) for key in keys)
+        answer: PlanUpdated = site.rig.do(UpdatePlan(plan="p", source="/p.md", tasks=tasks, actor="ada"))
+        return answer
+
+    update("a", "b")
+    drive(site.sealer.run_once())
+    site.rig.clock.advance(91 * DAY_S)
+    site.prune()
+    assert site.count("events") == 0
+    assert [change.key for change in update("b").diff.removed] == ["a"]
+    assert site.rig.statuses() == {"a": "CANCELLED", "b": "PENDING"}
 
 
 def test_what_runs_keeps_its_checkpoint_and_its_folder(site):

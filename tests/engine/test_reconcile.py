@@ -97,14 +97,12 @@ def test_an_open_attempt_of_a_task_that_it_does_not_hold(site, status):
 @pytest.mark.parametrize(
     "statement",
     [
-        "UPDATE tasks SET ready = 0 WHERE key = 'c'",
-        "UPDATE tasks SET ready = 1 WHERE key = 'b'",
-        "UPDATE tasks SET unmet = 0, ready = 1 WHERE key = 'b'",
+        "UPDATE tasks SET unmet = 0 WHERE key = 'b'",
         "UPDATE tasks SET unmet = 7 WHERE key = 'b'",
-        "UPDATE tasks SET unmet = 1, ready = 0 WHERE key = 'c'",
+        "UPDATE tasks SET unmet = 1 WHERE key = 'c'",
     ],
 )
-def test_a_place_in_line_or_a_counter_that_is_wrong(site, statement):
+def test_a_counter_that_is_wrong(site, statement):
     site.sql(statement)
     assert site.reconcile() == (0, 0, 0, 1)
     assert site.reconcile() == (0, 0, 0, 0)
@@ -115,19 +113,26 @@ def test_a_dependency_that_was_met_and_never_marked(site):
     (a,) = site.rig.started(slots=1)
     site.rig.do(complete(a))
     site.sql("UPDATE dependencies SET met = 0")
-    site.sql("UPDATE tasks SET unmet = 1, ready = 0 WHERE key = 'b'")
+    site.sql("UPDATE tasks SET unmet = 1 WHERE key = 'b'")
+    assert site.reconcile() == (0, 0, 0, 1)
+    assert site.rig.task("b").ready
+
+
+@pytest.mark.parametrize("status", ["CANCELLED", "ARCHIVED"])
+def test_what_waits_for_a_skipped_task(site, status):
+    site.sql(f"UPDATE tasks SET status = '{status}', skipped = 1, error = 'skipped' WHERE key = 'a'")
     assert site.reconcile() == (0, 0, 0, 1)
     assert site.rig.task("b").ready
 
 
 def test_it_goes_through_all_pages(site):
     site.rig.enqueue({f"t{n}": () for n in range(1200)}, plan="many")
-    site.sql("UPDATE tasks SET ready = 0 WHERE key LIKE 't%'")
+    site.sql("UPDATE tasks SET unmet = 1 WHERE key LIKE 't%'")
     assert site.reconcile() == (0, 0, 0, 1200)
 
 
 def test_only_the_leader_mends(site):
-    site.sql("UPDATE tasks SET ready = 0")
+    site.sql("UPDATE tasks SET unmet = 1")
     site.rig.new_boot()
     with pytest.raises(TermOver):
         site.reconcile()

@@ -23,6 +23,9 @@ from muster.stores.sqlite.copies import back_up, examine
 from muster.stores.sqlite.store import SqliteStore
 
 PAGE = 4096
+EDGE = (
+    "INSERT INTO dependencies SELECT a.id, b.id, 0 FROM tasks a, tasks b WHERE a.key = 't0' AND b.key = 't1'"
+)
 
 
 @pytest.fixture
@@ -128,8 +131,9 @@ def test_a_damaged_store_is_not_backed_up_over_a_good_one(path: Path) -> None:
         ("UPDATE tasks SET unmet = 3 WHERE key = 't0'", "counts 3 unmet dependencies"),
         ("UPDATE tasks SET event_seq = 9 WHERE key = 't0'", "has had 9 events"),
         ("UPDATE tasks SET epoch = 4 WHERE key = 't0'", "its last event says"),
-        ("UPDATE tasks SET ready = 0 WHERE key = 't0'", "cannot be claimed"),
         ("DELETE FROM lanes", "stands in lane"),
+        (EDGE, "counts 0 unmet dependencies, there are 1"),
+        (f"{EDGE}; UPDATE tasks SET skipped = 1 WHERE key = 't0'", "which is done"),
         ("INSERT INTO dependencies VALUES (1, 2, 1)", "names a task that is not there"),
         ("PRAGMA user_version = 1000", "its schema is 1000"),
     ],
@@ -141,6 +145,23 @@ def test_what_disagrees_is_found(path: Path, sql: str, word: str) -> None:
     store.close()
     findings = examine(path).findings
     assert any(word in finding for finding in findings), findings
+
+
+def test_a_task_that_lingers_is_sound(path: Path) -> None:
+    """Cancelled while its agent works, then retried: it may run again once its processes are gone."""
+    rig = Rig()
+    rig.store.close()
+    rig.store = SqliteStore.open(path)
+    rig.engine = Engine(rig.store, rig.engine.chance, rig.engine.policy)
+    rig.register()
+    (job,) = rig.started(slots=1)
+    rig.do(c.Cancel(task_id=job.task_id, actor="ada"))
+    rig.do(c.Retry(task_id=job.task_id, actor="ada"))
+    task = drive(rig.store.transact(lambda tx: tx.tasks([job.task_id])))[0]
+    assert (task.status, task.lingering_epoch) == ("PENDING", job.epoch)
+    rig.store.close()
+    assert examine(path).findings == []
+    back_up(path, path.with_name("copy.db"))
 
 
 def test_another_database_is_not_taken_for_a_store(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hostile_programs import FIGHTERS
-from zoo_rounds import play
+from hostile_rounds import play
 
 
 def test_no_process_is_left(hostiles, subreaper):

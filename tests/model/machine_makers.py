@@ -115,7 +115,7 @@ def commands(epoch: int = 4) -> dict[str, c.Command]:
         "transfer": c.Transfer(task_id=7, actor="ada", agent="codex", lane_id=6),
         "drop pin": c.DropPin(task_id=7, term=1, lane_id=5),
         "expire": c.Expire(task_id=7, term=1),
-        "mend": c.Repair(task_id=7, unmet=0, in_line=False),
+        "mend": c.Repair(task_id=7, unmet=0),
         "overdue": c.Overdue(task_id=7, term=1),
         "skip": c.Skip(task_id=7, actor="ada"),
         "depend": c.Depend(task_id=7, actor="ada", depends_on=(9,), unmet=1),

@@ -164,10 +164,6 @@ def test_one_worker_per_core_but_at_most_four(cores: int, workers: int) -> None:
         ('[task]\nbackoff = {first = "9m", max = "5m"}', ["task.backoff.max", "540 s", "raise max"]),
         ("[workers]\ncount = 0", ["workers.count", "from 1"]),
         ('[health]\nlease = "9s"', ["health.lease", "twice", "health.heartbeat (5 s)", 'lease = "15s"']),
-        (
-            '[health]\nlease = "20s"\n[agents.slow]\ncommand = ["x"]\nheartbeat = "30s"',
-            ["health.lease", "agents.slow.heartbeat (30 s)", 'lease = "90s"'],
-        ),
         ('agent = "shel"', ["agent", "did you mean 'shell'?"]),
         ('agent = "codex"', ["agent", "define [agents.codex]"]),
         ("[agents.x]", ["agents.x.command", "missing"]),

@@ -123,10 +123,10 @@ def test_an_agent_of_another_kind_stands_alone(place: Place) -> None:
         ("[task]\nretries = 'x'", "[task]\nretries = 1", {}, []),
         ("agent = 'ghost'", "", {}, [f"{USER}:1: agent", "define [agents.ghost]"]),
         (
-            '[agents.slow]\ncommand = ["x"]\nheartbeat = "30s"',
+            '[health]\nheartbeat = "30s"',
             '[health]\nlease = "20s"',
             {},
-            ["muster.toml:2: health.lease", f"agents.slow.heartbeat stands in {USER}:3", '"90s"'],
+            ["muster.toml:2: health.lease", f"health.heartbeat stands in {USER}:2", '"90s"'],
         ),
         (
             '[task.backoff]\nfirst = "9m"',

@@ -17,7 +17,7 @@ from muster.model.commands import Spec
 from muster.model.errors import BadPlan
 from muster.model.plan import PlanTask
 from muster.plans.attributes import ATTRIBUTES
-from muster.plans.markdown import parse
+from muster.plans.markdown import parse, tick
 
 
 def read(attributes: str) -> PlanTask:
@@ -173,3 +173,46 @@ def test_every_field_of_a_task_has_an_attribute_or_a_reason(tmp_path: Path) -> N
     said = {name for text in written for name, value in body(text).items() if value != plain[name]}
     assert said | UNWRITTEN.keys() == set(Spec.__struct_fields__)
     assert not said & UNWRITTEN.keys()
+
+
+@pytest.mark.parametrize(
+    ("title", "meant"),
+    [
+        ("Ship {after = ok}", "{after=ok}"),
+        ("Ship {after: ok}", "{after=ok}"),
+        ("Ship {after: ok, priority: P1}", "{after=ok priority=P1}"),
+        ("Ship {#a after=ok}.", "{#a after=ok}"),
+        ("Ship {#a after=ok} (soon)", "{#a after=ok}"),
+        ("Ship {#a} {after=ok}", "{#a}"),
+        ("Ship {:after=ok}", "{after=ok}"),
+        ("Ship {depends: ok}", "{after=ok}"),
+        ("Ship {limit: 10}", "{limit=10}"),
+        ("Ship after=ok", "{after=ok}"),
+        ("Ship (after=ok)", "{after=ok}"),
+        ("Ship after=ok}", "{after=ok}"),
+    ],
+)
+def test_what_was_meant_as_attributes_is_told_with_what_to_write(title: str, meant: str) -> None:
+    text = f"# P\n\n- [ ] OK {{#ok}}\n- [ ] {title}\n"
+    with pytest.raises(BadPlan) as told:
+        parse(text, "plan.md")
+    assert told.value.message.startswith("plan.md:4: ") and f"write {meant}" in told.value.message
+    assert tick(text.encode(), ["ok"])[1] == {"ok"}
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "Support {#if} blocks",
+        "Return {status: 200}",
+        "Call it with {limit: 10} first",
+        "Return {id: 1, limit: 10}",
+        "Write `{after: ok}`",
+        "Write \\{after: ok}",
+        "Fill ${after: ok} and {{ after: ok }} in",
+        'Use f"{name=}" in logs',
+        "Look after=ok in the docs",
+    ],
+)
+def test_other_braces_are_the_titles(title: str) -> None:
+    assert parse(f"- [ ] {title}\n", "plan.md").tasks[0].title == title

@@ -40,7 +40,8 @@ class Person:
         self.saved: list[bytes] = [plan.read_bytes()]
 
     def edit(self, where: int, what: str, line: str, *, in_place: bool) -> None:
-        lines = self.plan.read_bytes().splitlines(keepends=True)
+        read = self.plan.read_bytes()
+        lines = read.splitlines(keepends=True)
         at = where % (len(lines) + 1)
         if what == "insert":
             lines.insert(at, line.encode())
@@ -51,6 +52,8 @@ class Person:
         else:
             lines[at : at + 1] = [line.encode()]
         data = b"".join(lines)
+        if data == read:
+            return  # nothing to save: of our own version that goes, nobody can tell that it was
         if in_place:
             self.plan.write_bytes(data)
         else:

@@ -119,7 +119,7 @@ def test_every_bullet_and_mark(bullet, mark, done):
         "- plain\n\n  <!--\n  - [ ] no\n  -->",
         "<pre>\n- [ ] no\n</pre>",
         "> - [ ] no\n\n| a | b |\n|---|---|\n| - [ ] no | [ ] no |",
-        "- [y] no\n-[ ] no\n[ ] no\n\\- [ ] no",
+        "- [y] no\n\\- [ ] no\n- \\[ ] no\n- []byte\n`[ ]` no\n\n[1] no [ ]",
     ],
 )
 def test_boxes_that_are_text(text):
@@ -487,14 +487,3 @@ def test_ten_thousand_tasks_parse_quickly():
 )
 def test_hostile_text_costs_no_more_than_its_size(text):
     assert cpu_s(text) < 5
-
-
-@pytest.mark.parametrize("line", ["- [] title", "- [-] title", "* [x]title"])
-def test_what_looks_like_a_box_and_is_none_is_told(line: str) -> None:
-    with pytest.raises(BadPlan, match=r"plan.md:2: this looks like a box"):
-        parse(f"- [ ] a real one\n{line}\n", "plan.md")
-
-
-@pytest.mark.parametrize("line", ["- [a link](x)", "- [x](link)", "- [x][reference]", "text [] here"])
-def test_what_only_has_brackets_is_text(line: str) -> None:
-    assert len(parse(f"- [ ] a real one\n\n{line}\n", "plan.md").tasks) == 1

@@ -13,6 +13,7 @@ from muster.model.edits import KeptTask
 from muster.model.errors import BadPlan
 from muster.model.states import FailedDependency, TaskStatus
 from muster.plans.markdown import parse
+from muster.plans.problems import Problems
 from muster.plans.render import Usual, render
 
 USUAL = Usual(agent=None, timeout_s=7200, retries=3)
@@ -173,7 +174,8 @@ def plans(draw: st.DrawFn) -> list[KeptTask]:
 @given(plans())
 def test_what_is_written_is_read_as_the_same(tasks: list[KeptTask]) -> None:
     rendered = render("plan", tasks, USUAL, {})
-    assert rendered.lost == ()
+    # `{#y}` in a title is read as it stands, and yet told to whoever takes the file in.
+    assert [lost for lost in rendered.lost if "'{#y}' is not read as attributes" not in lost] == []
     if tasks:
-        read = parse(rendered.text, "plan.md").tasks
+        read = parse(rendered.text, "plan.md", Problems("plan.md")).tasks
         assert {task.key for task in read} == {task.key for task in tasks}

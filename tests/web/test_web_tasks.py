@@ -6,7 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from web_site import Site
+from web_site import W1, Site
+
+from muster.client.crew import HttpCrew
+from muster.model import commands as c
 
 TASKS = "/api/v1/agent-tasks"
 ADA = {"actor": "ada"}
@@ -179,3 +182,20 @@ def test_every_action_refuses_what_it_does_not_know(site: Site, action: str) -> 
     assert refused(site, f"{TASKS}/{task_id}/{action}", nonsense=1, **fields) == (422, "bad_input")
     assert site.refused("POST", f"{TASKS}/{task_id}/{action}", b"{}")[0] == 422
     assert view(site, task_id) == before
+
+
+def test_a_worker_s_last_word_brings_what_is_next(site: Site) -> None:
+    site.enqueue("a", "b")
+    site.register()
+    crew = HttpCrew(site.socket)
+    try:
+        (job,) = crew.claim(c.Claim(worker_id=W1, request_id="r1", start=True), wait_s=0).jobs
+        following = c.Claim(worker_id=W1, request_id="r2", start=True)
+        word = c.Complete(task_id=job.task_id, epoch=job.epoch, then=following)
+        answer = crew.report(word)
+        assert answer.next is not None
+        assert [job.key for job in answer.next.jobs] == ["b"]
+        assert crew.report(word) == answer
+    finally:
+        crew.close()
+    assert [view["status"] for view in site.get("/api/v1/agent-tasks")] == ["COMPLETED", "RUNNING"]

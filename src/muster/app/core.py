@@ -8,12 +8,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 from pathlib import Path
 from typing import Self
 
 from muster.app.detached_call import detached_call
-from muster.app.failpoint import CrashingEngine, Failpoint
 from muster.app.key import logged_head, open_store, signer_of
 from muster.app.parts import local_trees, make_state_dir, repository_of
 from muster.config.project import Project
@@ -57,6 +55,11 @@ def policy_of(config: Config, hostname: str = "", *, writers: frozenset[str] = f
     return Policy(
         retry=RetryPolicy(first_s=task.backoff_first_s, cap_s=task.backoff_cap_s, losses_max=task.losses_max),
         lease_s=config.health.lease_s,
+        leases={
+            agent.name: max(config.health.lease_s, 3 * agent.heartbeat_s)
+            for agent in config.agents.values()
+            if agent.heartbeat_s is not None
+        },
         heartbeat_s=config.health.heartbeat_s,
         claim_lease_s=config.health.claim_lease_s,
         agent_slots={agent.name: agent.slots for agent in config.agents.values() if agent.slots is not None},
@@ -82,7 +85,6 @@ class Owner:
         writers = config.writers if self._repository is None else frozenset()
         self._policy = policy_of(config, self._host.hostname, writers=writers)
         self.clock = SystemClock(self._host.boot_id)
-        self.failpoint = Failpoint.of(os.environ)
         self._stack = contextlib.ExitStack()
         self._reaper: Reaper | None = None
         self._reconciler: Reconciler | None = None
@@ -98,7 +100,7 @@ class Owner:
             self.signer = signer_of(self._project)
             self.wakeups = LocalWakeups()
             self.batcher = Batcher(
-                self._engine(),
+                Engine(self.store, SystemChance(), self._policy, self.signer.grants()),
                 self.clock.now,
                 self.wakeups.publish,
                 slow_ms=own_stall_ms(self._config.health.lease_s),
@@ -113,14 +115,8 @@ class Owner:
     async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self._stack.close)
 
-    def _engine(self) -> Engine:
-        policy, grants = self._policy, self.signer.grants()
-        if self.failpoint is not None:
-            return CrashingEngine(self.store, SystemChance(), policy, self.failpoint, grants)
-        return Engine(self.store, SystemChance(), policy, grants)
-
     def backend(self, term: int, *, long_lived: bool = True) -> Backend:
-        """`stays`: this is no owner of one command only."""
+        """`long_lived`: this is no owner of one command only."""
         return Backend(
             engine=self.batcher,
             reads=self.store.reads,

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from muster.app.core import Owner
 from muster.config.load import load_config
@@ -51,7 +52,7 @@ class DirectTransport:
         scope = {
             "type": "http",
             "method": method,
-            "path": path,
+            "path": unquote(path),
             "raw_path": path.encode(),
             "query_string": query.encode(),
             "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],

@@ -40,8 +40,6 @@ async def _own(project: Project, config: Config) -> None:
         term = 0 if halted is not None else await owner.take_over()
         backend = owner.backend(term)
         made = server(backend)
-        if owner.failpoint is not None:
-            made.config.app = owner.failpoint.after_answers(made.config.app)
 
         def shut_down() -> None:
             backend.closing.set()

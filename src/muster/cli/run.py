@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -178,7 +179,7 @@ def _work_for_others(crew: Crew, interrupts: Interrupts, show: EventPrinter) -> 
 
 def _until_settled(crew: Crew, name: str, interrupts: Interrupts) -> bool:
     """False on Ctrl-C, or when somebody else has drained the crew (`muster down`)."""
-    asked_s = 0.0
+    asked_s = -math.inf
     while not interrupts.count:
         crew.tick()
         if crew.supervisor.drained():

@@ -97,7 +97,8 @@ def run(args: argparse.Namespace) -> int:
 def _others() -> Iterable[Any]:
     """Modules with `add(verbs)` and `VERBS`.  Those who only look need none of them, and they cost 3 ms."""
     return (
-        import_module(f"muster.cli.{name}") for name in ("task_add", "task_moves", "task_edit", "task_queue")
+        import_module(f"muster.cli.{name}")
+        for name in ("task_add", "task_actions", "task_edit", "task_queue")
     )
 
 

@@ -101,7 +101,7 @@ AGENT_KEYS: tuple[tuple[str, Callable[[AgentConfig], object], str], ...] = (
     (
         "heartbeat",
         lambda a: None if a.heartbeat_s is None else duration_text(a.heartbeat_s),
-        "how often it is heard",
+        "how often it is heard; its lease is at least three of these",
     ),
     ("writes", lambda a: a.writes, "whether it changes files; a kind's own default is yes"),
     (

@@ -6,14 +6,13 @@ Every error is a BadConfig that names the file, the key and the fix.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from muster.config.agents import read_agents
 from muster.config.layers import Layers, read_layers, text_source
 from muster.config.profiles import read_profiles
 from muster.config.settings import (
-    AgentConfig,
     Config,
     Git,
     Health,
@@ -67,7 +66,7 @@ def parse_config(raw: Mapping[str, object]) -> Config:
     for agent in read_agents(top.table("agents")):
         agents[agent.name] = agent
     if lease_is_explicit:
-        _refuse_short_lease(health, agents.values())
+        _refuse_short_lease(health)
     config = Config(
         task=_task(top.table("task")),
         workers=_workers(top.table("workers")),
@@ -174,17 +173,13 @@ def _health(table: Table) -> tuple[Health, bool]:
     return parsed, table.has("lease")
 
 
-def _refuse_short_lease(health: Health, agents: Iterable[AgentConfig]) -> None:
+def _refuse_short_lease(health: Health) -> None:
     """A lease must outlive one lost heartbeat, or a hiccup costs a healthy holder its task."""
-    slowest_s, where = health.heartbeat_s, "health.heartbeat"
-    for agent in agents:
-        if agent.heartbeat_s is not None and agent.heartbeat_s > slowest_s:
-            slowest_s, where = agent.heartbeat_s, f"agents.{agent.name}.heartbeat"
-    if health.lease_s < 2 * slowest_s:
+    if health.lease_s < 2 * health.heartbeat_s:
         fail(
             "health.lease",
-            f"{health.lease_s:g} s is less than twice {where} ({slowest_s:g} s): "
+            f"{health.lease_s:g} s is less than twice health.heartbeat ({health.heartbeat_s:g} s): "
             "one late heartbeat would take the task from a healthy worker",
-            f'write lease = "{default_lease_s(slowest_s):g}s", or leave it out',
-            against=where,
+            f'write lease = "{default_lease_s(health.heartbeat_s):g}s", or leave it out',
+            against="health.heartbeat",
         )

@@ -35,7 +35,7 @@ class Claims:
         """By worker, its requests that were given something.  A request that was held up on its way comes late,
         but not after its owner has ended: so nothing of this has to be on the disk."""
 
-    async def claim(self, view: View, command: c.Claim, lease_ms: int) -> Claimed:
+    async def claim(self, view: View, command: c.Claim) -> Claimed:
         """Up to `slots` tasks, highest priority first; none where nothing fits or the crew is to stop.
 
         Raises Conflict for a worker that was declared dead.
@@ -58,7 +58,7 @@ class Claims:
             return Claimed(jobs=())
         chosen = await self._choose(view, worker, free)
         await view.load([task.id for task, _ in chosen])
-        opened = [self._grant(view, command, task, agent, lease_ms) for task, agent in chosen]
+        opened = [self._grant(view, command, task, agent) for task, agent in chosen]
         await view.flush()
         return Claimed(jobs=await self.jobs(view, opened))
 
@@ -98,13 +98,14 @@ class Claims:
         left = await capacity(view, self._policy)
         return left is None or left.take(limit_key or "", [BY_HAND]) is not None
 
-    def _grant(self, view: View, command: c.Claim, task: ReadyTask, agent: str, lease_ms: int) -> Attempt:
+    def _grant(self, view: View, command: c.Claim, task: ReadyTask, agent: str) -> Attempt:
         grant = c.Grant(
             task_id=task.id,
             worker_id=command.worker_id,
             agent=agent,
             request_id=command.request_id,
-            lease_ms=lease_ms,
+            lease_ms=self._policy.lease_ms(agent),
+            start=command.start,
             base=view.incarnation.base,
         )
         view.run(task.id, grant)

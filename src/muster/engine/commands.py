@@ -30,7 +30,7 @@ from muster.engine.reconcile import reconcile
 from muster.engine.view import View, moved
 from muster.engine.workers import Workers
 from muster.model import commands as c
-from muster.model.answers import Answer, Claimed
+from muster.model.answers import Answer, Claimed, Moved
 from muster.model.edits import CancelPlan, EditTask, UpdatePlan
 from muster.model.errors import MusterError, StoreRewound
 from muster.model.grants import Grants
@@ -62,16 +62,16 @@ class Engine:
         self._grants = grants
         self._origin = Incarnation(grants)
         self._ids = Ids(0)
-        self._intake = Enqueuer(self._ids, policy)
-        self._replan = PlanUpdater(self._intake)
-        self._claims = Claims(self._intake.lanes, policy)
+        self._enqueuer = Enqueuer(self._ids, policy)
+        self._plan_updater = PlanUpdater(self._enqueuer)
+        self._claims = Claims(self._enqueuer.lanes, policy)
         self._manual = Manual(self._claims, policy.claim_lease_s)
         self._remembers = False
-        self._roster = Workers(policy)
+        self._workers = Workers(policy)
         self._plans = Plans(policy.failures_max)
         self._handlers: dict[type[c.Command], Callable[[View, Any], Awaitable[Answer]]] = {
-            c.Enqueue: self._intake.enqueue,
-            c.SetTicked: self._intake.set_ticked,
+            c.Enqueue: self._enqueuer.enqueue,
+            c.SetTicked: self._enqueuer.set_ticked,
             c.PausePlan: self._plans.pause,
             c.AddSeal: add_seal,
             c.Restored: self._restored,
@@ -80,16 +80,16 @@ class Engine:
             c.Prune: prune,
             c.PruneEvents: prune_events,
             c.ResumePlan: self._plans.resume,
-            c.Register: self._roster.register,
-            c.Heartbeat: self._roster.heartbeat,
-            c.Deregister: self._roster.deregister,
-            c.MarkWorkerDead: self._roster.mark_dead,
-            c.DrainWorker: self._roster.drain,
-            c.AddWorkers: self._roster.add_workers,
-            c.SetCrew: self._roster.set_crew,
-            c.StopCrew: self._roster.stop_crew,
-            c.NewBoot: self._roster.new_boot,
-            c.FreshLeases: self._roster.fresh_leases,
+            c.Register: self._workers.register,
+            c.Heartbeat: self._workers.heartbeat,
+            c.Deregister: self._workers.deregister,
+            c.MarkWorkerDead: self._workers.mark_dead,
+            c.DrainWorker: self._workers.drain,
+            c.AddWorkers: self._workers.add_workers,
+            c.SetCrew: self._workers.set_crew,
+            c.StopCrew: self._workers.stop_crew,
+            c.NewBoot: self._workers.new_boot,
+            c.FreshLeases: self._workers.fresh_leases,
             c.Release: self._release,
             c.Fail: self._ended,
             c.Complete: self._ended,
@@ -101,9 +101,9 @@ class Engine:
             c.Take: self._manual.take,
             c.Extend: self._manual.extend,
             c.GiveBack: self._manual.give_back,
-            UpdatePlan: self._replan.update,
-            EditTask: self._replan.edit,
-            CancelPlan: self._replan.cancel,
+            UpdatePlan: self._plan_updater.update,
+            EditTask: self._plan_updater.edit,
+            CancelPlan: self._plan_updater.cancel,
         }
         self._plain = TASK_COMMANDS - _LED - self._handlers.keys()
         """Moves that need nothing but their task: most of what comes."""
@@ -112,34 +112,41 @@ class Engine:
         """Reads what lives in memory between transactions: at first, and after one that was rolled back."""
         if not self._remembers:
             self._ids.next_after(await tx.last_id())
-            self._intake.forget_lanes()
-            self._intake.know_lanes(await tx.lanes())
+            self._enqueuer.forget_lanes()
+            self._enqueuer.know_lanes(await tx.lanes())
             self._origin = Incarnation(self._grants, *await read_incarnation(tx))
             self._remembers = True
 
     async def apply(self, commands: Sequence[c.Command], now: Now) -> Applied:
         """One transaction for all commands.  Raises only what concerns the whole batch, then undone."""
 
+        given: list[c.Claim] = []
+
         async def work(tx: Tx) -> Applied:
             await self._remember(tx)
             view = View(tx, now, self.chance, self.policy.retry, self._origin)
             await view.load(_named_tasks(commands))
             outcomes: list[Outcome | None] = [None] * len(commands)
-            claims: list[int] = []
+            claims: list[tuple[int, c.Claim]] = []
             for i, command in enumerate(commands):
                 # A claim sees what its neighbours have done: all of them arrived at the same time.
                 kind = type(command)
-                if kind is c.Claim:
-                    claims.append(i)
+                if isinstance(command, c.Claim):
+                    claims.append((i, command))
                 elif kind in self._plain:
                     outcomes[i] = _run(view, command)
                 else:
-                    outcomes[i] = await self._settled(self._one, view, command)
+                    outcome = outcomes[i] = await self._settled(self._one, view, command)
+                    if isinstance(command, c.Finish) and command.then and isinstance(outcome, Moved):
+                        claims.append((i, command.then))
             await view.settle()
             await self._plans.settle(view)
             await view.flush()
-            for i in claims:
-                outcomes[i] = await self._settled(self._claim, view, commands[i])
+            for i, claim in claims:
+                claimed = await self._settled(self._claim, view, claim)
+                if isinstance(claimed, Claimed) and claimed.jobs:
+                    given.append(claim)
+                outcomes[i] = _with_next(outcomes[i], claimed)
             return Applied([o for o in outcomes if o is not None], self._topics(view, commands))
 
         try:
@@ -149,9 +156,8 @@ class Engine:
             if isinstance(error, StoreRewound):
                 self.store.halt(error.message)
             raise
-        for command, outcome in zip(commands, applied.outcomes, strict=True):
-            if isinstance(command, c.Claim) and isinstance(outcome, Claimed) and outcome.jobs:
-                self._claims.note_given(command)
+        for claim in given:
+            self._claims.note_given(claim)
         return applied
 
     async def _settled(
@@ -187,7 +193,7 @@ class Engine:
     async def _release(self, view: View, command: c.Release) -> Answer:
         task = view.run(command.task_id, command)
         if command.unfit_agent is not None:
-            await self._roster.mark_unfit(view, command)
+            await self._workers.mark_unfit(view, command)
         return moved(task)
 
     async def _restored(self, view: View, command: c.Restored) -> Answer:
@@ -206,7 +212,7 @@ class Engine:
         await view.flush()
         view.task(command.task_id)
         key = await view.tx.lane_key(command.task_id)
-        lane_id = await self._intake.lane(view, key._replace(agent=command.agent))
+        lane_id = await self._enqueuer.lane(view, key._replace(agent=command.agent))
         return moved(view.run(command.task_id, replace(command, lane_id=lane_id)))
 
     async def _depend(self, view: View, command: c.Depend) -> Answer:
@@ -216,11 +222,11 @@ class Engine:
         await check_term(view.tx, command.term)
         await view.flush()
         view.task(command.task_id)
-        lane_id = await self._intake.lane(view, await view.tx.lane_key(command.task_id))
+        lane_id = await self._enqueuer.lane(view, await view.tx.lane_key(command.task_id))
         return moved(view.run(command.task_id, replace(command, lane_id=lane_id)))
 
     async def _claim(self, view: View, command: c.Claim) -> Answer:
-        return await self._claims.claim(view, command, int(self.policy.lease_s * 1000))
+        return await self._claims.claim(view, command)
 
     def _topics(self, view: View, commands: Sequence[c.Command]) -> frozenset[str]:
         topics = {orders_for(worker_id) for worker_id in view.disturbed}
@@ -242,6 +248,13 @@ def _run(view: View, command: Any) -> Outcome:
         raise  # as in `_settled`
     except MusterError as error:
         return error
+
+
+def _with_next(finished: Outcome | None, claimed: Outcome) -> Outcome:
+    """The answer to a claim, or to the end of an attempt that has claimed what comes next."""
+    if not isinstance(finished, Moved):
+        return claimed
+    return replace(finished, next=claimed) if isinstance(claimed, Claimed) else finished
 
 
 def _named_tasks(commands: Sequence[c.Command]) -> list[int]:

@@ -256,7 +256,6 @@ class Enqueuer:
             unmet=sum(not met for _, met in parents) if parents else 0,
             actor=command.actor,
             now=view.now,
-            from_file=command.whole or command.source is not None,
         )
         view.add(decision)
         if spec.idempotency_key is not None:
@@ -278,6 +277,7 @@ class Enqueuer:
                 not_before_ms=spec.begins_at_ms(view.now.wall_ms),
                 not_after_ms=spec.ends_at_ms(view.now.wall_ms),
                 target=spec.target,
+                from_file=command.whole or command.source is not None,
                 epic=spec.epic,
                 feature=spec.feature,
                 created_by=spec.created_by or command.actor,

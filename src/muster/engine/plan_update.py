@@ -29,9 +29,9 @@ from muster.model.edits import (
 from muster.model.errors import BadInput, NotFound
 from muster.model.graph import find_cycle
 from muster.model.rows import WORKSPACE_ID, LaneKey
-from muster.model.states import FINAL, HELD, FailedDependency, TaskStatus
+from muster.model.states import FINAL, HELD, FailedDependency
 from muster.model.targets import required
-from muster.model.task import SKIPPED, Task
+from muster.model.task import Task
 
 KEPT_CHARS_MAX = 2000
 """As much of an old text stands in the audit."""
@@ -42,7 +42,7 @@ Node = int | str
 
 class PlanUpdater:
     def __init__(self, enqueuer: Enqueuer) -> None:
-        self._intake = enqueuer
+        self._enqueuer = enqueuer
 
     async def update(self, view: View, command: UpdatePlan) -> PlanUpdated:
         """Adds, edits and takes out until the plan is what its file says; one event for each task.
@@ -54,12 +54,12 @@ class PlanUpdater:
             raise BadInput("a task without a key cannot be told from the others; nothing was changed")
         await view.settle()
         await view.flush()
-        plan = await self._intake.find_plan(view, command)
+        plan = await self._enqueuer.find_plan(view, command)
         tasks = await view.tx.kept_tasks(plan.id) if plan else []
         kept = {task.key: task for task in tasks}
         diff = compare(plan.name if plan else command.plan, command.tasks, kept)
         await self._refuse_cycle(view, _edges(command, kept, diff), kept)
-        added = await self._intake.enqueue(view, command)
+        added = await self._enqueuer.enqueue(view, command)
         await view.flush()
         ids = {key: task.id for key, task in kept.items()}
         ids |= {spec.key or "": i for spec, i in zip(command.tasks, added.task_ids, strict=True)}
@@ -153,7 +153,7 @@ class PlanUpdater:
         met = {number: done for number, _, done in kept.dependencies}
         parents = [ids[name] for name in task_fields.depends_on]
         await view.load(parents)
-        edges = {number: met.get(number, False) or _done(view.task(number)) for number in parents}
+        edges = {number: met.get(number, False) or view.task(number).done for number in parents}
         anew = "depends_on" in fields
         parent_id = ids.get(task_fields.parent) if task_fields.parent is not None else None
         lane = LaneKey(
@@ -170,7 +170,7 @@ class PlanUpdater:
                 actor=actor,
                 task_fields=task_fields,
                 changed={name: _shortened(getattr(before, name)) for name in fields},
-                lane_id=await self._intake.lane(view, lane),
+                lane_id=await self._enqueuer.lane(view, lane),
                 unmet=sum(not done for done in edges.values()) if anew else task.unmet,
                 parent_task_id=parent_id,
             ),
@@ -179,7 +179,7 @@ class PlanUpdater:
             await view.tx.set_dependencies(kept.id, edges)
         if task_fields.on_failed is not FailedDependency.BLOCK:
             for number, done in edges.items():
-                if not done and view.task(number).status in {TaskStatus.FAILED, TaskStatus.CANCELLED}:
+                if not done and view.task(number).dead:
                     view.note_failed(number, kept.id)
 
     async def _refuse_cycle(
@@ -239,14 +239,6 @@ def _edges(command: UpdatePlan, kept: Mapping[str, KeptTask], diff: PlanDiff) ->
 
 def _unknown(graph: Mapping[Node, object], parents: Iterable[Iterable[Node]]) -> set[int]:
     return {node for group in parents for node in group if isinstance(node, int) and node not in graph}
-
-
-def _done(task: Task) -> bool:
-    """Whether a task that waits for this one may go on, as far as it is concerned."""
-    if task.status is TaskStatus.COMPLETED:
-        return True
-    ended = task.status in {TaskStatus.CANCELLED, TaskStatus.ARCHIVED}
-    return ended and task.error_kind is None and (not task.error or task.error.startswith(SKIPPED))
 
 
 def _shortened(value: Any) -> Any:

@@ -10,6 +10,7 @@ from muster.model.breaker import FAILURES_MAX
 from muster.model.retry import RetryPolicy
 
 NO_LIMITS: Mapping[str, int] = {}
+NO_LEASES: Mapping[str, float] = {}
 NO_POOLS: Mapping[str, str] = {}
 NO_PROFILES: Mapping[str, Sequence[str]] = {}
 
@@ -19,6 +20,8 @@ class Policy(Struct, frozen=True, kw_only=True):
 
     retry: RetryPolicy = RetryPolicy()
     lease_s: float = 15.0
+    leases: Mapping[str, float] = NO_LEASES
+    """Of agents that are heard less often than the others."""
     heartbeat_s: float = 5.0
     claim_lease_s: float = 1800.0
     """Of tasks that are taken by hand."""
@@ -49,6 +52,9 @@ class Policy(Struct, frozen=True, kw_only=True):
     @property
     def limited(self) -> bool:
         return bool(self.limits or self.agent_slots or self.writers)
+
+    def lease_ms(self, agent: str) -> int:
+        return int(self.leases.get(agent, self.lease_s) * 1000)
 
     def pool(self, agent: str) -> str:
         return self.pools.get(agent, agent)

@@ -18,8 +18,8 @@ async def reconcile(view: View, command: c.Reconcile) -> Reconciled:
     for task_id in command.task_ids:
         before, attempt = view.task(task_id), view.attempt(task_id)
         edges = await view.tx.settle_done_parents(task_id)
-        in_line, unmet = await view.tx.census(task_id)
-        after = view.run(task_id, c.Repair(task_id=task_id, unmet=unmet, in_line=in_line))
+        unmet = await view.tx.unmet(task_id)
+        after = view.run(task_id, c.Repair(task_id=task_id, unmet=unmet))
         if before.status in HELD and (attempt is None or not attempt.open):
             orphans += 1
         elif edges or after is not before:

@@ -18,11 +18,6 @@ from muster.model.task import Attempt, Now, Task
 from muster.ports.clock import Chance
 from muster.ports.store import Tx, Writes
 
-_DEAD = frozenset({TaskStatus.FAILED, TaskStatus.CANCELLED})
-_DEAD_FOR_CHILDREN = _DEAD | {TaskStatus.ARCHIVED}
-"""Also of a parent that was put away before its child was added; of one that was completed nobody waits."""
-
-
 TITLE_SHOWN = 80
 """Characters of a title that stand in another task's reason."""
 
@@ -164,7 +159,7 @@ class View:
                 self._note_end(task)
         if decision.unblocks:
             self._completed.append(task.id)
-        elif decision.events and task.status in _DEAD:
+        elif decision.events and task.dead and task.status is not TaskStatus.ARCHIVED:
             self._failed.append((task.id, None))
         if decision.result is not None:
             writes.results.append((task.id, decision.result))
@@ -215,7 +210,7 @@ class View:
         failed, self._failed = self._failed, []
         await self.load([parent_id for parent_id, _ in failed])
         for parent_id, only in failed:
-            if self.task(parent_id).status not in _DEAD_FOR_CHILDREN:
+            if not self.task(parent_id).dead:
                 continue  # a neighbour in this batch has opened it anew
             children = await self.tx.yielding_children(parent_id) if only is None else [only]
             await self.load(children)

@@ -12,15 +12,6 @@ class Answer(Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """Base of all answers."""
 
 
-class Moved(Answer, frozen=True, kw_only=True):
-    """Where a task stands after a command."""
-
-    task_id: int
-    status: TaskStatus
-    epoch: int
-    generation: int
-
-
 class Enqueued(Answer, frozen=True, kw_only=True):
     plan: str
     plan_id: int
@@ -73,6 +64,17 @@ class Claimed(Answer, frozen=True, kw_only=True):
     """The crew takes no new work: the worker ends when its last attempt has."""
     over: bool = False
     """What this request was given has ended since: it gets nothing any more, a new one may."""
+
+
+class Moved(Answer, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a task stands after a command."""
+
+    task_id: int
+    status: TaskStatus
+    epoch: int
+    generation: int
+    next: Claimed | None = None
+    """What the command's `then` was given; None without one, and where the claim itself was refused."""
 
 
 class Taken(Answer, frozen=True, kw_only=True):

@@ -183,3 +183,5 @@ class NewTask(Struct, frozen=True, gc=False):
     not_after_ms: int | None = None
     """Both as they were wished, whatever its state says by now."""
     target: str | None = None
+    from_file: bool = False
+    """It came with a plan file, so the file may take it out again."""

@@ -19,9 +19,9 @@ from muster.model.states import (
     TaskStatus,
 )
 
-CANCELLED, SKIPPED, REMOVED = "cancelled", "skipped", "removed"
-"""`Task.error` of a task that a person did not want begins with this, before who and why; behind a skipped
-task its children go on, a removed one was taken out of its plan file."""
+CANCELLED, REMOVED = "cancelled", "removed"
+"""`Task.error` of a task that a person did not want begins with this, before who and why; a removed one was taken
+out of its plan file."""
 
 BY_HAND = "by hand"
 """`Attempt.agent` of an attempt that a person, or a program outside of Muster, has taken; no agent can have this
@@ -91,12 +91,25 @@ class Task(Struct, frozen=True, gc=False):
     done_epoch: int | None = None
     """The attempt that has said that the work is done, until that work is published (S18): attempts after it
     publish, and run no agent."""
+    skipped: bool = False
+    """It is not to be done, and what waits for it goes on."""
 
     @property
     def ready(self) -> bool:
         """May be claimed now, as far as the task itself is concerned."""
         waiting = self.status is TaskStatus.PENDING and self.unmet == 0 and self.next_attempt_at_ms is None
         return waiting and self.lingering_epoch is None
+
+    @property
+    def done(self) -> bool:
+        """What waits for it goes on, also where it was archived since."""
+        archived = self.status is TaskStatus.ARCHIVED and self.error_kind is None and not self.error
+        return self.status is TaskStatus.COMPLETED or self.skipped or archived
+
+    @property
+    def dead(self) -> bool:
+        """It has ended, and what waits for it goes on only if it wants to."""
+        return self.final and not self.done
 
     @property
     def final(self) -> bool:

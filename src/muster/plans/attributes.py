@@ -20,6 +20,14 @@ ON_FAILED = ("block", "skip", "run")
 _UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DURATION = re.compile(r"([0-9]{1,9})([smhd]?)")
 _MEANT = re.compile(r"#|(?:.*[ \t])?[A-Za-z_][\w-]*=(?!=)")
+_CODE_SPAN = re.compile(r"(`+)[^`]*\1")
+_GROUP = re.compile(r"(?<![\\{$])\{([^{}]*)\}(?!\})")
+_TEXT_AFTER = re.compile(r"[^\W_](?![^{]*\})")
+"""What is neither punctuation nor in braces."""
+_PAIR = re.compile(r"(?:^|[ \t,;:])([A-Za-z_][\w-]*)[ \t]*[=:](?!=)")
+_SPACED_PAIR = re.compile(r"[ \t,;]*(?<![\w-])([A-Za-z_][\w-]*)[ \t]*[=:][ \t]*")
+_AFTER = frozenset({"after", "depends", "depends_on", "depends-on", "deps"})
+_BARE_AFTER = re.compile(r"(?:^|[ \t])(\(?\[?after=[\w./,#-]+[\])}]*)[.;]?$")
 _TOKEN = re.compile(r'[ \t]*(?:#([^ \t]*)|([A-Za-z_][\w-]*)=(?:"([^"]*)"(?=[ \t]|\Z)|([^ \t]*))|([^ \t]+))')
 
 
@@ -60,6 +68,27 @@ def split(text: str, line: int, problems: Problems) -> tuple[str, str]:
         problems.add(line, f"the attributes {quoted(text[start:])} have no closing brace")
         inner = ""
     return text[:start].rstrip(), inner
+
+
+def doubt(title: str, line: int, problems: Problems) -> None:
+    """Notes what stayed in a title although it is meant as attributes: the order of the plan would be lost."""
+    prose = _CODE_SPAN.sub("", title)
+    for group in _GROUP.finditer(prose):
+        words = _PAIR.findall(group[1])
+        last = not _TEXT_AFTER.search(prose, group.end())
+        known = last and (all(word in ATTRIBUTES for word in words) if words else ID.fullmatch(group[1][1:]))
+        if not _AFTER.intersection(words) and not (known and (words or group[1].startswith("#"))):
+            continue
+        meant = " ".join(_SPACED_PAIR.sub(r" \1=", group[1].lstrip(":")).split())
+        meant = re.sub(r"\bdep[a-z_-]*=", "after=", meant)
+        problems.add(
+            line,
+            f"{quoted(group[0])} is not read as attributes: write {{{meant}}} as the last thing on the line, "
+            "all in one pair of braces (or `...` around it, if it is none)",
+        )
+        return
+    if bare := _BARE_AFTER.search(prose):
+        problems.add(line, f"{quoted(bare[1])} stands in no braces: write {{{bare[1].strip('{}()[]')}}}")
 
 
 def read(inner: str, line: int, problems: Problems) -> Attributes:

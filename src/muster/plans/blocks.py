@@ -19,8 +19,13 @@ NESTED_ON_A_LINE_MAX = 32  # `- - - x`: bounds the work on a hostile line
 _LINE = re.compile(r"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
 _MARKER = re.compile(r"([-+*]|[0-9]{1,9}[.)])([ \t]+(?=[^ \t])|[ \t]*\Z)")
 _BOX = re.compile(r"\[([ xX])\](?:[ \t]+|\Z)")
-_NEAR_BOX = re.compile(r"\[[ xX-]?\](?![(\[:])")
-"""`[]`, `[-]` or `[x]title`: meant as a box, most likely, and none."""
+_BLANK = r"[ \t\u00a0\u2000-\u200b\u202f\u3000]"
+_NEAR = rf"\[(?:{_BLANK}+|{_BLANK}*([xX✓✔✗✘]){_BLANK}*)\]|☐|([☑☒])"
+_NEAR_BOX = re.compile(rf"(?:{_NEAR}|\[[-/~>!?*]\]|\[\](?={_BLANK}|\Z))(?![(\[:]){_BLANK}*")
+"""`[]`, `[-]`, `[  ]`, `[x]title` after a marker: meant as a box, most likely, and none."""
+_NEAR_ITEM = re.compile(rf"(?:[-+*•‣◦▪●○·–—]|[0-9]{{1,9}}[.)]){_BLANK}*(?=[\[☐☑☒])")
+"""`-[ ]` or `• [ ]`: what markdown takes for no list item."""
+_BARE_BOX = re.compile(rf"(?:{_NEAR}){_BLANK}+(?=[^ ])")
 _ATX = re.compile(r"(#{1,6})(?=[ \t]|\Z)")
 _SETEXT = re.compile(r"(=+|-+)[ \t]*\Z")
 _BREAK = re.compile(r"([-*_])(?:[ \t]*\1){2,}[ \t]*\Z")
@@ -61,8 +66,8 @@ class Box:
 class Blocks:
     headings: list[Heading] = field(default_factory=list)
     boxes: list[Box] = field(default_factory=list)
-    near_boxes: list[int] = field(default_factory=list)
-    """Lines that look like boxes and are none."""
+    near_boxes: list[tuple[int, str]] = field(default_factory=list)
+    """Lines that look like boxes and are none, and what to write instead."""
 
 
 class _Item(NamedTuple):
@@ -175,6 +180,8 @@ class _Scanner:
 
     def _feed_text(self, line: _Line, depth: int, *, code: bool) -> None:
         """A paragraph's line, or indented code where no paragraph is open."""
+        if not code:
+            self._note_near_item(line, in_prompt=depth > 0 and self.items[depth - 1].box is not None)
         if not self.joinable:
             del self.items[depth:]
             self.joinable = not code
@@ -187,6 +194,21 @@ class _Scanner:
             self.paragraph = None
         elif self.paragraph is not None:
             self.paragraph.append(line.text[line.pos :].rstrip(" \t"))
+
+    def _note_near_item(self, line: _Line, *, in_prompt: bool) -> None:
+        """A line of text that was meant as a task; in a prompt a box without any marker is the prompt's."""
+        if marker := _NEAR_ITEM.match(line.text, line.pos):
+            near = _NEAR_BOX.match(line.text, marker.end())
+        else:
+            near = None if in_prompt else _BARE_BOX.match(line.text, line.pos)
+        if near and near.end() < len(line.text):
+            self._note_near_box(line, near)
+
+    def _note_near_box(self, line: _Line, near: re.Match[str]) -> None:
+        mark = "x" if near[1] or near[2] else " "
+        self.blocks.near_boxes.append(
+            (line.number, f"- [{mark}] {line.text[near.end() :].rstrip() or 'title'}")
+        )
 
     def _leave_inner_task(self, width: int) -> None:
         """A paragraph goes on in a line that is not indented, but not out of its task into the outer one's."""
@@ -258,8 +280,8 @@ class _Scanner:
             if mark := _BOX.match(rest.text, rest.pos):
                 self._open_box(rest, mark, items, mark_at)
                 return True
-            if owner is None and _NEAR_BOX.match(rest.text, rest.pos):
-                self.blocks.near_boxes.append(rest.number)
+            if (near := _NEAR_BOX.match(rest.text, rest.pos)) and (owner is None or not near[0][1:2].strip()):
+                self._note_near_box(rest, near)
             items.append(_Item(mark_at, width, owner))
         if deep or (self.joinable and depth == len(self.items) and not _may_interrupt(line.text)):
             return False

@@ -20,7 +20,7 @@ from muster.model.states import FailedDependency
 from . import attributes, dependencies
 from .attributes import PRIORITIES, Attributes
 from .blocks import Blocks, Box, Heading, lines_of, scan
-from .problems import EXAMPLE, Problems
+from .problems import EXAMPLE, Problems, quoted
 
 BOM = "\ufeff"
 PRIORITY_DEFAULT = 5
@@ -60,13 +60,14 @@ class _Levels:
         return [heading for heading in path if not (self.title and heading.level == 1)]
 
 
-def parse(text: str, file: str) -> PlanDocument:
+def parse(text: str, file: str, doubts: Problems | None = None) -> PlanDocument:
     """The plan that `text` holds; `file` is its name in errors.
 
-    Raises BadPlan with every problem of the file, one `file:line: problem` per line (the first 20).
+    Raises BadPlan with every problem of the file, one `file:line: problem` per line (the first 20).  What was
+    probably meant otherwise than it is read is a problem as well, unless `doubts` takes it.
     """
     problems = Problems(file)
-    levels, drafts = _read(text, problems)
+    levels, drafts = _read(text, problems, problems if doubts is None else doubts)
     if not drafts and not problems:
         raise BadPlan(f"{file}:1: the plan has no tasks", EXAMPLE)
     after, parents = _dependencies(drafts, problems)
@@ -87,7 +88,8 @@ def tick(data: bytes, keys: Collection[str], file: str = "the plan") -> tuple[by
     """
     text = decode(data, file)
     problems = Problems(file)
-    _, drafts = _read(text, problems)
+    # What only looks like a box or an attribute keeps no other box from being ticked.
+    _, drafts = _read(text, problems, Problems(file))
     if problems:
         problems.raise_all()
     meant = [draft for draft in drafts if draft.key in keys]
@@ -117,12 +119,15 @@ def slug(text: str) -> str:
     return _NOT_SLUG.sub("-", unicodedata.normalize("NFC", text).lower()).strip("-")
 
 
-def _read(text: str, problems: Problems) -> tuple[_Levels, list[_Draft]]:
+def _read(text: str, problems: Problems, doubts: Problems) -> tuple[_Levels, list[_Draft]]:
+    """`doubts` takes what was probably meant otherwise than it is read."""
     _find_unfit_characters(text, problems)
     marked = len(BOM) if text.startswith(BOM) else 0
     blocks = scan(text[marked:])
-    for line in blocks.near_boxes:
-        problems.add(line, "this looks like a box, but is none: write `- [ ] title`")
+    for line, meant in blocks.near_boxes:
+        doubts.add(
+            line, f"this looks like a box, but is none: write {quoted(meant)}, or a \\ before its bracket"
+        )
     levels = _levels(blocks)
     prefixes: dict[tuple[Heading, ...], str] = {}
     drafts = []
@@ -131,6 +136,7 @@ def _read(text: str, problems: Problems) -> tuple[_Levels, list[_Draft]]:
         if box.path not in prefixes:
             prefixes[box.path] = _prefix(levels.names(box.path))
         drafts.append(_draft(box, prefixes[box.path], levels, problems))
+        attributes.doubt(drafts[-1].title, box.line, doubts)
     _find_duplicates(drafts, problems)
     return levels, drafts
 

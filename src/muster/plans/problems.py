@@ -41,14 +41,18 @@ class Problems:
         """Notes a problem; `word` is what was written where one of `choices` is meant."""
         self._found.append(Problem(line, text, word, choices))
 
-    def raise_all(self) -> NoReturn:
-        """Raises one BadPlan that holds every problem, a `file:line: problem` each, in the file's order."""
+    def told(self) -> list[str]:
+        """A `file:line: problem` each, in the file's order, as many as are shown."""
         found = sorted(self._found, key=lambda problem: problem.line)
         # Only what is shown is compared with all the other words: 10,000 wrong names must not take an hour.
         told = [f"{self.file}:{problem.line}: {problem.told()}" for problem in found[:SHOWN_MAX]]
         if len(found) > SHOWN_MAX:
             told.append(f"and {len(found) - SHOWN_MAX} more")
-        raise BadPlan("\n".join(told), HINT)
+        return told
+
+    def raise_all(self) -> NoReturn:
+        """Raises one BadPlan that holds every problem."""
+        raise BadPlan("\n".join(self.told()), HINT)
 
 
 def did_you_mean(word: str, choices: Collection[str]) -> str:

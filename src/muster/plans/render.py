@@ -12,6 +12,7 @@ from muster.model.states import FailedDependency, TaskStatus
 
 from .attributes import ID
 from .markdown import PRIORITY_DEFAULT, parse, slug
+from .problems import Problems
 
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
@@ -138,7 +139,9 @@ def _lost(text: str, name: str, tasks: Sequence[KeptTask], keys: set[str]) -> It
     """Reads what was written, and says what comes out otherwise."""
     if not tasks:
         return
-    read = {task.key: task for task in parse(text, f"{name}.md").tasks}
+    doubts = Problems(f"{name}.md")
+    read = {task.key: task for task in parse(text, doubts.file, doubts).tasks}
+    yield from doubts.told()
     for task in tasks:
         found = read.get(task.key)
         if found is None:

@@ -215,16 +215,16 @@ class Tx(Protocol):
         """Makes the seal that ends with `to_id` a stub and drops its events."""
 
     async def shift_waits(self, by_ms: int) -> None:
-        """Retries and aims are due that much later (earlier where it is negative)."""
+        """Retries and pins are due that much later (earlier where it is negative)."""
 
     async def bound_retries(self, latest_ms: int) -> None:
         """No failed attempt is tried again later than that."""
 
     async def settle_done_parents(self, child_id: int) -> int:
-        """Marks dependencies on completed tasks as met where they are not; how many there were."""
+        """Marks dependencies on tasks that are done as met where they are not; how many there were."""
 
-    async def census(self, task_id: int) -> tuple[bool, int]:
-        """(whether a claim would find the task, how many of its dependencies are unmet), as stored."""
+    async def unmet(self, task_id: int) -> int:
+        """How many of its dependencies are marked as unmet."""
 
     async def last_seal(self) -> Seal | None: ...
 
@@ -338,7 +338,7 @@ class Reads(Protocol):
 
     async def suspects(self, after_id: int, limit: int) -> tuple[int | None, list[int]]:
         """Of the next `limit` tasks in id order: (the last one's id, or None at the end; those whose row
-        disagrees with its attempts or dependencies, or with its place in line)."""
+        disagrees with its attempts or dependencies)."""
 
     async def event_spans(self, after_task_id: int, limit: int) -> list[EventSpan]:
         """What events there are of each task, in the order of their ids."""

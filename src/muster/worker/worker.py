@@ -61,7 +61,7 @@ class Worker:
         self._declared_dead = False
         self._finished = threading.Event()
         self._heartbeat_s = 5.0
-        self._heard_s = 0.0
+        self._heard_s = time.monotonic()
         self._lease_s: float | None = None
         """Set where this worker is to freeze what it cannot renew."""
 

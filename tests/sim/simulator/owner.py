@@ -51,7 +51,7 @@ class HostClock:
     def now(self) -> Now:
         return self._process.host.now()
 
-    def utc_offset_s(self, at_ms: int) -> int:  # noqa: ARG002
+    def utc_offset_s(self, at_ms: int) -> int:
         return 0
 
     async def sleep(self, seconds: float) -> None:
@@ -140,7 +140,7 @@ class PumpedBatcher(Batcher):
 class NoFolders:
     """`ports.folders.Folders`: simulated agents print nothing."""
 
-    def older_than(self, wall_ms: int, limit: int) -> list[tuple[int, int]]:  # noqa: ARG002
+    def older_than(self, wall_ms: int, limit: int) -> list[tuple[int, int]]:
         return []
 
     def remove(self, task_id: int, epoch: int) -> None:
@@ -156,7 +156,7 @@ class TickedFile:
     def __init__(self) -> None:
         self.ticked: set[str] = set()
 
-    def tick(self, path: str, keys: Collection[str]) -> frozenset[str]:  # noqa: ARG002
+    def tick(self, path: str, keys: Collection[str]) -> frozenset[str]:
         self.ticked.update(keys)
         return frozenset(keys)
 

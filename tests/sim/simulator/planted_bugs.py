@@ -27,7 +27,6 @@ from muster.model.moves.decision import Decision, Facts, moved
 from muster.model.states import AttemptStatus, TaskStatus
 from muster.model.task import Attempt, Now, Task
 from muster.stores.sqlite import tx as sqlite_tx
-from muster.stores.sqlite.row_cache import RowCache
 from muster.stores.sqlite.tx import SqliteTx
 from simulator.hosts import SimHost
 from simulator.owner import HostClock, OwnerCrash
@@ -133,19 +132,17 @@ def backoff_overflow(planting: Planting) -> None:
 
 @plant("a claim does not count what its worker holds, nor what a limit allows")
 def slot_overfill(planting: Planting) -> None:
-    async def room(_view: View, _policy: Any) -> None:
+    async def no_limit(_view: View, _policy: Any) -> None:
         return None
 
-    planting.put(Claims.claim.__globals__, "capacity", room)
+    planting.put(Claims.claim.__globals__, "capacity", no_limit)
 
 
 @plant("a repeated claim is taken for a new one")
 def double_grant_on_repeated_claim(planting: Planting) -> None:
-    async def claim(self: Claims, view: View, command: c.Claim, lease_ms: int) -> Any:
+    async def claim(self: Claims, view: View, command: c.Claim) -> Any:
         count[0] += 1
-        return await real(
-            self, view, replace(command, request_id=f"{command.request_id}+{count[0]}"), lease_ms
-        )
+        return await real(self, view, replace(command, request_id=f"{command.request_id}+{count[0]}"))
 
     real, count = Claims.claim, [0]
     planting.put(Claims, "claim", claim)
@@ -303,7 +300,7 @@ def reaped_before_killed(planting: Planting) -> None:
 
 @plant("a worker is told to go on with an attempt that is over")
 def dead_attempt_goes_on(planting: Planting) -> None:
-    async def renew(  # noqa: PLR0917
+    async def renew(
         self: Workers, view: View, command: c.Heartbeat, task_id: int, epoch: int, proof: str
     ) -> Any:
         return replace(await real(self, view, command, task_id, epoch, proof), current=True)
@@ -331,17 +328,6 @@ def skip_without_unblocking(planting: Planting) -> None:
 
     real = machine._DECIDERS[c.Skip]
     planting.put(machine._DECIDERS, c.Skip, skip)
-
-
-@plant("a task leaves the line and is not put back")
-def place_in_line_lost(planting: Planting) -> None:
-    def statement(self: RowCache[Any], changed: Any) -> Any:
-        name, bind = real(self, changed)
-        self._statements[name] = self._statements[name].replace("ready = ?", "ready = min(ready, ?)")
-        return name, bind
-
-    real = RowCache._statement
-    planting.put(RowCache, "_statement", statement)
 
 
 @plant("what expires is not held back after the wall clock has jumped")

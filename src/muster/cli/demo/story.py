@@ -7,6 +7,7 @@ ledger, the process table or the log.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import signal
@@ -105,7 +106,7 @@ class Stage:
         Raises Interrupted, or MusterError where it can return nothing any more.
         """
         self.waits_for = what
-        looked_s = 0.0
+        looked_s = -math.inf
         while True:
             if self._interrupts.count:
                 raise Interrupted

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from muster.client.api import Api
@@ -26,22 +27,23 @@ _AT_WORK = ("assigned", "running", "paused", "aborted", "failed")
 class Listing:
     """A task that was seen is kept when it ends: nobody's row vanishes because there are many others."""
 
-    def __init__(self, api: Api, plan: str | None) -> None:
+    def __init__(self, api: Api, plan: str | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
+        self._clock = clock
         self._plan = plan
         self._known: dict[int, Json] = {}
         self._last_event = -1
-        self._read_s = 0.0
+        self._read_s = -math.inf
         self._took_s = 0.0
         self.cut = False
         """Not all that wait are listed."""
 
     def news(self, newest_event: int) -> list[Json] | None:
         """The tasks as they are now, or None where nothing is new.  Raises MusterError."""
-        begin_s = time.monotonic()
+        begin_s = self._clock()
         if begin_s - self._read_s > max(REFRESH_S, self._took_s / _SHARE_MAX):
             self._read()
-            self._read_s = time.monotonic()
+            self._read_s = self._clock()
             self._took_s = self._read_s - begin_s
             self._last_event = newest_event
         elif newest_event == self._last_event or not self._follow():

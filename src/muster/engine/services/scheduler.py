@@ -1,4 +1,4 @@
-"""Moves that only time brings: due retries, expiry, aims that nobody took, attempts past their own estimate."""
+"""Moves that only time brings: due retries, expiry, pins that nobody took, attempts past their own estimate."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class Scheduler(Service):
         await self._mind_clock(now)
         due = await self._reads.due(now.wall_ms, PAGE_ROWS)
         await self._give(Promote(task_id=task_id, term=self._term) for task_id in due)
-        aims = await self._reads.stale_pins(now.wall_ms, PAGE_ROWS)
-        await self._give(DropPin(task_id=task_id, term=self._term) for task_id in aims)
+        pins = await self._reads.stale_pins(now.wall_ms, PAGE_ROWS)
+        await self._give(DropPin(task_id=task_id, term=self._term) for task_id in pins)
         if not self._holds(now):
             expired = await self._reads.expired(now.wall_ms, PAGE_ROWS)
             await self._give(Expire(task_id=task_id, term=self._term) for task_id in expired)

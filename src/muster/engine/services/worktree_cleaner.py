@@ -41,12 +41,12 @@ async def _aside(call: Callable[[], str]) -> str:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody asks any more
             loop.call_soon_threadsafe(tell, said, failed)
 
-    threading.Thread(target=work, name="clearer", daemon=True).start()
+    threading.Thread(target=work, name="worktree_cleaner", daemon=True).start()
     return await answer
 
 
 class WorktreeCleaner(Service):
-    name = "clearer"
+    name = "worktree_cleaner"
     interval_s = 600.0
 
     def __init__(

@@ -15,6 +15,7 @@ from muster.model.commands.base import (
     Text,
     TokenHash,
 )
+from muster.model.commands.tasks import Claim
 from muster.model.states import ErrorKind, StopAction
 from muster.model.usage import Usage
 
@@ -90,7 +91,14 @@ class Ask(AttemptCommand, frozen=True, kw_only=True):
     question: Annotated[str, Meta(min_length=1, max_length=10_000)]
 
 
-class Complete(AttemptCommand, frozen=True, kw_only=True):
+class Finish(AttemptCommand, frozen=True, kw_only=True):
+    """Base of a holder's last word on its attempt."""
+
+    then: Claim | None = None
+    """What its worker wants next, claimed in the same transaction.  Only where the word was accepted."""
+
+
+class Complete(Finish, frozen=True, kw_only=True):
     result: Annotated[str, Meta(max_length=RESULT_BYTES_MAX)] | None = None
     """JSON."""
     spoken: bool = False
@@ -98,7 +106,7 @@ class Complete(AttemptCommand, frozen=True, kw_only=True):
     exit_code: ExitCode | None = None
 
 
-class Fail(AttemptCommand, frozen=True, kw_only=True):
+class Fail(Finish, frozen=True, kw_only=True):
     kind: ErrorKind
     message: Text
     exit_code: ExitCode | None = None
@@ -107,7 +115,7 @@ class Fail(AttemptCommand, frozen=True, kw_only=True):
     retry_after_s: Annotated[float, Meta(ge=0, le=30 * 86400)] | None = None
 
 
-class Release(AttemptCommand, frozen=True, kw_only=True):
+class Release(Finish, frozen=True, kw_only=True):
     reason: Text
     unfit_agent: Text | None = None
     """Set where the agent cannot run on this worker: what is missing."""

@@ -61,8 +61,6 @@ class Repair(Command, frozen=True, kw_only=True):
     task_id: int
     unmet: int
     """How many of its dependencies are really unmet."""
-    in_line: bool
-    """Whether a claim would find it."""
 
 
 class Prune(Command, frozen=True, kw_only=True):

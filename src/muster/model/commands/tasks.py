@@ -27,6 +27,8 @@ class Claim(Command, frozen=True, kw_only=True):
     request_id: Name
     """Repeating a claim with the same id gives the same attempts: a lost answer strands nothing."""
     slots: Annotated[int, Meta(ge=1, le=1000)] = 1
+    start: bool = False
+    """The worker itself is the process that does the work: what it is given starts in the same transaction."""
 
 
 class Take(Command, frozen=True, kw_only=True):
@@ -48,6 +50,8 @@ class Grant(Command, frozen=True, kw_only=True):
     agent: str
     request_id: str
     lease_ms: int
+    start: bool = False
+    """As in Claim."""
     base: int = 0
     """Filled in by the engine: epochs up to this one may have been granted before the store was restored."""
 

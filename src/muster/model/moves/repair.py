@@ -26,8 +26,6 @@ def mend(task: Task, facts: Facts, command: c.Repair, now: Now) -> Decision:
     if command.unmet != task.unmet:
         wrong.append(f"it counted {task.unmet} unmet dependencies and has {command.unmet}")
         changes["unmet"] = command.unmet
-    if command.in_line != task.ready:
-        wrong.append("it was in line and may not be" if command.in_line else "it was not in line and may be")
     if not wrong:
         return Decision(task)
     after, event = moved(

@@ -12,7 +12,7 @@ from muster.model.events import Level
 from muster.model.moves.decision import Decision, Facts, moved
 from muster.model.moves.ending import stop
 from muster.model.states import HELD, ErrorKind, PauseReason, StopAction, TaskStatus
-from muster.model.task import SKIPPED, Attempt, Now, Task
+from muster.model.task import Attempt, Now, Task
 
 STOP_BY_S = 15.0
 """Both rungs of the stop ladder (5 s each), and some air."""
@@ -151,11 +151,11 @@ def expire(task: Task, facts: Facts, command: c.Expire, now: Now) -> Decision:
 
 
 def skip(task: Task, facts: Facts, command: c.Skip, now: Now) -> Decision:
-    if task.status is TaskStatus.CANCELLED and task.error.startswith(SKIPPED):
+    if task.skipped and task.status is TaskStatus.CANCELLED:
         return Decision(task)
     if task.status not in {TaskStatus.PENDING, TaskStatus.ABORTED, TaskStatus.PAUSED, TaskStatus.FAILED}:
         raise IllegalMove(f"task {task.id} is {task.status} and cannot be skipped")
-    said = f"{SKIPPED} by {command.actor}" + (f": {command.reason}" if command.reason else "")
+    said = f"skipped by {command.actor}" + (f": {command.reason}" if command.reason else "")
     after, event = moved(
         task,
         now,
@@ -171,6 +171,7 @@ def skip(task: Task, facts: Facts, command: c.Skip, now: Now) -> Decision:
         error=said,
         ended_at_ms=now.wall_ms,
         done_epoch=None,
+        skipped=True,
     )
     return Decision(after, events=(event,), unblocks=True)
 

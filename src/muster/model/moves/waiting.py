@@ -11,9 +11,6 @@ from muster.model.moves.decision import Decision, Facts, close, event, left_runn
 from muster.model.states import AttemptStatus, TaskStatus
 from muster.model.task import CANCELLED, REMOVED, Now, Task
 
-FROM_FILE = {"file": True}
-"""Details of the first event of a task that came with a plan file."""
-
 
 def enqueued(
     spec: c.Spec,
@@ -25,12 +22,8 @@ def enqueued(
     unmet: int,
     actor: str,
     now: Now,
-    from_file: bool = False,
 ) -> Decision:
-    """A task's first event.  A box that is ticked already gives a task that a person has completed.
-
-    Only what came `from_file` can be taken out with its file.
-    """
+    """A task's first event.  A box that is ticked already gives a task that a person has completed."""
     done = spec.done
     task = Task(
         id=task_id,
@@ -70,10 +63,7 @@ def enqueued(
         estimated_s=spec.estimated_s,
     )
     message = "added, already ticked in the plan" if done else "added"
-    return Decision(
-        task,
-        events=(event(None, task, "enqueued", message, actor, Level.INFO, FROM_FILE if from_file else {}),),
-    )
+    return Decision(task, events=(event(None, task, "enqueued", message, actor, Level.INFO, {}),))
 
 
 def promote(task: Task, facts: Facts, command: c.Promote, now: Now) -> Decision:
@@ -155,6 +145,7 @@ def retry(task: Task, facts: Facts, command: c.Retry, now: Now) -> Decision:
         # A note is for an agent: then one is to run.
         done_epoch=None if command.fresh or command.note else task.done_epoch,
         ended_at_ms=None,
+        skipped=False,
     )
     return Decision(after, events=(event,))
 

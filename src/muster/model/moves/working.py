@@ -15,6 +15,14 @@ from muster.model.usage import usage_json
 
 
 def grant(task: Task, facts: Facts, command: c.Grant, now: Now) -> Decision:
+    granted = _granted(task, facts, command, now)
+    if not command.start or granted.attempt is None:
+        return granted
+    begun = _begun(granted.task, granted.attempt, now)
+    return replace(begun, events=granted.events + begun.events)
+
+
+def _granted(task: Task, facts: Facts, command: c.Grant, now: Now) -> Decision:
     if not task.ready:
         raise IllegalMove(f"task {task.id} is {task.status} and cannot be claimed")
     epoch = max(task.epoch, command.base) + 1
@@ -77,6 +85,16 @@ def start(task: Task, facts: Facts, command: c.Start, now: Now) -> Decision:
         return Decision(task, replace(attempt, lease_until_ms=now.mono_ms + attempt.lease_ms))
     if task.status is not TaskStatus.ASSIGNED:
         raise IllegalMove(f"attempt {command.epoch} of task {task.id} has started already")
+    told = replace(
+        attempt,
+        token_hash=command.token_hash,
+        session_key=command.session_key,
+        session_usage=usage_json(command.session_usage),
+    )
+    return _begun(task, told, now)
+
+
+def _begun(task: Task, attempt: Attempt, now: Now) -> Decision:
     after, event = moved(
         task,
         now,
@@ -96,9 +114,6 @@ def start(task: Task, facts: Facts, command: c.Start, now: Now) -> Decision:
         attempt,
         status=AttemptStatus.STOPPING if stopping else AttemptStatus.RUNNING,
         started_at_ms=now.wall_ms,
-        token_hash=command.token_hash,
-        session_key=command.session_key,
-        session_usage=usage_json(command.session_usage),
         lease_until_ms=now.mono_ms + attempt.lease_ms,
     )
     return Decision(after, begun, (event,))

@@ -13,12 +13,8 @@ from muster.model.edits import KeptTask
 from muster.model.rows import Plan, Worker, worker_view
 from muster.model.seals import Numbered, Seal
 from muster.model.states import (
-    ATTEMPT_OPEN,
-    AttemptStatus,
     ErrorKind,
-    FailedDependency,
     PauseReason,
-    TaskStatus,
 )
 from muster.model.targets import required
 from muster.model.task import Artifact, Attempt, Checkpoint
@@ -33,7 +29,16 @@ from muster.model.views import (
     TaskView,
 )
 from muster.ports.store import EventSpan
-from muster.stores.sqlite.rows import attempt_of, event_of, kept_of, plan_of, worker_of
+from muster.stores.sqlite.rows import (
+    attempt_of,
+    attempt_view_of,
+    event_of,
+    event_view_of,
+    kept_of,
+    plan_of,
+    task_view_of,
+    worker_of,
+)
 from muster.stores.sqlite.sql_files import load_sql
 from muster.stores.sqlite.tx import SQL as ENGINE_SQL
 
@@ -48,31 +53,6 @@ def _json_or_none(values: Collection[object]) -> str | None:
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 19
-
-
-def _counts(rows: Iterable[Any]) -> dict[str, int]:
-    return dict(rows)
-
-
-def _task_view(row: tuple[Any, ...]) -> TaskView:
-    values = dict(zip(TaskView.__struct_fields__, row, strict=False))
-    values["status"] = TaskStatus(values["status"])
-    if values["error_kind"] is not None:
-        values["error_kind"] = ErrorKind(values["error_kind"])
-    if values["paused_reason"] is not None:
-        values["paused_reason"] = PauseReason(values["paused_reason"])
-    values["on_failed"] = FailedDependency(values["on_failed"])
-    for name in ("capabilities", "tags"):
-        values[name] = tuple(msgspec.json.decode(values[name]))
-    values["metadata"] = msgspec.json.decode(values["metadata"])
-    if values["attempt_status"] is not None:
-        values["attempt_status"] = AttemptStatus(values["attempt_status"])
-    values["last_agent"] = values["agent"]
-    if values["attempt_status"] not in ATTEMPT_OPEN:
-        values["worker"] = values["agent"] = None
-    waits_for = values.get("waits_for")
-    values["waits_for"] = tuple(msgspec.json.decode(waits_for)) if waits_for else ()
-    return TaskView(**values)
 
 
 def _chunks(rows: list[Any]) -> list[tuple[int, LogChunk]]:
@@ -125,10 +105,10 @@ class SqliteReads:
         return worker_of(row) if row else None
 
     async def open_by_agent(self) -> dict[str, int]:
-        return _counts(self._run(ENGINE_SQL["open_by_agent"], ()))
+        return dict(self._run(ENGINE_SQL["open_by_agent"], ()))
 
     async def open_by_limit(self) -> dict[str, int]:
-        return _counts(self._run(ENGINE_SQL["open_by_limit"], ()))
+        return dict(self._run(ENGINE_SQL["open_by_limit"], ()))
 
     async def due(self, wall_ms: int, limit: int) -> list[int]:
         return [row[0] for row in self._all("due", wall_ms, limit)]
@@ -168,8 +148,7 @@ class SqliteReads:
         return _plan_views(self._all("paused_plans"))
 
     async def kept_tasks(self, plan_id: int) -> list[KeptTask]:
-        rows = self._db.execute(ENGINE_SQL["kept_tasks"], (plan_id,)).fetchall()
-        return [kept_of(row) for row in rows]
+        return [kept_of(row) for row in self._run(ENGINE_SQL["kept_tasks"], (plan_id,))]
 
     async def plan_sources(self) -> list[Plan]:
         return [plan_of(row) for row in self._all("plan_sources")]
@@ -196,7 +175,7 @@ class SqliteReads:
             selection.parent_task_id,
             selection.limit,
         )
-        return [_task_view(row) for row in self._run(sql, bindings)]
+        return [task_view_of(row) for row in self._run(sql, bindings)]
 
     async def resolve(self, reference: str) -> list[int]:
         if reference in ("@last", "@failed"):
@@ -221,16 +200,10 @@ class SqliteReads:
         return []
 
     async def attempts(self, task_id: int) -> list[AttemptView]:
-        names = AttemptView.__struct_fields__
-        rows = self._all("attempts", task_id)
-        # The last column is JSON.
-        values = [(*row[:-1], msgspec.json.decode(row[-1]) if row[-1] else None) for row in rows]
-        return [
-            msgspec.convert(dict(zip(map(_camel, names), row, strict=True)), AttemptView) for row in values
-        ]
+        return [attempt_view_of(row) for row in self._all("attempts", task_id)]
 
     async def events(self, *, after_id: int, task_id: int | None, limit: int) -> list[EventView]:
-        return [_event_view(row) for row in self._all("events", after_id, task_id, limit)]
+        return [event_view_of(row) for row in self._all("events", after_id, task_id, limit)]
 
     async def audit_events(
         self, *, task_id: int | None, levels: Collection[str], since_ms: int, limit: int
@@ -240,7 +213,7 @@ class SqliteReads:
             rows = self._all("audit_events", wanted, since_ms, limit)
         else:
             rows = self._all("audit_events_of_task", task_id, wanted, since_ms, limit)
-        return [_event_view(row) for row in reversed(rows)]
+        return [event_view_of(row) for row in reversed(rows)]
 
     async def last_seal(self) -> Seal | None:
         row = self._run_first(ENGINE_SQL["last_seal"], ())
@@ -273,7 +246,7 @@ class SqliteReads:
 
     async def last_events(self, task_id: int, limit: int) -> list[EventView]:
         rows = self._all("last_events", task_id, limit)
-        return [_event_view(row) for row in reversed(rows)]
+        return [event_view_of(row) for row in reversed(rows)]
 
     async def log(self, task_id: int, epoch: int, *, after: int, limit: int) -> list[tuple[int, LogChunk]]:
         return _chunks(self._all("log", task_id, epoch, after, limit))
@@ -338,13 +311,3 @@ def _plan_views(rows: Iterable[Any]) -> list[PlanView]:
         if status is not None:
             view.counts[status] = count
     return list(found.values())
-
-
-def _event_view(row: tuple[Any, ...]) -> EventView:
-    names = map(_camel, EventView.__struct_fields__)
-    return msgspec.convert(dict(zip(names, row, strict=True)), EventView)
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)

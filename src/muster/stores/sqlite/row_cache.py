@@ -34,16 +34,14 @@ class RowCache(Generic[R]):
         keys: int,
         *,
         statements: dict[str, str],
-        row: Callable[[R], Row] = astuple,
         ended: Collection[str],
     ) -> None:
-        """`row` gives the columns of `fields`; rows whose status is one of `ended` are not kept."""
+        """Rows whose status is one of `ended` are not kept."""
         self._table = table
         self._fields = fields
         self._key = itemgetter(*range(keys))
         self._keys = keys
         self._statements = statements
-        self._row = row
         self._status = fields.index("status")
         self._ended = ended
         self._rows: dict[Any, tuple[R, Row]] = {}
@@ -55,15 +53,10 @@ class RowCache(Generic[R]):
         return found[0] if found else None
 
     def put(self, made: R) -> Row:
-        """Notes what is written to the store as `made`, and returns its columns."""
-        row = self._row(made)
+        """Notes what was read from the store, or is written to it, and returns its columns."""
+        row = astuple(made)
         self._note(self._key(row), made, row)
         return row
-
-    def read(self, made: R, *rest: object) -> None:
-        """Notes what was read; `rest` are the stored columns that are none of the row's own fields."""
-        row = (*astuple(made), *rest)
-        self._note(self._key(row), made, row)
 
     def _note(self, key: object, made: R, row: Row) -> None:
         rows = self._rows
@@ -80,9 +73,9 @@ class RowCache(Generic[R]):
     def updates(self, changed: Iterable[R]) -> dict[str, list[Row]]:
         """Statements by name, each with the rows to bind, that bring the table to what `changed` says."""
         made: dict[str, list[Row]] = {}
-        rows, kinds, to_row, to_key = self._rows, self._kinds, self._row, self._key
+        rows, kinds, to_key = self._rows, self._kinds, self._key
         for now in changed:
-            row = to_row(now)
+            row = astuple(now)
             key = to_key(row)
             known = rows.get(key)
             if known is None:

@@ -1,93 +1,108 @@
-"""What the columns of a row mean."""
+"""Rows as structs and back, by the types that the structs declare: what SQLite has no type for is JSON text."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from operator import attrgetter
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
-from msgspec.structs import replace
+from msgspec import Struct
+from msgspec.structs import astuple
 
-from muster.model.commands import Offer
-from muster.model.edits import KeptTask
-from muster.model.events import Event, Level
-from muster.model.rows import Plan, Worker
-from muster.model.states import (
-    AttemptStatus,
-    ErrorKind,
-    FailedDependency,
-    PauseReason,
-    StopAction,
-    TaskStatus,
-    WorkerStatus,
-)
+from muster.model.edits import KeptTask, TaskFields
+from muster.model.events import Event
+from muster.model.rows import Lane, NewTask, Plan, Worker
 from muster.model.task import Attempt, Task
+from muster.model.views import AttemptView, EventView, TaskView
 
-_TASK = {name: i for i, name in enumerate(Task.__struct_fields__)}
-_ATTEMPT = {name: i for i, name in enumerate(Attempt.__struct_fields__)}
+S = TypeVar("S", bound=Struct)
 
-
-_STATUS = {str(status): status for status in TaskStatus}
-_ON_FAILED = {str(wish): wish for wish in FailedDependency}
-_TASK_STATUS, _TASK_ON_FAILED = _TASK["status"], _TASK["on_failed"]
-_TASK_ERROR_KIND, _TASK_PAUSED_REASON = _TASK["error_kind"], _TASK["paused_reason"]
+Row = Sequence[Any]
+_PLAIN = (int, str, bytes)
 
 
-def task_of(row: tuple[Any, ...]) -> Task:
-    values = list(row)
-    values[_TASK_STATUS] = _STATUS[values[_TASK_STATUS]]
-    if values[_TASK_ERROR_KIND] is not None:
-        values[_TASK_ERROR_KIND] = ErrorKind(values[_TASK_ERROR_KIND])
-    if values[_TASK_PAUSED_REASON] is not None:
-        values[_TASK_PAUSED_REASON] = PauseReason(values[_TASK_PAUSED_REASON])
-    values[_TASK_ON_FAILED] = _ON_FAILED[values[_TASK_ON_FAILED]]
-    return Task(*values)
+def encode_json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
-def attempt_of(row: tuple[Any, ...]) -> Attempt:
-    values = list(row)
-    values[_ATTEMPT["status"]] = AttemptStatus(values[_ATTEMPT["status"]])
-    values[_ATTEMPT["tree_killed"]] = bool(values[_ATTEMPT["tree_killed"]])
-    for name, kind in (("stop_action", StopAction), ("error_kind", ErrorKind), ("declared_kind", ErrorKind)):
-        if values[_ATTEMPT[name]] is not None:
-            values[_ATTEMPT[name]] = kind(values[_ATTEMPT[name]])
-    return Attempt(*values)
+def _kinds(struct: type[Struct]) -> dict[str, Any]:
+    """The type of each field, without None."""
+    hints = get_type_hints(struct)
+    return {name: _present(hints[name]) for name in struct.__struct_fields__}
 
 
-def worker_of(row: tuple[Any, ...]) -> Worker:
-    values = dict(zip(Worker.__struct_fields__, row, strict=True))
-    values["agents"] = tuple(msgspec.json.decode(values["agents"]))
-    values["general"] = tuple(msgspec.json.decode(values["general"]))
-    values["offers"] = msgspec.json.decode(values["offers"], type=dict[str, Offer])
-    values["unfit"] = msgspec.json.decode(values["unfit"])
-    values["status"] = WorkerStatus(values["status"])
-    values["permanent"] = bool(values["permanent"])
-    return Worker(**values)
+def _present(hint: Any) -> Any:
+    if get_origin(hint) in (Union, UnionType):
+        (hint,) = (arg for arg in get_args(hint) if arg is not type(None))
+    return hint
 
 
-def event_of(row: Sequence[Any]) -> Event:
-    values = dict(zip(Event.__struct_fields__, row, strict=True))
-    values["level"] = Level(str(values["level"]))
-    values["new_status"] = TaskStatus(str(values["new_status"]))
-    if values["previous_status"] is not None:
-        values["previous_status"] = TaskStatus(str(values["previous_status"]))
-    return Event(**values)
-
-
-def plan_of(row: tuple[Any, ...]) -> Plan:
-    plan = Plan(*row)
+def _is_json(kind: Any) -> bool:
     return (
-        plan if plan.paused_reason is None else replace(plan, paused_reason=PauseReason(plan.paused_reason))
+        kind not in _PLAIN and kind is not bool and not (isinstance(kind, type) and issubclass(kind, StrEnum))
     )
 
 
-def kept_of(row: tuple[Any, ...]) -> KeptTask:
-    values = dict(zip(KeptTask.__struct_fields__, row, strict=True))
-    values["status"] = TaskStatus(values["status"])
-    values["on_failed"] = FailedDependency(values["on_failed"])
-    values["from_file"] = bool(values["from_file"])
-    for name in ("capabilities", "tags"):
-        values[name] = tuple(msgspec.json.decode(values[name]))
-    values["metadata"] = msgspec.json.decode(values["metadata"])
-    values["dependencies"] = tuple(map(tuple, msgspec.json.decode(values["dependencies"])))
-    return KeptTask(**values)
+def _decoder(kind: Any) -> Callable[[Any], Any]:
+    if kind is bool:
+        return bool
+    if _is_json(kind):
+        return msgspec.json.Decoder(kind).decode
+    return {str(member): member for member in kind}.__getitem__
+
+
+def reader(struct: type[S]) -> Callable[[Row], S]:
+    """Makes the struct of a row whose columns stand in the order of its fields; the last ones may be absent."""
+    names = struct.__struct_fields__
+    kinds = enumerate(_kinds(struct).values())
+    decoders = [(i, _decoder(kind)) for i, kind in kinds if kind not in _PLAIN]
+    by_name = not struct.__match_args__
+
+    def read(row: Row) -> S:
+        values = list(row)
+        for i, decode in decoders:
+            if values[i] is not None:
+                values[i] = decode(values[i])
+        return struct(**dict(zip(names, values, strict=False))) if by_name else struct(*values)
+
+    return read
+
+
+def writer(struct: type[S], columns: Sequence[str] = ()) -> Callable[[S], tuple[Any, ...]]:
+    """The row of a struct: all its fields, or these."""
+    kinds = _kinds(struct)
+    names = columns or struct.__struct_fields__
+    get = attrgetter(*names)
+    encoded = [i for i, name in enumerate(names) if _is_json(kinds[name])]
+
+    def row(made: S) -> tuple[Any, ...]:
+        values = list(get(made))
+        for i in encoded:
+            values[i] = encode_json(values[i])
+        return tuple(values)
+
+    return row if encoded else get if columns else astuple
+
+
+task_of = reader(Task)
+attempt_of = reader(Attempt)
+worker_of = reader(Worker)
+event_of = reader(Event)
+plan_of = reader(Plan)
+lane_of = reader(Lane)
+kept_of = reader(KeptTask)
+task_view_of = reader(TaskView)
+attempt_view_of = reader(AttemptView)
+event_view_of = reader(EventView)
+
+TEXTS = tuple(name for name in NewTask.__struct_fields__ if name not in {"task_id", "dependencies"})
+"""The columns of a task that are not its state ..."""
+EDITED = tuple(name for name in TEXTS if name in TaskFields.__struct_fields__)
+"""... and those of them that a person may edit under the same name."""
+texts_of = writer(NewTask, TEXTS)
+edited_of = writer(TaskFields, EDITED)
+worker_row = writer(Worker)
+lane_row = writer(Lane)

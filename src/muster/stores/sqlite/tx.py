@@ -23,7 +23,18 @@ from muster.model.task import BY_HAND, Attempt, Now, Task
 from muster.model.views import JobText
 from muster.ports.store import Existing, ReadyTask, Writes
 from muster.stores.sqlite.row_cache import RowCache
-from muster.stores.sqlite.rows import attempt_of, kept_of, plan_of, task_of, worker_of
+from muster.stores.sqlite.rows import (
+    attempt_of,
+    edited_of,
+    kept_of,
+    lane_of,
+    lane_row,
+    plan_of,
+    task_of,
+    texts_of,
+    worker_of,
+    worker_row,
+)
 from muster.stores.sqlite.sql_files import load_sql
 
 SQL = load_sql("engine.sql")
@@ -32,36 +43,8 @@ WORKERS_MAX = 1000
 """So many workers are remembered between transactions."""
 
 
-def _texts(edit: Edit) -> tuple[Any, ...]:
-    task_fields = edit.task_fields
-    return (
-        edit.task_id,
-        task_fields.title,
-        task_fields.description,
-        task_fields.agent,
-        _json(task_fields.capabilities),
-        task_fields.profile,
-        _json(task_fields.tags),
-        _json(task_fields.metadata),
-        task_fields.epic,
-        task_fields.feature,
-        edit.parent_task_id,
-        task_fields.target,
-        task_fields.not_before_ms,
-        task_fields.expires_at_ms,
-    )
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-def _array(values: tuple[str, ...]) -> str:
-    return _json(values) if values else "[]"
-
-
-def _task_row(task: Task) -> tuple[Any, ...]:
-    return (*astuple(task), 1 if task.ready else 0)
+def _edited(edit: Edit) -> tuple[Any, ...]:
+    return (*edited_of(edit.task_fields), edit.parent_task_id, edit.task_fields.expires_at_ms, edit.task_id)
 
 
 class SqliteTx:
@@ -70,12 +53,7 @@ class SqliteTx:
     def __init__(self, connection: apsw.Connection) -> None:
         self._db = connection
         self._tasks: RowCache[Task] = RowCache(
-            "tasks",
-            (*Task.__struct_fields__, "ready"),
-            1,
-            statements=SQL,
-            row=_task_row,
-            ended=FINAL,
+            "tasks", Task.__struct_fields__, 1, statements=SQL, ended=FINAL
         )
         self._attempts: RowCache[Attempt] = RowCache(
             "attempts",
@@ -117,8 +95,8 @@ class SqliteTx:
         known = self._tasks.get
         found = {i: task for i in ids if (task := known(i)) is not None}
         for row in self._many("tasks", [(i,) for i in ids if i not in found]):
-            task = task_of(row[:-1])
-            self._tasks.read(task, row[-1])
+            task = task_of(row)
+            self._tasks.put(task)
             found[task.id] = task
         return list(found.values())
 
@@ -127,7 +105,7 @@ class SqliteTx:
         found = {key: attempt for key in keys if (attempt := known(key)) is not None}
         for row in self._many("attempts", [key for key in keys if key not in found]):
             attempt = attempt_of(row)
-            self._attempts.read(attempt)
+            self._attempts.put(attempt)
             found[attempt.task_id, attempt.epoch] = attempt
         return list(found.values())
 
@@ -200,7 +178,7 @@ class SqliteTx:
         if writes.artifacts:
             self._many("insert_artifact", [astuple(a) for a in writes.artifacts])
         if writes.edits:
-            self._many("update_texts", [_texts(edit) for edit in writes.edits])
+            self._many("update_texts", [_edited(edit) for edit in writes.edits])
         if writes.logs:
             self._many(
                 "insert_log",
@@ -212,31 +190,7 @@ class SqliteTx:
             self._many(name, rows)
 
     def _insert_tasks(self, writes: Writes) -> None:
-        self._many(
-            "insert_task",
-            [
-                (
-                    *_task_row(task),
-                    new.key,
-                    new.title,
-                    new.description,
-                    new.agent,
-                    _array(new.capabilities),
-                    new.profile,
-                    _array(new.tags),
-                    _json(new.metadata) if new.metadata else "{}",
-                    new.parent_task_id,
-                    new.not_before_ms,
-                    new.not_after_ms,
-                    new.target,
-                    new.epic,
-                    new.feature,
-                    new.created_by,
-                    new.created_at_ms,
-                )
-                for new, task in writes.new_tasks
-            ],
-        )
+        self._many("insert_task", [(*astuple(task), *texts_of(new)) for new, task in writes.new_tasks])
         edges = [
             (parent_id, new.task_id, int(met))
             for new, _ in writes.new_tasks
@@ -299,30 +253,10 @@ class SqliteTx:
         return [row[0] for row in self._all("unfinished", plan_id, below or NUMBER_MAX, limit)]
 
     async def lanes(self) -> list[Lane]:
-        return [
-            Lane(
-                lane_id,
-                workspace_id,
-                plan_id,
-                agent,
-                tuple(msgspec.json.decode(capabilities)),
-                profile,
-                limit_key,
-            )
-            for lane_id, workspace_id, plan_id, agent, capabilities, profile, limit_key in self._all("lanes")
-        ]
+        return [lane_of(row) for row in self._all("lanes")]
 
     async def add_lane(self, lane: Lane) -> None:
-        self._all(
-            "insert_lane",
-            lane.id,
-            lane.workspace_id,
-            lane.plan_id,
-            lane.agent,
-            _json(lane.capabilities),
-            lane.profile,
-            lane.limit_key,
-        )
+        self._all("insert_lane", *lane_row(lane))
 
     async def lane_key(self, task_id: int) -> LaneKey:
         plan_id, agent, capabilities, profile, limit_key, target = self._first("lane_of", task_id)
@@ -375,12 +309,7 @@ class SqliteTx:
 
     async def put_worker(self, worker: Worker) -> None:
         self._note_worker(worker.id, worker)
-        values = {name: getattr(worker, name) for name in Worker.__struct_fields__}
-        values["agents"] = _json(worker.agents)
-        values["general"] = _json(worker.general)
-        values["offers"] = _json(worker.offers)
-        values["unfit"] = _json(worker.unfit)
-        self._all("put_worker", *values.values())
+        self._all("put_worker", *worker_row(worker))
 
     async def living_workers(self) -> list[Worker]:
         return [worker_of(row) for row in self._all("living_workers")]
@@ -426,9 +355,8 @@ class SqliteTx:
     async def settle_done_parents(self, child_id: int) -> int:
         return len(self._all("settle_done_parents", child_id))
 
-    async def census(self, task_id: int) -> tuple[bool, int]:
-        in_line, unmet = self._first("census", task_id)
-        return bool(in_line), unmet
+    async def unmet(self, task_id: int) -> int:
+        return int(self._first("unmet", task_id)[0])
 
     async def last_seal(self) -> Seal | None:
         row = self._first("last_seal")

@@ -1,11 +1,14 @@
 -- Times are Unix milliseconds unless the name says otherwise; `lease_until_ms` and `stop_by_ms` are on the
 -- monotonic clock of `boot_id`.  Checks on hot columns are chains of OR: for IN, SQLite builds a table at each write,
 -- which took half of an update's time.  No foreign keys on hot tables: the engine writes both sides in one transaction.
+-- `ready`, `done` and `dead` are the properties of the same names of model.task.Task; no statement says them again.
 
 CREATE TABLE meta (
     name  TEXT PRIMARY KEY,
     value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+-- S2: whoever proves an epoch names the incarnation of the store that granted it.
+INSERT INTO meta (name, value) VALUES ('incarnation', lower(hex(randomblob(8))));
 
 CREATE TABLE plans (
     id              INTEGER PRIMARY KEY,
@@ -13,10 +16,14 @@ CREATE TABLE plans (
     name            TEXT NOT NULL,
     source          TEXT,
     created_at_ms   INTEGER NOT NULL,
-    ticked_event_id INTEGER NOT NULL DEFAULT 0,
+    ticked_event_id INTEGER NOT NULL,
+    failures        INTEGER NOT NULL,
+    paused_reason   TEXT,
+    event_seq       INTEGER NOT NULL,
     UNIQUE (workspace_id, name)
 ) STRICT;
 CREATE UNIQUE INDEX plans_source ON plans (workspace_id, source) WHERE source IS NOT NULL;
+CREATE INDEX plans_paused ON plans (id) WHERE paused_reason IS NOT NULL;
 
 CREATE TABLE lanes (
     id           INTEGER PRIMARY KEY,
@@ -66,7 +73,10 @@ CREATE TABLE tasks (
     updated_at_ms      INTEGER NOT NULL,
     started_at_ms      INTEGER,
     ended_at_ms        INTEGER,
-    ready              INTEGER NOT NULL CHECK (ready IN (0, 1)),
+    lingering_epoch    INTEGER,
+    estimated_s        INTEGER,
+    done_epoch         INTEGER,
+    skipped            INTEGER NOT NULL CHECK (skipped IN (0, 1)),
     key                TEXT,
     title              TEXT NOT NULL,
     description        TEXT NOT NULL,
@@ -80,10 +90,21 @@ CREATE TABLE tasks (
     feature            TEXT NOT NULL,
     created_by         TEXT NOT NULL,
     created_at_ms      INTEGER NOT NULL,
-    result             TEXT
+    not_before_ms      INTEGER,
+    not_after_ms       INTEGER,
+    target             TEXT,
+    from_file          INTEGER NOT NULL CHECK (from_file IN (0, 1)),
+    result             TEXT,
+    ready              INTEGER NOT NULL GENERATED ALWAYS AS (
+        status = 'PENDING' AND unmet = 0 AND next_attempt_at_ms IS NULL AND lingering_epoch IS NULL) VIRTUAL,
+    half_done          INTEGER NOT NULL GENERATED ALWAYS AS (error_kind IS 'lost' OR done_epoch IS NOT NULL) VIRTUAL,
+    done               INTEGER NOT NULL GENERATED ALWAYS AS (
+        status = 'COMPLETED' OR skipped OR (status = 'ARCHIVED' AND error_kind IS NULL AND error = '')) VIRTUAL,
+    dead               INTEGER NOT NULL GENERATED ALWAYS AS (
+        (status = 'FAILED' OR status = 'CANCELLED' OR status = 'ARCHIVED') AND NOT done) VIRTUAL
 ) STRICT;
 CREATE UNIQUE INDEX tasks_key ON tasks (plan_id, key) WHERE key IS NOT NULL;
-CREATE INDEX tasks_ready ON tasks (lane_id, priority DESC, sort_key, id) WHERE ready = 1;
+CREATE INDEX tasks_ready ON tasks (lane_id, half_done DESC, priority DESC, sort_key, id) WHERE ready = 1;
 CREATE INDEX tasks_due ON tasks (next_attempt_at_ms) WHERE next_attempt_at_ms IS NOT NULL;
 CREATE INDEX tasks_expiry ON tasks (expires_at_ms)
     WHERE expires_at_ms IS NOT NULL AND status IN ('PENDING', 'ABORTED');
@@ -91,6 +112,7 @@ CREATE INDEX tasks_aim ON tasks (pinned_until_ms) WHERE pinned_until_ms IS NOT N
 CREATE INDEX tasks_overdue ON tasks (overdue_at_ms) WHERE overdue_at_ms IS NOT NULL AND status = 'RUNNING';
 CREATE INDEX tasks_parent ON tasks (parent_task_id) WHERE parent_task_id IS NOT NULL;
 CREATE INDEX tasks_counts ON tasks (plan_id, status);
+CREATE INDEX tasks_lingering ON tasks (id) WHERE lingering_epoch IS NOT NULL;
 
 CREATE TABLE dependencies (
     parent_id INTEGER NOT NULL,
@@ -102,33 +124,38 @@ CREATE INDEX dependencies_child ON dependencies (child_id);
 
 -- S1: (task, epoch) is granted once, and a task has at most one open attempt.
 CREATE TABLE attempts (
-    task_id        INTEGER NOT NULL,
-    epoch          INTEGER NOT NULL CHECK (epoch >= 1),
-    generation     INTEGER NOT NULL,
-    status         TEXT NOT NULL CHECK (
+    task_id          INTEGER NOT NULL,
+    epoch            INTEGER NOT NULL CHECK (epoch >= 1),
+    generation       INTEGER NOT NULL,
+    status           TEXT NOT NULL CHECK (
         status = 'assigned' OR status = 'running' OR status = 'stopping' OR status = 'completed' OR status = 'failed'
         OR status = 'lost' OR status = 'released' OR status = 'cancelled'),
-    worker_id      TEXT NOT NULL,
-    agent          TEXT NOT NULL,
-    request_id     TEXT NOT NULL,
-    boot_id        TEXT NOT NULL,
-    lease_ms       INTEGER NOT NULL,
-    lease_until_ms INTEGER NOT NULL,
-    assigned_at_ms INTEGER NOT NULL,
-    started_at_ms  INTEGER,
-    ended_at_ms    INTEGER,
-    session_key    TEXT,
-    token_hash     TEXT,
-    stop_action    TEXT,
-    stop_by_ms     INTEGER,
-    error_kind     TEXT,
-    error          TEXT NOT NULL,
-    tree_killed    INTEGER NOT NULL CHECK (tree_killed IN (0, 1)),
-    exit_code      INTEGER,
-    declared_kind  TEXT,
-    declared       TEXT,
-    checkpoints    INTEGER NOT NULL,
-    log_bytes      INTEGER NOT NULL,
+    worker_id        TEXT NOT NULL,
+    agent            TEXT NOT NULL,
+    request_id       TEXT NOT NULL,
+    boot_id          TEXT NOT NULL,
+    lease_ms         INTEGER NOT NULL,
+    lease_until_ms   INTEGER NOT NULL,
+    assigned_at_ms   INTEGER NOT NULL,
+    started_at_ms    INTEGER,
+    ended_at_ms      INTEGER,
+    session_key      TEXT,
+    token_hash       TEXT,
+    stop_action      TEXT,
+    stop_by_ms       INTEGER,
+    error_kind       TEXT,
+    error            TEXT NOT NULL,
+    tree_killed      INTEGER NOT NULL CHECK (tree_killed IN (0, 1)),
+    exit_code        INTEGER,
+    declared_kind    TEXT,
+    declared         TEXT,
+    checkpoints      INTEGER NOT NULL,
+    log_bytes        INTEGER NOT NULL,
+    notice           TEXT NOT NULL,
+    noticed_mono_ms  INTEGER,
+    checkpoint_taken TEXT NOT NULL,
+    usage            TEXT,
+    session_usage    TEXT,
     PRIMARY KEY (task_id, epoch),
     CHECK ((ended_at_ms IS NULL) = (status = 'assigned' OR status = 'running' OR status = 'stopping'))
 ) STRICT, WITHOUT ROWID;
@@ -156,7 +183,37 @@ CREATE TRIGGER events_no_update BEFORE UPDATE ON events
 BEGIN
     SELECT raise(ABORT, 'events are never changed');
 END;
+
+-- S7: signed ranges of events.  A pruned one stays as a stub, and only its events may be deleted.
+CREATE TABLE seals (
+    to_id        INTEGER PRIMARY KEY,
+    from_id      INTEGER NOT NULL,
+    count        INTEGER NOT NULL,
+    at_ms        INTEGER NOT NULL,
+    key_id       TEXT NOT NULL,
+    previous     TEXT NOT NULL,
+    marks_digest TEXT NOT NULL,
+    head         TEXT NOT NULL,
+    marks        BLOB NOT NULL,
+    pruned_at_ms INTEGER,
+    pruned_proof TEXT NOT NULL
+) STRICT;
+CREATE INDEX seals_kept ON seals (to_id) WHERE pruned_at_ms IS NULL;
+CREATE TRIGGER seals_no_delete BEFORE DELETE ON seals
+BEGIN
+    SELECT raise(ABORT, 'seals are never deleted');
+END;
+CREATE TRIGGER seals_no_update BEFORE UPDATE ON seals
+WHEN OLD.pruned_at_ms IS NOT NULL OR NEW.pruned_at_ms IS NULL
+  OR (NEW.to_id, NEW.from_id, NEW.count, NEW.at_ms, NEW.key_id, NEW.previous, NEW.marks_digest, NEW.head)
+     IS NOT (OLD.to_id, OLD.from_id, OLD.count, OLD.at_ms, OLD.key_id, OLD.previous, OLD.marks_digest, OLD.head)
+BEGIN
+    SELECT raise(ABORT, 'seals are never changed');
+END;
 CREATE TRIGGER events_no_delete BEFORE DELETE ON events
+WHEN NOT EXISTS (SELECT 1 FROM seals
+                  WHERE to_id = (SELECT min(to_id) FROM seals WHERE to_id >= OLD.id)
+                    AND from_id <= OLD.id AND pruned_at_ms IS NOT NULL)
 BEGIN
     SELECT raise(ABORT, 'events are never deleted');
 END;
@@ -179,6 +236,7 @@ CREATE TABLE checkpoints (
     data          BLOB NOT NULL,
     PRIMARY KEY (task_id, epoch, number)
 ) STRICT;
+CREATE INDEX checkpoints_age ON checkpoints (created_at_ms);
 
 CREATE TABLE artifacts (
     task_id       INTEGER NOT NULL,

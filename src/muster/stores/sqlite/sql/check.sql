@@ -8,9 +8,9 @@ SELECT 'S2: task ' || a.task_id || ' has attempt ' || max(a.epoch) || ' and its 
 
 -- name: held_without_attempt
 SELECT 'S3: task ' || t.id || ' is ' || t.status || ' and '
-       || CASE WHEN t.status IN ('ASSIGNED', 'RUNNING') THEN 'no attempt of it is open' ELSE 'an attempt of it is open' END
+       || CASE WHEN $held THEN 'no attempt of it is open' ELSE 'an attempt of it is open' END
   FROM tasks t
- WHERE (t.status IN ('ASSIGNED', 'RUNNING'))
+ WHERE ($held)
     <> EXISTS (SELECT 1 FROM attempts a WHERE a.task_id = t.id AND a.epoch = t.epoch AND a.ended_at_ms IS NULL)
 
 -- name: hole
@@ -34,13 +34,12 @@ SELECT 'S7: task ' || e.task_id || ', event ' || e.seq || ' starts from ' || coa
  WHERE e.previous_status IS NOT b.new_status
 
 -- name: miscounted
-SELECT 'S8: task ' || t.id || ' counts ' || t.unmet || ' unmet dependencies, there are ' || count(d.parent_id)
-  FROM tasks t LEFT JOIN dependencies d ON d.child_id = t.id AND d.met = 0
- GROUP BY t.id HAVING count(d.parent_id) <> t.unmet
+SELECT 'S8: task ' || t.id || ' counts ' || t.unmet || ' unmet dependencies, there are ' || $unmet
+  FROM tasks t WHERE t.unmet <> $unmet
 
--- name: in_the_wrong_line
-SELECT 'L3: task ' || t.id || CASE t.ready WHEN 1 THEN ' may be claimed and should wait' ELSE ' waits for nothing and cannot be claimed' END
-  FROM tasks t WHERE t.ready <> (t.status = 'PENDING' AND t.unmet = 0 AND t.next_attempt_at_ms IS NULL)
+-- name: waits_for_what_is_done
+SELECT 'S8: task ' || d.child_id || ' waits for task ' || p.id || ', which is done'
+  FROM dependencies d JOIN tasks p ON p.id = d.parent_id WHERE d.met = 0 AND p.done
 
 -- name: dangling
 SELECT 'a dependency of task ' || child_id || ' on ' || parent_id || ' names a task that is not there' FROM dependencies

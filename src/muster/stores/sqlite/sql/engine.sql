@@ -1,5 +1,5 @@
 -- name: tasks
-SELECT $task_columns, ready FROM tasks WHERE id = ?1
+SELECT $task_columns FROM tasks WHERE id = ?1
 
 -- name: attempts
 SELECT $attempt_columns FROM attempts WHERE task_id = ?1 AND epoch = ?2
@@ -11,22 +11,13 @@ SELECT $attempt_columns FROM attempts WHERE worker_id = ?1 AND ended_at_ms IS NU
 SELECT $attempt_columns FROM attempts WHERE agent = ?1 AND ended_at_ms IS NULL
 
 -- name: open_lanes
--- A skip scan of the partial index: one seek for each lane, whatever the number of tasks.
-WITH RECURSIVE open_lane (id) AS (
-    SELECT min(lane_id) FROM tasks WHERE ready = 1
-    UNION ALL
-    SELECT (SELECT min(lane_id) FROM tasks WHERE ready = 1 AND lane_id > open_lane.id)
-      FROM open_lane WHERE open_lane.id IS NOT NULL
-)
-SELECT id FROM open_lane
- WHERE id IS NOT NULL
-   AND id NOT IN (SELECT l.id FROM plans p JOIN lanes l ON l.workspace_id = p.workspace_id AND l.plan_id = p.id
-                   WHERE p.paused_reason IS NOT NULL)
+$open_lane
+SELECT id FROM claimable
 
 -- name: ready
-SELECT id, $half_done, priority, sort_key FROM tasks
+SELECT id, half_done, priority, sort_key FROM tasks
  WHERE lane_id = ?1 AND ready = 1
- ORDER BY $half_done DESC, priority DESC, sort_key, id
+ ORDER BY half_done DESC, priority DESC, sort_key, id
  LIMIT ?2
 
 -- name: job_texts
@@ -52,9 +43,7 @@ SELECT parent_id FROM dependencies WHERE parent_id = ?1 AND met = 0 LIMIT 1
 UPDATE dependencies SET met = 1 WHERE parent_id = ?1 AND met = 0 RETURNING child_id
 
 -- name: insert_task
-INSERT INTO tasks ($task_columns, ready, key, title, description, agent, capabilities, profile, tags, metadata,
-                   parent_task_id, not_before_ms, not_after_ms, target, epic, feature, created_by, created_at_ms)
-VALUES ($task_slots, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO tasks ($task_columns, $text_columns) VALUES ($task_slots, $text_slots)
 
 -- name: insert_dependency
 INSERT INTO dependencies (parent_id, child_id, met) VALUES (?, ?, ?)
@@ -69,10 +58,10 @@ INSERT INTO events ($event_columns) VALUES ($event_slots)
 UPDATE tasks SET result = ?2 WHERE id = ?1
 
 -- name: insert_checkpoint
-INSERT INTO checkpoints (task_id, epoch, number, created_at_ms, data) VALUES (?, ?, ?, ?, ?)
+INSERT INTO checkpoints ($checkpoint_columns) VALUES ($checkpoint_slots)
 
 -- name: insert_artifact
-INSERT INTO artifacts (task_id, epoch, name, location, created_at_ms) VALUES (?, ?, ?, ?, ?)
+INSERT INTO artifacts ($artifact_columns) VALUES ($artifact_slots)
 ON CONFLICT (task_id, epoch, name) DO UPDATE SET location = excluded.location
 
 -- name: insert_log
@@ -104,10 +93,10 @@ INSERT INTO plans ($plan_columns) VALUES ($plan_slots)
 UPDATE plans SET ticked_event_id = max(ticked_event_id, ?2) WHERE id = ?1
 
 -- name: existing
-SELECT key, id, $done, $dead, title, description, agent FROM tasks WHERE plan_id = ?1 AND key = ?2
+SELECT key, id, done, dead, title, description, agent FROM tasks WHERE plan_id = ?1 AND key = ?2
 
 -- name: existing_ids
-SELECT id, $done, $dead, title, description, agent FROM tasks WHERE id = ?1
+SELECT id, done, dead, title, description, agent FROM tasks WHERE id = ?1
 
 -- name: kept_tasks
 $kept WHERE t.plan_id = ?1 ORDER BY t.id
@@ -129,15 +118,14 @@ SELECT id FROM tasks
 
 -- name: update_texts
 UPDATE tasks
-   SET title = ?2, description = ?3, agent = ?4, capabilities = ?5, profile = ?6, tags = ?7, metadata = ?8,
-       epic = ?9, feature = ?10, parent_task_id = ?11, target = ?12, not_before_ms = ?13, not_after_ms = ?14
- WHERE id = ?1
+   SET ($edited_columns, parent_task_id, not_after_ms) = ($edited_slots, ?, ?)
+ WHERE id = ?
 
 -- name: lanes
-SELECT id, workspace_id, plan_id, agent, capabilities, profile, limit_key FROM lanes
+SELECT $lane_columns FROM lanes
 
 -- name: insert_lane
-INSERT INTO lanes (id, workspace_id, plan_id, agent, capabilities, profile, limit_key) VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT INTO lanes ($lane_columns) VALUES ($lane_slots)
 
 -- name: lane_of
 SELECT t.plan_id, coalesce(t.agent, ''), t.capabilities, coalesce(t.profile, ''), coalesce(t.limit_key, ''),
@@ -186,8 +174,8 @@ SELECT value FROM meta WHERE name = ?1
 INSERT INTO meta (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = excluded.value
 
 -- name: last_id
-SELECT max(coalesce((SELECT max(id) FROM tasks), 0), coalesce((SELECT max(id) FROM plans), 0),
-           coalesce((SELECT max(id) FROM lanes), 0))
+SELECT coalesce(max(id), 0) FROM (SELECT max(id) AS id FROM tasks UNION ALL SELECT max(id) FROM plans
+                                  UNION ALL SELECT max(id) FROM lanes)
 
 -- name: last_seal
 SELECT $seal_columns FROM seals ORDER BY to_id DESC LIMIT 1
@@ -198,12 +186,11 @@ INSERT INTO seals ($seal_columns) VALUES ($seal_slots)
 -- name: settle_done_parents
 UPDATE dependencies SET met = 1
  WHERE child_id = ?1 AND met = 0
-   AND (SELECT parent.status FROM tasks parent WHERE parent.id = parent_id) = 'COMPLETED'
+   AND (SELECT parent.done FROM tasks parent WHERE parent.id = parent_id)
 RETURNING parent_id
 
--- name: census
-SELECT ready, (SELECT count(*) FROM dependencies d WHERE d.child_id = t.id AND d.met = 0)
-  FROM tasks t WHERE t.id = ?1
+-- name: unmet
+SELECT $unmet FROM tasks t WHERE t.id = ?1
 
 -- name: prune_logs
 -- By rowid, which is the order in which they came: no index of their age is needed.
@@ -213,10 +200,7 @@ RETURNING rowid
 
 -- name: prune_checkpoints
 DELETE FROM checkpoints
- WHERE rowid IN (SELECT c.rowid FROM checkpoints c JOIN tasks t ON t.id = c.task_id
-                  WHERE c.created_at_ms < ?1 AND t.ended_at_ms < ?1
-                    AND t.status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'ARCHIVED')
-                  ORDER BY c.created_at_ms LIMIT ?2)
+ WHERE rowid IN (SELECT c.rowid $old_checkpoint ORDER BY c.created_at_ms LIMIT ?2)
 RETURNING rowid
 
 -- name: prune_idempotency

@@ -14,8 +14,7 @@ SELECT parent_id, child_id FROM dependencies ORDER BY parent_id, child_id
 SELECT id, $event_columns FROM events WHERE id > ?1 ORDER BY id
 
 -- name: look
-SELECT ready, (SELECT count(*) FROM dependencies d WHERE d.child_id = tasks.id AND d.met = 0), $task_columns
-  FROM tasks WHERE id = ?1
+SELECT ready, $unmet, $task_columns FROM tasks t WHERE id = ?1
 
 -- name: attempts_of
 SELECT $attempt_columns FROM attempts WHERE task_id = ?1 ORDER BY epoch

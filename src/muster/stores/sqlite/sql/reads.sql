@@ -21,18 +21,8 @@ SELECT t.id
  ORDER BY t.id LIMIT ?4
 
 -- name: any_ready
--- As open_lanes: a million ready tasks of a paused plan are one seek.
-WITH RECURSIVE open_lane (id) AS (
-    SELECT min(lane_id) FROM tasks WHERE ready = 1
-    UNION ALL
-    SELECT (SELECT min(lane_id) FROM tasks WHERE ready = 1 AND lane_id > open_lane.id)
-      FROM open_lane WHERE open_lane.id IS NOT NULL
-)
-SELECT EXISTS (
-    SELECT 1 FROM open_lane
-     WHERE id IS NOT NULL
-       AND NOT EXISTS (SELECT 1 FROM lanes l JOIN plans p ON p.id = l.plan_id
-                        WHERE l.id = open_lane.id AND p.paused_reason IS NOT NULL))
+$open_lane
+SELECT EXISTS (SELECT 1 FROM claimable)
 
 -- name: attempt
 SELECT $attempt_columns FROM attempts WHERE task_id = ?1 AND epoch = ?2
@@ -76,20 +66,20 @@ SELECT t.id, coalesce(p.name, ''), coalesce(t.key, CAST(t.id AS TEXT)), t.title,
        t.priority, t.generation, t.epoch, t.unmet, t.next_attempt_at_ms, t.max_retries, t.retries, t.losses,
        t.percent, t.step, t.error_kind, t.error, t.agent, t.epic, t.feature, t.created_at_ms, t.updated_at_ms,
        t.started_at_ms, t.ended_at_ms, t.paused_reason, t.question, t.pinned_agent, t.expires_at_ms, t.on_failed,
-       t.limit_key, t.capabilities, t.profile, t.tags, t.metadata, t.parent_task_id, a.worker_id, a.agent, a.status,
+       t.limit_key, t.capabilities, t.profile, t.tags, t.metadata, t.parent_task_id,
+       iif(a.ended_at_ms IS NULL, a.worker_id, NULL), iif(a.ended_at_ms IS NULL, a.agent, NULL), a.status,
        t.lingering_epoch,
-       CASE WHEN t.unmet > 0 THEN (
+       CASE WHEN t.unmet = 0 THEN '[]' ELSE (
            SELECT json_group_array(name) FROM (
-               SELECT CASE WHEN parent.status IN ('FAILED', 'CANCELLED', 'ARCHIVED')
-                           THEN coalesce(parent.key, CAST(parent.id AS TEXT)) || ' (' || parent.status || ')'
-                           ELSE coalesce(parent.key, CAST(parent.id AS TEXT)) END AS name
+               SELECT coalesce(parent.key, CAST(parent.id AS TEXT)) || iif(parent.dead, ' (' || parent.status || ')', '')
+                      AS name
                  FROM dependencies d JOIN tasks parent ON parent.id = d.parent_id
                 WHERE d.child_id = t.id AND d.met = 0
-                ORDER BY parent.status NOT IN ('FAILED', 'CANCELLED', 'ARCHIVED'), parent.id LIMIT 3))
+                ORDER BY parent.dead DESC, parent.id LIMIT 3))
        END,
        CASE WHEN t.status = 'RUNNING' THEN (
            SELECT message FROM events e WHERE e.task_id = t.id AND e.seq = t.event_seq AND e.event = 'suspected')
-       END, t.target, t.estimated_s, t.done_epoch
+       END, t.target, t.estimated_s, t.done_epoch, a.agent
   FROM tasks t
   LEFT JOIN plans p ON p.id = t.plan_id
   LEFT JOIN attempts a ON a.task_id = t.id AND a.epoch = t.epoch
@@ -133,24 +123,12 @@ SELECT epoch, generation, status, worker_id, agent, assigned_at_ms, started_at_m
   FROM attempts WHERE task_id = ?1 ORDER BY epoch
 
 -- name: events
-SELECT e.id, e.task_id, coalesce(p.name, ''),
-       coalesce(t.key, CASE e.task_id WHEN p.id THEN '(plan)' WHEN 0 THEN '(store)'
-                           ELSE CAST(e.task_id AS TEXT) END), e.seq, e.at_ms, e.level,
-       e.event, e.message, e.previous_status, e.new_status, e.generation, e.epoch, e.actor
-  FROM events e
-  LEFT JOIN tasks t ON t.id = e.task_id
-  LEFT JOIN plans p ON p.id = coalesce(t.plan_id, e.task_id)
+$event_view
  WHERE e.id > ?1 AND (?2 IS NULL OR e.task_id = ?2)
  ORDER BY e.id LIMIT ?3
 
 -- name: last_events
-SELECT e.id, e.task_id, coalesce(p.name, ''),
-       coalesce(t.key, CASE e.task_id WHEN p.id THEN '(plan)' WHEN 0 THEN '(store)'
-                           ELSE CAST(e.task_id AS TEXT) END), e.seq, e.at_ms, e.level,
-       e.event, e.message, e.previous_status, e.new_status, e.generation, e.epoch, e.actor
-  FROM events e
-  LEFT JOIN tasks t ON t.id = e.task_id
-  LEFT JOIN plans p ON p.id = coalesce(t.plan_id, e.task_id)
+$event_view
  WHERE e.task_id = ?1
  ORDER BY e.seq DESC LIMIT ?2
 
@@ -177,12 +155,12 @@ SELECT a.worker_id, coalesce(p.name || '/', '') || coalesce(t.key, CAST(t.id AS 
  WHERE a.ended_at_ms IS NULL ORDER BY a.task_id
 
 -- name: checkpoint
-SELECT c.task_id, c.epoch, c.number, c.created_at_ms, c.data
-  FROM checkpoints c JOIN tasks t ON t.id = c.task_id
- WHERE c.task_id = ?1 AND c.epoch > t.fresh_after_epoch ORDER BY c.epoch DESC, c.number DESC LIMIT 1
+SELECT $checkpoint_columns FROM checkpoints
+ WHERE task_id = ?1 AND epoch > (SELECT fresh_after_epoch FROM tasks WHERE id = ?1)
+ ORDER BY epoch DESC, number DESC LIMIT 1
 
 -- name: artifacts
-SELECT task_id, epoch, name, location, created_at_ms FROM artifacts WHERE task_id = ?1 ORDER BY epoch, name
+SELECT $artifact_columns FROM artifacts WHERE task_id = ?1 ORDER BY epoch, name
 
 -- name: result
 SELECT result FROM tasks WHERE id = ?1
@@ -209,24 +187,12 @@ SELECT id FROM tasks
  WHERE overdue_at_ms IS NOT NULL AND overdue_at_ms <= ?1 AND status = 'RUNNING' ORDER BY overdue_at_ms LIMIT ?2
 
 -- name: audit_events
-SELECT e.id, e.task_id, coalesce(p.name, ''),
-       coalesce(t.key, CASE e.task_id WHEN p.id THEN '(plan)' WHEN 0 THEN '(store)'
-                           ELSE CAST(e.task_id AS TEXT) END), e.seq, e.at_ms, e.level,
-       e.event, e.message, e.previous_status, e.new_status, e.generation, e.epoch, e.actor
-  FROM events e
-  LEFT JOIN tasks t ON t.id = e.task_id
-  LEFT JOIN plans p ON p.id = coalesce(t.plan_id, e.task_id)
+$event_view
  WHERE (?1 IS NULL OR e.level IN (SELECT value FROM json_each(?1))) AND e.at_ms >= ?2
  ORDER BY e.id DESC LIMIT ?3
 
 -- name: audit_events_of_task
-SELECT e.id, e.task_id, coalesce(p.name, ''),
-       coalesce(t.key, CASE e.task_id WHEN p.id THEN '(plan)' WHEN 0 THEN '(store)'
-                           ELSE CAST(e.task_id AS TEXT) END), e.seq, e.at_ms, e.level,
-       e.event, e.message, e.previous_status, e.new_status, e.generation, e.epoch, e.actor
-  FROM events e
-  LEFT JOIN tasks t ON t.id = e.task_id
-  LEFT JOIN plans p ON p.id = coalesce(t.plan_id, e.task_id)
+$event_view
  WHERE e.task_id = ?1 AND (?2 IS NULL OR e.level IN (SELECT value FROM json_each(?2))) AND e.at_ms >= ?3
  ORDER BY e.seq DESC LIMIT ?4
 
@@ -247,12 +213,10 @@ SELECT t.id, t.event_seq, coalesce(min(e.seq), 0), coalesce(max(e.seq), 0), coun
 
 -- name: suspects
 SELECT t.id,
-       t.ready <> (t.status = 'PENDING' AND t.unmet = 0 AND t.next_attempt_at_ms IS NULL AND t.lingering_epoch IS NULL)
-    OR t.unmet <> (SELECT count(*) FROM dependencies d WHERE d.child_id = t.id AND d.met = 0)
+       t.unmet <> $unmet
     OR EXISTS (SELECT 1 FROM dependencies d JOIN tasks parent ON parent.id = d.parent_id
-                WHERE d.child_id = t.id AND d.met = 0 AND parent.status = 'COMPLETED')
-    OR (t.status IN ('ASSIGNED', 'RUNNING'))
-       <> EXISTS (SELECT 1 FROM attempts a WHERE a.task_id = t.id AND a.ended_at_ms IS NULL)
+                WHERE d.child_id = t.id AND d.met = 0 AND parent.done)
+    OR ($held) <> EXISTS (SELECT 1 FROM attempts a WHERE a.task_id = t.id AND a.ended_at_ms IS NULL)
   FROM tasks t WHERE t.id > ?1 ORDER BY t.id LIMIT ?2
 
 -- name: oldest_kept_seal
@@ -261,22 +225,13 @@ SELECT $seal_columns FROM seals WHERE pruned_at_ms IS NULL ORDER BY to_id LIMIT 
 -- name: anything_old
 SELECT coalesce((SELECT at_ms < ?1 FROM logs ORDER BY rowid LIMIT 1), 0)
     OR EXISTS (SELECT 1 FROM idempotency WHERE created_at_ms < ?2)
-    OR EXISTS (SELECT 1 FROM checkpoints c JOIN tasks t ON t.id = c.task_id
-                WHERE c.created_at_ms < ?1 AND t.ended_at_ms < ?1
-                  AND t.status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'ARCHIVED'))
+    OR EXISTS (SELECT 1 $old_checkpoint)
 
 -- name: next_ready
 -- The tops of all open lanes, so that a million tasks of a paused plan cost nothing.
-WITH RECURSIVE open_lane (id) AS (
-    SELECT min(lane_id) FROM tasks WHERE ready = 1
-    UNION ALL
-    SELECT (SELECT min(lane_id) FROM tasks WHERE ready = 1 AND lane_id > open_lane.id)
-      FROM open_lane WHERE open_lane.id IS NOT NULL
-)
+$open_lane
 SELECT t.id
-  FROM open_lane
-  JOIN tasks t ON t.id IN (SELECT id FROM tasks WHERE lane_id = open_lane.id AND ready = 1
-                            ORDER BY $half_done DESC, priority DESC, sort_key, id LIMIT ?1)
- WHERE NOT EXISTS (SELECT 1 FROM lanes l JOIN plans p ON p.id = l.plan_id
-                    WHERE l.id = open_lane.id AND p.paused_reason IS NOT NULL)
- ORDER BY $half_done DESC, t.priority DESC, t.sort_key, t.id LIMIT ?1
+  FROM claimable
+  JOIN tasks t ON t.id IN (SELECT id FROM tasks WHERE lane_id = claimable.id AND ready = 1
+                            ORDER BY half_done DESC, priority DESC, sort_key, id LIMIT ?1)
+ ORDER BY t.half_done DESC, t.priority DESC, t.sort_key, t.id LIMIT ?1

@@ -1,8 +1,9 @@
 """For crash tests: an owner that kills itself at a named point.
 
-MUSTER_FAILPOINT names a file.  Once the file is there, it says where and when: `POINT:HITS` or `POINT:HITS:NAME`.
+CRASH_POINT_FILE names a file.  Once the file is there, it says where and when: `POINT:HITS` or `POINT:HITS:NAME`.
 At the HITSth passing of POINT the owner removes the file and sends itself SIGKILL; the file may be put there at
-any time.  Without the variable nothing of this is built in.
+any time.  The product knows nothing of this: `sitecustomize` beside this file puts the points into an owner
+whose PYTHONPATH names this folder.
 
     before_commit   everything is written but not committed; NAME: a command of the batch, such as `Claim`
     after_commit    it is on the disk, nobody was told; NAME: as before
@@ -28,7 +29,8 @@ from muster.ports.store import Reads, Store, Tx
 
 T = TypeVar("T")
 
-VARIABLE = "MUSTER_FAILPOINT"
+HERE = Path(__file__).parent
+VARIABLE = "CRASH_POINT_FILE"
 
 
 class Failpoint:
@@ -37,10 +39,6 @@ class Failpoint:
         self._lock = threading.Lock()
         self._order = ""
         self._hits = 0
-
-    @classmethod
-    def of(cls, env: Mapping[str, str]) -> Failpoint | None:
-        return cls(Path(env[VARIABLE])) if env.get(VARIABLE) else None
 
     def at(self, point: str, names: Collection[str]) -> None:
         """Does not return where this is the place and the time to die."""
@@ -72,6 +70,31 @@ class Failpoint:
             await app(scope, receive, sent)
 
         return passing
+
+
+def crashing(path: Path) -> dict[str, str]:
+    """The environment of a crew whose owner has the points."""
+    return {VARIABLE: str(path), "PYTHONPATH": str(HERE)}
+
+
+def install(path: Path) -> None:
+    """Puts the points into this process, before its owner is made."""
+    from muster.app import core
+    from muster.web import server as web
+
+    failpoint = Failpoint(path)
+    make_server = web.server
+
+    def engine(store: Store, chance: Chance, policy: Policy, grants: Grants) -> CrashingEngine:
+        return CrashingEngine(store, chance, policy, failpoint, grants)
+
+    def server(*args: Any, **kwargs: Any) -> Any:
+        made = make_server(*args, **kwargs)
+        made.config.app = failpoint.after_answers(made.config.app)
+        return made
+
+    core.Engine = engine  # type: ignore[assignment,misc]
+    web.server = server
 
 
 class CrashingEngine(Engine):

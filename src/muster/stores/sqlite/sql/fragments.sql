@@ -1,0 +1,45 @@
+-- name: open_lane
+-- A skip scan of the partial index: one seek for each lane that holds a ready task, however many tasks wait.
+WITH RECURSIVE open_lane (id) AS (
+    SELECT min(lane_id) FROM tasks WHERE ready = 1
+    UNION ALL
+    SELECT (SELECT min(lane_id) FROM tasks WHERE ready = 1 AND lane_id > open_lane.id)
+      FROM open_lane WHERE open_lane.id IS NOT NULL
+), claimable (id) AS (
+    SELECT id FROM open_lane
+     WHERE id IS NOT NULL
+       AND id NOT IN (SELECT l.id FROM plans p JOIN lanes l ON l.workspace_id = p.workspace_id AND l.plan_id = p.id
+                       WHERE p.paused_reason IS NOT NULL))
+
+-- name: event_view
+-- The columns of an EventView.
+SELECT e.id, e.task_id, coalesce(p.name, ''),
+       coalesce(t.key, CASE e.task_id WHEN p.id THEN '(plan)' WHEN 0 THEN '(store)'
+                           ELSE CAST(e.task_id AS TEXT) END), e.seq, e.at_ms, e.level,
+       e.event, e.message, e.previous_status, e.new_status, e.generation, e.epoch, e.actor
+  FROM events e
+  LEFT JOIN tasks t ON t.id = e.task_id
+  LEFT JOIN plans p ON p.id = coalesce(t.plan_id, e.task_id)
+
+-- name: kept
+-- The columns of a KeptTask.
+SELECT t.id, coalesce(t.key, CAST(t.id AS TEXT)), t.status, t.error, t.pinned_agent, t.from_file,
+       t.title, t.description, t.agent, t.capabilities, t.profile, t.priority, t.sort_key, t.limit_key,
+       t.on_failed, t.tags, t.metadata, t.timeout_s, t.max_retries, t.epic, t.feature,
+       CASE WHEN p.plan_id IS t.plan_id THEN coalesce(p.key, CAST(p.id AS TEXT)) ELSE CAST(p.id AS TEXT) END,
+       t.not_before_ms, t.not_after_ms, t.estimated_s, t.target, t.created_at_ms,
+       (SELECT json_group_array(json_array(id, name, json(iif(met, 'true', 'false')))) FROM (
+            SELECT o.id, d.met, CASE WHEN o.plan_id IS t.plan_id THEN coalesce(o.key, CAST(o.id AS TEXT))
+                                     ELSE CAST(o.id AS TEXT) END AS name
+              FROM dependencies d JOIN tasks o ON o.id = d.parent_id WHERE d.child_id = t.id ORDER BY o.id))
+  FROM tasks t LEFT JOIN tasks p ON p.id = t.parent_task_id
+
+-- name: unmet
+(SELECT count(*) FROM dependencies d WHERE d.child_id = t.id AND d.met = 0)
+
+-- name: held
+t.status IN ('ASSIGNED', 'RUNNING')
+
+-- name: old_checkpoint
+FROM checkpoints c JOIN tasks t ON t.id = c.task_id
+ WHERE c.created_at_ms < ?1 AND t.ended_at_ms < ?1 AND (t.done OR t.dead)
