@@ -81,7 +81,7 @@ class ReferenceModel:
             return []
         ready = [key for key in self.tasks if self.ready(key)]
         able = [key for key in ready if not self._closed(self.tasks[key]["pin"] or "claude")]
-        able.sort(key=lambda key: not self._half_done(self.tasks[key]))
+        able.sort(key=lambda key: not (self.tasks[key]["done"] or self.tasks[key]["error"] == "lost"))
         chosen = able[: max(0, min(slots, 4 - len(held)))]
         if chosen:
             self.used.add((worker, request))
@@ -96,11 +96,6 @@ class ReferenceModel:
                 "killed": False, "refused": False,
             }  # fmt: skip
         return sorted((key, self.tasks[key]["epoch"]) for key in chosen)
-
-    @staticmethod
-    def _half_done(task: Row) -> bool:
-        """Goes before what nobody has begun."""
-        return task["done"] is not None or task["error"] == "lost"
 
     def _stale(self, task: Row, epoch: int) -> str:
         return "" if self._open(task) and task["attempt"]["epoch"] == epoch else STALE
