@@ -20,8 +20,8 @@ def task(key: str, **fields: Any) -> dict[str, Any]:
 
 
 def test_a_plan_is_compared_updated_read_and_cancelled(site: Site) -> None:
-    site.post(PLANS, plan(task("a"), task("b", depends_on=["a"])))
-    wanted = plan(task("a", title="A"), task("c", parent="a", depends_on=["a"]))
+    site.post(PLANS, plan(task("a"), task("b", dependsOn=["a"])))
+    wanted = plan(task("a", title="A"), task("c", parent="a", dependsOn=["a"]))
     diff = site.post(f"{PLANS}/diff", wanted)
     assert (diff["plan"], diff["added"]) == ("big plan/ä", ["c"])
     assert diff["changed"] == [{"key": "a", "status": "PENDING", "fields": ["title"], "kept": ""}]
@@ -61,9 +61,9 @@ def test_the_boxes_of_a_plan_are_ticked_at_once(site: Site) -> None:
         ("/diff", {"plan": "x"}, 422),
         ("/update", {"tasks": []}, 422),
         ("/update", plan({"title": "no key"}), 422),
-        ("/update", plan(task("a", depends_on=["a"])), 422),
+        ("/update", plan(task("a", dependsOn=["a"])), 422),
         ("/update", plan(task("a", priority=11)), 422),
-        ("/update", plan(task("a", depends_on=["nobody"])), 422),
+        ("/update", plan(task("a", dependsOn=["nobody"])), 422),
         ("/none/cancel", {"actor": "ada"}, 404),
         ("/none/cancel", {}, 422),
     ],

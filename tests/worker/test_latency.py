@@ -22,7 +22,7 @@ def test_a_child_begins_right_after_its_last_dependency(tmp_path: Path) -> None:
         until(lambda: len(api.get("/api/v1/status")["status"]["workers"]) == 2, "both workers are there")
         tasks = [
             {"title": "t", "key": f"t{n}", "agent": "shell", "description": "true"}
-            | ({"depends_on": [f"t{n - 1}"]} if n else {})
+            | ({"dependsOn": [f"t{n - 1}"]} if n else {})
             for n in range(CHAIN)
         ]
         api.post("/api/v1/plans", {"plan": "p", "source": None, "actor": "test", "tasks": tasks})

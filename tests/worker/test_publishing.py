@@ -60,7 +60,7 @@ class Stage:
 
     def run(self, then: str = "", agent: str = "writer") -> None:
         script = AGENT.format(runs=self.runs, then=then)
-        child = {"key": "child", "title": "child", "agent": agent, "depends_on": ["t"]}
+        child = {"key": "child", "title": "child", "agent": agent, "dependsOn": ["t"]}
         tasks = [
             {"key": "t", "title": "t", "agent": agent, "description": script},
             child | {"description": "cat out.txt > seen.txt"},

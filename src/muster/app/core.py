@@ -70,6 +70,8 @@ def policy_of(config: Config, hostname: str = "", *, writers: frozenset[str] = f
         waiting_max=task.waiting_max,
         profiles=config.profiles,
         usual_agent=config.default_agent,
+        timeout_s=int(task.timeout_s),
+        retries=task.retries,
         hostname=hostname,
     )
 
@@ -131,8 +133,6 @@ class Owner:
             halted=self.halted,
             looked_at_ms=lambda: self._reaper.looked_at_ms if self._reaper else None,
             long_lived=long_lived,
-            usual_timeout_s=int(self._config.task.timeout_s),
-            usual_retries=self._config.task.retries,
             auditor=Auditor(self.store.reads, self.signer, lambda: logged_head(self._project)),
         )
 

@@ -42,9 +42,6 @@ class Backend:
     """Wall time of the coordinator's last look at all workers and leases."""
     long_lived: bool = True
     """False for an owner of one command."""
-    usual_timeout_s: int = 7200
-    """Of a task that is added on its own and says nothing else."""
-    usual_retries: int = 3
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     pid: int = field(default_factory=os.getpid)
 

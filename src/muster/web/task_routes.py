@@ -13,50 +13,23 @@ from starlette.routing import Route
 
 from muster.model import commands as c
 from muster.model.answers import Enqueued
-from muster.model.edits import EditTask
+from muster.model.edits import EditTask, edited
 from muster.model.errors import BadInput, IllegalMove
-from muster.model.states import FailedDependency, TaskStatus
+from muster.model.states import TaskStatus
 from muster.web.backend import Backend
 from muster.web.http import Handler, JsonResponse, body
 
 LOOSE_PLAN = "tasks"
 """Where tasks stand that name no plan."""
 
-When = Annotated[int, Meta(ge=0, le=c.NUMBER_MAX)]
-
 
 class Body(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     actor: c.Name
 
 
-class AddBody(Body, frozen=True, kw_only=True):
-    title: Annotated[str, Meta(min_length=1, max_length=10_000)]
-    description: str = ""
+class AddBody(c.Spec, frozen=True, kw_only=True):
+    actor: c.Name
     plan: c.Name = LOOSE_PLAN
-    key: c.Name | None = None
-    agent: c.Name | None = None
-    capabilities: tuple[c.Name, ...] = ()
-    profile: c.Name | None = None
-    priority: c.Priority = 5
-    sort_key: c.SortKey = 0
-    limit_key: c.Name | None = None
-    depends_on: tuple[c.Name, ...] = ()
-    """Keys of the same plan, or numbers of any tasks."""
-    not_before_ms: When | None = None
-    expires_at_ms: When | None = None
-    delay_s: c.Seconds | None = None
-    """Instead of `not_before_ms`: counted from when it is added."""
-    expires_s: c.Seconds | None = None
-    estimated_s: c.Seconds | None = None
-    target: c.Name | None = None
-    on_failed: FailedDependency = FailedDependency.BLOCK
-    idempotency_key: c.Name | None = None
-    parent_task_id: c.Id | None = None
-    tags: tuple[c.Name, ...] = ()
-    metadata: dict[c.Name, c.Text] = {}
-    timeout_s: c.Seconds | None = None
-    """None, like the next one: what `[task]` of the settings says."""
-    max_retries: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
 
 
 class ReasonBody(Body, frozen=True, kw_only=True):
@@ -140,11 +113,13 @@ def _edit(backend: Backend) -> Handler:
     """The body holds what is to be otherwise: fields of `POST /api/v1/agent-tasks`."""
 
     async def handle(request: Request) -> Response:
-        task_fields = await body(request, dict[str, Any])
+        given = await body(request, dict[str, Any])
         try:
-            command = msgspec.convert({**task_fields, "taskId": request.path_params["task_id"]}, EditTask)
+            actor = msgspec.convert(given.pop("actor", ""), c.Name)
+            changes = edited(given)
         except msgspec.ValidationError as error:
             raise BadInput(f"the request does not fit: {error}; nothing was changed") from error
+        command = EditTask(task_id=request.path_params["task_id"], actor=actor, given=changes)
         return JsonResponse(await backend.engine.execute(command))
 
     return handle
@@ -178,13 +153,8 @@ def _add(backend: Backend) -> Handler:
 
     async def handle(request: Request) -> Response:
         given = await body(request, AddBody)
-        task_fields = {name: getattr(given, name) for name in given.__struct_fields__}
-        plan, actor = task_fields.pop("plan"), task_fields.pop("actor")
-        if given.timeout_s is None:
-            task_fields["timeout_s"] = backend.usual_timeout_s
-        if given.max_retries is None:
-            task_fields["max_retries"] = backend.usual_retries
-        command = c.Enqueue(plan=plan, source=None, tasks=(c.Spec(**task_fields),), actor=actor)
+        spec = c.Spec(**{name: getattr(given, name) for name in c.Spec.__struct_fields__})
+        command = c.Enqueue(plan=given.plan, source=None, tasks=(spec,), actor=given.actor)
         added = await backend.engine.execute(command)
         is_new = isinstance(added, Enqueued) and added.added > 0
         return JsonResponse(added, status_code=201 if is_new else 200)

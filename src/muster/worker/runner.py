@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from muster.hosts.plain_files import cut_plain, replace_plain
 from muster.model import commands as c
-from muster.model.answers import ClaimedJob
+from muster.model.answers import Claimed, ClaimedJob
 from muster.model.errors import AgentUnfit, BadInput, Conflict, MusterError, StoreFault, Unavailable
 from muster.model.limits import Limits
 from muster.model.marks import WORKER, attempt_mark
@@ -89,14 +89,24 @@ class _End(NamedTuple):
 
 
 class Runner:
-    """Runs in a thread of its own; `orders` may come from others."""
+    """Runs in a thread of its own; `orders` may come from others, `then` is what is claimed at its end."""
 
-    def __init__(self, crew: Crew, around: WorkerContext, job: ClaimedJob, orders: Orders) -> None:
+    def __init__(
+        self,
+        crew: Crew,
+        around: WorkerContext,
+        job: ClaimedJob,
+        orders: Orders,
+        *,
+        then: Callable[[], c.Claim | None] = lambda: None,
+    ) -> None:
         self._crew = crew
         self._around = around
         self._job = job
         self._orders = orders
         self._words = Words(job)
+        self._then = then
+        self._following: Claimed | None = None
         self._folder = AttemptFolder(path=around.attempts_dir / str(job.task_id) / str(job.epoch))
         self._told = ""
         self._begun = False
@@ -106,8 +116,8 @@ class Runner:
         self._suspected = ""
         self._tails = (Tail("stdout", self._folder.stdout), Tail("stderr", self._folder.stderr))
 
-    def run(self) -> None:
-        """Never raises for what the agent, the task or the owner does."""
+    def run(self) -> Claimed | None:
+        """What was claimed at its end.  Never raises for what the agent, the task or the owner does."""
         agent = self._around.agents.get(self._job.agent)
         try:
             if self._job.publishes is not None:
@@ -130,6 +140,7 @@ class Runner:
             self._settle(self._words.failure(ErrorKind.CRASH, message, done=True))
         if self._begun and not self._settled:
             self._say_gone()
+        return self._following
 
     def _attempt(self, agent: Agent) -> None:
         self._folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -229,8 +240,8 @@ class Runner:
         self._cut_output(launch.limits)
         return end
 
-    def _settle(self, word: c.AttemptCommand) -> bool:
-        self._settled = self._report(word)
+    def _settle(self, word: c.Finish, *, keeps_slot: bool = True) -> bool:
+        self._settled = self._report(replace(word, then=self._then()) if keeps_slot else word)
         return self._settled
 
     def _say_gone(self) -> None:
@@ -239,28 +250,27 @@ class Runner:
         deadline_s = time.monotonic() + GONE_TRY_S
         while time.monotonic() < deadline_s:
             try:
-                self._crew.report(gone)
+                self._send(gone)
             except AWAY:
                 time.sleep(RECONNECT_FIRST_S)
-                continue
-            except MusterError as error:
-                log.info("attempt %s#%s: %s", gone.task_id, gone.epoch, error)
-            return
+            else:
+                return
 
-    def _word_of(self, end: _End) -> c.AttemptCommand | None:
+    def _word_of(self, end: _End) -> c.Finish | None:
         """What is to be reported where that does not depend on the agent."""
         if end.verdict is not None:
             return self._words.failure(end.verdict.kind, end.verdict.message, end.exit_code)
         return self._words.release("stopped on request") if end.stopped else None
 
-    def _conclude(self, workdir: Workdir, word: c.AttemptCommand) -> None:
+    def _conclude(self, workdir: Workdir, word: c.Finish) -> None:
         """Keeps the work, hands it on where the attempt succeeded, and reports how it ended."""
         work = workdir.keep()
         if work is not None and not self._show(work):
             return  # another attempt has the task: what we made is kept, and goes no further
         if workdir.apart and isinstance(word, c.Complete) and self._report(self._words.done(word)):
             word = self._publish(workdir, word)
-        if self._settle(word) and isinstance(word, c.Complete):
+        # Nobody is to wait for a task while we clear.
+        if self._settle(word, keeps_slot=not workdir.apart) and isinstance(word, c.Complete):
             workdir.clear()
 
     def _publish(self, workdir: Workdir, word: c.Complete) -> c.Complete | c.Fail:
@@ -446,7 +456,9 @@ class Runner:
         def send() -> bool:
             sent_s = self._orders.lease_guard.now_s()
             try:
-                self._crew.report(self._proved(command))
+                moved = self._crew.report(self._proved(command))
+                if isinstance(command, c.Finish) and command.then is not None:
+                    self._following = moved.next
                 if isinstance(command, c.Start):  # the one report that renews the lease
                     self._orders.lease_guard.heard(sent_s)
             except Conflict as error:

@@ -21,7 +21,7 @@ class Workdir(Protocol):
 
     @property
     def apart(self) -> bool:
-        """What is done here is to be published."""
+        """What is done here is to be published, and then cleared away, which takes its time."""
 
     @property
     def env(self) -> Mapping[str, str]: ...
