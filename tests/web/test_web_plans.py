@@ -42,17 +42,11 @@ def test_cancel_goes_through_all_pages(site: Site) -> None:
 
 
 def test_the_boxes_of_a_plan_are_ticked_at_once(site: Site) -> None:
-    asked = []
-
-    async def tick(name: str) -> str:
-        asked.append(name)
-        return "the disk is away"
-
-    object.__setattr__(site.backend, "tick", tick)
+    site.owner.waits = "the disk is away"
     site.post(PLANS, plan(task("a")))
     told = site.post(f"{PLANS}/big%20plan%2F%C3%A4/tick", {})
-    assert (told, asked) == ({"plan": "big plan/ä", "waits": "the disk is away"}, ["big plan/ä"])
-    assert site.refused("POST", f"{PLANS}/none/tick", b"{}")[0] == 404 and asked == ["big plan/ä"]
+    assert (told, site.owner.ticked) == ({"plan": "big plan/ä", "waits": "the disk is away"}, ["big plan/ä"])
+    assert site.refused("POST", f"{PLANS}/none/tick", b"{}")[0] == 404 and len(site.owner.ticked) == 1
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ QUERIES = [
     "/api/v1/events?wait=61",
     "/api/v1/events?wait=soon",
     "/api/v1/agent-tasks?status=NICE",
-    "/api/v1/agent-tasks?limit=1e3",
+    "/api/v1/agent-tasks?limit=1.5",
     "/api/v1/agent-tasks?id=x",
     "/api/v1/agent-tasks?id=1&id=-1",
     "/api/v1/agent-tasks?after=18446744073709551616",

@@ -132,7 +132,7 @@ def test_a_worker_that_is_killed_leaves_it_to_the_next_one(stage: Any, step: str
         worker.kill()
     for _ in range(others):
         made.worker()
-    until(lambda: worker.poll() is not None, "the worker is dead", 30)
+    until(lambda: any(process.poll() is not None for process in made.processes), "a worker is dead", 30)
     made.worker()
     made.check()
 

@@ -71,7 +71,7 @@ def _list(args: argparse.Namespace) -> int:
 
 def _verify(args: argparse.Namespace) -> int:
     with connect(args) as context:
-        report: Json = context.api.get("/api/v1/audit/verify", {"wait": VERIFY_S})
+        report: Json = context.api.get("/api/v1/audit/verify", wait_s=VERIFY_S)
 
     def show() -> None:
         for problem in report["problems"]:
