@@ -35,10 +35,10 @@ from muster.stores.sqlite.copies import back_up
 from muster.stores.sqlite.store import SqliteStore
 from muster.web.backend import Backend
 from muster.web.server import Server, serve, server
+from patience import PATIENCE_S
 
 WORKER = "worker-abcdefgh"
 TOKEN = "token-of-api"
-STARTED_S = 20.0
 SIGNER = Signer(b"k" * 32)
 
 
@@ -64,7 +64,7 @@ class Owner:
         ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(ready)), daemon=True)
         self._thread.start()
-        assert ready.wait(STARTED_S)
+        assert ready.wait(PATIENCE_S)
 
     async def _serve(self, ready: threading.Event) -> None:
         self._loop = asyncio.get_running_loop()
@@ -98,7 +98,7 @@ class Owner:
         assert self._loop and self._backend and self._server and self._batcher
         self._loop.call_soon_threadsafe(self._backend.closing.set)
         self._server.should_exit = True
-        self._thread.join(STARTED_S)
+        self._thread.join(PATIENCE_S)
         self._batcher.close()
         self._thread = None
 
@@ -114,7 +114,7 @@ class Owner:
 
     def do(self, command: c.Command) -> Any:
         assert self._batcher
-        return self._batcher.submit(command).result(STARTED_S)
+        return self._batcher.submit(command).result(PATIENCE_S)
 
     def tasks(self) -> dict[str, Any]:
         """By key."""

@@ -149,7 +149,6 @@ def shown() -> list[str]:
     return re.findall(r"`\./run sim ([^`]*)`", (ROOT / "docs" / "reliability.md").read_text("utf-8"))
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("arguments", shown())
 def test_commands_of_the_documentation_work(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
     """`--plants` among them: all planted bugs are found."""

@@ -6,9 +6,10 @@ import os
 import signal
 from pathlib import Path
 
-from real_crew import crew, start, until
+from real_crew import crew, start
 
 from muster.hosts.local_host import LocalHost
+from patience import PATIENCE_S, until
 
 CONFIG = """\
 [health]
@@ -27,7 +28,7 @@ def test_it_ends_with_its_agent_when_the_owner_stays_away(tmp_path: Path) -> Non
         until(lambda: pid_file.exists() and pid_file.read_text().strip(), "the agent runs")
         agent = int(pid_file.read_text())
         owner.kill()
-        assert worker.wait(20) != 0
+        assert worker.wait(PATIENCE_S) != 0
         until(lambda: LocalHost().identify(agent) is None, "the agent is gone")
 
 

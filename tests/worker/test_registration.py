@@ -19,11 +19,11 @@ from muster.config.project import Project
 from muster.hosts.local_host import LocalHost
 from muster.model import commands as c
 from muster.model.errors import Unavailable
+from patience import PATIENCE_S
 
 WORKERS = 120
 ROUNDS_MAX = 3
 P95_MS_MAX = 100.0
-STARTED_S = 30.0
 
 
 @pytest.fixture
@@ -34,14 +34,14 @@ def project(tmp_path: Path) -> Iterator[Project]:
         [sys.executable, "-P", "-m", "muster.app.owner", str(tmp_path)], stderr=subprocess.DEVNULL
     )
     try:
-        deadline_s = time.monotonic() + STARTED_S
+        deadline_s = time.monotonic() + PATIENCE_S
         while not answers(found.socket):
             assert owner.poll() is None and time.monotonic() < deadline_s, "the owner did not start"
             time.sleep(0.02)
         yield found
     finally:
         owner.terminate()
-        owner.wait(STARTED_S)
+        owner.wait(PATIENCE_S)
 
 
 def _registration(number: int, host: LocalHost) -> c.Register:
