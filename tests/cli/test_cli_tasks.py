@@ -209,17 +209,40 @@ def test_clean_keeps_one_line():
     assert clean("größer ✓") == "größer ✓"
 
 
+class Terminal:
+    encoding = "utf-8"
+    text = ""
+
+    def isatty(self):
+        return True
+
+    def write(self, text):
+        self.text += text
+
+
+def test_a_table_fits_forty_columns(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    terminal = Terminal()
+    row = ["● running", "billing/property-tests", "a sentence that is far too long", "worker-0a1b2c3d"]
+    Screen("never", terminal).table(["STATE", "TASK", "WHY", "WORKER"], [row], give=2, looks=["running"])
+    lines = terminal.text.splitlines()
+    assert max(map(len, lines)) <= 40
+    assert lines[1].startswith("● running  billi"), "the state is whole"
+    assert lines[1].count("...") == 3, "what is cut says so"
+
+
+def test_fields_are_wrapped_between_words(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    terminal = Terminal()
+    reason = "waits for billing/model, and for the quota of anthropic until 14:32"
+    Screen("never", terminal).fields([("Why", reason), ("Started", "12:00")])
+    lines = terminal.text.splitlines()
+    assert max(map(len, lines)) <= 40
+    assert " ".join(line[9:].strip() for line in lines[:-1]) == reason
+    assert [line[:9].strip() for line in lines] == ["Why", "", "", "Started"]
+
+
 def test_columns_fit_a_narrow_terminal(cli, owner, monkeypatch):
-    class Terminal:
-        encoding = "utf-8"
-        text = ""
-
-        def isatty(self):
-            return True
-
-        def write(self, text):
-            self.text += text
-
     monkeypatch.setenv("COLUMNS", "90")
     terminal = Terminal()
     screen = Screen("never", terminal)

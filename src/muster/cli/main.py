@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "init": ("muster.cli.init", "make this folder a project: muster.toml, an example plan, .muster/"),
+    "init": ("muster.cli.init", "make this folder a project: its settings, its agents, a first plan"),
     "run": ("muster.cli.run", "run a plan until it is done"),
     "up": ("muster.cli.up", "start the crew and keep it at work (--daemon: in the background)"),
     "down": ("muster.cli.down", "let the crew finish what it holds, and stop it"),
@@ -76,6 +76,24 @@ EXIT_CODES = {
     130: "interrupted",
 }
 _GLOBAL_OPTIONS = (*(name for names, *_ in GLOBALS for name in names), "--version", "--help")
+_ELSEWHERE = {
+    "add": "plan add",
+    "list": "task list",
+    "ls": "task list",
+    "ps": "status",
+    "top": "watch",
+    "log": "logs",
+    "tail": "logs",
+    "show": "task show",
+    "start": "up",
+    "stop": "down",
+    "kill": "down",
+    "restart": "up",
+    "version": "--version",
+}
+"""What people try first, and what it is called here."""
+_NOUNS = ("task", "plan", "agent", "worker", "attempt", "worktree", "dead", "db", "config", "claim", "audit")
+"""Whose verbs are found without them, in this order: `muster retry` is probably `muster task retry`."""
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
@@ -246,7 +264,7 @@ def _split_globals(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]
         elif text in ("--json", "--jsonl"):
             found.json = True
             found.jsonl = found.jsonl or text == "--jsonl"
-        elif text == "--version":
+        elif text in ("--version", "-V"):
             found.version = True
         elif name in ("-C", "--root"):
             found.root = value if equals else _value(name, left, "the project's folder")
@@ -303,8 +321,20 @@ def _help() -> str:
 
 def _refuse_unknown(name: str) -> NoReturn:
     kind = "option" if name.startswith("-") else "command"
-    near = _near(name, [*COMMANDS, *_GLOBAL_OPTIONS])
-    raise BadInput(f"there is no {kind} {name!r}{near}", "muster --help")
+    meant = _ELSEWHERE.get(name) or _noun_of(name)
+    near = f"; did you mean 'muster {meant}'?" if meant else _near(name, [*COMMANDS, *_GLOBAL_OPTIONS])
+    asked = " ".join(word for word in ("muster", meant, "--help" if meant != "--version" else None) if word)
+    raise BadInput(f"there is no {kind} {name!r}{near}", asked)
+
+
+def _noun_of(name: str) -> str | None:
+    """`task retry` for `retry`, `task list` for `tasks`; None where no command has such a verb."""
+    if name.removesuffix("s") in _NOUNS:
+        return f"{name.removesuffix('s')} list"
+    for noun in _NOUNS:
+        if name in _verbs(_described(noun, "", load(noun, COMMANDS[noun][0]))):
+            return f"{noun} {name}"
+    return None
 
 
 def _near(text: str, known: Iterable[str]) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 RED, GREEN, YELLOW, BLUE, CYAN, DIM, BOLD = "31", "32", "33", "34", "36", "2", "1"
 _RESET = "\x1b[0m"
 _WHY_WIDTH_MIN = 20
+_CELL_WIDTH_MIN = 6
 _CHARS_PER_COLUMN_MAX = 8
 """Combining marks take no column; with more of them than this, what is cut off is not missed."""
 _BIDI = frozenset(range(0x202A, 0x202F)) | frozenset(range(0x2066, 0x206A))
@@ -258,18 +259,22 @@ class Screen:
 
     def fields(self, rows: Sequence[tuple[str, str]]) -> None:
         """Names in one column, values beside them; an empty name continues the one above."""
-        room = max((len(name) for name, _ in rows), default=0)
+        names = max((len(name) for name, _ in rows), default=0)
+        room = max(_CELL_WIDTH_MIN, columns() - names - 2) if self.tty else 0
         for name, value in rows:
-            self.line(f"{self.paint(name.ljust(room), DIM)}  {value}".rstrip())
+            first, *rest = wrap(value, room) if self.tty and "\x1b" not in value else [value]
+            self.line(f"{self.paint(name.ljust(names), DIM)}  {first}".rstrip())
+            for text in rest:
+                self.line(f"{' ' * names}  {text}")
 
     def table(
         self, head: Sequence[str], rows: Sequence[Sequence[str]], *, give: int, looks: Sequence[str]
     ) -> None:
-        """Column `give` is cut where the terminal is too narrow; `looks` colour the first column."""
+        """Where the terminal is too narrow, column `give` is cut first, then the widest ones; `looks` colour
+        the first column."""
         widths = [max(map(width, column)) for column in zip(head, *rows, strict=True)]
         if self.tty:
-            spare = columns() - sum(widths) - 2 * (len(widths) - 1)
-            widths[give] = max(min(widths[give], _WHY_WIDTH_MIN), widths[give] + min(0, spare))
+            _narrow(widths, give, columns() - 2 * (len(widths) - 1))
         self.line(self.paint(_row(head, widths).rstrip(), DIM))
         for row, look in zip(rows, looks, strict=True):
             first, *rest = (fit(cell, room) for cell, room in zip(row, widths, strict=True))
@@ -319,6 +324,24 @@ def fit(text: str, room: int, *, end: str = "...") -> str:
             text = text[:-1]
         text += end
     return text + " " * (room - width(text))
+
+
+def _narrow(widths: list[int], give: int, room: int) -> None:
+    """Cuts `widths` until their sum is `room`, or none but the first is wider than a few letters."""
+    widths[give] = max(min(widths[give], _WHY_WIDTH_MIN), widths[give] - max(0, sum(widths) - room))
+    while sum(widths) > room and max(widths[1:], default=0) > _CELL_WIDTH_MIN:
+        widths[widths.index(max(widths[1:]), 1)] -= 1
+
+
+def wrap(text: str, room: int) -> list[str]:
+    """`text` in lines of at most `room` columns, cut between words; a longer word has a line of its own."""
+    lines: list[str] = []
+    for word in text.split(" "):
+        if lines and width(lines[-1]) + 1 + width(word) <= room:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
 
 
 def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
