@@ -15,7 +15,7 @@ HOURS_S = 10_000.0
 LOOK_S = 0.01
 
 
-def until(condition: Callable[[], T | None], what: str, within_s: float = PATIENCE_S) -> T:
+def until(condition: Callable[[], T | None], what: str = "the condition", within_s: float = PATIENCE_S) -> T:
     """The first true value of `condition`."""
     deadline_s = time.monotonic() + within_s
     while not (found := condition()):

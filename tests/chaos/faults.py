@@ -196,9 +196,9 @@ def owner(scene: Scene) -> Fault:
     return _owner_dies(scene, fault, pid)
 
 
-def _fires(rig: Rig) -> bool:
+def _fires(rig: Rig, within_s: float = PATIENCE_S) -> bool:
     """Waits until the failpoint has struck; takes it away where it does not."""
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + within_s
     while rig.failpoint.exists():
         if time.monotonic() > deadline_s:
             rig.failpoint.unlink(missing_ok=True)

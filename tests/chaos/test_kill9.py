@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rig import LEASE_S, Rig, crew, spec
+from rig import Rig, crew, spec
 from verdict import assert_promises
 
 from patience import until
@@ -25,7 +25,7 @@ def _busy_worker(rig: Rig) -> dict[str, Any]:
 def _kill_worker(rig: Rig) -> None:
     worker = _busy_worker(rig)
     os.kill(worker["pid"], signal.SIGKILL)
-    until(lambda: worker["id"] not in [w["id"] for w in rig.workers()], LEASE_S + 1, "its death is noticed")
+    until(lambda: worker["id"] not in [w["id"] for w in rig.workers()], "its death is noticed")
 
 
 def _plan() -> list[dict[str, Any]]:

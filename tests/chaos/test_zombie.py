@@ -91,7 +91,7 @@ def test_an_agent_that_sheds_its_mark_dies_with_its_worker(tmp_path: Path) -> No
         assert host.identify(pid)
         worker = until(lambda: next((w for w in rig.workers() if w["holds"]), None), "its worker is known")
         # A tree's pids are written down every second; without its mark, only what was seen is found.
-        record = next(tmp_path.glob(".muster/attempts/*/1/pids"))
+        record = until(lambda: next(tmp_path.glob(".muster/attempts/*/1/pids"), None), "it is recorded")
         until(lambda: str(pid) in record.read_text(), "the process was noted")
         os.kill(worker["pid"], signal.SIGKILL)
         until(lambda: host.identify(pid) is None, "the process without a mark is gone")

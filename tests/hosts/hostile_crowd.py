@@ -62,7 +62,7 @@ class HostileCrowd:
 
     @staticmethod
     def until(condition: Callable[[], object]) -> None:
-        until(condition, "the condition")
+        until(condition)
 
     def alive(self) -> list[ProcessId]:
         """Processes with the token in their arguments or environment; uses the scan alone."""

@@ -55,6 +55,7 @@ def test_a_waiting_claim_is_woken_by_a_new_task(site: Site) -> None:
     assert [job["key"] for job in answered(waiting)["jobs"]] == ["a"]
 
 
+@pytest.mark.promise("L2")
 def test_a_waiting_claim_is_woken_by_the_end_of_what_blocks(site: Site) -> None:
     site.register()
     tasks = [{"title": "a", "key": "a"}, {"title": "b", "key": "b", "depends_on": ["a"]}]
