@@ -241,4 +241,4 @@ def crew(root: Path, *, workers: int = 3, pieces: int = 4, piece_s: float = 0.1)
 
 
 def spec(key: str, after: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
-    return {"title": key, "key": key, "agent": "work", "max_retries": 50, "depends_on": after, **more}
+    return {"title": key, "key": key, "agent": "work", "maxRetries": 50, "dependsOn": after, **more}

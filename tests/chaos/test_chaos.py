@@ -48,7 +48,7 @@ def test_random_plans_differ_and_have_edges() -> None:
     chance = random.Random(1)
     first, second = random_plan(chance), random_plan(chance)
     assert first != second
-    assert any(task["depends_on"] for task in first)
+    assert any(task["dependsOn"] for task in first)
 
 
 def _deed(epoch: int, piece: int, began: float, at: float) -> Line:

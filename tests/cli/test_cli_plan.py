@@ -287,7 +287,7 @@ def test_a_crew_gives_each_task_to_the_agent_that_its_words_ask_for(root):
 
 def test_a_task_is_edited(cli, owner):
     argv = ("--title", "New docs", "--after", "", "--priority", "9", "--timeout", "5m", "--retries", "0")
-    more = ("--tags", "a,b", "--meta", "team=a", "--agent", "shell", "--sort", "-1", "--on-failed", "run")
+    more = ("--tag", "a,b", "--meta", "team=a", "--agent", "shell", "--sort", "-1", "--on-failed", "run")
     ran = cli("task", "edit", "docs", *argv, *more, "--prompt", "-", stdin="long ä".encode())
     assert ran.code == 0 and "billing/docs  edited" in ran.out
     task = owner.tasks()["docs"]

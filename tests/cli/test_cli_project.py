@@ -103,7 +103,7 @@ def test_init_sets_up_the_agents_that_it_finds(cli, root, on_path):
     assert _modes(root) == {"claude": "acceptEdits", "codex": "workspace-write"}
     assert load_config(root).default_agent == "claude"
     plan = parse((root / "plan.md").read_text(), "plan.md")
-    assert [(task.key, task.agent, set(task.after)) for task in plan.tasks] == [
+    assert [(task.key, task.agent, set(task.depends_on)) for task in plan.tasks] == [
         ("overview", None, set()),
         ("gaps", None, set()),
         ("summary", "shell", {"overview", "gaps"}),
@@ -173,7 +173,7 @@ def test_every_option_of_the_example_is_valid_once_uncommented():
 
 def test_the_example_plan_really_runs(root):
     plan = parse(PLAN, "plan.md")
-    assert [(task.key, set(task.after)) for task in plan.tasks] == [
+    assert [(task.key, set(task.depends_on)) for task in plan.tasks] == [
         ("machine", set()),
         ("files", {"machine"}),
         ("disk", {"machine"}),

@@ -37,8 +37,12 @@ def test_add_with_everything(cli, owner):
 def test_add_says_where_it_stands_and_why(cli, owner):
     ran = cli("task", "add", "Just this")
     assert ran.code == 0
-    (key,) = (key for key in owner.tasks() if key.isdigit())
+    key = "just-this"
     assert f"tasks/{key}  added  (" in ran.out
+    assert "tasks/just-this-2  added  (" in cli("task", "add", "Just: this!").out
+    assert "tasks/task  added  (" in cli("task", "add", "?!").out
+    long = cli("task", "add", "A title of so many words that no key could hold them all").out
+    assert "tasks/a-title-of-so-many-words-that-no-key  added" in long
     ran = cli("task", "add", "And then", "--after", f"tasks/{key},{key}")
     assert (ran.code, f"waits for {key}" in ran.out) == (0, True)
     assert cli("task", "show", f"elsewhere/{key}").code == 3
@@ -61,16 +65,16 @@ def test_add_once(cli, owner):
         (("t", "--priority", "11"), 2, "not a number from 1 to 10"),
         (("t", "--delay", "soon"), 2, "not a duration"),
         (("t", "--expires", "-1s"), 2, "expires"),
-        (("t", "--on-failed", "explode"), 2, "is not one of block, skip, run"),
+        (("t", "--on-failed", "explode"), 2, "is not block, skip or run"),
         (("t", "--meta", "novalue"), 2, "is not KEY=VALUE"),
         (("t", "--meta", "a=1", "--meta", "a=2"), 2, "given twice"),
-        (("t", "--after", "model,,api"), 2, "is not REF or REF,REF"),
+        (("t", "--after", "model,,api"), 2, "is not a task, or several"),
         (("t", "--after", "nowhere"), 3, "there is no task 'nowhere'"),
         (("t", "--after", "api#1"), 2, "names an attempt"),
         (("t", "--parent", "nowhere"), 3, "there is no task 'nowhere'"),
         (("t", "--agent", "nobody"), 3, "there is no agent nobody"),
-        (("t", "--tag", ""), 2, "has not 1 to 200 characters"),
-        (("t", "--key", "k" * 201), 2, "has not 1 to 200 characters"),
+        (("t", "--tag", ""), 2, "is not a name"),
+        (("t", "--key", "k" * 201), 2, "is not a name of 1 to 200 characters"),
     ],
 )
 def test_a_wrong_add_adds_nothing(refused, owner, argv, code, message):

@@ -11,7 +11,7 @@ import pytest
 
 from muster.config.load import load_config
 from muster.config.profiles import PROFILES
-from muster.plans.attributes import ATTRIBUTES
+from muster.model.fields import ATTRIBUTES
 from muster.plans.markdown import parse
 from pages import blocks, commands, run_as_shown
 from patience import PATIENCE_S
@@ -31,7 +31,7 @@ def test_commands_work_as_shown(page: Path, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
     try:
-        run_as_shown(commands(page), folder, env, limit_s=60)
+        run_as_shown(commands(page), folder, env, limit_s=PATIENCE_S)
     finally:
         subprocess.run(
             ["sh", "-c", "muster down --now"], cwd=folder, env=env, capture_output=True, check=False
@@ -71,7 +71,7 @@ def _rows(page: Path, head: str) -> list[str]:
 
 def test_the_reference_of_the_plan_file_has_what_the_code_knows() -> None:
     page = ROOT / "docs" / "reference" / "plan-file.md"
-    known = [f"| `{name}=` | {found.meaning} | {found.default} |" for name, found in ATTRIBUTES.items()]
+    known = [f"| `{name}=` | {found.says} | {found.default} |" for name, found in ATTRIBUTES.items()]
     assert _rows(page, "attribute") == known
     assert _rows(page, "profile") == [
         f"| `{name}` | {', '.join(words)} |" for name, words in PROFILES.items()

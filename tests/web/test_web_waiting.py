@@ -58,7 +58,7 @@ def test_a_waiting_claim_is_woken_by_a_new_task(site: Site) -> None:
 @pytest.mark.promise("L2")
 def test_a_waiting_claim_is_woken_by_the_end_of_what_blocks(site: Site) -> None:
     site.register()
-    tasks = [{"title": "a", "key": "a"}, {"title": "b", "key": "b", "depends_on": ["a"]}]
+    tasks = [{"title": "a", "key": "a"}, {"title": "b", "key": "b", "dependsOn": ["a"]}]
     site.post("/api/v1/plans", {"plan": "p", "source": None, "tasks": tasks, "actor": "ada"})
     (job,) = site.started()
     waiting = claim(site)

@@ -14,7 +14,8 @@ from muster.cli.context import Context, connect
 from muster.cli.fields import add_fields, names_of, print_rows
 from muster.cli.output import BOLD, Screen, age, clean, clock_time, inert, note, now_ms, print_json
 from muster.cli.refusals import refused
-from muster.cli.report import duration_of, result_of, text_of
+from muster.cli.report import result_of, text_of
+from muster.cli.values import time_s
 from muster.cli.waiting import (
     ENDED,
     Goal,
@@ -85,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _lease(text: str) -> float:
-    seconds = duration_of(text)
+    seconds = time_s(text)
     if not 1 <= seconds <= LEASE_S_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is not between 1s and 7d")
     return seconds

@@ -8,6 +8,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from msgspec import to_builtins
+from msgspec.structs import replace
+
 from muster.cli.context import actor, connect_to, start_folder
 from muster.cli.output import Screen, clean, print_json
 from muster.cli.plan_common import plan_path
@@ -69,7 +72,7 @@ def plan_body(given: Given, config: Config) -> Json:
     """The plan as the API takes it.  Raises BadPlan, with `file:line`, where a task has no agent."""
     _refuse_unmanned(given, config)
     document, source = given.document, given.source
-    tasks = [_task_body(assigned, config) for assigned in assign(document, config)]
+    tasks = [_task_body(assigned) for assigned in assign(document, config)]
     return {
         "plan": document.name,
         "source": source,
@@ -79,35 +82,10 @@ def plan_body(given: Given, config: Config) -> Json:
     }
 
 
-def _task_body(assigned: Assigned, config: Config) -> Json:
-    task = assigned.task
-    return {
-        "title": task.title,
-        "description": task.description,
-        "key": task.key,
-        "agent": assigned.agent,
-        "capabilities": task.capabilities,
-        "profile": assigned.profile,
-        "limit_key": task.limit_key,
-        "on_failed": task.on_failed,
-        "tags": task.tags,
-        "metadata": task.metadata,
-        "priority": task.priority,
-        "sort_key": task.sort_key,
-        "not_before_ms": task.not_before_ms,
-        "delay_s": task.delay_s,
-        "expires_at_ms": task.expires_at_ms,
-        "expires_s": task.expires_s,
-        "estimated_s": task.estimated_s,
-        "target": task.target,
-        "timeout_s": int(task.timeout_s or config.task.timeout_s),
-        "max_retries": config.task.retries if task.retries is None else task.retries,
-        "depends_on": task.after,
-        "parent": task.parent,
-        "done": task.done,
-        "epic": task.epic,
-        "feature": task.feature,
-    }
+def _task_body(assigned: Assigned) -> Json:
+    body: Json = to_builtins(replace(assigned.task, agent=assigned.agent, profile=assigned.profile))
+    del body["line"]
+    return body
 
 
 def _refuse_unmanned(given: Given, config: Config) -> None:
@@ -206,7 +184,7 @@ def show_takers(
                 "title": task.title,
                 "done": task.done or status == TaskStatus.COMPLETED,
                 "status": status,
-                "after": task.after,
+                "after": task.depends_on,
                 "agents": agents,
                 "profile": assigned.profile,
                 "why": f"it is {status}" if status else _why(assigned, agents, config),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError
 from importlib import import_module
 
 from muster.cli.context import Context, connect
@@ -13,7 +12,6 @@ from muster.cli.output import (
     age,
     clean,
     clock_time,
-    date_time,
     inert,
     listed,
     note,
@@ -23,8 +21,10 @@ from muster.cli.output import (
     usage_words,
 )
 from muster.cli.refusals import shell_word
+from muster.cli.values import number
 from muster.client.api import quoted, task_path
 from muster.model.errors import BadInput
+from muster.model.fields import ATTRIBUTES
 from muster.model.states import TaskStatus
 
 TYPE_CHECKING = False
@@ -44,7 +44,6 @@ EVENTS_PAGE = 1000
 RESULT_SHOWN = 2000
 PROMPT_LINES_SHOWN = 12
 PROMPT_COLUMNS_SHOWN = 500
-PRIORITY_DEFAULT = 5
 
 _T = TaskStatus
 _STATES: dict[str, tuple[tuple[TaskStatus, ...], str | None]] = {
@@ -54,6 +53,7 @@ _STATES: dict[str, tuple[tuple[TaskStatus, ...], str | None]] = {
     "delayed": ((_T.PENDING, _T.ABORTED), "delayed"),
 }
 """What may be written after --status: the statuses, and the words that the table shows."""
+_OF_SETTINGS = ("timeout_s", "max_retries")
 _ENDS = {"completed": "completed", "failed": "attempt failed", "lost": "attempt failed", "running": "running"}
 _ENDS |= {"assigned": "assigned", "stopping": "stopping", "cancelled": "cancelled", "released": "waiting"}
 
@@ -76,7 +76,7 @@ def add(parser: Parser) -> None:
         "--tag", metavar="TAG", dest="tags", action="append", default=[], help="only tasks with this tag"
     )
     listing.add_argument(
-        "--limit", metavar="N", type=_count, default=LIMIT, help=f"at most N tasks ({LIMIT})"
+        "--limit", metavar="N", type=number(1, 100_000), default=LIMIT, help=f"at most N tasks ({LIMIT})"
     )
     add_fields(listing)
     showing = verbs.add_parser("show", help="everything about one task, and what to do next")
@@ -100,12 +100,6 @@ def _others() -> Iterable[Any]:
         import_module(f"muster.cli.{name}")
         for name in ("task_add", "task_actions", "task_edit", "task_queue")
     )
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= 100_000:
-        raise ArgumentTypeError(f"{text!r} is not a number from 1 to 100000")
-    return int(text)
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -229,21 +223,13 @@ def _print_detail(detail: Json, screen: Screen) -> None:
 
 def _wishes(task: Json) -> list[tuple[str, str]]:
     """What was asked for, where it is not the usual, and the prompt."""
-    given = {
-        "agent": task["wantedAgent"],
-        "profile": task["profile"],
-        "cap": ",".join(task["capabilities"]),
-        "target": task["target"],
-        "priority": "" if task["priority"] == PRIORITY_DEFAULT else str(task["priority"]),
-        "limit": task["limitKey"],
-        "on-failed": "" if task["onFailed"] == "block" else task["onFailed"],
-        "estimated": age(task["estimatedS"] * 1000) if task["estimatedS"] else "",
-        "expires": "" if task["expiresAtMs"] is None else date_time(task["expiresAtMs"]),
-        "parent": str(task["parentTaskId"] or ""),
-        "tags": ",".join(task["tags"]),
-        "meta": ",".join(f"{key}={value}" for key, value in task["metadata"].items()),
-    }
-    said = "  ".join(f"{name}={value}" for name, value in given.items() if value)
+    given = {"agent": task["wantedAgent"], "parent": task["parentTaskId"]}
+    words = []
+    for field in ATTRIBUTES.values():
+        value = given.get(field.name, task.get(field.api, field.usual))
+        if value and value != field.usual and field.name not in _OF_SETTINGS:
+            words.append(f"{field.attribute}={field.kind.write(value)}")
+    said = "  ".join(words)
     headings = " > ".join(filter(None, (task["epic"], task["feature"])))
     rows = [(name, clean(text)) for name, text in (("Asks for", said), ("Below", headings)) if text]
     lines = task["description"].splitlines()

@@ -10,6 +10,7 @@ from muster.cli.context import connect
 from muster.cli.fields import add_fields, print_rows, refuse_unknown, task_names
 from muster.cli.output import Screen, clean, listed, ref_of, task_word
 from muster.cli.task_actions import named
+from muster.cli.values import number
 from muster.cli.waiting import FOREVER_S, await_tasks, duration_s, end_code, last_event
 
 Json = dict[str, Any]
@@ -25,14 +26,9 @@ def add(verbs: Any) -> None:
     )
     add_fields(waiting)
     coming = verbs.add_parser("next", help="the tasks that agents take next, first one first")
-    coming.add_argument("--limit", metavar="N", type=_count, default=NEXT, help=f"at most N tasks ({NEXT})")
+    some = number(1, 1000)
+    coming.add_argument("--limit", metavar="N", type=some, default=NEXT, help=f"at most N tasks ({NEXT})")
     add_fields(coming)
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:6]) <= 1000):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 1000")
-    return int(text)
 
 
 def _wait(args: argparse.Namespace) -> int:

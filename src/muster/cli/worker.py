@@ -10,6 +10,7 @@ from urllib.parse import quote
 from muster.cli.context import Context, connect, patiently
 from muster.cli.fields import add_fields, names_of, print_one, print_rows
 from muster.cli.output import BOLD, Screen, age, clean, now_ms, print_json
+from muster.cli.values import number
 from muster.cli.waiting import STILL, add_waiting, within
 from muster.hosts.file_lock import holder
 from muster.model.errors import BadInput, NotFound, OwnerUnavailable, Unavailable, WaitTimeout
@@ -48,11 +49,8 @@ def run(args: argparse.Namespace) -> int:
     return verbs[args.verb](args)
 
 
-def worker_count(text: str) -> int:
-    """For argparse.  Raises ArgumentTypeError where it is no number of workers."""
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= WORKERS_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {WORKERS_MAX}")
-    return int(text)
+worker_count = number(1, WORKERS_MAX)
+"""For argparse."""
 
 
 def _living(context: Context) -> list[Json]:

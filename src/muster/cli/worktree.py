@@ -12,8 +12,8 @@ from muster.cli.context import Context, connect
 from muster.cli.fields import add_fields, print_rows
 from muster.cli.output import Screen, age, clean, now_ms, print_json, ref_of, task_word
 from muster.client.api import task_path
-from muster.config.durations import duration_text
 from muster.config.load import load_config
+from muster.model.durations import duration_text
 from muster.model.errors import IllegalMove, NotFound
 from muster.model.refs import kept_refs
 from muster.model.states import FINAL, TaskStatus

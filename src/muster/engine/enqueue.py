@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
 import msgspec
 from msgspec.structs import replace
 
 from muster.engine.ids import Ids
-from muster.engine.policy import Policy
+from muster.engine.policy import F, Policy
 from muster.engine.view import View
 from muster.model import commands as c
 from muster.model.answers import Done, Enqueued
-from muster.model.edits import free_name
+from muster.model.edits import free_name, short_slug, values_of
 from muster.model.errors import BadInput, Conflict, IllegalMove, Overloaded
 from muster.model.graph import find_cycle
 from muster.model.moves.waiting import enqueued
@@ -22,8 +22,11 @@ from muster.model.profiles import Chooser, by_words
 from muster.model.rows import WORKSPACE_ID, Lane, LaneKey, NewTask, Plan
 from muster.model.states import FailedDependency
 from muster.model.targets import required
+from muster.model.task import TaskFields
 from muster.ports.store import Existing
 
+NUMBERED_MAX = 9
+"""A tenth task of the same words gets a long one: looking for the next free one would take longer each time."""
 PAGE_TASKS = 500
 """So many new tasks are held in memory before they are written; the transaction still takes all or none."""
 
@@ -66,6 +69,8 @@ class Enqueuer:
         self._check(command, known.keys() | others.keys())
         await self._check_parents(view, command)
         given = await self._given_before(view, command)
+        asked = command.tasks
+        command = await self._with_keys(view, command, found, given.keys())
         fresh = {
             at: spec for at, spec in enumerate(command.tasks) if spec.key not in known and at not in given
         }
@@ -79,7 +84,8 @@ class Enqueuer:
         done = {key for key, task in parents.items() if task.done} | set(completed)
         done |= {spec.key for spec in fresh.values() if spec.done and spec.key is not None}
         for number, (at, spec) in enumerate(fresh.items(), 1):
-            await self._add(view, command, plan, spec, task_id=ids[at], ids=by_key, done=done)
+            hashed = _body_hash(asked[at]) if spec.idempotency_key is not None else ""
+            await self._add(view, command, plan, spec, hashed, task_id=ids[at], ids=by_key, done=done)
             if number % PAGE_TASKS == 0:
                 await view.flush()
         for at, spec in fresh.items():
@@ -95,6 +101,28 @@ class Enqueuer:
                 ids[at] if at in ids else by_key[spec.key or ""] for at, spec in enumerate(command.tasks)
             ),
         )
+
+    async def _with_keys(
+        self, view: View, command: c.Enqueue, plan: Plan | None, given: Collection[int]
+    ) -> c.Enqueue:
+        """With a key for each new task that has none: the first words of its title, numbered where taken."""
+        bare = {
+            at: short_slug(spec.title)
+            for at, spec in enumerate(command.tasks)
+            if spec.key is None and at not in given
+        }
+        if not bare:
+            return command
+        candidates = {name for key in set(bare.values()) for name in _numbered(key)}
+        taken = set(await view.tx.existing(plan.id, candidates)) if plan is not None else set[str]()
+        taken |= {spec.key for spec in command.tasks if spec.key is not None}
+        tasks = list(command.tasks)
+        for at, key in bare.items():
+            free = next((name for name in _numbered(key) if name not in taken), None)
+            chosen = free or f"{key}-{self._ids.next(view.now.wall_ms)}"
+            taken.add(chosen)
+            tasks[at] = replace(tasks[at], key=chosen)
+        return replace(command, tasks=tuple(tasks))
 
     async def _check_parents(self, view: View, command: c.Enqueue) -> None:
         """Raises NotFound where a task names a parent that is not there."""
@@ -238,21 +266,21 @@ class Enqueuer:
         command: c.Enqueue,
         plan: Plan,
         spec: c.Spec,
+        body_hash: str,
         *,
         task_id: int,
         ids: Mapping[str, int],
         done: set[str],
     ) -> None:
         parents = tuple({ids[parent]: parent in done for parent in spec.depends_on}.items())
-        body_hash = _body_hash(spec) if spec.idempotency_key is not None else ""
-        spec = self._with_profile(spec)
-        lane_key = _lane_key(plan.id, spec)
+        spec = self.filled(self._with_profile(spec))
+        lane = lane_key(plan.id, spec)
         decision = enqueued(
             spec,
             task_id=task_id,
             workspace_id=WORKSPACE_ID,
             plan_id=plan.id,
-            lane_id=self._lane_ids.get(lane_key) or await self.lane(view, lane_key),
+            lane_id=self._lane_ids.get(lane) or await self.lane(view, lane),
             unmet=sum(not met for _, met in parents) if parents else 0,
             actor=command.actor,
             now=view.now,
@@ -264,28 +292,21 @@ class Enqueuer:
             )
         view.insert(
             NewTask(
+                **values_of(spec, view.now.wall_ms),
                 task_id=task_id,
                 key=spec.key,
-                title=spec.title,
-                description=spec.description,
-                agent=spec.agent,
-                capabilities=tuple(sorted(set(spec.capabilities))) if spec.capabilities else (),
-                profile=spec.profile,
-                tags=spec.tags,
-                metadata=spec.metadata,
                 parent_task_id=ids[spec.parent] if spec.parent is not None else spec.parent_task_id,
-                not_before_ms=spec.begins_at_ms(view.now.wall_ms),
                 not_after_ms=spec.ends_at_ms(view.now.wall_ms),
-                target=spec.target,
                 from_file=command.whole or command.source is not None,
-                epic=spec.epic,
-                feature=spec.feature,
-                created_by=spec.created_by or command.actor,
+                created_by=command.actor,
                 created_at_ms=view.now.wall_ms,
                 dependencies=parents,
             ),
             decision.task,
         )
+
+    def filled(self, fields: F) -> F:
+        return self._policy.filled(fields)
 
     def _with_profile(self, spec: c.Spec) -> c.Spec:
         """With the kind of agent that its words ask for, where it is left to them."""
@@ -306,6 +327,10 @@ class Enqueuer:
         return lane_id
 
 
+def _numbered(key: str) -> list[str]:
+    return [key, *(f"{key}-{number}" for number in range(2, NUMBERED_MAX + 1))]
+
+
 def _names(command: c.Enqueue) -> set[str]:
     """All that the command calls tasks of its plan: looking up these, adding to a long plan costs no more."""
     names = {spec.key for spec in command.tasks if spec.key is not None}
@@ -321,11 +346,12 @@ def _body_hash(spec: c.Spec) -> str:
     return hashlib.sha256(msgspec.json.encode(spec, order="deterministic")).hexdigest()
 
 
-def _lane_key(plan_id: int, spec: c.Spec) -> LaneKey:
+def lane_key(plan_id: int, fields: TaskFields, pinned_agent: str | None = None) -> LaneKey:
+    asks = fields.capabilities or fields.target
     return LaneKey(
         plan_id,
-        spec.agent or "",
-        required(spec.capabilities, spec.target) if spec.capabilities or spec.target else (),
-        spec.profile or "",
-        spec.limit_key or "",
+        pinned_agent or fields.agent or "",
+        required(fields.capabilities, fields.target) if asks else (),
+        fields.profile or "",
+        fields.limit_key or "",
     )

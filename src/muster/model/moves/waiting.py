@@ -9,7 +9,7 @@ from muster.model.errors import IllegalMove
 from muster.model.events import Level
 from muster.model.moves.decision import Decision, Facts, close, event, left_running, moved
 from muster.model.states import AttemptStatus, TaskStatus
-from muster.model.task import CANCELLED, REMOVED, Now, Task
+from muster.model.task import CANCELLED, FIELDS_OF_STATE, REMOVED, Now, Task
 
 
 def enqueued(
@@ -34,13 +34,9 @@ def enqueued(
         generation=1,
         epoch=0,
         event_seq=1,
-        priority=spec.priority,
-        sort_key=spec.sort_key,
         unmet=unmet,
         next_attempt_at_ms=None if done else spec.begins_at_ms(now.wall_ms),
-        timeout_s=spec.timeout_s,
         timeout_factor=1,
-        max_retries=spec.max_retries,
         retries=0,
         losses=0,
         percent=100 if done else 0,
@@ -55,12 +51,10 @@ def enqueued(
         expires_at_ms=spec.ends_at_ms(now.wall_ms),
         overdue_at_ms=None,
         fresh_after_epoch=0,
-        on_failed=spec.on_failed,
-        limit_key=spec.limit_key,
         updated_at_ms=now.wall_ms,
         started_at_ms=None,
         ended_at_ms=now.wall_ms if done else None,
-        estimated_s=spec.estimated_s,
+        **{name: getattr(spec, name) for name in FIELDS_OF_STATE},
     )
     message = "added, already ticked in the plan" if done else "added"
     return Decision(task, events=(event(None, task, "enqueued", message, actor, Level.INFO, {}),))

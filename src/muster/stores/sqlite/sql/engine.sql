@@ -97,10 +97,10 @@ SELECT key, id, done, dead, title, description, agent FROM tasks WHERE plan_id =
 SELECT id, done, dead, title, description, agent FROM tasks WHERE id = ?1
 
 -- name: kept_tasks
-$kept WHERE t.plan_id = ?1 ORDER BY t.id
+SELECT $kepttask_columns FROM tasks t LEFT JOIN tasks p ON p.id = t.parent_task_id WHERE t.plan_id = ?1 ORDER BY t.id
 
 -- name: kept_task
-$kept WHERE t.id = ?1
+SELECT $kepttask_columns FROM tasks t LEFT JOIN tasks p ON p.id = t.parent_task_id WHERE t.id = ?1
 
 -- name: dependencies
 SELECT parent_id, child_id FROM dependencies WHERE child_id = ?1
