@@ -41,9 +41,10 @@ os.environ["HOME"] = tempfile.mkdtemp(prefix="home-", dir=FOLDER)
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    cores = os.cpu_count() or 1
     if all("::" in name for name in config.args):
         return 0  # starting them would take longer than these tests
-    return SIDE_BY_SIDE * (os.cpu_count() or 1)
+    return cores if all(".py" in name for name in config.args) else SIDE_BY_SIDE * cores
 
 
 @pytest.hookimpl(tryfirst=True)

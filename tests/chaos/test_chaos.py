@@ -26,7 +26,6 @@ SEED = 40
 
 
 @pytest.mark.promise("S1", "S3", "S4", "S6", "S7", "S8", "L4")
-@pytest.mark.timeout(240)
 def test_forty_faults_lose_nothing_and_do_nothing_twice(tmp_path: Path) -> None:
     report = run(tmp_path, ROUNDS, SEED)
     assert not report.broken, (

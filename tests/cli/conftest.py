@@ -33,11 +33,11 @@ from muster.stores.sqlite.store import SqliteStore
 from muster.web.app import build
 from muster.web.backend import Backend
 from muster.web.server import serve
+from patience import PATIENCE_S
 from serving import SIGNER, ServedOwner, backend
 
 WORKER = "worker-abcdefgh"
 TOKEN = "token-of-api"
-STARTED_S = 20.0
 
 
 class Owner:
@@ -61,7 +61,7 @@ class Owner:
         ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(ready)), daemon=True)
         self._thread.start()
-        assert ready.wait(STARTED_S)
+        assert ready.wait(PATIENCE_S)
 
     async def _serve(self, ready: threading.Event) -> None:
         self._loop = asyncio.get_running_loop()
@@ -83,7 +83,7 @@ class Owner:
             return
         assert self._loop and self._backend and self._batcher
         self._loop.call_soon_threadsafe(self._backend.shut_down)
-        self._thread.join(STARTED_S)
+        self._thread.join(PATIENCE_S)
         self._batcher.close()
         self._thread = None
 
@@ -93,7 +93,7 @@ class Owner:
 
     def do(self, command: c.Command) -> Any:
         assert self._batcher
-        return self._batcher.submit(command).result(STARTED_S)
+        return self._batcher.submit(command).result(PATIENCE_S)
 
     def tasks(self) -> dict[str, Any]:
         """By key."""

@@ -17,6 +17,7 @@ from muster.cli import main as main_module
 from muster.cli import task
 from muster.cli.main import Parser
 from muster.model.errors import BadInput, OwnerUnavailable
+from patience import PATIENCE_S
 
 
 def test_help_names_every_command(cli):
@@ -168,7 +169,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(start, owner):
     process = start("task", "list", "--json", stdout=write)
     os.close(read)
     os.close(write)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, err) == (0, b"")
 
 
@@ -176,7 +177,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(start, owner):
 def test_an_answer_that_cannot_be_written_is_an_error(start, owner):
     with Path("/dev/full").open("wb") as full:
         process = start("task", "list", stdout=full)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     assert b"Traceback" not in err
     assert b"No space left" in err
@@ -184,7 +185,7 @@ def test_an_answer_that_cannot_be_written_is_an_error(start, owner):
 
 def test_a_terminal_without_our_glyphs_gets_ascii(start, owner):
     process = start("task", "list", env={"PYTHONIOENCODING": "ascii"})
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, err) == (0, b"")
     assert b"! failed" in out
     assert b"* running" in out
@@ -200,7 +201,7 @@ def test_ctrl_c_ends_with_130(start, owner):
     process = start("watch")
     assert process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert b"Traceback" not in err
 
@@ -284,12 +285,12 @@ def test_a_closed_or_full_stdout_is_no_bug_of_muster(owner, root, words):
 @pytest.mark.parametrize(("words", "code"), [(("nonsense",), 2), (("task", "show", "nope", "--json"), 3)])
 def test_where_nobody_can_be_told_the_exit_code_still_says_it(start, owner, words, code):
     with Path("/dev/full").open("wb") as full:
-        assert start(*words, stdout=full, stderr=full).wait(30) == code
+        assert start(*words, stdout=full, stderr=full).wait(PATIENCE_S) == code
     read, write = os.pipe()
     os.close(read)
     process = start(*words, stderr=write)
     os.close(write)
-    assert process.wait(30) == code
+    assert process.wait(PATIENCE_S) == code
 
 
 def test_only_the_verb_that_was_asked_for_is_described(monkeypatch):

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from command_line import muster
-from rig import until
 
 from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config.project import Project
 from muster.hosts.file_lock import holder
 from muster.hosts.local_host import LocalHost
+from patience import until
 
 CONFIG = """\
 [health]
@@ -65,7 +65,7 @@ class Site:
         before = len(self.begun())
         code, said = self("up", "--daemon", "--workers", "1")
         assert code == 0, said
-        until(lambda: len(self.begun()) > before, 20, "an agent is at work")
+        until(lambda: len(self.begun()) > before, "an agent is at work")
 
     def add(self) -> None:
         code, said = self("plan", "add", str(self.root / "plan.md"))
@@ -95,7 +95,7 @@ class Site:
         return sorted([status["owner"]["pid"], *workers, self.begun()[-1][1]])
 
     def settled(self) -> None:
-        until(lambda: set(self.statuses().values()) == {"COMPLETED"}, 30, "all is done")
+        until(lambda: set(self.statuses().values()) == {"COMPLETED"}, "all is done")
 
     def end(self) -> None:
         """All at once, by force."""

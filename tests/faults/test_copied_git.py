@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from copies import CONFIG, Site, site
-from rig import until
+
+from patience import until
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "cli"))
 from git_projects import git
@@ -137,4 +138,4 @@ def test_a_linked_worktree_that_was_copied_leaves_its_original(tmp_path: Path) -
             assert before[1] == fingerprint(tree)
             copy.end()
         original.go()
-        until(lambda: original.statuses()["one"] == "COMPLETED", 30, "the original goes on")
+        until(lambda: original.statuses()["one"] == "COMPLETED", "the original goes on")

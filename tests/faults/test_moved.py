@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 from copies import RUN, Site, alive, site
-from rig import until
 
 from muster.config.identity import look, settle
 from muster.config.project import Project
 from muster.hosts.file_lock import holder
 from muster.hosts.local_host import LocalHost
+from patience import until
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_a_project_moved_under_its_crew_ends_it_and_goes_on_in_its_new_place(
 ) -> None:
     here.add()
     crew = subprocess.Popen([*RUN, str(here.root), "up", "--workers", "1"], stderr=subprocess.PIPE)
-    until(here.begun, 20, "an agent is at work")
+    until(here.begun, "an agent is at work")
     old = here.pids()
     here.root.rename(tmp_path / "there")
     _, said = crew.communicate(timeout=30)
@@ -86,7 +86,7 @@ def test_what_a_dead_supervisor_left_in_the_old_place_is_ended(here: Site, tmp_p
     supervisor = holder(here.project.supervisor_lock)
     assert supervisor is not None
     os.kill(supervisor, 9)
-    until(lambda: LocalHost().identify(supervisor) is None, 10, "the supervisor is dead")
+    until(lambda: LocalHost().identify(supervisor) is None, "the supervisor is dead")
     assert alive(old)
     here.root.rename(tmp_path / "there")
     with site(tmp_path / "there") as there:

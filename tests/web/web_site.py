@@ -25,11 +25,11 @@ from muster.runtimes.local import LocalWakeups
 from muster.stores.sqlite.store import SqliteStore
 from muster.web.app import build
 from muster.web.server import serve
+from patience import PATIENCE_S
 from serving import ServedOwner, backend
 
 W1 = "worker-aaaaaaaa"
 TOKEN = "the attempt's own token"
-REPLY_S = 20.0
 
 
 class Site:
@@ -65,7 +65,7 @@ class Site:
     @contextmanager
     def up(self) -> Iterator[Site]:
         self._thread.start()
-        assert self._ready.wait(20)
+        assert self._ready.wait(PATIENCE_S)
         try:
             yield self
         finally:
@@ -78,7 +78,7 @@ class Site:
         begun_s = time.monotonic()
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self.backend.shut_down)
-        self._thread.join(20)
+        self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive()
         return time.monotonic() - begun_s
 
@@ -90,7 +90,7 @@ class Site:
         """(status, JSON)."""
         connection = Connection(self.socket)
         try:
-            status, answer = connection.request(method, target, data, headers, reply_s=REPLY_S)
+            status, answer = connection.request(method, target, data, headers, reply_s=PATIENCE_S)
         finally:
             connection.close()
         return status, json.loads(answer) if answer else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from muster.cli.context import Context, connect, refuse_foreign
 from muster.cli.fields import print_one
@@ -14,9 +13,8 @@ from muster.cli.plan_wait import PlanWait
 from muster.config.load import load_config
 from muster.model.errors import BadInput
 from muster.model.fields import ATTRIBUTES
+from muster.model.json_value import Json
 from muster.model.states import TaskStatus
-
-Json = dict[str, Any]
 
 _WORDS = {"description": "text"} | {field.name: field.attribute for field in ATTRIBUTES.values()}
 """Fields as a plan file calls them."""

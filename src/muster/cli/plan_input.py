@@ -6,27 +6,25 @@ import argparse
 import os
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec import to_builtins
 from msgspec.structs import replace
 
 from muster.cli.context import Context, actor, connect_to, start_folder
 from muster.cli.output import Screen, clean, print_json
-from muster.cli.plan_common import plan_path
 from muster.cli.plan_given import Given
-from muster.client.api import Api
+from muster.client.api import Api, plan_path
 from muster.config.project import Project, find_project
 from muster.config.settings import Config
 from muster.model.errors import BadInput, BadPlan
+from muster.model.json_value import Json
 from muster.model.plan import PlanDocument, PlanTask
 from muster.model.profiles import GENERAL_PURPOSE, Choice, Chooser, by_words
 from muster.model.rows import Lane, Worker
 from muster.model.states import TaskStatus, WorkerStatus
 from muster.model.targets import required
 from muster.model.task import REMOVED
-
-Json = dict[str, Any]
 
 SHOWN_MAX = 20
 _NO_MORE = {TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.ARCHIVED}
@@ -267,6 +265,8 @@ def _why(assigned: Assigned, agents: list[str], config: Config) -> str:
         return "its box is ticked"
     if not agents:
         needs = [*task.capabilities, *([f"target {task.target}"] if task.target else [])]
+        if not needs:
+            return "it names no agent and there is none for such tasks: set `agent` in muster.toml"
         return f"nobody offers {', '.join(needs)}: it waits until somebody does"
     parts = []
     if task.agent is not None:

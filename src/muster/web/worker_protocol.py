@@ -25,6 +25,7 @@ _COMMANDS: dict[str, type[c.Command]] = {
     "log": c.AppendLog,
     "suspect": c.Suspect,
     "account": c.Account,
+    "declare": c.Declare,
 }
 for _name, _shape in _COMMANDS.items():
     routes.command(f"/worker/v1/{_name}", _shape)

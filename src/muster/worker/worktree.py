@@ -22,6 +22,9 @@ from muster.worker.git import GitFailed, Repository
 
 log = logging.getLogger(__name__)
 
+SUBJECT_CHARS_MAX = 72
+"""A line of `git log` shows no more."""
+SHORT_HASH_CHARS = 12
 _MARKER = "muster-attempt"
 _SET_UP = "muster-set-up"
 _INDEX = "muster-index"
@@ -34,6 +37,12 @@ class MergeConflict(MusterError):
     """The work of a task does not fit to that of the others."""
 
     code = "merge_conflict"
+
+
+class WorkMissing(MusterError):
+    """Nothing is here of work that is said to be done: only an agent can do it again."""
+
+    code = "work_missing"
 
 
 class Begun(NamedTuple):
@@ -50,6 +59,9 @@ class Work(NamedTuple):
     commits: int
     stat: str
 
+    def __str__(self) -> str:
+        return f"commit {self.commit[:SHORT_HASH_CHARS]}, {self.commits} since its start, {self.stat}"
+
 
 @dataclass(frozen=True)
 class Worktree:
@@ -59,6 +71,8 @@ class Worktree:
     plan: str
     key: str
     epoch: int
+    title: str = ""
+    """Of its task; commits are named after it."""
 
     @property
     def cwd(self) -> Path:
@@ -108,13 +122,25 @@ class Worktree:
             begun = self._begun()
             return self._keep(begun) if begun is not None and begun.epoch == self.epoch else None
 
+    def check_work_of(self, epoch: int) -> None:
+        """Call once prepared.  Raises WorkMissing where nothing is known of what that attempt has left."""
+        if self.repository.commit_of(kept_ref(self.plan, self.key, epoch)) is None:
+            raise WorkMissing(
+                f"the work of attempt {epoch} is done, and it is not here: {self.path} is gone",
+                "a further attempt does it again",
+            )
+
     def publish(self, *, merge: bool = True) -> None:
         """Brings the kept work onto the task's branch, and with `merge` from there onto the plan's.
 
-        Raises MergeConflict, or GitFailed where a person has the plan's branch checked out.
+        May be killed at any moment, and done again by a later attempt.  Raises MergeConflict, or GitFailed where
+        a person has the plan's branch checked out, or a later attempt has the tree.
         """
         repository = self.repository
         with repository.locked():
+            begun = self._begun()
+            if begun is None or begun.epoch != self.epoch:
+                raise GitFailed(f"attempt {self.epoch} has no part in {self.path} any more")
             commit = repository.run("rev-parse", kept_ref(self.plan, self.key, self.epoch))
             if commit != repository.commit_of("HEAD", self.path):
                 repository.run(
@@ -313,9 +339,7 @@ class Worktree:
             index.unlink(missing_ok=True)
         commit = head
         if tree != repository.run("rev-parse", f"{head}^{{tree}}"):
-            task = f"{self.plan}/{self.key}"
-            message = f"{task}: what attempt {begun.epoch} left\n\nMuster-Attempt: {task}#{begun.epoch}"
-            commit = repository.run("commit-tree", tree, "-p", head, "-m", message)
+            commit = repository.run("commit-tree", tree, "-p", head, "-m", self._message("", begun.epoch))
         repository.run("update-ref", kept_ref(self.plan, self.key, begun.epoch), commit)
         stat = repository.run("diff", "--shortstat", begun.base, commit).strip() or "no change"
         commits = int(repository.run("rev-list", "--count", f"{begun.base}..{commit}"))
@@ -352,8 +376,16 @@ class Worktree:
             )
         if done.returncode:
             raise GitFailed(f"git merge-tree failed: {done.stderr.strip()}", "it needs git 2.38 or newer")
-        message = f"Merge {self.plan}/{self.key}"
+        message = self._message("Merge: ", self.epoch)
         return repository.run("commit-tree", tree, "-p", ours, "-p", theirs, "-m", message)
+
+    def _message(self, before: str, epoch: int) -> str:
+        """The task's title in one line, and whose work it is as a trailer."""
+        task = f"{self.plan}/{self.key}"
+        title = " ".join(self.title.split()) or task
+        room = SUBJECT_CHARS_MAX - len(before)
+        subject = title if len(title) <= room else f"{title[: room - 3].rstrip()}..."
+        return f"{before}{subject}\n\nMuster-Attempt: {task}#{epoch}"
 
     def _hand_over(self, origin: int | None) -> str:
         if origin is None:

@@ -15,13 +15,15 @@ $open_lane
 SELECT id FROM claimable
 
 -- name: ready
-SELECT id, priority, sort_key FROM tasks
+SELECT id, half_done, priority, sort_key FROM tasks
  WHERE lane_id = ?1 AND ready = 1
- ORDER BY priority DESC, sort_key, id
+ ORDER BY half_done DESC, priority DESC, sort_key, id
  LIMIT ?2
 
 -- name: job_texts
-SELECT id, plan_id, coalesce(key, CAST(id AS TEXT)), title, description FROM tasks WHERE id = ?1
+SELECT id, plan_id, coalesce(key, CAST(id AS TEXT)), title, description,
+       (SELECT a.agent FROM attempts a WHERE a.task_id = t.id AND a.epoch = t.done_epoch)
+  FROM tasks t WHERE id = ?1
 
 -- name: resumption
 -- What earlier attempts than ?3 have left, for a task that is not to start from nothing.  Only its own agent can
