@@ -21,6 +21,9 @@ from muster.worker.git import GitFailed, Repository
 
 log = logging.getLogger(__name__)
 
+SUBJECT_CHARS_MAX = 72
+"""A line of `git log` shows no more."""
+SHORT_HASH_CHARS = 12
 _MARKER = "muster-attempt"
 _SET_UP = "muster-set-up"
 _INDEX = "muster-index"
@@ -55,6 +58,9 @@ class Work(NamedTuple):
     commits: int
     stat: str
 
+    def __str__(self) -> str:
+        return f"commit {self.commit[:SHORT_HASH_CHARS]}, {self.commits} since its start, {self.stat}"
+
 
 @dataclass(frozen=True)
 class Worktree:
@@ -64,6 +70,8 @@ class Worktree:
     plan: str
     key: str
     epoch: int
+    title: str = ""
+    """Of its task; commits are named after it."""
 
     @property
     def cwd(self) -> Path:
@@ -312,9 +320,7 @@ class Worktree:
             index.unlink(missing_ok=True)
         commit = head
         if tree != repository.run("rev-parse", f"{head}^{{tree}}"):
-            task = f"{self.plan}/{self.key}"
-            message = f"{task}: what attempt {begun.epoch} left\n\nMuster-Attempt: {task}#{begun.epoch}"
-            commit = repository.run("commit-tree", tree, "-p", head, "-m", message)
+            commit = repository.run("commit-tree", tree, "-p", head, "-m", self._message("", begun.epoch))
         repository.run("update-ref", kept_ref(self.plan, self.key, begun.epoch), commit)
         stat = repository.run("diff", "--shortstat", begun.base, commit).strip() or "no change"
         commits = int(repository.run("rev-list", "--count", f"{begun.base}..{commit}"))
@@ -351,8 +357,16 @@ class Worktree:
             )
         if done.returncode:
             raise GitFailed(f"git merge-tree failed: {done.stderr.strip()}", "it needs git 2.38 or newer")
-        message = f"Merge {self.plan}/{self.key}"
+        message = self._message("Merge: ", self.epoch)
         return repository.run("commit-tree", tree, "-p", ours, "-p", theirs, "-m", message)
+
+    def _message(self, before: str, epoch: int) -> str:
+        """The task's title in one line, and whose work it is as a trailer."""
+        task = f"{self.plan}/{self.key}"
+        title = " ".join(self.title.split()) or task
+        room = SUBJECT_CHARS_MAX - len(before)
+        subject = title if len(title) <= room else f"{title[: room - 3].rstrip()}..."
+        return f"{before}{subject}\n\nMuster-Attempt: {task}#{epoch}"
 
     def _hand_over(self, origin: int | None) -> str:
         if origin is None:
