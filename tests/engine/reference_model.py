@@ -435,6 +435,8 @@ class ReferenceModel:
 
     def retry(self, key: str, *, fresh: bool) -> str:
         task = self.tasks[key]
+        if task["status"] in ("PENDING", "ABORTED") and task["due"] is not None:
+            return ILLEGAL if fresh else self.promote(key, by_hand=True)
         if task["status"] not in ("FAILED", "CANCELLED", "COMPLETED"):
             return ILLEGAL
         task.update(status="PENDING", due=None, retries=0, losses=0, paused=None)

@@ -179,8 +179,12 @@ class Engine:
         if isinstance(command, c.Reap):
             return await self._ended(view, command)
         task = view.run(command.task_id, command)  # type: ignore[attr-defined]
-        if isinstance(command, c.Promote) and command.term is None:
-            await reopen_for(view, command.task_id, self.policy)
+        attempt = view.attempt(task.id)
+        same_life = attempt is not None and attempt.generation == task.generation
+        if (isinstance(command, c.Promote) and command.term is None) or (
+            isinstance(command, c.Retry) and same_life
+        ):
+            await reopen_for(view, task.id, self.policy)
         return moved(task)
 
     async def _ended(self, view: View, command: c.Fail | c.Complete | c.Reap) -> Answer:

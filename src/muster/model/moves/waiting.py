@@ -107,6 +107,14 @@ def cancel(task: Task, facts: Facts, command: c.Cancel, now: Now) -> Decision:
 
 
 def retry(task: Task, facts: Facts, command: c.Retry, now: Now) -> Decision:
+    """A new generation; for a task that only waits for its next try: that try now."""
+    if task.next_attempt_at_ms is not None and task.status in {TaskStatus.ABORTED, TaskStatus.PENDING}:
+        if command.fresh:
+            raise IllegalMove(
+                f"task {task.id} waits for its next try, which goes on from its last checkpoint",
+                "cancel it first; then a retry may begin from the start",
+            )
+        return promote(task, facts, c.Promote(task_id=task.id, actor=command.actor), now)
     if task.status not in {TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.COMPLETED}:
         raise IllegalMove(
             f"task {task.id} is {task.status}: only a failed, cancelled or completed task starts anew",
