@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -176,6 +177,7 @@ class Worktree:
         """
         repository = self.repository
         with repository.locked() as lock:
+            self._rejoin()
             self._admin()
             begun = self._begun()
             if begun is not None and begun.epoch > self.epoch:
@@ -211,12 +213,13 @@ class Worktree:
     def _admin(self) -> Path:
         """Git's own folder for this tree.  Raises GitFailed where it is none."""
         try:
-            text = read_plain(self.path / ".git", _LINK_BYTES_MAX).decode("utf-8", "surrogateescape")
+            admin = _admin_of(self.path)
         except OSError as error:
             raise GitFailed(f"{self.path} is no working tree: {error}") from error
-        admin = Path(text.removeprefix("gitdir:").strip())
         if admin.parent != self.repository.common / "worktrees" or not admin.is_dir():
             raise GitFailed(f"{self.path} is a working tree of another repository: {admin}")
+        if _tree_of(admin) != _real(self.path):
+            raise GitFailed(f"{self.path} is a copy of the working tree {_tree_of(admin)}")
         return admin
 
     def _begun(self) -> Begun | None:
@@ -252,10 +255,7 @@ class Worktree:
         """Joins the tree to its repository after both were moved; what belongs to no repository is put aside."""
         if self.path.is_symlink() or not self.path.is_dir():
             return
-        with contextlib.suppress(GitFailed):
-            self._admin()
-            return
-        self.repository.ask("worktree", "repair", str(self.path))
+        self._rejoin()
         try:
             self._admin()
         except GitFailed as error:
@@ -264,6 +264,25 @@ class Worktree:
             aside = self.path.with_name(f"{self.path.name}-before-{self.epoch}")
             log.warning("%s; it is kept as %s", error.message, aside)
             self.path.rename(aside)
+            if (aside / ".git").is_file():  # git in there would write to what the link leads to
+                (aside / ".git").unlink()
+
+    def _rejoin(self) -> None:
+        """Links the tree and git's folder for it to each other again, after both were moved or copied.
+
+        Not `git worktree repair`: in a copy it takes git's folder of the original.
+        """
+        path, admins = _real(self.path), self.repository.common / "worktrees"
+        try:
+            admin = admins / _admin_of(path).name
+        except FileNotFoundError:  # an agent has deleted the link
+            admin = next((known for known in admins.glob("*") if _tree_of(known) == path), path)
+        except OSError:
+            return
+        if not (admin / "gitdir").is_file() or (_tree_of(admin) != path and _belongs_to_another(admin)):
+            return
+        for link, target in ((path / ".git", f"gitdir: {admin}"), (admin / "gitdir", f"{path}/.git")):
+            replace_plain(link, os.fsencode(f"{target}\n"), lasting=True)
 
     def _mark(self, base: str) -> None:
         replace_plain(self._admin() / _MARKER, f"{self.epoch} {base}\n".encode(), lasting=True)
@@ -380,6 +399,34 @@ class Worktree:
         if tip is not None and head is not None and not self.repository.is_ancestor(tip, head):
             told += f"  Branch {plan_branch(self.plan)} has moved on since: merge it into your work."
         return told
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _tree_of(admin: Path) -> Path | None:
+    """The working tree that git's folder names."""
+    try:
+        text = read_plain(admin / "gitdir", _LINK_BYTES_MAX).decode("utf-8", "surrogateescape")
+    except OSError:
+        return None
+    return _real(admin / text.strip()).parent
+
+
+def _belongs_to_another(admin: Path) -> bool:
+    """Whether the tree that it names is there, and says so as well."""
+    tree = _tree_of(admin)
+    try:
+        return tree is not None and _admin_of(tree) == admin
+    except OSError:
+        return False
+
+
+def _admin_of(tree: Path) -> Path:
+    """Git's folder that a working tree names.  Raises OSError."""
+    text = read_plain(tree / ".git", _LINK_BYTES_MAX).decode("utf-8", "surrogateescape")
+    return _real(tree / text.removeprefix("gitdir:").strip())
 
 
 def _remove(path: Path) -> None:
