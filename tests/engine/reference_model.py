@@ -439,6 +439,8 @@ class ReferenceModel:
             return ILLEGAL if fresh else self.promote(key, by_hand=True)
         if task["status"] not in ("FAILED", "CANCELLED", "COMPLETED"):
             return ILLEGAL
+        if task["attempt"] is not None and task["attempt"]["refused"]:
+            self.pools.pop(task["attempt"]["agent"], None)
         task.update(status="PENDING", due=None, retries=0, losses=0, paused=None)
         task.update(question="", expires=None, skipped=False, error=None)
         task["generation"] += 1

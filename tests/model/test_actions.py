@@ -15,6 +15,8 @@ from muster.model.task import BY_HAND
 
 DUE = {"next_attempt_at_ms": 5}
 HELD = {"epoch": 1, "attempt_status": A.RUNNING, "agent": "claude", "worker": "w"}
+STOPPING = HELD | {"attempt_status": A.STOPPING, "stop_action": StopAction.PAUSE}
+ASKS = {"paused_reason": PauseReason.QUESTION}
 CASES: list[tuple[T, dict[str, Any], tuple[str, ...]]] = [
     (T.PENDING, {}, ("pause", "cancel", "complete", "skip", "transfer", "edit", "claim")),
     (T.PENDING, {"unmet": 1}, ("pause", "cancel", "complete", "skip", "transfer", "edit")),

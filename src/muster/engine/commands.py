@@ -179,12 +179,8 @@ class Engine:
         if isinstance(command, c.Reap):
             return await self._ended(view, command)
         task = view.run(command.task_id, command)  # type: ignore[attr-defined]
-        attempt = view.attempt(task.id)
-        same_life = attempt is not None and attempt.generation == task.generation
-        if (isinstance(command, c.Promote) and command.term is None) or (
-            isinstance(command, c.Retry) and same_life
-        ):
-            await reopen_for(view, task.id, self.policy)
+        if isinstance(command, c.Retry) or (isinstance(command, c.Promote) and command.term is None):
+            await reopen_for(view, command.task_id, self.policy)
         return moved(task)
 
     async def _ended(self, view: View, command: c.Fail | c.Complete | c.Reap) -> Answer:
