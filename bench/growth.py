@@ -32,11 +32,11 @@ TASK = """
 WITH RECURSIVE n(i) AS (SELECT ?1 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?2)
 INSERT INTO tasks (id, workspace_id, plan_id, lane_id, status, generation, epoch, event_seq, priority, sort_key,
                    unmet, next_attempt_at_ms, timeout_s, timeout_factor, max_retries, retries, losses, percent,
-                   step, error, note, question, fresh_after_epoch, on_failed, updated_at_ms, ended_at_ms, ready,
-                   key, title, description, agent, capabilities, tags, metadata, epic, feature, created_by,
+                   step, error, note, question, fresh_after_epoch, on_failed, updated_at_ms, ended_at_ms,
+                   skipped, from_file, key, title, description, agent, capabilities, tags, metadata, epic, feature, created_by,
                    created_at_ms)
 SELECT i, 1, 1, {lane}, '{status}', 1, {epoch}, 1, {priority}, 0, {unmet}, {due}, 7200, 1, 3, 0, 0, 0, '',
-       '', '', '', 0, 'block', 0, {ended}, {ready}, 'k' || i, 'task ' || i, '', 'other', '[]', '[]', '{{}}', '',
+       '', '', '', 0, 'block', 0, {ended}, 0, 0, 'k' || i, 'task ' || i, '', 'other', '[]', '[]', '{{}}', '',
        '', 'bench', 0
   FROM n"""
 EVENT = """
@@ -45,7 +45,8 @@ INSERT INTO events (task_id, seq, at_ms, level, event, message, details, previou
 SELECT id, 1, 0, 'INFO', 'enqueued', '', '{{}}', NULL, status, 1, epoch, 'bench' FROM tasks WHERE id < ?1"""
 ATTEMPT = """
 INSERT INTO attempts (task_id, epoch, generation, status, worker_id, agent, request_id, boot_id, lease_ms,
-                      lease_until_ms, assigned_at_ms, ended_at_ms, error, tree_killed, checkpoints, log_bytes)
+                      lease_until_ms, assigned_at_ms, ended_at_ms, error, tree_killed, checkpoints, log_bytes,
+                      notice, checkpoint_taken)
 SELECT id, 1, 1, 'completed', 'worker-x', 'other', 'r', 'b', 1, 0, 0, 0, '', 0, 0, 0 FROM tasks WHERE id < ?1"""
 EDGE = "INSERT INTO dependencies (parent_id, child_id, met) SELECT id, id + 1, 0 FROM tasks WHERE id < ?1"
 
@@ -57,11 +58,10 @@ _PLAIN: dict[str, object] = {
     "unmet": 0,
     "due": "NULL",
     "ended": "NULL",
-    "ready": 0,
 }
 KINDS: dict[str, Mapping[str, object]] = {
-    "waiting": _PLAIN | {"ready": 1, "lane": OWN_LANE, "priority": 1},
-    "foreign": _PLAIN | {"ready": 1},
+    "waiting": _PLAIN | {"lane": OWN_LANE, "priority": 1},
+    "foreign": _PLAIN | {},
     "blocked": _PLAIN | {"unmet": 1},
     "delayed": _PLAIN | {"due": "4000000000000 + i"},
     "finished": _PLAIN | {"status": "COMPLETED", "epoch": 1, "ended": 0},
@@ -85,7 +85,10 @@ def _fill(path: Path, kind: str, number: int) -> None:
     end = BASE_ID + number
     db.execute("PRAGMA synchronous = OFF")
     db.execute("BEGIN")
-    db.execute("INSERT INTO plans (id, workspace_id, name, created_at_ms) VALUES (1, 1, 'other', 0)")
+    db.execute(
+        "INSERT INTO plans (id, workspace_id, name, created_at_ms, ticked_event_id, failures, event_seq) "
+        "VALUES (1, 1, 'other', 0, 0, 0, 0)"
+    )
     lane = """INSERT INTO lanes (id, workspace_id, plan_id, agent, capabilities, profile, limit_key)
               VALUES (?, 1, 1, ?, ?, '', '')"""
     foreign = [(FIRST_LANE + i, "other", f'["{i}"]') for i in range(FOREIGN_LANES)]
