@@ -47,7 +47,7 @@ ATTEMPT = """
 INSERT INTO attempts (task_id, epoch, generation, status, worker_id, agent, request_id, boot_id, lease_ms,
                       lease_until_ms, assigned_at_ms, ended_at_ms, error, tree_killed, checkpoints, log_bytes,
                       notice, checkpoint_taken)
-SELECT id, 1, 1, 'completed', 'worker-x', 'other', 'r', 'b', 1, 0, 0, 0, '', 0, 0, 0 FROM tasks WHERE id < ?1"""
+SELECT id, 1, 1, 'completed', 'worker-x', 'other', 'r', 'b', 1, 0, 0, 0, '', 0, 0, 0, '', '' FROM tasks WHERE id < ?1"""
 EDGE = "INSERT INTO dependencies (parent_id, child_id, met) SELECT id, id + 1, 0 FROM tasks WHERE id < ?1"
 
 _PLAIN: dict[str, object] = {
