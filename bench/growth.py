@@ -33,8 +33,8 @@ WITH RECURSIVE n(i) AS (SELECT ?1 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?2
 INSERT INTO tasks (id, workspace_id, plan_id, lane_id, status, generation, epoch, event_seq, priority, sort_key,
                    unmet, next_attempt_at_ms, timeout_s, timeout_factor, max_retries, retries, losses, percent,
                    step, error, note, question, fresh_after_epoch, on_failed, updated_at_ms, ended_at_ms,
-                   skipped, from_file, key, title, description, agent, capabilities, tags, metadata, epic, feature, created_by,
-                   created_at_ms)
+                   skipped, from_file, key, title, description, agent, capabilities, tags, metadata, epic,
+                   feature, created_by, created_at_ms)
 SELECT i, 1, 1, {lane}, '{status}', 1, {epoch}, 1, {priority}, 0, {unmet}, {due}, 7200, 1, 3, 0, 0, 0, '',
        '', '', '', 0, 'block', 0, {ended}, 0, 0, 'k' || i, 'task ' || i, '', 'other', '[]', '[]', '{{}}', '',
        '', 'bench', 0
@@ -47,7 +47,8 @@ ATTEMPT = """
 INSERT INTO attempts (task_id, epoch, generation, status, worker_id, agent, request_id, boot_id, lease_ms,
                       lease_until_ms, assigned_at_ms, ended_at_ms, error, tree_killed, checkpoints, log_bytes,
                       notice, checkpoint_taken)
-SELECT id, 1, 1, 'completed', 'worker-x', 'other', 'r', 'b', 1, 0, 0, 0, '', 0, 0, 0, '', '' FROM tasks WHERE id < ?1"""
+SELECT id, 1, 1, 'completed', 'worker-x', 'other', 'r', 'b', 1, 0, 0, 0, '', 0, 0, 0, '', ''
+  FROM tasks WHERE id < ?1"""
 EDGE = "INSERT INTO dependencies (parent_id, child_id, met) SELECT id, id + 1, 0 FROM tasks WHERE id < ?1"
 
 _PLAIN: dict[str, object] = {
