@@ -226,7 +226,7 @@ class Engine:
         if (
             view.became_ready
             or (self.policy.limited and view.freed_place)
-            or any(isinstance(command, c.SetCrew) for command in commands)
+            or c.SetCrew in set(map(type, commands))
         ):
             topics.add(READY)
         return frozenset(topics)

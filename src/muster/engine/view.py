@@ -59,7 +59,7 @@ class View:
         if not missing:
             return
         tasks = await self.tx.tasks(missing)
-        self._tasks.update((task.id, task) for task in tasks)
+        self._tasks |= {task.id: task for task in tasks}
         newest = [(task.id, task.epoch) for task in tasks if task.epoch]
         for attempt in await self.tx.attempts(newest):
             self._attempts[attempt.task_id] = attempt
