@@ -13,8 +13,8 @@ from replay import Recording, RecordingStore, TimedStore, hottest, replay, share
 from setting import Setting, Stopwatch
 from table import Row, least, told
 
-BATCHES = (1, 10, 100, 500)
-BARE_SHARE, PEER_FACTOR, ONE_BY_ONE = 0.5, 3.0, 1000.0
+BATCHES, AS_AGENTS = (1, 10, 100, 500), (1, 100)
+BARE_SHARE, PEER_FACTOR, ONE_BY_ONE, SOCKET_ONE_BY_ONE = 0.5, 2.5, 2000.0, 1500.0
 
 
 def rows(setting: Setting) -> Iterator[Row]:
@@ -34,6 +34,8 @@ def rows(setting: Setting) -> Iterator[Row]:
                 f"drain, bare loop, batches of {batch}", bare, "/s", "SQL writes and synced commits alone"
             )
             yield from _inside_rows(folder, source, batch, number, bare, muster)
+            if batch in AS_AGENTS:
+                yield from _as_agents(setting, folder, source, batch, number)
             source.unlink()
     yield from _peer_rows(peers, medians[100])
     yield from _socket(setting)
@@ -57,12 +59,25 @@ def _interleaved(
     return bare, muster
 
 
-def _record(source: Path, folder: Path, batch: int, number: int) -> Recording:
+def _record(source: Path, folder: Path, batch: int, number: int, *, as_agents: bool = False) -> Recording:
     with Inside(copy(source, folder / "record.db"), RecordingStore) as inside:
-        assert inside.drain(batch) == number
-        # Registering is no part of the drain, and the last claim has found nothing to write.
-        recording: Recording = inside.store.recording[1:-1]
+        assert inside.drain(batch, as_agents=as_agents) == number
+        recording: Recording = inside.store.recording[1:]  # registering is no part of the drain
         return recording
+
+
+def _as_agents(setting: Setting, folder: Path, source: Path, batch: int, number: int) -> Iterator[Row]:
+    """As workers of agent CLIs do it: the start of the process is a write of its own."""
+    recording, rates, ratios = _record(source, folder, batch, number, as_agents=True), [], []
+    for _ in range(setting.repetitions):
+        bare_s = replay(copy(source, folder / "bare.db"), recording)
+        with Inside(copy(source, folder / "engine.db")) as inside:
+            watch = Stopwatch()
+            assert inside.drain(batch, as_agents=True) == number
+            rates.append(number / watch.s)
+            ratios.append(bare_s / watch.s)
+    yield told(f"drain, in process, batches of {batch}, starts apart", rates, "/s")
+    yield told("  its share of the bare loop", ratios, "x")
 
 
 def _inside_rows(
@@ -111,22 +126,31 @@ def _peer_rows(peers: Peers, ours: float) -> Iterator[Row]:
 
 
 def _socket(setting: Setting) -> Iterator[Row]:
-    """Through a real owner, one by one on each connection, as agents do."""
+    """Through a real owner: each connection asks for its next task when it has ended one."""
     number = setting.size(3000, 300)
     known = _cpu_inside(setting)
     for hands in setting.size((1, 8, 32), (1, 8)):
-        rates, bounds = [], []
-        for _ in range(setting.size(3, 1)):
-            with setting.place() as folder, site(folder / "p") as project:
-                template(project.project.store, number)
-                rate, bound = _drain_socket(project, hands, number, known)
-            rates.append(rate)
-            bounds.append(bound)
         what = f"drain, through the socket, {hands} connections"
+        rates, bound = _drains_socket(setting, hands, number, known, as_agents=False)
         if hands == 8:
-            yield least(what, rates, "/s", ONE_BY_ONE, bounds[-1])
+            yield least(what, rates, "/s", SOCKET_ONE_BY_ONE, bound)
         else:
-            yield told(what, rates, "/s", bounds[-1])
+            yield told(what, rates, "/s", bound)
+        if hands == 8:
+            rates, bound = _drains_socket(setting, hands, number, known, as_agents=True)
+            yield told("  with a start of its own, as for agents", rates, "/s", bound)
+
+
+def _drains_socket(
+    setting: Setting, hands: int, number: int, known: str, *, as_agents: bool
+) -> tuple[list[float], str]:
+    rates, bound = [], ""
+    for _ in range(setting.size(3, 1)):
+        with setting.place() as folder, site(folder / "p") as project:
+            template(project.project.store, number)
+            rate, bound = _drain_socket(project, hands, number, known, as_agents=as_agents)
+        rates.append(rate)
+    return rates, bound
 
 
 def _cpu_inside(setting: Setting) -> str:
@@ -139,17 +163,19 @@ def _cpu_inside(setting: Setting) -> str:
     with setting.place() as folder, site(folder / "p") as project, project.api() as api:
         owner = project.owner()
         before_s = cpu_s(owner.pid)
-        for _ in range(3 * number):
+        for _ in range(number):
             api.get("/healthz")
         http_us = (cpu_s(owner.pid) - before_s) / number * 1e6
-    return f"engine and SQLite alone, one by one: {engine_us:.0f} us; 3 empty requests: {http_us:.0f} us"
+    return f"engine and SQLite alone, one by one: {engine_us:.0f} us; an empty request: {http_us:.0f} us"
 
 
-def _drain_socket(project: Site, hands: int, number: int, known: str) -> tuple[float, str]:
+def _drain_socket(
+    project: Site, hands: int, number: int, known: str, *, as_agents: bool
+) -> tuple[float, str]:
     process = project.owner()
     workers = [Hand(project.project.socket) for _ in range(hands)]
     owner_before_s, watch = cpu_s(process.pid), Stopwatch()
-    done = sum(together([worker.drain for worker in workers]))
+    done = sum(together([lambda worker=worker: worker.drain(as_agents=as_agents) for worker in workers]))  # type: ignore[misc]
     wall_s, clients_s, owner_s = watch.s, watch.cpu_s, cpu_s(process.pid) - owner_before_s
     assert done == number, f"{done} of {number} were drained"
     per_task_us = owner_s / number * 1e6

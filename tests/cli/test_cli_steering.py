@@ -274,6 +274,10 @@ def test_a_dry_run_of_a_single_task_says_who_would_get_it_and_why(cli, owner):
         told("Look", "--target", "moon")["why"] == "nobody offers target moon: it waits until somebody does"
     )
     assert told("Look", "--agent", "claude")["why"] == "agent= names it"
+    none = "it names no agent and there is none for such tasks: set `agent` in muster.toml"
+    (owner.root / "muster.toml").unlink()
+    assert told("Look")["why"] == none
+    (owner.root / "muster.toml").write_text(f"[agents]\n{agents}codex.targets = ['prod']\n")
     text = cli("task", "add", "Write tests", "--dry-run").out
     assert "testing-specialist" in text and text.endswith("nothing was changed\n")
     ran = cli("task", "add", "Write tests", "--agent", "gost", "--dry-run")

@@ -35,6 +35,7 @@ MUST_HAPPEN = {
     "an attempt resumed from a checkpoint",
     "an end has claimed what is next",
     "readopted",
+    "a later attempt published the work",
     "lost",
     "retried",
     "unblocked",

@@ -28,9 +28,8 @@ from muster.cli.waiting import (
 )
 from muster.client.api import task_path
 from muster.model.errors import BadInput, IllegalMove
+from muster.model.json_value import Json
 from muster.model.states import FINAL, ErrorKind, TaskStatus
-
-Json = dict[str, Any]
 
 LEASE_S_MAX = 7 * 86400
 MESSAGE_CHARS_MAX = 10_000
@@ -61,13 +60,15 @@ takes it up again.
 def add(parser: argparse.ArgumentParser) -> None:
     parser.description = _HELP
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    add_fields(verbs.add_parser("list", help="who holds what, and for how long"))
-    taking = verbs.add_parser("take", help="take a task that waits for an agent")
+    add_fields(verbs.add_parser("list", act=_list, help="who holds what, and for how long"))
+    taking = verbs.add_parser("take", act=_take, help="take a task that waits for an agent")
     taking.add_argument("ref", metavar="TASK")
     taking.add_argument("--env", action="store_true", help="print only what `eval` needs for `muster report`")
     add_waiting(taking, FREE)
-    renewing = verbs.add_parser("renew", help="keep it longer, or take it up again after its lease")
-    releasing = verbs.add_parser("release", help="give it back at no cost, or say how it ended")
+    renewing = verbs.add_parser(
+        "renew", act=_renew, help="keep it longer, or take it up again after its lease"
+    )
+    releasing = verbs.add_parser("release", act=_release, help="give it back at no cost, or say how it ended")
     for verb in (renewing, releasing):
         verb.add_argument(
             "ref", metavar="TASK", nargs="?", help="may be left out where `take --env` was used"
@@ -78,11 +79,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     releasing.add_argument("--result", metavar="JSON|@FILE", help="with --done: what came out, as JSON")
     add_waiting(releasing, ENDED, what="is given back and the task has ended")
     releasing.add_argument("--fail", metavar="TEXT", help="it could not be done; spends one of its retries")
-
-
-def run(args: argparse.Namespace) -> int:
-    code: int = {"list": _list, "take": _take, "renew": _renew, "release": _release}[args.verb](args)
-    return code
 
 
 def _lease(text: str) -> float:

@@ -134,6 +134,9 @@ class Task(Struct, frozen=True, gc=False):
     given out before they are known to be gone."""
     estimated_s: int | None = None
     """How long one attempt should take; much longer, and it is told, then stopped."""
+    done_epoch: int | None = None
+    """The attempt that has said that the work is done, until that work is published (S18): attempts after it
+    publish, and run no agent."""
     skipped: bool = False
     """It is not to be done, and what waits for it goes on."""
 

@@ -62,6 +62,8 @@ class TaskView(CommonFields, frozen=True, kw_only=True):
     """At most three of the tasks that it waits for, each with its status: `key (FAILED)`."""
     suspicion: str | None = None
     """Why its running attempt is thought to hang."""
+    done_epoch: int | None = None
+    """The attempt whose work is done and not published yet."""
     last_agent: str | None = None
     """Of its newest attempt, also when that has ended."""
     why: str = ""
@@ -201,3 +203,5 @@ class JobText(Struct, frozen=True, kw_only=True, gc=False):
     """Of the newest earlier attempt by the same agent; empty where its session is gone."""
     session_usage: str | None
     checkpoint: bytes | None
+    done_by: str | None
+    """The agent whose work is done and not published yet."""

@@ -30,6 +30,8 @@ def edit(task: Task, facts: Facts, command: Edit, now: Now) -> Decision:
         state["next_attempt_at_ms"] = _due_ms(task, command.task_fields.not_before_ms or 0, now)
     if not command.changed:
         return Decision(replace(task, **state))
+    if command.changed.keys() & {"title", "description"}:
+        state["done_epoch"] = None  # what is done was asked for in other words
     after, event = moved(
         task,
         now,

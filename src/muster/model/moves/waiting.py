@@ -100,6 +100,7 @@ def cancel(task: Task, facts: Facts, command: c.Cancel, now: Now) -> Decision:
         error=REMOVED if command.removed else said,
         ended_at_ms=now.wall_ms,
         lingering_epoch=left_running(attempt) or task.lingering_epoch,
+        done_epoch=None,
     )
     closed = close(attempt, AttemptStatus.CANCELLED, now) if attempt and attempt.open else None
     return Decision(after, closed, (event,))
@@ -135,6 +136,8 @@ def retry(task: Task, facts: Facts, command: c.Retry, now: Now) -> Decision:
         question="",
         expires_at_ms=None,
         fresh_after_epoch=task.epoch if command.fresh else task.fresh_after_epoch,
+        # A note is for an agent: then one is to run.
+        done_epoch=None if command.fresh or command.note else task.done_epoch,
         ended_at_ms=None,
         skipped=False,
     )
@@ -167,6 +170,7 @@ def complete_by_person(task: Task, facts: Facts, command: c.CompleteByPerson, no
         error_kind=None,
         error="",
         ended_at_ms=now.wall_ms,
+        done_epoch=None,
     )
     return Decision(after, events=(event,), unblocks=True)
 

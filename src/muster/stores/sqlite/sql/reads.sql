@@ -216,5 +216,5 @@ $open_lane
 SELECT t.id
   FROM claimable
   JOIN tasks t ON t.id IN (SELECT id FROM tasks WHERE lane_id = claimable.id AND ready = 1
-                            ORDER BY priority DESC, sort_key, id LIMIT ?1)
- ORDER BY t.priority DESC, t.sort_key, t.id LIMIT ?1
+                            ORDER BY half_done DESC, priority DESC, sort_key, id LIMIT ?1)
+ ORDER BY t.half_done DESC, t.priority DESC, t.sort_key, t.id LIMIT ?1
