@@ -177,7 +177,7 @@ class Engine:
         if type(command) in _LED and command.term is not None:  # type: ignore[attr-defined]
             await check_term(view.tx, command.term)  # type: ignore[attr-defined]
         task = view.run(command.task_id, command)  # type: ignore[attr-defined]
-        if isinstance(command, c.Promote) and command.term is None:
+        if isinstance(command, c.Retry) or (isinstance(command, c.Promote) and command.term is None):
             await reopen_for(view, command.task_id, self.policy)
         return moved(task)
 
