@@ -217,7 +217,7 @@ class TaskDetail(View, frozen=True, kw_only=True):
     log_tail: str
 
 
-class JobText(Struct, frozen=True, kw_only=True, gc=False):
+class JobText(Struct, frozen=True, gc=False):
     """What a claim hands over besides the state."""
 
     task_id: int
