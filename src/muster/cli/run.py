@@ -34,7 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--workers", type=worker_count, metavar="N", help="worker processes (default: as configured)"
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="show who would get which task, and why; run nothing"
+        "--dry-run", action="store_true", help="show which agent would get each task, and why; run nothing"
     )
     add_which(parser)
 
@@ -134,7 +134,7 @@ def _attached(project: Project, content: dict[str, Any], show: EventPrinter) -> 
             if not answers(project.socket) and not _supervised(project):
                 feed.close()
                 show.say(
-                    f"The crew has ended before {name} was done. The same command goes on where this left off."
+                    f"The crew has ended before {name} was done. The same command resumes where it stopped."
                 )
                 return EXIT_UNSUCCESSFUL
             time.sleep(TICK_S)
@@ -171,7 +171,7 @@ def _supervising(crew: Crew, project: Project, content: dict[str, Any], show: Ev
             raise
         if not settled:
             feed.close()
-            show.say("Stopped. The same command goes on where this left off.")
+            show.say("Stopped. The same command resumes where it stopped.")
         return code
 
 
