@@ -97,7 +97,7 @@ def test_the_same_key_adds_nothing_also_after_the_words_have_changed() -> None:
     rig = limited(profiles=TABLE)
     first = rig.enqueue({"a": ()}, **once)
     rig.clock.advance(5)
-    rig.engine._intake._chooser = Chooser({"painter": ("guide",)})
+    rig.engine._enqueuer._chooser = Chooser({"painter": ("guide",)})
     assert rig.enqueue({"a": ()}, **once).task_ids == first.task_ids
 
 
