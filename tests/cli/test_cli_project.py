@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -73,12 +74,92 @@ def test_a_folder_whose_name_is_not_utf8_is_refused_before_anything_is_made(cli,
     assert [path.name for path in folder.iterdir()] == ["plan.md"]
 
 
-def test_init_finds_agents(cli, root, tmp_path):
-    binary = tmp_path / "claude"
-    binary.write_text("#!/bin/sh\n")
-    binary.chmod(0o755)
-    ran = cli("init", env={"PATH": f"{tmp_path}:/usr/bin:/bin"})
-    assert "Found    claude on PATH: to use, uncomment [agents.claude] in muster.toml" in ran.out
+@pytest.fixture
+def on_path(tmp_path):
+    """An environment in which the agents of these names are installed."""
+
+    def install(*names):
+        folder = tmp_path / "agents-on-path"
+        folder.mkdir()
+        for name in names:
+            (folder / name).write_text("#!/bin/sh\n")
+            (folder / name).chmod(0o755)
+        return {"PATH": f"{folder}:/usr/bin:/bin"}
+
+    return install
+
+
+def _modes(root):
+    return {
+        name: agent.permission_mode for name, agent in load_config(root).agents.items() if name != "shell"
+    }
+
+
+def test_init_sets_up_the_agents_that_it_finds(cli, root, on_path):
+    ran = cli("init", env=on_path("claude", "codex"))
+    assert "Found    claude, codex on PATH" in ran.out
+    assert "most commands are refused (edit)" in ran.out
+    assert _modes(root) == {"claude": "acceptEdits", "codex": "workspace-write"}
+    assert load_config(root).default_agent == "claude"
+    plan = parse((root / "plan.md").read_text(), "plan.md")
+    assert [(task.key, task.agent, set(task.after)) for task in plan.tasks] == [
+        ("overview", None, set()),
+        ("gaps", None, set()),
+        ("summary", "shell", {"overview", "gaps"}),
+    ]
+    assert cli("plan", "add", "plan.md", "--dry-run").code == 0
+
+
+@pytest.mark.parametrize(
+    ("permissions", "mode", "writes"),
+    [("read", "read-only", False), ("edit", "workspace-write", True), ("all", "danger-full-access", True)],
+)
+def test_init_sets_up_the_agent_that_a_script_names(cli, root, permissions, mode, writes):
+    ran = cli("init", "--agent", "codex", "--yes", "--permissions", permissions, "--json")
+    made = json.loads(ran.out)
+    assert (made["agents"], made["permissions"]) == (["codex"], permissions)
+    config = load_config(root)
+    assert (config.default_agent, _modes(root)) == ("codex", {"codex": mode})
+    assert config.agents["codex"].writes is writes
+    assert ("Write OVERVIEW.md" in (root / "plan.md").read_text()) is writes, "a plan that it can do"
+
+
+def test_init_can_leave_the_agents_on_path_alone(cli, root, on_path):
+    assert cli("init", "--agent", "shell", env=on_path("claude")).code == 0
+    assert load_config(root) == Config()
+    assert (root / "plan.md").read_text() == PLAN
+
+
+def test_init_refuses_an_agent_that_it_does_not_know(cli, root):
+    ran = cli("init", "--agent", "claud")
+    assert (ran.code, "did you mean 'claude'?" in ran.err) == (2, True)
+    assert list(root.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "mode"),
+    [("\n", "acceptEdits"), ("1\n", "plan"), ("9\nall\n", "bypassPermissions"), ("\x04", None)],
+)
+def test_on_a_terminal_init_asks_once_what_agents_may_do(root, on_path, typed, mode):
+    ours, theirs = os.openpty()
+    argv = [sys.executable, "-m", "muster.cli.main", "init"]
+    env = {**os.environ, **on_path("claude")}
+    with os.fdopen(ours, "r+b", buffering=0) as keyboard:
+        process = subprocess.Popen(argv, cwd=root, env=env, stdin=theirs, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        seen = b""
+        while b"]: " not in seen:
+            seen += keyboard.read(4096)
+        keyboard.write(typed.encode())
+        with contextlib.suppress(OSError):  # how Linux tells that the other side of a terminal is closed
+            while chunk := keyboard.read(4096):
+                seen += chunk
+        assert process.wait(60) == (0 if mode else 2), seen
+    assert seen.count(b"What may claude do without asking?") == 1
+    if mode is None:
+        assert b"nothing was written" in seen and list(root.iterdir()) == []
+    else:
+        assert _modes(root) == {"claude": mode}
 
 
 def test_every_option_of_the_example_is_valid_once_uncommented():

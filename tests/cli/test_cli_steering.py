@@ -37,8 +37,12 @@ def test_add_with_everything(cli, owner):
 def test_add_says_where_it_stands_and_why(cli, owner):
     ran = cli("task", "add", "Just this")
     assert ran.code == 0
-    (key,) = (key for key in owner.tasks() if key.isdigit())
+    key = "just-this"
     assert f"tasks/{key}  added  (" in ran.out
+    assert "tasks/just-this-2  added  (" in cli("task", "add", "Just: this!").out
+    assert "tasks/task  added  (" in cli("task", "add", "?!").out
+    long = cli("task", "add", "A title of so many words that no key could hold them all").out
+    assert "tasks/a-title-of-so-many-words-that-no-key  added" in long
     ran = cli("task", "add", "And then", "--after", f"tasks/{key},{key}")
     assert (ran.code, f"waits for {key}" in ran.out) == (0, True)
     assert cli("task", "show", f"elsewhere/{key}").code == 3

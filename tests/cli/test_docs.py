@@ -24,7 +24,7 @@ PAGES = [page for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=lambda page: page.name)
 def test_commands_work_as_shown(page: Path, tmp_path: Path) -> None:
     env = {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}/usr/bin:/bin",
         "HOME": str(tmp_path / "home"),
     }
     folder = tmp_path / "project"

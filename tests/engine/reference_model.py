@@ -18,6 +18,8 @@ FREE_OF_CHARGE = ("quota", "rate_limit", "auth", "billing")
 FOR_A_PERSON = ("auth", "billing")
 HOPELESS = ("invalid", "out_of_memory", "expired")
 STOP_BY_MS = 15_000
+NO_TOKEN = ""
+"""Of an attempt that began with its claim: its worker itself does the work."""
 LOSSES_MAX = 5
 
 
@@ -74,7 +76,7 @@ class ReferenceModel:
     def _open(task: Row) -> bool:
         return task["attempt"] is not None and task["attempt"]["state"] == "open"
 
-    def claim(self, worker: str, request: str, slots: int) -> list[tuple[str, int]]:
+    def claim(self, worker: str, request: str, slots: int, *, start: bool = False) -> list[tuple[str, int]]:
         held = self.open_of(worker)
         again = [key for key in held if self.tasks[key]["attempt"]["request"] == request]
         if again:
@@ -82,11 +84,7 @@ class ReferenceModel:
             return sorted((key, self.tasks[key]["epoch"]) for key in again)
         if (worker, request) in self.used:
             return []
-        able = [
-            key
-            for key in self.tasks
-            if self.ready(key) and not self._closed(self.tasks[key]["pin"] or "claude")
-        ]
+        able = [k for k, t in self.tasks.items() if self.ready(k) and not self._closed(t["pin"] or "claude")]
         chosen = able[: max(0, min(slots, 4 - len(held)))]
         if chosen:
             self.used.add((worker, request))
@@ -100,6 +98,8 @@ class ReferenceModel:
                 "until": self.mono + self.lease_ms, "boot": self.boot, "said": None, "kind": None,
                 "killed": False, "refused": False,
             }  # fmt: skip
+            if start:
+                self.start(key, task["epoch"], NO_TOKEN)
         return sorted((key, self.tasks[key]["epoch"]) for key in chosen)
 
     def _stale(self, task: Row, epoch: int) -> str:
@@ -114,11 +114,8 @@ class ReferenceModel:
         if refused := self._stale(task, epoch):
             return refused
         attempt = task["attempt"]
-        if task["status"] == "RUNNING":
-            if attempt["token"] != token:
-                return ILLEGAL
-            attempt["until"] = self.mono + self.lease_ms
-            return ""
+        if task["status"] == "RUNNING" and attempt["token"] != token:
+            return ILLEGAL
         task["status"], attempt["token"] = "RUNNING", token
         attempt["until"] = self.mono + self.lease_ms
         return ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,13 @@ from engine_rig import LEASE_S, W1, W2, Rig
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from msgspec.structs import replace
 from reference_model import ReferenceModel
 
 from muster.engine.batch import drive
 from muster.engine.policy import Policy
 from muster.model import commands as c
-from muster.model.answers import Claimed, HeartbeatAnswer
+from muster.model.answers import Claimed, HeartbeatAnswer, Moved
 from muster.model.errors import MusterError
 from muster.model.states import ErrorKind, FailedDependency, StopAction
 from muster.stores.sqlite.store import MEMORY
@@ -33,6 +35,9 @@ POLICY = Policy(lease_s=LEASE_S, failures_max=0)
 PICK = st.integers(0, TASKS_MAX - 1)
 EPOCH = st.sampled_from([0] * 8 + [-1, 1])
 """Added to the newest epoch: mostly the holder speaks, sometimes a ghost, or one from before a restore."""
+Following = tuple[bool, str]
+FOLLOWING = st.tuples(st.booleans(), st.sampled_from(["", "claimed", "started"]))
+"""Whether a last word is repeated; what is asked for with it."""
 KIND = st.sampled_from([ErrorKind.CRASH, ErrorKind.CRASH, ErrorKind.LOST, ErrorKind.LOST, *ErrorKind])
 
 
@@ -137,11 +142,11 @@ class AgainstModel(RuleBasedStateMachine):
 
     # -- workers
 
-    @rule(worker=st.sampled_from(WORKERS), slots=st.integers(1, 4), begin=st.booleans())
-    def claim(self, worker: str, slots: int, begin: bool) -> None:
-        self.requests.append(self.rig.claim_command(worker, slots))
+    @rule(worker=st.sampled_from(WORKERS), slots=st.integers(1, 4), begin=st.booleans(), start=st.booleans())
+    def claim(self, worker: str, slots: int, begin: bool, start: bool) -> None:
+        self.requests.append(self.rig.claim_command(worker, slots, start=start))
         for key, epoch in self.ask_for(self.requests[-1]):
-            if begin:
+            if begin and not start:
                 command = c.Start(task_id=self.ids[key], epoch=epoch, token_hash=TOKENS[0])
                 self.give(command, self.reference.start(key, epoch, TOKENS[0]))
 
@@ -151,10 +156,15 @@ class AgainstModel(RuleBasedStateMachine):
             self.ask_for(self.requests[-1 - pick % len(self.requests)])
 
     def ask_for(self, command: c.Claim) -> list[tuple[str, int]]:
-        answer = self.rig.do(command)
+        return self.was_given(command, self.rig.do(command))
+
+    def was_given(self, command: c.Claim, answer: object) -> list[tuple[str, int]]:
         assert isinstance(answer, Claimed)
         jobs = sorted((job.key, job.epoch) for job in answer.jobs)
-        assert jobs == self.reference.claim(command.worker_id, command.request_id, command.slots)
+        expected = self.reference.claim(
+            command.worker_id, command.request_id, command.slots, start=command.start
+        )
+        assert jobs == expected
         for job in answer.jobs:
             assert job.checkpoint == self.reference.tasks[job.key]["checkpoint"], (
                 "not the last checkpoint (S16)"
@@ -203,24 +213,38 @@ class AgainstModel(RuleBasedStateMachine):
         said = {"said": True, "kind": kind and str(kind)}
         self.give(c.Declare(**ids, kind=kind, text="1"), self.reference.working(key, epoch, **said))
 
-    @rule(pick=PICK, offset=EPOCH, twice=st.booleans())
-    def complete(self, pick: int, offset: int, twice: bool) -> None:
-        key, epoch, ids = self.at(pick, offset)
+    def finish(self, word: c.Finish, twin_says: Callable[[], str], following: Following) -> None:
+        """The word, and what its worker asks for with it; perhaps once more."""
+        twice, then = following
+        if then:
+            attempt = self.reference.tasks[self.name(word.task_id)]["attempt"]
+            worker = attempt["worker"] if attempt else W1
+            self.requests.append(self.rig.claim_command(worker, 1, start=then == "started"))
+            word = replace(word, then=self.requests[-1])
         for _ in range(1 + twice):
-            self.give(c.Complete(**ids, result="1"), self.reference.complete(key, epoch))
+            (outcome,) = self.rig.apply(word).outcomes
+            code = outcome.code if isinstance(outcome, MusterError) else ""
+            assert code == twin_says(), f"{word}: the engine says {code or 'yes'}"
+            if word.then is not None and isinstance(outcome, Moved):
+                self.was_given(word.then, outcome.next)
 
-    @rule(pick=PICK, offset=EPOCH, kind=KIND, after=st.none() | st.floats(0, 100), twice=st.booleans())
-    def fail(self, pick: int, offset: int, kind: ErrorKind, after: float | None, twice: bool) -> None:
+    @rule(pick=PICK, offset=EPOCH, following=FOLLOWING)
+    def complete(self, pick: int, offset: int, following: Following) -> None:
         key, epoch, ids = self.at(pick, offset)
-        for _ in range(1 + twice):
-            command = c.Fail(**ids, kind=kind, message="no", retry_after_s=after)
-            self.give(command, self.reference.fail(key, epoch, str(kind), after))
+        self.finish(c.Complete(**ids, result="1"), lambda: self.reference.complete(key, epoch), following)
 
-    @rule(pick=PICK, offset=EPOCH, twice=st.booleans())
-    def release(self, pick: int, offset: int, twice: bool) -> None:
+    @rule(pick=PICK, offset=EPOCH, kind=KIND, after=st.none() | st.floats(0, 100), following=FOLLOWING)
+    def fail(
+        self, pick: int, offset: int, kind: ErrorKind, after: float | None, following: Following
+    ) -> None:
         key, epoch, ids = self.at(pick, offset)
-        for _ in range(1 + twice):
-            self.give(c.Release(**ids, reason="drain"), self.reference.release(key, epoch))
+        word = c.Fail(**ids, kind=kind, message="no", retry_after_s=after)
+        self.finish(word, lambda: self.reference.fail(key, epoch, str(kind), after), following)
+
+    @rule(pick=PICK, offset=EPOCH, following=FOLLOWING)
+    def release(self, pick: int, offset: int, following: Following) -> None:
+        key, epoch, ids = self.at(pick, offset)
+        self.finish(c.Release(**ids, reason="drain"), lambda: self.reference.release(key, epoch), following)
 
     @rule(pick=PICK, offset=EPOCH, question=st.sampled_from(["which?", "when?"]))
     def ask(self, pick: int, offset: int, question: str) -> None:

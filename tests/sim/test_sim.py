@@ -23,7 +23,7 @@ from simulator.scenario import FAULTS, harsh, scenario
 from simulator.simulation import Report, simulate
 
 ROOT = Path(__file__).parents[2]
-SEEDS = 10
+SEEDS = 14
 REPLAYED = 1046
 
 MUST_HAPPEN = {
@@ -33,6 +33,7 @@ MUST_HAPPEN = {
     "a dead worker's attempt was reaped",
     "a stale word was refused",
     "an attempt resumed from a checkpoint",
+    "an end has claimed what is next",
     "readopted",
     "lost",
     "retried",

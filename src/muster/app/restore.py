@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from muster.app.key import signer_of
+from muster.app.lost import lost_attempts
 from muster.config.project import Project
 from muster.engine.batch import drive
 from muster.engine.commands import Engine
@@ -93,7 +94,12 @@ def restored(project: Project, actor: str) -> StoreRestored:
                 )
             chance, clock = SystemChance(), SystemClock("restored")
             engine = Engine(store, chance, Policy(), signer_of(project).grants())
-            command = Restored(actor=actor, incarnation=chance.name(INCARNATION_CHARS))
+            command = Restored(
+                actor=actor,
+                incarnation=chance.name(INCARNATION_CHARS),
+                granted=store.granted,
+                lost="; ".join(filter(None, [store.lost, lost_attempts(project, store.reads)])),
+            )
             (answer,) = drive(engine.apply([command], clock.now())).outcomes
             assert isinstance(answer, StoreRestored)
             store.resume()

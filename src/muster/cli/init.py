@@ -5,16 +5,31 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from muster.cli.context import start_folder
 from muster.cli.output import print_json
 from muster.config.project import FILE_NAME, ROOT_VARIABLE, STATE_DIR_NAME, Project
-from muster.model.errors import MusterError
+from muster.model.errors import BadInput, MusterError
 
 PLAN_NAME = "plan.md"
+SHELL = "shell"
 AGENT_BINARIES = ("claude", "codex")
+PERMISSIONS: dict[str, tuple[str, dict[str, str]]] = {
+    "read": ("read files, change nothing", {"claude": "plan", "codex": "read-only"}),
+    "edit": (
+        "read and change files; most commands are refused",
+        {"claude": "acceptEdits", "codex": "workspace-write"},
+    ),
+    "all": (
+        "anything that you may do: run commands, use the network, delete",
+        {"claude": "bypassPermissions", "codex": "danger-full-access"},
+    ),
+}
+"""What agents may do without asking: what it means, and the permission mode of each that allows it."""
+USUAL = "edit"
 
 CONFIG = """\
 # What Muster does in this project.  Every line that begins with a # and no space is an option with its usual
@@ -93,6 +108,23 @@ CONFIG = """\
 #exit_codes = { invalid = [2], rate_limit = [75] }
 """
 
+AGENT_PLAN = """\
+# Example
+
+Each box is a task.  What is indented below it is the prompt of its agent; `after=` names the tasks that must
+be done first.  The agent `shell` runs its text as a script.  Try: muster run plan.md
+
+- [ ] Describe this project {#overview}
+  Read the files of this folder. {overview}: what the project is for, how it is laid out, and how it is built and
+  tested. At most 60 lines, and nothing that you have not seen in the files.
+- [ ] List what a newcomer would miss {#gaps}
+  Read the files of this folder. {gaps}: at most ten things that a newcomer to this project would look for and not
+  find, one line each, the most important one first.
+- [ ] Say that all is done {#summary after=overview,gaps agent=shell}
+
+      echo "Two tasks ran side by side, and this one after them"
+"""
+
 PLAN = """\
 # Example
 
@@ -123,28 +155,101 @@ Each box is a task.  What is indented below it goes to its agent; the agent `she
 def add(parser: argparse.ArgumentParser) -> None:
     files = f"{FILE_NAME}, {PLAN_NAME} (an example that runs) and {STATE_DIR_NAME}/"
     parser.description = f"Writes {files} where they are missing."
+    parser.add_argument(
+        "--agent",
+        metavar="NAME",
+        action="append",
+        choices=(*AGENT_BINARIES, SHELL),
+        help=f"set this one up, the first one as default: {', '.join(AGENT_BINARIES)}, or {SHELL} for none; "
+        "default: all that are on PATH",
+    )
+    parser.add_argument(
+        "--permissions",
+        choices=tuple(PERMISSIONS),
+        help=f"what agents may do without asking: {', '.join(PERMISSIONS)}; asked on a terminal, else {USUAL}",
+    )
+    parser.add_argument("--yes", action="store_true", help="ask nothing: take what is usual")
 
 
 def run(args: argparse.Namespace) -> int:
     project = Project(start_folder(args.root or os.environ.get(ROOT_VARIABLE) or None))
     root = project.root
     found = [name for name in AGENT_BINARIES if shutil.which(name)]
+    agents = [name for name in dict.fromkeys(args.agent or found) if name != SHELL]
     plan = root / PLAN_NAME
+    permissions = args.permissions or USUAL
+    if agents and not args.permissions and not project.config_file.exists() and not (args.yes or args.json):
+        permissions = _ask(agents)
     made = [
         name
         for name, make in (
-            (FILE_NAME, lambda: _write(project.config_file, CONFIG)),
-            (PLAN_NAME, lambda: _write(plan, PLAN)),
+            (FILE_NAME, lambda: _write(project.config_file, settings_for(agents, permissions))),
+            (PLAN_NAME, lambda: _write(plan, plan_for(agents, permissions))),
             (f"{STATE_DIR_NAME}/", lambda: _make_state(project.state_dir)),
         )
         if _attempt(root, make)
     ]
     kept = [name for name in (FILE_NAME, PLAN_NAME, f"{STATE_DIR_NAME}/") if name not in made]
     if args.json:
-        print_json({"root": str(root), "found": found, "created": made, "kept": kept})
+        chosen = {"agents": agents, "permissions": permissions if agents else None}
+        print_json({"root": str(root), "found": found, **chosen, "created": made, "kept": kept})
         return 0
     _tell(found, made, kept)
+    if FILE_NAME in made and agents:
+        print(f"Agents   {', '.join(agents)}: may {PERMISSIONS[permissions][0]} ({permissions})")
+        print(f"         to change that, edit permission_mode in {FILE_NAME}")
+        print(
+            f"Check    muster agent test {agents[0]}   a short round trip, which shows whether its login works"
+        )
+    print(f"Next     muster run {PLAN_NAME}")
     return 0
+
+
+def _ask(agents: Sequence[str]) -> str:
+    """One question on a terminal; without one, what is usual."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return USUAL
+    print(f"What may {' and '.join(agents)} do without asking?")
+    names = list(PERMISSIONS)
+    for number, name in enumerate(names, start=1):
+        print(f"  {number}  {name:<4}  {PERMISSIONS[name][0]}")
+    usual = names.index(USUAL) + 1
+    while True:
+        try:
+            given = input(f"1 to {len(names)} [{usual}]: ").strip()
+        except EOFError:
+            raise BadInput(
+                "no answer; nothing was written", "muster init --yes, or --permissions edit"
+            ) from None
+        if given in ("", str(usual)):
+            return USUAL
+        if given in names:
+            return given
+        if given.isdigit() and 1 <= int(given) <= len(names):
+            return names[int(given) - 1]
+
+
+def settings_for(agents: Sequence[str], permissions: str) -> str:
+    """The settings, with these agents set up and the first one as default."""
+    text = CONFIG
+    if agents:
+        text = text.replace('#agent = "claude"', f'agent = "{agents[0]}"')
+    for name in agents:
+        before, head, rest = text.partition(f"#[agents.{name}]\n")
+        kind, mode, rest = rest.split("\n", 2)
+        usual = PERMISSIONS[USUAL][1][name]
+        mode = mode.removeprefix("#").replace(f'"{usual}"', f'"{PERMISSIONS[permissions][1][name]}"')
+        only_reads = "writes = false\n" if permissions == "read" else ""
+        text = f"{before}{head.removeprefix('#')}{kind.removeprefix('#')}\n{mode}\n{only_reads}{rest}"
+    return text
+
+
+def plan_for(agents: Sequence[str], permissions: str) -> str:
+    """A first plan that the default agent can do with what it may."""
+    if not agents:
+        return PLAN
+    told = ("Answer", "Answer") if permissions == "read" else ("Write OVERVIEW.md", "Write GAPS.md")
+    return AGENT_PLAN.replace("{overview}", told[0]).replace("{gaps}", told[1])
 
 
 def _attempt(root: Path, make: Callable[[], bool]) -> bool:
@@ -182,12 +287,10 @@ def _make_state(folder: Path) -> bool:
 
 def _tell(found: list[str], made: list[str], kept: list[str]) -> None:
     if found:
-        names = " and ".join(f"[agents.{name}]" for name in found)
-        print(f"Found    {', '.join(found)} on PATH: to use, uncomment {names} in {FILE_NAME}")
+        print(f"Found    {', '.join(found)} on PATH")
     else:
         print(f"Found    neither {' nor '.join(AGENT_BINARIES)} on PATH; the agent `shell` is built in")
     if made:
         print(f"Created  {', '.join(made)}")
     if kept:
         print(f"Kept     {', '.join(kept)}: already there")
-    print(f"Next     muster run {PLAN_NAME}")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "init": ("muster.cli.init", "make this folder a project: muster.toml, an example plan, .muster/"),
+    "init": ("muster.cli.init", "make this folder a project: its settings, its agents, a first plan"),
     "run": ("muster.cli.run", "run a plan until it is done"),
     "up": ("muster.cli.up", "start the crew and keep it at work (--daemon: in the background)"),
     "down": ("muster.cli.down", "let the crew finish what it holds, and stop it"),

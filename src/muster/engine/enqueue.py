@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
 import msgspec
@@ -14,7 +14,7 @@ from muster.engine.policy import Policy
 from muster.engine.view import View
 from muster.model import commands as c
 from muster.model.answers import Done, Enqueued
-from muster.model.edits import free_name
+from muster.model.edits import free_name, short_slug
 from muster.model.errors import BadInput, Conflict, IllegalMove, Overloaded
 from muster.model.graph import find_cycle
 from muster.model.moves.waiting import enqueued
@@ -24,6 +24,8 @@ from muster.model.states import FailedDependency
 from muster.model.targets import required
 from muster.ports.store import Existing
 
+NUMBERED_MAX = 9
+"""A tenth task of the same words gets a long one: looking for the next free one would take longer each time."""
 PAGE_TASKS = 500
 """So many new tasks are held in memory before they are written; the transaction still takes all or none."""
 
@@ -66,6 +68,8 @@ class Enqueuer:
         self._check(command, known.keys() | others.keys())
         await self._check_parents(view, command)
         given = await self._given_before(view, command)
+        asked = command.tasks
+        command = await self._with_keys(view, command, found, given.keys())
         fresh = {
             at: spec for at, spec in enumerate(command.tasks) if spec.key not in known and at not in given
         }
@@ -79,7 +83,8 @@ class Enqueuer:
         done = {key for key, task in parents.items() if task.done} | set(completed)
         done |= {spec.key for spec in fresh.values() if spec.done and spec.key is not None}
         for number, (at, spec) in enumerate(fresh.items(), 1):
-            await self._add(view, command, plan, spec, task_id=ids[at], ids=by_key, done=done)
+            hashed = _body_hash(asked[at]) if spec.idempotency_key is not None else ""
+            await self._add(view, command, plan, spec, hashed, task_id=ids[at], ids=by_key, done=done)
             if number % PAGE_TASKS == 0:
                 await view.flush()
         for at, spec in fresh.items():
@@ -95,6 +100,28 @@ class Enqueuer:
                 ids[at] if at in ids else by_key[spec.key or ""] for at, spec in enumerate(command.tasks)
             ),
         )
+
+    async def _with_keys(
+        self, view: View, command: c.Enqueue, plan: Plan | None, given: Collection[int]
+    ) -> c.Enqueue:
+        """With a key for each new task that has none: the first words of its title, numbered where taken."""
+        bare = {
+            at: short_slug(spec.title)
+            for at, spec in enumerate(command.tasks)
+            if spec.key is None and at not in given
+        }
+        if not bare:
+            return command
+        candidates = {name for key in set(bare.values()) for name in _numbered(key)}
+        taken = set(await view.tx.existing(plan.id, candidates)) if plan is not None else set[str]()
+        taken |= {spec.key for spec in command.tasks if spec.key is not None}
+        tasks = list(command.tasks)
+        for at, key in bare.items():
+            free = next((name for name in _numbered(key) if name not in taken), None)
+            chosen = free or f"{key}-{self._ids.next(view.now.wall_ms)}"
+            taken.add(chosen)
+            tasks[at] = replace(tasks[at], key=chosen)
+        return replace(command, tasks=tuple(tasks))
 
     async def _check_parents(self, view: View, command: c.Enqueue) -> None:
         """Raises NotFound where a task names a parent that is not there."""
@@ -238,13 +265,13 @@ class Enqueuer:
         command: c.Enqueue,
         plan: Plan,
         spec: c.Spec,
+        body_hash: str,
         *,
         task_id: int,
         ids: Mapping[str, int],
         done: set[str],
     ) -> None:
         parents = tuple({ids[parent]: parent in done for parent in spec.depends_on}.items())
-        body_hash = _body_hash(spec) if spec.idempotency_key is not None else ""
         spec = self._with_profile(spec)
         lane_key = _lane_key(plan.id, spec)
         decision = enqueued(
@@ -304,6 +331,10 @@ class Enqueuer:
             await view.tx.add_lane(lane)
             self.know_lanes([lane])
         return lane_id
+
+
+def _numbered(key: str) -> list[str]:
+    return [key, *(f"{key}-{number}" for number in range(2, NUMBERED_MAX + 1))]
 
 
 def _names(command: c.Enqueue) -> set[str]:

@@ -30,7 +30,7 @@ async def restored(view: View, command: c.Restored) -> StoreRestored:
     attempt a second, from the last time on, to reach it.
     """
     _, before = await read_incarnation(view.tx)
-    base = max(before + STEP, view.now.wall_ms // 1000 - _YEAR_2025_S)
+    base = max(max(before, command.granted) + STEP, view.now.wall_ms // 1000 - _YEAR_2025_S)
     await view.tx.set_meta(EPOCH_BASE, str(base))
     await view.tx.set_meta(INCARNATION, command.incarnation)
     number = int(await view.tx.meta(STORE_EVENTS) or 0) + 1
@@ -42,7 +42,8 @@ async def restored(view: View, command: c.Restored) -> StoreRestored:
             at_ms=view.now.wall_ms,
             level=Level.WARN,
             event="store_restored",
-            message=f"the store was restored from an older copy by {command.actor}; epochs begin above {base}",
+            message=f"the store was restored from an older copy by {command.actor}; epochs begin above {base}"
+            + (f"; {command.lost}" if command.lost else ""),
             details=f'{{"base":{base:d}}}',
             previous_status=TaskStatus.PENDING if number > 1 else None,
             new_status=TaskStatus.PENDING,
@@ -51,4 +52,4 @@ async def restored(view: View, command: c.Restored) -> StoreRestored:
             actor=command.actor,
         )
     )
-    return StoreRestored(base=base)
+    return StoreRestored(base=base, missing=command.lost)

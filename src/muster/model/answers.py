@@ -153,6 +153,8 @@ class BackedUp(Answer, frozen=True, kw_only=True):
 class StoreRestored(Answer, frozen=True, kw_only=True):
     base: int
     """Epochs begin above it."""
+    missing: str = ""
+    """What was committed and is not there any more, in words."""
 
 
 class WorkersOrdered(Answer, frozen=True, kw_only=True):

@@ -6,6 +6,8 @@ Pure.  `compare` says what a plan's file and the kept plan disagree about; `must
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, Any
 
@@ -21,6 +23,9 @@ from muster.model.views import View
 EDITABLE = frozenset(
     {TaskStatus.PENDING, TaskStatus.ABORTED, TaskStatus.PAUSED, TaskStatus.FAILED, TaskStatus.CANCELLED}
 )
+
+SLUG_CHARS_MAX = 40
+_NOT_SLUG = re.compile(r"[\W_]+")
 
 
 class TaskFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
@@ -213,6 +218,19 @@ class CancelPlan(c.Command, frozen=True, kw_only=True):
     reason: c.Text = ""
     below: int | None = None
     limit: int = 500
+
+
+def slug(text: str) -> str:
+    """`text` in lower case, letters and digits of any script with single dashes between; may be empty."""
+    return _NOT_SLUG.sub("-", unicodedata.normalize("NFC", text).lower()).strip("-")
+
+
+def short_slug(title: str) -> str:
+    """A key for a task that was given none: the first words of its title."""
+    cut = slug(title[: 4 * SLUG_CHARS_MAX])
+    if len(cut) > SLUG_CHARS_MAX:
+        cut = cut[: SLUG_CHARS_MAX + 1].rpartition("-")[0] or cut[:SLUG_CHARS_MAX]
+    return cut or "task"
 
 
 def free_name(wanted: str, taken: Collection[str]) -> str:

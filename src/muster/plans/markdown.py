@@ -8,11 +8,11 @@ highest levels there are.  What is indented beneath a box is the task's prompt.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from muster.model.edits import slug
 from muster.model.errors import BadPlan
 from muster.model.plan import PlanDocument, PlanTask
 from muster.model.states import FailedDependency
@@ -26,7 +26,6 @@ BOM = "\ufeff"
 PRIORITY_DEFAULT = 5
 
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
-_NOT_SLUG = re.compile(r"[\W_]+")
 _PRIORITY = re.compile(r"(?:\[(P[0-2])\]|\((P[0-2])\)|(P[0-2]):)(?:[ \t]+|\Z)")
 _CODE = re.compile(r"([A-Za-z]+[-.]?[0-9][A-Za-z0-9]*(?:[.-][A-Za-z0-9]+)*):(?:[ \t]+|\Z)")
 
@@ -112,11 +111,6 @@ def decode(data: bytes, file: str) -> str:
         raise BadPlan(
             f"{file}:{line}: not UTF-8 (byte 0x{byte:02x})", "Save the file as UTF-8 and try again."
         ) from None
-
-
-def slug(text: str) -> str:
-    """`text` in lower case, letters and digits of any script with single dashes between; may be empty."""
-    return _NOT_SLUG.sub("-", unicodedata.normalize("NFC", text).lower()).strip("-")
 
 
 def _read(text: str, problems: Problems, doubts: Problems) -> tuple[_Levels, list[_Draft]]:

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from muster.model.edits import KeptTask, TaskFields, differences, task_fields_of
+from muster.model.edits import KeptTask, TaskFields, differences, slug, task_fields_of
 from muster.model.plan import PlanTask
 from muster.model.states import FailedDependency, TaskStatus
 
 from .attributes import ID
-from .markdown import PRIORITY_DEFAULT, parse, slug
+from .markdown import PRIORITY_DEFAULT, parse
 from .problems import Problems
 
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))

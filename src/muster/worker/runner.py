@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from muster.hosts.plain_files import cut_plain, replace_plain
 from muster.model import commands as c
-from muster.model.answers import ClaimedJob
+from muster.model.answers import Claimed, ClaimedJob
 from muster.model.errors import AgentUnfit, BadInput, Conflict, MusterError, StoreFault, Unavailable
 from muster.model.limits import Limits
 from muster.model.marks import WORKER, attempt_mark
@@ -91,13 +91,23 @@ class _End(NamedTuple):
 
 
 class Runner:
-    """Runs in a thread of its own; `orders` may come from others."""
+    """Runs in a thread of its own; `orders` may come from others, `then` is what is claimed at its end."""
 
-    def __init__(self, crew: Crew, around: WorkerContext, job: ClaimedJob, orders: Orders) -> None:
+    def __init__(
+        self,
+        crew: Crew,
+        around: WorkerContext,
+        job: ClaimedJob,
+        orders: Orders,
+        *,
+        then: Callable[[], c.Claim | None] = lambda: None,
+    ) -> None:
         self._crew = crew
         self._around = around
         self._job = job
         self._orders = orders
+        self._then = then
+        self._following: Claimed | None = None
         self._folder = AttemptFolder(path=around.attempts_dir / str(job.task_id) / str(job.epoch))
         self._told = ""
         self._begun = False
@@ -107,8 +117,8 @@ class Runner:
         self._suspected = ""
         self._tails = (Tail("stdout", self._folder.stdout), Tail("stderr", self._folder.stderr))
 
-    def run(self) -> None:
-        """Never raises for what the agent, the task or the owner does."""
+    def run(self) -> Claimed | None:
+        """What was claimed at its end.  Never raises for what the agent, the task or the owner does."""
         agent = self._around.agents.get(self._job.agent)
         try:
             if agent is None:
@@ -125,6 +135,7 @@ class Runner:
             self._settle(self._failure(ErrorKind.CRASH, f"this worker's host is in the way: {error}"))
         if self._begun and not self._settled:
             self._say_gone()
+        return self._following
 
     def _attempt(self, agent: Agent) -> None:
         self._folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -211,8 +222,8 @@ class Runner:
         self._cut_output(launch.limits)
         return end
 
-    def _settle(self, word: c.AttemptCommand) -> bool:
-        self._settled = self._report(word)
+    def _settle(self, word: c.Finish, *, keeps_slot: bool = True) -> bool:
+        self._settled = self._report(replace(word, then=self._then()) if keeps_slot else word)
         return self._settled
 
     def _say_gone(self) -> None:
@@ -221,21 +232,19 @@ class Runner:
         deadline_s = time.monotonic() + GONE_TRY_S
         while time.monotonic() < deadline_s:
             try:
-                self._crew.report(gone)
+                self._send(gone)
             except AWAY:
                 time.sleep(RECONNECT_FIRST_S)
-                continue
-            except MusterError as error:
-                log.info("attempt %s#%s: %s", gone.task_id, gone.epoch, error)
-            return
+            else:
+                return
 
-    def _word_of(self, end: _End) -> c.AttemptCommand | None:
+    def _word_of(self, end: _End) -> c.Finish | None:
         """What is to be reported where that does not depend on the agent."""
         if end.verdict is not None:
             return self._failure(end.verdict.kind, end.verdict.message, end.exit_code)
         return self._release("stopped on request") if end.stopped else None
 
-    def _conclude(self, workdir: Workdir, word: c.AttemptCommand) -> None:
+    def _conclude(self, workdir: Workdir, word: c.Finish) -> None:
         """Keeps the work, hands it on where the attempt succeeded, and reports how it ended."""
         work = workdir.keep()
         if work is not None and not self._show(work):
@@ -247,7 +256,8 @@ class Runner:
                 word = self._failure(ErrorKind.CRASH, f"{error.message}; {error.hint}", word.exit_code)
             except GitFailed as error:
                 word = self._failure(ErrorKind.CRASH, f"{error.message}: {error.hint}", word.exit_code)
-        if self._settle(word) and isinstance(word, c.Complete):
+        # Nobody is to wait for a task while we clear.
+        if self._settle(word, keeps_slot=not workdir.clears) and isinstance(word, c.Complete):
             workdir.clear()
 
     def _show(self, work: Work) -> bool:
@@ -352,7 +362,7 @@ class Runner:
             return
         self._told = notice
 
-    def _word_on(self, outcome: Outcome, ended: Exit, cwd: Path) -> c.AttemptCommand:
+    def _word_on(self, outcome: Outcome, ended: Exit, cwd: Path) -> c.Finish:
         if isinstance(outcome, Completed):
             result = outcome.result.decode() if outcome.result is not None else None
             return c.Complete(
@@ -384,10 +394,7 @@ class Runner:
 
     def _release(self, reason: str, *, unfit: str | None = None) -> c.Release:
         return c.Release(
-            task_id=self._job.task_id,
-            epoch=self._job.epoch,
-            reason=_told(reason, 5000),
-            unfit_agent=unfit,
+            task_id=self._job.task_id, epoch=self._job.epoch, reason=_told(reason, 5000), unfit_agent=unfit
         )
 
     def _job_of_agent(self, told: str) -> Job:
@@ -461,7 +468,9 @@ class Runner:
         def send() -> bool:
             sent_s = self._orders.lease_guard.now_s()
             try:
-                self._crew.report(self._proved(command))
+                moved = self._crew.report(self._proved(command))
+                if isinstance(command, c.Finish) and command.then is not None:
+                    self._following = moved.next
                 if isinstance(command, c.Start):  # the one report that renews the lease
                     self._orders.lease_guard.heard(sent_s)
             except Conflict as error:

@@ -23,6 +23,10 @@ class Workdir(Protocol):
     def env(self) -> Mapping[str, str]: ...
 
     @property
+    def clears(self) -> bool:
+        """`clear` takes its time."""
+
+    @property
     def told(self) -> str:
         """What the agent should know of what it finds there."""
 
@@ -48,6 +52,7 @@ class Folder:
     """The project's own: whatever is written there is there."""
 
     told = ""
+    clears = False
 
     def __init__(self, root: Path) -> None:
         self.cwd = root
@@ -85,6 +90,7 @@ class Tree:
     rules: Trees
     tree: Worktree
     told: str = field(default="", init=False)
+    clears = True
 
     @property
     def cwd(self) -> Path:

@@ -8,7 +8,7 @@ import threading
 import time
 
 from muster.model import commands as c
-from muster.model.answers import ClaimedJob, HeartbeatAnswer
+from muster.model.answers import Claimed, ClaimedJob, HeartbeatAnswer
 from muster.model.errors import AgentUnfit, Conflict, MusterError
 from muster.ports.clock import Chance
 from muster.ports.crew import Crew
@@ -137,44 +137,57 @@ class Worker:
 
     def _slot(self) -> None:
         try:
+            claim, claimed = self._new_claim(), None
+            # What an attempt's end has brought while we drain is given back with our goodbye.
             while not self._draining.is_set():
-                job = self._claim()
-                if job is not None:
-                    self._run(job)
+                claimed = claimed or self._claim(claim)
+                if claimed is None:
+                    continue
+                if claimed.jobs or claimed.over:
+                    claim = self._new_claim()
+                if claimed.drain:
+                    self._draining.set()
+                claimed = self._run(claimed.jobs[0], claim) if claimed.jobs else None
         except BaseException:
             # A bug.  A worker with a slot less would look healthy; a dead one is replaced, and its task with it.
             log.exception("this worker is broken")
             os._exit(BROKEN)
 
-    def _claim(self) -> ClaimedJob | None:
-        """None where nothing came in time; a claim whose answer was lost is repeated until it is known."""
-        command = c.Claim(worker_id=self._around.worker_id, request_id=self._chance.name(16))
+    def _new_claim(self) -> c.Claim:
+        """It keeps its id until it was given something: a lost answer is told again."""
+        return c.Claim(worker_id=self._around.worker_id, request_id=self._chance.name(16))
+
+    def _claim(self, command: c.Claim) -> Claimed | None:
+        """None where we drain; a claim whose answer was lost is repeated until it is known."""
         wait_s = RECONNECT_FIRST_S
         while True:
             try:
-                claimed = self._crew.claim(command, wait_s=CLAIM_WAIT_S)
+                return self._crew.claim(command, wait_s=CLAIM_WAIT_S)
             except AWAY as error:
                 log.debug("no owner: %s", error)
                 if self._draining.is_set():
                     return None
                 time.sleep(wait_s)
                 wait_s = min(RECONNECT_CAP_S, wait_s * 2)
-                continue
             except Conflict as error:
                 log.warning("%s", error)
                 self._die()
                 return None
-            if claimed.drain:
-                self._draining.set()
-            return claimed.jobs[0] if claimed.jobs else None
 
-    def _run(self, job: ClaimedJob) -> None:
+    def _run(self, job: ClaimedJob, then: c.Claim) -> Claimed | None:
+        """What comes next, where the attempt's end has brought it."""
         key = (job.task_id, job.epoch)
         with Orders(LeaseGuard(self._lease_s), job.proof) as orders:
             with self._lock:
                 self._held[key] = orders
             try:
-                Runner(self._crew, self._around, job, orders).run()
+                return Runner(
+                    self._crew,
+                    self._around,
+                    job,
+                    orders,
+                    then=lambda: None if self._draining.is_set() else then,
+                ).run()
             finally:
                 with self._lock:
                     del self._held[key]

@@ -30,7 +30,7 @@ KINDS = (
 class Ending:
     """What an agent's process leaves behind."""
 
-    word: c.AttemptCommand | None
+    word: c.Finish | None
     """What its worker is to report; None: it has asked a question and its attempt is over."""
 
 
@@ -98,7 +98,7 @@ class Agent:
         question = f"may I, in attempt {self.job.epoch}?"
         return await self._say(c.Ask(task_id=self.job.task_id, epoch=self.job.epoch, question=question))
 
-    async def _last_word(self, failing: float) -> c.AttemptCommand:
+    async def _last_word(self, failing: float) -> c.Finish:
         task_id, epoch = self.job.task_id, self.job.epoch
         if self._dice.random() < failing:
             kind = self._dice.choice(KINDS)
@@ -108,7 +108,7 @@ class Agent:
             await self._say(c.Declare(task_id=task_id, epoch=epoch, text='"done"'))
         return c.Complete(task_id=task_id, epoch=epoch, result=f'"by attempt {epoch}"')
 
-    def end(self, word: c.AttemptCommand | None) -> None:
+    def end(self, word: c.Finish | None) -> None:
         self.ending = Ending(word)
         self.gone()
 

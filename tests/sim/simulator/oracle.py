@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import TypeVar
 
 from msgspec import json
 from msgspec.structs import astuple
@@ -11,7 +12,7 @@ from msgspec.structs import astuple
 from muster.engine.batch import drive
 from muster.engine.commands import Applied
 from muster.model import commands as c
-from muster.model.answers import Answer, Claimed, Enqueued, Held, Moved, Taken, TookOver
+from muster.model.answers import Answer, Claimed, ClaimedJob, Enqueued, Held, Moved, Taken, TookOver
 from muster.model.errors import MusterError, StaleEpoch, TermOver
 from muster.model.events import Event
 from muster.model.machine import TASK_COMMANDS
@@ -21,15 +22,28 @@ from muster.model.task import Now
 from muster.stores.sqlite.history import TaskSnapshot
 from muster.stores.sqlite.store import SqliteStore
 from muster.testing.promises import History, check
-from simulator.leases import Leases
+from simulator.leases import Key, Leases
 from simulator.reference import Reference
 from simulator.world import Broken, World
+
+T = TypeVar("T")
 
 FULL_CHECK_COMMITS = 400
 HOLD_AFTER_JUMP_MS = 60_000
 SEEN_JUMP_S = 10
 TICKS_MS = 1_500
 """A jump is seen at the next tick; what a tick has begun by then is carried out."""
+
+
+def _jobs(answer: Claimed | Taken) -> tuple[ClaimedJob, ...]:
+    return answer.jobs if isinstance(answer, Claimed) else (answer.job,)
+
+
+def _with_claim(command: c.Command, outcome: T) -> list[tuple[c.Command, T | Claimed]]:
+    """A command with its outcome; an end that has claimed what is next counts as two."""
+    if isinstance(command, c.Finish) and command.then and isinstance(outcome, Moved) and outcome.next:
+        return [(command, outcome), (command.then, outcome.next)]
+    return [(command, outcome)]
 
 
 class Oracle:
@@ -71,10 +85,13 @@ class Oracle:
             self.world.fail(broken)
 
     def _look(self, commands: Sequence[c.Command], applied: Applied, now: Now) -> None:
-        pairs = list(zip(commands, applied.outcomes, strict=True))
-        pairs.sort(
-            key=lambda pair: isinstance(pair[0], c.Claim)
-        )  # a claim sees what its neighbours have done
+        pairs = [
+            pair
+            for command, outcome in zip(commands, applied.outcomes, strict=True)
+            for pair in _with_claim(command, outcome)
+        ]
+        # A claim sees what its neighbours have done.
+        pairs.sort(key=lambda pair: isinstance(pair[0], c.Claim))
         self._trace(pairs)
         touched = self._named(commands)
         for command, outcome in pairs:
@@ -87,7 +104,7 @@ class Oracle:
                 self._check_quiet(command)
                 self._check_current(command)
                 self.leases.taken(command, outcome, now)
-        names, claimers = set(), set()
+        names, claimers, granted = set(), set(), set()
         for number, event in self._witness.events_after(self._last_event):
             self._last_event = number
             self.world.trace(f"event {event.task_id} {event.seq} {event.event} {event.new_status}")
@@ -95,9 +112,12 @@ class Oracle:
                 self._take(event, now)
                 touched.add(event.task_id)
                 names.add(event.event)
-                claimers |= {event.actor} if event.event == "claimed" else set()
+                if event.event == "claimed":
+                    claimers.add(event.actor)
+                    granted.add((event.task_id, event.epoch))
         for command, outcome in pairs:
             self._note_accepted(command, outcome, now)
+        self._check_told(granted, pairs)
         self._check_checkpoints(pairs)
         known = {task_id for task_id in touched if task_id in self.reference.tasks}
         for look in self._witness.look(sorted(known | self.reference.settle(known))):
@@ -222,6 +242,14 @@ class Oracle:
             if job.checkpoint is not None:
                 self.world.seen["an attempt resumed from a checkpoint"] += 1
 
+    def _check_told(self, granted: set[Key], pairs: Sequence[tuple[c.Command, object]]) -> None:
+        """What is granted is answered by the same commit, or nobody would work on it."""
+        for _, outcome in pairs:
+            if isinstance(outcome, Claimed | Taken):
+                granted -= {(job.task_id, job.epoch) for job in _jobs(outcome)}
+        for task_id, epoch in sorted(granted):
+            raise Broken("L3", f"attempt {epoch} of task {task_id} was granted, and nobody was told", task_id)
+
     def _check_checkpoints(self, pairs: Sequence[tuple[c.Command, object]]) -> None:
         saved = {p.task_id for p, o in pairs if isinstance(p, c.SaveCheckpoint) and isinstance(o, Moved)}
         for task_id in sorted(saved):
@@ -283,8 +311,9 @@ class Oracle:
 
     def acknowledged(self, command: c.Command, answer: Answer) -> None:
         """A caller has this answer in hand: what it says must be in the store, now and at the end."""
-        self._acknowledged.append((command, answer))
-        self._check_acknowledged(command, answer)
+        for said, heard in _with_claim(command, answer):
+            self._acknowledged.append((said, heard))
+            self._check_acknowledged(said, heard)
 
     def _check_acknowledged(self, command: c.Command, answer: Answer) -> None:
         if isinstance(answer, Enqueued):
@@ -305,7 +334,7 @@ class Oracle:
             ):
                 raise Broken("S6", f"task {task.id}: an acknowledged checkpoint is missing", task.id)
         elif isinstance(answer, Claimed | Taken):
-            for job in answer.jobs if isinstance(answer, Claimed) else (answer.job,):
+            for job in _jobs(answer):
                 if self.reference.tasks[job.task_id].epoch < job.epoch:
                     raise Broken("S6", f"attempt {job.task_id}#{job.epoch} was handed out and is not there")
 

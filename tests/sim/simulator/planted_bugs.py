@@ -148,7 +148,7 @@ def double_grant_on_repeated_claim(planting: Planting) -> None:
     planting.put(Claims, "claim", claim)
 
 
-@plant("a result that comes after a cancel is still taken", first=37)
+@plant("a result that comes after a cancel is still taken", first=77)
 def complete_after_cancel(planting: Planting) -> None:
     def complete(task: Task, facts: Facts, command: c.Complete, now: Now) -> Decision:
         attempt = facts.attempt
@@ -360,3 +360,29 @@ def repeated_start_renews_nothing(planting: Planting) -> None:
 
     real = working.start
     planting.put(machine._DECIDERS, c.Start, start)
+
+
+@plant("a claim that starts what it gives writes no event of the start")
+def start_with_a_claim_is_not_told(planting: Planting) -> None:
+    def grant(task: Task, facts: Facts, command: c.Grant, now: Now) -> Decision:
+        granted = real(task, facts, command, now)
+        return replace(granted, events=granted.events[:1])
+
+    real = working.grant
+    planting.put(machine._DECIDERS, c.Grant, grant)
+
+
+@plant("what a claim has started counts as not begun: another attempt may begin beside it")
+def start_with_a_claim_is_no_start(planting: Planting) -> None:
+    def grant(task: Task, facts: Facts, command: c.Grant, now: Now) -> Decision:
+        granted = real(task, facts, command, now)
+        attempt = granted.attempt
+        return replace(granted, attempt=attempt and replace(attempt, started_at_ms=None))
+
+    real = working.grant
+    planting.put(machine._DECIDERS, c.Grant, grant)
+
+
+@plant("what the end of an attempt has claimed is not told to its worker")
+def next_attempt_is_not_told(planting: Planting) -> None:
+    planting.put(engine_commands, "_with_next", lambda finished, claimed: finished or claimed)

@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import hashlib
 from enum import Enum
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from muster.model import commands as c
-from muster.model.answers import Answer, Claimed, ClaimedJob, HeartbeatAnswer, Registered
+from muster.model.answers import Answer, Claimed, ClaimedJob, HeartbeatAnswer, Moved, Registered
 from muster.model.errors import CallerError, Conflict, MusterError, Unavailable
 from muster.model.marks import worker_mark
 from muster.model.states import ErrorKind
@@ -29,6 +30,8 @@ LEASE_LOOK_S = 0.1
 """How often it looks whether that is so."""
 AWAKE_MS = 500
 """A worker that stood still has frozen its agents again by then."""
+STARTING = 0.3
+"""Share of the workers whose claims start what they are given: they themselves do the work."""
 GONE_TRY_S = 1.0
 """So long it tries to say that the processes of an attempt that was ended are gone."""
 
@@ -38,11 +41,22 @@ class Order(Enum):
     ABANDON = "abandon"
 
 
+class Given(NamedTuple):
+    """What a claim has brought."""
+
+    claimed: Claimed
+    sent_s: float
+    """When it was sent first: no lease that it has brought began before."""
+
+
 class Held:
     """One attempt in a worker's hands."""
 
-    def __init__(self, job: ClaimedJob) -> None:
+    def __init__(self, job: ClaimedJob, then: c.Claim) -> None:
         self.job = job
+        self.then = then
+        """What its slot asks for when this has ended."""
+        self.following: Given | None = None
         self.sure_until_s = 0.0
         """Until then nobody else is given the task."""
         self.begun = self.settled = False
@@ -69,10 +83,11 @@ class SimWorker:
         self.held: dict[tuple[int, int], Held] = {}
         self._dice = stream(stage.world.scenario.seed, name)
         self.heard_s = stage.world.time_s
-        self._margin_s = 0.0
+        self._margin_s = self._trusted_s = 0.0
         self._lease_s: float | None = None
         """Set where it is to freeze what it cannot renew."""
         self._requests = 0
+        self._starts = self._dice.random() < STARTING
         self._draining = self._leaves = False
         self.process.spawn(self._main())
 
@@ -94,9 +109,10 @@ class SimWorker:
             return
         self.process.spawn(self._beat(registered.heartbeat_s))
         self._check_who_freezes(registered)
+        self._margin_s = min(MARGIN_S_MAX, registered.lease_s * MARGIN_SHARE)
+        self._trusted_s = registered.lease_s - self._margin_s
         if registered.freeze:
             self._lease_s = registered.lease_s
-            self._margin_s = min(MARGIN_S_MAX, registered.lease_s * MARGIN_SHARE)
             self.process.spawn(self._mind_leases())
         for _ in range(scenario.slots):
             self.process.spawn(self._slot())
@@ -199,25 +215,38 @@ class SimWorker:
     # -- work
 
     async def _slot(self) -> None:
+        claim, given = self._new_claim(), None
         while not self._draining:
-            job = await self._claim()
+            given = given or await self._claim(claim)
             if self._leaves:
                 return
-            if job is None:
+            if given is not None and (given.claimed.jobs or given.claimed.over):
+                claim = self._new_claim()
+            if given is None or not given.claimed.jobs:
+                given = None
                 if self.process.alive and not self._draining:
                     await self._idle()
                 continue
-            held = self.held[job.task_id, job.epoch] = Held(job)
-            try:
-                await self._attempt(held)
-                if held.begun and not held.settled:
-                    await self._say_gone(job)
-            finally:
-                self.held.pop((job.task_id, job.epoch), None)
+            given = await self._hold(given, claim)
 
-    async def _claim(self) -> ClaimedJob | None:
+    async def _hold(self, given: Given, then: c.Claim) -> Given | None:
+        """What comes next, where the last word on this attempt has brought it."""
+        (job,) = given.claimed.jobs
+        held = self.held[job.task_id, job.epoch] = Held(job, then)
+        try:
+            await self._attempt(held, given.sent_s)
+            if held.begun and not held.settled:
+                await self._say_gone(job)
+        finally:
+            self.held.pop((job.task_id, job.epoch), None)
+        return held.following
+
+    def _new_claim(self) -> c.Claim:
         self._requests += 1
-        command = c.Claim(worker_id=self.id, request_id=f"{self.id}-{self._requests}")
+        return c.Claim(worker_id=self.id, request_id=f"{self.id}-{self._requests}", start=self._starts)
+
+    async def _claim(self, command: c.Claim) -> Given | None:
+        sent_s = self._stage.world.time_s
         while True:
             try:
                 answer = await self._ask(command)
@@ -232,7 +261,7 @@ class SimWorker:
             assert isinstance(answer, Claimed)
             if answer.drain:
                 self._drain()
-            return answer.jobs[0] if answer.jobs else None
+            return Given(answer, sent_s)
 
     async def _idle(self) -> None:
         """A hint that something is ready may come; looking again is what counts."""
@@ -245,12 +274,18 @@ class SimWorker:
         else:
             await self.process.sleep(wait_s)
 
-    async def _attempt(self, held: Held) -> None:
+    async def _attempt(self, held: Held, sent_s: float) -> None:
         job = held.job
         token = hashlib.sha256(f"{self.id}{job.task_id}{job.epoch}".encode()).hexdigest()
         start = c.Start(task_id=job.task_id, epoch=job.epoch, token_hash=token, proof=job.proof)
         held.begun = True
-        if not await self._start(held, start):
+        if self._starts:
+            self._renewed(held, sent_s)
+            if self._stage.world.time_s >= sent_s + self._trusted_s:
+                late = c.Release(task_id=job.task_id, epoch=job.epoch, reason="the answer came too late")
+                await self._settle(held, late)
+                return
+        elif not await self._start(held, start):
             return
         if self._dice.random() < 0.02:
             unfit = c.Release(task_id=job.task_id, epoch=job.epoch, reason="no room on this machine")
@@ -296,9 +331,15 @@ class SimWorker:
             return True
         return False
 
-    async def _settle(self, held: Held, word: c.AttemptCommand) -> None:
-        answer = await self._patiently(replace(word, proof=held.job.proof), held)
+    async def _settle(self, held: Held, word: c.Finish) -> None:
+        then, sent_s = None if self._draining else held.then, self._stage.world.time_s
+        answer = await self._patiently(replace(word, proof=held.job.proof, then=then), held)
         held.settled = answer is not None
+        if isinstance(answer, Moved) and answer.next is not None:
+            held.following = Given(answer.next, sent_s)
+            self._stage.world.seen["an end has claimed what is next"] += len(answer.next.jobs)
+            if answer.next.drain:
+                self._drain()
 
     async def _say_gone(self, job: ClaimedJob) -> None:
         gone = c.ProcessesExited(task_id=job.task_id, epoch=job.epoch)

@@ -91,7 +91,8 @@ class Finish(AttemptCommand, frozen=True, kw_only=True):
     """Base of a holder's last word on its attempt."""
 
     then: Claim | None = None
-    """What its worker wants next, claimed in the same transaction.  Only where the word was accepted."""
+    """What its worker wants next, claimed in the same transaction.  Only where the word was accepted: after a
+    refusal the worker claims by the same request id, for an earlier try of it may have brought something."""
 
 
 class Complete(Finish, frozen=True, kw_only=True):

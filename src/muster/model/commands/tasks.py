@@ -28,7 +28,8 @@ class Claim(Command, frozen=True, kw_only=True):
     """Repeating a claim with the same id gives the same attempts: a lost answer strands nothing."""
     slots: Annotated[int, Meta(ge=1, le=1000)] = 1
     start: bool = False
-    """The worker itself is the process that does the work: what it is given starts in the same transaction."""
+    """The worker itself is the process that does the work: what it is given starts in the same transaction.
+    An answer that comes a lease time after the request is given back: another worker may have the task."""
 
 
 class Take(Command, frozen=True, kw_only=True):

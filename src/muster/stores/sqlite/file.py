@@ -75,11 +75,14 @@ def refuse_cut(path: Path, *, known: bool) -> None:
     except FileNotFoundError:
         if not known:
             return
-        anew = f"; or, to begin anew: mv {path.parent} {path.parent}.old"
-        error = damaged(path, "it is gone, and there has been one", StoreRefused)
-        raise StoreRefused(error.message, error.hint + anew) from None
+        raise gone(path, "it is gone") from None
     if 0 < size < _PAGE_BYTES_MIN or (size == 0 and (known or has_wal(path))):
         raise damaged(path, "it was cut short", StoreRefused)
+
+
+def gone(path: Path, what: str) -> StoreFault:
+    error = damaged(path, f"{what}, and there has been a store", StoreRefused)
+    return StoreRefused(error.message, f"{error.hint}; or, to begin anew: mv {path.parent} {path.parent}.old")
 
 
 def set_old_wal_aside(path: Path) -> None:

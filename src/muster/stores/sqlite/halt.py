@@ -50,8 +50,8 @@ class Halt(NamedTuple):
             case Cause.REWOUND:
                 return StoreRewound(
                     f"{store} is older than the work it is about: {self.reason}; nothing more is written",
-                    "muster down, then muster db restored: it goes on with what is there, says in the audit what was "
-                    f"lost, and raises the base of all epochs; {_newest_words(store)}",
+                    "muster down, then muster db restored: it goes on with what is there, audits what was lost, "
+                    f"and raises the base of all epochs; {_newest_words(store)}",
                 )
             case Cause.COPY:
                 return StoreRewound(

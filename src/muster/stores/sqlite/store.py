@@ -17,8 +17,8 @@ import apsw
 
 from muster.model.errors import StoreRefused
 from muster.ports.store import Tx
-from muster.stores.sqlite.file import is_mixed, opening_fault, refuse_cut, rewound, set_old_wal_aside
-from muster.stores.sqlite.halt import Cause, Flag, Halt, classify, damaged
+from muster.stores.sqlite.file import gone, is_mixed, opening_fault, refuse_cut, rewound, set_old_wal_aside
+from muster.stores.sqlite.halt import Cause, Flag, Halt, classify
 from muster.stores.sqlite.history import StoreSnapshot
 from muster.stores.sqlite.reads import SqliteReads
 from muster.stores.sqlite.tx import SqliteTx
@@ -113,16 +113,22 @@ class SqliteStore:
             return
         if note is None and made.commits:
             log.warning(
-                "%s has no witness: whether commits are missing cannot be told; it has one from now on",
+                "%s had no witness: whether commits are missing cannot be told; it has one now",
                 self._path,
             )
         self._witness = Witness(self._path, made._replace(settled=note.settled if note is not None else 0))
+
+    @property
+    def granted(self) -> int:
+        """The highest epoch that the store or its witness knows."""
+        return self._tx.made.epoch
 
     def close(self) -> None:
         self.reads.close()
         self._writer.close()
         if self._witness is not None:
             self._witness.close()
+            self._witness = None  # closing twice would close what another has opened since
 
     async def transact(self, work: Callable[[Tx], Awaitable[T]]) -> T:
         """As in ports.store.  Never suspends: it may be driven without an event loop."""
@@ -216,7 +222,7 @@ def _connect(path: Path, *, known: bool) -> tuple[apsw.Connection, apsw.Connecti
             path.chmod(0o600)
         pending_migrations(writer, path)  # a newer one is left as it is, its header too
         if known and not schema_of(writer):
-            raise damaged(path, "it holds nothing, and there has been a store", StoreRefused)
+            raise gone(path, "it holds nothing")
         _prepare(writer)
         _migrate(writer, path)
         reader = apsw.Connection(name, flags=flags)
@@ -240,6 +246,8 @@ def _migrate(connection: apsw.Connection, path: Path) -> None:
     pending = pending_migrations(connection, path)
     for number, script in pending:
         connection.execute(f"BEGIN IMMEDIATE;\n{script}\nPRAGMA user_version = {number:d};\nCOMMIT;")
+    if pending:  # into the file itself: without its WAL it is a store still, which knows its name
+        connection.wal_checkpoint("main", apsw.SQLITE_CHECKPOINT_FULL)
 
 
 def schema_of(connection: apsw.Connection) -> int:

@@ -1,7 +1,7 @@
 """What the store has committed, noted beside its files: a lost WAL or an older copy in its place shows (S2).
 
-The note follows each commit before that is acknowledged, and is not synced: it may lag behind the store, and never
-leads.  Where it does lead, commits are missing.  Two slots take turns, so that a torn one leaves the other.
+It is noted after each commit, before that is acknowledged, and not synced: the note may lag behind the store, and
+never leads.  Where it does, commits are missing.  Two slots take turns, so that a torn one leaves the other.
 """
 
 from __future__ import annotations
