@@ -64,8 +64,8 @@ def _spec(i: int, job: Job) -> dict[str, Any]:
         "key": f"n{i}",
         "agent": "shell",
         "description": f"exec sleep {job.duration_s}",
-        "sort_key": i,
-        "depends_on": [f"n{parent}" for parent in job.after],
+        "sortKey": i,
+        "dependsOn": [f"n{parent}" for parent in job.after],
     }
 
 

@@ -13,8 +13,8 @@ from replay import Recording, RecordingStore, TimedStore, hottest, replay, share
 from setting import Setting, Stopwatch
 from table import Row, least, told
 
-BATCHES = (1, 10, 100, 500)
-BARE_SHARE, PEER_FACTOR, ONE_BY_ONE = 0.5, 3.0, 1000.0
+BATCHES, AS_AGENTS = (1, 10, 100, 500), (1, 100)
+BARE_SHARE, PEER_FACTOR, ONE_BY_ONE, SOCKET_ONE_BY_ONE = 0.5, 2.5, 2000.0, 1500.0
 
 
 def rows(setting: Setting) -> Iterator[Row]:
@@ -34,6 +34,8 @@ def rows(setting: Setting) -> Iterator[Row]:
                 f"drain, bare loop, batches of {batch}", bare, "/s", "SQL writes and synced commits alone"
             )
             yield from _inside_rows(folder, source, batch, number, bare, muster)
+            if batch in AS_AGENTS:
+                yield from _as_agents(setting, folder, source, batch, number)
             source.unlink()
     yield from _peer_rows(peers, medians[100])
     yield from _socket(setting)
@@ -57,12 +59,25 @@ def _interleaved(
     return bare, muster
 
 
-def _record(source: Path, folder: Path, batch: int, number: int) -> Recording:
+def _record(source: Path, folder: Path, batch: int, number: int, *, as_agents: bool = False) -> Recording:
     with Inside(copy(source, folder / "record.db"), RecordingStore) as inside:
-        assert inside.drain(batch) == number
-        # Registering is no part of the drain, and the last claim has found nothing to write.
-        recording: Recording = inside.store.recording[1:-1]
+        assert inside.drain(batch, as_agents=as_agents) == number
+        recording: Recording = inside.store.recording[1:]  # registering is no part of the drain
         return recording
+
+
+def _as_agents(setting: Setting, folder: Path, source: Path, batch: int, number: int) -> Iterator[Row]:
+    """As workers of agent CLIs do it: the start of the process is a write of its own."""
+    recording, rates, ratios = _record(source, folder, batch, number, as_agents=True), [], []
+    for _ in range(setting.repetitions):
+        bare_s = replay(copy(source, folder / "bare.db"), recording)
+        with Inside(copy(source, folder / "engine.db")) as inside:
+            watch = Stopwatch()
+            assert inside.drain(batch, as_agents=True) == number
+            rates.append(number / watch.s)
+            ratios.append(bare_s / watch.s)
+    yield told(f"drain, in process, batches of {batch}, starts apart", rates, "/s")
+    yield told("  its share of the bare loop", ratios, "x")
 
 
 def _inside_rows(
@@ -124,7 +139,7 @@ def _socket(setting: Setting) -> Iterator[Row]:
             bounds.append(bound)
         what = f"drain, through the socket, {hands} connections"
         if hands == 8:
-            yield least(what, rates, "/s", ONE_BY_ONE, bounds[-1])
+            yield least(what, rates, "/s", SOCKET_ONE_BY_ONE, bounds[-1])
         else:
             yield told(what, rates, "/s", bounds[-1])
 

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from msgspec.structs import replace
+
 from muster.engine.batch import drive
 from muster.engine.commands import Engine
 from muster.engine.policy import Policy
@@ -50,17 +52,24 @@ class Inside:
                 raise outcome
         return outcomes
 
-    def drain(self, batch: int) -> int:
-        """Claims, starts and completes all that is ready, `batch` tasks in a transaction."""
+    def drain(self, batch: int, *, as_agents: bool = False) -> int:
+        """All that is ready, `batch` tasks in a transaction: what ends claims and starts what is next.
+
+        `as_agents`: the start is a write of its own, for then a process is to begin.
+        """
         done = 0
-        while True:
-            claim = c.Claim(worker_id=WORKER, request_id=self.chance.name(16), slots=batch)
-            jobs = self.apply([claim])[0].jobs
-            if not jobs:
-                return done
-            self.apply([start(job) for job in jobs])
-            self.apply([complete(job) for job in jobs])
+        jobs = self.apply([self.claim(batch, start=not as_agents)])[0].jobs
+        while jobs:
+            if as_agents:
+                self.apply([start(job) for job in jobs])
             done += len(jobs)
+            words = [complete(job) for job in jobs]
+            words[-1] = replace(words[-1], then=self.claim(batch, start=not as_agents))
+            jobs = self.apply(words)[-1].next.jobs
+        return done
+
+    def claim(self, slots: int, *, start: bool) -> c.Claim:
+        return c.Claim(worker_id=WORKER, request_id=self.chance.name(16), slots=slots, start=start)
 
 
 def start(job: Any) -> c.Start:

@@ -134,7 +134,7 @@ def _unblock(setting: Setting) -> Iterator[Row]:
                 "title": f"c{i}",
                 "key": f"c{i}",
                 "agent": inside.AGENT,
-                "depends_on": [f"c{i - 1}"] if i else [],
+                "dependsOn": [f"c{i - 1}"] if i else [],
             }
             for i in range(number)
         ]

@@ -11,12 +11,15 @@ from pathlib import Path
 
 from inside import AGENT
 from outside import Hand, Site, cpu_s, peak_mb, site, together, until, wakeups
-from setting import Setting
+from setting import Setting, Stopwatch
 from table import Row, most, told
+
+from muster.plans.markdown import parse
 
 OWNER_MB, WORKER_MB = 50.0, 40.0
 IDLE_PERCENT, WAKEUPS_PER_S = 0.5, 20.0
 CLI_MS, DOWN_S = 60.0, 3.0
+PLAN_TASKS, PLAN_CPU_S = 10_000, 1.0
 
 
 def rows(setting: Setting) -> Iterator[Row]:
@@ -24,6 +27,7 @@ def rows(setting: Setting) -> Iterator[Row]:
     yield from _idle(setting)
     yield from _running(setting)
     yield from _cli(setting)
+    yield _plan(setting)
     yield _down(setting)
 
 
@@ -103,9 +107,26 @@ def _cli(setting: Setting) -> Iterator[Row]:
         project.add("p", [{"title": f"task {i}", "key": f"t{i}", "agent": AGENT} for i in range(20)])
         empty = min(_python_cpu_ms(project) for _ in range(5))
         bound = f"of it {empty:.0f} ms Python's own start; the first run, which compiles, is left out"
-        for argv in (["--help"], ["status", "--json"], ["task", "list"]):
+        for argv in (["--help"], ["status"], ["status", "--json"], ["task", "list"]):
             costs = [_cli_cpu_ms(project, *argv) for _ in range(setting.size(11, 4))][1:]
             yield most(f"`muster {' '.join(argv)}`, CPU with start", costs, "ms", CLI_MS, bound)
+
+
+def _plan(setting: Setting) -> Row:
+    """What a plan costs each time it is read: at `run`, and when its boxes are ticked."""
+    number = setting.size(PLAN_TASKS, PLAN_TASKS // 10)
+    text = "# Big\n" + "".join(
+        f"## Epic {at // 100}\n" * (at % 100 == 0)
+        + f"- [ ] Task {at} {{#t{at} after=t{max(0, at - 1)} agent=claude}}\n"
+        + "  Do it:\n\n  ```sh\n  make\n  ```\n\n"
+        for at in range(1, number)
+    )
+    costs_s = []
+    for _ in range(setting.size(5, 1)):
+        watch = Stopwatch()
+        parse(text + "- [ ] Root {#t0}\n", "plan.md")
+        costs_s.append(watch.cpu_s)
+    return most(f"a plan of {number:,} tasks read, CPU", costs_s, "s", PLAN_CPU_S)
 
 
 def _cli_cpu_ms(project: Site, *argv: str) -> float:

@@ -21,6 +21,8 @@ SIDE_BY_SIDE = 3
 ALONE = os.environ.pop("PYTEST_XDIST_WORKER", None) is None
 """This is the process that was called, not one of those that it has started to run tests side by side."""
 
+settings.register_profile("usual", deadline=None)  # how long an example takes is the machine's affair
+settings.load_profile("usual")
 settings.register_profile("long", max_examples=2_000, stateful_step_count=150, deadline=None, print_blob=True)
 
 # Where programs that tests use were installed is no setting of Muster's.
@@ -39,9 +41,10 @@ os.environ["HOME"] = tempfile.mkdtemp(prefix="home-", dir=FOLDER)
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    cores = os.cpu_count() or 1
     if all("::" in name for name in config.args):
         return 0  # starting them would take longer than these tests
-    return SIDE_BY_SIDE * (os.cpu_count() or 1)
+    return cores if all(".py" in name for name in config.args) else SIDE_BY_SIDE * cores
 
 
 @pytest.hookimpl(tryfirst=True)

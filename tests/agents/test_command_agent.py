@@ -18,6 +18,7 @@ from muster.agents.inputs import RESULT_BYTES_MAX
 from muster.model.errors import AgentUnfit, BadInput, Unavailable
 from muster.model.states import ErrorKind
 from muster.ports.agent import Agent, AttemptFolder, Completed, Exit, Failed, Job
+from patience import PATIENCE_S
 
 K = ErrorKind
 
@@ -189,7 +190,7 @@ def test_a_secret_of_the_worker_does_not_reach_the_process(hostiles, folder, mon
         plain_job(), folder, cwd=hostiles.tmp_path, extra_env={"A": "b"}
     )
     process = hostiles.launcher.start(launch, folder, mark=hostiles.mark)
-    assert process.wait(20) == 0
+    assert process.wait(PATIENCE_S) == 0
     process.sweep()
     said = folder.stdout.read_text().splitlines()
     assert hostiles.mark in said and "A=b" in said and "MUSTER_TASK=billing/api" in said
@@ -385,7 +386,7 @@ def test_a_whole_run(hostiles, folder):
     the_agent.check()
     launch = the_agent.launch(plain_job(), folder, cwd=hostiles.tmp_path, extra_env={})
     process = hostiles.launcher.start(launch, folder, mark=hostiles.mark)
-    code = process.wait(20)
+    code = process.wait(PATIENCE_S)
     assert code == 0 and process.sweep() == 0
     assert the_agent.outcome(Exit(code=code), folder) == Completed(result=b'{"done": true}')
     assert folder.stderr.read_text() == TEXT
@@ -397,7 +398,7 @@ def test_a_run_killed_from_outside_is_lost(hostiles, folder):
     )
     process = hostiles.launcher.start(launch, folder, mark=hostiles.mark)
     os.kill(process.pid, signal.SIGKILL)
-    code = process.wait(20)
+    code = process.wait(PATIENCE_S)
     process.sweep()
     outcome = agent("run").outcome(Exit(code=code if code is not None else 0), folder)
     assert outcome == Failed(kind=K.LOST, message="killed by SIGKILL from outside")

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lost import lose_answers
-from rig import LEASE_S, Rig, until
+from rig import Rig
 
 from muster.worker.supervisor import STEADY_S
+from patience import PATIENCE_S, until
 
-RECOVERY_LIMIT_S = 60.0
 SETTLED_SHARE = 0.8
 COMMITS = ("", "Claim", "Start", "SaveCheckpoint", "Complete", "Heartbeat")
 ANSWERS = ("", "claim", "start", "checkpoint", "complete", "heartbeat")
@@ -56,8 +56,8 @@ def _recovered(scene: Scene, fault: Fault) -> Fault:
         return bool(over or (now["epoch"] > epoch and now["status"] == "RUNNING"))
 
     for task_id, epoch in fault.victims:
-        until(lambda t=task_id, e=epoch: moved_on(t, e), RECOVERY_LIMIT_S, f"task {task_id} goes on")  # type: ignore[misc]
-    until(lambda: scene.rig.strength() == scene.size, RECOVERY_LIMIT_S, "the crew has its full size")
+        until(lambda t=task_id, e=epoch: moved_on(t, e), f"task {task_id} goes on")  # type: ignore[misc]
+    until(lambda: scene.rig.strength() == scene.size, "the crew has its full size")
     return fault
 
 
@@ -72,7 +72,7 @@ def _busy(scene: Scene) -> tuple[dict[str, Any], dict[str, Any]]:
         task = scene.chance.choice(found)
         return task, workers[task["worker"]]
 
-    return until(look, RECOVERY_LIMIT_S, "a worker has something to do")
+    return until(look, "a worker has something to do")
 
 
 def _kill(pid: int) -> None:
@@ -106,7 +106,7 @@ def worker_at(scene: Scene, event: str, kind: str) -> Fault:
         after = page[-1]["id"] if page else after
         return next((e for e in page if e["event"] == event and e["actor"] in pids), None)
 
-    heard = until(look, RECOVERY_LIMIT_S, f"something is {event}")
+    heard = until(look, f"something is {event}")
     fault = Fault(kind, victims=[(heard["taskId"], heard["epoch"])], workers={heard["actor"]})
     _kill(pids[heard["actor"]])
     return _recovered(scene, fault)
@@ -130,7 +130,7 @@ def worker_finishing(scene: Scene) -> Fault:
         return None
 
     start = rig.ledger_file.stat().st_size
-    task, pid = until(look, RECOVERY_LIMIT_S, "an agent is about to end")
+    task, pid = until(look, "an agent is about to end")
     time.sleep(scene.chance.random() * 0.05)
     fault = Fault("worker, as its agent ends", victims=_victims([task]), workers={task["worker"]})
     _kill(pid)
@@ -144,10 +144,10 @@ def zombie(scene: Scene) -> Fault:
     os.kill(victim["pid"], signal.SIGSTOP)
     try:
         buried = lambda: victim["id"] not in [w["id"] for w in scene.rig.workers()]  # noqa: E731
-        until(buried, LEASE_S + RECOVERY_LIMIT_S, "the silent worker is given up")
+        until(buried, "the silent worker is given up")
     finally:
         os.kill(victim["pid"], signal.SIGCONT)
-    until(lambda: victim["pid"] not in scene.rig.crew_pids(), RECOVERY_LIMIT_S, "it has ended")
+    until(lambda: victim["pid"] not in scene.rig.crew_pids(), "it has ended")
     return _recovered(scene, fault)
 
 
@@ -157,7 +157,7 @@ def agent(scene: Scene) -> Fault:
         pids = scene.rig.agent_pids(task["id"], task["epoch"])
         return (task, pids) if pids else None
 
-    task, pids = until(look, RECOVERY_LIMIT_S, "an agent runs")
+    task, pids = until(look, "an agent runs")
     fault = Fault("agent, at random", victims=_victims([task]))
     for pid in pids:
         _kill(pid)
@@ -169,7 +169,7 @@ def agent(scene: Scene) -> Fault:
 
 def _owner_dies(scene: Scene, fault: Fault, old_pid: int) -> Fault:
     began_s = time.monotonic() - (time.time() - fault.at_ms / 1000)
-    until(lambda: scene.rig.owner_pid() != old_pid, RECOVERY_LIMIT_S, "another owner answers")
+    until(lambda: scene.rig.owner_pid() != old_pid, "another owner answers")
     fault.back_s = time.monotonic() - began_s
     return _recovered(scene, fault)
 
@@ -183,7 +183,7 @@ def _settled(scene: Scene) -> None:
         return alive_ms > (STEADY_S + 0.3) * 1000
 
     if scene.chance.random() < SETTLED_SHARE:
-        until(look, RECOVERY_LIMIT_S, "the owner has worked for a while")
+        until(look, "the owner has worked for a while")
     _busy(scene)
 
 
@@ -196,9 +196,9 @@ def owner(scene: Scene) -> Fault:
     return _owner_dies(scene, fault, pid)
 
 
-def _fires(rig: Rig, limit_s: float) -> bool:
+def _fires(rig: Rig, within_s: float = PATIENCE_S) -> bool:
     """Waits until the failpoint has struck; takes it away where it does not."""
-    deadline_s = time.monotonic() + limit_s
+    deadline_s = time.monotonic() + within_s
     while rig.failpoint.exists():
         if time.monotonic() > deadline_s:
             rig.failpoint.unlink(missing_ok=True)
@@ -212,7 +212,7 @@ def owner_at(scene: Scene, point: str, kind: str) -> Fault:
     _settled(scene)
     pid = scene.rig.owner_pid()
     scene.rig.arm(f"{point}:{scene.chance.randint(1, 4)}:{scene.chance.choice(names)}")
-    assert _fires(scene.rig, RECOVERY_LIMIT_S), "the point was never passed"
+    assert _fires(scene.rig), "the point was never passed"
     return _owner_dies(scene, Fault(kind), pid)
 
 
@@ -223,7 +223,7 @@ def owner_taking_over(scene: Scene) -> Fault:
     scene.rig.arm(f"{scene.chance.choice(['before_commit', 'after_commit'])}:1:NewBoot")
     fault = Fault("owner, again while taking over")
     _kill(pid)
-    assert _fires(scene.rig, RECOVERY_LIMIT_S), "nobody took over"
+    assert _fires(scene.rig), "nobody took over"
     return _owner_dies(scene, fault, pid)
 
 

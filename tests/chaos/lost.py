@@ -10,10 +10,11 @@ import time
 from base64 import b64encode
 from typing import Any
 
-from rig import LEASE_S, Rig, spec, until
+from rig import LEASE_S, Rig, spec
 from wire import NoAnswer, NotSent, send
 
 from muster.hosts.local_host import LocalHost
+from patience import until
 
 AGENT = "rig"
 """An agent that no worker of the crew offers: its tasks are ours."""
@@ -52,7 +53,7 @@ class DeafWorker:
                 return None
             return None if status == 503 else (status, answer)
 
-        status, answer = until(attempt, 20, "the owner answers")
+        status, answer = until(attempt, "the owner answers")
         _expect(status < 300, f"{target} {content} was refused", answer)
         return answer
 

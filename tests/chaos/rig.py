@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from muster.config.project import Project
 from muster.hosts.file_lock import holder
 from muster.hosts.local_host import LocalHost
 from muster.model.errors import MusterError
+from patience import PATIENCE_S, until
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "crash_points"))
 
@@ -42,18 +42,6 @@ prompt = "none"
 """
 LEASE_S = 2.0
 OPEN = ("PENDING", "ASSIGNED", "RUNNING", "PAUSED", "ABORTED")
-
-
-def until(condition: Callable[[], T | None], limit_s: float, what: str) -> T:
-    """The first true value of `condition`; fails after `limit_s`."""
-    deadline = time.monotonic() + limit_s
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {limit_s:g} s: {what}")
-        time.sleep(0.03)
 
 
 class Rig:
@@ -89,8 +77,8 @@ class Rig:
                 env=self.environment(),
             )
         lock = self.project.supervisor_lock
-        until(lambda: holder(lock) == self.supervisor_pid, 20, "the supervisor is there")
-        until(self.workers, 20, "the crew is up")
+        until(lambda: holder(lock) == self.supervisor_pid, "the supervisor is there")
+        until(self.workers, "the crew is up")
 
     def up_again(self, workers: int) -> None:
         """Without waiting for more than an owner that answers: its store may be halted."""
@@ -110,7 +98,7 @@ class Rig:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        until(self.status, 20, "an owner answers")
+        until(self.status, "an owner answers")
 
     @property
     def supervisor_pid(self) -> int:
@@ -120,7 +108,7 @@ class Rig:
     def ended(self) -> None:
         """Waits for a supervisor that somebody else has told to end."""
         assert self._supervisor is not None
-        self._supervisor.wait(20)
+        self._supervisor.wait(PATIENCE_S)
 
     def kill_supervisor(self) -> None:
         assert self._supervisor is not None
@@ -182,7 +170,7 @@ class Rig:
                     raise
                 return None
 
-        return until(attempt, 20, "the owner answers")[0]
+        return until(attempt, "the owner answers")[0]
 
     def tasks(self, *statuses: str) -> list[dict[str, Any]]:
         query = {"limit": 10_000, "status": list(statuses)}
@@ -253,4 +241,4 @@ def crew(root: Path, *, workers: int = 3, pieces: int = 4, piece_s: float = 0.1)
 
 
 def spec(key: str, after: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
-    return {"title": key, "key": key, "agent": "work", "max_retries": 50, "depends_on": after, **more}
+    return {"title": key, "key": key, "agent": "work", "maxRetries": 50, "dependsOn": after, **more}

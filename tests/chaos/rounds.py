@@ -12,11 +12,12 @@ from typing import Any
 
 from client import Client, Operation
 from figures import Figures, figures, unexplained
-from rig import OPEN, Rig, spec, until
+from rig import OPEN, Rig, spec
 from verdict import findings_of, history_of
 
 from faults import FAULTS, Fault, Scene
 from muster.testing.promises import Finding
+from patience import until
 
 WORKERS = 3
 PIECES = 6
@@ -80,7 +81,7 @@ def run(root: Path, rounds: int, seed: int, *, say: Callable[[str], None] = lamb
             faults.append(FAULTS[name][1](scene))
             say(f"{number:>4} {time.monotonic() - round_s:>6.2f} s  {faults[-1].kind}")
         client.close()
-        until(lambda: not rig.tasks(*OPEN), END_LIMIT_S, "everything is done")
+        until(lambda: not rig.tasks(*OPEN), "everything is done", END_LIMIT_S)
     except Exception:
         stuck.append(f"round {len(faults) + 1}: {traceback.format_exc()}")
     finally:

@@ -10,20 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rig import LEASE_S, Rig, crew, spec, until
+from rig import Rig, crew, spec
 from verdict import assert_promises
+
+from patience import until
 
 PIECES = 6
 
 
 def _busy_worker(rig: Rig) -> dict[str, Any]:
-    return until(lambda: next((w for w in rig.workers() if w["holds"]), None), 15, "a worker holds something")
+    return until(lambda: next((w for w in rig.workers() if w["holds"]), None), "a worker holds something")
 
 
 def _kill_worker(rig: Rig) -> None:
     worker = _busy_worker(rig)
     os.kill(worker["pid"], signal.SIGKILL)
-    until(lambda: worker["id"] not in [w["id"] for w in rig.workers()], LEASE_S + 1, "its death is noticed")
+    until(lambda: worker["id"] not in [w["id"] for w in rig.workers()], "its death is noticed")
 
 
 def _plan() -> list[dict[str, Any]]:
@@ -43,27 +45,25 @@ def _crew_at_work(root: Path) -> Iterator[Rig]:
     """All of it is there, and something runs."""
     with crew(root, pieces=PIECES) as rig:
         rig.add("p", _plan())
-        until(lambda: len(rig.workers()) == 3, 10, "all workers are there")
-        until(rig.running, 10, "something runs")
+        until(lambda: len(rig.workers()) == 3, "all workers are there")
+        until(rig.running, "something runs")
         yield rig
 
 
 @pytest.mark.promise("S6", "L4")
-@pytest.mark.timeout(120)
 def test_everything_killed_at_once_goes_on_where_it_was(tmp_path: Path) -> None:
     with crew(tmp_path, pieces=PIECES) as rig:
         rig.add("p", _plan())
-        until(lambda: sum(t["status"] == "COMPLETED" for t in rig.tasks()) >= 4, 30, "some are done")
-        until(rig.running, 10, "something runs")
+        until(lambda: sum(t["status"] == "COMPLETED" for t in rig.tasks()) >= 4, "some are done")
+        until(rig.running, "something runs")
         rig.kill_supervisor()
         rig.kill_own_processes()
-        until(lambda: not rig.crew_pids(), 5, "all are dead")
+        until(lambda: not rig.crew_pids(), "all are dead")
         rig.up()
-        until(rig.all_done, 90, "everything is done")
+        until(rig.all_done, "everything is done")
         assert_promises(rig, pieces=PIECES)
 
 
-@pytest.mark.timeout(120)
 def test_a_killed_supervisor_is_replaced_and_its_crew_adopted(tmp_path: Path) -> None:
     with _crew_at_work(tmp_path) as rig:
         owner, workers = rig.status()["owner"]["pid"], {w["pid"] for w in rig.workers()}
@@ -72,21 +72,20 @@ def test_a_killed_supervisor_is_replaced_and_its_crew_adopted(tmp_path: Path) ->
         assert rig.status()["owner"]["pid"] == owner
         assert {w["pid"] for w in rig.workers()} == workers
         _kill_worker(rig)
-        until(lambda: len(rig.workers()) == 3, 10, "the new supervisor has replaced the worker")
-        until(rig.all_done, 90, "everything is done")
+        until(lambda: len(rig.workers()) == 3, "the new supervisor has replaced the worker")
+        until(rig.all_done, "everything is done")
         history = assert_promises(rig, pieces=PIECES)
     assert sum(event.event == "lost" for event in history.events) <= 1, "adoption lost nothing"
 
 
-@pytest.mark.timeout(120)
 def test_a_supervisor_and_an_owner_killed_together_leave_no_second_crew(tmp_path: Path) -> None:
     with _crew_at_work(tmp_path) as rig:
         owner, workers = rig.owner_pid(), {w["pid"] for w in rig.workers()}
         rig.kill_supervisor()
         os.kill(owner, signal.SIGKILL)
         rig.up()
-        until(lambda: rig.owner_pid() != owner, 10, "another owner answers")
-        until(rig.all_done, 90, "everything is done")
+        until(lambda: rig.owner_pid() != owner, "another owner answers")
+        until(rig.all_done, "everything is done")
         assert {w["pid"] for w in rig.workers()} == workers, "those that were left go on, and nobody else"
         history = assert_promises(rig, pieces=PIECES)
     assert not [event for event in history.events if event.event == "lost"]

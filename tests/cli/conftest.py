@@ -18,28 +18,24 @@ import pytest
 
 from muster.cli.main import main
 from muster.client.http import address
-from muster.engine.audit import Auditor
 from muster.engine.batch import Batcher, drive
 from muster.engine.commands import Engine
 from muster.engine.policy import Policy
-from muster.engine.queries import Queries
 from muster.model import commands as c
-from muster.model.answers import BackedUp
-from muster.model.seals import Signer
 from muster.model.states import ErrorKind
 from muster.model.views import TaskFilter
 from muster.runtimes.chance import SystemChance
 from muster.runtimes.clock import SystemClock
 from muster.runtimes.local import LocalWakeups
-from muster.stores.sqlite.copies import back_up
 from muster.stores.sqlite.store import SqliteStore
+from muster.web.app import build
 from muster.web.backend import Backend
-from muster.web.server import Server, serve, server
+from muster.web.server import serve
+from patience import PATIENCE_S
+from serving import SIGNER, ServedOwner, backend
 
 WORKER = "worker-abcdefgh"
 TOKEN = "token-of-api"
-STARTED_S = 20.0
-SIGNER = Signer(b"k" * 32)
 
 
 class Owner:
@@ -52,53 +48,39 @@ class Owner:
         self.socket.parent.mkdir(mode=0o700, exist_ok=True)
         self.clock = SystemClock("boot")
         self.store = SqliteStore.open(root / ".muster" / "state.db")
-        self.backups = 0
-        """How many this owner has made."""
+        self.served = ServedOwner(self.store, root / ".muster" / "state.db")
         self._batcher: Batcher | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._backend: Backend | None = None
-        self._server: Server | None = None
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(ready)), daemon=True)
         self._thread.start()
-        assert ready.wait(STARTED_S)
+        assert ready.wait(PATIENCE_S)
 
     async def _serve(self, ready: threading.Event) -> None:
         self._loop = asyncio.get_running_loop()
         wakeups = LocalWakeups()
         engine = Engine(self.store, SystemChance(), Policy())
         self._batcher = Batcher(engine, self.clock.now, wakeups.publish)
-        self._backend = Backend(
-            engine=self._batcher,
-            reads=self.store.reads,
-            queries=Queries(self.store.reads, self.clock, Policy()),
-            wakeups=wakeups,
-            shut_down=lambda: None,
-            started_at_ms=self.clock.now().wall_ms,
-            term=1,
-            auditor=Auditor(self.store.reads, SIGNER, lambda: None),
-            back_up=self._back_up,
-        )
-        self._server = server(self._backend)
+        self._backend = backend(self.served, self.store, self._batcher, self.clock, wakeups)
         self.socket.unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
             with address(self.socket) as reachable:
                 listening.bind(reachable)
             listening.listen(64)
             ready.set()
-            await serve(self._server, listening)
+            await serve(build(self._backend), listening, self._backend.closing)
         self.socket.unlink(missing_ok=True)
 
     def stop(self) -> None:
         if self._thread is None:
             return
-        assert self._loop and self._backend and self._server and self._batcher
-        self._loop.call_soon_threadsafe(self._backend.closing.set)
-        self._server.should_exit = True
-        self._thread.join(STARTED_S)
+        assert self._loop and self._backend and self._batcher
+        self._loop.call_soon_threadsafe(self._backend.shut_down)
+        self._thread.join(PATIENCE_S)
         self._batcher.close()
         self._thread = None
 
@@ -106,15 +88,9 @@ class Owner:
         self.stop()
         self.store.close()
 
-    async def _back_up(self, target: Path, force: bool) -> BackedUp:
-        path = self.root / ".muster" / "state.db"
-        report = await asyncio.to_thread(back_up, path, target, force=force)
-        self.backups += 1
-        return BackedUp(path=str(target), bytes=report.bytes, tasks=report.tasks, schema=report.schema)
-
     def do(self, command: c.Command) -> Any:
         assert self._batcher
-        return self._batcher.submit(command).result(STARTED_S)
+        return self._batcher.submit(command).result(PATIENCE_S)
 
     def tasks(self) -> dict[str, Any]:
         """By key."""

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from patience import PATIENCE_S
+
 MUSTER = [sys.executable, "-m", "muster.cli.main"]
 IDENTITY = {f"GIT_{who}_{what}": "x@y" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 
@@ -21,7 +23,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 def muster(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*MUSTER, *argv], cwd=folder, capture_output=True, text=True, timeout=100, check=False
+        [*MUSTER, *argv], cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
 
 

@@ -19,6 +19,7 @@ import pytest
 
 from muster.config.project import Project
 from muster.hosts.file_lock import holder
+from patience import PATIENCE_S
 
 MUSTER = [sys.executable, "-m", "muster.cli.main"]
 PLAN = "# Plan\n\n- [ ] First {#a}\n  true\n- [ ] Second {#b after=a}\n  true\n"
@@ -43,12 +44,14 @@ def plan(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     path.write_text(PLAN)
     yield path
     path.chmod(0o644)
-    subprocess.run([*MUSTER, "down", "--now"], cwd=root, capture_output=True, timeout=60, check=False)
+    subprocess.run([*MUSTER, "down", "--now"], cwd=root, capture_output=True, timeout=PATIENCE_S, check=False)
     assert holder(Project(root).owner_lock) is None
 
 
 def muster(root: Path, *argv: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*MUSTER, *argv], cwd=root, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        [*MUSTER, *argv], cwd=root, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
 
 
 @contextmanager
@@ -75,7 +78,7 @@ def test_what_was_done_is_ticked_when_the_crew_is_ended(
 ) -> None:
     plan.write_text(LONG)
     run = start("run", "plan.md")
-    deadline_s = time.monotonic() + 20
+    deadline_s = time.monotonic() + PATIENCE_S
     while not (root / "begun").exists():
         assert time.monotonic() < deadline_s, "the third task does not begin"
         time.sleep(0.02)
@@ -90,7 +93,7 @@ def test_what_was_done_is_ticked_when_the_crew_is_ended(
         if end == "kill":
             until_line(run, b"stopping")
             run.send_signal(signal.SIGINT)
-    assert run.wait(30) == 130
+    assert run.wait(PATIENCE_S) == 130
     assert plan.read_text() == LONG_HALF
 
 

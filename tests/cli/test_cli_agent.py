@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from patience import PATIENCE_S
+
 CONFIG = """
 [agents.claude]
 kind = "claude-code"
@@ -113,7 +115,13 @@ def plugin(root: Path, tmp_path: Path) -> dict[str, str]:
 def muster(root: Path, env: dict[str, str], *argv: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "muster.cli.main", *argv]
     return subprocess.run(
-        command, cwd=root, env={**os.environ, **env}, capture_output=True, text=True, timeout=60, check=False
+        command,
+        cwd=root,
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from muster.cli.context import actor
 from muster.model import commands as c
+from patience import PATIENCE_S
 
 _EXPORT = re.compile(r"^export (\w+)=(.*)$", re.MULTILINE)
 
@@ -62,7 +63,7 @@ def test_reports_work_in_the_shell_that_took_it(cli, ready, mine):
 def test_a_report_keeps_the_lease(cli, ready):
     env = dict(_EXPORT.findall(cli("claim", "take", "new", "--lease", "100s", "--env").out))
     (before,) = (row for row in json.loads(cli("claim", "list", "--json").out) if row["key"] == "new")
-    deadline_s = time.monotonic() + 10
+    deadline_s = time.monotonic() + PATIENCE_S
     while True:
         assert cli("report", "artifact", "x", "y", env=env).code == 0
         (after,) = (row for row in json.loads(cli("claim", "list", "--json").out) if row["key"] == "new")

@@ -24,7 +24,7 @@ def test_backup_beside_a_living_owner(cli, owner, root):
     assert ran.code == 0, ran.err
     assert f"backed up  {root / 'copy.db'}" in ran.out and "5 tasks" in ran.out and ".muster/key" in ran.out
     assert stat.S_IMODE((root / "copy.db").stat().st_mode) == 0o600
-    assert owner.backups == 1, "made by the owner itself"
+    assert owner.served.backups == 1, "made by the owner itself"
     ran = cli("db", "check", "copy.db")
     assert ran.code == 0 and ran.out.startswith("sound: ")
     kept = (root / "copy.db").read_bytes()

@@ -14,6 +14,7 @@ from muster.cli.demo.project import own_settings
 from muster.config.load import load_config
 from muster.config.settings import Config
 from muster.config.variables import VARIABLES
+from patience import PATIENCE_S
 
 USER = "~/.config/muster/muster.toml"
 
@@ -130,7 +131,7 @@ def test_a_run_obeys_all_layers(root, home):
         env={**os.environ, "MUSTER_TASK_RETRIES": "2", "XDG_CONFIG_HOME": str(home / ".config")},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

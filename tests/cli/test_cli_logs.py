@@ -9,6 +9,7 @@ import pytest
 
 from muster.cli.logs import Inert
 from muster.model import commands as c
+from patience import PATIENCE_S
 
 
 def test_a_pipe_gets_the_bytes_as_they_were_printed(cli, owner):
@@ -85,7 +86,7 @@ def test_following_goes_on_with_the_next_attempt_until_the_task_is_final(start, 
     owner.log(api.id, 2, b"second\n")
     assert process.stdout.readline() == b"second\n"
     owner.do(c.Complete(task_id=api.id, epoch=2, exit_code=0))
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out) == (0, b"")
     assert b"attempt 2 of billing/api" in err
 
@@ -96,7 +97,7 @@ def test_following_one_attempt_ends_with_it(start, owner):
     process = start("logs", "api#1", "--follow")
     assert process.stdout.readline() == b"first\n"
     owner.do(c.Fail(task_id=api.id, epoch=1, kind="crash", message="boom"))
-    assert process.communicate(timeout=30)[0] == b""
+    assert process.communicate(timeout=PATIENCE_S)[0] == b""
     assert process.returncode == 0
 
 
@@ -105,7 +106,7 @@ def test_following_is_interrupted(start, owner):
     process = start("logs", "api", "-f")
     assert process.stdout.readline() == b"first\n"
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert b"Traceback" not in err
 

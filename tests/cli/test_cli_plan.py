@@ -10,6 +10,7 @@ import pytest
 
 from muster.model import commands as c
 from muster.model.states import ErrorKind
+from patience import PATIENCE_S
 
 
 def break_it(owner):
@@ -264,17 +265,17 @@ def test_a_crew_gives_each_task_to_the_agent_that_its_words_ask_for(root):
     )
     (root / "plan.md").write_text("# P\n- [ ] Write tests\n- [ ] Build it\n- [ ] Prove it {profile=tester}\n")
     run = [sys.executable, "-m", "muster.cli.main", "run", "plan.md", "--json"]
-    dry = subprocess.run([*run, "--dry-run"], cwd=root, capture_output=True, timeout=60, check=True)
+    dry = subprocess.run([*run, "--dry-run"], cwd=root, capture_output=True, timeout=PATIENCE_S, check=True)
     first = {row["key"]: row["agents"][0] for row in json.loads(dry.stdout)["tasks"]}
     assert first == {"write-tests": "tess", "build-it": "anna", "prove-it": "anna"}
-    ran = subprocess.run(run, cwd=root, capture_output=True, timeout=60, check=True)
+    ran = subprocess.run(run, cwd=root, capture_output=True, timeout=PATIENCE_S, check=True)
     events = [json.loads(line) for line in ran.stdout.splitlines()]
     started = {event["key"]: event["message"] for event in events if event["event"] == "started"}
     listed = subprocess.run(
         [*run[:3], "task", "show", "write-tests", "--json"],
         cwd=root,
         capture_output=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=True,
     )
     assert started.keys() == first.keys()
@@ -286,7 +287,7 @@ def test_a_crew_gives_each_task_to_the_agent_that_its_words_ask_for(root):
 
 def test_a_task_is_edited(cli, owner):
     argv = ("--title", "New docs", "--after", "", "--priority", "9", "--timeout", "5m", "--retries", "0")
-    more = ("--tags", "a,b", "--meta", "team=a", "--agent", "shell", "--sort", "-1", "--on-failed", "run")
+    more = ("--tag", "a,b", "--meta", "team=a", "--agent", "shell", "--sort", "-1", "--on-failed", "run")
     ran = cli("task", "edit", "docs", *argv, *more, "--prompt", "-", stdin="long ä".encode())
     assert ran.code == 0 and "billing/docs  edited" in ran.out
     task = owner.tasks()["docs"]

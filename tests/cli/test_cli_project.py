@@ -31,6 +31,7 @@ from muster.hosts.local_host import LocalHost
 from muster.hosts.process_tree import Record
 from muster.model.commands import Enqueue, Offer
 from muster.plans.markdown import parse
+from patience import PATIENCE_S
 
 
 def test_init_makes_a_project_that_is_valid(cli, root):
@@ -102,7 +103,7 @@ def test_init_sets_up_the_agents_that_it_finds(cli, root, on_path):
     assert _modes(root) == {"claude": "acceptEdits", "codex": "workspace-write"}
     assert load_config(root).default_agent == "claude"
     plan = parse((root / "plan.md").read_text(), "plan.md")
-    assert [(task.key, task.agent, set(task.after)) for task in plan.tasks] == [
+    assert [(task.key, task.agent, set(task.depends_on)) for task in plan.tasks] == [
         ("overview", None, set()),
         ("gaps", None, set()),
         ("summary", "shell", {"overview", "gaps"}),
@@ -172,7 +173,7 @@ def test_every_option_of_the_example_is_valid_once_uncommented():
 
 def test_the_example_plan_really_runs(root):
     plan = parse(PLAN, "plan.md")
-    assert [(task.key, set(task.after)) for task in plan.tasks] == [
+    assert [(task.key, set(task.depends_on)) for task in plan.tasks] == [
         ("machine", set()),
         ("files", {"machine"}),
         ("disk", {"machine"}),
@@ -365,7 +366,7 @@ def test_an_owner_that_is_just_starting_is_waited_for(start, empty):
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.5)
         empty.start()
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
     assert b"crew running" in out
 
@@ -433,7 +434,7 @@ def test_a_task_that_asks_for_what_an_agent_offers_is_done_by_it(root):
     tasks = "".join(f"- [ ] T{n} {{#t{n} cap=iron limit=one}}\n  {script}\n" for n in range(3))
     (root / "plan.md").write_text(f"# P\n\n{tasks}")
     argv = [sys.executable, "-m", "muster.cli.main", "run", "plan.md"]
-    ran = subprocess.run(argv, cwd=root, capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run(argv, cwd=root, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert (ran.returncode, "3 completed" in ran.stdout) == (0, True), ran.stdout + ran.stderr
     assert ran.stdout.count("smith") >= 3
 
@@ -457,4 +458,4 @@ def test_down_comes_back_when_the_next_crew_may_begin(start, owner):
     with pytest.raises(subprocess.TimeoutExpired):
         down.wait(2)  # it must not come back: there is no event to wait for
     lock.release()
-    assert down.wait(10) == 0
+    assert down.wait(PATIENCE_S) == 0

@@ -65,16 +65,16 @@ def test_add_once(cli, owner):
         (("t", "--priority", "11"), 2, "not a number from 1 to 10"),
         (("t", "--delay", "soon"), 2, "not a duration"),
         (("t", "--expires", "-1s"), 2, "expires"),
-        (("t", "--on-failed", "explode"), 2, "is not one of block, skip, run"),
+        (("t", "--on-failed", "explode"), 2, "is not block, skip or run"),
         (("t", "--meta", "novalue"), 2, "is not KEY=VALUE"),
         (("t", "--meta", "a=1", "--meta", "a=2"), 2, "given twice"),
-        (("t", "--after", "model,,api"), 2, "is not REF or REF,REF"),
+        (("t", "--after", "model,,api"), 2, "is not a task, or several"),
         (("t", "--after", "nowhere"), 3, "there is no task 'nowhere'"),
         (("t", "--after", "api#1"), 2, "names an attempt"),
         (("t", "--parent", "nowhere"), 3, "there is no task 'nowhere'"),
         (("t", "--agent", "nobody"), 3, "there is no agent nobody"),
-        (("t", "--tag", ""), 2, "has not 1 to 200 characters"),
-        (("t", "--key", "k" * 201), 2, "has not 1 to 200 characters"),
+        (("t", "--tag", ""), 2, "is not a name"),
+        (("t", "--key", "k" * 201), 2, "is not a name of 1 to 200 characters"),
     ],
 )
 def test_a_wrong_add_adds_nothing(refused, owner, argv, code, message):
@@ -274,6 +274,10 @@ def test_a_dry_run_of_a_single_task_says_who_would_get_it_and_why(cli, owner):
         told("Look", "--target", "moon")["why"] == "nobody offers target moon: it waits until somebody does"
     )
     assert told("Look", "--agent", "claude")["why"] == "agent= names it"
+    none = "it names no agent and there is none for such tasks: set `agent` in muster.toml"
+    (owner.root / "muster.toml").unlink()
+    assert told("Look")["why"] == none
+    (owner.root / "muster.toml").write_text(f"[agents]\n{agents}codex.targets = ['prod']\n")
     text = cli("task", "add", "Write tests", "--dry-run").out
     assert "testing-specialist" in text and text.endswith("nothing was changed\n")
     ran = cli("task", "add", "Write tests", "--agent", "gost", "--dry-run")

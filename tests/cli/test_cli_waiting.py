@@ -8,6 +8,7 @@ import pytest
 
 from muster.model import commands as c
 from muster.model.states import ErrorKind
+from patience import PATIENCE_S
 
 WORDS = ["ref", "state", "priority"]
 
@@ -21,7 +22,7 @@ def test_wait_ends_on_any_end(owner, start, kind, code, word):
         owner.do(c.Complete(task_id=api.id, epoch=1, result=None, exit_code=0))
     else:
         owner.do(c.Fail(task_id=api.id, epoch=1, kind=kind, message="no such model"))
-    out, err = waiting.communicate(timeout=30)
+    out, err = waiting.communicate(timeout=PATIENCE_S)
     assert waiting.returncode == code, err
     last = out.decode().splitlines()[-2:]
     assert word in last[0] and "billing/api" in last[0]
@@ -60,7 +61,7 @@ def complete(owner, process, key, epoch):
         pass
     owner.begin(jobs[key])
     owner.do(c.Complete(task_id=jobs[key].task_id, epoch=epoch, result=None, exit_code=0))
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, err
     return out.decode()
 

@@ -11,6 +11,7 @@ import pytest
 from git_projects import MUSTER, commit_first, git, make_project, muster
 
 from muster.config.project import Project
+from patience import PATIENCE_S
 
 CONFIG = """\
 [retention]
@@ -78,13 +79,13 @@ def test_they_go_by_themselves_after_a_while(project: Path) -> None:
     time.sleep(1.1)  # what is kept for a second is old by now
     crew = subprocess.Popen([*MUSTER, "up", "--workers", "1"], cwd=project, stdout=subprocess.DEVNULL)
     try:
-        deadline_s = time.monotonic() + 40
+        deadline_s = time.monotonic() + PATIENCE_S
         while len(trees(project)) > 1:
             assert time.monotonic() < deadline_s
             time.sleep(0.05)
     finally:
         muster(project, "down", "--now")
-        crew.wait(30)
+        crew.wait(PATIENCE_S)
     assert git(project, "cat-file", "-s", "refs/muster/site/bad/1:half.bin") == "300000"
     assert git(project, "branch", "--list", "muster/task/site/bad") == ""
 

@@ -8,9 +8,11 @@ import pty
 import subprocess
 
 import pytest
+from pseudo_terminal import read_to_end
 
 from muster.model import commands as c
 from muster.model.states import ErrorKind
+from patience import PATIENCE_S
 
 WORKER = "worker-abcdefgh"
 
@@ -127,9 +129,8 @@ def test_on_a_terminal_it_asks_first(failed, start, answer, more, gone):
     process = start(*words, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, env={"NO_COLOR": "1"})
     os.close(theirs)
     os.write(ours, answer.encode() + b"\n")
-    out, _ = process.communicate(timeout=30)
-    shown = os.read(ours, 65536).decode()
-    os.close(ours)
+    out, _ = process.communicate(timeout=PATIENCE_S)
+    shown = read_to_end(ours).decode()
     assert process.returncode == (0 if gone else 1)
     assert _keys(failed, "ARCHIVED") == set(gone.split())
     assert out.decode().count("discarded") == len(gone.split())

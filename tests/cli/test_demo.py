@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from muster.cli.demo.evidence import (
 from muster.hosts.local_host import LocalHost
 from muster.model.events import Event, Level
 from muster.model.states import TaskStatus as S
+from patience import PATIENCE_S
 
 MUSTER = [sys.executable, "-m", "muster.cli.main"]
 A, B = 1, 2
@@ -68,14 +68,13 @@ needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="the demo nee
 
 @needs_git
 def test_the_whole_demo(tmp_path: Path) -> None:
-    started_s = time.monotonic()
     done = subprocess.run(
         [*MUSTER, "demo", "--json"],
         env=environment(tmp_path),
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
@@ -94,7 +93,6 @@ def test_the_whole_demo(tmp_path: Path) -> None:
     assert len(completed) == 15
     assert sum(event["event"] == "checkpoint" for event in events) >= 100
     assert "reading ease" in demo["output"]
-    assert time.monotonic() - started_s < 90
     assert list((tmp_path / "tmp").iterdir()) == []
     assert naming(tmp_path) == []
     assert list((tmp_path / "home").iterdir()) == []
@@ -115,7 +113,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
             break
     assert folder is not None and folder.is_dir()
     demo.send_signal(signal.SIGINT)
-    said = demo.communicate(timeout=30)[0]
+    said = demo.communicate(timeout=PATIENCE_S)[0]
     assert demo.returncode == 130, said
     assert "Interrupted" in said
     assert not folder.exists()
@@ -129,7 +127,7 @@ def test_without_git(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 1
     assert "no git on PATH" in done.stderr and "install git" in done.stderr
@@ -139,7 +137,11 @@ def test_without_git(tmp_path: Path) -> None:
 def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("precious", "utf-8")
     done = subprocess.run(
-        [*MUSTER, "demo", "--dir", str(tmp_path)], capture_output=True, text=True, check=False, timeout=30
+        [*MUSTER, "demo", "--dir", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 2 and "not empty" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]

@@ -11,9 +11,10 @@ import pytest
 
 from muster.config.load import load_config
 from muster.config.profiles import PROFILES
-from muster.plans.attributes import ATTRIBUTES
+from muster.model.fields import ATTRIBUTES
 from muster.plans.markdown import parse
 from pages import blocks, commands, run_as_shown
+from patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 CLIS = [ROOT / "docs" / "how-to" / name for name in ("claude-code.md", "codex.md")]
@@ -30,7 +31,7 @@ def test_commands_work_as_shown(page: Path, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
     try:
-        run_as_shown(commands(page), folder, env, limit_s=60)
+        run_as_shown(commands(page), folder, env, limit_s=PATIENCE_S)
     finally:
         subprocess.run(
             ["sh", "-c", "muster down --now"], cwd=folder, env=env, capture_output=True, check=False
@@ -59,7 +60,7 @@ def test_reports_shown_in_concepts_are_accepted(tmp_path: Path) -> None:
         f"# P\n- [ ] Report {{#report agent=shell retries=0}}\n\n  ```sh\n{body}\n  ```\n"
     )
     run = [sys.executable, "-m", "muster.cli.main", "run", "plan.md"]
-    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -70,7 +71,7 @@ def _rows(page: Path, head: str) -> list[str]:
 
 def test_the_reference_of_the_plan_file_has_what_the_code_knows() -> None:
     page = ROOT / "docs" / "reference" / "plan-file.md"
-    known = [f"| `{name}=` | {found.meaning} | {found.default} |" for name, found in ATTRIBUTES.items()]
+    known = [f"| `{name}=` | {found.says} | {found.default} |" for name, found in ATTRIBUTES.items()]
     assert _rows(page, "attribute") == known
     assert _rows(page, "profile") == [
         f"| `{name}` | {', '.join(words)} |" for name, words in PROFILES.items()

@@ -16,6 +16,7 @@ import time
 
 import pyte
 import pytest
+from pseudo_terminal import read_to_end
 
 from muster.cli.live import listing
 from muster.cli.live.draw import draw
@@ -26,9 +27,9 @@ from muster.client.http import Connection
 from muster.engine.batch import drive
 from muster.model import commands as c
 from muster.model.states import ErrorKind
+from patience import PATIENCE_S
 
 COLUMNS, ROWS = 100, 24
-WITHIN_S = 20.0
 
 
 def task(number, status="PENDING", **more):
@@ -305,8 +306,8 @@ class Console:
         self.raw = b""
         self._master, slave = pty.openpty()
         self.resize(COLUMNS, ROWS)
-        self.before = termios.tcgetattr(slave)
-        self.slave = slave
+        self.before, self._slave = termios.tcgetattr(slave), slave
+        self.after = None
         command = [sys.executable, "-m", "muster.cli.main", *argv]
         env = {**os.environ, "TERM": "xterm-256color", "PYTHONUTF8": "1"}
         streams = dict.fromkeys(("stdin", "stdout", "stderr"), slave)
@@ -321,30 +322,41 @@ class Console:
 
     def read(self, wait_s=0.05):
         if select.select([self._master], [], [], wait_s)[0]:
-            data = os.read(self._master, 65536)
-            self.raw += data
-            self._stream.feed(data)
+            self._take(os.read(self._master, 65536))
+
+    def _take(self, data):
+        self.raw += data
+        self._stream.feed(data)
 
     def text(self):
         return "\n".join(self.screen.display)
 
     def until(self, fits):
-        deadline_s = time.monotonic() + WITHIN_S
+        deadline_s = time.monotonic() + PATIENCE_S
         while not fits(self.text()):
             assert time.monotonic() < deadline_s, self.text()
             self.read()
         return self.text()
 
     def ends(self):
-        deadline_s = time.monotonic() + WITHIN_S
+        deadline_s = time.monotonic() + PATIENCE_S
         while self.process.poll() is None:
             assert time.monotonic() < deadline_s, self.text()
             self.read()
-        self.read()
+        self.after = termios.tcgetattr(self._slave)
+        os.close(self._slave)
+        self._take(read_to_end(self._master))
         return self.process.returncode
 
     def row(self, name):
-        return next(line for line in self.screen.display if f" {name} " in line)
+        return next((line for line in self.screen.display if f" {name} " in line), "")
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        if self.after is None:
+            os.close(self._slave)
+            os.close(self._master)
 
 
 @pytest.fixture
@@ -357,8 +369,7 @@ def console(root):
 
     yield run
     for each in made:
-        each.process.kill()
-        each.process.wait()
+        each.close()
 
 
 def test_it_shows_reasons_output_and_what_happens(owner, console):
@@ -366,7 +377,7 @@ def test_it_shows_reasons_output_and_what_happens(owner, console):
     live.until(
         lambda text: "billing/docs" in text and "waits for tests (FAILED)" in text and "● live" in text
     )
-    assert "● running" in live.row("billing/api")
+    live.until(lambda text: "● running" in live.row("billing/api"))
     live.press("G")
     live.until(
         lambda text: any(line.startswith(">") and "billing/other" in line for line in text.splitlines())
@@ -410,7 +421,7 @@ def test_the_terminal_is_left_as_it_was(owner, console, leave, code):
     else:
         os.kill(live.process.pid, signal.SIGINT if leave == "\x03" else leave)
     assert live.ends() == code
-    assert termios.tcgetattr(live.slave) == live.before
+    assert live.after == live.before
     assert live.raw.rstrip().endswith(b"\x1b[?25h\x1b[?1049l")
 
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import pytest
 from muster.config.project import Project
 from muster.hosts.file_lock import holder
 from muster.stores.sqlite.history import read_history
+from patience import PATIENCE_S, until
 
 MUSTER = [sys.executable, "-m", "muster.cli.main"]
 QUICK = """\
@@ -47,15 +48,14 @@ SLOW = """\
 
 def muster(folder: Path, *argv: str, **options: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(  # type: ignore[call-overload, no-any-return]
-        [*MUSTER, *argv], cwd=folder, capture_output=True, text=True, timeout=60, check=False, **options
+        [*MUSTER, *argv],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+        **options,
     )
-
-
-def until(condition: Callable[[], object], what: str, limit_s: float = 20) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {limit_s} s: {what}"
-        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_first_ctrl_c_drains_second_stops_with_a_checkpoint(folder: Path) -> Non
         for line in run.stdout:
             if line.startswith("Draining: waiting for slow/long#1"):
                 run.send_signal(signal.SIGINT)
-        assert run.wait(20) == 130
+        assert run.wait(PATIENCE_S) == 130
     rows = read_history(Project(folder).store)
     assert [task.status for task in rows.tasks] == ["PENDING", "PENDING"]
     assert rows.attempts[0].status == "released"
@@ -183,7 +183,7 @@ def test_third_ctrl_c_kills_and_the_next_run_goes_on(folder: Path) -> None:
         for _ in range(3):
             run.send_signal(signal.SIGINT)
             time.sleep(0.2)  # as a person would: signals of one moment count as one
-        assert run.wait(20) == 130
+        assert run.wait(PATIENCE_S) == 130
     again = muster(folder, "run", "plan.md")
     assert again.returncode == 0, again.stdout
     rows = read_history(Project(folder).store)
@@ -216,7 +216,7 @@ def test_down_lets_a_foreground_run_end(folder: Path) -> None:
         until((folder / "begun").exists, "the task has begun")
         down = muster(folder, "down", "--now")
         assert down.returncode == 0
-        assert run.wait(20) == 130
+        assert run.wait(PATIENCE_S) == 130
 
 
 def test_a_box_ticked_by_hand_completes_its_task(folder: Path) -> None:

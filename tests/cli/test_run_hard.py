@@ -11,13 +11,13 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-from test_run import MUSTER, QUICK, SLOW, folder, muster, started, until
+from test_run import MUSTER, QUICK, SLOW, folder, muster, started
 
 from muster.config.project import Project
 from muster.hosts.file_lock import holder
 from muster.hosts.local_host import LocalHost
 from muster.stores.sqlite.history import read_history
+from patience import PATIENCE_S, until
 
 __all__ = ["folder"]
 
@@ -47,7 +47,7 @@ def test_two_runs_share_one_crew_and_both_are_finished(folder: Path) -> None:
         second = muster(folder, "run", "b.md")
         assert second.returncode == 0, second.stdout + second.stderr
         assert "already up" in second.stdout
-        assert first.wait(20) == 0
+        assert first.wait(PATIENCE_S) == 0
     assert nobody_up(folder)
 
 
@@ -65,7 +65,7 @@ def test_a_run_whose_crew_is_taken_down_ends_as_well(folder: Path) -> None:
     with started(folder, "run", "plan.md") as run:
         until((folder / "begun").exists, "the task has begun")
         assert muster(folder, "down", "--now").returncode == 0
-        assert run.wait(20) == 5
+        assert run.wait(PATIENCE_S) == 5
         assert run.stdout is not None
         assert "The crew has ended" in run.stdout.read()
 
@@ -76,7 +76,12 @@ def test_files_of_the_project_are_not_imported(folder: Path) -> None:
     (folder / "plan.md").write_text(QUICK)
     scripts = Path(sys.executable).parent / "muster"
     run = subprocess.run(
-        [scripts, "run", "plan.md"], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+        [scripts, "run", "plan.md"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr
 
@@ -89,7 +94,7 @@ def test_a_closed_terminal_ends_the_crew_in_order(folder: Path) -> None:
         os.execv(sys.executable, [*MUSTER, "run", "plan.md", "--workers", "1"])
     until((folder / "begun").exists, "the task has begun")
     os.close(terminal)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while os.waitpid(pid, os.WNOHANG) == (0, 0):
         assert time.monotonic() < deadline, "the run goes on without its terminal"
         time.sleep(0.05)
@@ -102,14 +107,13 @@ def test_a_reader_that_goes_away_costs_nothing(folder: Path) -> None:
     (folder / "plan.md").write_text(QUICK)
     pipe = f"{sys.executable} -m muster.cli.main run plan.md | head -n 1"
     done = subprocess.run(
-        ["sh", "-c", pipe], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+        ["sh", "-c", pipe], cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert "Traceback" not in done.stderr
     until(lambda: nobody_up(folder), "the crew has ended")
     assert {task.status for task in read_history(Project(folder).store).tasks} == {"COMPLETED"}
 
 
-@pytest.mark.timeout(90)
 def test_three_quick_ctrl_c_kill(folder: Path) -> None:
     (folder / "plan.md").write_text(SLOW)
     with started(folder, "run", "plan.md", "--workers", "1") as run:
@@ -122,7 +126,6 @@ def test_three_quick_ctrl_c_kill(folder: Path) -> None:
     assert LocalHost().marked([f"MUSTER_ROOT={folder}"]) == {f"MUSTER_ROOT={folder}": []}
 
 
-@pytest.mark.timeout(90)
 def test_ctrl_c_works_while_the_owner_hangs(folder: Path) -> None:
     (folder / "plan.md").write_text(SLOW)
     with started(folder, "run", "plan.md", "--workers", "1") as run:
@@ -143,7 +146,7 @@ def test_a_deleted_state_folder_ends_the_crew_and_says_so(folder: Path) -> None:
     with started(folder, "run", "plan.md", "--workers", "1") as run:
         until((folder / "begun").exists, "the task has begun")
         shutil.rmtree(folder / ".muster")
-        assert run.wait(20) == 1
+        assert run.wait(PATIENCE_S) == 1
         assert run.stdout is not None
         assert "was deleted or replaced" in run.stdout.read()
     assert LocalHost().marked([f"MUSTER_ROOT={folder}"]) == {f"MUSTER_ROOT={folder}": []}
@@ -174,7 +177,7 @@ def test_a_task_that_a_person_has_cancelled_is_no_failure_of_the_run(folder: Pat
     with started(folder, "run", "plan.md", "--workers", "2") as run:
         until((folder / "begun").exists, "the task has begun")
         assert muster(folder, "task", "cancel", "p/long", "--reason", "too slow").returncode == 0
-        assert run.wait(20) == 0
+        assert run.wait(PATIENCE_S) == 0
         assert run.stdout is not None
         said = run.stdout.read()
     assert "p: 1 cancelled, 1 completed" in said

@@ -159,7 +159,7 @@ def test_a_raw_request(cli, owner):
         (("api", "GET", "/", "--data", "{}"), 2, "a GET has no body"),
         (("api", "POST", "/", "--data", "{"), 2, "no JSON"),
         (("api", "GET", "/api/v1/nowhere"), 3, "nowhere"),
-        (("api", "POST", "/api/v1/agent-tasks", "--data", "{}"), 2, "actor"),
+        (("api", "POST", "/api/v1/agent-tasks", "--data", "{}"), 2, "title"),
     ],
 )
 def test_a_raw_request_that_is_wrong(refused, owner, argv, code, message):

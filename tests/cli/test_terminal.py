@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from git_projects import git
+from pseudo_terminal import read_to_end
 
 from muster.cli.main import main
 from muster.cli.output import Screen
@@ -25,6 +26,7 @@ from muster.cli.terminal import gated, harmless
 from muster.model import commands as c
 from muster.model.refs import base_ref, kept_ref
 from muster.model.states import ErrorKind
+from patience import PATIENCE_S
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[8mhidden\x1b[5n\x9b31m\u202eback\x00\x08\r"
 _SGR = re.compile(rb"\x1b\[[0-9;]*m")
@@ -38,15 +40,7 @@ def on_a_terminal(capfd, monkeypatch, *argv: str) -> bytes:
         patch.setattr(sys, "stderr", terminal)
         main(argv)
         terminal.flush()
-        os.set_blocking(reader, False)
-        sent = b""
-        while True:
-            try:
-                sent += os.read(reader, 1 << 16)
-            except BlockingIOError:
-                break
-    os.close(reader)
-    return sent
+    return read_to_end(reader)
 
 
 @pytest.fixture
@@ -146,7 +140,7 @@ def test_what_is_watched_is_harmless(hostile, empty, how):
 
 
 def until_read(fd: int, sent: bytes, word: bytes) -> bytes:
-    deadline_s = time.monotonic() + 20
+    deadline_s = time.monotonic() + PATIENCE_S
     while word not in sent:
         assert time.monotonic() < deadline_s, sent
         if select.select([fd], [], [], 0.1)[0]:

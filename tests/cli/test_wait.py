@@ -10,9 +10,9 @@ import pytest
 from muster.cli.surface import surface
 from muster.model import commands as c
 from muster.model.states import ErrorKind
+from patience import PATIENCE_S, until
 
 WORKER = "worker-abcdefgh"
-WITHIN_S = 30.0
 WAITS = [
     *("task add", "task run", "task retry", "task resume", "task transfer", "task cancel", "task pause"),
     *("plan add", "plan resume", "plan pause", "plan cancel", "answer", "dead retry"),
@@ -20,15 +20,6 @@ WAITS = [
 ]
 PLAN = "- [ ] Say it {#say}\n"
 CONFIG = 'agent = "shell"\n[task]\nretries = 0\n'
-
-
-def until(told):
-    """What `told` gives once that is something."""
-    deadline_s = time.monotonic() + WITHIN_S
-    while not (found := told()):
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
-    return found
 
 
 def work(owner, key, *, well=True):
@@ -49,7 +40,7 @@ def add_worker(owner):
 
 
 def ended(process, code):
-    out, err = process.communicate(timeout=WITHIN_S)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == code, err
     return out.decode()
 

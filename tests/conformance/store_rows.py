@@ -102,6 +102,7 @@ def new_task(
         tags=(),
         metadata={},
         parent_task_id=None,
+        not_after_ms=None,
         epic="",
         feature="",
         created_by="ada",

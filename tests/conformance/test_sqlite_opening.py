@@ -21,6 +21,7 @@ from muster.ports.store import Tx
 from muster.stores.sqlite import store as sqlite_store
 from muster.stores.sqlite.copies import write_anew
 from muster.stores.sqlite.store import SqliteStore
+from patience import PATIENCE_S
 
 BIG = 12 << 20
 """More than the writer's cache: SQLite must write it to the WAL before the commit."""
@@ -88,7 +89,7 @@ def writer(path: Path, mode: str) -> subprocess.Popen[str]:
 def killed(process: subprocess.Popen[str]) -> str:
     """Kills it; what it had still said."""
     process.send_signal(signal.SIGKILL)
-    rest, _ = process.communicate(timeout=30)
+    rest, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == -signal.SIGKILL
     return rest
 

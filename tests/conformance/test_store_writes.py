@@ -240,8 +240,19 @@ def test_ready_tasks_stand_in_line_by_priority_then_sort_key_then_age(subject: S
     )
     line = subject.tx("ready", LANE_ID, 10)
     assert [task.id for task in line] == [2, 3, 1, 4, 5]
-    assert line[0] == ReadyTask(2, 9, 9)
+    assert line[0] == ReadyTask(2, 0, 9, 9)
     assert [task.id for task in subject.tx("ready", LANE_ID, 2)] == [2, 3]
+
+
+def test_what_was_begun_and_lost_stands_before_what_nobody_has_begun(subject: Subject) -> None:
+    subject.add(
+        new_task(1, priority=9),
+        new_task(2, priority=5, error_kind=ErrorKind.LOST),
+        new_task(3, priority=7, done_epoch=1),
+        new_task(4, priority=9, error_kind=ErrorKind.CRASH),
+    )
+    assert [task.id for task in subject.tx("ready", LANE_ID, 10)] == [3, 2, 1, 4]
+    assert subject.read("next_ready", 10) == [3, 2, 1, 4]
 
 
 def test_only_claimable_tasks_open_a_lane(subject: Subject) -> None:

@@ -12,12 +12,13 @@ whose PYTHONPATH names this folder.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from muster.engine.commands import Applied, Engine
 from muster.engine.policy import Policy
@@ -58,19 +59,6 @@ class Failpoint:
                 self._path.unlink(missing_ok=True)
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    def after_answers(self, app: Any) -> Any:
-        """The ASGI application `app`, with the point after each answer."""
-
-        async def passing(scope: Any, receive: Any, send: Callable[[Any], Awaitable[None]]) -> None:
-            async def sent(message: Mapping[str, Any]) -> None:
-                await send(message)
-                if message["type"] == "http.response.body" and not message.get("more_body"):
-                    self.at("after_answer", [scope["path"].rpartition("/")[2]])
-
-            await app(scope, receive, sent)
-
-        return passing
-
 
 def crashing(path: Path) -> dict[str, str]:
     """The environment of a crew whose owner has the points."""
@@ -80,21 +68,24 @@ def crashing(path: Path) -> dict[str, str]:
 def install(path: Path) -> None:
     """Puts the points into this process, before its owner is made."""
     from muster.app import core
-    from muster.web import server as web
+    from muster.web.http import Reply, Request
+    from muster.web.routes import Application
 
     failpoint = Failpoint(path)
-    make_server = web.server
+    answer = Application.answer
 
     def engine(store: Store, chance: Chance, policy: Policy, grants: Grants) -> CrashingEngine:
         return CrashingEngine(store, chance, policy, failpoint, grants)
 
-    def server(*args: Any, **kwargs: Any) -> Any:
-        made = make_server(*args, **kwargs)
-        made.config.app = failpoint.after_answers(made.config.app)
-        return made
+    async def then(app: Application, request: Request) -> Reply:
+        reply = await answer(app, request)
+        # The server sends it before anything else has its turn.
+        name = request.path.rpartition("/")[2]
+        asyncio.get_running_loop().call_soon(failpoint.at, "after_answer", [name])
+        return reply
 
     core.Engine = engine  # type: ignore[assignment,misc]
-    web.server = server
+    Application.answer = then  # type: ignore[method-assign]
 
 
 class CrashingEngine(Engine):

@@ -48,7 +48,7 @@ class ReferenceModel:
             "status": "PENDING", "generation": 1, "epoch": 0, "unmet": unmet, "due": None, "paused": None,
             "retries": 0, "losses": 0, "max_retries": max_retries, "linger": None, "skipped": False,
             "on_failed": on_failed, "expires": expires, "pin": None, "pin_until": None, "question": "",
-            "attempt": None, "parents": set(needs), "checkpoint": None,
+            "attempt": None, "parents": set(needs), "checkpoint": None, "done": None, "error": None,
         }  # fmt: skip
         for parent in needs:
             self._tell_child_of_dead(parent, key)
@@ -66,11 +66,8 @@ class ReferenceModel:
         return task["status"] == "PENDING" and not task["unmet"] and free
 
     def open_of(self, worker: str) -> list[str]:
-        return [
-            key
-            for key, task in self.tasks.items()
-            if self._open(task) and task["attempt"]["worker"] == worker
-        ]
+        tasks = self.tasks.items()
+        return [key for key, task in tasks if self._open(task) and task["attempt"]["worker"] == worker]
 
     @staticmethod
     def _open(task: Row) -> bool:
@@ -84,7 +81,9 @@ class ReferenceModel:
             return sorted((key, self.tasks[key]["epoch"]) for key in again)
         if (worker, request) in self.used:
             return []
-        able = [k for k, t in self.tasks.items() if self.ready(k) and not self._closed(t["pin"] or "claude")]
+        ready = [key for key in self.tasks if self.ready(key)]
+        able = [key for key in ready if not self._closed(self.tasks[key]["pin"] or "claude")]
+        able.sort(key=lambda key: not (self.tasks[key]["done"] or self.tasks[key]["error"] == "lost"))
         chosen = able[: max(0, min(slots, 4 - len(held)))]
         if chosen:
             self.used.add((worker, request))
@@ -95,7 +94,7 @@ class ReferenceModel:
             task["attempt"] = {
                 "epoch": task["epoch"], "generation": task["generation"], "worker": worker, "request": request,
                 "agent": task["pin"] or "claude", "state": "open", "token": None, "stop": None, "stop_by": None,
-                "until": self.mono + self.lease_ms, "boot": self.boot, "said": None, "kind": None,
+                "until": self.mono + self.lease_ms, "boot": self.boot, "said": task["done"], "kind": None,
                 "killed": False, "refused": False,
             }  # fmt: skip
             if start:
@@ -130,15 +129,30 @@ class ReferenceModel:
             if not may or task["status"] not in WAITING or task["pin"] not in (None, attempt["agent"]):
                 return False
             task["status"] = "ASSIGNED" if attempt["token"] is None else "RUNNING"
-            task["due"], task["losses"] = None, max(0, task["losses"] - 1)
+            task["due"], task["losses"], task["error"] = None, max(0, task["losses"] - 1), None
             attempt["state"] = "open"
         if attempt["state"] != "open":
             return False
         attempt["until"], attempt["boot"] = self.mono + self.lease_ms, self.boot
         return True
 
+    def declare(self, key: str, epoch: int, kind: str | None, *, by_worker: bool) -> str:
+        if refused := self.working(key, epoch):
+            return refused
+        task = self.tasks[key]
+        attempt = task["attempt"]
+        if by_worker and attempt["kind"]:
+            return ILLEGAL
+        if attempt["said"] and (by_worker or attempt["kind"] == kind):
+            return ""
+        attempt.update(said=True, kind=kind)
+        task["done"] = None if kind else epoch
+        if not kind:
+            task["expires"] = None
+        return ""
+
     def working(self, key: str, epoch: int, **changes: Any) -> str:
-        """Progress, checkpoint, artifact, declare."""
+        """Progress, checkpoint, artifact."""
         task = self.tasks[key]
         refused = self._stale(task, epoch)
         if refused or task["status"] != "RUNNING":
@@ -181,16 +195,10 @@ class ReferenceModel:
 
     def release(self, key: str, epoch: int) -> str:
         task = self.tasks[key]
-        attempt = task["attempt"]
         if self._ended(task, epoch, "released"):
-            return ""
-        said_done = attempt is not None and attempt["said"] and not attempt["kind"]
-        if said_done and self._ended(task, epoch, "completed"):
             return ""
         if refused := self._stale(task, epoch):
             return refused
-        if said_done:
-            return self.complete(key, epoch)
         self._give_back(task)
         return ""
 
@@ -208,7 +216,7 @@ class ReferenceModel:
         refused = self._stale(task, epoch)
         if refused or task["status"] != "RUNNING":
             return refused or ILLEGAL
-        task.update(status="PAUSED", paused="question", question=question, linger=epoch)
+        task.update(status="PAUSED", paused="question", question=question, linger=epoch, done=None)
         self._close(task, "released")
         return ""
 
@@ -226,6 +234,9 @@ class ReferenceModel:
     def _fail(self, key: str, kind: str, retry_after_s: float | None = None) -> None:
         task = self.tasks[key]
         attempt = task["attempt"]
+        task["error"] = kind
+        if kind != "lost":
+            task["done"] = None
         wait: int | None
         if kind in FREE_OF_CHARGE:
             task["status"] = "PENDING"
@@ -284,10 +295,7 @@ class ReferenceModel:
         trusted = attempt["boot"] == self.boot and self.mono < attempt["until"]
         if trusted and not proven and not killed and task["status"] == "RUNNING":
             task["linger"] = epoch
-        if attempt["said"] and not attempt["kind"]:
-            self._close(task, "completed")
-            self._done(key)
-        elif task["status"] == "ASSIGNED":
+        if task["status"] == "ASSIGNED":
             self._give_back(task)
         else:
             attempt["killed"] = killed
@@ -312,7 +320,7 @@ class ReferenceModel:
         task = self.tasks[key]
         if task["expires"] is None or task["expires"] > self.wall or task["status"] not in WAITING:
             return ILLEGAL
-        task.update(status="FAILED", due=None)
+        task.update(status="FAILED", due=None, error="expired")
         self._dead(key)
         return ""
 
@@ -398,7 +406,9 @@ class ReferenceModel:
             if task["attempt"]["token"] is not None:
                 task["linger"] = task["epoch"]
             self._close(task, "cancelled")
-        task.update(status="CANCELLED", due=None, paused=None, question="", skipped=False)
+        task.update(
+            status="CANCELLED", due=None, paused=None, question="", skipped=False, done=None, error=None
+        )
         self._dead(key)
         return ""
 
@@ -408,7 +418,9 @@ class ReferenceModel:
             return ""
         if task["status"] not in (*WAITING, "PAUSED", "FAILED"):
             return ILLEGAL
-        task.update(status="CANCELLED", due=None, paused=None, question="", skipped=True)
+        task.update(
+            status="CANCELLED", due=None, paused=None, question="", skipped=True, done=None, error=None
+        )
         self._unblock(key)
         return ""
 
@@ -425,19 +437,11 @@ class ReferenceModel:
         task = self.tasks[key]
         if task["status"] not in ("FAILED", "CANCELLED", "COMPLETED"):
             return ILLEGAL
-        task.update(
-            status="PENDING",
-            due=None,
-            retries=0,
-            losses=0,
-            paused=None,
-            question="",
-            expires=None,
-            skipped=False,
-        )
+        task.update(status="PENDING", due=None, retries=0, losses=0, paused=None)
+        task.update(question="", expires=None, skipped=False, error=None)
         task["generation"] += 1
         if fresh:
-            task["checkpoint"] = None
+            task["checkpoint"] = task["done"] = None
         return ""
 
     def archive(self, key: str) -> str:
@@ -472,7 +476,7 @@ class ReferenceModel:
     # -- what follows
 
     def _done(self, key: str) -> None:
-        self.tasks[key].update(status="COMPLETED", due=None, paused=None)
+        self.tasks[key].update(status="COMPLETED", due=None, paused=None, done=None, error=None)
         if self.tasks[key]["attempt"] is None or self.tasks[key]["attempt"]["state"] != "completed":
             self.tasks[key]["question"] = ""
         self._unblock(key)

@@ -22,6 +22,7 @@ from muster.model.states import StopAction
 from muster.model.views import TaskFilter
 from muster.ports.runtime import EVENTS, READY, orders_for
 from muster.stores.sqlite.store import SqliteStore
+from patience import PATIENCE_S
 
 
 def test_a_refused_command_does_not_touch_its_neighbours(rig: Rig) -> None:
@@ -174,7 +175,7 @@ class Line:
         async def apply(commands: Any, now: Any) -> Any:
             self.batches.append(len(commands))
             self.reached.set()
-            assert self.gate.wait(30)
+            assert self.gate.wait(PATIENCE_S)
             return await plain(commands, now)
 
         self.engine.apply = apply  # type: ignore[method-assign]
@@ -184,7 +185,7 @@ class Line:
         self.gate.clear()
         self.reached.clear()
         first = self.batcher.submit(enqueue({}, plan="first"))
-        assert self.reached.wait(30)
+        assert self.reached.wait(PATIENCE_S)
         futures = [self.batcher.submit(command) for command in commands]
         self.batches.clear()
         self.gate.set()
@@ -240,7 +241,7 @@ def test_a_poisoned_command_fails_alone(line: Line, poison: c.Command) -> None:
     views = drive(line.store.reads.task_views(TaskFilter()))
     assert {view.key for view in views} == {"a", "b"}
     assert {plan.name for plan in drive(line.store.reads.plans())} == {"first", "good", "better"}
-    assert isinstance(line.batcher.submit(good[0]).result(30), Enqueued), "the thread lives on"
+    assert isinstance(line.batcher.submit(good[0]).result(PATIENCE_S), Enqueued), "the thread lives on"
 
 
 def test_what_waits_for_one_sync_shares_the_next(line: Line) -> None:
@@ -251,7 +252,7 @@ def test_what_waits_for_one_sync_shares_the_next(line: Line) -> None:
 
 def test_lanes_of_a_batch_that_was_undone_are_forgotten(line: Line) -> None:
     """The undone batch had made a lane in memory: no task may go into a lane that the store does not know."""
-    line.batcher.submit(enqueue({"z": []}, plan="good", specs={"z": {"agent": "codex"}})).result(30)
+    line.batcher.submit(enqueue({"z": []}, plan="good", specs={"z": {"agent": "codex"}})).result(PATIENCE_S)
     line.together(enqueue({"a": []}, plan="good", specs={"a": {"agent": "claude"}}), POISON[0])
 
     async def lanes(tx: Any) -> list[Any]:
@@ -266,8 +267,8 @@ def test_lanes_of_a_batch_that_was_undone_are_forgotten(line: Line) -> None:
     register = c.Register(
         worker_id=W1, hostname="h", pid=1, pid_start=1, boot_id="boot-a", agents=("claude",)
     )
-    line.batcher.submit(register).result(30)
-    claimed = line.batcher.submit(c.Claim(worker_id=W1, request_id="r")).result(30)
+    line.batcher.submit(register).result(PATIENCE_S)
+    claimed = line.batcher.submit(c.Claim(worker_id=W1, request_id="r")).result(PATIENCE_S)
     assert [job.key for job in claimed.jobs] == ["a"]  # type: ignore[attr-defined]
 
 
@@ -308,9 +309,9 @@ def test_what_comes_in_while_it_ends_is_answered(line: Line) -> None:
 
     # The thread waits in the old queue's `get`, which is the same queue.
     slow = line.batcher._queue = Slow(line.batcher._queue)  # type: ignore[assignment]
-    assert isinstance(line.batcher.submit(enqueue({"a": []})).result(10), Enqueued)
+    assert isinstance(line.batcher.submit(enqueue({"a": []})).result(PATIENCE_S), Enqueued)
     assert slow.closer is not None
-    slow.closer.join(10)
+    slow.closer.join(PATIENCE_S)
 
 
 def test_a_store_that_suspends_is_told_from_one_that_does_not() -> None:

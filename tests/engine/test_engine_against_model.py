@@ -166,6 +166,8 @@ class AgainstModel(RuleBasedStateMachine):
         )
         assert jobs == expected
         for job in answer.jobs:
+            done = self.reference.tasks[job.key]["done"]
+            assert job.publishes == (None if done == job.epoch else done), "an agent runs again (S18)"
             assert job.checkpoint == self.reference.tasks[job.key]["checkpoint"], (
                 "not the last checkpoint (S16)"
             )
@@ -207,11 +209,12 @@ class AgainstModel(RuleBasedStateMachine):
         key, epoch, ids = self.at(pick, offset)
         self.give(c.AddArtifact(**ids, name="report", location="out"), self.reference.working(key, epoch))
 
-    @rule(pick=PICK, offset=EPOCH, kind=st.none() | KIND)
-    def declare(self, pick: int, offset: int, kind: ErrorKind | None) -> None:
+    @rule(pick=PICK, offset=EPOCH, kind=st.none() | KIND, by_worker=st.booleans())
+    def declare(self, pick: int, offset: int, kind: ErrorKind | None, by_worker: bool) -> None:
         key, epoch, ids = self.at(pick, offset)
-        said = {"said": True, "kind": kind and str(kind)}
-        self.give(c.Declare(**ids, kind=kind, text="1"), self.reference.working(key, epoch, **said))
+        kind = None if by_worker else kind
+        command = c.Declare(**ids, kind=kind, text="1", by_worker=by_worker)
+        self.give(command, self.reference.declare(key, epoch, kind and str(kind), by_worker=by_worker))
 
     def finish(self, word: c.Finish, twin_says: Callable[[], str], following: Following) -> None:
         """The word, and what its worker asks for with it; perhaps once more."""
@@ -370,7 +373,7 @@ class AgainstModel(RuleBasedStateMachine):
                 "status": str(task.status), "generation": task.generation, "epoch": task.epoch,
                 "unmet": task.unmet, "due": task.next_attempt_at_ms, "retries": task.retries,
                 "losses": task.losses, "pin": task.pinned_agent, "linger": task.lingering_epoch,
-                "ready": task.ready,
+                "ready": task.ready, "done": task.done_epoch,
             }  # fmt: skip
             theirs = {name: reference[name] for name in ours if name not in ("unmet", "ready")}
             assert ours == theirs | {"unmet": len(reference["unmet"]), "ready": self.reference.ready(key)}, (

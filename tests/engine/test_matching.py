@@ -68,7 +68,7 @@ def test_only_an_agent_that_serves_the_target_gets_it(rig: Rig) -> None:
     rig.do(c.Release(task_id=job.task_id, epoch=job.epoch, reason="drain"))
     rig.do(c.Transfer(task_id=job.task_id, actor="ada", agent="claude"))
     assert rig.claim(W1) == ()
-    rig.do(EditTask(task_id=job.task_id, actor="ada", target=None))
+    rig.do(EditTask(task_id=job.task_id, actor="ada", given={"target": None}))
     assert [job.agent for job in rig.claim(W1)] == ["claude"]
 
 

@@ -15,6 +15,7 @@ from muster.engine.services.scheduler import Scheduler
 from muster.model import commands as c
 from muster.model.errors import Conflict
 from muster.model.states import ErrorKind
+from patience import PATIENCE_S
 
 
 @pytest.mark.promise("S12")
@@ -35,7 +36,9 @@ def test_claims_that_come_at_the_same_time_never_overfill(by: str) -> None:
     def ask(n: int) -> None:
         worker = W1 if by == "worker" else (W1, W2)[n % 2]
         start.wait()
-        granted.extend(batcher.submit(c.Claim(worker_id=worker, request_id=f"r{n}", slots=2)).result(10).jobs)
+        granted.extend(
+            batcher.submit(c.Claim(worker_id=worker, request_id=f"r{n}", slots=2)).result(PATIENCE_S).jobs
+        )
 
     callers = [threading.Thread(target=ask, args=(n,)) for n in range(20)]
     for caller in callers:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from engine_rig import W1, W2, Rig, complete, fail
+from engine_rig import W1, W2, Rig, complete, fail, release
 
 from muster.engine.batch import drive
 from muster.model import commands as c
-from muster.model.errors import Ambiguous, NotFound
+from muster.model.errors import Ambiguous, NotFound, StaleEpoch
 from muster.model.states import CrewStatus, ErrorKind
 from muster.model.views import TaskFilter
 
@@ -277,6 +277,10 @@ def test_output_that_is_sent_again_is_counted_once_and_what_is_new_in_it_is_kept
     detail = drive(rig.queries.task(job.task_id))
     assert detail.log_tail.splitlines() == ["one", "two", "three"]
     assert detail.attempts[0].log_bytes == len("one\ntwo\nthree\n")
+    rig.do(release(job))
+    rig.claim()
+    with pytest.raises(StaleEpoch):
+        rig.do(send(0, b"one\n"))  # held up on its way
 
 
 def test_what_the_last_worker_could_not_run_is_still_said_when_it_has_gone(rig: Rig) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -22,6 +21,7 @@ from muster.model import commands as c
 from muster.model.answers import Answer
 from muster.model.errors import BadPlan, MusterError, StoreRefused, TermOver
 from muster.model.states import ErrorKind
+from patience import HOURS_S
 
 
 def failed(rig: Rig, *keys: str) -> None:
@@ -258,12 +258,10 @@ def test_catching_up_is_over_in_time_whatever_the_disk_does(rig: Rig, files: Fil
     rig.enqueue({"a": []}, source="/plan.md")
     rig.do(complete(rig.started()[0]))
     awake = threading.Event()
-    files.tick = lambda *_: awake.wait(60)  # type: ignore[method-assign, assignment, return-value]
-    began_s = time.monotonic()
+    files.tick = lambda *_: awake.wait(HOURS_S)  # type: ignore[method-assign, assignment, return-value]
     ticker = Ticker(rig.clock, rig.reads, rig, files, in_thread=detached_call)
     try:
         assert asyncio.run(ticker.catch_up(within_s=0.05)) == "not written within 0.05 s"
-        assert time.monotonic() - began_s < 30, "nor does the thread keep its process from ending"
     finally:
         awake.set()
 

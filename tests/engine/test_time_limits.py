@@ -199,7 +199,8 @@ def test_it_stays_lost_where_another_attempt_has_its_place_under_a_limit(policy:
     (job,) = rig.started()
     rig.do(c.Reap(**by(job), term=rig.new_boot().term, reason="silent", proven=True, tree_killed=False))
     if taken:
-        rig.enqueue({"b": []}, specs={"b": {"limit_key": "gpu", "priority": 9}})
+        rig.enqueue({"b": []}, specs={"b": {"limit_key": "gpu"}})
+        rig.do(c.Depend(task_id=job.task_id, actor="ada", depends_on=(rig.id("b"),)))  # or it went first
         rig.register(W2)
         assert [other.key for other in rig.started(W2)] == ["b"]
     (order,) = rig.beat(W1, job).attempts

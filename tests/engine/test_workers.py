@@ -130,13 +130,6 @@ def test_a_worker_that_leaves_gives_back_what_it_holds(rig: Rig, held: Any) -> N
     rig.do(c.Deregister(worker_id=W1))
 
 
-def test_what_was_declared_done_is_done_when_its_worker_leaves(rig: Rig, held: Any) -> None:
-    a, _ = held
-    rig.do(c.Declare(task_id=a.task_id, epoch=a.epoch, text='"ok"'))
-    rig.do(c.Deregister(worker_id=W1))
-    assert rig.statuses()["a"] == "COMPLETED"
-
-
 def test_stopping_the_crew_asks_every_attempt_once(rig: Rig, held: Any) -> None:
     for _ in range(2):
         rig.do(c.StopCrew(stop_by_s=30, actor="ada"))

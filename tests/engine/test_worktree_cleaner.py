@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 
 import pytest
 from engine_rig import Rig, complete
@@ -13,6 +12,7 @@ from muster.engine.services import worktree_cleaner as module
 from muster.engine.services.worktree_cleaner import WorktreeCleaner
 from muster.model import commands as c
 from muster.model.states import ErrorKind
+from patience import HOURS_S
 
 KEPT_S = 100.0
 
@@ -116,7 +116,7 @@ def test_an_owner_that_ends_does_not_wait_for_git(
 
     def hangs(*_: object) -> str:
         begun.set()
-        go_on.wait(30)
+        go_on.wait(HOURS_S)
         return ""
 
     monkeypatch.setattr(trees, "put_away", hangs)
@@ -128,9 +128,7 @@ def test_an_owner_that_ends_does_not_wait_for_git(
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
-    begun_s = time.monotonic()
     try:
         asyncio.run(end_on_the_way())
-        assert time.monotonic() - begun_s < 25
     finally:
         go_on.set()

@@ -19,6 +19,7 @@ from muster.model import commands as c
 from muster.model.errors import IllegalMove, StaleEpoch, StoreFull
 from muster.model.states import ErrorKind
 from muster.stores.sqlite.store import MEMORY, SqliteStore
+from patience import PATIENCE_S
 
 DAY_S = 86_400
 
@@ -249,7 +250,7 @@ class Hanging(Engine):
 
     async def apply(self, *args: Any) -> Any:
         self.begun.set()
-        assert self.goes_on.wait(20)
+        assert self.goes_on.wait(PATIENCE_S)
         if self.refuses:
             raise StoreFull("full")
         return await super().apply(*args)
@@ -261,13 +262,13 @@ def test_the_batcher_counts_refusals_and_what_hangs(rig: Rig) -> None:
     batcher = Batcher(engine, rig.clock.now, lambda _: None, slow_ms=1_000)
     assert batcher.absences() == 0
     slow = batcher.submit(c.NewBoot())
-    assert engine.begun.wait(20)
+    assert engine.begun.wait(PATIENCE_S)
     assert batcher.absences() == 0
     rig.clock.advance(1.1)
     assert batcher.absences() == 1, "it hangs, and nobody can be heard"
     engine.goes_on.set()
-    slow.result(20)
-    batcher.submit(c.NewBoot()).result(20)
+    slow.result(PATIENCE_S)
+    batcher.submit(c.NewBoot()).result(PATIENCE_S)
     assert batcher.absences() == 1
     engine.refuses = True
     for n in (2, 3):

@@ -21,6 +21,7 @@ from muster.model.errors import MusterError, StoreHalted, StoreRefused
 from muster.model.views import TaskFilter
 from muster.stores.sqlite.copies import back_up, examine
 from muster.stores.sqlite.store import SqliteStore
+from patience import PATIENCE_S
 
 PAGE = 4096
 EDGE = (
@@ -193,7 +194,7 @@ def test_the_way_back_is_the_one_that_is_named(tmp_path: Path) -> None:
     assert examine(project.store).findings
     for command in found.value.hint.partition("restore the newest backup: ")[2].split("; "):
         shell = command.replace("muster ", f"{sys.executable} -m muster.cli.main -C {tmp_path} ")
-        subprocess.run(["sh", "-c", shell], check=True, timeout=60, capture_output=True)
+        subprocess.run(["sh", "-c", shell], check=True, timeout=PATIENCE_S, capture_output=True)
     with direct(project) as owner:
         assert len(Api(owner).get("/api/v1/agent-tasks")) == 100
         assert Api(owner).post("/api/v1/crew", {"status": "RUNNING", "actor": "t"}) == {}

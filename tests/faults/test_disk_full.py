@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rig import LEASE_S, Rig, spec, until
+from rig import LEASE_S, Rig, spec
 
 from muster.model.errors import StoreFull
+from patience import PATIENCE_S, until
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0, reason="a small disk is mounted, which is for root"
@@ -52,7 +53,7 @@ def fill(rig: Rig) -> Path:
 
 def test_nobody_is_reaped_because_the_disk_is_full(rig: Rig) -> None:
     rig.add("p", [spec(f"t{i}") for i in range(2)])
-    until(lambda: len(rig.running()) == 2 and len(rig.saved()) > 4, 20, "both agents are at work")
+    until(lambda: len(rig.running()) == 2 and len(rig.saved()) > 4, "both agents are at work")
     workers = {worker["id"] for worker in rig.workers()}
     filler = fill(rig)
     saved = rig.saved()
@@ -81,7 +82,7 @@ def test_nobody_is_reaped_because_the_disk_is_full(rig: Rig) -> None:
     assert {task["status"] for task in rig.running()} == {"RUNNING"}
 
     filler.unlink()
-    until(rig.all_done, 40, "what was begun is completed, by itself")
+    until(rig.all_done, "what was begun is completed, by itself")
     events = rig.patiently(lambda: rig.api.get("/api/v1/events", {"limit": 1000}))
     names = [event["event"] for event in events]
     assert {"lost", "failed", "readopted", "stop_requested"}.isdisjoint(names)
@@ -98,9 +99,11 @@ def test_a_crew_that_starts_on_a_full_disk_says_so(rig: Rig) -> None:
     fill(rig)
     run = [sys.executable, "-m", "muster.cli.main", "-C", str(rig.root)]
     for argv in (["status"], ["task", "add", "t", "--agent", "work"], ["db", "backup"]):
-        done = subprocess.run([*run, *argv], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([*run, *argv], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
         assert done.returncode in (1, 7), done.stdout + done.stderr
         assert "disk is full" in done.stderr or "No space left" in done.stderr, done.stderr
     (rig.root / ".muster" / "filler").unlink()
-    done = subprocess.run([*run, "db", "check"], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [*run, "db", "check"], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr

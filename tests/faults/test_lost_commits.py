@@ -14,7 +14,7 @@ import pytest
 from command_line import muster
 from engine_rig import W1, Rig, complete
 from rig import Rig as Crew
-from rig import crew, spec, until
+from rig import crew, spec
 
 from muster.engine.batch import drive
 from muster.engine.commands import Engine
@@ -24,6 +24,7 @@ from muster.stores.sqlite.copies import back_up, examine
 from muster.stores.sqlite.file import halt_of, wal_of
 from muster.stores.sqlite.store import SqliteStore
 from muster.stores.sqlite.witness import last_note, witness_of
+from patience import until
 
 SLOT = 512
 
@@ -280,11 +281,11 @@ def kill_everything(rig: Crew) -> None:
 def test_a_crew_whose_wal_is_lost_says_what_is_missing_and_goes_on_when_told(tmp_path: Path) -> None:
     with crew(tmp_path, workers=2, pieces=1) as rig:
         rig.add("first", [spec("kept")])
-        until(rig.all_done, 30, "the first plan is done")
+        until(rig.all_done, "the first plan is done")
         rig.down()  # it is in the file now
         rig.up(2)
         rig.add("p", [spec(f"t{n}") for n in range(3)])
-        until(rig.all_done, 30, "all are done")
+        until(rig.all_done, "all are done")
         kill_everything(rig)
         store = rig.project.store
         for suffix in ("-wal", "-shm"):
@@ -300,7 +301,7 @@ def test_a_crew_whose_wal_is_lost_says_what_is_missing_and_goes_on_when_told(tmp
         assert code == 0 and "commits are missing" in json.loads(out)["missing"]
         rig.up(2)
         rig.add("p", [spec("again")])
-        until(rig.all_done, 30, "the crew works")
+        until(rig.all_done, "the crew works")
         assert {task["key"]: task["epoch"] > 1_000_000 for task in rig.tasks()} == {
             "kept": False,
             "again": True,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from command_line import muster
 from engine_rig import LEASE_S, W1, W2, Rig, complete
-from rig import crew, spec, until
+from rig import crew, spec
 
 from muster.app.direct import direct
 from muster.client.api import Api
@@ -28,6 +28,7 @@ from muster.model.grants import Grants
 from muster.stores.sqlite.copies import back_up, examine
 from muster.stores.sqlite.store import SqliteStore
 from muster.stores.sqlite.witness import witness_of
+from patience import until
 
 GRANTS = Grants(b"k" * 32)
 
@@ -260,21 +261,21 @@ def test_a_crew_over_a_copied_file_halts_and_goes_on_when_told(tmp_path: Path) -
     with crew(root, workers=2, pieces=200, piece_s=0.1) as rig:
         store, copy = rig.project.store, root / "copy.db"
         rig.add("p", [spec("before")])
-        until(rig.running, 20, "the first one runs")
+        until(rig.running, "the first one runs")
         assert muster(root, "db", "backup", str(root / "marked.db"))[0] == 0
         plain = SqliteStore.open(root / "marked.db", restored=True)
         plain.resume()  # as `cp` would have made it
         plain.close()
         (root / "marked.db").rename(copy)
         rig.add("p", [spec("after")])
-        until(lambda: len(rig.running()) == 2, 20, "both run")
+        until(lambda: len(rig.running()) == 2, "both run")
         rig.kill_supervisor()
         os.kill(rig.owner_pid(), 9)
         for path in store.parent.glob("state.*"):
             path.unlink()
         shutil.copyfile(copy, store)
         rig.up_again(2)
-        halted = until(lambda: rig.status()["halted"], 30, "it is noticed")
+        halted = until(lambda: rig.status()["halted"], "it is noticed")
         assert halted["code"] == "store_rewound"
         code, out = muster(root, "task", "add", "x", "--agent", "work")
         assert code == 1 and "muster db restored" in out
@@ -288,7 +289,7 @@ def test_a_crew_over_a_copied_file_halts_and_goes_on_when_told(tmp_path: Path) -
         assert code == 0, out
         base = json.loads(out)["base"]
         rig.up(1)
-        until(lambda: [task["epoch"] for task in rig.running()] == [base + 1], 30, "it is begun anew")
+        until(lambda: [task["epoch"] for task in rig.running()] == [base + 1], "it is begun anew")
         time.sleep(0.2)
         assert rig.status()["halted"] is None
 

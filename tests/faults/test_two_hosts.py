@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from two_hosts import Site, until
+from two_hosts import Site
 
 from muster.model.errors import StaleEpoch
+from patience import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="machines are made of namespaces")
 

@@ -14,7 +14,6 @@ from typing import Any
 import apsw
 import pytest
 from command_line import muster
-from rig import until
 
 from muster.client.api import Api
 from muster.client.http import Connection
@@ -23,6 +22,7 @@ from muster.engine.batch import drive
 from muster.model.errors import StoreHalted
 from muster.stores.sqlite.copies import examine
 from muster.stores.sqlite.store import SqliteStore
+from patience import until
 from real_processes import answers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the fault is made with seccomp")
@@ -39,7 +39,7 @@ class Site:
         script = Path(__file__).with_name("unsynced.py")
         with (self.root / "owner.log").open("ab") as log:
             self.process = subprocess.Popen([sys.executable, str(script), str(self.root)], stderr=log)
-        until(lambda: answers(self.api), 20, "the owner answers")
+        until(lambda: answers(self.api), "the owner answers")
 
     def end(self) -> None:
         if self.process is not None:

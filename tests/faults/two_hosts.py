@@ -15,8 +15,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +25,7 @@ from muster.client.http import Connection, address
 from muster.config.project import Project
 from muster.hosts.local_host import LocalHost
 from muster.hosts.process_table import Proc, scan, with_marks
+from patience import until
 from real_processes import answers, stand_still
 
 CONFIG = """\
@@ -43,14 +42,6 @@ socket.sethostname("store.example")
 os.execv(sys.executable, [sys.executable, "-m", "muster.app.owner", sys.argv[1]])
 """
 _NAMESPACE = ["unshare", "-Urpfu", "--mount-proc", "--kill-child"]
-LIMIT_S = 40.0
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    deadline_s = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline_s, f"not within {LIMIT_S:g} s: {what}"
-        time.sleep(0.02)
 
 
 class Line:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +14,7 @@ from muster.hosts.process import LocalLauncher, LocalProcess
 from muster.hosts.process_table import scan
 from muster.ports.agent import AttemptFolder, Launch
 from muster.ports.host import ProcessId
-
-DEADLINE_S = 20.0
+from patience import until
 
 
 @dataclass
@@ -64,10 +62,7 @@ class HostileCrowd:
 
     @staticmethod
     def until(condition: Callable[[], object]) -> None:
-        deadline_s = time.monotonic() + DEADLINE_S
-        while not condition():
-            assert time.monotonic() < deadline_s, "the condition did not come true in time"
-            time.sleep(0.005)
+        until(condition)
 
     def alive(self) -> list[ProcessId]:
         """Processes with the token in their arguments or environment; uses the scan alone."""

@@ -24,6 +24,7 @@ from hostile_programs import FIGHTERS
 from muster.hosts.local_host import adopted_orphans, become_subreaper, reap_zombies
 from muster.hosts.process import LocalLauncher, LocalProcess, kill_recorded
 from muster.hosts.process_table import scan
+from patience import PATIENCE_S
 
 GRACE_S = 0.1
 
@@ -44,7 +45,7 @@ def frozen(hostiles: HostileCrowd, process: LocalProcess, name: str) -> None:
 def ended(hostiles: HostileCrowd, process: LocalProcess, name: str) -> None:
     """The root is killed from outside, and what it leaves behind is swept."""
     os.kill(process.pid, signal.SIGKILL)
-    process.wait(20)
+    process.wait(PATIENCE_S)
     process.sweep()
 
 

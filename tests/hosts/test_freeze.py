@@ -14,8 +14,8 @@ from subprocess import DEVNULL, PIPE
 import pytest
 
 from muster.hosts.process_table import read_proc, scan
+from patience import PATIENCE_S
 
-WAIT_S = 20.0
 COUNTER = "i=0; while :; do i=$((i+1)); echo $i > {name}; done"
 
 
@@ -26,7 +26,7 @@ def counts(hostiles, *names: str) -> list[str]:
 def moving(hostiles, *names: str) -> bool:
     """Whether every counter still counts."""
     before = counts(hostiles, *names)
-    deadline_s = time.monotonic() + WAIT_S
+    deadline_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline_s:
         if all(a != b and b for a, b in zip(before, counts(hostiles, *names), strict=True)):
             return True
@@ -80,7 +80,7 @@ def crowd(hostiles) -> Iterator[None]:
         assert holder.stdout.readline() == "ready\n"
         yield
         holder.stdin.close()
-        holder.wait(WAIT_S)
+        holder.wait(PATIENCE_S)
 
 
 def start_comet(hostiles):
@@ -172,7 +172,7 @@ def test_a_frozen_tree_hears_the_interrupt(hostiles):
     )
     assert process.freeze()
     steps: list[str] = []
-    assert process.stop(grace_s=WAIT_S, on_step=steps.append) == 7
+    assert process.stop(grace_s=PATIENCE_S, on_step=steps.append) == 7
     assert steps == ["interrupt"]
 
 

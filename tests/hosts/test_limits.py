@@ -12,8 +12,8 @@ from muster.hosts.tree_usage import Meter
 from muster.model.errors import AgentUnfit, BadInput
 from muster.model.limits import Limits
 from muster.ports.agent import Launch
+from patience import PATIENCE_S
 
-WAIT_S = 20.0
 MB = 1 << 20
 
 
@@ -28,7 +28,7 @@ def python(hostiles, code: str, **limits):
 
 
 def end(process) -> int:
-    code = process.wait(WAIT_S)
+    code = process.wait(PATIENCE_S)
     process.sweep()
     assert code is not None
     return code
@@ -77,7 +77,7 @@ def test_the_limit_of_a_user_is_never_raised(hostiles):
         "argv = ('sh', '-c', 'ulimit -n')\n"
         "launch = Launch(argv=argv, env=dict(os.environ), cwd=place, limits=Limits(files=5000))\n"
         "process = LocalLauncher().start(launch, AttemptFolder(path=place), mark='MUSTER_MARK=1')\n"
-        "raise SystemExit(process.wait(20) or process.sweep())\n"
+        "raise SystemExit(process.wait(100) or process.sweep())\n"
     )
     env = {"CODE": code, "PLACE": str(hostiles.folder().path)}
     process = start(hostiles, "sh", "-c", script, env=env)

@@ -17,8 +17,7 @@ from muster.hosts import process as process_module
 from muster.hosts.local_host import LocalHost, adopted_orphans
 from muster.model.errors import AgentUnfit, BadInput, Unavailable
 from muster.ports.agent import Launch, Launcher
-
-WAIT_S = 20.0
+from patience import HOURS_S, PATIENCE_S
 
 
 def no_step(step: str) -> None:
@@ -33,7 +32,7 @@ def test_it_runs_in_its_own_session_with_only_the_given_environment(hostiles, mo
     launcher: Launcher = hostiles.launcher
     assert launcher is hostiles.launcher
     process = hostiles.start("sh", "-c", "env; cat; ps -o sid= -p $$ 2>/dev/null; echo oops >&2; exit 3")
-    assert process.wait(WAIT_S) == 3
+    assert process.wait(PATIENCE_S) == 3
     assert hostiles.mark in hostiles.said().splitlines()
     assert "SECRET" not in hostiles.said()
     assert hostiles.folder().stderr.read_text() == "oops\n"
@@ -60,21 +59,21 @@ def test_stdin_is_the_given_file_and_output_is_appended(hostiles, tmp_path):
     (tmp_path / "in").write_text("hello")
     launch = Launch(argv=("cat",), env=dict(os.environ), cwd=tmp_path, stdin=tmp_path / "in")
     process = hostiles.launcher.start(launch, hostiles.folder(), mark=hostiles.mark)
-    assert process.wait(WAIT_S) == 0
+    assert process.wait(PATIENCE_S) == 0
     assert hostiles.said() == "before\nhello"
     process.sweep()
 
 
 def test_a_huge_line_is_whole(hostiles):
     process = hostiles.start(sys.executable, "-S", "-c", "print('x' * 400_000)")
-    assert process.wait(WAIT_S) == 0
+    assert process.wait(PATIENCE_S) == 0
     assert hostiles.said() == "x" * 400_000 + "\n"
     process.sweep()
 
 
 def test_the_signal_that_killed_it_is_its_code(hostiles):
     process = hostiles.start("sh", "-c", "kill -SEGV $$")
-    assert process.wait(WAIT_S) == -signal.SIGSEGV
+    assert process.wait(PATIENCE_S) == -signal.SIGSEGV
     process.sweep()
 
 
@@ -123,7 +122,7 @@ def test_what_is_closed_to_us_on_the_path_hides_no_error(hostiles, tmp_path, mon
     with pytest.raises(BadInput, match="3,000,000"):
         hostiles.start("echo", "x" * 3_000_000)
     process = hostiles.start("echo", "found")
-    assert process.wait(WAIT_S) == 0
+    assert process.wait(PATIENCE_S) == 0
     process.sweep()
     (tmp_path / "no-such-agent").write_text("not executable")
     with pytest.raises(AgentUnfit, match="cannot be executed"):
@@ -152,7 +151,7 @@ def test_a_worker_that_ignores_signals_does_not_pass_that_on():
         "launch = Launch(argv=argv, env=dict(os.environ), cwd=place)\n"
         "process = launcher.start(launch, AttemptFolder(path=place), mark='MUSTER_MARK=1')\n"
         "os.kill(os.getpid(), signal.SIGINT)\n"
-        "print(process.wait(20), process.sweep(), process.poll())\n"
+        "print(process.wait(100), process.sweep(), process.poll())\n"
     )
     argv = ["sh", "-c", f'trap "" INT QUIT CHLD; exec {shlex.quote(sys.executable)} -c "$CODE"']
     done = subprocess.run(argv, capture_output=True, env={**os.environ, "CODE": code}, check=False)
@@ -172,7 +171,7 @@ def test_wait_times_out(hostiles, either_way):
     process = hostiles.start("sleep", hostiles.token)
     begin_s = time.monotonic()
     assert process.wait(0.1) is None
-    assert 0.1 <= time.monotonic() - begin_s < 5
+    assert time.monotonic() - begin_s >= 0.1
     assert process.wait(0) is None
     assert process.wait(-1) is None
     assert process.kill() == -signal.SIGKILL
@@ -180,34 +179,25 @@ def test_wait_times_out(hostiles, either_way):
 
 def test_wait_ends_with_the_root(hostiles, either_way):
     process = hostiles.start("sleep", "0.1")
-    assert process.wait(WAIT_S) == 0
+    assert process.wait(PATIENCE_S) == 0
     process.sweep()
 
 
 def test_the_wake_fd_ends_a_wait_at_once(hostiles, either_way):
     process = hostiles.start("sleep", hostiles.token)
     reader, writer = os.pipe()
-    woken_s = []
-
-    def wake() -> None:
-        time.sleep(0.1)
-        woken_s.append(time.monotonic())
-        os.write(writer, b"x")
-
-    thread = threading.Thread(target=wake)
-    thread.start()
-    assert process.wait(WAIT_S, wake_fd=reader) is None
-    late_s = time.monotonic() - woken_s[0]
-    thread.join()
+    waker = threading.Timer(0.1, os.write, (writer, b"x"))
+    waker.start()
+    assert process.wait(HOURS_S, wake_fd=reader) is None
+    waker.join()
     os.close(reader)
     os.close(writer)
     process.kill()
-    assert late_s < 0.1
 
 
 def test_a_survivor_that_keeps_stdout_open_does_not_delay_the_end(hostiles):
     process = hostiles.start("sh", "-c", f"sleep {hostiles.token} & echo done")
-    assert process.wait(WAIT_S) == 0
+    assert process.wait(PATIENCE_S) == 0
     assert hostiles.said() == "done\n"
     assert process.descendants() == 1
     assert process.sweep() == 1
@@ -229,7 +219,7 @@ def test_a_daemon_by_double_fork_is_swept(hostiles):
         "    os._exit(0)\n"
         "os.wait()\n"
     )
-    assert process.wait(WAIT_S) == 0
+    assert process.wait(PATIENCE_S) == 0
     assert process.descendants() == 1
     assert process.sweep() == 1
     assert not hostiles.alive()
@@ -237,7 +227,7 @@ def test_a_daemon_by_double_fork_is_swept(hostiles):
 
 def test_a_session_of_its_own_is_swept(hostiles):
     process = hostiles.sh("setsid sleep $T & echo ready")
-    assert process.wait(WAIT_S) == 0
+    assert process.wait(PATIENCE_S) == 0
     hostiles.until_apart(wiped=False)
     assert process.sweep() == 1
     assert not hostiles.alive()
@@ -245,7 +235,7 @@ def test_a_session_of_its_own_is_swept(hostiles):
 
 def test_a_wiped_environment_is_swept_by_a_subreaper(hostiles, subreaper):
     process = hostiles.sh("env -i setsid sleep $T & echo ready")
-    assert process.wait(WAIT_S) == 0
+    assert process.wait(PATIENCE_S) == 0
     hostiles.until_apart(wiped=True)
     assert process.sweep() == 1
     assert not hostiles.alive()
@@ -256,7 +246,7 @@ def test_a_wiped_environment_is_swept_without_a_subreaper_once_seen(hostiles):
     hostiles.until_apart(wiped=True)
     assert process.descendants() >= 1
     (hostiles.tmp_path / "go").touch()
-    assert process.wait(WAIT_S) == 0
+    assert process.wait(PATIENCE_S) == 0
     assert process.descendants() == 1
     assert process.sweep() == 1
     assert not hostiles.alive()
@@ -281,7 +271,7 @@ def test_zombies_of_adopted_orphans_are_reaped_on_the_way(hostiles, subreaper):
 def test_an_orphan_without_a_trace_waits_for_the_last_tree_that_may_own_it(hostiles, subreaper):
     first = hostiles.sh("echo ready; sleep $T", name="1")
     second = hostiles.sh("env -i setsid sleep $T & echo ready", name="2")
-    assert second.wait(WAIT_S) == 0
+    assert second.wait(PATIENCE_S) == 0
     hostiles.until_apart(wiped=True)
     assert second.sweep() == 0
     hostiles.until_apart(wiped=True)
@@ -291,7 +281,7 @@ def test_an_orphan_without_a_trace_waits_for_the_last_tree_that_may_own_it(hosti
 
 def test_an_orphan_older_than_the_other_trees_has_one_owner(hostiles, subreaper):
     first = hostiles.sh("env -i setsid sleep $T & echo ready", name="1")
-    assert first.wait(WAIT_S) == 0
+    assert first.wait(PATIENCE_S) == 0
     hostiles.until_apart(wiped=True)
     # Start times are in ticks of 10 ms.
     time.sleep(0.05)
@@ -328,7 +318,7 @@ def test_many_threads_start_and_sweep_at_once(hostiles, subreaper):
             process = hostiles.start(
                 "sh", "-c", f"(setsid sleep {hostiles.token} &) ; exit {slot + 1}", name=name
             )
-            codes.append(process.wait(WAIT_S))
+            codes.append(process.wait(PATIENCE_S))
             process.sweep()
 
     threads = [threading.Thread(target=run, args=(slot,)) for slot in range(4)]
@@ -368,15 +358,15 @@ DIE_ON = (
 )
 def test_the_ladder_ends_at_the_rung_that_works(hostiles, handlers, steps, code):
     process = hostiles.python(DIE_ON.format(handlers=handlers))
-    grace_s = 0.2 if code == -9 else WAIT_S if code == 2 else 0.5
+    grace_s = 0.2 if code == -9 else PATIENCE_S if code == 2 else 0.5
     assert stop(process, grace_s) == (steps, code)
     assert process.poll() == code
 
 
 def test_no_rung_is_taken_once_all_have_ended(hostiles):
     process = hostiles.start("true")
-    assert process.wait(WAIT_S) == 0
-    assert process.stop(grace_s=WAIT_S, on_step=no_step) == 0
+    assert process.wait(PATIENCE_S) == 0
+    assert process.stop(grace_s=PATIENCE_S, on_step=no_step) == 0
 
 
 def test_the_ladder_goes_on_for_the_group_when_the_root_has_ended(hostiles):
@@ -388,16 +378,14 @@ def test_the_ladder_goes_on_for_the_group_when_the_root_has_ended(hostiles):
 def test_a_survivor_outside_the_group_does_not_cost_the_grace(hostiles):
     process = hostiles.sh("setsid sleep $T & echo ready; exec sleep $T")
     hostiles.until_apart(wiped=False)
-    begin_s = time.monotonic()
-    assert stop(process, WAIT_S) == (["interrupt"], -signal.SIGINT)
-    assert time.monotonic() - begin_s < WAIT_S / 2
+    assert stop(process, HOURS_S) == (["interrupt"], -signal.SIGINT)
     assert not hostiles.alive()
 
 
 def test_a_stopped_process_obeys_the_interrupt(hostiles):
     process = hostiles.start("sleep", hostiles.token)
     os.kill(process.pid, signal.SIGSTOP)
-    assert stop(process, WAIT_S) == (["interrupt"], -signal.SIGINT)
+    assert stop(process, PATIENCE_S) == (["interrupt"], -signal.SIGINT)
 
 
 def test_kill_takes_the_whole_tree_at_once(hostiles):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from muster.hosts.oom import OomEvidence, oom_kills
+from patience import PATIENCE_S
 
 MB = 1 << 20
 GREEDY = f"{sys.executable} -S -E -c 'bytearray({300 * MB})'"
@@ -61,7 +62,7 @@ def test_the_count_of_its_own_cgroup_is_evidence(hostiles, small, tmp_path):
     process = greedy(hostiles, small, "exec ")
     witness.look(process.pid)
     (tmp_path / "go").touch()
-    assert process.wait(20) == -signal.SIGKILL
+    assert process.wait(PATIENCE_S) == -signal.SIGKILL
     assert "killed by the kernel (cgroup memory." in witness.evidence({process.pid})
     late = OomEvidence(kernel_log=tmp_path / "absent")
     assert late.evidence({process.pid}) == "", "it counts from its own beginning"
@@ -73,7 +74,7 @@ def test_the_kernels_log_names_the_process(hostiles, small):
         pytest.skip("the kernel's log is closed to us")
     process = greedy(hostiles, small, "exec ")
     (hostiles.tmp_path / "go").touch()
-    assert process.wait(20) == -signal.SIGKILL
+    assert process.wait(PATIENCE_S) == -signal.SIGKILL
     said = f"process {process.pid} was killed by the kernel (kernel log: Memory cgroup out of memory)"
     hostiles.until(lambda: process.starved() == said)
     process.sweep()
@@ -84,7 +85,7 @@ def test_a_child_that_was_killed_is_one_of_the_tree(hostiles, small):
     process = greedy(hostiles, small, "")
     process.usage()
     (hostiles.tmp_path / "go").touch()
-    assert process.wait(20) == 137, "a shell says so of what it has started"
+    assert process.wait(PATIENCE_S) == 137, "a shell says so of what it has started"
     assert "killed by the kernel" in process.starved()
     process.sweep()
 
@@ -93,7 +94,7 @@ def test_a_kill_from_outside_is_none(hostiles):
     process = hostiles.sh("echo ready; exec sleep $T")
     before = oom_kills()
     os.kill(process.pid, signal.SIGKILL)
-    assert process.wait(20) == -signal.SIGKILL
+    assert process.wait(PATIENCE_S) == -signal.SIGKILL
     assert process.starved() == "" or oom_kills() != before, "the host itself was out of memory meanwhile"
     process.sweep()
 

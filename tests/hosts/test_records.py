@@ -11,6 +11,7 @@ import pytest
 from muster.hosts.process import kill_recorded
 from muster.hosts.process_tree import Record
 from muster.ports.host import ProcessId
+from patience import PATIENCE_S
 
 
 def record_of(
@@ -114,6 +115,6 @@ def test_a_record_with_an_empty_mark_kills_nobody(hostiles):
 def test_a_run_goes_on_when_its_record_cannot_be_written(hostiles, caplog):
     (hostiles.folder().path / "pids.new").mkdir()
     process = hostiles.start("true")
-    assert process.wait(20) == 0
+    assert process.wait(PATIENCE_S) == 0
     process.sweep()
     assert "cannot record" in caplog.text

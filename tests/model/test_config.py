@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from muster.config.durations import parse_duration
 from muster.config.load import load_config, parse_config
 from muster.config.project import Project, find_project
 from muster.config.settings import SHELL, AgentConfig, Config, Health, TaskDefaults, Workers
+from muster.model.durations import parse_duration
 from muster.model.errors import BadConfig
 from muster.model.states import ErrorKind
 

@@ -184,16 +184,6 @@ def test_a_declared_failure_is_a_failure_whatever_the_exit_code(kind: ErrorKind)
     assert (again.task, again.attempt, again.events) == (decision.task, None, ())
 
 
-@pytest.mark.parametrize("command", [reap(), commands()["release"]])
-def test_work_that_was_declared_done_is_not_done_again(command: c.Command) -> None:
-    """Neither when its worker died, nor when it was stopped before its process had ended."""
-    decision = run(*said(None, "42"), command)
-    assert (decision.task.status, decision.result, decision.unblocks) == (TaskStatus.COMPLETED, "42", True)
-    if isinstance(command, c.Release):
-        again = run(decision.task, decision.attempt, command)
-        assert (again.task, again.events) == (decision.task, ())
-
-
 def test_a_declared_failure_outlives_its_worker() -> None:
     after = run(*said(K.INVALID, "no such file"), reap()).task
     assert (after.status, after.error, after.losses) == (TaskStatus.FAILED, "no such file", 0)

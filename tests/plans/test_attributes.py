@@ -15,8 +15,8 @@ from muster.cli.plan_input import plan_body
 from muster.config.settings import AgentConfig, Config
 from muster.model.commands import Spec
 from muster.model.errors import BadPlan
+from muster.model.fields import ATTRIBUTES
 from muster.model.plan import PlanTask
-from muster.plans.attributes import ATTRIBUTES
 from muster.plans.markdown import parse, tick
 
 
@@ -40,7 +40,7 @@ def new_york() -> Iterator[None]:
 
 
 EXAMPLES: dict[str, tuple[str, dict[str, Any]]] = {
-    "after": ("after=other", {"after": ("other",)}),
+    "after": ("after=other", {"depends_on": ("other",)}),
     "agent": ("agent=claude", {"agent": "claude"}),
     "profile": ("profile=writer", {"profile": "writer"}),
     "cap": ("cap=rust,go,rust", {"capabilities": ("rust", "go")}),
@@ -49,7 +49,7 @@ EXAMPLES: dict[str, tuple[str, dict[str, Any]]] = {
     "timeout": ("timeout=30m", {"timeout_s": 1800}),
     "target": ("target=prod", {"target": "prod"}),
     "estimated": ("estimated=20m", {"estimated_s": 1200}),
-    "retries": ("retries=0", {"retries": 0}),
+    "retries": ("retries=0", {"max_retries": 0}),
     "limit": ('limit="git push"', {"limit_key": "git push"}),
     "on-failed": ("on-failed=skip", {"on_failed": "skip"}),
     "delay": ("delay=90s", {"delay_s": 90}),
@@ -133,7 +133,7 @@ def test_mistakes_that_need_a_second_look(attributes: str, said: str) -> None:
 def test_a_box_under_another_one_belongs_to_it_and_does_not_wait_for_it() -> None:
     text = "- [ ] A {#a}\n  - plain\n    - [ ] B {#b}\n      - [ ] C {#c}\n"
     text += "  - [ ] D {#d parent=c}\n- [ ] E {#e}\n"
-    found = {task.key: (task.parent, task.after) for task in parse(text, "plan.md").tasks}
+    found = {task.key: (task.parent, task.depends_on) for task in parse(text, "plan.md").tasks}
     assert found == {"a": (None, ()), "b": ("a", ()), "c": ("b", ()), "d": ("c", ()), "e": (None, ())}
 
 
@@ -149,9 +149,8 @@ UNWRITTEN = {
     "done": "the tick in the box",
     "epic": "the heading above",
     "feature": "the lower heading above",
-    "idempotency_key": "a plan's tasks are known by their keys",
-    "parent_task_id": "parent= names it by its key, which is known before its number",
-    "created_by": "whoever adds the plan",
+    "idempotencyKey": "a plan's tasks are known by their keys",
+    "parentTaskId": "parent= names it by its key, which is known before its number",
 }
 """Fields of a task that no attribute says, with what does."""
 
@@ -171,7 +170,7 @@ def test_every_field_of_a_task_has_an_attribute_or_a_reason(tmp_path: Path) -> N
     written = [example for example, _ in EXAMPLES.values() if not example.startswith("agent=")]
     written += ["agent=claude cap=x", "expires=2027-01-31"]
     said = {name for text in written for name, value in body(text).items() if value != plain[name]}
-    assert said | UNWRITTEN.keys() == set(Spec.__struct_fields__)
+    assert said | UNWRITTEN.keys() == set(Spec.__struct_encode_fields__)
     assert not said & UNWRITTEN.keys()
 
 

@@ -48,7 +48,8 @@ def kept(key: str, number: int = 1, **fields: Any) -> KeptTask:
         "created_at_ms": 0,
         "dependencies": (),
     }
-    return KeptTask(id=number, key=key, **(plain | fields))
+    waits_for = tuple(name for _, name, _ in fields.get("dependencies", ()))
+    return KeptTask(id=number, key=key, depends_on=waits_for, **(plain | fields))
 
 
 def test_all_of_a_task_is_written() -> None:
@@ -84,8 +85,8 @@ def test_all_of_a_task_is_written() -> None:
     assert rendered.lost == ()
     assert rendered.text == (
         "# billing\n\n## API\n\n- [x] First {x} {#a}\n\n### REST\n\n"
-        "- [ ] Second {#b after=a agent=claude profile=writer cap=rust priority=9 sort=-2 timeout=90s"
-        ' target="prod db" estimated=20m retries=0'
+        "- [ ] Second {#b after=a agent=claude profile=writer cap=rust "
+        'target="prod db" priority=9 sort=-2 timeout=90s estimated=20m retries=0'
         ' limit="git push" on-failed=skip not-before=2027-01-31T18:00:00.000+00:00'
         ' expires=2027-01-31T18:00:00.250+00:00 parent=a tags=x,y meta="team=a b"}\n\n'
         "  text\n\n  ```sh\n  ls\n  ```\n\n"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,9 @@ OVERSIZE: dict[str, int] = {}
 """Files over 500 lines and functions over 60 (`path`, `path::Class.function`), with their size: shrink it."""
 
 HOT_PATH = ("muster.cli.main", "muster.client.http", "muster.client.api")
-SLOW = ("asyncio", "ssl", "http", "msgspec", "apsw", "starlette")
+DISTRIBUTION = {"yaml": "pyyaml"}
+"""Packages that are installed under another name."""
+SLOW = ("asyncio", "ssl", "http", "msgspec", "apsw", "httptools")
 
 
 def say(violations: list[str]) -> None:
@@ -50,6 +54,26 @@ def test_no_import_cycles(graph: tree_imports.Edges) -> None:
 def test_every_package_stands_on_a_floor(graph: tree_imports.Edges) -> None:
     assert "muster.model.states" in graph, "the graph is empty: nothing was checked"
     say(tree_imports.unknown_packages(graph))
+
+
+def test_third_party_packages_stay_in_their_places() -> None:
+    say(tree_imports.foreign_violations(SOURCE))
+
+
+def test_dependencies_are_what_is_imported() -> None:
+    named = {
+        re.split(r"[<>=!~\[]", text)[0]
+        for text in tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
+    }
+    assert named == {DISTRIBUTION.get(name, name) for name in tree_imports.THIRD_PARTY}
+
+
+def test_only_the_composition_names_engine_and_stores(graph: tree_imports.Edges) -> None:
+    say(tree_imports.composition_violations(graph))
+
+
+def test_ports_do_nothing_themselves() -> None:
+    say(tree_imports.impurities(SOURCE / "ports", promises=True))
 
 
 def test_the_model_is_pure() -> None:

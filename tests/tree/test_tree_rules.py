@@ -129,6 +129,62 @@ def test_values_of_time_and_path_are_pure(source: Path) -> None:
     assert tree_imports.impurities(source / "model") == []
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("import os", "imports os"),
+        (
+            "from pathlib import Path\ndef f(path: Path) -> str:\n    return path.read_text()",
+            "calls read_text",
+        ),
+        ("async def f() -> int:\n    return 1", "async def f"),
+    ],
+)
+def test_a_port_that_does_something_is_found(source: Path, text: str, reason: str) -> None:
+    write(source, {"ports/files.py": text})
+    one(tree_imports.impurities(source / "ports", promises=True), "files.py", reason)
+
+
+def test_a_port_may_promise(source: Path) -> None:
+    text = """
+from pathlib import Path
+class Files(Protocol):
+    async def read(self, path: Path) -> bytes: ...
+    async def write(self, path: Path) -> None:
+        \"\"\"Synced.\"\"\"
+"""
+    write(source, {"ports/files.py": text})
+    assert tree_imports.impurities(source / "ports", promises=True) == []
+
+
+def test_a_third_party_package_out_of_its_place_is_found(source: Path) -> None:
+    write(
+        source,
+        {
+            "model/a.py": "import msgspec, json",
+            "stores/a.py": "import apsw",
+            "web/a.py": "import httptools",
+            "hosts/a.py": "import psutil",
+            "config/a.py": "def f():\n    from yaml import load",
+        },
+    )
+    assert tree_imports.foreign_violations(source) == []
+    write(source, {"engine/a.py": "def f():\n    import apsw.ext", "web/a.py": "import uvicorn"})
+    found = tree_imports.foreign_violations(source)
+    assert [text.partition(":")[0] for text in found] == [
+        "muster.engine.a may not import apsw",
+        "muster.web.a may not import uvicorn",
+        "nobody imports httptools",
+    ]
+
+
+def test_who_names_the_engine_beside_the_composition_is_found(source: Path) -> None:
+    write(source, {"engine/loop.py": "", "app/a.py": "import muster.engine.loop", "cli/a.py": ""})
+    assert tree_imports.composition_violations(tree_imports.edges(source)) == []
+    write(source, {"cli/a.py": "def f():\n    from muster.engine import loop"})
+    one(tree_imports.composition_violations(tree_imports.edges(source)), "muster.cli.a", "muster.engine.loop")
+
+
 def test_sizes_are_a_ratchet(tmp_path: Path) -> None:
     long = "class A:\n    def f(self):\n" + "        x = 1\n" * 60
     write(tmp_path, {"src/a.py": long, "src/b.sql": "--\n" * 501, "src/c.json": "1\n" * 900})

@@ -7,6 +7,7 @@ knots hide.  Each rule returns its violations as sentences that say what to do.
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +34,18 @@ FLOORS = {
 }
 """DESIGN part 5: a package imports from itself and from lower floors, never from a sibling."""
 
+THIRD_PARTY = {
+    "msgspec": frozenset(FLOORS),
+    "apsw": frozenset({"stores", "cli"}),
+    "httptools": frozenset({"web"}),
+    "psutil": frozenset({"hosts"}),
+    "yaml": frozenset({"config"}),
+}
+"""Who may name what others have made.  A package that nobody names is no dependency."""
+
+COMPOSED = {"engine": frozenset({"web", "app"}), "stores": frozenset({"app", "cli"})}
+"""Packages that only these know; everybody else sees them through `ports`."""
+
 IMPURE = frozenset(
     {
         *("time", "random", "secrets", "uuid"),
@@ -42,6 +55,31 @@ IMPURE = frozenset(
 )
 IMPURE_NAMES = {"pathlib": frozenset({"Path", "PosixPath", "WindowsPath"})}
 IMPURE_CALLS = frozenset({"open", "input", "print"})
+PATH_CALLS = frozenset(
+    [
+        "exists",
+        "glob",
+        "is_dir",
+        "is_file",
+        "iterdir",
+        "lstat",
+        "mkdir",
+        "open",
+        "read_bytes",
+        "read_text",
+        "rename",
+        "replace",
+        "resolve",
+        "rglob",
+        "rmdir",
+        "stat",
+        "symlink_to",
+        "touch",
+        "unlink",
+        "write_bytes",
+        "write_text",
+    ]
+)
 CLOCK_CALLS = frozenset({"now", "utcnow", "today"})
 
 Edges = dict[str, set[str]]
@@ -120,6 +158,35 @@ def floor_violations(graph: Edges) -> list[str]:
     return found
 
 
+def foreign_violations(source: Path) -> list[str]:
+    """Third-party packages that are named where they have no place, or nowhere."""
+    found, used = [], set()
+    for module, path in modules(source).items():
+        for base, _ in imports(_parse(path), module, path.name == "__init__.py"):
+            top = base.partition(".")[0]
+            if top in sys.stdlib_module_names or top in {ROOT_PACKAGE, source.name, ""}:
+                continue
+            used.add(top)
+            if package(module) not in THIRD_PARTY.get(top, ()):
+                found.append(
+                    f"{module} may not import {top}: THIRD_PARTY (tests/tree/tree_imports.py) says who may"
+                )
+    return found + [
+        f"nobody imports {name}: take it out of pyproject.toml" for name in THIRD_PARTY.keys() - used
+    ]
+
+
+def composition_violations(graph: Edges) -> list[str]:
+    return [
+        f"{importer} may not import {imported}: only {' and '.join(sorted(allowed))} may name it, "
+        "others see it through ports"
+        for importer, targets in sorted(graph.items())
+        for imported in sorted(targets)
+        if (allowed := COMPOSED.get(package(imported))) is not None
+        and package(importer) not in {package(imported), *allowed}
+    ]
+
+
 def unknown_packages(graph: Edges) -> list[str]:
     return [
         f"{name!r} stands on no floor: give it one in FLOORS (tests/tree/tree_imports.py) and in the design"
@@ -148,13 +215,20 @@ def _way_back(graph: Edges, start: str) -> list[str] | None:
     return None
 
 
-def impurities(folder: Path) -> list[str]:
-    """What in `folder` reaches for a clock, chance, a file, another process or an event loop."""
+def impurities(folder: Path, *, promises: bool = False) -> list[str]:
+    """What in `folder` reaches for a clock, chance, a file, another process or an event loop.
+
+    `promises`: paths may be named, and a Protocol may say what somebody else will do.
+    """
     found = []
     for path in sorted(folder.rglob("*.py")):
         tree = _parse(path)
-        reasons = [reason for base, name in imports(tree, "", False) if (reason := _impure(base, name))]
-        reasons += [reason for node in ast.walk(tree) if (reason := _impure_node(node))]
+        reasons = [
+            reason
+            for base, name in imports(tree, "", False)
+            if (reason := _impure(base, name)) and not (promises and base in IMPURE_NAMES)
+        ]
+        reasons += [reason for node in ast.walk(tree) if (reason := _impure_node(node, promises))]
         found += [
             f"{path.name}: {reason}: {folder.name}/ is pure, so take it as a fact or let the caller do it"
             for reason in reasons
@@ -169,8 +243,12 @@ def _impure(base: str, name: str) -> str:
     return ""
 
 
-def _impure_node(node: ast.AST) -> str:
+def _impure_node(node: ast.AST, promises: bool) -> str:
     match node:
+        case ast.AsyncFunctionDef(body=[ast.Expr(value=ast.Constant())]) if promises:
+            return ""
+        case ast.Call(func=ast.Attribute(attr=name)) if promises and name in PATH_CALLS:
+            return f"calls {name}()"
         case ast.AsyncFunctionDef(name=name):
             return f"async def {name}"
         case ast.Call(func=ast.Name(id=name)) if name in IMPURE_CALLS:

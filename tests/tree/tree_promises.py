@@ -11,6 +11,7 @@ PROMISES = (
     "S15",
     "S16",
     "S17",
+    "S18",
     *(f"L{number}" for number in range(1, 6)),
 )
 """S13 and S14 come with tenants and with Valkey."""

@@ -30,9 +30,9 @@ def test_who_waits_with_a_heartbeat_hears_of_it_at_once(site: Site) -> None:
     site.register(W1)
     site.register(W2)
     body = json.dumps({"workerId": W1, "attempts": []}).encode()
-    held = site.soon("POST", "/worker/v1/heartbeat?wait=15", body)
+    held = site.soon("POST", "/worker/v1/heartbeat?wait=60", body)
     site.post(f"/api/v1/workers/{W1}/stop", {"actor": "ada"})
-    status, answer = held.result(10)
+    status, answer = held.result(30)
     assert (status, answer["drain"]) == (200, True)
 
 

@@ -20,8 +20,8 @@ def task(key: str, **fields: Any) -> dict[str, Any]:
 
 
 def test_a_plan_is_compared_updated_read_and_cancelled(site: Site) -> None:
-    site.post(PLANS, plan(task("a"), task("b", depends_on=["a"])))
-    wanted = plan(task("a", title="A"), task("c", parent="a", depends_on=["a"]))
+    site.post(PLANS, plan(task("a"), task("b", dependsOn=["a"])))
+    wanted = plan(task("a", title="A"), task("c", parent="a", dependsOn=["a"]))
     diff = site.post(f"{PLANS}/diff", wanted)
     assert (diff["plan"], diff["added"]) == ("big plan/ä", ["c"])
     assert diff["changed"] == [{"key": "a", "status": "PENDING", "fields": ["title"], "kept": ""}]
@@ -42,17 +42,11 @@ def test_cancel_goes_through_all_pages(site: Site) -> None:
 
 
 def test_the_boxes_of_a_plan_are_ticked_at_once(site: Site) -> None:
-    asked = []
-
-    async def tick(name: str) -> str:
-        asked.append(name)
-        return "the disk is away"
-
-    object.__setattr__(site.backend, "tick", tick)
+    site.owner.waits = "the disk is away"
     site.post(PLANS, plan(task("a")))
     told = site.post(f"{PLANS}/big%20plan%2F%C3%A4/tick", {})
-    assert (told, asked) == ({"plan": "big plan/ä", "waits": "the disk is away"}, ["big plan/ä"])
-    assert site.refused("POST", f"{PLANS}/none/tick", b"{}")[0] == 404 and asked == ["big plan/ä"]
+    assert (told, site.owner.ticked) == ({"plan": "big plan/ä", "waits": "the disk is away"}, ["big plan/ä"])
+    assert site.refused("POST", f"{PLANS}/none/tick", b"{}")[0] == 404 and len(site.owner.ticked) == 1
 
 
 @pytest.mark.parametrize(
@@ -61,9 +55,9 @@ def test_the_boxes_of_a_plan_are_ticked_at_once(site: Site) -> None:
         ("/diff", {"plan": "x"}, 422),
         ("/update", {"tasks": []}, 422),
         ("/update", plan({"title": "no key"}), 422),
-        ("/update", plan(task("a", depends_on=["a"])), 422),
+        ("/update", plan(task("a", dependsOn=["a"])), 422),
         ("/update", plan(task("a", priority=11)), 422),
-        ("/update", plan(task("a", depends_on=["nobody"])), 422),
+        ("/update", plan(task("a", dependsOn=["nobody"])), 422),
         ("/none/cancel", {"actor": "ada"}, 404),
         ("/none/cancel", {}, 422),
     ],

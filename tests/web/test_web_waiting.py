@@ -9,16 +9,18 @@ from typing import Any
 import pytest
 from web_site import W1, Site
 
-WOKEN_S = 0.2
+from patience import PATIENCE_S
+
+HELD_S = 60
+"""The longest that may be asked for."""
+WOKEN_S = 30.0
+"""Whoever is answered before, was woken: time alone would have come later."""
 
 
-def answered(future: Future[tuple[int, Any]], *, within_s: float = WOKEN_S) -> Any:
-    """The JSON of an answer that must come within this time from now."""
-    begun_s = time.monotonic()
-    status, answer = future.result(10)
-    took_s = time.monotonic() - begun_s
+def answered(future: Future[tuple[int, Any]]) -> Any:
+    """The JSON of an answer that is not waited for."""
+    status, answer = future.result(WOKEN_S)
     assert status == 200, answer
-    assert took_s < within_s, f"woken after {took_s:.3f} s"
     return answer
 
 
@@ -27,7 +29,7 @@ def held(site: Site, method: str, target: str, data: bytes = b"") -> Future[tupl
     listeners = site._wakeups._listeners
     count = sum(map(len, list(listeners.values())))
     future = site.soon(method, target, data)
-    deadline_s = time.monotonic() + 10
+    deadline_s = time.monotonic() + PATIENCE_S
     while sum(map(len, list(listeners.values()))) <= count:
         assert not future.done(), future.result()
         assert time.monotonic() < deadline_s
@@ -35,7 +37,7 @@ def held(site: Site, method: str, target: str, data: bytes = b"") -> Future[tupl
     return future
 
 
-def claim(site: Site, request_id: str = "long", wait: int = 30) -> Future[tuple[int, Any]]:
+def claim(site: Site, request_id: str = "long", wait: int = HELD_S) -> Future[tuple[int, Any]]:
     body = f'{{"workerId": "{W1}", "requestId": "{request_id}", "slots": 1}}'
     return held(site, "POST", f"/worker/v1/claim?wait={wait}", body.encode())
 
@@ -43,7 +45,7 @@ def claim(site: Site, request_id: str = "long", wait: int = 30) -> Future[tuple[
 def heartbeat(site: Site, *jobs: dict[str, Any]) -> Future[tuple[int, Any]]:
     pairs = ", ".join(f"[{job['taskId']}, {job['epoch']}]" for job in jobs)
     body = f'{{"workerId": "{W1}", "attempts": [{pairs}]}}'
-    return held(site, "POST", "/worker/v1/heartbeat?wait=30", body.encode())
+    return held(site, "POST", f"/worker/v1/heartbeat?wait={HELD_S}", body.encode())
 
 
 def test_a_waiting_claim_is_woken_by_a_new_task(site: Site) -> None:
@@ -53,9 +55,10 @@ def test_a_waiting_claim_is_woken_by_a_new_task(site: Site) -> None:
     assert [job["key"] for job in answered(waiting)["jobs"]] == ["a"]
 
 
+@pytest.mark.promise("L2")
 def test_a_waiting_claim_is_woken_by_the_end_of_what_blocks(site: Site) -> None:
     site.register()
-    tasks = [{"title": "a", "key": "a"}, {"title": "b", "key": "b", "depends_on": ["a"]}]
+    tasks = [{"title": "a", "key": "a"}, {"title": "b", "key": "b", "dependsOn": ["a"]}]
     site.post("/api/v1/plans", {"plan": "p", "source": None, "tasks": tasks, "actor": "ada"})
     (job,) = site.started()
     waiting = claim(site)
@@ -72,14 +75,14 @@ def test_a_waiting_claim_is_told_to_drain(site: Site) -> None:
 
 def test_a_claim_waits_no_longer_than_asked(site: Site) -> None:
     site.register()
-    assert answered(claim(site, wait=1), within_s=1.5)["jobs"] == []
+    assert answered(claim(site, wait=1))["jobs"] == []
 
 
 def test_one_task_goes_to_one_of_two_who_wait(site: Site) -> None:
     site.register()
     both = [claim(site, "one", 2), claim(site, "two", 2)]
     site.enqueue("a")
-    jobs = [len(answered(waiting, within_s=3)["jobs"]) for waiting in both]
+    jobs = [len(answered(waiting)["jobs"]) for waiting in both]
     assert sorted(jobs) == [0, 1]
 
 
@@ -108,11 +111,11 @@ def test_a_heartbeat_with_orders_is_not_held(site: Site) -> None:
     (job,) = site.started()
     site.stop()
     body = f'{{"workerId": "{W1}", "attempts": [[{job["taskId"]}, 1]]}}'.encode()
-    assert answered(site.soon("POST", "/worker/v1/heartbeat?wait=30", body))["drain"]
+    assert answered(site.soon("POST", f"/worker/v1/heartbeat?wait={HELD_S}", body))["drain"]
 
 
 def test_held_events_come_when_they_are_written(site: Site) -> None:
-    waiting = held(site, "GET", "/api/v1/events?after=0&wait=30")
+    waiting = held(site, "GET", f"/api/v1/events?after=0&wait={HELD_S}")
     site.enqueue("a")
     assert [event["event"] for event in answered(waiting)] == ["enqueued"]
 
@@ -121,7 +124,7 @@ def test_a_held_log_ends_with_its_attempt(site: Site) -> None:
     site.enqueue("a")
     site.register()
     (job,) = site.started()
-    target = f"/api/v1/agent-tasks/{job['taskId']}/logs?epoch=1&wait=30&after="
+    target = f"/api/v1/agent-tasks/{job['taskId']}/logs?epoch=1&wait={HELD_S}&after="
     waiting = held(site, "GET", target + "0")
     site.post("/worker/v1/log", site.of(job) | {"stream": "stdout", "offset": 0, "data": "aGk="})
     page = answered(waiting)
@@ -165,17 +168,17 @@ def test_the_end_does_not_wait_for_those_who_wait(site: Site) -> None:
     everybody = [
         heartbeat(site, job),
         claim(site),
-        held(site, "GET", "/api/v1/events?after=1000&wait=60"),
-        held(site, "GET", f"/api/v1/agent-tasks/{job['taskId']}/logs?epoch=1&wait=60"),
+        held(site, "GET", f"/api/v1/events?after=1000&wait={HELD_S}"),
+        held(site, "GET", f"/api/v1/agent-tasks/{job['taskId']}/logs?epoch=1&wait={HELD_S}"),
     ]
-    assert site.shut_down() < 3
+    assert site.shut_down() < WOKEN_S
     for waiting in everybody:
-        assert waiting.result(5)[0] == 200, "everybody still gets an answer"
+        assert waiting.result(PATIENCE_S)[0] == 200, "everybody still gets an answer"
 
 
 def test_whoever_asks_for_the_end_gets_an_answer(site: Site) -> None:
     assert site.send("POST", "/api/v1/shutdown") == (200, {})
-    site._thread.join(3)
+    site._thread.join(PATIENCE_S)
     assert not site._thread.is_alive()
 
 

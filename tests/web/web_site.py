@@ -18,18 +18,18 @@ from muster.client.http import Connection
 from muster.engine.batch import Batcher
 from muster.engine.commands import Engine
 from muster.engine.policy import Policy
-from muster.engine.queries import Queries
 from muster.model.states import CrewStatus
 from muster.runtimes.chance import SystemChance
 from muster.runtimes.clock import SystemClock
 from muster.runtimes.local import LocalWakeups
 from muster.stores.sqlite.store import SqliteStore
-from muster.web.backend import Backend
-from muster.web.server import serve, server
+from muster.web.app import build
+from muster.web.server import serve
+from patience import PATIENCE_S
+from serving import ServedOwner, backend
 
 W1 = "worker-aaaaaaaa"
 TOKEN = "the attempt's own token"
-REPLY_S = 20.0
 
 
 class Site:
@@ -46,23 +46,15 @@ class Site:
         store = SqliteStore.open(self._store_path)
         clock, wakeups = SystemClock("boot-a"), LocalWakeups()
         batcher = Batcher(Engine(store, SystemChance(), Policy()), clock.now, wakeups.publish)
-        self.backend = Backend(
-            engine=batcher,
-            reads=store.reads,
-            queries=Queries(store.reads, clock, Policy()),
-            wakeups=wakeups,
-            shut_down=self.end,
-            started_at_ms=0,
-            term=1,
-        )
+        self.owner = ServedOwner(store, self._store_path)
+        self.backend = backend(self.owner, store, batcher, clock, wakeups)
         self._loop, self._wakeups = asyncio.get_running_loop(), wakeups
-        self._server = server(self.backend)
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
             listening.bind(str(self.socket))
             listening.listen(64)
             self._ready.set()
             try:
-                await serve(self._server, listening)
+                await serve(build(self.backend), listening, self.backend.closing)
             except BaseException as error:
                 self.failed = error
                 raise
@@ -73,7 +65,7 @@ class Site:
     @contextmanager
     def up(self) -> Iterator[Site]:
         self._thread.start()
-        assert self._ready.wait(20)
+        assert self._ready.wait(PATIENCE_S)
         try:
             yield self
         finally:
@@ -81,18 +73,12 @@ class Site:
             self._pool.shutdown()
         assert self.failed is None
 
-    def end(self) -> None:
-        """As the owner does it."""
-        self.backend.closing.set()
-        self._server.should_exit = True
-        self._wakeups.wake_all()
-
     def shut_down(self) -> float:
         """Seconds that it took."""
         begun_s = time.monotonic()
         if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self.end)
-        self._thread.join(20)
+            self._loop.call_soon_threadsafe(self.backend.shut_down)
+        self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive()
         return time.monotonic() - begun_s
 
@@ -104,7 +90,7 @@ class Site:
         """(status, JSON)."""
         connection = Connection(self.socket)
         try:
-            status, answer = connection.request(method, target, data, headers, reply_s=REPLY_S)
+            status, answer = connection.request(method, target, data, headers, reply_s=PATIENCE_S)
         finally:
             connection.close()
         return status, json.loads(answer) if answer else None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,14 +12,8 @@ from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config.project import Project
 from muster.hosts.local_host import LocalHost
+from patience import until
 from real_processes import answers
-
-
-def until(condition: Callable[[], object], what: str, limit_s: float = 15) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {limit_s} s: {what}"
-        time.sleep(0.02)
 
 
 def start(root: Path, role: str) -> subprocess.Popen[bytes]:

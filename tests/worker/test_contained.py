@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,9 +92,8 @@ def test_a_file_over_its_limit_names_the_cause(rig):
 
 
 def test_survivors_of_a_success_are_gone_and_hold_nothing_up(rig):
-    begin_s = time.monotonic()
     end = rig.run("setsid sleep 1000 & (sleep 1000 &); echo done")
-    assert isinstance(end, c.Complete) and time.monotonic() - begin_s < 10
+    assert isinstance(end, c.Complete)
     assert rig.crew.output["stdout"] == b"done\n"
 
 

@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from muster.hosts.local_host import LocalHost
 from muster.model import commands as c
 from muster.model.limits import Limits
 from muster.model.states import ErrorKind
+from patience import PATIENCE_S
 
 MB, GB = 1 << 20, 1 << 30
 SMALL_DISK = Path(__file__).with_name("small_disk.py")
@@ -33,7 +33,7 @@ def namespace() -> list[str]:
 
 def on_a_disk_of(size_mb: int, folder: Path, script: str, order_s: float = 0) -> dict[str, Any]:
     argv = [*namespace(), sys.executable, str(SMALL_DISK), str(folder), str(size_mb), str(order_s), script]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr
     said: dict[str, Any] = json.loads(done.stdout)
     assert said["left"] == 0, "a process is left"
@@ -83,24 +83,22 @@ def peak_bytes() -> int:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of memory is read from /proc")
-def test_a_gigabyte_of_output_costs_neither_memory_nor_time(tmp_path: Path) -> None:
+def test_a_gigabyte_of_output_costs_no_memory(tmp_path: Path) -> None:
     """The limit is that of the defaults.  One line of a gigabyte, at full speed."""
     if shutil.disk_usage(tmp_path).free < 6 * GB:
         pytest.skip("it needs 6 GB of disk")
     crew = Forgetful()
     rig = Rig(tmp_path, crew)
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
-    before, begun_s = peak_bytes(), time.monotonic()
+    before = peak_bytes()
     end = rig.run(
         "trap '' INT TERM; while :; do head -c 100000000 /dev/zero; done", output_bytes=Limits().output_bytes
     )
-    took_s = time.monotonic() - begun_s
     assert isinstance(end, c.Fail) and end.kind is ErrorKind.CRASH
     assert "its limit is 1.0 GB (agents.sh.limits.output)" in end.message
     stdout = rig.folder / "stdout"
     assert stdout.stat().st_size == GB, "what came after the limit is given back to the disk"
     assert peak_bytes() - before < 64 * MB
-    assert took_s < 60, "the agent is stopped as it passes the limit, not when it likes"
     assert sum(crew.taken.values()) <= 16 * MB, "the store gets the beginning and the end"
     stdout.unlink()
     mark = f"MUSTER_ROOT={tmp_path}"

@@ -34,6 +34,7 @@ from muster.runtimes.clock import SystemClock
 from muster.stores.sqlite.store import SqliteStore
 from muster.worker.lease_guard import margin_s
 from muster.worker.worker import Worker
+from patience import PATIENCE_S, until
 from real_processes import stand_still
 
 LEASE_S = 3.0
@@ -117,7 +118,7 @@ class Line:
         )
 
     def execute(self, command: c.Command) -> Any:
-        return self.batcher.submit(command).result(10)
+        return self.batcher.submit(command).result(PATIENCE_S)
 
     def reap(self) -> None:
         asyncio.run(self.reaper.run_once())
@@ -185,8 +186,8 @@ class Stage:
         task = c.Spec(title="t", key="t", description=AGENT.format(self.folder, steps))
         (task_id,) = self.line.execute(c.Enqueue(plan="p", source=None, tasks=(task,), actor="ada")).task_ids
         self.thread.start()
-        self.until(lambda: self.done("root") and self.done("child"), "the agent works")
-        self.until(lambda: self.line.renewed_s, "the attempt was renewed")
+        until(lambda: self.done("root") and self.done("child"), "the agent works")
+        until(lambda: self.line.renewed_s, "the attempt was renewed")
         return int(task_id)
 
     def done(self, who: str) -> int:
@@ -217,16 +218,10 @@ class Stage:
         self.line.cut = True
         return self.line.renewed_s + LEASE_S
 
-    def until(self, condition: Callable[[], object], what: str, limit_s: float = 40) -> None:
-        deadline_s = time.monotonic() + limit_s
-        while not condition():
-            assert time.monotonic() < deadline_s, f"not within {limit_s} s: {what}"
-            time.sleep(0.005)
-
     def freeze(self) -> None:
         """Cuts the line until the whole tree stands still, which is before the lease ends."""
         self.cut()
-        self.until(self.still, "the agent stands still")
+        until(self.still, "the agent stands still")
         lease_ends_s = self.line.renewed_s + LEASE_S  # a renewal may have been on its way
         last_deed = max((self.folder / who).stat().st_mtime for who in ("root", "child"))
         ago_s = time.time() - last_deed
@@ -247,7 +242,7 @@ class Stage:
             self.line.reap()
             return self.status(task_id) == "PENDING"
 
-        self.until(lost, "the silent attempt is given up")
+        until(lost, "the silent attempt is given up")
 
     def status(self, task_id: int) -> str:
         (view,) = asyncio.run(self._views(task_id))
@@ -261,7 +256,7 @@ class Stage:
         for proc in self.leftovers():
             os.kill(proc, 9)
         self.worker.drain()
-        self.thread.join(10)
+        self.thread.join(PATIENCE_S)
         self.canary.end()
         self.line.close()
 
@@ -288,7 +283,7 @@ def test_it_stands_still_before_the_lease_ends_and_goes_on_when_it_is_renewed(ma
     task_id = stage.begin(steps=350)
     stage.freeze()
     stage.line.cut = False
-    stage.until(lambda: stage.status(task_id) == "COMPLETED", "the agent goes on to its end")
+    until(lambda: stage.status(task_id) == "COMPLETED", "the agent goes on to its end")
     assert stage.done("root") == 350 * 2
     (attempt,) = asyncio.run(stage.line.store.reads.attempts(task_id))
     assert attempt.epoch == 1
@@ -304,7 +299,7 @@ def test_nothing_is_done_beside_the_next_attempt_and_the_old_tree_is_killed(make
     (job,) = stage.rival_claims()
     assert job.epoch == 2
     stage.line.cut = False
-    stage.until(lambda: not stage.leftovers(), "the old tree is gone")
+    until(lambda: not stage.leftovers(), "the old tree is gone")
     assert (stage.done("root"), stage.done("child")) == before
     assert stage.status(task_id) == "ASSIGNED"
 
@@ -331,7 +326,7 @@ def test_it_comes_back_where_nobody_has_taken_the_task(make: Any) -> None:
     stage.freeze()
     stage.reap(task_id)
     stage.line.cut = False
-    stage.until(lambda: stage.status(task_id) == "COMPLETED", "the agent goes on to its end")
+    until(lambda: stage.status(task_id) == "COMPLETED", "the agent goes on to its end")
     assert stage.done("root") == 350 * 2
     events = asyncio.run(stage.line.store.reads.events(after_id=0, task_id=task_id, limit=100))
     assert [event.event for event in events].count("readopted") == 1
@@ -342,8 +337,8 @@ def test_it_is_killed_once_the_store_stays_away(make: Any) -> None:
     stage = make(orphan_grace_s=2 * LEASE_S)
     stage.begin()
     stage.freeze()
-    stage.until(lambda: not stage.leftovers(), "the tree is gone")
-    stage.thread.join(10)
+    until(lambda: not stage.leftovers(), "the tree is gone")
+    stage.thread.join(PATIENCE_S)
     assert not stage.thread.is_alive()
 
 
@@ -356,4 +351,4 @@ def test_on_the_stores_own_host_nobody_is_frozen(make: Any) -> None:
         assert not any(proc.stopped for proc in stage.tree())
         time.sleep(0.01)
     stage.line.cut = False
-    stage.until(lambda: stage.status(task_id) == "COMPLETED", "the agent comes to its end")
+    until(lambda: stage.status(task_id) == "COMPLETED", "the agent comes to its end")

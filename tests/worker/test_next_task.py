@@ -15,7 +15,7 @@ CHAIN = 5
 def chain(*scripts: str) -> dict[str, object]:
     tasks = [
         {"title": "t", "key": f"t{n}", "agent": "shell", "description": script}
-        | ({"depends_on": [f"t{n - 1}"]} if n else {})
+        | ({"dependsOn": [f"t{n - 1}"]} if n else {})
         for n, script in enumerate(scripts)
     ]
     return {"plan": "p", "source": None, "actor": "test", "tasks": tasks}

@@ -6,15 +6,16 @@ import os
 import signal
 from pathlib import Path
 
-from real_crew import crew, start, until
+from real_crew import crew, start
 
 from muster.hosts.local_host import LocalHost
+from patience import PATIENCE_S, until
 
 CONFIG = """\
 [health]
 heartbeat = "200ms"
-lease = "1s"
-orphan_grace = "1s"
+lease = "30s"
+orphan_grace = "4s"
 """
 
 
@@ -27,13 +28,13 @@ def test_it_ends_with_its_agent_when_the_owner_stays_away(tmp_path: Path) -> Non
         until(lambda: pid_file.exists() and pid_file.read_text().strip(), "the agent runs")
         agent = int(pid_file.read_text())
         owner.kill()
-        assert worker.wait(20) != 0
+        assert worker.wait(PATIENCE_S) != 0
         until(lambda: LocalHost().identify(agent) is None, "the agent is gone")
 
 
 def test_a_worker_sweeps_what_a_dead_one_has_left_before_it_claims(tmp_path: Path) -> None:
     """Nobody else is there to do it: the owner is dead as well."""
-    (tmp_path / "muster.toml").write_text(CONFIG.replace('orphan_grace = "1s"', 'orphan_grace = "60s"'))
+    (tmp_path / "muster.toml").write_text(CONFIG.replace('"4s"', '"10m"'))
     with crew(tmp_path, "owner", "worker") as (api, processes):
         script = "trap '' INT TERM; env -i setsid sh -c 'echo $$ > pid; exec sleep 300' & sleep 300"
         task = {"title": "t", "key": "t", "agent": "shell", "description": script}
@@ -41,7 +42,9 @@ def test_a_worker_sweeps_what_a_dead_one_has_left_before_it_claims(tmp_path: Pat
         pid_file = tmp_path / "pid"
         until(lambda: pid_file.exists() and pid_file.read_text().strip(), "the agent runs")
         agent = int(pid_file.read_text())
-        record = next(tmp_path.glob(".muster/attempts/*/1/pids"))
+        record = until(
+            lambda: next(tmp_path.glob(".muster/attempts/*/1/pids"), None), "the attempt is recorded"
+        )
         until(lambda: str(agent) in record.read_text(), "the process was noted")
         for process in processes:
             process.kill()
@@ -57,5 +60,5 @@ def test_sigterm_lets_an_idle_worker_end_at_once(tmp_path: Path) -> None:
     with crew(tmp_path, "owner", "worker") as (api, (_, worker)):
         until(lambda: api.get("/api/v1/status")["status"]["workers"], "the worker is registered")
         os.kill(worker.pid, signal.SIGTERM)
-        assert worker.wait(3) == 0
+        assert worker.wait(PATIENCE_S) == 0
         assert api.get("/api/v1/status")["status"]["workers"] == []

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
-from muster.worker.output_reader import READ_S, OutputReader
+from muster.worker.output_reader import OutputReader
 
 
 class Endless:
@@ -17,11 +16,9 @@ class Endless:
 
     def __init__(self, stdout: Path) -> None:
         self._stdout = stdout
-        self._begun_s = time.monotonic()
         self.heard = 0
 
     def feed(self, data: bytes) -> list[Any]:
-        assert time.monotonic() - self._begun_s < 50 * READ_S, "nobody looks at its limits or its orders"
         self.heard += len(data)
         with self._stdout.open("ab") as file:
             file.write(b"x" * 1000)

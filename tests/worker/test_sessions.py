@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from patience import PATIENCE_S
+
 FAKE = """\
 #!{python}
 import json, os, pathlib, sys, time
@@ -81,7 +83,7 @@ def project(tmp_path: Path) -> Path:
 
 def muster(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*MUSTER, *argv], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+        [*MUSTER, *argv], cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
 
 
@@ -97,14 +99,14 @@ def prompts(folder: Path) -> list[list[Any]]:
 def test_a_killed_agent_is_resumed_in_its_session_and_both_runs_are_booked(project: Path) -> None:
     (project / "plan.md").write_text("# Plan\n- [ ] Long {#long}\n  wait for it\n")
     with subprocess.Popen([*MUSTER, "run", "plan.md"], cwd=project, stdout=subprocess.PIPE) as run:
-        deadline_s = time.monotonic() + 30
+        deadline_s = time.monotonic() + PATIENCE_S
         while not (project / "begun").exists() or not (project / "begun").read_text():
             assert time.monotonic() < deadline_s
             time.sleep(0.02)
         while show(project, "plan/long")["task"]["step"] != "Bash: make test":
             assert time.monotonic() < deadline_s
         os.kill(int((project / "begun").read_text()), signal.SIGKILL)
-        assert run.wait(30) == 0
+        assert run.wait(PATIENCE_S) == 0
     first, second = show(project, "plan/long")["attempts"]
     assert (first["status"], second["status"]) == ("lost", "completed")
     (key, resumed, prompt), (again, resumed_again, prompt_again) = prompts(project)
@@ -146,11 +148,11 @@ def test_a_quota_says_everywhere_until_when_it_parks(project: Path) -> None:
     (project / "plan.md").write_text("# Plan\n- [ ] One {#one}\n  limit\n- [ ] Two {#two}\n  limit\n")
     command = [*MUSTER, "run", "plan.md", "--workers", "1"]
     with subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE) as run:
-        deadline_s = time.monotonic() + 30
+        deadline_s = time.monotonic() + PATIENCE_S
         while not (pools := json.loads(muster(project, "status", "--json").stdout)["pools"]):
             assert time.monotonic() < deadline_s
         run.send_signal(signal.SIGINT)
-        run.wait(30)
+        run.wait(PATIENCE_S)
     [pool] = pools
     assert (pool["name"], pool["kind"], pool["reason"]) == ("anthropic", "quota", "You've hit your limit")
     until = time.strftime("%Y-%m-%d %H:%M", time.localtime(pool["untilMs"] / 1000))

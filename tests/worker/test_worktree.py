@@ -18,7 +18,7 @@ from repositories import git, make_repository, tree
 
 from muster.model.refs import kept_ref, plan_branch, ref_part, task_branch
 from muster.worker.git import GitFailed, find_repository
-from muster.worker.worktree import MergeConflict, Worktree
+from muster.worker.worktree import MergeConflict, WorkMissing, Worktree
 
 # Where there is a repository
 
@@ -78,6 +78,26 @@ def test_the_next_task_sees_the_last_ones_work_and_parallel_ones_are_merged(repo
     child = tree(repository, "child")
     child.prepare()
     assert [(child.cwd / name).read_text() for name in "xy"] == ["x", "y"]
+
+
+@pytest.mark.promise("S18")
+def test_who_has_lost_the_tree_publishes_nothing_of_it(repository, home):
+    """A worker that stood still, and goes on while the next one is at it."""
+    late, after = tree(repository, epoch=1), tree(repository, epoch=2)
+    late.prepare()
+    (late.cwd / "x").write_text("x")
+    assert late.keep() is not None
+    after.prepare()
+    (after.cwd / "half").write_text("half")
+    with pytest.raises(GitFailed, match="attempt 1 has no part"):
+        late.publish()
+    assert repository.commit_of(plan_branch("plan")) is None
+    after.check_work_of(1)
+    after.keep()
+    after.publish()
+    assert git(home, "show", f"{plan_branch('plan')}:x") == "x"
+    with pytest.raises(WorkMissing, match="attempt 7 is done, and it is not here"):
+        after.check_work_of(7)
 
 
 def test_what_a_person_has_merged_and_gone_on_from_is_not_gone_back_to(repository, home):

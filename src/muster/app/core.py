@@ -33,7 +33,7 @@ from muster.hosts.attempt_folders import LocalFolders
 from muster.hosts.file_lock import Lock
 from muster.hosts.local_host import LocalHost
 from muster.hosts.process_tree import kill_recorded
-from muster.model.answers import BackedUp, Reconciled, TookOver
+from muster.model.answers import AuditReport, BackedUp, Reconciled, TookOver
 from muster.model.commands import NewBoot, SetCrew
 from muster.model.errors import StoreFault
 from muster.model.retention import Retention
@@ -70,6 +70,8 @@ def policy_of(config: Config, hostname: str = "", *, writers: frozenset[str] = f
         waiting_max=task.waiting_max,
         profiles=config.profiles,
         usual_agent=config.default_agent,
+        timeout_s=int(task.timeout_s),
+        retries=task.retries,
         hostname=hostname,
     )
 
@@ -77,7 +79,10 @@ def policy_of(config: Config, hostname: str = "", *, writers: frozenset[str] = f
 class Owner:
     """Everything that stands around one open store; use `async with`."""
 
-    def __init__(self, project: Project, config: Config) -> None:
+    def __init__(self, project: Project, config: Config, *, long_lived: bool = True) -> None:
+        """`long_lived`: this is no owner of one command only."""
+        self.long_lived = long_lived
+        self.term = 0
         self._project = project
         self._config = config
         self._host = LocalHost()
@@ -85,6 +90,7 @@ class Owner:
         writers = config.writers if self._repository is None else frozenset()
         self._policy = policy_of(config, self._host.hostname, writers=writers)
         self.clock = SystemClock(self._host.boot_id)
+        self.started_at_ms = self.clock.now().wall_ms
         self._stack = contextlib.ExitStack()
         self._reaper: Reaper | None = None
         self._reconciler: Reconciler | None = None
@@ -115,26 +121,22 @@ class Owner:
     async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self._stack.close)
 
-    def backend(self, term: int, *, long_lived: bool = True) -> Backend:
-        """`long_lived`: this is no owner of one command only."""
+    def backend(self) -> Backend:
         return Backend(
             engine=self.batcher,
             reads=self.store.reads,
             queries=Queries(self.store.reads, self.clock, self._policy),
             wakeups=self.wakeups,
-            shut_down=lambda: None,
-            started_at_ms=self.clock.now().wall_ms,
-            term=term,
-            reconcile=self.reconcile,
-            tick=self.tick_boxes,
-            back_up=self.back_up,
-            halted=self.halted,
-            looked_at_ms=lambda: self._reaper.looked_at_ms if self._reaper else None,
-            long_lived=long_lived,
-            usual_timeout_s=int(self._config.task.timeout_s),
-            usual_retries=self._config.task.retries,
-            auditor=Auditor(self.store.reads, self.signer, lambda: logged_head(self._project)),
+            owner=self,
         )
+
+    @property
+    def looked_at_ms(self) -> int | None:
+        return self._reaper.looked_at_ms if self._reaper else None
+
+    async def verify_audit(self) -> AuditReport:
+        auditor = Auditor(self.store.reads, self.signer, lambda: logged_head(self._project))
+        return await auditor.verify()
 
     def halted(self) -> StoreFault | None:
         """Why nothing is written any more."""
@@ -151,17 +153,17 @@ class Owner:
         fault = self.halted()
         return fault.message if fault is not None else await self.ticker.catch_up(plan)
 
-    async def take_over(self) -> int:
-        """Adopts the running workers and returns the new term."""
+    async def take_over(self) -> None:
+        """Adopts the running workers under a new term."""
         self._led_since_ms = self.clock.now().mono_ms
         took = await self.batcher.execute(NewBoot())
         assert isinstance(took, TookOver)
         await self.batcher.execute(SetCrew(status=CrewStatus.RUNNING))
         killed = kill_recorded(self._project.attempts_dir, self._host)
+        self.term = took.term
         log.info("term %d: adopted %d attempts, killed %d leftovers", took.term, took.adopted, killed)
-        return took.term
 
-    def _make_reaper(self, term: int) -> Reaper:
+    def _make_reaper(self) -> Reaper:
         health = self._config.health
         reaper = Reaper(
             self.clock,
@@ -169,7 +171,7 @@ class Owner:
             self.batcher,
             self._host,
             sweep=lambda: kill_recorded(self._project.attempts_dir, self._host),
-            term=term,
+            term=self.term,
             lease_s=health.lease_s,
             interval_s=health.sweep_s,
             led_since_ms=self._led_since_ms,
@@ -177,7 +179,7 @@ class Owner:
             absences=self.batcher.absences,
         )
         self._reaper = reaper
-        self._reconciler = Reconciler(reaper, self.store.reads, self.batcher, term=term)
+        self._reconciler = Reconciler(reaper, self.store.reads, self.batcher, term=self.term)
         return reaper
 
     async def reconcile(self) -> Reconciled:
@@ -185,7 +187,8 @@ class Owner:
         if self._reconciler is None:
             took = await self.batcher.execute(NewBoot(long_lived=False))
             assert isinstance(took, TookOver)
-            self._make_reaper(took.term)
+            self.term = took.term
+            self._make_reaper()
         assert self._reconciler is not None
         return await self._reconciler.reconcile()
 
@@ -193,19 +196,19 @@ class Owner:
         kept = self._config.retention
         return Retention(events_s=kept.events_s, logs_s=kept.logs_s, idempotency_s=kept.idempotency_s)
 
-    def services(self, term: int) -> list[Service]:
+    def services(self) -> list[Service]:
         reads, health = self.store.reads, self._config.health
         return [
-            self._make_reaper(term),
+            self._make_reaper(),
             Scheduler(
                 self.clock,
                 reads,
                 self.batcher,
-                term=term,
+                term=self.term,
                 interval_s=health.sweep_s,
                 elapsed_ms=self.clock.elapsed_ms,
             ),
-            Sealer(self.clock, reads, self.batcher, self.signer, term=term),
+            Sealer(self.clock, reads, self.batcher, self.signer, term=self.term),
             Pruner(
                 self.clock,
                 reads,
@@ -213,7 +216,7 @@ class Owner:
                 self.signer,
                 folders=LocalFolders(self._project.attempts_dir, self._project.log_file),
                 retention=self._retention(),
-                term=term,
+                term=self.term,
             ),
             self.ticker,
             *self._clearers(),

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator, Mapping
-from typing import Any
-from urllib.parse import unquote
 
 from muster.app.core import Owner
 from muster.config.load import load_config
@@ -14,6 +12,8 @@ from muster.config.project import Project
 from muster.config.settings import Config
 from muster.ports.runtime import EVENTS
 from muster.web.app import build
+from muster.web.http import Request
+from muster.web.routes import Application
 
 
 class DirectTransport:
@@ -21,7 +21,7 @@ class DirectTransport:
 
     def __init__(self, project: Project, config: Config) -> None:
         self._loop = asyncio.new_event_loop()
-        self._owner = Owner(project, config)
+        self._owner = Owner(project, config, long_lived=False)
         try:
             self._loop.run_until_complete(self._owner.__aenter__())
         except BaseException:
@@ -31,8 +31,8 @@ class DirectTransport:
         self._stack = contextlib.ExitStack()
         self._written = self._stack.enter_context(self._owner.wakeups.listen(EVENTS))
 
-    async def _build(self) -> Any:
-        return build(self._owner.backend(0, long_lived=False))
+    async def _build(self) -> Application:
+        return build(self._owner.backend())
 
     def request(
         self,
@@ -43,34 +43,9 @@ class DirectTransport:
         *,
         reply_s: float = 0.0,  # noqa: ARG002 - nobody else can be slow here
     ) -> tuple[int, bytes]:
-        return self._loop.run_until_complete(self._ask(method, target, body, headers or {}))
-
-    async def _ask(
-        self, method: str, target: str, body: bytes, headers: Mapping[str, str]
-    ) -> tuple[int, bytes]:
-        path, _, query = target.partition("?")
-        scope = {
-            "type": "http",
-            "method": method,
-            "path": unquote(path),
-            "raw_path": path.encode(),
-            "query_string": query.encode(),
-            "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
-        }
-        status, parts = 500, list[bytes]()
-
-        async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        async def send(message: Mapping[str, Any]) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            else:
-                parts.append(message.get("body", b""))
-
-        await self._app(scope, receive, send)
-        return status, b"".join(parts)
+        given = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
+        reply = self._loop.run_until_complete(self._app.answer(Request(method, target, given, body)))
+        return reply.status, reply.data
 
     def close(self) -> None:
         self._loop.run_until_complete(self._end())

@@ -22,8 +22,9 @@ from muster.hosts.file_lock import holder
 from muster.model.commands import SetCrew
 from muster.model.errors import MusterError
 from muster.model.states import CrewStatus
+from muster.web.app import build
 from muster.web.backend import Backend
-from muster.web.server import Server, serve, server
+from muster.web.server import serve
 
 log = logging.getLogger(__name__)
 
@@ -35,42 +36,33 @@ ORPHAN_IDLE_S = 60.0
 async def _own(project: Project, config: Config) -> None:
     async with Owner(project, config) as owner:
         halted = owner.halted()
-        if halted is not None:
+        if halted is None:
+            await owner.take_over()
+        else:
             log.critical("%s; reads go on", halted.message)
-        term = 0 if halted is not None else await owner.take_over()
-        backend = owner.backend(term)
-        made = server(backend)
-
-        def shut_down() -> None:
-            backend.closing.set()
-            made.should_exit = True
-            owner.wakeups.wake_all()
-
-        object.__setattr__(backend, "shut_down", shut_down)
+        web = owner.backend()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, shut_down)
+            loop.add_signal_handler(number, web.shut_down)
         with _listening(Path(project.socket)) as listening:
             await _until_closed(
-                backend,
-                made,
-                serve(made, listening),
-                *(service.run() for service in (owner.services(term) if halted is None else ())),
-                _mind_supervisor(project, owner, backend),
+                web,
+                serve(build(web), listening, web.closing),
+                *(service.run() for service in (owner.services() if halted is None else ())),
+                _mind_supervisor(project, owner, web),
             )
         # The workers are gone, or go on without us: whoever waits for our end expects the boxes of what is done.
         await owner.tick_boxes()
 
 
 async def _until_closed(
-    backend: Backend, made: Server, serving: Coroutine[Any, Any, None], *loops: Coroutine[Any, Any, None]
+    web: Backend, serving: Coroutine[Any, Any, None], *loops: Coroutine[Any, Any, None]
 ) -> None:
     """Runs the server and the loops; a loop that fails ends the owner, and its supervisor starts another."""
     main = asyncio.create_task(serving)
     tasks = [asyncio.create_task(loop) for loop in loops]
     done, _ = await asyncio.wait([main, *tasks], return_when=asyncio.FIRST_COMPLETED)
-    backend.closing.set()
-    made.should_exit = True
+    web.shut_down()
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -79,7 +71,7 @@ async def _until_closed(
         task.result()
 
 
-async def _mind_supervisor(project: Project, owner: Owner, backend: Backend) -> None:
+async def _mind_supervisor(project: Project, owner: Owner, web: Backend) -> None:
     """An owner that was left alone finishes what there is to do, then tells the workers to end and ends."""
     idle_since_s = asyncio.get_running_loop().time()
     while True:
@@ -95,7 +87,7 @@ async def _mind_supervisor(project: Project, owner: Owner, backend: Backend) -> 
             if owner.halted() is None:
                 await owner.batcher.execute(SetCrew(status=CrewStatus.STOPPED))
             await asyncio.sleep(ORPHAN_LOOK_S)
-            backend.shut_down()
+            web.shut_down()
             return
 
 

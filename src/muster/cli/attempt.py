@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from functools import partial
-from typing import Any
 
 from muster.cli.context import Context, connect
 from muster.cli.fields import add_fields, names_of, print_one, print_rows
@@ -28,9 +27,8 @@ from muster.cli.output import (
 from muster.cli.task import attempt_look
 from muster.client.api import task_path
 from muster.model.errors import NotFound
+from muster.model.json_value import Json
 from muster.model.refs import base_ref, kept_ref, kept_refs
-
-Json = dict[str, Any]
 
 
 def add(parser: argparse.ArgumentParser) -> None:

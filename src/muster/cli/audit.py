@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from muster.cli.context import connect
 from muster.cli.fields import add_fields, names_of, print_one, print_rows
 from muster.cli.output import Screen, clean, note, now_ms, ref_of
-from muster.config.durations import parse_duration
-from muster.model.errors import BadConfig, BadInput
-
-Json = dict[str, Any]
+from muster.cli.values import number, time_s
+from muster.model.errors import BadInput
+from muster.model.json_value import Json
 
 LEVELS = ("debug", "info", "warn", "error", "critical")
 LIMIT = 100
@@ -22,35 +20,19 @@ EXIT_BROKEN = 1
 
 def add(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    listing = verbs.add_parser("list", help="the newest events")
+    listing = verbs.add_parser("list", act=_list, help="the newest events")
     listing.add_argument("--task", metavar="REF", help="of this task only")
     listing.add_argument(
         "--level", metavar="LEVEL", type=str.lower, choices=LEVELS, help=f"this or worse: {', '.join(LEVELS)}"
     )
-    listing.add_argument("--since", metavar="TIME", type=_since, help="how far back, like 30m or 2d")
-    listing.add_argument("--limit", metavar="N", type=_count, default=LIMIT, help=f"at most N ({LIMIT})")
+    listing.add_argument("--since", metavar="TIME", type=time_s, help="how far back, like 30m or 2d")
+    some = number(1, 10_000)
+    listing.add_argument("--limit", metavar="N", type=some, default=LIMIT, help=f"at most N ({LIMIT})")
     verifying = verbs.add_parser(
-        "verify", help="look for an edit, a hole or a cut (exit code 1: there is one)"
+        "verify", act=_verify, help="look for an edit, a hole or a cut (exit code 1: there is one)"
     )
     add_fields(listing)
     add_fields(verifying)
-
-
-def run(args: argparse.Namespace) -> int:
-    return _list(args) if args.verb == "list" else _verify(args)
-
-
-def _since(text: str) -> float:
-    try:
-        return parse_duration(text)
-    except BadConfig as error:
-        raise argparse.ArgumentTypeError(error.message) from None
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= 10_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 10000")
-    return int(text)
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -83,7 +65,7 @@ def _list(args: argparse.Namespace) -> int:
 
 def _verify(args: argparse.Namespace) -> int:
     with connect(args) as context:
-        report: Json = context.api.get("/api/v1/audit/verify", {"wait": VERIFY_S})
+        report: Json = context.api.get("/api/v1/audit/verify", wait_s=VERIFY_S)
 
     def show() -> None:
         for problem in report["problems"]:

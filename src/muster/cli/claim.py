@@ -14,7 +14,8 @@ from muster.cli.context import Context, connect
 from muster.cli.fields import add_fields, names_of, print_rows
 from muster.cli.output import BOLD, Screen, age, clean, clock_time, inert, note, now_ms, print_json
 from muster.cli.refusals import refused
-from muster.cli.report import duration_of, result_of, text_of
+from muster.cli.report import result_of, text_of
+from muster.cli.values import time_s
 from muster.cli.waiting import (
     ENDED,
     Goal,
@@ -27,9 +28,8 @@ from muster.cli.waiting import (
 )
 from muster.client.api import task_path
 from muster.model.errors import BadInput, IllegalMove
+from muster.model.json_value import Json
 from muster.model.states import FINAL, ErrorKind, TaskStatus
-
-Json = dict[str, Any]
 
 LEASE_S_MAX = 7 * 86400
 MESSAGE_CHARS_MAX = 10_000
@@ -60,13 +60,15 @@ takes it up again.
 def add(parser: argparse.ArgumentParser) -> None:
     parser.description = _HELP
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    add_fields(verbs.add_parser("list", help="who holds what, and for how long"))
-    taking = verbs.add_parser("take", help="take a task that waits for an agent")
+    add_fields(verbs.add_parser("list", act=_list, help="who holds what, and for how long"))
+    taking = verbs.add_parser("take", act=_take, help="take a task that waits for an agent")
     taking.add_argument("ref", metavar="TASK")
     taking.add_argument("--env", action="store_true", help="print only what `eval` needs for `muster report`")
     add_waiting(taking, FREE)
-    renewing = verbs.add_parser("renew", help="keep it longer, or take it up again after its lease")
-    releasing = verbs.add_parser("release", help="give it back at no cost, or say how it ended")
+    renewing = verbs.add_parser(
+        "renew", act=_renew, help="keep it longer, or take it up again after its lease"
+    )
+    releasing = verbs.add_parser("release", act=_release, help="give it back at no cost, or say how it ended")
     for verb in (renewing, releasing):
         verb.add_argument(
             "ref", metavar="TASK", nargs="?", help="may be left out where `take --env` was used"
@@ -79,13 +81,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     releasing.add_argument("--fail", metavar="TEXT", help="it could not be done; spends one of its retries")
 
 
-def run(args: argparse.Namespace) -> int:
-    code: int = {"list": _list, "take": _take, "renew": _renew, "release": _release}[args.verb](args)
-    return code
-
-
 def _lease(text: str) -> float:
-    seconds = duration_of(text)
+    seconds = time_s(text)
     if not 1 <= seconds <= LEASE_S_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is not between 1s and 7d")
     return seconds

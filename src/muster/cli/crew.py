@@ -179,10 +179,9 @@ class Crew:
                 time.sleep(TICK_S)
 
     def _owner_words(self) -> str:
-        with self._project.log_file.open("rb") as file:
-            file.seek(self._log_from)
-            lines = file.read().decode(errors="replace").strip().splitlines()
-        return "\n".join(lines[-5:]) or f"nothing was said in {READY_S:.0f} s"
+        from muster.app.parts import last_words
+
+        return last_words(self._project.log_file, self._log_from) or f"nothing was said in {READY_S:.0f} s"
 
     def tick(self) -> None:
         """Keeps everybody running.  Call a few times a second."""

@@ -312,7 +312,7 @@ def _trees(config: Config, project: Project) -> Check:
 def _left(config: Config, project: Project) -> str:
     """What the trees take that are there; empty where none is."""
     from muster.cli.worktree import size_of, size_text
-    from muster.config.durations import duration_text
+    from muster.model.durations import duration_text
     from muster.worker.worktree_cleaner import tree_ids
 
     number = len(tree_ids(project.worktrees_dir))

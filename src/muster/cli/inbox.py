@@ -8,8 +8,8 @@ from typing import Any
 from muster.cli.context import connect, project_of
 from muster.cli.fields import add_fields, print_rows, task_names
 from muster.cli.output import Screen, age, clean, listed, now_ms, ref_of, task_word
-from muster.cli.plan_common import plan_path
 from muster.cli.task import find_tasks
+from muster.client.api import plan_path
 
 LIMIT = 1000
 

@@ -120,9 +120,12 @@ class _Verbs(argparse._SubParsersAction):  # type: ignore[type-arg]
         super().__init__(*args, **options)
         self._asked = asked
 
-    def add_parser(self, name: str, **options: Any) -> Any:
+    def add_parser(self, name: str, *, act: Any = None, **options: Any) -> Any:
+        """`act` is what the verb does; without one, `run` of the command's module does it."""
         if self._asked in (None, name):
-            return super().add_parser(name, **options)
+            parser = super().add_parser(name, **options)
+            parser.set_defaults(act=act)
+            return parser
         self.choices[name] = _Unasked()
         return self.choices[name]
 
@@ -218,7 +221,8 @@ def _run(name: str, rest: list[str], found: argparse.Namespace) -> int:
         near = _near(culprit.partition("=")[0], [*options, *_GLOBAL_OPTIONS])
         asked = " ".join(filter(None, ["muster", name, getattr(args, "verb", None)]))
         raise BadInput(f"{asked} knows no {kind} {culprit!r}{near}", f"{asked} --help")
-    code: int = command.run(args)
+    act = getattr(args, "act", None) or command.run
+    code: int = act(args)
     return code
 
 

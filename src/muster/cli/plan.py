@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import Any
 
 from muster.cli.context import connect
 from muster.cli.fields import add_fields, names_of, print_rows
 from muster.cli.output import Screen, clean, print_json
-from muster.cli.plan_common import named, plan_path, tell
+from muster.cli.plan_common import named, tell
 from muster.cli.plan_wait import QUIET, SETTLED, PlanWait
 from muster.cli.waiting import add_waiting
-
-Json = dict[str, Any]
+from muster.client.api import plan_path
+from muster.model.json_value import Json
 
 _NAME_HELP = "what a plan from stdin is known by (default: its `# Title`)"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from muster.cli.context import Context, connect, refuse_foreign
 from muster.cli.fields import print_one
@@ -13,25 +12,12 @@ from muster.cli.plan_input import add_plan, dry_run, plan_body, project_for, ref
 from muster.cli.plan_wait import PlanWait
 from muster.config.load import load_config
 from muster.model.errors import BadInput
+from muster.model.fields import ATTRIBUTES
+from muster.model.json_value import Json
 from muster.model.states import TaskStatus
 
-Json = dict[str, Any]
-
-_WORDS = {
-    "description": "text",
-    "capabilities": "cap",
-    "sort_key": "sort",
-    "limit_key": "limit",
-    "on_failed": "on-failed",
-    "metadata": "meta",
-    "timeout_s": "timeout",
-    "max_retries": "retries",
-    "depends_on": "after",
-    "estimated_s": "estimated",
-    "not_before_ms": "not-before",
-    "expires_at_ms": "expires",
-}
-"""Fields as a plan file calls them, where that differs."""
+_WORDS = {"description": "text"} | {field.name: field.attribute for field in ATTRIBUTES.values()}
+"""Fields as a plan file calls them."""
 
 
 def add(args: argparse.Namespace) -> int:

@@ -6,24 +6,25 @@ import argparse
 import os
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from muster.cli.context import actor, connect_to, start_folder
 from muster.cli.output import Screen, clean, print_json
-from muster.cli.plan_common import plan_path
 from muster.cli.plan_given import Given
-from muster.client.api import Api
+from muster.client.api import Api, plan_path
 from muster.config.project import Project, find_project
 from muster.config.settings import Config
 from muster.model.errors import BadInput, BadPlan
+from muster.model.json_value import Json
 from muster.model.plan import PlanDocument, PlanTask
 from muster.model.profiles import GENERAL_PURPOSE, Choice, Chooser, by_words
 from muster.model.rows import Lane, Worker
 from muster.model.states import TaskStatus, WorkerStatus
 from muster.model.targets import required
 from muster.model.task import REMOVED
-
-Json = dict[str, Any]
 
 SHOWN_MAX = 20
 _NO_MORE = {TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.ARCHIVED}
@@ -69,7 +70,7 @@ def plan_body(given: Given, config: Config) -> Json:
     """The plan as the API takes it.  Raises BadPlan, with `file:line`, where a task has no agent."""
     _refuse_unmanned(given, config)
     document, source = given.document, given.source
-    tasks = [_task_body(assigned, config) for assigned in assign(document, config)]
+    tasks = [_task_body(assigned) for assigned in assign(document, config)]
     return {
         "plan": document.name,
         "source": source,
@@ -79,35 +80,10 @@ def plan_body(given: Given, config: Config) -> Json:
     }
 
 
-def _task_body(assigned: Assigned, config: Config) -> Json:
-    task = assigned.task
-    return {
-        "title": task.title,
-        "description": task.description,
-        "key": task.key,
-        "agent": assigned.agent,
-        "capabilities": task.capabilities,
-        "profile": assigned.profile,
-        "limit_key": task.limit_key,
-        "on_failed": task.on_failed,
-        "tags": task.tags,
-        "metadata": task.metadata,
-        "priority": task.priority,
-        "sort_key": task.sort_key,
-        "not_before_ms": task.not_before_ms,
-        "delay_s": task.delay_s,
-        "expires_at_ms": task.expires_at_ms,
-        "expires_s": task.expires_s,
-        "estimated_s": task.estimated_s,
-        "target": task.target,
-        "timeout_s": int(task.timeout_s or config.task.timeout_s),
-        "max_retries": config.task.retries if task.retries is None else task.retries,
-        "depends_on": task.after,
-        "parent": task.parent,
-        "done": task.done,
-        "epic": task.epic,
-        "feature": task.feature,
-    }
+def _task_body(assigned: Assigned) -> Json:
+    body: Json = to_builtins(replace(assigned.task, agent=assigned.agent, profile=assigned.profile))
+    del body["line"]
+    return body
 
 
 def _refuse_unmanned(given: Given, config: Config) -> None:
@@ -206,7 +182,7 @@ def show_takers(
                 "title": task.title,
                 "done": task.done or status == TaskStatus.COMPLETED,
                 "status": status,
-                "after": task.after,
+                "after": task.depends_on,
                 "agents": agents,
                 "profile": assigned.profile,
                 "why": f"it is {status}" if status else _why(assigned, agents, config),
@@ -290,6 +266,8 @@ def _why(assigned: Assigned, agents: list[str], config: Config) -> str:
         return "its box is ticked"
     if not agents:
         needs = [*task.capabilities, *([f"target {task.target}"] if task.target else [])]
+        if not needs:
+            return "it names no agent and there is none for such tasks: set `agent` in muster.toml"
         return f"nobody offers {', '.join(needs)}: it waits until somebody does"
     parts = []
     if task.agent is not None:

@@ -12,10 +12,11 @@ from contextlib import closing, contextmanager
 
 from muster.cli.context import AWAY_S, connect_to, patiently
 from muster.cli.output import note, now_ms, print_json
+from muster.cli.values import number, time_s
 from muster.client.api import Api, error_of
 from muster.client.http import REPLY_S, Connection
 from muster.config.project import Project
-from muster.model.errors import BadConfig, BadInput, NotFound
+from muster.model.errors import BadInput, NotFound
 from muster.model.states import ErrorKind
 
 TYPE_CHECKING = False
@@ -68,7 +69,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     progress.add_argument(
         "--left",
         metavar="TIME",
-        type=duration_of,
+        type=time_s,
         help="how long it still takes, like 20m: 30 min more are allowed",
     )
     checkpoint = verbs.add_parser("checkpoint", help="save what the next attempt needs to go on from here")
@@ -93,7 +94,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         verb.add_argument(
             "--timeout",
             metavar="TIME",
-            type=duration_of,
+            type=time_s,
             default=AWAY_S,
             help=f"how long to wait for an owner that is away ({AWAY_S:g}s)",
         )
@@ -150,19 +151,7 @@ def _connection(attempt: ReportingAttempt) -> Iterator[Transport]:
 
 
 def _percent(text: str) -> int:
-    bare = text.removesuffix("%").strip()
-    if not (bare.isascii() and bare.isdigit()) or int(bare[:4]) > 100:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 100")
-    return int(bare)
-
-
-def duration_of(text: str) -> float:
-    from muster.config.durations import parse_duration
-
-    try:
-        return parse_duration(text)
-    except BadConfig as error:
-        raise argparse.ArgumentTypeError(error.message) from None
+    return number(0, 100)(text.removesuffix("%").strip())
 
 
 def _progress(args: argparse.Namespace) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from muster.cli.plan_common import paused_line, tick_boxes
 from muster.cli.plan_input import add_plan, dry_run, plan_body, project_for
 from muster.cli.printer import EventPrinter
 from muster.cli.worker import worker_count
-from muster.client.api import Api
+from muster.client.api import Api, plan_path
 from muster.client.http import Connection
 from muster.config.load import load_config
 from muster.config.project import Project
@@ -194,10 +194,9 @@ def _until_settled(crew: Crew, name: str, interrupts: Interrupts) -> bool:
 
 def _settled(api: Api, name: str) -> bool:
     """False as well while the owner is away."""
-    from urllib.parse import quote
 
     try:
-        return bool(api.get(f"/api/v1/plans/{quote(name, safe='')}")["settled"])
+        return bool(api.get(plan_path(name))["settled"])
     except Unavailable:
         return False
 
@@ -229,10 +228,9 @@ def _outcome(crew: Crew, name: str, started_s: float, show: EventPrinter, feed: 
 
 
 def _sum_up(api: Api, name: str, started_s: float, show: EventPrinter) -> int:
-    from urllib.parse import quote
 
     tasks = api.get("/api/v1/agent-tasks", {"plan": name, "limit": 100_000})
-    plan = api.get(f"/api/v1/plans/{quote(name, safe='')}")["plan"]
+    plan = api.get(plan_path(name))["plan"]
     boxes = tick_boxes(api, name)
     counts: dict[str, int] = {}
     for task in tasks:

@@ -7,15 +7,14 @@ import time
 from muster.cli.context import LAST_HEARD, Context, connect
 from muster.cli.fields import add_fields, print_one
 from muster.cli.output import Screen, age, clean, now_ms, plan_counts, ref_of, task_word
+from muster.model.json_value import Json
 from muster.model.states import AgentStatus, ErrorKind, TaskStatus, WorkerStatus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
-    from typing import Any
 
-    Json = dict[str, Any]
 
 HELD_MAX = 1000
 FAILED_MAX = 100

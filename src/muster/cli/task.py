@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError
 from importlib import import_module
 
 from muster.cli.context import Context, connect
@@ -13,7 +12,6 @@ from muster.cli.output import (
     age,
     clean,
     clock_time,
-    date_time,
     inert,
     listed,
     note,
@@ -23,19 +21,20 @@ from muster.cli.output import (
     usage_words,
 )
 from muster.cli.refusals import shell_word
-from muster.client.api import quoted, task_path
+from muster.cli.values import number
+from muster.client.api import plan_path, task_path
 from muster.model.errors import BadInput
+from muster.model.json_value import Json
 from muster.model.states import TaskStatus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from muster.cli.main import Parser
 
-    Json = dict[str, Any]
 
 LIMIT = 500
 PAGE = 500
@@ -44,7 +43,6 @@ EVENTS_PAGE = 1000
 RESULT_SHOWN = 2000
 PROMPT_LINES_SHOWN = 12
 PROMPT_COLUMNS_SHOWN = 500
-PRIORITY_DEFAULT = 5
 
 _T = TaskStatus
 _STATES: dict[str, tuple[tuple[TaskStatus, ...], str | None]] = {
@@ -54,13 +52,15 @@ _STATES: dict[str, tuple[tuple[TaskStatus, ...], str | None]] = {
     "delayed": ((_T.PENDING, _T.ABORTED), "delayed"),
 }
 """What may be written after --status: the statuses, and the words that the table shows."""
+_LOOKS = ("list", "show")
+_OF_SETTINGS = ("timeout_s", "max_retries")
 _ENDS = {"completed": "completed", "failed": "attempt failed", "lost": "attempt failed", "running": "running"}
 _ENDS |= {"assigned": "assigned", "stopping": "stopping", "cancelled": "cancelled", "released": "waiting"}
 
 
 def add(parser: Parser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    listing = verbs.add_parser("list", help="one line for each task, with why it is where it is")
+    listing = verbs.add_parser("list", act=_list, help="one line for each task, with why it is where it is")
     listing.add_argument("--plan", metavar="PLAN", help="tasks of this plan only")
     status = listing.add_argument(
         "--status",
@@ -76,36 +76,23 @@ def add(parser: Parser) -> None:
         "--tag", metavar="TAG", dest="tags", action="append", default=[], help="only tasks with this tag"
     )
     listing.add_argument(
-        "--limit", metavar="N", type=_count, default=LIMIT, help=f"at most N tasks ({LIMIT})"
+        "--limit", metavar="N", type=number(1, 100_000), default=LIMIT, help=f"at most N tasks ({LIMIT})"
     )
     add_fields(listing)
-    showing = verbs.add_parser("show", help="everything about one task, and what to do next")
+    showing = verbs.add_parser("show", act=_show, help="everything about one task, and what to do next")
     showing.add_argument("ref", metavar="REF")
     add_fields(showing)
-    if parser.asked not in OWN:
+    if parser.asked not in _LOOKS:
         for module in _others():
             module.add(verbs)
 
 
-def run(args: argparse.Namespace) -> int:
-    do = OWN.get(args.verb) or next(
-        module.VERBS[args.verb] for module in _others() if args.verb in module.VERBS
-    )
-    return do(args)
-
-
 def _others() -> Iterable[Any]:
-    """Modules with `add(verbs)` and `VERBS`.  Those who only look need none of them, and they cost 3 ms."""
+    """Modules with `add(verbs)`.  Those who only look need none of them, and they cost 3 ms."""
     return (
         import_module(f"muster.cli.{name}")
         for name in ("task_add", "task_actions", "task_edit", "task_queue")
     )
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= 100_000:
-        raise ArgumentTypeError(f"{text!r} is not a number from 1 to 100000")
-    return int(text)
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -119,7 +106,7 @@ def _list(args: argparse.Namespace) -> int:
             raise BadInput(f"--status {name!r} is no status", hint)
     with connect(args) as context:
         if args.plan is not None:
-            context.api.get(f"/api/v1/plans/{quoted(args.plan)}")  # refuses one that is not there
+            context.api.get(plan_path(args.plan))  # refuses one that is not there
         tasks = find_tasks(context, plan=args.plan, names=names, tags=args.tags, limit=args.limit + 1)
         context.tell_if_stale(tasks)
     more = len(tasks) > args.limit
@@ -229,21 +216,15 @@ def _print_detail(detail: Json, screen: Screen) -> None:
 
 def _wishes(task: Json) -> list[tuple[str, str]]:
     """What was asked for, where it is not the usual, and the prompt."""
-    given = {
-        "agent": task["wantedAgent"],
-        "profile": task["profile"],
-        "cap": ",".join(task["capabilities"]),
-        "target": task["target"],
-        "priority": "" if task["priority"] == PRIORITY_DEFAULT else str(task["priority"]),
-        "limit": task["limitKey"],
-        "on-failed": "" if task["onFailed"] == "block" else task["onFailed"],
-        "estimated": age(task["estimatedS"] * 1000) if task["estimatedS"] else "",
-        "expires": "" if task["expiresAtMs"] is None else date_time(task["expiresAtMs"]),
-        "parent": str(task["parentTaskId"] or ""),
-        "tags": ",".join(task["tags"]),
-        "meta": ",".join(f"{key}={value}" for key, value in task["metadata"].items()),
-    }
-    said = "  ".join(f"{name}={value}" for name, value in given.items() if value)
+    from muster.model.fields import ATTRIBUTES
+
+    given = {"agent": task["wantedAgent"], "parent": task["parentTaskId"]}
+    words = []
+    for field in ATTRIBUTES.values():
+        value = given.get(field.name, task.get(field.api, field.usual))
+        if value and value != field.usual and field.name not in _OF_SETTINGS:
+            words.append(f"{field.attribute}={field.kind.write(value)}")
+    said = "  ".join(words)
     headings = " > ".join(filter(None, (task["epic"], task["feature"])))
     rows = [(name, clean(text)) for name, text in (("Asks for", said), ("Below", headings)) if text]
     lines = task["description"].splitlines()
@@ -311,6 +292,3 @@ def _next(task: Json, ref: str, detail: Json) -> list[str]:
             return logs
         case _:
             return [f"muster task cancel {ref}"]
-
-
-OWN: dict[str, Callable[[argparse.Namespace], int]] = {"list": _list, "show": _show}

@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _daemon(project: Project, args: argparse.Namespace) -> int:
-    from muster.app.parts import make_state_dir, python_module
+    from muster.app.parts import last_words, make_state_dir, python_module
 
     make_state_dir(project)
     argv = [*python_module("muster.cli.main"), "-C", str(project.root), "up"]
@@ -78,10 +78,9 @@ def _daemon(project: Project, args: argparse.Namespace) -> int:
     deadline_s = time.monotonic() + READY_S
     while holder(project.supervisor_lock) != process.pid or not answers(project.socket):
         if process.poll() is not None or time.monotonic() > deadline_s:
-            with project.log_file.open("rb") as log_file:
-                log_file.seek(from_byte)
-                words = log_file.read().decode(errors="replace").strip().splitlines()
-            raise StoreFault("the crew did not start: " + " ".join(words[-5:]), "muster doctor")
+            raise StoreFault(
+                f"the crew did not start: {last_words(project.log_file, from_byte)}", "muster doctor"
+            )
         time.sleep(0.05)
     owner = Api(Connection(project.socket)).get("/api/v1/status")["owner"]
     if args.json:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from muster.cli.context import WAIT_S, Context, patiently
 from muster.cli.output import Screen, clean, ref_of
+from muster.cli.values import time_s
 from muster.client.api import task_path
-from muster.model.errors import BadConfig, BadInput, OwnerUnavailable, WaitTimeout
+from muster.model.errors import BadInput, OwnerUnavailable, WaitTimeout
+from muster.model.json_value import Json
 from muster.model.states import ATTEMPT_OPEN, FINAL, HELD, TaskStatus
-
-Json = dict[str, Any]
 
 EXIT_UNSUCCESSFUL = 5
 FOREVER_S = float("inf")
@@ -102,14 +102,7 @@ def refuse_idle(args: argparse.Namespace, context: Context) -> None:
 
 
 def duration_s(text: str) -> float:
-    from muster.config.durations import parse_duration
-
-    if text == "inf":
-        return FOREVER_S
-    try:
-        return parse_duration(text)
-    except BadConfig as error:
-        raise argparse.ArgumentTypeError(error.message) from None
+    return FOREVER_S if text == "inf" else time_s(text)
 
 
 def await_tasks(

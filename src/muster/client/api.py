@@ -45,11 +45,14 @@ class Api:
     def close(self) -> None:
         self._transport.close()
 
-    def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
-        """`query` values of None are left out; a list is repeated; `wait` (seconds) holds the answer."""
+    def get(self, path: str, query: Mapping[str, Any] | None = None, *, wait_s: float = 0.0) -> Any:
+        """`query` values of None are left out; a list is repeated; `wait` (seconds) holds the answer.
+
+        `wait_s` is for what takes long.
+        """
         given = {name: value for name, value in (query or {}).items() if value is not None}
         target = f"{path}?{_query(given)}" if given else path
-        return self._call("GET", target, None, self._reply_s + float(given.get("wait", 0)))
+        return self._call("GET", target, None, self._reply_s + wait_s + float(given.get("wait", 0)))
 
     def post(self, path: str, content: Any, *, wait_s: float = 0.0) -> Any:
         return self._call("POST", path, content, self._reply_s + wait_s)
@@ -75,10 +78,20 @@ def error_of(status: int, data: bytes) -> MusterError:
         return MusterError(f"the owner answered {status}: {data[:200]!r}", "see .muster/muster.log")
 
 
+def path_of(resource: str, name: str, action: str = "") -> str:
+    return f"/api/v1/{resource}/{quoted(name)}" + (f"/{action}" if action else "")
+
+
+def plan_path(name: str, action: str = "") -> str:
+    return path_of("plans", name, action)
+
+
 def task_path(task_id: int, action: str = "") -> str:
-    return f"/api/v1/agent-tasks/{task_id:d}" + "".join(
-        f"/{quoted(part)}" for part in action.split("/") if part
-    )
+    return path_of("agent-tasks", str(task_id), action)
+
+
+def worker_path(worker_id: str, action: str = "") -> str:
+    return path_of("workers", worker_id, action)
 
 
 def quoted(text: str) -> str:

@@ -27,6 +27,7 @@ _REPORTS: dict[type[c.AttemptCommand], str] = {
     c.AppendLog: "log",
     c.Suspect: "suspect",
     c.Account: "account",
+    c.Declare: "declare",
 }
 
 

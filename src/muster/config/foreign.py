@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from muster.config.durations import duration_text
+from muster.model.durations import duration_text
 
 POOL, CLUSTER, PLANNER = "worker pool (JSON)", "agent cluster (YAML)", "plan orchestrator (JSON)"
 _SPAN = re.compile(r"(?:(\d{1,4})\.)?(\d{1,2}):(\d{2}):(\d{2})")

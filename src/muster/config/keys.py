@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from muster.config.durations import duration_text
 from muster.config.settings import AgentConfig, Config
+from muster.model.durations import duration_text
 
 
 class Key(NamedTuple):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NoReturn, TypeVar
 
-from muster.config.durations import DURATION_HINT, parse_duration
 from muster.config.project import FILE_NAME
 from muster.config.sizes import parse_size
+from muster.model.durations import DURATION_HINT, parse_duration
 from muster.model.errors import BadConfig
 
 _T = TypeVar("_T")

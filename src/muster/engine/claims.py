@@ -72,7 +72,7 @@ class Claims:
             self._used.pop(next(iter(self._used)))
 
     async def _choose(self, view: View, worker: Worker, free: int) -> list[tuple[ReadyTask, str]]:
-        candidates: list[tuple[tuple[int, int, int, int], ReadyTask, Lane, list[str]]] = []
+        candidates: list[tuple[tuple[int, ...], ReadyTask, Lane, list[str]]] = []
         closed = await closed_pools(view)
         for lane_id in await view.tx.open_lanes():
             lane = self._lanes[lane_id]
@@ -80,7 +80,7 @@ class Claims:
             if agents:
                 mismatch = lane.mismatch(worker.offer(agents[0]))
                 for task in await view.tx.ready(lane_id, free):
-                    place = (-task.priority, mismatch, task.sort_key, task.id)
+                    place = (-task.half_done, -task.priority, mismatch, task.sort_key, task.id)
                     candidates.append((place, task, lane, agents))
         candidates.sort(key=lambda candidate: candidate[0])
         left = await capacity(view, self._policy) if candidates else None
@@ -120,13 +120,14 @@ class Claims:
         jobs = []
         for attempt in attempts:
             task, text = view.task(attempt.task_id), texts[attempt.task_id]
+            publishes = task.done_epoch if task.done_epoch != attempt.epoch else None
             jobs.append(
                 ClaimedJob(
                     task_id=task.id,
                     epoch=attempt.epoch,
                     plan=text.plan,
                     key=text.key,
-                    agent=attempt.agent,
+                    agent=attempt.agent if publishes is None else text.done_by or attempt.agent,
                     title=text.title,
                     description=text.description,
                     note=task.note,
@@ -135,6 +136,7 @@ class Claims:
                     checkpoint=text.checkpoint,
                     proof=view.incarnation.proof(attempt),
                     session_usage=usage_of(text.session_usage),
+                    publishes=publishes,
                 )
             )
         return tuple(jobs)

@@ -206,8 +206,7 @@ class Engine:
         while command.data and (known := await view.logged(command)):
             rest = command.data[known:]
             command = replace(command, offset=command.offset + known, data=rest)
-        task = view.task(command.task_id)
-        return moved(view.run(command.task_id, command) if command.data else task)
+        return moved(view.run(command.task_id, command))
 
     async def _transfer(self, view: View, command: c.Transfer) -> Answer:
         await view.flush()

@@ -10,11 +10,11 @@ import msgspec
 from msgspec.structs import replace
 
 from muster.engine.ids import Ids
-from muster.engine.policy import Policy
+from muster.engine.policy import F, Policy
 from muster.engine.view import View
 from muster.model import commands as c
 from muster.model.answers import Done, Enqueued
-from muster.model.edits import free_name, short_slug
+from muster.model.edits import free_name, short_slug, values_of
 from muster.model.errors import BadInput, Conflict, IllegalMove, Overloaded
 from muster.model.graph import find_cycle
 from muster.model.moves.waiting import enqueued
@@ -22,6 +22,7 @@ from muster.model.profiles import Chooser, by_words
 from muster.model.rows import WORKSPACE_ID, Lane, LaneKey, NewTask, Plan
 from muster.model.states import FailedDependency
 from muster.model.targets import required
+from muster.model.task import TaskFields
 from muster.ports.store import Existing
 
 NUMBERED_MAX = 9
@@ -272,14 +273,14 @@ class Enqueuer:
         done: set[str],
     ) -> None:
         parents = tuple({ids[parent]: parent in done for parent in spec.depends_on}.items())
-        spec = self._with_profile(spec)
-        lane_key = _lane_key(plan.id, spec)
+        spec = self.filled(self._with_profile(spec))
+        lane = lane_key(plan.id, spec)
         decision = enqueued(
             spec,
             task_id=task_id,
             workspace_id=WORKSPACE_ID,
             plan_id=plan.id,
-            lane_id=self._lane_ids.get(lane_key) or await self.lane(view, lane_key),
+            lane_id=self._lane_ids.get(lane) or await self.lane(view, lane),
             unmet=sum(not met for _, met in parents) if parents else 0,
             actor=command.actor,
             now=view.now,
@@ -291,28 +292,21 @@ class Enqueuer:
             )
         view.insert(
             NewTask(
+                **values_of(spec, view.now.wall_ms),
                 task_id=task_id,
                 key=spec.key,
-                title=spec.title,
-                description=spec.description,
-                agent=spec.agent,
-                capabilities=tuple(sorted(set(spec.capabilities))) if spec.capabilities else (),
-                profile=spec.profile,
-                tags=spec.tags,
-                metadata=spec.metadata,
                 parent_task_id=ids[spec.parent] if spec.parent is not None else spec.parent_task_id,
-                not_before_ms=spec.begins_at_ms(view.now.wall_ms),
                 not_after_ms=spec.ends_at_ms(view.now.wall_ms),
-                target=spec.target,
                 from_file=command.whole or command.source is not None,
-                epic=spec.epic,
-                feature=spec.feature,
-                created_by=spec.created_by or command.actor,
+                created_by=command.actor,
                 created_at_ms=view.now.wall_ms,
                 dependencies=parents,
             ),
             decision.task,
         )
+
+    def filled(self, fields: F) -> F:
+        return self._policy.filled(fields)
 
     def _with_profile(self, spec: c.Spec) -> c.Spec:
         """With the kind of agent that its words ask for, where it is left to them."""
@@ -352,11 +346,12 @@ def _body_hash(spec: c.Spec) -> str:
     return hashlib.sha256(msgspec.json.encode(spec, order="deterministic")).hexdigest()
 
 
-def _lane_key(plan_id: int, spec: c.Spec) -> LaneKey:
+def lane_key(plan_id: int, fields: TaskFields, pinned_agent: str | None = None) -> LaneKey:
+    asks = fields.capabilities or fields.target
     return LaneKey(
         plan_id,
-        spec.agent or "",
-        required(spec.capabilities, spec.target) if spec.capabilities or spec.target else (),
-        spec.profile or "",
-        spec.limit_key or "",
+        pinned_agent or fields.agent or "",
+        required(fields.capabilities, fields.target) if asks else (),
+        fields.profile or "",
+        fields.limit_key or "",
     )

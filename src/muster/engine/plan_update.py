@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from muster.engine.enqueue import Enqueuer
+from muster.engine.enqueue import Enqueuer, lane_key
 from muster.engine.view import View
 from muster.model import commands as c
 from muster.model.answers import Moved
@@ -20,7 +20,6 @@ from muster.model.edits import (
     PlanCancelled,
     PlanDiff,
     PlanUpdated,
-    TaskFields,
     UpdatePlan,
     compare,
     differences,
@@ -28,10 +27,9 @@ from muster.model.edits import (
 )
 from muster.model.errors import BadInput, NotFound
 from muster.model.graph import find_cycle
-from muster.model.rows import WORKSPACE_ID, LaneKey
+from muster.model.rows import WORKSPACE_ID
 from muster.model.states import FINAL, HELD, FailedDependency
-from muster.model.targets import required
-from muster.model.task import Task
+from muster.model.task import Now, Task, TaskFields
 
 KEPT_CHARS_MAX = 2000
 """As much of an old text stands in the audit."""
@@ -57,6 +55,7 @@ class PlanUpdater:
         plan = await self._enqueuer.find_plan(view, command)
         tasks = await view.tx.kept_tasks(plan.id) if plan else []
         kept = {task.key: task for task in tasks}
+        command = replace(command, tasks=tuple(map(self._enqueuer.filled, command.tasks)))
         diff = compare(plan.name if plan else command.plan, command.tasks, kept)
         await self._refuse_cycle(view, _edges(command, kept, diff), kept)
         added = await self._enqueuer.enqueue(view, command)
@@ -72,8 +71,8 @@ class PlanUpdater:
             view.run(ids[key], c.CompleteByPerson(task_id=ids[key], actor=command.actor))
         for change in diff.changed:
             if not change.kept and view.task(ids[change.key]).status in EDITABLE:
-                task_fields = task_fields_of(specs[change.key], kept[change.key].created_at_ms)
-                await self._edit(view, kept[change.key], task_fields, ids, command.actor)
+                fields = task_fields_of(specs[change.key], kept[change.key].created_at_ms)
+                await self._edit(view, kept[change.key], fields, ids, command.actor)
         for change in diff.removed:
             if not change.kept:
                 self._take_out(view, view.task(ids[change.key]), command.actor)
@@ -102,7 +101,7 @@ class PlanUpdater:
         if kept is None:
             raise NotFound(f"there is no task {command.task_id}", "muster task list")
         await view.load([kept.id])
-        given = command.given()
+        given = self._absolute(command.given, view.now)
         ids = {name: number for number, name, _ in kept.dependencies}
         if "depends_on" in given:
             named = await self._named(view, kept, given["depends_on"])
@@ -110,13 +109,20 @@ class PlanUpdater:
             given["depends_on"] = tuple(named)
             edges: dict[Node, tuple[Node, ...]] = {kept.id: tuple(named.values())}
             await self._refuse_cycle(view, edges, {kept.key: kept})
-        task_fields = replace(task_fields_of(kept), **given)
-        for name in ("capabilities", "depends_on"):
-            task_fields = replace(task_fields, **{name: tuple(sorted(set(getattr(task_fields, name))))})
-        await self._edit(view, kept, task_fields, ids, command.actor)
+        fields = task_fields_of(replace(task_fields_of(kept), **given))
+        await self._edit(view, kept, self._enqueuer.filled(fields), ids, command.actor)
         await view.flush()
         task = view.task(kept.id)
         return Moved(task_id=task.id, status=task.status, epoch=task.epoch, generation=task.generation)
+
+    def _absolute(self, given: Mapping[str, Any], now: Now) -> dict[str, Any]:
+        """With points in time where durations were given."""
+        values = dict(given)
+        for span, name in (("delay_s", "not_before_ms"), ("expires_s", "expires_at_ms")):
+            if span in values:
+                seconds = values.pop(span)
+                values[name] = None if seconds is None else now.wall_ms + seconds * 1000
+        return values
 
     async def _named(self, view: View, kept: KeptTask, names: Iterable[str]) -> dict[str, int]:
         """The numbers of tasks by key or number; a task of the same plan goes by its key, also where its number
@@ -145,31 +151,25 @@ class PlanUpdater:
         return ids
 
     async def _edit(
-        self, view: View, kept: KeptTask, task_fields: TaskFields, ids: Mapping[str, int], actor: str
+        self, view: View, kept: KeptTask, fields: TaskFields, ids: Mapping[str, int], actor: str
     ) -> None:
         before = task_fields_of(kept)
-        fields = differences(before, task_fields)
+        changed = differences(before, fields)
         task = view.task(kept.id)
         met = {number: done for number, _, done in kept.dependencies}
-        parents = [ids[name] for name in task_fields.depends_on]
+        parents = [ids[name] for name in fields.depends_on]
         await view.load(parents)
         edges = {number: met.get(number, False) or view.task(number).done for number in parents}
-        anew = "depends_on" in fields
-        parent_id = ids.get(task_fields.parent) if task_fields.parent is not None else None
-        lane = LaneKey(
-            task.plan_id or 0,
-            task.pinned_agent or task_fields.agent or "",
-            required(task_fields.capabilities, task_fields.target),
-            task_fields.profile or "",
-            task_fields.limit_key or "",
-        )
+        anew = "depends_on" in changed
+        parent_id = ids.get(fields.parent) if fields.parent is not None else None
+        lane = lane_key(task.plan_id or 0, fields, pinned_agent=task.pinned_agent)
         view.run(
             kept.id,
             Edit(
                 task_id=kept.id,
                 actor=actor,
-                task_fields=task_fields,
-                changed={name: _shortened(getattr(before, name)) for name in fields},
+                task_fields=fields,
+                changed={name: _shortened(getattr(before, name)) for name in changed},
                 lane_id=await self._enqueuer.lane(view, lane),
                 unmet=sum(not done for done in edges.values()) if anew else task.unmet,
                 parent_task_id=parent_id,
@@ -177,7 +177,7 @@ class PlanUpdater:
         )
         if anew:
             await view.tx.set_dependencies(kept.id, edges)
-        if task_fields.on_failed is not FailedDependency.BLOCK:
+        if fields.on_failed is not FailedDependency.BLOCK:
             for number, done in edges.items():
                 if not done and view.task(number).dead:
                     view.note_failed(number, kept.id)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.model.breaker import FAILURES_MAX
 from muster.model.retry import RetryPolicy
+from muster.model.task import TaskFields
 
+F = TypeVar("F", bound=TaskFields)
 NO_LIMITS: Mapping[str, int] = {}
 NO_LEASES: Mapping[str, float] = {}
 NO_POOLS: Mapping[str, str] = {}
@@ -41,6 +45,9 @@ class Policy(Struct, frozen=True, kw_only=True):
     """The words of each kind of agent, for tasks that are added without one; empty: nothing is chosen."""
     usual_agent: str | None = None
     """Who does what asks for nothing in particular."""
+    timeout_s: int = 7200
+    """Of a task that says nothing else."""
+    retries: int = 3
     hostname: str = ""
     """The store's own host: what runs there is killed by its coordinator before it is given out again, so
     nothing there is frozen.  Empty: no worker is known to be on it."""
@@ -48,6 +55,13 @@ class Policy(Struct, frozen=True, kw_only=True):
     def elsewhere(self, hostname: str) -> bool:
         """Known to be another host: a restart of the store's own one ends nothing there."""
         return bool(self.hostname) and hostname != self.hostname
+
+    def filled(self, fields: F) -> F:
+        """With what the settings say where the task says nothing."""
+        if fields.timeout_s is not None and fields.max_retries is not None:
+            return fields
+        retries = self.retries if fields.max_retries is None else fields.max_retries
+        return replace(fields, timeout_s=fields.timeout_s or self.timeout_s, max_retries=retries)
 
     @property
     def limited(self) -> bool:

@@ -153,12 +153,13 @@ class Queries:
 
     async def diff(self, wanted: UpdatePlan) -> PlanDiff:
         """What `wanted` would change."""
+        tasks = tuple(map(self._policy.filled, wanted.tasks))
         views = await self._reads.plans()
         for view in views:
             if (view.source == wanted.source) if wanted.source is not None else (view.name == wanted.plan):
                 kept = {task.key: task for task in await self._reads.kept_tasks(view.id)}
-                return compare(view.name, wanted.tasks, kept)
-        return compare(free_name(wanted.plan, {view.name for view in views}), wanted.tasks, {})
+                return compare(view.name, tasks, kept)
+        return compare(free_name(wanted.plan, {view.name for view in views}), tasks, {})
 
     async def _plan_view(self, name: str) -> PlanView:
         view = await self._reads.plan_view(name)

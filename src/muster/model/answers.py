@@ -54,6 +54,8 @@ class ClaimedJob(Answer, frozen=True, kw_only=True):
     proof: str = ""
     """That this attempt was granted; goes with every word on it."""
     session_usage: Usage | None = None
+    publishes: int | None = None
+    """Set: no agent is to run; the work of this earlier attempt, by `agent`, is done and is to be published."""
 
 
 class Claimed(Answer, frozen=True, kw_only=True):

@@ -9,16 +9,15 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping
-from typing import Annotated, Any
+from typing import Any, get_type_hints
 
-from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.structs import asdict
+from msgspec import UNSET, UnsetType, convert, defstruct
 
 from muster.model import commands as c
+from muster.model import fields
 from muster.model.answers import Answer
-from muster.model.states import HELD, FailedDependency, TaskStatus
-from muster.model.task import REMOVED
-from muster.model.views import View
+from muster.model.states import HELD, TaskStatus
+from muster.model.task import REMOVED, TaskFields
 
 EDITABLE = frozenset(
     {TaskStatus.PENDING, TaskStatus.ABORTED, TaskStatus.PAUSED, TaskStatus.FAILED, TaskStatus.CANCELLED}
@@ -28,77 +27,25 @@ SLUG_CHARS_MAX = 40
 _NOT_SLUG = re.compile(r"[\W_]+")
 
 
-class TaskFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
-    """Everything about a task that a person may edit."""
-
-    title: Annotated[str, Meta(min_length=1)]
-    description: str
-    agent: str | None
-    capabilities: tuple[str, ...]
-    profile: str | None
-    priority: c.Priority
-    sort_key: c.SortKey
-    limit_key: str | None
-    on_failed: FailedDependency
-    tags: tuple[str, ...]
-    metadata: dict[str, str]
-    timeout_s: c.Seconds
-    max_retries: Annotated[int, Meta(ge=0, le=1_000_000)]
-    estimated_s: c.Seconds | None
-    target: str | None
-    not_before_ms: c.Count | None
-    """Wall time of the earliest start."""
-    expires_at_ms: c.Count | None
-    epic: str
-    feature: str
-    parent: str | None
-    """Key of the task that it belongs to."""
-    depends_on: tuple[str, ...]
-    """Keys of the same plan, or numbers of any tasks; without order."""
+_KNOWN = (field.name for field in fields.FIELDS if field.name in TaskFields.__struct_fields__)
+FIELDS = (*_KNOWN, "epic", "feature")
 
 
-FIELDS = TaskFields.__struct_fields__
-
-
-class KeptTask(View, frozen=True, kw_only=True):
-    """A task as the store has it, in the words of a plan file."""
+class KeptTask(TaskFields, frozen=True, kw_only=True):
+    """A task as the store has it, in the words of a plan file; its times are as they were wished, whatever its
+    state says by now."""
 
     id: int
     key: str
     """Its number where it has none."""
     status: TaskStatus
-    error: str
-    pinned_agent: str | None
-    from_file: bool
+    error: str = ""
+    pinned_agent: str | None = None
+    from_file: bool = False
     """It came with a plan file, so the file may take it out again."""
-    title: str
-    description: str
-    agent: str | None
-    capabilities: tuple[str, ...]
-    profile: str | None
-    priority: int
-    sort_key: int
-    limit_key: str | None
-    on_failed: FailedDependency
-    tags: tuple[str, ...]
-    metadata: dict[str, str]
-    timeout_s: int
-    max_retries: int
-    epic: str
-    feature: str
-    parent: str | None
-    not_before_ms: int | None
-    expires_at_ms: int | None
-    """Both as they were wished, whatever the task's state says by now."""
-    estimated_s: int | None
-    target: str | None
     created_at_ms: int
-    dependencies: tuple[tuple[int, str, bool], ...]
+    dependencies: tuple[tuple[int, str, bool], ...] = ()
     """(number, key or number, whether it is done) of what it waits for."""
-
-    @property
-    def depends_on(self) -> tuple[str, ...]:
-        return tuple(name for _, name, _ in self.dependencies)
 
     @property
     def gone(self) -> bool:
@@ -108,15 +55,21 @@ class KeptTask(View, frozen=True, kw_only=True):
         )
 
 
-def task_fields_of(task: c.Spec | KeptTask, added_at_ms: int = 0) -> TaskFields:
-    """`added_at_ms` is what the times of a Spec count from."""
-    task_fields = {name: getattr(task, name) for name in FIELDS}
+def task_fields_of(task: TaskFields, added_at_ms: int = 0) -> TaskFields:
+    """What `task` wants, in a form that can be compared."""
+    return TaskFields(**values_of(task, added_at_ms))
+
+
+def values_of(task: TaskFields, added_at_ms: int = 0) -> dict[str, Any]:
+    """By field, lists whose order says nothing sorted; `added_at_ms` is what the times of a Spec count from."""
+    values = {name: getattr(task, name) for name in FIELDS}
     if isinstance(task, c.Spec):
-        task_fields["not_before_ms"] = task.begins_at_ms(added_at_ms)
-        task_fields["expires_at_ms"] = task.ends_at_ms(added_at_ms)
+        values["not_before_ms"] = task.begins_at_ms(added_at_ms)
+        values["expires_at_ms"] = task.ends_at_ms(added_at_ms)
     for name in ("capabilities", "depends_on"):
-        task_fields[name] = tuple(sorted(set(task_fields[name])))
-    return TaskFields(**task_fields)
+        if values[name]:
+            values[name] = tuple(sorted(set(values[name])))
+    return values
 
 
 def differences(before: TaskFields, after: TaskFields) -> tuple[str, ...]:
@@ -163,7 +116,7 @@ class PlanCancelled(Answer, frozen=True, kw_only=True):
 
 
 class Edit(c.Command, frozen=True, kw_only=True):
-    """One task's new wishes, with what the engine has made of them."""
+    """What one task is to be, with what the engine has made of it."""
 
     task_id: int
     actor: c.Name
@@ -180,29 +133,28 @@ class EditTask(c.Command, frozen=True, kw_only=True):
 
     task_id: int
     actor: c.Name
-    title: Annotated[str, Meta(min_length=1, max_length=10_000)] | UnsetType = UNSET
-    description: str | UnsetType = UNSET
-    agent: c.Name | UnsetType | None = UNSET
-    capabilities: tuple[c.Name, ...] | UnsetType = UNSET
-    profile: c.Name | UnsetType | None = UNSET
-    priority: c.Priority | UnsetType = UNSET
-    sort_key: c.SortKey | UnsetType = UNSET
-    limit_key: c.Name | UnsetType | None = UNSET
-    on_failed: FailedDependency | UnsetType = UNSET
-    tags: tuple[c.Name, ...] | UnsetType = UNSET
-    metadata: dict[c.Name, c.Text] | UnsetType = UNSET
-    timeout_s: c.Seconds | UnsetType = UNSET
-    max_retries: Annotated[int, Meta(ge=0, le=1_000_000)] | UnsetType = UNSET
-    estimated_s: c.Seconds | UnsetType | None = UNSET
-    target: c.Name | UnsetType | None = UNSET
-    not_before_ms: c.Count | UnsetType | None = UNSET
-    expires_at_ms: c.Count | UnsetType | None = UNSET
-    depends_on: tuple[c.Name, ...] | UnsetType = UNSET
-    """Keys of the same plan, or numbers of any tasks."""
+    given: dict[str, Any]
+    """By field of a Spec; see `edited`."""
 
-    def given(self) -> dict[str, Any]:
-        given = asdict(self)
-        return {name: given[name] for name in FIELDS if given.get(name, UNSET) is not UNSET}
+
+_NO_EDIT = frozenset({"key", "idempotency_key", "parent_task_id", "parent", "done", "epic", "feature"})
+_Edited = defstruct(
+    "_Edited",
+    [
+        (name, kind | UnsetType, UNSET)
+        for name, kind in get_type_hints(c.Spec, include_extras=True).items()
+        if name not in _NO_EDIT
+    ],
+    rename="camel",
+    forbid_unknown_fields=True,
+)
+
+
+def edited(given: Mapping[str, Any]) -> dict[str, Any]:
+    """By field, what the body of a request wants to be otherwise.  Raises ValidationError."""
+    found = convert(given, _Edited)
+    values = {name: getattr(found, name) for name in _Edited.__struct_fields__}
+    return {name: value for name, value in values.items() if value is not UNSET}
 
 
 class UpdatePlan(c.Enqueue, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from msgspec import Struct
 from muster.model.commands import Offer
 from muster.model.profiles import GENERAL_PURPOSE
 from muster.model.states import PauseReason, WorkerStatus
+from muster.model.task import TaskFields
 from muster.model.views import WorkerView
 
 WORKSPACE_ID = 1
@@ -160,28 +161,20 @@ def worker_view(worker: Worker, holds: tuple[str, ...]) -> WorkerView:
     )
 
 
-class NewTask(Struct, frozen=True, gc=False):
-    """The texts of a task that is being added; its state is a Task."""
+class NewTask(TaskFields, frozen=True, kw_only=True):
+    """A task that is being added: what is no state of it goes into the row from here.
+
+    Its times are as they were wished, whatever its state says by now.
+    """
 
     task_id: int
     key: str | None
-    title: str
-    description: str
-    agent: str | None
-    capabilities: tuple[str, ...]
-    profile: str | None
-    tags: tuple[str, ...]
-    metadata: dict[str, str]
     parent_task_id: int | None
-    epic: str
-    feature: str
+    not_after_ms: int | None
+    """`expires_at_ms`, which its state forgets."""
     created_by: str
     created_at_ms: int
     dependencies: tuple[tuple[int, bool], ...]
     """(parent's id, whether it is done already)."""
-    not_before_ms: int | None = None
-    not_after_ms: int | None = None
-    """Both as they were wished, whatever its state says by now."""
-    target: str | None = None
     from_file: bool = False
     """It came with a plan file, so the file may take it out again."""

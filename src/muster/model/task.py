@@ -1,13 +1,14 @@
-"""The rows that `machine.decide` reads and writes: a task's state and its attempts.
+"""What a task is, and the rows that `machine.decide` reads and writes: a task's state and its attempts.
 
-Only state stands here.  A task's texts (title, prompt, result) are columns of the same row, but no decision
-depends on them, so the engine neither loads nor rewrites them.
+A task's texts (title, prompt, result) are columns of the same row as its state, but no decision depends on them,
+so the engine neither loads nor rewrites them.
 """
 
 from __future__ import annotations
 
 from msgspec import Struct
 
+from muster.model.scalars import Count, Key, Name, Priority, Retries, Seconds, SortKey, Title
 from muster.model.states import (
     ATTEMPT_OPEN,
     FINAL,
@@ -36,6 +37,51 @@ class Now(Struct, frozen=True, gc=False):
     mono_ms: int
     """This boot's clock for leases; it stands still while the machine is suspended."""
     boot_id: str
+
+
+class CommonFields(Struct, frozen=True, kw_only=True, rename="camel", gc=False):
+    """What people say of a task and are shown with it, by the same names."""
+
+    title: Title
+    description: str = ""
+    """The prompt."""
+    capabilities: tuple[Name, ...] = ()
+    """What the agent must be able to do."""
+    profile: Name | None = None
+    """The kind of agent that is preferred for it."""
+    target: Name | None = None
+    """What it is about: only agents that serve this target may take it."""
+    priority: Priority = 5
+    """High first."""
+    sort_key: SortKey = 0
+    """Among tasks of one priority, low first."""
+    timeout_s: Seconds | None = None
+    """None, like the next one: what `[task]` of the settings says."""
+    max_retries: Retries | None = None
+    estimated_s: Seconds | None = None
+    """How long one attempt should take."""
+    limit_key: Name | None = None
+    """Tasks of one key share a limit on how many run at the same time."""
+    on_failed: FailedDependency = FailedDependency.BLOCK
+    expires_at_ms: Count | None = None
+    """Wall time after which no attempt is to begin."""
+    tags: tuple[Name, ...] = ()
+    metadata: dict[Name, str] = {}
+    epic: str = ""
+    feature: str = ""
+
+
+class TaskFields(CommonFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything about a task that a person may say and edit; `fields.FIELDS` has how it is written."""
+
+    depends_on: tuple[Key, ...] = ()
+    """Keys of the same plan, or numbers of any tasks; without order."""
+    agent: Name | None = None
+    """The one agent that may take it; None: any."""
+    not_before_ms: Count | None = None
+    """Wall time of the earliest start."""
+    parent: Key | None = None
+    """The task that it belongs to, by its key in the plan; not a dependency."""
 
 
 class Task(Struct, frozen=True, gc=False):
@@ -88,6 +134,9 @@ class Task(Struct, frozen=True, gc=False):
     given out before they are known to be gone."""
     estimated_s: int | None = None
     """How long one attempt should take; much longer, and it is told, then stopped."""
+    done_epoch: int | None = None
+    """The attempt that has said that the work is done, until that work is published (S18): attempts after it
+    publish, and run no agent."""
     skipped: bool = False
     """It is not to be done, and what waits for it goes on."""
 
@@ -111,6 +160,14 @@ class Task(Struct, frozen=True, gc=False):
     @property
     def final(self) -> bool:
         return self.status in FINAL
+
+
+FIELDS_OF_STATE = tuple(
+    name
+    for name in TaskFields.__struct_fields__
+    if name in Task.__struct_fields__ and name != "expires_at_ms"
+)
+"""Those that decisions depend on; a task's state says itself when it expires, since a retry forgets it."""
 
 
 class Attempt(Struct, frozen=True, gc=False):

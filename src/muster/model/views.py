@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from muster.model.states import AttemptStatus, ErrorKind, FailedDependency, PauseReason, TaskStatus
+from muster.model.states import AttemptStatus, ErrorKind, PauseReason, TaskStatus
+from muster.model.task import CommonFields
 from muster.model.usage import Usage
 
 
@@ -25,14 +26,11 @@ class TaskFilter(View, frozen=True, kw_only=True):
     limit: int = 500
 
 
-class TaskView(View, frozen=True, kw_only=True):
+class TaskView(CommonFields, frozen=True, kw_only=True):
     id: int
     plan: str
     key: str
-    title: str
-    description: str
     status: TaskStatus
-    priority: int
     generation: int
     epoch: int
     unmet: int
@@ -45,8 +43,6 @@ class TaskView(View, frozen=True, kw_only=True):
     error_kind: ErrorKind | None
     error: str
     wanted_agent: str | None
-    epic: str
-    feature: str
     created_at_ms: int
     updated_at_ms: int
     started_at_ms: int | None
@@ -54,13 +50,6 @@ class TaskView(View, frozen=True, kw_only=True):
     paused_reason: PauseReason | None
     question: str
     pinned_agent: str | None
-    expires_at_ms: int | None
-    on_failed: FailedDependency
-    limit_key: str | None
-    capabilities: tuple[str, ...]
-    profile: str | None
-    tags: tuple[str, ...]
-    metadata: dict[str, str]
     parent_task_id: int | None
     worker: str | None
     """Who holds it now, with `agent`."""
@@ -73,8 +62,8 @@ class TaskView(View, frozen=True, kw_only=True):
     """At most three of the tasks that it waits for, each with its status: `key (FAILED)`."""
     suspicion: str | None = None
     """Why its running attempt is thought to hang."""
-    target: str | None = None
-    estimated_s: int | None = None
+    done_epoch: int | None = None
+    """The attempt whose work is done and not published yet."""
     last_agent: str | None = None
     """Of its newest attempt, also when that has ended."""
     why: str = ""
@@ -214,3 +203,5 @@ class JobText(Struct, frozen=True, kw_only=True, gc=False):
     """Of the newest earlier attempt by the same agent; empty where its session is gone."""
     session_usage: str | None
     checkpoint: bytes | None
+    done_by: str | None
+    """The agent whose work is done and not published yet."""

@@ -77,7 +77,8 @@ def clock_word(at_ms: int, now_ms: int, utc_offset_s: int) -> str:
 def why(task: TaskView, facts: CrewFacts) -> str:
     match task.status:
         case TaskStatus.PENDING | TaskStatus.ABORTED:
-            return _waiting(task, facts)
+            done = f"attempt {task.done_epoch} is done, its work is to be published: "
+            return (done if task.done_epoch is not None else "") + _waiting(task, facts)
         case TaskStatus.ASSIGNED:
             return f"starting on {task.worker} with agent {task.agent}"
         case TaskStatus.RUNNING:
@@ -100,6 +101,8 @@ def _running(task: TaskView) -> str:
     progress = f", {task.percent} % {task.step}".rstrip() if task.percent or task.step else ""
     if task.agent == BY_HAND:
         return f"taken by hand, by {task.worker}{progress}"
+    if task.done_epoch is not None:
+        return f"attempt {task.done_epoch} has said that it is done; {task.worker} publishes its work"
     doubt = f"; {task.suspicion}" if task.suspicion else ""
     return f"{stopping} on {task.worker} with agent {task.agent}{progress}{doubt}"
 

@@ -14,16 +14,15 @@ from pathlib import PurePath
 
 from muster.model.edits import slug
 from muster.model.errors import BadPlan
+from muster.model.kinds import PRIORITIES
 from muster.model.plan import PlanDocument, PlanTask
-from muster.model.states import FailedDependency
 
 from . import attributes, dependencies
-from .attributes import PRIORITIES, Attributes
+from .attributes import Attributes
 from .blocks import Blocks, Box, Heading, lines_of, scan
 from .problems import EXAMPLE, Problems, quoted
 
 BOM = "\ufeff"
-PRIORITY_DEFAULT = 5
 
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _PRIORITY = re.compile(r"(?:\[(P[0-2])\]|\((P[0-2])\)|(P[0-2]):)(?:[ \t]+|\Z)")
@@ -40,7 +39,6 @@ class _Draft:
     """By an id or a code, not by its headings and title."""
     aliases: tuple[str, ...]
     title: str
-    priority: int | None
     attributes: Attributes
     epic: str
     feature: str
@@ -167,8 +165,10 @@ def _draft(box: Box, prefix: str, levels: _Levels, problems: Problems) -> _Draft
     if code and not found.id:
         second, title = _leading_priority(text[code.end() :])
         priority = priority or second
-    if priority and found.priority:
+    if priority and "priority" in found.fields:
         problems.add(box.line, "the priority is given twice")
+    if priority:
+        found.fields["priority"] = priority
     if not title:
         problems.add(box.line, "the task has no title")
     derived = prefix + (slug(title) or "task")
@@ -180,7 +180,6 @@ def _draft(box: Box, prefix: str, levels: _Levels, problems: Problems) -> _Draft
         named=bool(found.id or code),
         aliases=tuple({code[1]: 0, derived: 0} if code else (derived,)),
         title=title,
-        priority=found.priority or priority,
         attributes=found,
         epic=named.get(levels.epic, ""),
         feature=named.get(levels.feature, ""),
@@ -217,13 +216,16 @@ def _dependencies(
     def named(attribute: str, names: tuple[str, ...], line: int) -> tuple[str, ...]:
         return dependencies.resolve(names, line, lines, aliases, problems, attribute=attribute)
 
-    after = {draft.key: named("after", draft.attributes.after, draft.box.line) for draft in drafts}
+    after = {
+        draft.key: named("after", draft.attributes.fields.get("depends_on", ()), draft.box.line)
+        for draft in drafts
+    }
     dependencies.find_cycles(after, lines, problems)
     by_line = {draft.box.line: draft.key for draft in drafts}
     parents: dict[str, tuple[str, ...]] = {}
     for draft in drafts:
-        if draft.attributes.parent is not None:
-            parents[draft.key] = named("parent", (draft.attributes.parent,), draft.box.line)
+        if "parent" in draft.attributes.fields:
+            parents[draft.key] = named("parent", (draft.attributes.fields["parent"],), draft.box.line)
         elif draft.box.outer is not None:
             parents[draft.key] = (by_line[draft.box.outer.line],)
     dependencies.find_cycles(parents, lines, problems, "belong")
@@ -231,32 +233,9 @@ def _dependencies(
 
 
 def _task(draft: _Draft, after: tuple[str, ...], parent: str | None) -> PlanTask:
-    found = draft.attributes
     return PlanTask(
-        key=draft.key,
-        title=draft.title,
-        description=draft.box.body(),
-        done=draft.box.done,
-        after=after,
-        agent=found.agent,
-        priority=draft.priority or PRIORITY_DEFAULT,
-        timeout_s=found.timeout_s,
-        retries=found.retries,
-        capabilities=found.capabilities,
-        profile=found.profile,
-        limit_key=found.limit_key,
-        target=found.target,
-        estimated_s=found.estimated_s,
-        on_failed=FailedDependency(found.on_failed),
-        tags=found.tags,
-        metadata=found.metadata,
-        sort_key=found.sort_key,
-        not_before_ms=found.not_before_ms,
-        delay_s=found.delay_s,
-        expires_at_ms=found.expires_at_ms,
-        expires_s=found.expires_s,
-        parent=parent,
-        epic=draft.epic,
-        feature=draft.feature,
-        line=draft.box.line,
+        **draft.attributes.fields
+        | {"depends_on": after, "parent": parent}
+        | {"title": draft.title, "description": draft.box.body(), "done": draft.box.done}
+        | {"key": draft.key, "epic": draft.epic, "feature": draft.feature, "line": draft.box.line}
     )

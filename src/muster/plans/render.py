@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import NamedTuple
 
-from muster.model.edits import KeptTask, TaskFields, differences, slug, task_fields_of
+from msgspec.structs import replace
+
+from muster.model.edits import KeptTask, differences, slug, task_fields_of
+from muster.model.fields import ATTRIBUTES
 from muster.model.plan import PlanTask
-from muster.model.states import FailedDependency, TaskStatus
+from muster.model.states import TaskStatus
+from muster.model.task import TaskFields
 
 from .attributes import ID
-from .markdown import PRIORITY_DEFAULT, parse
+from .markdown import parse
 from .problems import Problems
-
-_UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
 class Usual(NamedTuple):
@@ -86,49 +87,26 @@ def _task(task: KeptTask, usual: Usual, keys: set[str], guessed: Mapping[str, st
 
 
 def _attributes(task: KeptTask, usual: Usual, keys: set[str], guessed: Mapping[str, str]) -> list[str]:
-    after = [name for name in task.depends_on if name in keys]
     asks = task.capabilities or task.profile or task.target
-    is_usual_agent = task.agent == usual.agent and not asks
-    profile = (
-        None
-        if guessed.get(task.key) == task.profile and not task.capabilities and not task.target
-        else task.profile
-    )
-    values = {
-        "after": ",".join(after),
-        "agent": "" if is_usual_agent else task.agent,
-        "profile": profile,
-        "cap": ",".join(task.capabilities),
-        "priority": "" if task.priority == PRIORITY_DEFAULT else str(task.priority),
-        "sort": str(task.sort_key or ""),
-        "timeout": "" if task.timeout_s == usual.timeout_s else _duration(task.timeout_s),
-        "target": task.target,
-        "estimated": "" if task.estimated_s is None else _duration(task.estimated_s),
-        "retries": "" if task.max_retries == usual.retries else str(task.max_retries),
-        "limit": task.limit_key,
-        "on-failed": "" if task.on_failed is FailedDependency.BLOCK else task.on_failed.value,
-        "not-before": _time(task.not_before_ms),
-        "expires": _time(task.expires_at_ms),
-        "parent": task.parent if task.parent in keys else "",
-        "tags": ",".join(task.tags),
-        "meta": ",".join(f"{name}={value}" for name, value in task.metadata.items()),
+    words_suffice = guessed.get(task.key) == task.profile and not task.capabilities and not task.target
+    unwritten = {
+        "agent": task.agent == usual.agent and not asks,
+        "profile": words_suffice,
+        "timeout_s": task.timeout_s == usual.timeout_s,
+        "max_retries": task.max_retries == usual.retries,
+        "parent": task.parent not in keys,
     }
-    return [f"{name}={_quoted(value)}" for name, value in values.items() if value]
+    values = {known.name: getattr(task, known.name, None) for known in ATTRIBUTES.values()}
+    values["depends_on"] = tuple(name for name in task.depends_on if name in keys)
+    return [
+        f"{known.attribute}={_quoted(known.kind.write(value))}"
+        for known in ATTRIBUTES.values()
+        if (value := values[known.name]) not in (None, known.usual) and not unwritten.get(known.name)
+    ]
 
 
 def _quoted(value: str) -> str:
     return f'"{value}"' if any(char in value for char in " \t\"'{}`") else value
-
-
-def _duration(seconds: int) -> str:
-    size, unit = next((size, unit) for size, unit in _UNITS if seconds % size == 0)
-    return f"{seconds // size}{unit}"
-
-
-def _time(at_ms: int | None) -> str:
-    return (
-        "" if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    )
 
 
 def _done(task: KeptTask) -> bool:
@@ -156,39 +134,12 @@ def _lost(text: str, name: str, tasks: Sequence[KeptTask], keys: set[str]) -> It
 
 
 def _told(task: KeptTask, keys: set[str]) -> TaskFields:
-    task_fields = task_fields_of(task)
-    inside = tuple(name for name in task_fields.depends_on if name in keys)
-    return TaskFields(
-        **{
-            **{name: getattr(task_fields, name) for name in TaskFields.__struct_fields__},
-            "depends_on": inside,
-            "parent": task.parent if task.parent in keys else None,
-        }
-    )
+    fields = task_fields_of(task)
+    inside = tuple(name for name in fields.depends_on if name in keys)
+    return replace(fields, depends_on=inside, parent=task.parent if task.parent in keys else None)
 
 
 def _as_read(task: KeptTask, found: PlanTask) -> TaskFields:
     """What is not in the file is what its reader takes: that was looked at before it was left out."""
-    return TaskFields(
-        title=found.title,
-        description=found.description,
-        agent=found.agent or task.agent,
-        capabilities=tuple(sorted(found.capabilities)),
-        profile=found.profile or task.profile,
-        priority=found.priority,
-        sort_key=found.sort_key,
-        limit_key=found.limit_key,
-        target=found.target,
-        estimated_s=found.estimated_s,
-        not_before_ms=found.not_before_ms,
-        expires_at_ms=found.expires_at_ms,
-        on_failed=found.on_failed,
-        tags=found.tags,
-        metadata=found.metadata,
-        timeout_s=found.timeout_s or task.timeout_s,
-        max_retries=task.max_retries if found.retries is None else found.retries,
-        epic=found.epic,
-        feature=found.feature,
-        parent=found.parent,
-        depends_on=tuple(sorted(found.after)),
-    )
+    kept = {name: getattr(task, name) for name in ("agent", "profile", "timeout_s", "max_retries")}
+    return task_fields_of(replace(found, **{n: v for n, v in kept.items() if getattr(found, n) is None}))

@@ -26,4 +26,7 @@ class Wakeups(Protocol):
     def publish(self, topics: Iterable[str]) -> None:
         """May be called from any thread."""
 
+    def wake_all(self) -> None:
+        """For the end: nobody is to be kept waiting."""
+
     def listen(self, topic: str) -> AbstractContextManager[Listener]: ...

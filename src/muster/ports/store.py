@@ -33,9 +33,11 @@ T = TypeVar("T")
 
 
 class ReadyTask(Struct, frozen=True, gc=False):
-    """A claimable task with its place in line: highest priority, then lowest sort key, then oldest."""
+    """A claimable task with its place in line: first what was begun and lost, then the highest priority, the
+    lowest sort key, the oldest."""
 
     id: int
+    half_done: int
     priority: int
     sort_key: int
 

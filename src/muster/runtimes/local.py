@@ -43,7 +43,6 @@ class LocalWakeups:
                 listener.wake()
 
     def wake_all(self) -> None:
-        """For the end: nobody is to be kept waiting."""
         self._wake(list(self._listeners))
 
     @contextmanager

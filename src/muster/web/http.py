@@ -1,124 +1,153 @@
-"""Requests in, JSON out: decoding, limits and errors, the same for all routes."""
+"""Requests and replies: decoding, limits and errors, the same for all routes and for every way in."""
 
 from __future__ import annotations
 
-import logging
+import functools
 import re
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, TypeVar
+from urllib.parse import parse_qsl, unquote
 
 import msgspec
-from starlette.convertors import Convertor, register_url_convertor
-from starlette.requests import Request
-from starlette.responses import Response
+from msgspec import Meta, Struct
 
-from muster.model.errors import BadInput, CallerError, MusterError, NotFound
+from muster.model import commands as c
+from muster.model.errors import BadInput, MusterError
 
-T = TypeVar("T")
-
-log = logging.getLogger(__name__)
+S = TypeVar("S", bound=Struct)
 
 BODY_BYTES_MAX = 64 << 20
 """A plan of 10,000 tasks with long prompts fits."""
-WAIT_S_MAX = 60.0
+
+WaitSeconds = Annotated[float, Meta(ge=0, le=60)]
+"""How long an answer may be held while there is nothing to tell."""
+
+JSON = "application/json"
+_encode = msgspec.json.Encoder().encode
 
 _ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 """The character itself, not a text about it: an even number of backslashes stands before."""
 
-_encode = msgspec.json.Encoder().encode
+
+class Body(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Base of all bodies that are not a command as it stands."""
 
 
-class JsonResponse(Response):
-    media_type = "application/json"
-
-    def render(self, content: Any) -> bytes:
-        return _encode(content)
+class ActorBody(Body, frozen=True, kw_only=True):
+    actor: c.Name
 
 
-def error_response(error: MusterError) -> JsonResponse:
+class Query(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Base of all queries.  A field that is a tuple may be given several times."""
+
+
+class Request:
+    """One request, whichever way it came."""
+
+    __slots__ = ("body", "gone", "headers", "method", "path", "query")
+
+    def __init__(
+        self, method: str, target: str, headers: Iterable[tuple[bytes, bytes]] = (), body: bytes | None = b""
+    ) -> None:
+        """A body of None was too large to be read."""
+        self.method = method
+        self.path, _, self.query = target.partition("?")
+        self.headers = headers
+        self.body = body
+        self.gone = False
+        """Nobody waits for the answer any more."""
+
+    def header(self, name: bytes) -> str:
+        return next((value.decode("latin-1") for key, value in self.headers if key.lower() == name), "")
+
+    @property
+    def parts(self) -> list[str]:
+        """The parts of the path.  A slash within one comes as %2F."""
+        parts = self.path.split("/")
+        return [unquote(part) for part in parts] if "%" in self.path else parts
+
+
+class Reply(Struct, frozen=True, gc=False):
+    status: int
+    data: bytes = b""
+    media_type: str = JSON
+
+
+def json_reply(content: object, status: int = 200) -> Reply:
+    return content if isinstance(content, Reply) else Reply(status, _encode(content))
+
+
+def error_reply(error: MusterError, status: int | None = None) -> Reply:
     body = {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
-    return JsonResponse(body, status_code=error.http_status)
+    return json_reply(body, status or error.http_status)
 
 
-async def on_muster_error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, MusterError)
-    return error_response(error)
-
-
-async def on_bug(request: Request, error: Exception) -> Response:
-    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return error_response(
-        MusterError(f"internal error: {type(error).__name__}: {error}", "see .muster/muster.log")
-    )
-
-
-async def on_http_error(request: Request, error: Exception) -> Response:
-    status: int = getattr(error, "status_code", 500)
-    kind = NotFound if status == 404 else CallerError
-    answer = error_response(kind(f"{request.method} {request.url.path}: {error}", "muster --help"))
-    answer.status_code = status
-    return answer
-
-
-async def body(request: Request, shape: type[T]) -> T:
-    """The request's body as `shape`.  Raises BadInput with the path of what does not fit."""
-    parts: list[bytes] = []
-    size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > BODY_BYTES_MAX:
-            raise BadInput(f"the request has more than {BODY_BYTES_MAX} bytes; nothing was changed")
-        parts.append(part)
-    data = b"".join(parts)
-    if _ESCAPED_NUL.search(data):
+def decode_body(data: bytes | None, decoder: msgspec.json.Decoder[Any]) -> Any:
+    """Raises BadInput with the path of what does not fit."""
+    if data is None:
+        raise BadInput(f"the request has more than {BODY_BYTES_MAX} bytes; nothing was changed")
+    if b"\\u0000" in data and _ESCAPED_NUL.search(data):
         raise BadInput("the request holds a NUL character; nothing was changed", "remove it")
     try:
-        return msgspec.json.decode(data or b"{}", type=shape)
+        return decoder.decode(data or b"{}")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(f"the request does not fit: {error}; nothing was changed") from error
 
 
-def number(request: Request, name: str, default: int, *, least: int = 0, most: int = 1 << 53) -> int:
-    """An integer of the query string.  Raises BadInput."""
-    raw = request.query_params.get(name)
-    return default if raw is None else number_of(raw, name, least=least, most=most)
+def decode_query(text: str, shape: type[S] | None) -> S | None:
+    """Raises BadInput with the name of what does not fit, or is not known here."""
+    if shape is None and not text:
+        return None
+    lists = _parameters(shape)
+    given: dict[str, Any] = {}
+    for name, value in parse_qsl(text, keep_blank_values=True):
+        if name not in lists:
+            known = f"known here: {', '.join(lists)}" if lists else "leave it out"
+            raise BadInput(f"there is no query parameter {name!r} here; nothing was changed", known)
+        if lists[name]:
+            given.setdefault(name, []).append(value)
+        elif name in given:
+            raise BadInput(f"{name} is given twice; nothing was changed", "give it once")
+        else:
+            given[name] = value
+    assert shape is not None
+    try:
+        return msgspec.convert(given, shape, strict=False)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"the query does not fit: {error}; nothing was changed") from error
 
 
-def number_of(raw: str, name: str, *, least: int = 0, most: int = 1 << 53) -> int:
+@functools.cache
+def _parameters(shape: type[Struct] | None) -> dict[str, bool]:
+    """Name of each, and whether it may be repeated."""
+    found = msgspec.structs.fields(shape) if shape is not None else ()
+    return {field.encode_name: getattr(field.type, "__origin__", None) is tuple for field in found}
+
+
+def json_text(raw: msgspec.Raw) -> str:
     """Raises BadInput."""
     try:
-        value = int(raw)
-    except ValueError:
-        raise BadInput(f"{name}={raw} is not a number") from None
-    if not least <= value <= most:
-        raise BadInput(f"{name}={raw} is not between {least} and {most}")
-    return value
+        return bytes(raw).decode()
+    except UnicodeDecodeError as error:
+        raise BadInput(f"the result is not UTF-8: {error}; nothing was changed") from error
 
 
-def wait_s(request: Request) -> float:
-    """`?wait=` in seconds.  Raises BadInput."""
-    raw = request.query_params.get("wait", "0")
-    try:
-        value = float(raw)
-    except ValueError:
-        raise BadInput(f"wait={raw} is not a number of seconds") from None
-    if not 0 <= value <= WAIT_S_MAX:
-        raise BadInput(f"wait={raw} is not between 0 and {WAIT_S_MAX:g} seconds")
-    return value
-
-
-class IdConvertor(Convertor[int]):
-    """`{task_id:id}` in a path: what no store has ever numbered is a 404, not an overflow."""
-
-    regex = "[0-9]{1,16}"
-
-    def convert(self, value: str) -> int:
-        return int(value)
-
-    def to_string(self, value: int) -> str:
-        return str(value)
-
-
-register_url_convertor("id", IdConvertor())
-
-Handler = Callable[[Request], Awaitable[Response]]
+def body_of(command: type[c.Command], names: Sequence[str]) -> type[Struct]:
+    """The body that gives these fields of a command, as the command declares them."""
+    found = {field.name: field for field in msgspec.structs.fields(command)}
+    return msgspec.defstruct(
+        f"{command.__name__}Body",
+        [
+            (
+                name,
+                found[name].type,
+                msgspec.field(default=found[name].default, default_factory=found[name].default_factory),  # type: ignore[call-overload]
+            )
+            for name in names
+        ],
+        bases=(Body,),
+        frozen=True,
+        kw_only=True,
+        rename="camel",
+        forbid_unknown_fields=True,
+    )

@@ -1,43 +1,189 @@
-"""The owner's HTTP server."""
+"""The owner's HTTP/1.1 server on its unix socket.
+
+Our own on top of httptools, because workers wait for it: uvicorn spends more on an empty request than all of this
+with its routes does (`./run bench --only requests` measures both), sends head and body apart, which wakes the
+caller twice, and takes 9 MB.  What its callers need is little: keep-alive, bodies, and an end that answers first.
+They are processes of the same OS user, so that nobody is timed out.
+"""
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
+import http
+import logging
 import socket
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable
 
-import uvicorn
+import httptools
 
-from muster.web.app import build
-from muster.web.backend import Backend
+from muster.model.errors import BadInput
+from muster.web import http as web_http
+from muster.web.http import Reply, Request, error_reply
+from muster.web.routes import Application
 
-CLOSE_S = 2
+log = logging.getLogger(__name__)
+
+CLOSE_S = 2.0
 """How long open requests may take to end once the owner is asked to."""
+WAITING_MAX = 16
+"""So many requests of one connection wait for their turn; then nothing more is read of it."""
+
+AGAIN_S = 1.0
+"""After a connection could not be let in: there are too many open files."""
+
+_STATUS_LINES = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in http.HTTPStatus
+}
 
 
-class Server(uvicorn.Server):
-    """uvicorn without signal handlers of its own: the owner decides when to end."""
+class _Connection(asyncio.Protocol):
+    """Answers one request after the other."""
 
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
+    def __init__(self, app: Application, gone: Callable[[_Connection], object]) -> None:
+        self._app = app
+        self._gone = gone
+        self._transport: asyncio.Transport
+        self._open = False
+        self._parser = httptools.HttpRequestParser(self)
+        self._waiting: deque[tuple[Request, bool]] = deque()
+        """Requests, and whether the connection is kept after the answer."""
+        self._answering: asyncio.Task[None] | None = None
+        self._current: Request | None = None
+        self._ending = False
+        self.closed = asyncio.get_running_loop().create_future()
+
+    # -- asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport, self._open = transport, True
+        if self._ending:
+            transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._gone(self)
+        self.closed.set_result(None)
+        self._waiting.clear()
+        if self._current is not None:
+            self._current.gone = True
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self.end()
+        except httptools.HttpParserError as error:
+            if self._answering is None:
+                self._write(error_reply(BadInput(f"this is no HTTP request: {error}"), 400), keep=False)
+            self.end()
+
+    def end(self) -> None:
+        """Once the request at work is answered."""
+        self._ending = True
+        if self._answering is None and self._open:
+            self._transport.close()
+
+    def abort(self) -> None:
+        if self._open:
+            self._transport.abort()
+
+    # -- httptools
+
+    def on_message_begin(self) -> None:
+        self._target = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def on_url(self, url: bytes) -> None:
+        self._target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers.append((name, value))
+        if name.lower() == b"expect" and self._answering is None:
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, body: bytes) -> None:
+        self._size += len(body)
+        if self._size <= web_http.BODY_BYTES_MAX:
+            self._parts.append(body)
+
+    def on_message_complete(self) -> None:
+        method, target = self._parser.get_method().decode("ascii"), self._target.decode("latin-1")
+        body = b"".join(self._parts) if self._size <= web_http.BODY_BYTES_MAX else None
+        self._waiting.append((Request(method, target, self._headers, body), self._parser.should_keep_alive()))
+        if self._answering is None:
+            self._answering = asyncio.get_running_loop().create_task(self._answer())
+        elif len(self._waiting) == WAITING_MAX:
+            self._transport.pause_reading()
+
+    async def _answer(self) -> None:
+        while self._waiting and not self._transport.is_closing():
+            self._current, keep = self._waiting.popleft()
+            reply = await self._app.answer(self._current)
+            if not self._current.gone:
+                self._write(reply, keep=keep and not self._ending)
+            if len(self._waiting) == WAITING_MAX - 1:
+                self._transport.resume_reading()
+        self._current = self._answering = None
+
+    def _write(self, reply: Reply, *, keep: bool) -> None:
+        close = "" if keep else "connection: close\r\n"
+        head = f"content-type: {reply.media_type}\r\ncontent-length: {len(reply.data)}\r\n{close}\r\n"
+        self._transport.write(_STATUS_LINES[reply.status] + head.encode() + reply.data)
+        if not keep:
+            self._transport.close()
 
 
-def server(backend: Backend) -> Server:
-    config = uvicorn.Config(
-        build(backend),
-        http="httptools",
-        loop="asyncio",
-        lifespan="off",
-        proxy_headers=False,
-        access_log=False,
-        log_config=None,
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=CLOSE_S,
-    )
-    return Server(config)
+class _Door:
+    """Lets connections in.  asyncio's own server drops one that comes while it closes, and leaks its socket."""
+
+    def __init__(self, app: Application, listening: socket.socket) -> None:
+        self._app = app
+        self._listening = listening
+        self._loop = asyncio.get_running_loop()
+        self._connections: dict[_Connection, asyncio.Task[object]] = {}
+        self._closed = False
+        listening.setblocking(False)
+        self._open()
+
+    def _open(self) -> None:
+        if not self._closed:
+            self._loop.add_reader(self._listening, self._let_in)
+
+    def _let_in(self) -> None:
+        try:
+            accepted, _ = self._listening.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError as error:
+            log.error("nobody can be let in: %s; trying again in %g s", error, AGAIN_S)
+            self._loop.remove_reader(self._listening)
+            self._loop.call_later(AGAIN_S, self._open)
+            return
+        connection = _Connection(self._app, self._gone)
+        self._connections[connection] = self._loop.create_task(
+            self._loop.connect_accepted_socket(lambda: connection, accepted)
+        )
+
+    def _gone(self, connection: _Connection) -> None:
+        del self._connections[connection]
+
+    async def close(self) -> None:
+        """Once every open request is answered, after CLOSE_S at the latest."""
+        self._closed = True
+        self._loop.remove_reader(self._listening)
+        for connection in list(self._connections):
+            connection.end()
+        if self._connections:
+            await asyncio.wait([connection.closed for connection in self._connections], timeout=CLOSE_S)
+        for connection in list(self._connections):
+            connection.abort()
 
 
-async def serve(made: Server, listening: socket.socket) -> None:
-    """Answers on an already bound socket until `made.should_exit` is set."""
-    await made.serve(sockets=[listening])
+async def serve(app: Application, listening: socket.socket, closing: asyncio.Event) -> None:
+    """Answers on an already bound socket until `closing` is set."""
+    door = _Door(app, listening)
+    await closing.wait()
+    await door.close()

@@ -26,13 +26,11 @@ from muster.model.states import ErrorKind
 from muster.ports.agent import (
     Agent,
     AttemptFolder,
-    Completed,
     Exit,
     Failed,
     Job,
     Launch,
     Launcher,
-    Outcome,
     RunningProcess,
 )
 from muster.ports.crew import Crew
@@ -41,9 +39,10 @@ from muster.worker.orders import Order, Orders
 from muster.worker.output_reader import READ_S, OutputReader, wait_and_read
 from muster.worker.port_ranges import PORTS, port_range
 from muster.worker.tail import Tail
-from muster.worker.watchdog import Verdict, Watchdog, full_disk
+from muster.worker.watchdog import Verdict, Watchdog
+from muster.worker.words import Words, cut
 from muster.worker.workdir import Trees, Workdir, workdir_of
-from muster.worker.worktree import MergeConflict, Work
+from muster.worker.worktree import MergeConflict, Work, WorkMissing
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +54,6 @@ AWAY = (Unavailable, StoreFault)
 """Nothing can be written now; whoever waits may go on later."""
 RECONNECT_FIRST_S = 0.1
 RECONNECT_CAP_S = 2.0
-RETRY_AFTER_MAX_S = 30 * 86400.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +104,7 @@ class Runner:
         self._around = around
         self._job = job
         self._orders = orders
+        self._words = Words(job)
         self._then = then
         self._following: Claimed | None = None
         self._folder = AttemptFolder(path=around.attempts_dir / str(job.task_id) / str(job.epoch))
@@ -121,18 +120,24 @@ class Runner:
         """What was claimed at its end.  Never raises for what the agent, the task or the owner does."""
         agent = self._around.agents.get(self._job.agent)
         try:
-            if agent is None:
+            if self._job.publishes is not None:
+                self._publish_only()
+            elif agent is None:
                 raise AgentUnfit(f"this worker has no agent {self._job.agent}", "muster doctor")
-            self._attempt(agent)
+            else:
+                self._attempt(agent)
         except AgentUnfit as error:
-            self._settle(self._release(error.message, unfit=error.message))
+            self._settle(self._words.release(error.message, unfit=error.message))
         except BadInput as error:
-            self._settle(self._failure(ErrorKind.INVALID, f"{error.message}; {error.hint}"))
+            self._settle(self._words.failure(ErrorKind.INVALID, f"{error.message}; {error.hint}"))
+        except WorkMissing as error:
+            self._settle(self._words.failure(ErrorKind.CRASH, f"{error.message}; {error.hint}"))
         except Conflict as error:
             log.info("attempt %s#%s is over: %s", self._job.task_id, self._job.epoch, error)
         except (Unavailable, OSError) as error:
             # It spends a retry: what the host does not allow now must not be tried at full speed for ever.
-            self._settle(self._failure(ErrorKind.CRASH, f"this worker's host is in the way: {error}"))
+            message = f"this worker's host is in the way: {error}"
+            self._settle(self._words.failure(ErrorKind.CRASH, message, done=True))
         if self._begun and not self._settled:
             self._say_gone()
         return self._following
@@ -143,6 +148,19 @@ class Runner:
         workdir.begin()
         with port_range() as port:
             self._work(agent, workdir, port)
+
+    def _publish_only(self) -> None:
+        """The agent of an earlier attempt is done: no other one runs."""
+        workdir = workdir_of(self._job, self._around.root, self._around.trees)
+        workdir.begin()
+        start = c.Start(
+            task_id=self._job.task_id,
+            epoch=self._job.epoch,
+            token_hash=hashlib.sha256(secrets.token_bytes(32)).hexdigest(),
+        )
+        self._begun = True
+        if self._report(start):
+            self._conclude(workdir, self._words.complete())
 
     def _work(self, agent: Agent, workdir: Workdir, port: int | None) -> None:
         # With the proof of the grant: a store that was put back knows neither this attempt nor its token.
@@ -180,7 +198,7 @@ class Runner:
             outcome = stream.outcome(ended, self._folder)
             if isinstance(outcome, Failed) and outcome.session_gone:
                 self._account(output_reader, forget=True)
-            word = self._word_on(outcome, ended, workdir.cwd)
+            word = self._words.on(outcome, ended, self._folder.path, workdir.cwd)
         self._conclude(workdir, word)
 
     def _set_up(self, workdir: Workdir, launch: Launch) -> bool:
@@ -196,7 +214,7 @@ class Runner:
             workdir.was_set_up()
             return True
         message = f"git.setup ended with exit code {end.exit_code}: {command}"
-        self._settle(word or self._failure(ErrorKind.CRASH, message, end.exit_code))
+        self._settle(word or self._words.failure(ErrorKind.CRASH, message, end.exit_code))
         return False
 
     def _carry_out(self, launch: Launch, output_reader: OutputReader | None = None) -> _End:
@@ -241,24 +259,29 @@ class Runner:
     def _word_of(self, end: _End) -> c.Finish | None:
         """What is to be reported where that does not depend on the agent."""
         if end.verdict is not None:
-            return self._failure(end.verdict.kind, end.verdict.message, end.exit_code)
-        return self._release("stopped on request") if end.stopped else None
+            return self._words.failure(end.verdict.kind, end.verdict.message, end.exit_code)
+        return self._words.release("stopped on request") if end.stopped else None
 
     def _conclude(self, workdir: Workdir, word: c.Finish) -> None:
         """Keeps the work, hands it on where the attempt succeeded, and reports how it ended."""
         work = workdir.keep()
         if work is not None and not self._show(work):
             return  # another attempt has the task: what we made is kept, and goes no further
-        if isinstance(word, c.Complete):
-            try:
-                workdir.publish()
-            except MergeConflict as error:
-                word = self._failure(ErrorKind.CRASH, f"{error.message}; {error.hint}", word.exit_code)
-            except GitFailed as error:
-                word = self._failure(ErrorKind.CRASH, f"{error.message}: {error.hint}", word.exit_code)
+        if workdir.apart and isinstance(word, c.Complete) and self._report(self._words.done(word)):
+            word = self._publish(workdir, word)
         # Nobody is to wait for a task while we clear.
-        if self._settle(word, keeps_slot=not workdir.clears) and isinstance(word, c.Complete):
+        if self._settle(word, keeps_slot=not workdir.apart) and isinstance(word, c.Complete):
             workdir.clear()
+
+    def _publish(self, workdir: Workdir, word: c.Complete) -> c.Complete | c.Fail:
+        try:
+            workdir.publish()
+        except MergeConflict as error:
+            return self._words.failure(ErrorKind.CRASH, f"{error.message}; {error.hint}", word.exit_code)
+        except GitFailed as error:
+            message = f"{error.message}: {error.hint}"
+            return self._words.failure(ErrorKind.CRASH, message, word.exit_code, done=True)
+        return word
 
     def _show(self, work: Work) -> bool:
         """Tells what the attempt has made.  False where it is over: this is the fence before its work goes on."""
@@ -322,7 +345,7 @@ class Runner:
         """Tells once that the attempt seems to hang, and once that it does not.  Raises Unavailable."""
         if suspicion == self._suspected:
             return
-        doubt = c.Suspect(task_id=self._job.task_id, epoch=self._job.epoch, evidence=_told(suspicion, 2000))
+        doubt = c.Suspect(task_id=self._job.task_id, epoch=self._job.epoch, evidence=cut(suspicion, 2000))
         self._send(doubt)
         self._suspected = suspicion
 
@@ -361,41 +384,6 @@ class Runner:
             log.warning("the notice for %s#%s: %s", self._job.task_id, self._job.epoch, error)
             return
         self._told = notice
-
-    def _word_on(self, outcome: Outcome, ended: Exit, cwd: Path) -> c.Finish:
-        if isinstance(outcome, Completed):
-            result = outcome.result.decode() if outcome.result is not None else None
-            return c.Complete(
-                task_id=self._job.task_id,
-                epoch=self._job.epoch,
-                result=result,
-                spoken=outcome.spoken,
-                exit_code=ended.code,
-            )
-        retry_after_s = None if outcome.reset_at_s is None else outcome.reset_at_s - time.time()
-        full = full_disk(self._folder.path, cwd) if outcome.kind is ErrorKind.CRASH else ""
-        return self._failure(outcome.kind, outcome.message + full, ended.code, retry_after_s)
-
-    def _failure(
-        self,
-        kind: ErrorKind,
-        message: str,
-        exit_code: int | None = None,
-        retry_after_s: float | None = None,
-    ) -> c.Fail:
-        return c.Fail(
-            task_id=self._job.task_id,
-            epoch=self._job.epoch,
-            kind=kind,
-            message=_told(message, 5000),
-            exit_code=exit_code,
-            retry_after_s=None if retry_after_s is None else min(max(retry_after_s, 0.0), RETRY_AFTER_MAX_S),
-        )
-
-    def _release(self, reason: str, *, unfit: str | None = None) -> c.Release:
-        return c.Release(
-            task_id=self._job.task_id, epoch=self._job.epoch, reason=_told(reason, 5000), unfit_agent=unfit
-        )
 
     def _job_of_agent(self, told: str) -> Job:
         job = self._job
@@ -492,7 +480,3 @@ class Runner:
                 time.sleep(wait_s)
                 wait_s = min(RECONNECT_CAP_S, wait_s * 2)
         return False
-
-
-def _told(text: str, limit: int) -> str:
-    return text[:limit].replace("\0", "?")

@@ -20,18 +20,18 @@ class Workdir(Protocol):
     def cwd(self) -> Path: ...
 
     @property
-    def env(self) -> Mapping[str, str]: ...
+    def apart(self) -> bool:
+        """What is done here is to be published, and then cleared away, which takes its time."""
 
     @property
-    def clears(self) -> bool:
-        """`clear` takes its time."""
+    def env(self) -> Mapping[str, str]: ...
 
     @property
     def told(self) -> str:
         """What the agent should know of what it finds there."""
 
     def begin(self) -> None:
-        """Makes it.  Raises GitFailed."""
+        """Makes it.  Raises GitFailed, WorkMissing."""
 
     def setup(self) -> str:
         """The shell command that has to succeed before the agent begins; empty where there is none."""
@@ -52,7 +52,7 @@ class Folder:
     """The project's own: whatever is written there is there."""
 
     told = ""
-    clears = False
+    apart = False
 
     def __init__(self, root: Path) -> None:
         self.cwd = root
@@ -89,8 +89,10 @@ class Trees:
 class Tree:
     rules: Trees
     tree: Worktree
+    publishes: int | None = None
+    """Whose work is only to be published."""
     told: str = field(default="", init=False)
-    clears = True
+    apart: bool = field(default=True, init=False)
 
     @property
     def cwd(self) -> Path:
@@ -102,6 +104,8 @@ class Tree:
 
     def begin(self) -> None:
         self.told = self.tree.prepare()
+        if self.publishes is not None:
+            self.tree.check_work_of(self.publishes)
 
     def setup(self) -> str:
         return self.rules.setup if self.tree.needs_setup else ""
@@ -130,7 +134,10 @@ class Tree:
 
 
 def workdir_of(job: ClaimedJob, root: Path, trees: Trees | None) -> Workdir:
-    if trees is None or job.agent not in trees.writers:
+    if trees is None:
         return Folder(root)
     path = trees.folder / str(job.task_id)
-    return Tree(trees, Worktree(trees.repository, path, job.plan, job.key, job.epoch))
+    # What was done is published also where its agent does not write any more, or is not known.
+    if job.agent not in trees.writers and not (job.publishes is not None and path.is_dir()):
+        return Folder(root)
+    return Tree(trees, Worktree(trees.repository, path, job.plan, job.key, job.epoch), job.publishes)

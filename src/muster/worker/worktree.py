@@ -35,6 +35,12 @@ class MergeConflict(MusterError):
     code = "merge_conflict"
 
 
+class WorkMissing(MusterError):
+    """Nothing is here of work that is said to be done: only an agent can do it again."""
+
+    code = "work_missing"
+
+
 class Begun(NamedTuple):
     """What the marker in a finished working tree says."""
 
@@ -107,13 +113,25 @@ class Worktree:
             begun = self._begun()
             return self._keep(begun) if begun is not None and begun.epoch == self.epoch else None
 
+    def check_work_of(self, epoch: int) -> None:
+        """Call once prepared.  Raises WorkMissing where nothing is known of what that attempt has left."""
+        if self.repository.commit_of(kept_ref(self.plan, self.key, epoch)) is None:
+            raise WorkMissing(
+                f"the work of attempt {epoch} is done, and it is not here: {self.path} is gone",
+                "a further attempt does it again",
+            )
+
     def publish(self, *, merge: bool = True) -> None:
         """Brings the kept work onto the task's branch, and with `merge` from there onto the plan's.
 
-        Raises MergeConflict, or GitFailed where a person has the plan's branch checked out.
+        May be killed at any moment, and done again by a later attempt.  Raises MergeConflict, or GitFailed where
+        a person has the plan's branch checked out, or a later attempt has the tree.
         """
         repository = self.repository
         with repository.locked():
+            begun = self._begun()
+            if begun is None or begun.epoch != self.epoch:
+                raise GitFailed(f"attempt {self.epoch} has no part in {self.path} any more")
             commit = repository.run("rev-parse", kept_ref(self.plan, self.key, self.epoch))
             if commit != repository.commit_of("HEAD", self.path):
                 repository.run(

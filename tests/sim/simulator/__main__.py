@@ -10,7 +10,7 @@ import sys
 import time
 from collections import Counter
 
-from simulator.planted_bugs import PLANTED_BUGS
+from simulator.planted_bugs import PLANTED_BUGS, Plant
 from simulator.scenario import harsh, scenario
 from simulator.simulation import Report, simulate
 
@@ -101,15 +101,17 @@ def _many(first: int, count: int, plant: str | None) -> int:
     return 1 if failed else 0
 
 
+def found(plant: Plant, seeds: int = PLANT_SEEDS) -> Report | None:
+    """The first of so many seeds that breaks a promise with this bug in the product."""
+    with plant.planted():
+        reports = (simulate(plant.first + n, chosen=harsh(plant.first + n)) for n in range(seeds))
+        return next((report for report in reports if report.broken is not None), None)
+
+
 def _all_plants(seeds: int) -> int:
     missed = 0
     for name, plant in PLANTED_BUGS.items():
-        report = None
-        with plant.planted():
-            for seed in range(plant.first, plant.first + seeds):
-                report = simulate(seed, chosen=harsh(seed))
-                if report.broken is not None:
-                    break
+        report = found(plant, seeds)
         if report is not None and report.broken is not None:
             print(
                 f"found   {name:34} seed {report.seed:3}, commit {report.commits:4}: {report.broken.promise}"

@@ -130,7 +130,20 @@ class Oracle:
         for look in self._witness.look(sorted(self.reference.tasks)):
             self.reference.tasks[look.task.id].due_ms = look.task.next_attempt_at_ms
 
+    def _check_published(self, event: Event) -> None:
+        """Before the reference takes it.  What a person completes, or has done by hand, is their word."""
+        task = self.reference.tasks[event.task_id]
+        if task.open_epoch is None or task.by_hand:
+            return
+        if task.done is None or (task.id, task.done) not in self.world.published:
+            says = f"task {task.id} is completed, and the work of attempt {task.done} is not published"
+            raise Broken("S18", says, task.id)
+        if task.done != event.epoch:
+            self.world.seen["a later attempt published the work"] += 1
+
     def _take(self, event: Event, now: Now) -> None:
+        if event.event == "completed":
+            self._check_published(event)
         task = self.reference.take(event, self._last_cap_ms)
         self.world.seen[event.event] += 1
         if event.event in {"claimed", "started", "readopted"}:
@@ -218,7 +231,8 @@ class Oracle:
             saved = (command.epoch, command.taken_us, command.data)
             self.reference.tasks[command.task_id].checkpoints.append(saved)
         elif isinstance(command, c.Retry) and isinstance(outcome, Moved) and command.fresh:
-            self.reference.tasks[command.task_id].fresh_after = outcome.epoch
+            task = self.reference.tasks[command.task_id]
+            task.fresh_after, task.done = outcome.epoch, None
         elif isinstance(command, c.Register) and not isinstance(outcome, MusterError):
             self.slots[command.worker_id] = command.slots
         elif isinstance(outcome, Taken | Held):
@@ -235,6 +249,10 @@ class Oracle:
         if (still or given_by == owner) and jobs not in (before, still):
             raise Broken("S1", f"a repeated claim was given {sorted(jobs)}, before that {sorted(before)}")
         for job in outcome.jobs:
+            done = self.reference.tasks[job.task_id].done
+            if job.publishes != (None if done == job.epoch else done):
+                says = f"attempt {job.epoch} is to publish {job.publishes}, the work of {done} is done"
+                raise Broken("S18", f"task {job.task_id}: {says}", job.task_id)
             expected = self.reference.tasks[job.task_id].may_resume_from()
             if job.epoch > 1 and job.checkpoint != expected:
                 says = f"attempt {job.epoch} resumes from {job.checkpoint!r}, the last one was {expected!r}"
@@ -281,6 +299,9 @@ class Oracle:
         if row.lingering_epoch != task.lingering:
             lets = f"lets attempt {row.lingering_epoch} linger, it should be {task.lingering}"
             raise Broken("S1", f"task {row.id} {lets}", row.id)
+        if row.done_epoch != task.done:
+            done = f"says that attempt {row.done_epoch} is done, it should be {task.done}"
+            raise Broken("S18", f"task {row.id} {done}", row.id)
         waits = row.unmet or row.next_attempt_at_ms is not None or row.ready or task.lingering is not None
         waits = waits or (row.status is TaskStatus.PAUSED and row.paused_reason is not None)
         if not (row.final or row.status in HELD or waits):

@@ -271,6 +271,28 @@ def second_completion(planting: Planting) -> None:
     planting.put(machine._DECIDERS, c.Complete, complete)
 
 
+@plant("an attempt that has said that it is done is completed before its work is published")
+def done_before_published(planting: Planting) -> None:
+    def reap(task: Task, facts: Facts, command: c.Reap, now: Now) -> Decision:
+        attempt = facts.attempt
+        said = task.done_epoch is not None and attempt is not None and attempt.open
+        if not said or attempt is None or attempt.epoch != command.epoch:
+            return real(task, facts, command, now)
+        return ending._completed(task, attempt, attempt.declared, now, exit_code=None)
+
+    real = ending.reap
+    planting.put(machine._DECIDERS, c.Reap, reap)
+
+
+@plant("work that is done and not published is done again by an agent")
+def done_work_is_done_again(planting: Planting) -> None:
+    def grant(task: Task, facts: Facts, command: c.Grant, now: Now) -> Decision:
+        return real(replace(task, done_epoch=None), facts, command, now)
+
+    real = working.grant
+    planting.put(machine._DECIDERS, c.Grant, grant)
+
+
 @plant("a task is given away before the processes of its lost attempt are killed")
 def reaped_before_killed(planting: Planting) -> None:
     planting.put(SimHost, "kill_marked", lambda _self, _marks: 0)

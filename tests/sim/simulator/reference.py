@@ -79,6 +79,8 @@ class TaskModel:
     """An attempt that somebody else has ended while it was at work: nobody gets the task before it is gone."""
     reaped_early: bool = False
     """Because it did not stop in time, on a machine where nobody could kill its processes: the next event."""
+    done: int | None = None
+    """The attempt that has said that it is done, until its work is published: attempts after it run no agent."""
     lost_epoch: int | None = None
     """The newest attempt, where it was given up for its silence: it alone may come back."""
     ended: set[int] = field(default_factory=set)
@@ -181,6 +183,7 @@ class TaskModel:
             if self.status is _T.RUNNING and not self.by_hand:
                 self.lingering = self.open_epoch
             self.reaped_early = False
+        self._keep_done(event)
         self.status, self.generation = event.new_status, event.generation
         self.epoch, self.seq = event.epoch, event.seq
         self.states.add((event.new_status, event.generation, event.epoch))
@@ -198,6 +201,19 @@ class TaskModel:
             self.outcome = Outcome.DEAD
         elif name == "retried":
             self.outcome = Outcome.OPEN
+
+    def _keep_done(self, event: Event) -> None:
+        name, details = event.event, msgspec.json.decode(event.details)
+        if name == "declared":
+            self.done = None if details["kind"] else event.epoch
+        elif (
+            name in {"asked", "cancelled", "skipped", "completed"}
+            or (name == "failed" and "done" not in details)
+            or (name == "released" and "kind" in details)
+            or (name == "retried" and "note" in details)
+            or (name == "claimed" and details["agent"] == BY_HAND)
+        ):
+            self.done = None
 
 
 class Reference:

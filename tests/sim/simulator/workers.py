@@ -291,6 +291,9 @@ class SimWorker:
             unfit = c.Release(task_id=job.task_id, epoch=job.epoch, reason="no room on this machine")
             await self._settle(held, unfit)
             return
+        if job.publishes is not None:
+            await self._publish(held, c.Complete(task_id=job.task_id, epoch=job.epoch))
+            return
         held.agent = agent = Agent(self._stage, self.process, self.id, job, held.changed)
         self._agents.began(agent)
         self._look_at_lease(held)
@@ -311,8 +314,26 @@ class SimWorker:
         elif ending is None:
             lost = c.Fail(task_id=job.task_id, epoch=job.epoch, kind=ErrorKind.LOST, message="it was killed")
             await self._settle(held, lost)
+        elif isinstance(ending.word, c.Complete):
+            await self._publish(held, ending.word)
         elif ending.word is not None:
             await self._settle(held, ending.word)
+
+    async def _publish(self, held: Held, word: c.Complete) -> None:
+        """As often as it may be begun: what is on the branch already is not put there twice."""
+        task_id, epoch = held.job.task_id, held.job.epoch
+        done = c.Declare(task_id=task_id, epoch=epoch, text='"done"', by_worker=True, proof=held.job.proof)
+        if await self._patiently(done, held) is None:
+            return
+        await self.process.sleep(self._dice.uniform(0.0, 3.0))
+        dice = 1.0 if self._stage.world.healing else self._dice.random()
+        if dice < 0.1:  # a conflict, which only an agent can mend, or a disk that is full
+            failed = c.Fail(task_id=task_id, epoch=epoch, kind=ErrorKind.CRASH, message="", done=dice < 0.05)
+            await self._settle(held, failed)
+            return
+        self._stage.world.published.add((task_id, held.job.publishes or epoch))
+        await self.process.sleep(self._dice.uniform(0.0, 1.0))
+        await self._settle(held, word)
 
     async def _start(self, held: Held, start: c.Start) -> bool:
         """However long the owner is away; what counts for the lease is when the word was sent that it took."""

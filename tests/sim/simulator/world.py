@@ -47,6 +47,8 @@ class World:
         self.healing = False
         """No more faults and no more users: from here on everything has to come right by itself."""
         self.steps = 0
+        self.published: set[tuple[int, int]] = set()
+        """(task, epoch) of each attempt whose work is on its plan's branch."""
         self.seen: Counter[str] = Counter()
         """How often something worth seeing has happened: a run in which nothing did proves nothing."""
         self.lines: list[str] = []

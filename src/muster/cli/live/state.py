@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from muster.cli.output import ref_of, task_word
+from muster.model.json_value import Json
 from muster.model.states import FINAL, TaskStatus
-
-Json = dict[str, Any]
 
 LOG_LINES_MAX = 2000
 HELP = (

@@ -70,6 +70,10 @@ class AddArtifact(AttemptCommand, frozen=True, kw_only=True):
 class Declare(AttemptCommand, frozen=True, kw_only=True):
     """The agent's own word on how it ended, before its process has.  The worker's report settles it."""
 
+    by_worker: bool = False
+    """Its process has ended well, and its worker publishes its work next.  Refused where the agent has reported
+    a failure; a result that it has reported stays."""
+
     kind: ErrorKind | None = None
     text: Annotated[str, Meta(max_length=RESULT_BYTES_MAX)] = "null"
     """The result as JSON, or the failure's message."""
@@ -107,6 +111,8 @@ class Fail(Finish, frozen=True, kw_only=True):
     kind: ErrorKind
     message: Text
     exit_code: ExitCode | None = None
+    done: bool = False
+    """The work itself is done, only publishing it has failed: the next attempt tries that again."""
     retry_after_s: Annotated[float, Meta(ge=0, le=30 * 86400)] | None = None
 
 

@@ -10,7 +10,7 @@ from muster.model.edits import EDITABLE, Edit
 from muster.model.errors import IllegalMove
 from muster.model.moves.decision import Decision, Facts, moved
 from muster.model.states import HELD, TaskStatus
-from muster.model.task import Now, Task
+from muster.model.task import FIELDS_OF_STATE, Now, Task
 
 
 def edit(task: Task, facts: Facts, command: Edit, now: Now) -> Decision:
@@ -22,24 +22,16 @@ def edit(task: Task, facts: Facts, command: Edit, now: Now) -> Decision:
         )
     if task.status not in EDITABLE:
         raise IllegalMove(f"task {task.id} is {task.status}; nothing was changed", "add a new task")
-    task_fields = command.task_fields
-    state: dict[str, Any] = {
-        "priority": task_fields.priority,
-        "sort_key": task_fields.sort_key,
-        "limit_key": task_fields.limit_key,
-        "on_failed": task_fields.on_failed,
-        "timeout_s": task_fields.timeout_s,
-        "max_retries": task_fields.max_retries,
-        "estimated_s": task_fields.estimated_s,
-        "unmet": command.unmet,
-        "lane_id": command.lane_id,
-    }
+    state: dict[str, Any] = {name: getattr(command.task_fields, name) for name in FIELDS_OF_STATE}
+    state |= {"unmet": command.unmet, "lane_id": command.lane_id}
     if "expires_at_ms" in command.changed:
-        state["expires_at_ms"] = task_fields.expires_at_ms
+        state["expires_at_ms"] = command.task_fields.expires_at_ms
     if "not_before_ms" in command.changed:
-        state["next_attempt_at_ms"] = _due_ms(task, task_fields.not_before_ms or 0, now)
+        state["next_attempt_at_ms"] = _due_ms(task, command.task_fields.not_before_ms or 0, now)
     if not command.changed:
         return Decision(replace(task, **state))
+    if command.changed.keys() & {"title", "description"}:
+        state["done_epoch"] = None  # what is done was asked for in other words
     after, event = moved(
         task,
         now,

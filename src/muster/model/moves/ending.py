@@ -46,6 +46,8 @@ def complete(task: Task, facts: Facts, command: c.Complete, now: Now) -> Decisio
     result = attempt.declared if command.spoken and attempt.declared is not None else command.result
     if result is None:
         result = attempt.declared
+    if result == "null":
+        result = None
     return _completed(task, attempt, result, now, exit_code=command.exit_code)
 
 
@@ -57,11 +59,6 @@ def _failed_by_own_word(facts: Facts, command: c.Complete) -> bool:
         and attempt.declared_kind is not None
         and ended_as(facts, command, AttemptStatus.FAILED, AttemptStatus.RELEASED, AttemptStatus.LOST)
     )
-
-
-def _said_done(attempt: Attempt) -> bool:
-    """The agent itself has declared its result."""
-    return attempt.declared is not None and attempt.declared_kind is None
 
 
 def _completed(
@@ -80,6 +77,7 @@ def _completed(
         error_kind=None,
         error="",
         ended_at_ms=now.wall_ms,
+        done_epoch=None,
     )
     closed = close(attempt, AttemptStatus.COMPLETED, now, exit_code=exit_code)
     return Decision(after, closed, (event,), unblocks=True, result=result)
@@ -107,6 +105,8 @@ def _failed(task: Task, attempt: Attempt, command: c.Fail, facts: Facts, now: No
     if spend is Spend.NOTHING:
         return _wait_for_provider(task, attempt, command, facts, now)
     changes, wait_ms = _spent(task, spend, facts)
+    if spend is not Spend.LOSS and not command.done:
+        changes["done_epoch"] = None
     if command.kind is ErrorKind.TIMEOUT:
         changes["timeout_factor"] = min(task.timeout_factor * 2, TIMEOUT_FACTOR_MAX)
     if wait_ms is None:
@@ -116,6 +116,8 @@ def _failed(task: Task, attempt: Attempt, command: c.Fail, facts: Facts, now: No
     details: dict[str, Any] = {"kind": command.kind, "exitCode": command.exit_code}
     if wait_ms is not None:
         details["retryInMs"] = wait_ms
+    if command.done:
+        details["done"] = True
     after, event = moved(
         task,
         now,
@@ -176,6 +178,7 @@ def _wait_for_provider(task: Task, attempt: Attempt, command: c.Fail, facts: Fac
         next_attempt_at_ms=due_ms,
         error_kind=command.kind,
         error=command.message,
+        done_epoch=None,
     )
     closed = close(
         attempt,
@@ -192,12 +195,6 @@ def _wait_for_provider(task: Task, attempt: Attempt, command: c.Fail, facts: Fac
 def release(task: Task, facts: Facts, command: c.Release, now: Now) -> Decision:
     if ended_as(facts, command, AttemptStatus.RELEASED):
         return Decision(task)
-    if facts.attempt is not None and _said_done(facts.attempt):
-        if ended_as(facts, command, AttemptStatus.COMPLETED):
-            return Decision(task)
-        # Stopped after its work was done: giving it back would have it done twice.
-        attempt = current(task, facts, command)
-        return _completed(task, attempt, attempt.declared, now, exit_code=None)
     return _released(task, current(task, facts, command), command.reason, now)
 
 
@@ -233,6 +230,7 @@ def ask(task: Task, facts: Facts, command: c.Ask, now: Now) -> Decision:
         paused_reason=PauseReason.QUESTION,
         question=command.question,
         lingering_epoch=left_running(attempt),
+        done_epoch=None,
     )
     closed = close(attempt, AttemptStatus.RELEASED, now, error="asked a question")
     return Decision(after, closed, (event,))
@@ -285,15 +283,13 @@ def reap(task: Task, facts: Facts, command: c.Reap, now: Now) -> Decision:
 def _reaped(task: Task, attempt: Attempt, facts: Facts, command: c.Reap, now: Now) -> Decision:
     if not command.proven and not lapsed(attempt, now):
         raise IllegalMove(f"attempt {command.epoch} of task {task.id} was heard again; it keeps its lease")
-    if _said_done(attempt):
-        return _completed(task, attempt, attempt.declared, now, exit_code=None)
     if task.status is TaskStatus.ASSIGNED:
         return _released(task, attempt, f"{command.reason} before it started", now)
     attempt = replace(attempt, tree_killed=command.tree_killed)
     if attempt.stop_action is not None:
         return _released(task, attempt, f"{command.reason} while it was stopping", now)
     kind = attempt.declared_kind or ErrorKind.LOST
-    message = attempt.declared or command.reason
+    message = (attempt.declared if attempt.declared_kind else None) or command.reason
     failed = c.Fail(task_id=task.id, epoch=command.epoch, kind=kind, message=message)
     return _failed(task, attempt, failed, facts, now)
 

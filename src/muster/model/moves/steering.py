@@ -170,6 +170,7 @@ def skip(task: Task, facts: Facts, command: c.Skip, now: Now) -> Decision:
         error_kind=None,
         error=said,
         ended_at_ms=now.wall_ms,
+        done_epoch=None,
         skipped=True,
     )
     return Decision(after, events=(event,), unblocks=True)

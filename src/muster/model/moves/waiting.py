@@ -9,7 +9,7 @@ from muster.model.errors import IllegalMove
 from muster.model.events import Level
 from muster.model.moves.decision import Decision, Facts, close, event, left_running, moved
 from muster.model.states import AttemptStatus, TaskStatus
-from muster.model.task import CANCELLED, REMOVED, Now, Task
+from muster.model.task import CANCELLED, FIELDS_OF_STATE, REMOVED, Now, Task
 
 
 def enqueued(
@@ -34,13 +34,9 @@ def enqueued(
         generation=1,
         epoch=0,
         event_seq=1,
-        priority=spec.priority,
-        sort_key=spec.sort_key,
         unmet=unmet,
         next_attempt_at_ms=None if done else spec.begins_at_ms(now.wall_ms),
-        timeout_s=spec.timeout_s,
         timeout_factor=1,
-        max_retries=spec.max_retries,
         retries=0,
         losses=0,
         percent=100 if done else 0,
@@ -55,12 +51,10 @@ def enqueued(
         expires_at_ms=spec.ends_at_ms(now.wall_ms),
         overdue_at_ms=None,
         fresh_after_epoch=0,
-        on_failed=spec.on_failed,
-        limit_key=spec.limit_key,
         updated_at_ms=now.wall_ms,
         started_at_ms=None,
         ended_at_ms=now.wall_ms if done else None,
-        estimated_s=spec.estimated_s,
+        **{name: getattr(spec, name) for name in FIELDS_OF_STATE},
     )
     message = "added, already ticked in the plan" if done else "added"
     return Decision(task, events=(event(None, task, "enqueued", message, actor, Level.INFO, {}),))
@@ -106,6 +100,7 @@ def cancel(task: Task, facts: Facts, command: c.Cancel, now: Now) -> Decision:
         error=REMOVED if command.removed else said,
         ended_at_ms=now.wall_ms,
         lingering_epoch=left_running(attempt) or task.lingering_epoch,
+        done_epoch=None,
     )
     closed = close(attempt, AttemptStatus.CANCELLED, now) if attempt and attempt.open else None
     return Decision(after, closed, (event,))
@@ -141,6 +136,8 @@ def retry(task: Task, facts: Facts, command: c.Retry, now: Now) -> Decision:
         question="",
         expires_at_ms=None,
         fresh_after_epoch=task.epoch if command.fresh else task.fresh_after_epoch,
+        # A note is for an agent: then one is to run.
+        done_epoch=None if command.fresh or command.note else task.done_epoch,
         ended_at_ms=None,
         skipped=False,
     )
@@ -173,6 +170,7 @@ def complete_by_person(task: Task, facts: Facts, command: c.CompleteByPerson, no
         error_kind=None,
         error="",
         ended_at_ms=now.wall_ms,
+        done_epoch=None,
     )
     return Decision(after, events=(event,), unblocks=True)
 

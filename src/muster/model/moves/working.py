@@ -15,24 +15,30 @@ from muster.model.usage import usage_json
 
 
 def grant(task: Task, facts: Facts, command: c.Grant, now: Now) -> Decision:
-    granted = _granted(task, command, now)
+    granted = _granted(task, facts, command, now)
     if not command.start or granted.attempt is None:
         return granted
     begun = _begun(granted.task, granted.attempt, now)
     return replace(begun, events=granted.events + begun.events)
 
 
-def _granted(task: Task, command: c.Grant, now: Now) -> Decision:
+def _granted(task: Task, facts: Facts, command: c.Grant, now: Now) -> Decision:
     if not task.ready:
         raise IllegalMove(f"task {task.id} is {task.status} and cannot be claimed")
     epoch = max(task.epoch, command.base) + 1
+    by_hand = command.agent == BY_HAND
+    done_epoch = None if by_hand else task.done_epoch
+    if by_hand:
+        said = f"attempt {epoch} taken by hand, by {command.worker_id}"
+    elif done_epoch is not None:
+        said = f"attempt {epoch} given to {command.worker_id} to publish the work of attempt {done_epoch}"
+    else:
+        said = f"attempt {epoch} given to {command.worker_id} with agent {command.agent}"
     after, event = moved(
         task,
         now,
         "claimed",
-        f"attempt {epoch} taken by hand, by {command.worker_id}"
-        if command.agent == BY_HAND
-        else f"attempt {epoch} given to {command.worker_id} with agent {command.agent}",
+        said,
         command.worker_id,
         details={"agent": command.agent, "worker": command.worker_id},
         status=TaskStatus.ASSIGNED,
@@ -40,6 +46,7 @@ def _granted(task: Task, command: c.Grant, now: Now) -> Decision:
         percent=0,
         step="",
         overdue_at_ms=None,
+        done_epoch=done_epoch,
     )
     attempt = Attempt(
         task_id=task.id,
@@ -64,7 +71,7 @@ def _granted(task: Task, command: c.Grant, now: Now) -> Decision:
         tree_killed=False,
         exit_code=None,
         declared_kind=None,
-        declared=None,
+        declared=facts.attempt.declared if done_epoch is not None and facts.attempt else None,
         checkpoints=0,
         log_bytes=0,
     )
@@ -94,11 +101,13 @@ def _begun(task: Task, attempt: Attempt, now: Now) -> Decision:
         "started",
         f"attempt {task.epoch} is at work, by hand"
         if attempt.by_hand
+        else f"attempt {task.epoch} publishes on {attempt.worker_id}"
+        if task.done_epoch is not None
         else f"attempt {task.epoch} runs on {attempt.worker_id} with agent {attempt.agent}",
         attempt.worker_id,
         status=TaskStatus.RUNNING,
         started_at_ms=now.wall_ms,
-        overdue_at_ms=expected_by(task, now),
+        overdue_at_ms=None if task.done_epoch is not None else expected_by(task, now),
     )
     stopping = attempt.status is AttemptStatus.STOPPING
     begun = replace(
@@ -214,16 +223,24 @@ def declare(task: Task, facts: Facts, command: c.Declare, now: Now) -> Decision:
             f"the result has more than {c.RESULT_BYTES_MAX} characters; nothing was kept",
             "write a large result to a file and report its path",
         )
-    if (attempt.declared, attempt.declared_kind) == (command.text, command.kind):
+    if command.by_worker and attempt.declared_kind is not None:
+        raise IllegalMove(f"the agent of task {task.id} has reported that it failed: nothing is published")
+    same = (attempt.declared, attempt.declared_kind) == (command.text, command.kind)
+    if same or (command.by_worker and attempt.declared is not None):
         return Decision(task)
     word = f"failed ({command.kind}): {command.text}" if command.kind else "done"
     after, event = moved(
         task,
         now,
         "declared",
-        f"the agent says: {word}",
+        "the agent has ended well; its work is published next"
+        if command.by_worker
+        else f"the agent says: {word}",
         attempt.worker_id,
         details={"kind": command.kind},
+        done_epoch=None if command.kind else task.epoch,
+        # What is done cannot come too late any more.
+        expires_at_ms=task.expires_at_ms if command.kind else None,
     )
     return Decision(after, replace(attempt, declared=command.text, declared_kind=command.kind), (event,))
 
@@ -249,6 +266,6 @@ def append_log(task: Task, facts: Facts, command: c.AppendLog, now: Now) -> Deci
         raise StaleEpoch(f"attempt {command.epoch} of task {task.id} is over and its log is closed")
     if len(command.data) > c.LOG_CHUNK_BYTES_MAX:
         raise BadInput(f"a log chunk has at most {c.LOG_CHUNK_BYTES_MAX} bytes, this one {len(command.data)}")
-    if attempt.log_bytes >= c.LOG_BYTES_MAX:
+    if attempt.log_bytes >= c.LOG_BYTES_MAX or not command.data:
         return Decision(task)
     return Decision(task, replace(attempt, log_bytes=attempt.log_bytes + len(command.data)), log=command)

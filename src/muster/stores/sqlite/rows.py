@@ -12,10 +12,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from muster.model.edits import KeptTask, TaskFields
+from muster.model.edits import KeptTask
 from muster.model.events import Event
 from muster.model.rows import Lane, NewTask, Plan, Worker
-from muster.model.task import Attempt, Task
+from muster.model.task import Attempt, Task, TaskFields
 from muster.model.views import AttemptView, EventView, TaskView
 
 S = TypeVar("S", bound=Struct)
@@ -98,7 +98,8 @@ task_view_of = reader(TaskView)
 attempt_view_of = reader(AttemptView)
 event_view_of = reader(EventView)
 
-TEXTS = tuple(name for name in NewTask.__struct_fields__ if name not in {"task_id", "dependencies"})
+_ELSEWHERE = {*Task.__struct_fields__, "task_id", "parent", "depends_on", "dependencies"}
+TEXTS = tuple(name for name in NewTask.__struct_fields__ if name not in _ELSEWHERE)
 """The columns of a task that are not its state ..."""
 EDITED = tuple(name for name in TEXTS if name in TaskFields.__struct_fields__)
 """... and those of them that a person may edit under the same name."""

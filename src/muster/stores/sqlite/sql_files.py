@@ -6,10 +6,12 @@ import re
 from importlib import resources
 from string import Template
 
+from muster.model.edits import KeptTask
 from muster.model.events import Event
 from muster.model.rows import Lane, Plan, Worker
 from muster.model.seals import Seal
 from muster.model.task import Artifact, Attempt, Checkpoint, Task
+from muster.model.views import TaskView
 from muster.stores.sqlite.rows import EDITED, TEXTS
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
@@ -19,9 +21,14 @@ _ROWS = (Task, Attempt, Event, Plan, Lane, Worker, Seal, Checkpoint, Artifact)
 def _filled_in() -> dict[str, str]:
     """What statements share: parts of them, and the columns of the rows' types."""
     # Filled in when it runs: only a condition without OR lets SQLite seek.
-    filled = {"by_id": "$by_id", **_parts("fragments.sql", {})}
-    columns = {row.__name__.lower(): row.__struct_fields__ for row in _ROWS}
-    for name, names in {**columns, "text": TEXTS, "edited": EDITED}.items():
+    fragments = _parts("fragments.sql", {})
+    filled = {"by_id": "$by_id", **fragments}
+    for shown in (KeptTask, TaskView):
+        kind = shown.__name__.lower()
+        columns = (fragments.get(f"{kind}_{name}", f"t.{name}") for name in shown.__struct_fields__)
+        filled[f"{kind}_columns"] = ", ".join(columns)
+    rows = {row.__name__.lower(): row.__struct_fields__ for row in _ROWS}
+    for name, names in {**rows, "text": TEXTS, "edited": EDITED}.items():
         filled[f"{name}_columns"] = ", ".join(names)
         filled[f"{name}_slots"] = ", ".join("?" * len(names))
     return filled

@@ -140,16 +140,20 @@ class SqliteTx:
 
     async def job_texts(self, ids: Collection[int]) -> list[JobText]:
         tasks = {task.id: task for task in await self.tasks(ids)}
+        # A claim whose answer was lost may come again after the first attempt has begun.
+        begun = [(task.id, 1) for task in tasks.values() if task.epoch == 1 and task.started_at_ms]
+        saved = {attempt.task_id for attempt in await self.attempts(begun) if attempt.checkpoints}
         plans: dict[int | None, str] = {None: ""}
         made = []
-        for task_id, plan_id, key, title, description in self._many("job_texts", [(i,) for i in ids]):
+        for task_id, plan_id, key, title, description, done_by in self._many(
+            "job_texts", [(i,) for i in ids]
+        ):
             if plan_id not in plans:
                 plan = await self.plan(plan_id)
                 plans[plan_id] = plan.name if plan else ""
             task = tasks[task_id]
             left = (None, None, None)
-            # Also for the first attempt: a claim whose answer was lost may come again after it has begun.
-            if task.epoch > 1 or task.started_at_ms is not None:
+            if task.epoch > 1 or task_id in saved:
                 left = self._first("resumption", task_id, task.fresh_after_epoch, task.epoch)
             made.append(
                 JobText(
@@ -161,6 +165,7 @@ class SqliteTx:
                     session_key=left[0],
                     session_usage=left[1],
                     checkpoint=left[2],
+                    done_by=done_by,
                 )
             )
         return made

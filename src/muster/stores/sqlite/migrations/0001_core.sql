@@ -76,6 +76,7 @@ CREATE TABLE tasks (
     ended_at_ms        INTEGER,
     lingering_epoch    INTEGER,
     estimated_s        INTEGER,
+    done_epoch         INTEGER,
     skipped            INTEGER NOT NULL CHECK (skipped IN (0, 1)),
     key                TEXT,
     title              TEXT NOT NULL,
@@ -97,13 +98,14 @@ CREATE TABLE tasks (
     result             TEXT,
     ready              INTEGER NOT NULL GENERATED ALWAYS AS (
         status = 'PENDING' AND unmet = 0 AND next_attempt_at_ms IS NULL AND lingering_epoch IS NULL) VIRTUAL,
+    half_done          INTEGER NOT NULL GENERATED ALWAYS AS (error_kind IS 'lost' OR done_epoch IS NOT NULL) VIRTUAL,
     done               INTEGER NOT NULL GENERATED ALWAYS AS (
         status = 'COMPLETED' OR skipped OR (status = 'ARCHIVED' AND error_kind IS NULL AND error = '')) VIRTUAL,
     dead               INTEGER NOT NULL GENERATED ALWAYS AS (
         (status = 'FAILED' OR status = 'CANCELLED' OR status = 'ARCHIVED') AND NOT done) VIRTUAL
 ) STRICT;
 CREATE UNIQUE INDEX tasks_key ON tasks (plan_id, key) WHERE key IS NOT NULL;
-CREATE INDEX tasks_ready ON tasks (lane_id, priority DESC, sort_key, id) WHERE ready = 1;
+CREATE INDEX tasks_ready ON tasks (lane_id, half_done DESC, priority DESC, sort_key, id) WHERE ready = 1;
 CREATE INDEX tasks_due ON tasks (next_attempt_at_ms) WHERE next_attempt_at_ms IS NOT NULL;
 CREATE INDEX tasks_expiry ON tasks (expires_at_ms)
     WHERE expires_at_ms IS NOT NULL AND status IN ('PENDING', 'ABORTED');

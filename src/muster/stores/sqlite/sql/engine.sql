@@ -15,13 +15,15 @@ $open_lane
 SELECT id FROM claimable
 
 -- name: ready
-SELECT id, priority, sort_key FROM tasks
+SELECT id, half_done, priority, sort_key FROM tasks
  WHERE lane_id = ?1 AND ready = 1
- ORDER BY priority DESC, sort_key, id
+ ORDER BY half_done DESC, priority DESC, sort_key, id
  LIMIT ?2
 
 -- name: job_texts
-SELECT id, plan_id, coalesce(key, CAST(id AS TEXT)), title, description FROM tasks WHERE id = ?1
+SELECT id, plan_id, coalesce(key, CAST(id AS TEXT)), title, description,
+       (SELECT a.agent FROM attempts a WHERE a.task_id = t.id AND a.epoch = t.done_epoch)
+  FROM tasks t WHERE id = ?1
 
 -- name: resumption
 -- What earlier attempts than ?3 have left, for a task that is not to start from nothing.  Only its own agent can
@@ -97,10 +99,10 @@ SELECT key, id, done, dead, title, description, agent FROM tasks WHERE plan_id =
 SELECT id, done, dead, title, description, agent FROM tasks WHERE id = ?1
 
 -- name: kept_tasks
-$kept WHERE t.plan_id = ?1 ORDER BY t.id
+SELECT $kepttask_columns FROM tasks t LEFT JOIN tasks p ON p.id = t.parent_task_id WHERE t.plan_id = ?1 ORDER BY t.id
 
 -- name: kept_task
-$kept WHERE t.id = ?1
+SELECT $kepttask_columns FROM tasks t LEFT JOIN tasks p ON p.id = t.parent_task_id WHERE t.id = ?1
 
 -- name: dependencies
 SELECT parent_id, child_id FROM dependencies WHERE child_id = ?1

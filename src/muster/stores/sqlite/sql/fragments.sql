@@ -1,3 +1,5 @@
+-- Parts of statements.  A column of a struct is that of the same name, unless one stands here as `struct_column`.
+
 -- name: open_lane
 -- A skip scan of the partial index: one seek for each lane that holds a ready task, however many tasks wait.
 WITH RECURSIVE open_lane (id) AS (
@@ -21,18 +23,64 @@ SELECT e.id, e.task_id, coalesce(p.name, ''),
   LEFT JOIN tasks t ON t.id = e.task_id
   LEFT JOIN plans p ON p.id = coalesce(t.plan_id, e.task_id)
 
--- name: kept
--- The columns of a KeptTask.
-SELECT t.id, coalesce(t.key, CAST(t.id AS TEXT)), t.status, t.error, t.pinned_agent, t.from_file,
-       t.title, t.description, t.agent, t.capabilities, t.profile, t.priority, t.sort_key, t.limit_key,
-       t.on_failed, t.tags, t.metadata, t.timeout_s, t.max_retries, t.epic, t.feature,
-       CASE WHEN p.plan_id IS t.plan_id THEN coalesce(p.key, CAST(p.id AS TEXT)) ELSE CAST(p.id AS TEXT) END,
-       t.not_before_ms, t.not_after_ms, t.estimated_s, t.target, t.created_at_ms,
-       (SELECT json_group_array(json_array(id, name, json(iif(met, 'true', 'false')))) FROM (
-            SELECT o.id, d.met, CASE WHEN o.plan_id IS t.plan_id THEN coalesce(o.key, CAST(o.id AS TEXT))
-                                     ELSE CAST(o.id AS TEXT) END AS name
-              FROM dependencies d JOIN tasks o ON o.id = d.parent_id WHERE d.child_id = t.id ORDER BY o.id))
-  FROM tasks t LEFT JOIN tasks p ON p.id = t.parent_task_id
+-- name: kepttask_key
+coalesce(t.key, CAST(t.id AS TEXT))
+
+-- name: kepttask_expires_at_ms
+t.not_after_ms
+
+-- name: kepttask_parent
+CASE WHEN p.plan_id IS t.plan_id THEN coalesce(p.key, CAST(p.id AS TEXT)) ELSE CAST(p.id AS TEXT) END
+
+-- name: kepttask_depends_on
+(SELECT json_group_array(name) FROM (
+     SELECT CASE WHEN o.plan_id IS t.plan_id THEN coalesce(o.key, CAST(o.id AS TEXT)) ELSE CAST(o.id AS TEXT) END AS name
+       FROM dependencies d JOIN tasks o ON o.id = d.parent_id WHERE d.child_id = t.id ORDER BY o.id))
+
+-- name: kepttask_dependencies
+(SELECT json_group_array(json_array(id, name, json(iif(met, 'true', 'false')))) FROM (
+     SELECT o.id, d.met, CASE WHEN o.plan_id IS t.plan_id THEN coalesce(o.key, CAST(o.id AS TEXT))
+                              ELSE CAST(o.id AS TEXT) END AS name
+       FROM dependencies d JOIN tasks o ON o.id = d.parent_id WHERE d.child_id = t.id ORDER BY o.id))
+
+-- name: taskview_plan
+coalesce(p.name, '')
+
+-- name: taskview_key
+coalesce(t.key, CAST(t.id AS TEXT))
+
+-- name: taskview_wanted_agent
+t.agent
+
+-- name: taskview_worker
+iif(a.ended_at_ms IS NULL, a.worker_id, NULL)
+
+-- name: taskview_agent
+iif(a.ended_at_ms IS NULL, a.agent, NULL)
+
+-- name: taskview_attempt_status
+a.status
+
+-- name: taskview_last_agent
+a.agent
+
+-- name: taskview_waits_for
+CASE WHEN t.unmet = 0 THEN '[]' ELSE (
+    SELECT json_group_array(name) FROM (
+        SELECT coalesce(parent.key, CAST(parent.id AS TEXT)) || iif(parent.dead, ' (' || parent.status || ')', '')
+               AS name
+          FROM dependencies d JOIN tasks parent ON parent.id = d.parent_id
+         WHERE d.child_id = t.id AND d.met = 0
+         ORDER BY parent.dead DESC, parent.id LIMIT 3))
+END
+
+-- name: taskview_suspicion
+CASE WHEN t.status = 'RUNNING' THEN (
+    SELECT message FROM events e WHERE e.task_id = t.id AND e.seq = t.event_seq AND e.event = 'suspected')
+END
+
+-- name: taskview_why
+''
 
 -- name: unmet
 (SELECT count(*) FROM dependencies d WHERE d.child_id = t.id AND d.met = 0)

@@ -62,24 +62,7 @@ SELECT e.id, t.plan_id, t.key
  ORDER BY e.id
 
 -- name: task_views
-SELECT t.id, coalesce(p.name, ''), coalesce(t.key, CAST(t.id AS TEXT)), t.title, t.description, t.status,
-       t.priority, t.generation, t.epoch, t.unmet, t.next_attempt_at_ms, t.max_retries, t.retries, t.losses,
-       t.percent, t.step, t.error_kind, t.error, t.agent, t.epic, t.feature, t.created_at_ms, t.updated_at_ms,
-       t.started_at_ms, t.ended_at_ms, t.paused_reason, t.question, t.pinned_agent, t.expires_at_ms, t.on_failed,
-       t.limit_key, t.capabilities, t.profile, t.tags, t.metadata, t.parent_task_id,
-       iif(a.ended_at_ms IS NULL, a.worker_id, NULL), iif(a.ended_at_ms IS NULL, a.agent, NULL), a.status,
-       t.lingering_epoch,
-       CASE WHEN t.unmet = 0 THEN '[]' ELSE (
-           SELECT json_group_array(name) FROM (
-               SELECT coalesce(parent.key, CAST(parent.id AS TEXT)) || iif(parent.dead, ' (' || parent.status || ')', '')
-                      AS name
-                 FROM dependencies d JOIN tasks parent ON parent.id = d.parent_id
-                WHERE d.child_id = t.id AND d.met = 0
-                ORDER BY parent.dead DESC, parent.id LIMIT 3))
-       END,
-       CASE WHEN t.status = 'RUNNING' THEN (
-           SELECT message FROM events e WHERE e.task_id = t.id AND e.seq = t.event_seq AND e.event = 'suspected')
-       END, t.target, t.estimated_s, a.agent
+SELECT $taskview_columns
   FROM tasks t
   LEFT JOIN plans p ON p.id = t.plan_id
   LEFT JOIN attempts a ON a.task_id = t.id AND a.epoch = t.epoch
@@ -233,5 +216,5 @@ $open_lane
 SELECT t.id
   FROM claimable
   JOIN tasks t ON t.id IN (SELECT id FROM tasks WHERE lane_id = claimable.id AND ready = 1
-                            ORDER BY priority DESC, sort_key, id LIMIT ?1)
- ORDER BY t.priority DESC, t.sort_key, t.id LIMIT ?1
+                            ORDER BY half_done DESC, priority DESC, sort_key, id LIMIT ?1)
+ ORDER BY t.half_done DESC, t.priority DESC, t.sort_key, t.id LIMIT ?1

@@ -1,0 +1,204 @@
+"""What people may say of a task: each field once.
+
+`task.TaskFields` says what a field holds, this table how it is written and what it means: as an attribute of a
+plan's box, as an option of `muster task add` and `edit`, as a field of the API (its name in camelCase).  The
+reference pages are made from it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from muster.model import kinds
+from muster.model.kinds import Kind
+
+
+class Field(NamedTuple):
+    name: str
+    kind: Kind
+    says: str
+    default: str = ""
+    """What holds without it, in words."""
+    usual: Any = None
+    """What holds without it, as a value."""
+    attribute: str = ""
+    """Its name in a plan's box; empty: something else than an attribute says it there."""
+    option: str = ""
+    metavar: str = ""
+    span: str = ""
+    """Of a point in time: the field that says the same as a duration, which may be written instead."""
+
+    @property
+    def api(self) -> str:
+        return camel(self.name)
+
+    def read(self, text: str) -> dict[str, Any]:
+        """By field, what `text` says.  Raises ValueError."""
+        if self.span:
+            try:
+                return {self.span: kinds.SECONDS.read(text)}
+            except ValueError:
+                pass
+        return {self.name: self.kind.read(text)}
+
+    @property
+    def expected(self) -> str:
+        return f"{kinds.SECONDS.expected}, or {self.kind.expected}" if self.span else self.kind.expected
+
+
+def camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.capitalize, rest))
+
+
+FIELDS: tuple[Field, ...] = (
+    Field("title", kinds.TEXT, "what it is called", option="title"),
+    Field("description", kinds.TEXT, "what the agent is told; - reads stdin", usual="", option="prompt"),
+    Field("depends_on", kinds.KEYS, "what must be done first", "nothing", (), "after", "after"),
+    Field(
+        "agent",
+        kinds.NAME,
+        "the one agent that may do it",
+        "`agent` of `muster.toml`, or any that is configured",
+        attribute="agent",
+        option="agent",
+        metavar="AGENT",
+    ),
+    Field(
+        "profile",
+        kinds.NAME,
+        "the kind of agent that is preferred",
+        "the one that its words suggest, or `general-purpose`",
+        attribute="profile",
+        option="profile",
+        metavar="P",
+    ),
+    Field(
+        "capabilities",
+        kinds.NAMES,
+        "what the agent must offer; nobody else gets it",
+        "anything",
+        (),
+        attribute="cap",
+        option="cap",
+        metavar="C,...",
+    ),
+    Field(
+        "target",
+        kinds.NAME,
+        "what it is about (a host, a repository): only an agent with it in its `targets` gets it",
+        "anything",
+        attribute="target",
+        option="target",
+        metavar="T",
+    ),
+    Field(
+        "priority",
+        kinds.PRIORITY,
+        "1 to 10, high first; `P0` is 10, `P1` 7, `P2` 4",
+        "5",
+        5,
+        "priority",
+        "priority",
+    ),
+    Field(
+        "sort_key", kinds.ORDER, "the order among tasks of one priority, low first", "0", 0, "sort", "sort"
+    ),
+    Field(
+        "timeout_s",
+        kinds.SECONDS,
+        "how long one run may take: `90s`, `30m`, `2h`, `1d`; a bare number is seconds",
+        "`[task] timeout`, 2 h",
+        attribute="timeout",
+        option="timeout",
+    ),
+    Field(
+        "estimated_s",
+        kinds.SECONDS,
+        "how long one run should take; half an hour past it the agent is told, ten silent minutes later stopped",
+        "no limit but `timeout`",
+        attribute="estimated",
+        option="estimated",
+    ),
+    Field(
+        "max_retries",
+        kinds.COUNT,
+        "runs after the first one that has failed",
+        "`[task] retries`, 3",
+        attribute="retries",
+        option="retries",
+    ),
+    Field(
+        "limit_key",
+        kinds.NAME,
+        "tasks of one name share a number of places from `[limits]`",
+        "none",
+        attribute="limit",
+        option="limit-key",
+        metavar="K",
+    ),
+    Field(
+        "on_failed",
+        kinds.ON_FAILED,
+        "`block`, `skip` or `run` when a task before it has failed",
+        "`block`",
+        "block",
+        "on-failed",
+        "on-failed",
+    ),
+    Field(
+        "delay_s",
+        kinds.SECONDS,
+        "how long after it was added it may begin",
+        "at once",
+        attribute="delay",
+        option="delay",
+    ),
+    Field(
+        "not_before_ms",
+        kinds.MOMENT,
+        "when it may begin: `2027-01-31`, `2027-01-31T18:00`, `2027-01-31T18:00Z`; local without a zone",
+        "at once",
+        attribute="not-before",
+        option="not-before",
+    ),
+    Field(
+        "expires_at_ms",
+        kinds.MOMENT,
+        "it fails if no run has begun by then: a duration after it was added, or a time",
+        "never",
+        attribute="expires",
+        option="expires",
+        metavar="TIME",
+        span="expires_s",
+    ),
+    Field(
+        "parent",
+        kinds.KEY,
+        "the task that it belongs to; no dependency",
+        "the task whose box it stands under",
+        attribute="parent",
+    ),
+    Field(
+        "tags",
+        kinds.NAMES,
+        "words to find it by (`muster task list --tag`)",
+        "none",
+        (),
+        attribute="tags",
+        option="tag",
+        metavar="T,...",
+    ),
+    Field(
+        "metadata",
+        kinds.PAIRS,
+        "kept with the task, for other programs: `customer=acme`",
+        "none",
+        {},
+        "meta",
+        "meta",
+    ),
+)
+ATTRIBUTES: dict[str, Field] = {field.attribute: field for field in FIELDS if field.attribute}
+"""Everything that may stand between the braces of a box, beside `#id`."""
+OPTIONS: tuple[Field, ...] = tuple(field for field in FIELDS if field.option)

@@ -1,0 +1,25 @@
+"""The limits of single values, as everything that is decoded is checked against them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from muster.model.kinds import NAME_CHARS_MAX, RETRIES_MAX, SECONDS_MAX, TITLE_CHARS_MAX
+from muster.model.numbers import NUMBER_MAX
+
+Text = Annotated[str, Meta(max_length=10_000)]
+Title = Annotated[str, Meta(min_length=1, max_length=TITLE_CHARS_MAX)]
+Name = Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX)]
+Key = Annotated[str, Meta(min_length=1)]
+"""Of a task within its plan: headings and title make it, so it may be long."""
+Count = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
+Id = Annotated[int, Meta(ge=1, le=NUMBER_MAX)]
+Priority = Annotated[int, Meta(ge=1, le=10)]
+SortKey = Annotated[int, Meta(ge=-NUMBER_MAX, le=NUMBER_MAX)]
+Seconds = Annotated[int, Meta(ge=1, le=SECONDS_MAX)]
+Retries = Annotated[int, Meta(ge=0, le=RETRIES_MAX)]
+LeaseSeconds = Annotated[float, Meta(ge=1, le=7 * 86400)]
+TokenHash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+ExitCode = Annotated[int, Meta(ge=-(1 << 31), lt=1 << 32)]

@@ -1,0 +1,108 @@
+"""Tasks taken by hand, and who holds what: `/api/v1/agent-tasks/{id}/claim`, `/api/v1/claims`."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from enum import StrEnum
+
+import msgspec
+
+from muster.model import commands as c
+from muster.model.answers import Answer
+from muster.model.errors import Conflict, IllegalMove, NotFound
+from muster.model.states import ErrorKind
+from muster.model.views import ClaimView, TaskFilter, TaskView
+from muster.web.backend import Backend
+from muster.web.http import ActorBody, json_text
+from muster.web.routes import Routes
+
+routes = Routes()
+
+_CLAIM = "/api/v1/agent-tasks/{task_id:id}/claim"
+
+
+class TakeBody(ActorBody, frozen=True, kw_only=True):
+    token_hash: c.TokenHash | None = None
+    """SHA-256 of the token that the holder will report with, hexadecimal; without it nothing can be reported."""
+    lease_s: c.LeaseSeconds | None = None
+
+
+class RenewBody(ActorBody, frozen=True, kw_only=True):
+    epoch: c.Id | None = None
+    """None: the newest attempt."""
+    lease_s: c.LeaseSeconds | None = None
+
+
+class Outcome(StrEnum):
+    RELEASED = "released"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class ReleaseBody(ActorBody, frozen=True, kw_only=True):
+    epoch: c.Id | None = None
+    outcome: Outcome = Outcome.RELEASED
+    result: msgspec.Raw = msgspec.Raw(b"null")
+    kind: ErrorKind = ErrorKind.CRASH
+    message: c.Text = ""
+
+
+@routes.get("/api/v1/claims")
+async def claims(web: Backend) -> list[ClaimView]:
+    return await web.queries.claims()
+
+
+@routes.post(_CLAIM, status=201)
+async def take(web: Backend, task_id: int, body: TakeBody) -> Answer:
+    token_hash = body.token_hash or hashlib.sha256(secrets.token_bytes(32)).hexdigest()
+    command = c.Take(task_id=task_id, actor=body.actor, token_hash=token_hash, lease_s=body.lease_s)
+    try:
+        return await web.engine.execute(command)
+    except IllegalMove as error:
+        task = await _task(web, task_id)
+        ref = f"{task.plan}/{task.key}" if task.plan else task.key
+        why = f"{ref} cannot be taken now: {task.why}; nothing was changed"
+        raise IllegalMove(why, error.hint or f"muster task show {task_id}") from error
+
+
+@routes.post(f"{_CLAIM}/renew")
+async def renew(web: Backend, task_id: int, body: RenewBody) -> Answer:
+    return await web.engine.execute(
+        c.Extend(
+            task_id=task_id,
+            epoch=body.epoch or await _newest(web, task_id),
+            actor=body.actor,
+            lease_ms=None if body.lease_s is None else int(body.lease_s * 1000),
+        )
+    )
+
+
+@routes.post(f"{_CLAIM}/release")
+async def release(web: Backend, task_id: int, body: ReleaseBody) -> Answer:
+    failed = body.outcome is Outcome.FAILED
+    return await web.engine.execute(
+        c.GiveBack(
+            task_id=task_id,
+            epoch=body.epoch or await _newest(web, task_id),
+            actor=body.actor,
+            done=body.outcome is Outcome.DONE,
+            failed=body.kind if failed else None,
+            text=body.message if failed else json_text(body.result),
+        )
+    )
+
+
+async def _task(web: Backend, task_id: int) -> TaskView:
+    """Raises NotFound."""
+    found = await web.queries.tasks(TaskFilter(ids=(task_id,)))
+    if not found:
+        raise NotFound(f"there is no task {task_id}", "muster task list")
+    return found[0]
+
+
+async def _newest(web: Backend, task_id: int) -> int:
+    epoch = (await _task(web, task_id)).epoch
+    if not epoch:
+        raise Conflict(f"task {task_id} was never taken; nothing was changed", f"muster claim take {task_id}")
+    return epoch

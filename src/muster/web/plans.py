@@ -1,0 +1,70 @@
+"""Plans as a whole: `/api/v1/plans`."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from muster.model import commands as c
+from muster.model.answers import BoxesTicked
+from muster.model.edits import CancelPlan, KeptTask, PlanCancelled, PlanDiff, UpdatePlan
+from muster.model.views import PlanProgress, PlanView
+from muster.web.backend import Backend
+from muster.web.http import ActorBody
+from muster.web.routes import Routes
+
+routes = Routes()
+
+_PLANS = "/api/v1/plans"
+_PLAN = f"{_PLANS}/{{plan}}"
+
+
+class CancelBody(ActorBody, frozen=True, kw_only=True):
+    reason: c.Text = ""
+
+
+@routes.get(_PLANS)
+async def plans(web: Backend) -> list[PlanView]:
+    return await web.reads.plans()
+
+
+routes.command(_PLANS, c.Enqueue, status=201)
+routes.command(f"{_PLANS}/update", UpdatePlan)
+routes.command(f"{_PLAN}/pause", c.PausePlan, "actor")
+routes.command(f"{_PLAN}/resume", c.ResumePlan, "actor")
+
+
+@routes.post(f"{_PLANS}/diff")
+async def diff(web: Backend, body: UpdatePlan) -> PlanDiff:
+    """What `update` with the same body would do.  Nothing is changed."""
+    return await web.queries.diff(body)
+
+
+@routes.get(_PLAN)
+async def progress(web: Backend, plan: str) -> PlanProgress:
+    return await web.queries.plan(plan)
+
+
+@routes.get(f"{_PLAN}/tasks")
+async def tasks(web: Backend, plan: str) -> list[KeptTask]:
+    """All tasks in the words of a plan file, with what they wait for."""
+    return await web.queries.kept_tasks(plan)
+
+
+@routes.post(f"{_PLAN}/tick")
+async def tick(web: Backend, plan: str) -> BoxesTicked:
+    """The boxes of what is done, now and not at the owner's next look."""
+    await web.queries.plan(plan)
+    return BoxesTicked(plan=plan, waits=await web.owner.tick_boxes(plan))
+
+
+@routes.post(f"{_PLAN}/cancel")
+async def cancel(web: Backend, plan: str, body: CancelBody) -> PlanCancelled:
+    command = CancelPlan(plan=plan, actor=body.actor, reason=body.reason)
+    cancelled = stopped = 0
+    while True:  # page by page, so that heartbeats are answered in between
+        page = await web.engine.execute(command)
+        assert isinstance(page, PlanCancelled)
+        cancelled, stopped = cancelled + page.cancelled, stopped + page.stopped
+        if page.below is None:
+            return replace(page, cancelled=cancelled, stopped=stopped)
+        command = replace(command, below=page.below)

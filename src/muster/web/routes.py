@@ -1,0 +1,173 @@
+"""What answers which path.
+
+A resource is one file: its bodies and queries as structs, and one function for each endpoint.
+
+    routes = Routes()
+
+    @routes.post("/api/v1/workers/{name}/stop")
+    async def stop(web: Backend, name: str, body: StopBody) -> Answer: ...
+
+The function's parameters say what it takes of a request: the parts of the path by their names (`{task_id:id}` is
+a number), `query` and `body` as their structs, the whole `request`, and `who`: what the guard of these routes has
+found out.  What it returns is sent as JSON; a Reply is sent as it stands.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeVar, get_type_hints
+
+import msgspec
+
+from muster.model import commands as c
+from muster.model.errors import CallerError, MusterError, NotFound
+from muster.web.backend import Backend
+from muster.web.http import Reply, Request, body_of, decode_body, decode_query, error_reply, json_reply
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[..., Awaitable[object]]
+H = TypeVar("H", bound=Handler)
+Lazy = Callable[[], Any]
+
+NUMBER_DIGITS_MAX = 16
+"""What no store has ever numbered is a 404, not an overflow."""
+
+
+class Route:
+    def __init__(
+        self, path: str, handler: Handler, status: int, guard: Handler | None, body: Lazy | None
+    ) -> None:
+        self.parts = path.split("/")
+        self._handler = handler
+        self._status = status
+        self._guard = guard
+        self._body = body
+        self._names = [part[1:-1].partition(":") for part in self.parts if part.startswith("{")]
+
+    # Made by the first request: a command that is its own owner asks for one or two of all these.
+
+    @functools.cached_property
+    def _takes(self) -> dict[str, Any]:
+        return get_type_hints(self._handler)
+
+    @functools.cached_property
+    def _decoder(self) -> msgspec.json.Decoder[Any] | None:
+        shape = self._body() if self._body is not None else self._takes.get("body")
+        return None if shape is None else msgspec.json.Decoder(shape)
+
+    async def answer(self, web: Backend, request: Request, values: list[str]) -> Reply:
+        given: dict[str, Any] = {}
+        for (name, _, kind), text in zip(self._names, values, strict=True):
+            given[name] = _number(text) if kind == "id" else text
+        if self._guard is not None:
+            given = {"who": await self._guard(web, request, **given)}
+        takes = self._takes
+        if request.query or "query" in takes:
+            given["query"] = decode_query(request.query, takes.get("query"))
+        if "request" in takes:
+            given["request"] = request
+        if self._decoder is not None:
+            given["body"] = decode_body(request.body, self._decoder)
+        return json_reply(await self._handler(web, **given), self._status)
+
+
+def _number(text: str) -> int:
+    """Raises NotFound."""
+    if text.isascii() and text.isdigit() and len(text) <= NUMBER_DIGITS_MAX:
+        return int(text)
+    raise NotFound(f"{text[:NUMBER_DIGITS_MAX]} is the number of nothing", "muster task list")
+
+
+class Routes:
+    """Those of one resource."""
+
+    def __init__(self, *, guard: Handler | None = None) -> None:
+        """The guard sees each request before its body is read; what it returns is `who`."""
+        self._guard = guard
+        self.made: list[tuple[str, Route]] = []
+
+    def get(self, path: str) -> Callable[[H], H]:
+        return self._on("GET", path)
+
+    def post(self, path: str, *, status: int = 200, body: Lazy | None = None) -> Callable[[H], H]:
+        """`body` gives its shape where the handler is one of several that are alike."""
+        return self._on("POST", path, status, body)
+
+    def command(self, path: str, shape: type[c.Command], *names: str, status: int = 200) -> None:
+        """The command itself is the body; or these fields of it are, and the path gives the rest."""
+
+        async def execute(web: Backend, body: Any, **of: Any) -> object:
+            given = shape(**of, **{name: getattr(body, name) for name in names}) if names else body
+            return await web.engine.execute(given)
+
+        self.post(path, status=status, body=lambda: body_of(shape, names) if names else shape)(execute)
+
+    def _on(self, method: str, path: str, status: int = 200, body: Lazy | None = None) -> Callable[[H], H]:
+        def add(handler: H) -> H:
+            self.made.append((method, Route(path, handler, status, self._guard, body)))
+            return handler
+
+        return add
+
+
+class _Node:
+    """Where paths branch."""
+
+    def __init__(self) -> None:
+        self.literal: dict[str, _Node] = {}
+        self.any: _Node | None = None
+        self.routes: dict[str, Route] = {}
+        """By method, of the path that ends here."""
+
+
+class Application:
+    """All routes, before one backend."""
+
+    def __init__(self, backend: Backend, resources: Iterable[Routes]) -> None:
+        self._backend = backend
+        self._root = _Node()
+        for resource in resources:
+            for method, route in resource.made:
+                node = self._root
+                for part in route.parts:
+                    if part.startswith("{"):
+                        node.any = node = node.any or _Node()
+                    else:
+                        node = node.literal.setdefault(part, _Node())
+                assert method not in node.routes, f"two routes for {method} {'/'.join(route.parts)}"
+                node.routes[method] = route
+
+    async def answer(self, request: Request) -> Reply:
+        try:
+            found = _walk(self._root, request.parts, 0)
+            if found is None:
+                raise NotFound(f"there is nothing at {request.path[:200]}", "muster --help")
+            node, values = found
+            route = node.routes.get(request.method)
+            if route is None:
+                methods = ", ".join(sorted(node.routes))
+                return error_reply(
+                    CallerError(f"{request.path} takes {methods}, not {request.method}", "muster --help"), 405
+                )
+            return await route.answer(self._backend, request, values)
+        except MusterError as error:
+            return error_reply(error)
+        except Exception as error:
+            log.exception("%s %s failed", request.method, request.path)
+            what = f"internal error: {type(error).__name__}: {error}"
+            return error_reply(MusterError(what, "see .muster/muster.log"))
+
+
+def _walk(node: _Node, parts: list[str], at: int) -> tuple[_Node, list[str]] | None:
+    """Where the path leads, and what stood at its variable parts.  A part that is written out goes first."""
+    if at == len(parts):
+        return (node, []) if node.routes else None
+    literal = node.literal.get(parts[at])
+    if literal is not None and (found := _walk(literal, parts, at + 1)) is not None:
+        return found
+    if node.any is not None and parts[at] and (found := _walk(node.any, parts, at + 1)) is not None:
+        return found[0], [parts[at], *found[1]]
+    return None

@@ -1,0 +1,177 @@
+"""Single tasks: `/api/v1/agent-tasks`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from muster.model import commands as c
+from muster.model.answers import Answer, Enqueued
+from muster.model.edits import EditTask, edited
+from muster.model.errors import BadInput, IllegalMove
+from muster.model.states import TaskStatus
+from muster.model.views import LogChunk, TaskDetail, TaskFilter, TaskView
+from muster.ports.runtime import EVENTS
+from muster.web.backend import Backend
+from muster.web.http import ActorBody, Query, Reply, Request, WaitSeconds, json_reply
+from muster.web.routes import Routes
+
+routes = Routes()
+
+LOOSE_PLAN = "tasks"
+"""Where tasks stand that name no plan."""
+LOG_PAGE_CHUNKS = 200
+
+_TASKS = "/api/v1/agent-tasks"
+_TASK = f"{_TASKS}/{{task_id:id}}"
+
+
+class AddBody(c.Spec, frozen=True, kw_only=True):
+    actor: c.Name
+    plan: c.Name = LOOSE_PLAN
+
+
+class RetryBody(ActorBody, frozen=True, kw_only=True):
+    note: c.Text = ""
+    fresh: bool = False
+
+
+class TasksQuery(Query, frozen=True, kw_only=True):
+    plan: str | None = None
+    status: tuple[str, ...] = ()
+    id: tuple[c.Count, ...] = ()
+    tags: tuple[str, ...] = ()
+    metadata: tuple[str, ...] = ()
+    """`key=value`, each."""
+    parent: c.Count | None = None
+    after: c.Count = 0
+    limit: Annotated[int, Meta(ge=1, le=100_000)] = 500
+
+
+class NextQuery(Query, frozen=True, kw_only=True):
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 10
+
+
+class LogsQuery(Query, frozen=True, kw_only=True):
+    epoch: c.Count = 0
+    after: c.Count = 0
+    last: Annotated[int, Meta(ge=0, lt=LOG_PAGE_CHUNKS)] = 0
+    """Set: begins with so many chunks of the end instead."""
+    wait: WaitSeconds = 0
+
+
+@routes.get(_TASKS)
+async def tasks(web: Backend, query: TasksQuery) -> list[TaskView]:
+    try:
+        statuses = tuple(TaskStatus(name.upper()) for name in query.status)
+    except ValueError as error:
+        raise BadInput(str(error), f"one of {', '.join(TaskStatus).lower()}") from None
+    return await web.queries.tasks(
+        TaskFilter(
+            plan=query.plan,
+            statuses=statuses,
+            ids=query.id,
+            tags=query.tags,
+            metadata=_pairs(query.metadata),
+            parent_task_id=query.parent,
+            after_id=query.after,
+            limit=query.limit,
+        )
+    )
+
+
+def _pairs(texts: Sequence[str]) -> dict[str, str]:
+    """`key=value`, each.  Raises BadInput."""
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (name and equals) or name in pairs:
+            raise BadInput(f"metadata={text} is not KEY=VALUE, each key once", "metadata=customer%3Dacme")
+        pairs[name] = value
+    return pairs
+
+
+@routes.get(f"{_TASKS}/next")
+async def next_tasks(web: Backend, query: NextQuery) -> list[TaskView]:
+    return await web.queries.next_ready(query.limit)
+
+
+@routes.get(_TASK)
+async def task(web: Backend, task_id: int) -> TaskDetail:
+    return await web.queries.task(task_id)
+
+
+@routes.get(f"{_TASK}/logs")
+async def logs(web: Backend, request: Request, task_id: int, query: LogsQuery) -> object:
+    """Log chunks of one attempt after place `after`, held for `wait` seconds while there are none.
+
+    `done` tells that the attempt is over and nothing more was there to read.
+    """
+    chunks: list[tuple[int, LogChunk]] = []
+    over = False
+
+    async def look() -> bool:
+        nonlocal over
+        attempt = await web.reads.attempt(task_id, query.epoch)
+        over = attempt is None or not attempt.open
+        if query.last:
+            chunks[:] = await web.queries.log_tail(task_id, query.epoch, limit=query.last)
+        else:
+            chunks[:] = await web.queries.log(task_id, query.epoch, after=query.after, limit=LOG_PAGE_CHUNKS)
+        return bool(chunks) or over
+
+    await web.hold(request, EVENTS, query.wait, look)
+    return {
+        "chunks": [chunk for _, chunk in chunks],
+        "next": chunks[-1][0] if chunks else query.after,
+        "done": over and len(chunks) < LOG_PAGE_CHUNKS,
+    }
+
+
+@routes.post(_TASKS)
+async def add(web: Backend, body: AddBody) -> Reply:
+    """201 for a task that is new, 200 for one that was there already."""
+    spec = c.Spec(**{name: getattr(body, name) for name in c.Spec.__struct_fields__})
+    command = c.Enqueue(plan=body.plan, source=None, tasks=(spec,), actor=body.actor)
+    added = await web.engine.execute(command)
+    return json_reply(added, 201 if isinstance(added, Enqueued) and added.added > 0 else 200)
+
+
+routes.command(f"{_TASK}/pause", c.Pause, "actor")
+routes.command(f"{_TASK}/resume", c.Resume, "actor")
+routes.command(f"{_TASK}/complete", c.CompleteByPerson, "actor")
+routes.command(f"{_TASK}/archive", c.Archive, "actor")
+routes.command(f"{_TASK}/answer", c.AnswerQuestion, "actor", "text")
+routes.command(f"{_TASK}/transfer", c.Transfer, "actor", "agent", "timeout_s")
+routes.command(f"{_TASK}/depend", c.Depend, "actor", "depends_on")
+routes.command(f"{_TASK}/skip", c.Skip, "actor", "reason")
+routes.command(f"{_TASK}/cancel", c.Cancel, "actor", "reason")
+
+
+@routes.post(f"{_TASK}/edit")
+async def edit(web: Backend, task_id: int, body: dict[str, Any]) -> Answer:
+    """The body holds what is to be otherwise: fields of `POST /api/v1/agent-tasks`."""
+    try:
+        actor = msgspec.convert(body.pop("actor", ""), c.Name)
+        changes = edited(body)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"the request does not fit: {error}; nothing was changed") from error
+    return await web.engine.execute(EditTask(task_id=task_id, actor=actor, given=changes))
+
+
+@routes.post(f"{_TASK}/retry")
+async def retry(web: Backend, task_id: int, body: RetryBody) -> Answer:
+    """A new generation; for a task that only waits for its next try: that try now."""
+    found = (await web.queries.task(task_id)).task
+    if found.next_attempt_at_ms is None or found.status not in {TaskStatus.ABORTED, TaskStatus.PENDING}:
+        command = c.Retry(task_id=task_id, actor=body.actor, note=body.note, fresh=body.fresh)
+        return await web.engine.execute(command)
+    if body.fresh:
+        raise IllegalMove(
+            f"task {task_id} waits for its next try, which goes on from its last checkpoint",
+            "cancel it first; then a retry may begin from the start",
+        )
+    return await web.engine.execute(c.Promote(task_id=task_id, actor=body.actor))

@@ -1,0 +1,78 @@
+"""What workers say and hear: `/worker/v1`, one POST for each command, its body the command itself."""
+
+from __future__ import annotations
+
+from muster.model import commands as c
+from muster.model.answers import Answer, Claimed, HeartbeatAnswer
+from muster.ports.runtime import READY, orders_for
+from muster.web.backend import Backend
+from muster.web.http import Query, Request, WaitSeconds
+from muster.web.routes import Routes
+
+routes = Routes()
+
+_COMMANDS: dict[str, type[c.Command]] = {
+    "register": c.Register,
+    "deregister": c.Deregister,
+    "start": c.Start,
+    "progress": c.Progress,
+    "checkpoint": c.SaveCheckpoint,
+    "artifact": c.AddArtifact,
+    "complete": c.Complete,
+    "fail": c.Fail,
+    "release": c.Release,
+    "gone": c.ProcessesExited,
+    "log": c.AppendLog,
+    "suspect": c.Suspect,
+    "account": c.Account,
+    "declare": c.Declare,
+}
+for _name, _shape in _COMMANDS.items():
+    routes.command(f"/worker/v1/{_name}", _shape)
+
+
+class WaitQuery(Query, frozen=True, kw_only=True):
+    wait: WaitSeconds = 0
+
+
+@routes.post("/worker/v1/claim")
+async def claim(web: Backend, request: Request, query: WaitQuery, body: c.Claim) -> Claimed:
+    """Held until a task fits, `wait` seconds at most."""
+    answer: Claimed | None = None
+
+    async def look() -> bool:
+        nonlocal answer
+        # The first look may find an earlier claim with this request id; later ones need something ready.
+        if answer is not None and not await web.reads.any_ready() and await _crew_runs(web):
+            return False
+        found = await web.engine.execute(body)
+        assert isinstance(found, Claimed)
+        answer = found
+        return bool(found.jobs or found.drain or found.over)
+
+    await web.hold(request, READY, query.wait, look)
+    return answer or Claimed(jobs=())
+
+
+async def _crew_runs(web: Backend) -> bool:
+    return (await web.reads.meta("crew") or "RUNNING") == "RUNNING"
+
+
+@routes.post("/worker/v1/heartbeat")
+async def heartbeat(web: Backend, query: WaitQuery, body: c.Heartbeat) -> Answer:
+    """Renews at once; held while there are no orders, `wait` seconds at most, so that a cancel or a stop reaches
+    the worker without delay."""
+    with web.wakeups.listen(orders_for(body.worker_id)) as listener:
+        answer = await web.engine.execute(body)
+        if query.wait and _quiet(answer) and not web.closing.is_set() and await listener.wait(query.wait):
+            answer = await web.engine.execute(body)
+    return answer
+
+
+def _quiet(answer: Answer) -> bool:
+    return (
+        isinstance(answer, HeartbeatAnswer)
+        and answer.known
+        and not answer.drain
+        and all(order.current and order.stop is None for order in answer.attempts)
+    )

@@ -1,0 +1,24 @@
+"""How long tests wait for what has to come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+PATIENCE_S = 120.0
+"""A program that hangs has hung by then, however busy the machine is."""
+HOURS_S = 10_000.0
+"""Whoever waits for so long, though there is nothing to wait for, is ended by the limit of the test."""
+LOOK_S = 0.01
+
+
+def until(condition: Callable[[], T | None], what: str = "the condition", within_s: float = PATIENCE_S) -> T:
+    """The first true value of `condition`."""
+    deadline_s = time.monotonic() + within_s
+    while not (found := condition()):
+        assert time.monotonic() < deadline_s, f"not within {within_s:g} s: {what}"
+        time.sleep(LOOK_S)
+    return found

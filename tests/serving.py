@@ -1,0 +1,69 @@
+"""A web server's backend on a real store and engine, for tests without the coordinator's loops."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from muster.engine.audit import Auditor
+from muster.engine.batch import Batcher
+from muster.engine.policy import Policy
+from muster.engine.queries import Queries
+from muster.model.answers import AuditReport, BackedUp, Reconciled
+from muster.model.errors import StoreFault
+from muster.model.seals import Signer
+from muster.runtimes.clock import SystemClock
+from muster.runtimes.local import LocalWakeups
+from muster.stores.sqlite.copies import back_up
+from muster.stores.sqlite.store import SqliteStore
+from muster.web.backend import Backend
+
+SIGNER = Signer(b"k" * 32)
+
+
+class ServedOwner:
+    """What an owner does besides commands and queries."""
+
+    term = 1
+    long_lived = True
+    started_at_ms = 0
+    looked_at_ms = None
+
+    def __init__(self, store: SqliteStore, path: Path) -> None:
+        self._store = store
+        self._path = path
+        self.backups = 0
+        """How many it has made."""
+        self.ticked: list[str] = []
+        self.waits = ""
+
+    def halted(self) -> StoreFault | None:
+        return None
+
+    async def back_up(self, target: Path, force: bool) -> BackedUp:
+        report = await asyncio.to_thread(back_up, self._path, target, force=force)
+        self.backups += 1
+        return BackedUp(path=str(target), bytes=report.bytes, tasks=report.tasks, schema=report.schema)
+
+    async def verify_audit(self) -> AuditReport:
+        return await Auditor(self._store.reads, SIGNER, lambda: None).verify()
+
+    async def reconcile(self) -> Reconciled:
+        return Reconciled()
+
+    async def tick_boxes(self, plan: str) -> str:
+        self.ticked.append(plan)
+        return self.waits
+
+
+def backend(
+    owner: Any, store: SqliteStore, batcher: Batcher, clock: SystemClock, wakeups: LocalWakeups
+) -> Backend:
+    return Backend(
+        engine=batcher,
+        reads=store.reads,
+        queries=Queries(store.reads, clock, Policy()),
+        wakeups=wakeups,
+        owner=owner,
+    )

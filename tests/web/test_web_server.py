@@ -1,0 +1,192 @@
+"""The server itself: what arrives in pieces, in heaps, or not as HTTP."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from web_site import Site
+
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+OK = {"status": "ok"}
+
+
+class Wire:
+    """A caller that writes what it likes."""
+
+    def __init__(self, site: Site) -> None:
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(10)
+        self.socket.connect(str(site.socket))
+        self._file = self.socket.makefile("rb")
+
+    def close(self) -> None:
+        self._file.close()
+        self.socket.close()
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def head(self) -> tuple[int, dict[str, str]]:
+        line = self._file.readline()
+        headers = {}
+        while (field := self._file.readline().strip()) and field:
+            name, _, value = field.decode().partition(": ")
+            headers[name] = value
+        return int(line.split()[1]), headers
+
+    def reply(self) -> tuple[int, dict[str, str], Any]:
+        status, headers = self.head()
+        return status, headers, json.loads(self._file.read(int(headers["content-length"])))
+
+    def is_closed(self) -> bool:
+        return self._file.read() == b""
+
+
+@pytest.fixture
+def wire(site: Site) -> Iterator[Wire]:
+    made = Wire(site)
+    yield made
+    made.close()
+
+
+def post(path: str, body: bytes, *headers: str) -> bytes:
+    lines = [f"POST {path} HTTP/1.1", "Host: x", f"Content-Length: {len(body)}", *headers]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def test_a_request_may_come_byte_by_byte(wire: Wire) -> None:
+    for byte in post("/healthz?x=1", b"{}") + HEALTH:
+        wire.send(bytes([byte]))
+    assert wire.reply()[0] == 405
+    status, headers, body = wire.reply()
+    assert (status, headers, body) == (
+        200,
+        {"content-type": "application/json", "content-length": "15"},
+        OK,
+    )
+
+
+def test_requests_in_a_heap_are_answered_in_their_order(wire: Wire) -> None:
+    wire.send(b"".join(f"GET /api/v1/agent-tasks/{n} HTTP/1.1\r\n\r\n".encode() for n in range(1, 101)))
+    for n in range(1, 101):
+        status, _, body = wire.reply()
+        assert (status, body["error"]["message"]) == (404, f"there is no task {n}")
+    wire.send(HEALTH)
+    assert wire.reply()[2] == OK
+
+
+def test_a_body_in_chunks(wire: Wire) -> None:
+    body = json.dumps({"title": "t", "actor": "ada"}).encode()
+    chunks = b"".join(b"1\r\n" + bytes([byte]) + b"\r\n" for byte in body) + b"0\r\n\r\n"
+    wire.send(b"POST /api/v1/agent-tasks HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks)
+    assert wire.reply()[0] == 201
+
+
+def test_who_asks_before_it_sends_is_told_to(wire: Wire) -> None:
+    body = json.dumps({"title": "t", "actor": "ada"}).encode()
+    request = post("/api/v1/agent-tasks", body, "Expect: 100-continue")
+    wire.send(request[: -len(body)])
+    assert wire.head() == (100, {})
+    wire.send(body)
+    assert wire.reply()[0] == 201
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [b"GET /healthz HTTP/1.0\r\n\r\n", HEALTH.replace(b"Host: x", b"Connection: close")],
+)
+def test_a_connection_that_is_not_to_be_kept_is_closed(wire: Wire, request_: bytes) -> None:
+    wire.send(request_)
+    status, headers, body = wire.reply()
+    assert (status, headers["connection"], body) == (200, "close", OK)
+    assert wire.is_closed()
+
+
+def test_another_protocol_is_not_spoken(wire: Wire) -> None:
+    wire.send(HEALTH.replace(b"Host: x", b"Connection: Upgrade\r\nUpgrade: h2c"))
+    assert wire.reply()[2] == OK
+    assert wire.is_closed()
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"\x16\x03\x01\x02\x00\x01\x00", b"hello\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n"]
+)
+def test_what_is_no_http_is_refused(wire: Wire, garbage: bytes) -> None:
+    wire.send(garbage)
+    status, headers, body = wire.reply()
+    assert (status, headers["connection"], body["error"]["code"]) == (400, "close", "bad_input")
+    assert wire.is_closed()
+
+
+def test_what_came_whole_before_the_garbage_is_answered(wire: Wire) -> None:
+    wire.send(HEALTH + b"hello\r\n\r\n")
+    assert wire.reply()[2] == OK
+    assert wire.is_closed()
+
+
+def test_who_has_gone_is_given_nothing(site: Site, wire: Wire) -> None:
+    site.register()
+    listeners = site._wakeups._listeners
+    wire.send(post("/worker/v1/claim?wait=30", json.dumps(site.claim_body("gone")).encode()))
+    deadline_s = time.monotonic() + 10
+    while not listeners:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.005)
+    wire.close()
+    assert site.get("/healthz") == OK  # the end of the other connection was seen before this one came
+    site.enqueue("a")
+    assert [job["key"] for job in site.started("r1")] == ["a"]
+
+
+def test_whoever_comes_at_the_end_is_answered_or_closed(site: Site) -> None:
+    """Nobody is kept waiting, and no socket is left open: a warning of that fails the test."""
+    stop = threading.Event()
+    answers: list[bytes] = []
+
+    def call() -> None:
+        while not stop.is_set():
+            with socket.socket(socket.AF_UNIX) as caller:
+                caller.settimeout(10)
+                try:
+                    caller.connect(str(site.socket))
+                    caller.sendall(HEALTH)
+                    answers.append(caller.recv(4096))
+                except (ConnectionError, FileNotFoundError):
+                    return
+
+    callers = [threading.Thread(target=call) for _ in range(8)]
+    for caller in callers:
+        caller.start()
+    while len(answers) < 50:
+        time.sleep(0.001)
+    assert site.shut_down() < 3
+    stop.set()
+    for caller in callers:
+        caller.join(20)
+        assert not caller.is_alive()
+    assert {answer[:15] for answer in answers} <= {b"HTTP/1.1 200 OK", b""}
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "message"),
+    [
+        ("GET", "/api/v1/events?afther=7", "there is no query parameter 'afther' here"),
+        ("GET", "/api/v1/status?verbose=1", "there is no query parameter 'verbose' here"),
+        ("GET", "/api/v1/agent-tasks?plan=a&plan=b", "plan is given twice"),
+        ("POST", "/worker/v1/start?wait=3", "there is no query parameter 'wait' here"),
+        ("POST", "/api/v1/agent-tasks?title=t", "there is no query parameter 'title' here"),
+    ],
+)
+def test_an_unknown_query_parameter_is_refused_by_its_name(
+    site: Site, method: str, target: str, message: str
+) -> None:
+    status, answer = site.send(method, target, b'{"title": "t", "actor": "ada"}')
+    assert (status, message in answer["error"]["message"]) == (422, True), answer
+    assert "nothing was changed" in answer["error"]["message"]
+    assert site.get("/api/v1/agent-tasks") == []
