@@ -105,7 +105,7 @@ def test_a_lost_wal_halts_until_a_person_has_said_so(site: Site, caplog: pytest.
         assert halt is not None and halt.reason in error.message
     site.open(site.path, restored=True)
     store = site.rig.store
-    answer = site.rig.do(c.Restored(actor="ada", incarnation="i", granted=store.granted, lost=store.lost))
+    answer = site.rig.do(c.Restored(actor="ada", incarnation="i", granted=store.granted, missing=store.lost))
     store.resume()
     assert answer.base > 1 and answer.missing == store.lost
     (event,) = site.rig.events()

@@ -79,7 +79,9 @@ def _works(context: Context, detail: Json, attempts: list[Json]) -> dict[int, st
 
 
 def _kept(context: Context, task: Json, epoch: int) -> str:
-    """As a worker tells it."""
+    """As a worker says it."""
+    from muster.worker.worktree import Work
+
     before, after = base_ref(task["plan"], task["key"], epoch), kept_ref(task["plan"], task["key"], epoch)
     asked = (
         ("rev-parse", after),
@@ -87,7 +89,7 @@ def _kept(context: Context, task: Json, epoch: int) -> str:
         ("diff", "--shortstat", before, after, "--"),
     )
     commit, commits, stat = (_git(context, *words).stdout.decode().strip() for words in asked)
-    return f"commit {commit}, {commits} since its start, {stat or 'no change'}"
+    return str(Work(commit, int(commits), stat or "no change"))
 
 
 def _git(context: Context, *words: str) -> subprocess.CompletedProcess[bytes]:

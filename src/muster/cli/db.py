@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.cli.context import actor, answers, project_of
+from muster.cli.copied import adopted
 from muster.cli.output import clean, print_json
 from muster.config.project import Project
 from muster.model.errors import BadInput, MusterError, NotFound
@@ -35,6 +36,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "migrate", act=_migrate, help="bring the schema up to date, as each start of the crew does"
     )
     migrate.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    verbs.add_parser(
+        "adopt", act=_adopt, help="this folder is a copy of another project's: make it a project of its own"
+    )
     verbs.add_parser(
         "restored", act=_restored, help="the store's file was replaced by an older copy: go on from there"
     )
@@ -148,6 +152,19 @@ def _restored(args: argparse.Namespace) -> int:
         if done.missing:
             print(f"  lost  {clean(done.missing)}")
         print("  next  muster up, or muster run PLAN.md; what was done since the copy is done again")
+    return 0
+
+
+def _adopt(args: argparse.Namespace) -> int:
+    from muster.app.restore import restored
+
+    project = project_of(args)
+    done = restored(project, actor(), adopt=True)
+    if args.json:
+        print_json({"base": done.base, "lost": done.lost})
+    else:
+        print(f"adopted: {adopted(project, done)}")
+        print("  next  muster up, or muster run PLAN.md; the tasks that are left are done here as well")
     return 0
 
 

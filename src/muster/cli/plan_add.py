@@ -29,7 +29,7 @@ def add(args: argparse.Namespace) -> int:
         refuse_foreign(project)
         return dry_run(args, given, project, load_config(project.root))
     with connect(args) as context:
-        content = plan_body(given, load_config(context.project.root))
+        content = plan_body(given, load_config(context.project.root), context.project)
         refuse_file_of(context.api, given)
         waiting = PlanWait(args, context)
         if args.update:
@@ -64,7 +64,7 @@ def _update(args: argparse.Namespace, context: Context, content: Json, waiting: 
 def diff(args: argparse.Namespace) -> int:
     given = given_plan(args)
     with connect(args) as context:
-        content = plan_body(given, load_config(context.project.root))
+        content = plan_body(given, load_config(context.project.root), context.project)
         refuse_file_of(context.api, given)
         found = context.api.post("/api/v1/plans/diff", content)
 

@@ -26,7 +26,7 @@ def named(context: Context, text: str) -> str:
     """The name of the plan that is meant: also by its file."""
     path = Path(text)
     if text.endswith(".md") and path.exists():
-        source = str(path.resolve())
+        source = context.project.source_of(path)
         for plan in context.api.get("/api/v1/plans"):
             if plan["source"] == source:
                 name: str = plan["name"]

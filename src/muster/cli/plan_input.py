@@ -11,7 +11,7 @@ from typing import NamedTuple
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from muster.cli.context import actor, connect_to, start_folder
+from muster.cli.context import Context, actor, connect_to, start_folder
 from muster.cli.output import Screen, clean, print_json
 from muster.cli.plan_given import Given
 from muster.client.api import Api, plan_path
@@ -66,10 +66,10 @@ def assign(document: PlanDocument, config: Config) -> list[Assigned]:
     return found
 
 
-def plan_body(given: Given, config: Config) -> Json:
-    """The plan as the API takes it.  Raises BadPlan, with `file:line`, where a task has no agent."""
+def plan_body(given: Given, config: Config, project: Project) -> Json:
+    """The plan as this project's API takes it.  Raises BadPlan, with `file:line`, where a task has no agent."""
     _refuse_unmanned(given, config)
-    document, source = given.document, given.source
+    document, source = given.document, given.source(project)
     tasks = [_task_body(assigned) for assigned in assign(document, config)]
     return {
         "plan": document.name,
@@ -124,7 +124,7 @@ def add_plan(api: Api, content: Json, say: Callable[[str], None]) -> str:
 
 def refuse_file_of(api: Api, given: Given) -> None:
     """Raises BadInput where a plan without a file has the name of one that has a file: it would be mixed up."""
-    if given.source is not None:
+    if given.path is not None:
         return
     for plan in api.get("/api/v1/plans"):
         if plan["name"] == given.document.name and plan["source"]:
@@ -141,22 +141,21 @@ def dry_run(args: argparse.Namespace, given: Given, project: Project, config: Co
     if project.store.exists():
         with connect_to(project) as context:
             refuse_file_of(context.api, given)
-            ended = _ended(context.api, given, anew=getattr(args, "update", False))
+            ended = _ended(context, given, anew=getattr(args, "update", False))
     return show_takers(args, given.document, config, ended)
 
 
-def _ended(api: Api, given: Given, *, anew: bool) -> dict[str, str]:
+def _ended(context: Context, given: Given, *, anew: bool) -> dict[str, str]:
     """The status of those tasks that are no longer to be done, by key.
 
     `anew`: what the file had taken out starts again when it is back.
     """
-    for plan in api.get("/api/v1/plans"):
-        if plan["source"] == given.source and (
-            given.source is not None or plan["name"] == given.document.name
-        ):
+    source = given.source(context.project)
+    for plan in context.api.get("/api/v1/plans"):
+        if plan["source"] == source and (source is not None or plan["name"] == given.document.name):
             return {
                 task["key"]: task["status"]
-                for task in api.get(plan_path(plan["name"], "tasks"))
+                for task in context.api.get(plan_path(plan["name"], "tasks"))
                 if task["status"] in _NO_MORE
                 and not (anew and task["status"] == TaskStatus.CANCELLED and task["error"] == REMOVED)
             }

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.cli.context import actor, answers, connect, refuse_foreign
+from muster.cli.copied import confirm_copy
 from muster.cli.crew import READY_S, STATUS_S, TICK_S, Crew, Feed, Interrupts, cores, running
 from muster.cli.plan_common import paused_line, tick_boxes
 from muster.cli.plan_input import add_plan, dry_run, plan_body, project_for
@@ -16,6 +17,7 @@ from muster.cli.printer import EventPrinter
 from muster.cli.worker import worker_count
 from muster.client.api import Api, plan_path
 from muster.client.http import Connection
+from muster.config.identity import look
 from muster.config.load import load_config
 from muster.config.project import Project
 from muster.config.settings import Config
@@ -51,7 +53,8 @@ def run(args: argparse.Namespace) -> int:
     config = load_config(project.root)
     if args.dry_run:
         return dry_run(args, given, project, config)
-    content = plan_body(given, config)
+    confirm_copy(project)
+    content = plan_body(given, config, project)
     show = EventPrinter(as_json=args.json, colour=args.color)
     if not config.writers:
         return _work(args, project, config, content, show)
@@ -74,7 +77,8 @@ def _work(
     deadline_s = time.monotonic() + READY_S
     while True:
         if _supervised(project):
-            if answers(project.socket):
+            # One of a place that the project was moved away from ends by itself.
+            if look(project).origin is None and answers(project.socket):
                 return _attached(project, content, show)
         else:
             try:

@@ -7,6 +7,7 @@ import subprocess
 import time
 
 from muster.cli.context import actor, answers, project_of
+from muster.cli.copied import confirm_copy
 from muster.cli.crew import READY_S, TICK_S, Crew, Feed, Interrupts, cores
 from muster.cli.output import print_json
 from muster.cli.printer import EventPrinter
@@ -36,6 +37,7 @@ def run(args: argparse.Namespace) -> int:
     supervised = holder(project.supervisor_lock)
     if supervised is not None:
         raise Conflict(f"the crew of {project.root} is up already (pid {supervised})", "muster status")
+    confirm_copy(project)
     if args.daemon:
         return _daemon(project, args)
     show = EventPrinter(as_json=args.json, colour=args.color)

@@ -12,6 +12,7 @@ from muster.cli.context import Context, connect
 from muster.cli.fields import add_fields, print_rows
 from muster.cli.output import Screen, age, clean, now_ms, print_json, ref_of, task_word
 from muster.client.api import task_path
+from muster.config.identity import refuse_copy
 from muster.config.load import load_config
 from muster.model.durations import duration_text
 from muster.model.errors import IllegalMove, NotFound
@@ -141,6 +142,7 @@ def _row(one: Left) -> Json:
 
 
 def _clear(args: argparse.Namespace, context: Context) -> int:
+    refuse_copy(context.project)
     trees = _trees(context)
     chosen = _chosen(args, context, _left(context))
     told = [{**_row(one), **_put_away(trees, one)} for one in chosen]

@@ -157,6 +157,8 @@ class StoreRestored(Answer, frozen=True, kw_only=True):
     """Epochs begin above it."""
     missing: str = ""
     """What was committed and is not there any more, in words."""
+    lost: int = 0
+    """Attempts that were ended, because they run for the project that this one was copied from."""
 
 
 class WorkersOrdered(Answer, frozen=True, kw_only=True):

@@ -129,7 +129,7 @@ def _work(
 
     config = load_config(where.root)
     document = read_plan(where.root / project.PLAN_FILE)
-    content = plan_body(Given(document, where.root / project.PLAN_FILE), config)
+    content = plan_body(Given(document, where.root / project.PLAN_FILE), config, where)
     with _swept(where, Crew(where, config, WORKERS, printer.say, actor())) as crew:
         crew.start()
         added = crew.api.post("/api/v1/plans", content)
