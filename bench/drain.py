@@ -13,6 +13,8 @@ from replay import Recording, RecordingStore, TimedStore, hottest, replay, share
 from setting import Setting, Stopwatch
 from table import Row, least, told
 
+from muster.config.identity import settle
+
 BATCHES, AS_AGENTS = (1, 10, 100, 500), (1, 100)
 BARE_SHARE, PEER_FACTOR, ONE_BY_ONE, SOCKET_ONE_BY_ONE = 0.5, 2.5, 2000.0, 1500.0
 
@@ -147,6 +149,7 @@ def _drains_socket(
     rates, bound = [], ""
     for _ in range(setting.size(3, 1)):
         with setting.place() as folder, site(folder / "p") as project:
+            settle(project.project)  # before there is a store, or it would be taken for a copied one
             template(project.project.store, number)
             rate, bound = _drain_socket(project, hands, number, known, as_agents=as_agents)
         rates.append(rate)

@@ -179,7 +179,7 @@ class Engine:
         if isinstance(command, c.Reap):
             return await self._ended(view, command)
         task = view.run(command.task_id, command)  # type: ignore[attr-defined]
-        if isinstance(command, c.Promote) and command.term is None:
+        if isinstance(command, c.Retry) or (isinstance(command, c.Promote) and command.term is None):
             await reopen_for(view, command.task_id, self.policy)
         return moved(task)
 

@@ -11,12 +11,12 @@ from msgspec import Meta
 from muster.model import commands as c
 from muster.model.answers import Answer, Enqueued
 from muster.model.edits import EditTask, edited
-from muster.model.errors import BadInput, IllegalMove
+from muster.model.errors import BadInput
 from muster.model.states import TaskStatus
 from muster.model.views import LogChunk, TaskDetail, TaskFilter, TaskView
 from muster.ports.runtime import EVENTS
 from muster.web.backend import Backend
-from muster.web.http import ActorBody, Query, Reply, Request, WaitSeconds, json_reply
+from muster.web.http import Query, Reply, Request, WaitSeconds, json_reply
 from muster.web.routes import Routes
 
 routes = Routes()
@@ -32,11 +32,6 @@ _TASK = f"{_TASKS}/{{task_id:id}}"
 class AddBody(c.Spec, frozen=True, kw_only=True):
     actor: c.Name
     plan: c.Name = LOOSE_PLAN
-
-
-class RetryBody(ActorBody, frozen=True, kw_only=True):
-    note: c.Text = ""
-    fresh: bool = False
 
 
 class TasksQuery(Query, frozen=True, kw_only=True):
@@ -149,6 +144,7 @@ routes.command(f"{_TASK}/transfer", c.Transfer, "actor", "agent", "timeout_s")
 routes.command(f"{_TASK}/depend", c.Depend, "actor", "depends_on")
 routes.command(f"{_TASK}/skip", c.Skip, "actor", "reason")
 routes.command(f"{_TASK}/cancel", c.Cancel, "actor", "reason")
+routes.command(f"{_TASK}/retry", c.Retry, "actor", "note", "fresh")
 
 
 @routes.post(f"{_TASK}/edit")
@@ -160,18 +156,3 @@ async def edit(web: Backend, task_id: int, body: dict[str, Any]) -> Answer:
     except msgspec.ValidationError as error:
         raise BadInput(f"the request does not fit: {error}; nothing was changed") from error
     return await web.engine.execute(EditTask(task_id=task_id, actor=actor, given=changes))
-
-
-@routes.post(f"{_TASK}/retry")
-async def retry(web: Backend, task_id: int, body: RetryBody) -> Answer:
-    """A new generation; for a task that only waits for its next try: that try now."""
-    found = (await web.queries.task(task_id)).task
-    if found.next_attempt_at_ms is None or found.status not in {TaskStatus.ABORTED, TaskStatus.PENDING}:
-        command = c.Retry(task_id=task_id, actor=body.actor, note=body.note, fresh=body.fresh)
-        return await web.engine.execute(command)
-    if body.fresh:
-        raise IllegalMove(
-            f"task {task_id} waits for its next try, which goes on from its last checkpoint",
-            "cancel it first; then a retry may begin from the start",
-        )
-    return await web.engine.execute(c.Promote(task_id=task_id, actor=body.actor))
