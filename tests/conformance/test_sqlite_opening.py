@@ -90,7 +90,8 @@ def killed(process: subprocess.Popen[str]) -> str:
     """Kills it; what it had still said."""
     process.send_signal(signal.SIGKILL)
     assert process.stdout is not None
-    rest = process.stdout.read()  # `communicate` would lose what was read ahead of a line
+    with process.stdout as stdout:
+        rest = stdout.read()  # `communicate` would lose what was read ahead of a line
     assert process.wait(PATIENCE_S) == -signal.SIGKILL
     return rest
 
