@@ -70,15 +70,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     releasing = verbs.add_parser("release", act=_release, help="give it back at no cost, or say how it ended")
     for verb in (renewing, releasing):
-        verb.add_argument(
-            "ref", metavar="TASK", nargs="?", help="may be left out where `take --env` was used"
-        )
+        verb.add_argument("ref", metavar="TASK", nargs="?", help="optional after `take --env`")
     for verb in (taking, renewing):
-        verb.add_argument("--lease", metavar="TIME", type=_lease, help="how long from now on (30m)")
-    releasing.add_argument("--done", action="store_true", help="it is completed; those behind it go on")
+        verb.add_argument("--lease", metavar="TIME", type=_lease, help="how long from now (30m)")
+    releasing.add_argument("--done", action="store_true", help="it is completed; its dependents run")
     releasing.add_argument("--result", metavar="JSON|@FILE", help="with --done: what came out, as JSON")
     add_waiting(releasing, ENDED, what="is given back and the task has ended")
-    releasing.add_argument("--fail", metavar="TEXT", help="it could not be done; spends one of its retries")
+    releasing.add_argument("--fail", metavar="TEXT", help="it could not be done; costs a retry")
 
 
 def _lease(text: str) -> float:

@@ -33,7 +33,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--workers", type=worker_count, metavar="N", help="worker processes (default: as configured)"
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="show who would get which task, and why; run nothing"
+        "--dry-run", action="store_true", help="show which agent would get each task, and why; run nothing"
     )
 
 
@@ -122,7 +122,7 @@ def _attached(project: Project, content: dict[str, Any], show: EventPrinter) -> 
             if not answers(project.socket) and not _supervised(project):
                 feed.close()
                 show.say(
-                    f"The crew has ended before {name} was done. The same command goes on where this left off."
+                    f"The crew has ended before {name} was done. The same command resumes where it stopped."
                 )
                 return EXIT_UNSUCCESSFUL
             time.sleep(TICK_S)
@@ -159,7 +159,7 @@ def _supervising(crew: Crew, project: Project, content: dict[str, Any], show: Ev
             raise
         if not settled:
             feed.close()
-            show.say("Stopped. The same command goes on where this left off.")
+            show.say("Stopped. The same command resumes where it stopped.")
         return code
 
 

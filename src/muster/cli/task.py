@@ -60,7 +60,7 @@ _ENDS |= {"assigned": "assigned", "stopping": "stopping", "cancelled": "cancelle
 
 def add(parser: Parser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    listing = verbs.add_parser("list", act=_list, help="one line for each task, with why it is where it is")
+    listing = verbs.add_parser("list", act=_list, help="one line per task, with the reason for its state")
     listing.add_argument("--plan", metavar="PLAN", help="tasks of this plan only")
     status = listing.add_argument(
         "--status",

@@ -32,15 +32,15 @@ def add(verbs: Any) -> None:
     parsers = {
         name: verbs.add_parser(name, act=act, help=text)
         for name, (act, text) in {
-            "retry": (retry, "run tasks again; one that waits for its next try runs now"),
+            "retry": (retry, "run tasks again; a delayed retry runs now"),
             "cancel": (_cancel, "end tasks for good; running ones are stopped"),
-            "pause": (_pause, "hold tasks back; running ones save a checkpoint and stop"),
-            "resume": (_resume, "let paused tasks go on"),
-            "skip": (_skip, "end tasks that are not wanted; those behind them go on"),
-            "complete": (_complete, "tasks that a person has done; those behind them go on"),
-            "archive": (archive, "put tasks that have ended out of sight"),
+            "pause": (_pause, "pause tasks; running ones save a checkpoint and stop"),
+            "resume": (_resume, "resume paused tasks"),
+            "skip": (_skip, "skip unwanted tasks; their dependents run"),
+            "complete": (_complete, "tasks that a person has done; their dependents run"),
+            "archive": (archive, "hide ended tasks for good"),
             "transfer": (_transfer, "give tasks to another agent"),
-            "depend": (_depend, "let tasks wait for others as well"),
+            "depend": (_depend, "add dependencies to tasks that have not started"),
         }.items()
     }
     for parser in parsers.values():

@@ -38,7 +38,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "--idempotency-key", metavar="K", type=name, help="repeating the command adds nothing"
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="only say who would get it, and why; change nothing"
+        "--dry-run", action="store_true", help="only say which agent would get it, and why; change nothing"
     )
     add_fields(parser)
 

@@ -17,7 +17,7 @@ from muster.model.json_value import Json
 
 
 def add(verbs: Any) -> None:
-    parser = verbs.add_parser("edit", act=edit, help="change what a task is; what is not given stays")
+    parser = verbs.add_parser("edit", act=edit, help="change a task's fields; the others stay")
     parser.description = "An empty value takes away what was there: --agent '' lets any agent do it."
     parser.description += " A list replaces the old one."
     parser.add_argument("ref", metavar="REF")

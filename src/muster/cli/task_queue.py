@@ -16,13 +16,13 @@ NEXT = 10
 
 
 def add(verbs: Any) -> None:
-    waiting = verbs.add_parser("wait", act=_wait, help="come back when tasks have ended, well or not")
+    waiting = verbs.add_parser("wait", act=_wait, help="return when tasks have ended, well or not")
     waiting.add_argument("refs", metavar="REF", nargs="+")
     waiting.add_argument(
         "--timeout", metavar="TIME", type=duration_s, help="give up after this time (exit code 8)"
     )
     add_fields(waiting)
-    coming = verbs.add_parser("next", act=_next, help="the tasks that agents take next, first one first")
+    coming = verbs.add_parser("next", act=_next, help="the tasks that agents take next, in order")
     some = number(1, 1000)
     coming.add_argument("--limit", metavar="N", type=some, default=NEXT, help=f"at most N tasks ({NEXT})")
     add_fields(coming)

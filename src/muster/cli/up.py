@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
             crew.give_up()
             raise
         feed.close()
-        show.say("Stopped. `muster up` goes on where this left off.")
+        show.say("Stopped. `muster up` resumes where it stopped.")
         return EXIT_INTERRUPTED if interrupts.count else 0
 
 

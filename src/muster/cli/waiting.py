@@ -23,7 +23,7 @@ class Goal(NamedTuple):
     """What is waited for."""
 
     what: str
-    """After `come back when it ...`."""
+    """After `return when it ...`."""
     reached: Callable[[Json], bool]
     """Of a task."""
     good: Callable[[Json], bool]
@@ -67,7 +67,7 @@ def add_waiting(parser: argparse.ArgumentParser, goal: Goal, *, what: str = "", 
         nargs="?",
         type=duration_s,
         const=FOREVER_S,
-        help=f"come back when it {what or goal.what}, or after TIME (exit code 8)",
+        help=f"return when it {what or goal.what}, or after TIME (exit code 8)",
     )
     if timeout:
         parser.add_argument(

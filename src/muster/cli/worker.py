@@ -26,7 +26,7 @@ _LOOKS = {"busy": "running", "stopping": "stopping", "dead": "cancelled"}
 def add(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     listing = verbs.add_parser("list", act=_list, help="all workers that are up")
-    showing = verbs.add_parser("show", act=_show, help="everything about one worker, also one that has ended")
+    showing = verbs.add_parser("show", act=_show, help="everything about one worker, running or ended")
     showing.add_argument("name", metavar="NAME")
     telling = verbs.add_parser("status", act=_status, help="how many are up and what they do; or one of them")
     telling.add_argument("name", metavar="NAME", nargs="?")
@@ -34,9 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         add_fields(verb)
     starting = verbs.add_parser("start", act=_start, help="add workers to the crew that is up")
     starting.add_argument("-n", "--number", metavar="N", type=worker_count, default=1, help="how many (1)")
-    stopping = verbs.add_parser(
-        "stop", act=_stop, help="let one finish what it holds, and end; no other takes its place"
-    )
+    stopping = verbs.add_parser("stop", act=_stop, help="let one finish its task and end; it is not replaced")
     stopping.add_argument("name", metavar="NAME")
     stopping.add_argument("--now", action="store_true", help="what it holds is given back with a checkpoint")
     add_waiting(stopping, STILL, what="has ended")

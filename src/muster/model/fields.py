@@ -99,7 +99,7 @@ FIELDS: tuple[Field, ...] = (
     Field(
         "capabilities",
         kinds.NAMES,
-        "what the agent must offer; nobody else gets it",
+        "what the agent must offer; other agents do not get it",
         "anything",
         usual=(),
         attribute="cap",
@@ -144,7 +144,8 @@ FIELDS: tuple[Field, ...] = (
     Field(
         "estimated_s",
         kinds.SECONDS,
-        "how long one run should take; half an hour past it the agent is told, ten silent minutes later stopped",
+        "how long one run should take; half an hour past it the agent gets a notice, "
+        "after ten more silent minutes it is stopped",
         "no limit but `timeout`",
         attribute="estimated",
         option="estimated",
@@ -152,7 +153,7 @@ FIELDS: tuple[Field, ...] = (
     Field(
         "max_retries",
         kinds.COUNT,
-        "runs after the first one that has failed",
+        "runs after the first one",
         "`[task] retries`, 3",
         attribute="retries",
         option="retries",
@@ -160,7 +161,7 @@ FIELDS: tuple[Field, ...] = (
     Field(
         "limit_key",
         kinds.NAME,
-        "tasks of one name share a number of places from `[limits]`",
+        "tasks with the same key share a number of places from `[limits]`",
         "none",
         attribute="limit",
         option="limit-key",
@@ -178,7 +179,7 @@ FIELDS: tuple[Field, ...] = (
     Field(
         "delay_s",
         kinds.SECONDS,
-        "how long after it was added it may begin",
+        "how long after it was added it may start",
         "at once",
         attribute="delay",
         option="delay",
@@ -186,7 +187,7 @@ FIELDS: tuple[Field, ...] = (
     Field(
         "not_before_ms",
         kinds.MOMENT,
-        "when it may begin: `2027-01-31`, `2027-01-31T18:00`, `2027-01-31T18:00Z`; local without a zone",
+        "when it may start: `2027-01-31`, `2027-01-31T18:00`, `2027-01-31T18:00Z`; local without a zone",
         "at once",
         attribute="not-before",
         option="not-before",
@@ -194,7 +195,7 @@ FIELDS: tuple[Field, ...] = (
     Field(
         "expires_at_ms",
         kinds.MOMENT,
-        "it fails if no run has begun by then: a duration after it was added, or a time",
+        "it fails if no run has started by then: a duration after it was added, or a time",
         "never",
         attribute="expires",
         option="expires",

@@ -20,6 +20,7 @@ COMMANDS: dict[str, type[c.Command]] = {
     "complete": c.Complete,
     "fail": c.Fail,
     "release": c.Release,
+    "declare": c.Declare,
     "gone": c.ProcessesExited,
     "log": c.AppendLog,
     "suspect": c.Suspect,

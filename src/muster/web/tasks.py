@@ -154,5 +154,5 @@ async def edit(web: Backend, task_id: int, body: dict[str, Any]) -> Answer:
         actor = msgspec.convert(body.pop("actor", ""), c.Name)
         changes = edited(body)
     except msgspec.ValidationError as error:
-        raise BadInput(f"the request does not fit: {error}; nothing was changed") from error
+        raise BadInput(f"invalid request: {error}; nothing was changed") from error
     return await web.engine.execute(EditTask(task_id=task_id, actor=actor, given=changes))
