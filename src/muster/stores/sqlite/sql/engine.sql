@@ -21,7 +21,7 @@ SELECT id, half_done, priority, sort_key FROM tasks
  LIMIT ?2
 
 -- name: job_texts
-SELECT id, plan_id, coalesce(key, CAST(id AS TEXT)), title, description,
+SELECT id, plan_id, epoch, fresh_after_epoch, coalesce(key, CAST(id AS TEXT)), title, description,
        (SELECT a.agent FROM attempts a WHERE a.task_id = t.id AND a.epoch = t.done_epoch)
   FROM tasks t WHERE id = ?1
 
