@@ -29,7 +29,7 @@ from muster.cli.waiting import (
 from muster.client.api import task_path
 from muster.model.errors import BadInput, IllegalMove
 from muster.model.json_value import Json
-from muster.model.states import FINAL, ErrorKind, TaskStatus
+from muster.model.states import FINAL, ErrorKind
 
 LEASE_S_MAX = 7 * 86400
 MESSAGE_CHARS_MAX = 10_000
@@ -38,8 +38,7 @@ MINE = ("MUSTER_TASK_ID", "MUSTER_EPOCH")
 
 def _is_free(task: Json) -> bool:
     """Nothing keeps it from being taken; or nothing ever will."""
-    waits = task["unmet"] or task["nextAttemptAtMs"] is not None or task["lingeringEpoch"] is not None
-    return task["status"] in FINAL or (task["status"] == TaskStatus.PENDING and not waits)
+    return task["status"] in FINAL or "claim" in task["actions"]
 
 
 FREE = Goal("can be taken", _is_free, lambda _: True, needs_crew=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from itertools import islice
 
 from muster.cli.context import Context, connect
 from muster.cli.fields import add_fields, print_one, print_rows, task_names
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 
 LIMIT = 500
-PAGE = 500
 EVENTS_SHOWN = 10
 EVENTS_PAGE = 1000
 RESULT_SHOWN = 2000
@@ -130,16 +130,10 @@ def find_tasks(
     """The first `limit` tasks that fit one of the names (keys of _STATES), oldest first."""
     wanted = [_STATES[name] for name in names]
     statuses = sorted({status.lower() for group, _ in wanted for status in group})
-    found: list[Json] = []
-    after = 0
-    while len(found) < limit:
-        query = {"plan": plan, "status": statuses, "tags": list(tags), "after": after, "limit": PAGE}
-        page: list[Json] = context.api.get("/api/v1/agent-tasks", query)
-        found += [task for task in page if not wanted or any(_fits(task, *each) for each in wanted)]
-        if len(page) < PAGE:
-            break
-        after = page[-1]["id"]
-    return found[:limit]
+    query = {"plan": plan, "status": statuses, "tags": list(tags)}
+    rows = context.api.rows("/api/v1/agent-tasks", query)
+    fitting = (task for task in rows if not wanted or any(_fits(task, *each) for each in wanted))
+    return list(islice(fitting, limit))
 
 
 def _fits(task: Json, statuses: tuple[TaskStatus, ...], word: str | None) -> bool:
@@ -267,28 +261,25 @@ def _event(event: Json) -> str:
     return f"{clock_time(event['atMs'])}  {told}"
 
 
+_COMMANDS = {
+    "answer": "muster answer {} TEXT",
+    "resume": "muster task resume {}",
+    "retry": "muster task retry {} [--note TEXT]",
+    "pause": "muster task pause {}",
+    "cancel": "muster task cancel {}",
+}
+"""What is suggested of a task's actions, the most likely first."""
+
+
+def what_next(task: Json) -> list[str]:
+    """Commands that move a task on, the most likely first; what waits for others is moved by moving these."""
+    ref = clean(shell_word(ref_of(task)))
+    found = [command.format(ref) for name, command in _COMMANDS.items() if name in task["actions"]]
+    prefix = f"{task['plan']}/" if task["plan"] else ""
+    failed = [name.split(" (")[0] for name in task["waitsFor"] if name.endswith(("(FAILED)", "(CANCELLED)"))]
+    return [clean(f"muster task retry {shell_word(prefix + key)}") for key in failed] + found
+
+
 def _next(task: Json, ref: str, detail: Json) -> list[str]:
-    logs = [f"muster logs {ref}"] if detail["attempts"] else []
-    match task_word(task):
-        case "failed" | "cancelled":
-            return [f"muster task retry {ref} [--note TEXT]", *logs]
-        case "running" | "assigned" | "stopping":
-            return [f"muster logs {ref} -f", f"muster task pause {ref}", f"muster task cancel {ref}"]
-        case "paused" if task["pausedReason"] == "question":
-            return [f"muster answer {ref} TEXT", *logs]
-        case "paused":
-            return [f"muster task resume {ref}", *logs]
-        case "delayed":
-            return [f"muster task retry {ref}   (now)", *logs]
-        case "blocked":
-            broken = [
-                name.split(" (")[0] for name in task["waitsFor"] if "(" in name and "ARCHIVED" not in name
-            ]
-            prefix = f"{task['plan']}/" if task["plan"] else ""
-            return [clean(f"muster task retry {shell_word(prefix + key)}") for key in broken] or [
-                f"muster task cancel {ref}"
-            ]
-        case "completed":
-            return logs
-        case _:
-            return [f"muster task cancel {ref}"]
+    follow = " -f" if task["worker"] else ""
+    return what_next(task) + ([f"muster logs {ref}{follow}"] if detail["attempts"] else [])

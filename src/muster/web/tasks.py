@@ -13,7 +13,7 @@ from muster.model.answers import Answer, Enqueued
 from muster.model.edits import EditTask, edited
 from muster.model.errors import BadInput
 from muster.model.states import TaskStatus
-from muster.model.views import LogChunk, TaskDetail, TaskFilter, TaskView
+from muster.model.views import Inbox, LogChunk, TaskDetail, TaskFilter, TaskView
 from muster.ports.runtime import EVENTS
 from muster.web.backend import Backend
 from muster.web.http import Query, Reply, Request, WaitSeconds, json_reply
@@ -44,6 +44,10 @@ class TasksQuery(Query, frozen=True, kw_only=True):
     parent: c.Count | None = None
     after: c.Count = 0
     limit: Annotated[int, Meta(ge=1, le=100_000)] = 500
+
+
+class InboxQuery(Query, frozen=True, kw_only=True):
+    plan: str | None = None
 
 
 class NextQuery(Query, frozen=True, kw_only=True):
@@ -87,6 +91,11 @@ def _pairs(texts: Sequence[str]) -> dict[str, str]:
             raise BadInput(f"metadata={text} is not KEY=VALUE, each key once", "metadata=customer%3Dacme")
         pairs[name] = value
     return pairs
+
+
+@routes.get("/api/v1/inbox")
+async def inbox(web: Backend, query: InboxQuery) -> Inbox:
+    return await web.queries.inbox(query.plan)
 
 
 @routes.get(f"{_TASKS}/next")

@@ -235,8 +235,8 @@ class State:
         if task is None:
             self.message = "no task is chosen"
             return None
-        paused = task["status"] == TaskStatus.PAUSED
-        action = {"r": "retry", "c": "cancel", "p": "resume" if paused else "pause"}[key]
+        halt = "resume" if "resume" in task["actions"] else "pause"
+        action = {"r": "retry", "c": "cancel", "p": halt}[key]
         asked = Prompt(action, task["id"], ref_of(task))
         if key == "p":
             return asked

@@ -21,7 +21,7 @@ SELECT id, half_done, priority, sort_key FROM tasks
  LIMIT ?2
 
 -- name: job_texts
-SELECT id, plan_id, coalesce(key, CAST(id AS TEXT)), title, description,
+SELECT id, plan_id, epoch, fresh_after_epoch, coalesce(key, CAST(id AS TEXT)), title, description,
        (SELECT a.agent FROM attempts a WHERE a.task_id = t.id AND a.epoch = t.done_epoch)
   FROM tasks t WHERE id = ?1
 
@@ -173,6 +173,13 @@ SELECT value FROM meta WHERE name = ?1
 
 -- name: set_meta
 INSERT INTO meta (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = excluded.value
+
+-- name: made
+SELECT (SELECT value FROM meta WHERE name = 'store'),
+       (SELECT seq FROM sqlite_sequence WHERE name = 'commits'), (SELECT seq FROM sqlite_sequence WHERE name = 'epochs')
+
+-- name: count_commit
+UPDATE sqlite_sequence SET seq = iif(name = 'commits', ?1, ?2) WHERE name IN ('commits', 'epochs')
 
 -- name: last_id
 SELECT coalesce(max(id), 0) FROM (SELECT max(id) AS id FROM tasks UNION ALL SELECT max(id) FROM plans
