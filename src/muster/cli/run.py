@@ -245,7 +245,7 @@ def _outcome(crew: Crew, name: str, started_s: float, show: EventPrinter, feed: 
 
 def _sum_up(api: Api, name: str, started_s: float, show: EventPrinter) -> int:
 
-    tasks = api.get("/api/v1/agent-tasks", {"plan": name, "limit": 100_000})
+    tasks = list(api.rows("/api/v1/agent-tasks", {"plan": name}))
     plan = api.get(plan_path(name))["plan"]
     boxes = tick_boxes(api, name)
     counts: dict[str, int] = {}

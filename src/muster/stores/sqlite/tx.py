@@ -36,6 +36,7 @@ from muster.stores.sqlite.rows import (
     worker_row,
 )
 from muster.stores.sqlite.sql_files import load_sql
+from muster.stores.sqlite.witness import Made, made_by
 
 SQL = load_sql("engine.sql")
 CLOCK_SQL = load_sql("clock.sql")
@@ -66,13 +67,29 @@ class SqliteTx:
         self._meta: dict[str, str | None] = {}
         """Both are read with every claim and heartbeat, and written by nobody but `put_worker` and `set_meta`."""
         self._as_of: int | None = None
+        self._changes = 0
+        self._granted = 0
+        self.made = made_by(connection)
+        """With the last commit."""
 
     def begin(self) -> None:
         """Forgets the rows that are known where anything else has written to the file since."""
         if self._as_of != self._db.data_version():
             self.forget()
+            self.made = max(self.made, made_by(self._db), key=lambda made: made.commits)
+        self._changes = self._db.total_changes()
+        self._granted = self.made.epoch
 
-    def committed(self) -> None:
+    def count(self) -> Made:
+        """Counts this commit where it changes anything."""
+        if self._changes == self._db.total_changes():
+            return self.made
+        made = self.made._replace(commits=self.made.commits + 1, epoch=self._granted)
+        self._db.execute(SQL["count_commit"], made[1:3])
+        return made
+
+    def committed(self, made: Made) -> None:
+        self.made = made
         self._as_of = self._db.data_version()
 
     def forget(self) -> None:
@@ -148,6 +165,7 @@ class SqliteTx:
         if writes.attempts:
             self._update(self._attempts.updates(writes.attempts))
         if writes.opened:
+            self._granted = max(self._granted, *(attempt.epoch for attempt in writes.opened))
             self._many("insert_attempt", self._attempts.put(writes.opened))
         if writes.events:
             self._many("insert_event", [astuple(e) for e in writes.events])

@@ -179,6 +179,13 @@ SELECT value FROM meta WHERE name = ?1
 -- name: set_meta
 INSERT INTO meta (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = excluded.value
 
+-- name: made
+SELECT (SELECT value FROM meta WHERE name = 'store'),
+       (SELECT seq FROM sqlite_sequence WHERE name = 'commits'), (SELECT seq FROM sqlite_sequence WHERE name = 'epochs')
+
+-- name: count_commit
+UPDATE sqlite_sequence SET seq = iif(name = 'commits', ?1, ?2) WHERE name IN ('commits', 'epochs')
+
 -- name: last_id
 SELECT coalesce(max(id), 0) FROM (SELECT max(id) AS id FROM tasks UNION ALL SELECT max(id) FROM plans
                                   UNION ALL SELECT max(id) FROM lanes)
