@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from real_crew import crew, start, until
+from real_crew import crew, start
 from repositories import git, make_repository
 
 from muster.client.api import Api
 from muster.model.refs import plan_branch
+from patience import PATIENCE_S, until
 
 CONFIG = """\
 [health]
@@ -146,7 +147,7 @@ def test_what_a_silent_worker_had_done_is_published_by_another_one(stage: Any) -
     made.worker()
     made.check()
     os.kill(made.processes[1].pid, signal.SIGCONT)
-    assert made.processes[1].wait(20) != 0, "it was given up"
+    assert made.processes[1].wait(PATIENCE_S) != 0, "it was given up"
 
 
 @pytest.mark.promise("S18")
