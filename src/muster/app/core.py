@@ -109,7 +109,7 @@ class Owner:
             self.store = open_store(self._project)
             stack.callback(self.store.close)
             made_by = await self.store.reads.meta(PROJECT) or self._host.project
-            if self.store.halted is None and (standing.copied or made_by != self._host.project):
+            if standing.copied or made_by != self._host.project:
                 error = copied_error(self._project, standing)
                 self.store.halted = Halt(Cause.FOREIGN, error.message)
             self.signer = signer_of(self._project)

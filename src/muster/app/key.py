@@ -7,6 +7,7 @@ import re
 import secrets
 from pathlib import Path
 
+from muster.app.lost import lost_attempts
 from muster.config.project import Project
 from muster.engine.services.sealer import LOGGED_HEAD
 from muster.model.errors import StoreRefused
@@ -35,7 +36,10 @@ def signer_of(project: Project) -> Signer:
 
 def open_store(project: Project) -> SqliteStore:
     """Where there is a key there has been a store: it is made only after one.  Raises as SqliteStore.open."""
-    return SqliteStore.open(project.store, known=(project.state_dir / "key").exists())
+    store = SqliteStore.open(project.store, known=(project.state_dir / "key").exists())
+    if store.halted is not None and store.lost and (told := lost_attempts(project, store.reads)):
+        store.halted = store.halted._replace(reason=f"{store.halted.reason}; {told}")
+    return store
 
 
 def _make(path: Path) -> bytes:

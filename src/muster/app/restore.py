@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from muster.app.key import signer_of
+from muster.app.lost import lost_attempts
 from muster.config.identity import look, new_id, record_anew
 from muster.config.project import Project
 from muster.engine.batch import drive
@@ -110,6 +111,8 @@ def restored(project: Project, actor: str, *, adopt: bool = False) -> StoreResto
                 incarnation=chance.name(INCARNATION_CHARS),
                 project=new_id() if standing.copied else standing.id,
                 copied=copied,
+                granted=store.granted,
+                missing="; ".join(filter(None, [store.lost, lost_attempts(project, store.reads)])),
             )
             (answer,) = drive(engine.apply([command], clock.now())).outcomes
             assert isinstance(answer, StoreRestored)

@@ -146,9 +146,11 @@ def _restored(args: argparse.Namespace) -> int:
 
     done = restored(project_of(args), actor())
     if args.json:
-        print_json({"base": done.base})
+        print_json({"base": done.base, "missing": done.missing})
     else:
         print(f"restored: attempts are numbered above {done.base} from now on, older ones change nothing")
+        if done.missing:
+            print(f"  lost  {clean(done.missing)}")
         print("  next  muster up, or muster run PLAN.md; what was done since the copy is done again")
     return 0
 

@@ -43,7 +43,7 @@ async def restored(view: View, command: c.Restored) -> StoreRestored:
     """
     lost = await _end_others(view) if command.copied else 0
     _, before = await read_incarnation(view.tx)
-    base = max(before + STEP, view.now.wall_ms // 1000 - _YEAR_2025_S)
+    base = max(max(before, command.granted) + STEP, view.now.wall_ms // 1000 - _YEAR_2025_S)
     await view.tx.set_meta(EPOCH_BASE, str(base))
     await view.tx.set_meta(INCARNATION, command.incarnation)
     if command.project:
@@ -59,7 +59,8 @@ async def restored(view: View, command: c.Restored) -> StoreRestored:
             at_ms=view.now.wall_ms,
             level=Level.WARN,
             event="store_adopted" if command.copied else "store_restored",
-            message=f"{_HOW[command.copied]} by {command.actor}; epochs begin above {base}",
+            message=f"{_HOW[command.copied]} by {command.actor}; epochs begin above {base}"
+            + (f"; {command.missing}" if command.missing else ""),
             details=f'{{"base":{base:d}}}',
             previous_status=TaskStatus.PENDING if number > 1 else None,
             new_status=TaskStatus.PENDING,
@@ -68,7 +69,7 @@ async def restored(view: View, command: c.Restored) -> StoreRestored:
             actor=command.actor,
         )
     )
-    return StoreRestored(base=base, lost=lost)
+    return StoreRestored(base=base, lost=lost, missing=command.missing)
 
 
 async def _end_others(view: View) -> int:

@@ -61,11 +61,13 @@ class Halt(NamedTuple):
             case Cause.REWOUND:
                 return StoreRewound(
                     f"{store} is older than the work it is about: {self.reason}; nothing more is written",
-                    "muster down, then muster db restored, which raises the base of all epochs",
+                    "muster down, then muster db restored: it goes on with what is there, audits what was lost, "
+                    f"and raises the base of all epochs; {_newest_words(store)}",
                 )
             case Cause.COPY:
                 return StoreRewound(
-                    f"{store} is a backup that was put in place: an older state than workers may know",
+                    f"{store} is a backup that was put in place: "
+                    + (self.reason or "an older state than workers may know"),
                     "muster db restored, which raises the base of all epochs",
                 )
             case Cause.FOREIGN:
@@ -80,12 +82,19 @@ def damaged(store: Path, reason: object, kind: type[StoreFault]) -> StoreFault:
 
 
 def restore_commands(store: Path) -> str:
+    return f"muster down; cp {_newest_backup(store) or 'BACKUP'} {store}; muster db restored"
+
+
+def _newest_words(store: Path) -> str:
+    newest = _newest_backup(store)
+    return f"the newest backup is {newest}" if newest is not None else "there is no backup"
+
+
+def _newest_backup(store: Path) -> Path | None:
     try:
-        backups = sorted((store.parent / BACKUPS).glob("*.db"), key=lambda path: path.stat().st_mtime)
+        return max((store.parent / BACKUPS).glob("*.db"), key=lambda path: path.stat().st_mtime, default=None)
     except OSError:
-        backups = []
-    newest = str(backups[-1]) if backups else "BACKUP"
-    return f"muster down; cp {newest} {store}; muster db restored"
+        return None
 
 
 class Flag:
