@@ -18,9 +18,9 @@ from muster.model.errors import BadConfig, MusterError, OwnerUnavailable
 from muster.ports.agent import Agent
 
 GROUP = "muster.agents"
-"""The entry point group of other packages: kind = a callable that makes an Agent of an AgentConfig."""
-Factory = Callable[[AgentConfig], Agent]
-_OwnFactory = Callable[[AgentConfig, Home | None], Agent]
+"""The entry point group of other packages: kind = a Factory, as those of Muster's own kinds."""
+Factory = Callable[[AgentConfig, Home | None], Agent]
+"""Makes an agent of its settings and its HOME, where that is not the user's."""
 NO_SEAT = 0
 """Of commands that try an agent, and of workers none of whose agents has a HOME of its own."""
 
@@ -34,10 +34,9 @@ def agent_of(agent: AgentConfig, config: Config, project: Project, seat: int = N
     """Raises BadConfig as agents_of."""
     stall_after_s = config.health.stall_after_s if agent.stall_after_s is None else agent.stall_after_s
     agent = replace(agent, limits=replace(agent.limits, stall_after_s=stall_after_s or None))
+    home = home_of(agent, project, seat)
     factory = _OWN.get(agent.kind)
-    if factory is None:
-        return _foreign(agent)
-    return factory(agent, home_of(agent, project, seat))
+    return factory(agent, home) if factory is not None else _foreign(agent, home)
 
 
 def home_of(agent: AgentConfig, project: Project, seat: int = NO_SEAT) -> Home | None:
@@ -94,14 +93,14 @@ def _streaming(agent: AgentConfig, home: Home | None) -> dict[str, Any]:
     }
 
 
-_OWN: Mapping[str, _OwnFactory] = {
+_OWN: Mapping[str, Factory] = {
     COMMAND: _command,
     CLAUDE_CODE: lambda agent, home: ClaudeCodeAgent(**_streaming(agent, home)),
     CODEX: lambda agent, home: CodexAgent(**_streaming(agent, home)),
 }
 
 
-def _foreign(agent: AgentConfig) -> Agent:
+def _foreign(agent: AgentConfig, home: Home | None) -> Agent:
     from importlib.metadata import entry_points
 
     found = {point.name: point for point in entry_points(group=GROUP)}
@@ -113,7 +112,7 @@ def _foreign(agent: AgentConfig) -> Agent:
         )
     try:
         factory = cast(Factory, found[agent.kind].load())
-        return factory(agent)
+        return factory(agent, home)
     except MusterError:
         raise
     except Exception as error:

@@ -24,11 +24,9 @@ from muster.engine.incarnation import PROJECT
 from muster.engine.policy import Policy
 from muster.engine.queries import Queries
 from muster.engine.service import Service
-from muster.engine.services.pruner import Pruner
+from muster.engine.services.coordinator import coordinator
 from muster.engine.services.reaper import Reaper, own_stall_ms
 from muster.engine.services.reconciler import Reconciler
-from muster.engine.services.scheduler import Scheduler
-from muster.engine.services.sealer import Sealer
 from muster.engine.services.ticker import Ticker
 from muster.engine.services.worktree_cleaner import WorktreeCleaner
 from muster.hosts.attempt_folders import LocalFolders
@@ -210,30 +208,19 @@ class Owner:
         return Retention(events_s=kept.events_s, logs_s=kept.logs_s, idempotency_s=kept.idempotency_s)
 
     def services(self) -> list[Service]:
-        reads, health = self.store.reads, self._config.health
-        return [
-            self._make_reaper(),
-            Scheduler(
-                self.clock,
-                reads,
-                self.batcher,
-                term=self.term,
-                interval_s=health.sweep_s,
-                elapsed_ms=self.clock.elapsed_ms,
-            ),
-            Sealer(self.clock, reads, self.batcher, self.signer, term=self.term),
-            Pruner(
-                self.clock,
-                reads,
-                self.batcher,
-                self.signer,
-                folders=LocalFolders(self._project.attempts_dir, self._project.log_file),
-                retention=self._retention(),
-                term=self.term,
-            ),
-            self.ticker,
-            *self._clearers(),
-        ]
+        led = coordinator(
+            self.clock,
+            self.store.reads,
+            self.batcher,
+            term=self.term,
+            reaper=self._make_reaper(),
+            ticker=self.ticker,
+            signer=self.signer,
+            elapsed_ms=self.clock.elapsed_ms,
+            folders=LocalFolders(self._project.attempts_dir, self._project.log_file),
+            retention=self._retention(),
+        )
+        return [*led, *self._clearers()]
 
     def _clearers(self) -> list[Service]:
         if self._repository is None:

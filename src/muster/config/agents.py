@@ -85,8 +85,6 @@ def _of_kind(table: Table, kind: str) -> dict[str, Any]:
     if kind == COMMAND:
         return {}
     if kind not in CLI_KINDS:
-        if table.has("home"):
-            fail(table.path("home"), f"is not for kind {kind!r}", "see the documentation of its package")
         # Another package's: it alone knows what these mean.
         return {"options": table.read("options", _options, {}), "args": table.read("args", _command, ())}
     _, modes = CLI_KINDS[kind]
