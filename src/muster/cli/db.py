@@ -115,9 +115,9 @@ def _show(args: argparse.Namespace, report: Any, *, own: bool) -> int:
     if halted is not None:
         print(f"halted  {clean(halted.message)}\n  hint  {clean(halted.hint)}")
     elif findings and own:
-        from muster.stores.sqlite.halt import restore_commands
+        from muster.stores.sqlite.halt import restore_hint
 
-        print(f"  hint  restore the newest backup: {restore_commands(report.path)}")
+        print(f"  hint  {restore_hint(report.path)}")
     return EXIT_FINDINGS if bad else 0
 
 

@@ -75,14 +75,15 @@ class Halt(NamedTuple):
 
 
 def damaged(store: Path, reason: object, kind: type[StoreFault]) -> StoreFault:
-    return kind(
-        f"{store} is damaged: {reason}; it is kept as it is",
-        f"restore the newest backup: {restore_commands(store)}",
-    )
+    return kind(f"{store} is damaged: {reason}; it is kept as it is", restore_hint(store))
 
 
-def restore_commands(store: Path) -> str:
-    return f"muster down; cp {_newest_backup(store) or 'BACKUP'} {store}; muster db restored"
+def restore_hint(store: Path) -> str:
+    """The commands that put the newest backup in place, or what is left to do without one."""
+    newest = _newest_backup(store)
+    if newest is None:
+        return f"there is no backup; to start again, muster down, then move {store.parent} away"
+    return f"restore the newest backup: muster down; cp {newest} {store}; muster db restored"
 
 
 def _newest_words(store: Path) -> str:
