@@ -205,7 +205,7 @@ class SqliteTx:
         return self._plan("plan", plan_id)
 
     async def update_plan(self, plan: Plan) -> None:
-        self._all("update_plan", plan.id, plan.failures, plan.paused_reason, plan.event_seq)
+        self._all("update_plan", plan.id, plan.failures, plan.paused_reason, plan.event_seq, plan.source)
 
     async def plan_by_source(self, workspace_id: int, source: str) -> Plan | None:
         return self._plan("plan_by_source", workspace_id, source)
@@ -247,8 +247,14 @@ class SqliteTx:
         self._all("drop_dependencies", child_id)
         self._many("insert_dependency", [(i, child_id, int(met)) for i, met in parents.items()])
 
-    async def unfinished(self, plan_id: int, below: int | None, limit: int) -> list[int]:
-        return [row[0] for row in self._all("unfinished", plan_id, below or NUMBER_MAX, limit)]
+    async def unfinished(
+        self, plan_id: int, below: int | None, limit: int, *, ended: bool = False
+    ) -> list[int]:
+        return [row[0] for row in self._all("unfinished", plan_id, below or NUMBER_MAX, limit, ended)]
+
+    async def at_work(self, plan_id: int) -> int:
+        count: int = self._first("at_work", plan_id)[0]
+        return count
 
     async def lanes(self) -> list[Lane]:
         return [lane_of(row) for row in self._all("lanes")]
