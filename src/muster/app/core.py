@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from muster.app.detached_call import detached_call
-from muster.app.key import logged_head, open_store, signer_of
+from muster.app.key import logged_heads, open_store, signer_of
 from muster.app.parts import local_trees, make_state_dir, repository_of
 from muster.config.identity import copied_error, look, settle
 from muster.config.project import Project
@@ -107,7 +107,7 @@ class Owner:
             self.store = open_store(self._project)
             stack.callback(self.store.close)
             made_by = await self.store.reads.meta(PROJECT) or self._host.project
-            if self.store.halted is None and (standing.copied or made_by != self._host.project):
+            if standing.copied or made_by != self._host.project:
                 error = copied_error(self._project, standing)
                 self.store.halted = Halt(Cause.FOREIGN, error.message)
             self.signer = signer_of(self._project)
@@ -146,7 +146,7 @@ class Owner:
         return self._reaper.looked_at_ms if self._reaper else None
 
     async def verify_audit(self) -> AuditReport:
-        auditor = Auditor(self.store.reads, self.signer, lambda: logged_head(self._project))
+        auditor = Auditor(self.store.reads, self.signer, lambda: logged_heads(self._project))
         return await auditor.verify()
 
     def halted(self) -> StoreFault | None:

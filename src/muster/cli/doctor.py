@@ -210,7 +210,7 @@ def _changed_s(path: Path) -> float:
 def _store(project: Project) -> Check:
     from muster.config.identity import copied_error, look
     from muster.stores.sqlite.file import halt_of
-    from muster.stores.sqlite.halt import restore_commands
+    from muster.stores.sqlite.halt import restore_hint
 
     found, halt = look(project), halt_of(project.store)
     if halt is not None or found.copied:
@@ -219,10 +219,10 @@ def _store(project: Project) -> Check:
     if not project.store.exists():
         if (project.state_dir / "key").exists():
             gone = f"{project.store} is gone, and there has been one"
-            return Check("store", False, gone, restore_commands(project.store))
+            return Check("store", False, gone, restore_hint(project.store))
         return Check("store", None, "none yet: the first `muster run` makes it")
     if problem := _damage(project):
-        return Check("store", False, problem, restore_commands(project.store))
+        return Check("store", False, problem, restore_hint(project.store))
     return Check("store", True, f"{project.store.stat().st_size / (1 << 20):.1f} MiB, sound")
 
 

@@ -8,11 +8,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from muster.cli.context import actor, answers, connect, refuse_foreign
+from muster.cli.context import actor, answers, connect, connect_to, refuse_foreign
 from muster.cli.copied import confirm_copy
 from muster.cli.crew import READY_S, STATUS_S, TICK_S, Crew, Feed, Interrupts, cores, running
 from muster.cli.plan_common import paused_line, tick_boxes
 from muster.cli.plan_input import add_plan, dry_run, plan_body, project_for
+from muster.cli.plan_renamed import add_which, follow
 from muster.cli.printer import EventPrinter
 from muster.cli.worker import worker_count
 from muster.client.api import Api, plan_path
@@ -35,6 +36,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="show which agent would get each task, and why; run nothing"
     )
+    add_which(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -55,6 +57,10 @@ def run(args: argparse.Namespace) -> int:
         return dry_run(args, given, project, config)
     confirm_copy(project)
     content = plan_body(given, config, project)
+    _await_old_crew(project)
+    if project.store.exists():
+        with connect_to(project) as context:
+            follow(args, context.api, project, given)
     show = EventPrinter(as_json=args.json, colour=args.color)
     if not config.writers:
         return _work(args, project, config, content, show)
@@ -64,6 +70,13 @@ def run(args: argparse.Namespace) -> int:
     code = _work(args, project, config, content, show)
     _say(show, where_the_work_is(config, project, given.document.name))
     return code
+
+
+def _await_old_crew(project: Project) -> None:
+    """One whose folder was moved away from under it is about to end."""
+    deadline_s = time.monotonic() + READY_S
+    while look(project).origin is not None and _supervised(project) and time.monotonic() < deadline_s:
+        time.sleep(TICK_S)
 
 
 def _say(show: EventPrinter, text: str) -> None:
@@ -77,8 +90,7 @@ def _work(
     deadline_s = time.monotonic() + READY_S
     while True:
         if _supervised(project):
-            # One of a place that the project was moved away from ends by itself.
-            if look(project).origin is None and answers(project.socket):
+            if answers(project.socket):
                 return _attached(project, content, show)
         else:
             try:
@@ -233,7 +245,7 @@ def _outcome(crew: Crew, name: str, started_s: float, show: EventPrinter, feed: 
 
 def _sum_up(api: Api, name: str, started_s: float, show: EventPrinter) -> int:
 
-    tasks = api.get("/api/v1/agent-tasks", {"plan": name, "limit": 100_000})
+    tasks = list(api.rows("/api/v1/agent-tasks", {"plan": name}))
     plan = api.get(plan_path(name))["plan"]
     boxes = tick_boxes(api, name)
     counts: dict[str, int] = {}

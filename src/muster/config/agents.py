@@ -93,7 +93,7 @@ def _of_kind(table: Table, kind: str) -> dict[str, Any]:
         fail(
             table.path("permission_mode"),
             "is missing: what the agent may do without asking is for you to say",
-            f"write one of {known}; docs/how-to/{kind}.md tells what each allows",
+            f"write one of {known}; muster init --help says what is usual",
         )
     for only in ("prompt", "exit_codes"):
         if table.has(only):

@@ -59,7 +59,7 @@ class Oracle:
         self.slots: dict[str, int] = {}
         self._drains: dict[str, float] = {}
         """How long each worker that is drained has to stop what it holds, in seconds."""
-        self._witness = store.witness
+        self._witness = store.snapshot
         self._reads = store.reads
         self._last_event = 0
         self._term = 0

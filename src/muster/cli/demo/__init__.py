@@ -15,11 +15,11 @@ import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from muster.cli.context import actor
 from muster.cli.crew import Crew, Interrupts
-from muster.cli.demo import checks, evidence, project, show, story
+from muster.cli.demo import checks, project, show, story
+from muster.cli.demo.evidence import Evidence, Fault, LateWrite, read_ledger
 from muster.cli.output import Screen, print_json
 from muster.cli.plan_given import Given
 from muster.cli.plan_input import plan_body
@@ -28,9 +28,6 @@ from muster.cli.run import EXIT_INTERRUPTED
 from muster.config.load import load_config
 from muster.config.project import Project
 from muster.model.errors import MusterError, Unavailable
-
-if TYPE_CHECKING:
-    from muster.cli.demo.evidence import Fault, LateWrite
 
 WORKERS = 3
 FREQUENT = ("checkpoint", "progress")
@@ -90,12 +87,12 @@ def _demo(
     printer.say("Agents   real processes; scripts stand in for models, so no key is needed")
     where = Project(folder)
     faults, late = _work(where, printer, interrupts, hide=() if args.json else FREQUENT)
-    found = evidence.read(where.store, folder / project.LEDGER_FILE, late, faults)
+    found = _evidence(where, late, faults)
     recoveries = [checks.recovery(found, fault) for fault in faults]
     code, output = project.use_package(folder)
     verdicts = [*checks.check_all(found), checks.came_back(recoveries), checks.works(code, output)]
     commits = project.git(folder, "log", "--oneline").splitlines()
-    ok = all(verdict.ok for verdict in verdicts)
+    ok = all(verdict.holds for verdict in verdicts)
     took_s = time.monotonic() - started_s
     if args.json:
         print_json(
@@ -119,6 +116,19 @@ def _demo(
         screen.line()
         screen.line(f"{'All of it holds' if ok else 'NOT ALL OF IT HOLDS'}; {took_s:.1f} s in all")
     return EXIT_OK if ok else EXIT_FAILED
+
+
+def _evidence(where: Project, late: Collection[LateWrite], faults: Collection[Fault]) -> Evidence:
+    from muster.app.history import allowed_changes, history_of
+
+    ledger = read_ledger(where.root / project.LEDGER_FILE)
+    return Evidence(
+        history=history_of(where.store, [line.deed() for line in ledger]),
+        ledger=ledger,
+        late_writes=tuple(late),
+        faults=tuple(faults),
+        allowed=tuple(allowed_changes(where.store)),
+    )
 
 
 def _work(
