@@ -87,7 +87,9 @@ def test_a_cut_file_is_refused_and_kept(path: Path, size: int) -> None:
     path.write_bytes(whole[:size])
     with pytest.raises(MusterError, match="damaged") as refused:
         SqliteStore.open(path, known=True)
-    assert "restore the newest backup" in refused.value.hint
+    assert (
+        refused.value.hint == f"there is no backup; to start again, muster down, then move {path.parent} away"
+    )
     assert path.read_bytes()[200:] == whole[200:size]
     assert examine(path).findings
 
