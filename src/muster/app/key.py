@@ -1,7 +1,8 @@
-"""The key that seals the audit, and the newest head that the log knows."""
+"""The key that seals the audit, and the heads that the log knows."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import secrets
@@ -15,7 +16,6 @@ from muster.model.seals import Signer
 from muster.stores.sqlite.store import SqliteStore
 
 _KEY_BYTES = 32
-_LOG_TAIL_BYTES = 4 << 20
 _HEAD = re.compile(re.escape(LOGGED_HEAD).encode() + rb" \d+, head ([0-9a-f]{64})")
 
 
@@ -55,15 +55,10 @@ def _make(path: Path) -> bytes:
     return key
 
 
-def logged_head(project: Project) -> str | None:
-    """The newest one in the log, or in the old one that it was turned into."""
-    for path in (project.log_file, project.old_log_file):
-        try:
-            with path.open("rb") as file:
-                file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
-                heads = _HEAD.findall(file.read())
-        except FileNotFoundError:
-            continue
-        if heads:
-            return str(heads[-1].decode())
-    return None
+def logged_heads(project: Project) -> list[str]:
+    """All that the log names, or the old one that it was turned into; oldest first."""
+    heads = []
+    for path in (project.old_log_file, project.log_file):
+        with contextlib.suppress(FileNotFoundError):
+            heads += _HEAD.findall(path.read_bytes())
+    return [head.decode() for head in heads]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from muster.engine.audit import LOST_HEAD
 from muster.engine.leader import present_term
 from muster.engine.view import View
 from muster.model import commands as c
@@ -46,6 +47,8 @@ async def restored(view: View, command: c.Restored) -> StoreRestored:
     base = max(max(before, command.granted) + STEP, view.now.wall_ms // 1000 - _YEAR_2025_S)
     await view.tx.set_meta(EPOCH_BASE, str(base))
     await view.tx.set_meta(INCARNATION, command.incarnation)
+    if command.lost_head:
+        await view.tx.set_meta(LOST_HEAD, command.lost_head)
     if command.project:
         await view.tx.set_meta(PROJECT, command.project)
     if command.copied:

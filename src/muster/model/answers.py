@@ -139,9 +139,11 @@ class AuditReport(Answer, frozen=True, kw_only=True):
     sealed: int
     """Events that are there and sealed."""
     unsealed: int
-    """Newer ones, which the sealer has not come to yet."""
+    """Newer ones, which the sealer has not come to yet: an edit of one of them does not show."""
     pruned: int
     """Events that retention has dropped, with a signature."""
+    lost: int
+    """Seals that the log knows, and that were lost before the store was restored."""
     head: str
 
 

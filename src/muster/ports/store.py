@@ -336,7 +336,8 @@ class Reads(Protocol):
 
     async def numbered_events(self, after_id: int, to_id: int | None, limit: int) -> list[Numbered]: ...
 
-    async def count_events(self, after_id: int) -> int: ...
+    async def tail(self, after_id: int) -> tuple[int, int]:
+        """(how many events after this one there are, how many there were)."""
 
     async def oldest_kept_seal(self) -> Seal | None:
         """The oldest one whose events were not pruned."""

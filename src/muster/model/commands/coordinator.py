@@ -16,6 +16,8 @@ class Restored(Command, frozen=True, kw_only=True):
     """The highest epoch of before, as far as anybody knows."""
     missing: str = ""
     """What was committed and is not there any more, in words."""
+    lost_head: str = ""
+    """The newest head in the log that no seal has, with its proof."""
     project: str = ""
     """Whose store it is from now on."""
     copied: bool = False
