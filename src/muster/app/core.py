@@ -24,11 +24,9 @@ from muster.engine.incarnation import PROJECT
 from muster.engine.policy import Policy
 from muster.engine.queries import Queries
 from muster.engine.service import Service
-from muster.engine.services.pruner import Pruner
+from muster.engine.services.coordinator import coordinator
 from muster.engine.services.reaper import Reaper, own_stall_ms
 from muster.engine.services.reconciler import Reconciler
-from muster.engine.services.scheduler import Scheduler
-from muster.engine.services.sealer import Sealer
 from muster.engine.services.ticker import Ticker
 from muster.engine.services.worktree_cleaner import WorktreeCleaner
 from muster.hosts.attempt_folders import LocalFolders
@@ -36,11 +34,10 @@ from muster.hosts.file_lock import Lock
 from muster.hosts.local_host import LocalHost
 from muster.hosts.process_tree import kill_recorded
 from muster.model.answers import AuditReport, BackedUp, Reconciled, TookOver
-from muster.model.commands import NewBoot, SetCrew
+from muster.model.commands import NewBoot
 from muster.model.errors import StoreFault
 from muster.model.retention import Retention
 from muster.model.retry import RetryPolicy
-from muster.model.states import CrewStatus
 from muster.plans.files import LocalPlanFiles
 from muster.runtimes.chance import SystemChance
 from muster.runtimes.clock import SystemClock
@@ -171,7 +168,6 @@ class Owner:
         self._led_since_ms = self.clock.now().mono_ms
         took = await self.batcher.execute(NewBoot(project=self._host.project))
         assert isinstance(took, TookOver)
-        await self.batcher.execute(SetCrew(status=CrewStatus.RUNNING))
         killed = kill_recorded(self._project.attempts_dir, self._host)
         self.term = took.term
         log.info("term %d: adopted %d attempts, killed %d leftovers", took.term, took.adopted, killed)
@@ -210,30 +206,19 @@ class Owner:
         return Retention(events_s=kept.events_s, logs_s=kept.logs_s, idempotency_s=kept.idempotency_s)
 
     def services(self) -> list[Service]:
-        reads, health = self.store.reads, self._config.health
-        return [
-            self._make_reaper(),
-            Scheduler(
-                self.clock,
-                reads,
-                self.batcher,
-                term=self.term,
-                interval_s=health.sweep_s,
-                elapsed_ms=self.clock.elapsed_ms,
-            ),
-            Sealer(self.clock, reads, self.batcher, self.signer, term=self.term),
-            Pruner(
-                self.clock,
-                reads,
-                self.batcher,
-                self.signer,
-                folders=LocalFolders(self._project.attempts_dir, self._project.log_file),
-                retention=self._retention(),
-                term=self.term,
-            ),
-            self.ticker,
-            *self._clearers(),
-        ]
+        led = coordinator(
+            self.clock,
+            self.store.reads,
+            self.batcher,
+            term=self.term,
+            reaper=self._make_reaper(),
+            ticker=self.ticker,
+            signer=self.signer,
+            elapsed_ms=self.clock.elapsed_ms,
+            folders=LocalFolders(self._project.attempts_dir, self._project.log_file),
+            retention=self._retention(),
+        )
+        return [*led, *self._clearers()]
 
     def _clearers(self) -> list[Service]:
         if self._repository is None:

@@ -8,7 +8,7 @@ from msgspec.structs import asdict, replace
 
 from muster.engine.policy import Policy
 from muster.engine.pools import POOLS
-from muster.engine.references import resolve
+from muster.engine.references import did_you_mean, resolve
 from muster.engine.workers import CREW, ORDERED, ordered
 from muster.model.actions import actions
 from muster.model.edits import KeptTask, PlanDiff, UpdatePlan, compare, free_name
@@ -184,7 +184,8 @@ class Queries:
     async def _plan_view(self, name: str) -> PlanView:
         view = await self._reads.plan_view(name)
         if view is None:
-            raise NotFound(f"there is no plan {name!r}", "muster plan list")
+            names = {view.name: view.name for view in await self._reads.plans()}
+            raise NotFound(f"there is no plan {name!r}{did_you_mean(name, names)}", "muster plan list")
         return view
 
     async def _settled(self, plan: PlanView) -> bool:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from muster.model.errors import Ambiguous, NotFound
 from muster.model.views import TaskFilter
 from muster.ports.store import Reads
 
 EPOCH_DIGITS_MAX = 15
+COMPARED_MAX = 2000
+"""Tasks whose names are compared with one that is not there."""
 
 
 async def resolve(reads: Reads, reference: str) -> tuple[int, int | None]:
@@ -19,7 +23,7 @@ async def resolve(reads: Reads, reference: str) -> tuple[int, int | None]:
             name, number = start, end
             found = await meant(reads, name)
     if not found:
-        raise NotFound(f"there is no task {name!r}", "muster task list")
+        raise NotFound(f"there is no task {name!r}{await _near(reads, name)}", "muster task list")
     if len(found) > 1:
         views = await reads.task_views(TaskFilter(ids=tuple(found)))
         names = ", ".join(f"{view.plan}/{view.key}" for view in views[:5])
@@ -46,6 +50,20 @@ async def meant(reads: Reads, reference: str) -> list[int]:
             if found := await reads.find_key(name, of_plan, start=start):
                 return found
     return []
+
+
+async def _near(reads: Reads, name: str) -> str:
+    views = await reads.task_views(TaskFilter(limit=COMPARED_MAX))
+    refs = {ref: f"{view.plan}/{view.key}" for view in views for ref in (view.key, f"{view.plan}/{view.key}")}
+    return did_you_mean(name, refs)
+
+
+def did_you_mean(name: str, meant: Mapping[str, str]) -> str:
+    """The end of a sentence; `meant` has by each word that may have been mistyped what is to be suggested."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, meant, n=1)
+    return f"; did you mean {meant[close[0]]!r}?" if close else ""
 
 
 def _is_number(text: str) -> bool:
