@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-ENDING_S = 10.0
+ENDING_S = 5.0
 """A process that was killed goes when the system finds the time."""
 KEPT = "muster-ports-"
 """Locks that workers of several projects share: whoever holds one may not see it removed."""
