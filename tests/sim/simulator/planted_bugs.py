@@ -106,7 +106,7 @@ def audit_outside_the_transaction(planting: Planting) -> None:
     planting.put(SqliteTx, "write", write)
 
 
-@plant("the reaper's word is not checked against what was heard since it looked")
+@plant("the reaper's word is not checked against what was heard since it looked", first=38)
 def reap_without_status_guard(planting: Planting) -> None:
     planting.put(ending, "lapsed", lambda _attempt, _now: True)
 
@@ -148,7 +148,7 @@ def double_grant_on_repeated_claim(planting: Planting) -> None:
     planting.put(Claims, "claim", claim)
 
 
-@plant("a result that comes after a cancel is still taken", first=77)
+@plant("a result that comes after a cancel is still taken", first=82)
 def complete_after_cancel(planting: Planting) -> None:
     def complete(task: Task, facts: Facts, command: c.Complete, now: Now) -> Decision:
         attempt = facts.attempt
@@ -228,7 +228,7 @@ def dead_workers_tasks_not_freed(planting: Planting) -> None:
     planting.put(Reaper, "_consider", consider)
 
 
-@plant("callers are answered before the commit", first=25)
+@plant("callers are answered before the commit", first=31)
 def answer_before_commit(planting: Planting) -> None:
     def commit(self: Any, calls: list[Any]) -> None:
         try:
@@ -258,7 +258,7 @@ def heartbeat_renews_nothing(planting: Planting) -> None:
     planting.put(machine._DECIDERS, c.Renew, renew)
 
 
-@plant("a repeated completion is a second end", first=47)
+@plant("a repeated completion is a second end", first=51)
 def second_completion(planting: Planting) -> None:
     def complete(task: Task, facts: Facts, command: c.Complete, now: Now) -> Decision:
         attempt = facts.attempt
@@ -361,7 +361,7 @@ def refusals_are_silence(planting: Planting) -> None:
     planting.put(Batcher, "absences", lambda _self: 0)
 
 
-@plant("who works by hand gets no fresh lease when nobody could be heard")
+@plant("who works by hand gets no fresh lease when nobody could be heard", first=43)
 def hands_are_not_renewed(planting: Planting) -> None:
     async def nobody(_self: View) -> list[Attempt]:
         return []
