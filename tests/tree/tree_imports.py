@@ -36,14 +36,14 @@ FLOORS = {
 
 THIRD_PARTY = {
     "msgspec": frozenset(FLOORS),
-    "apsw": frozenset({"stores", "cli"}),
+    "apsw": frozenset({"stores"}),
     "httptools": frozenset({"web"}),
     "psutil": frozenset({"hosts"}),
     "yaml": frozenset({"config"}),
 }
 """Who may name what others have made.  A package that nobody names is no dependency."""
 
-COMPOSED = {"engine": frozenset({"web", "app"}), "stores": frozenset({"app", "cli"})}
+COMPOSED = {"engine": frozenset({"web", "app"}), "stores": frozenset({"app"})}
 """Packages that only these know; everybody else sees them through `ports`."""
 
 IMPURE = frozenset(
