@@ -150,5 +150,6 @@ def test_another_package_brings_a_kind_by_its_entry_point(root, plugin):
 )
 def test_what_is_wrong_with_a_foreign_kind_is_said(root, plugin, settings, message):
     (root / "muster.toml").write_text(f"[agents.echo]\n{settings}\n")
-    assert message in muster(root, plugin, "agent", "show", "echo").stdout
+    shown = muster(root, plugin, "agent", "show", "echo")
+    assert message in shown.stdout + shown.stderr
     assert message in muster(root, plugin, "doctor").stdout

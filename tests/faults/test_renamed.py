@@ -35,6 +35,7 @@ def rename(one: Site, to: str) -> Path:
     return (one.root / "plan.md").rename(target)
 
 
+@pytest.mark.promise("S19")
 @pytest.mark.parametrize("to", ["todo.md", "docs/plan.md", "../outside.md"])
 def test_a_plan_file_renamed_between_two_runs(here: Site, to: str) -> None:
     here.go()

@@ -10,6 +10,7 @@ from typing import cast
 
 from muster.agents.command import EXIT_CODES, CommandAgent, Prompt
 from muster.agents.inputs import Home
+from muster.config.agents import KINDS_GROUP
 from muster.config.kinds import COMMAND, KINDS
 from muster.config.project import Project
 from muster.config.settings import OWN_HOME, AgentConfig, Config
@@ -17,8 +18,6 @@ from muster.hosts.file_lock import Lock
 from muster.model.errors import BadConfig, MusterError, OwnerUnavailable
 from muster.ports.agent import Agent
 
-GROUP = "muster.agents"
-"""The entry point group of other packages: kind = a Factory, as those of Muster's own kinds."""
 Factory = Callable[[AgentConfig, Home | None], Agent]
 """Makes an agent of its settings and its HOME, where that is not the user's."""
 NO_SEAT = 0
@@ -26,7 +25,7 @@ NO_SEAT = 0
 
 
 def agents_of(config: Config, project: Project, seat: int = NO_SEAT) -> Mapping[str, Agent]:
-    """For the worker in this seat.  Raises BadConfig for a kind that neither Muster nor a package knows."""
+    """For the worker in this seat.  Raises BadConfig for a kind whose package cannot be used."""
     return {name: agent_of(agent, config, project, seat) for name, agent in config.agents.items()}
 
 
@@ -99,15 +98,9 @@ def _streaming(agent: AgentConfig, home: Home | None) -> Agent:
 def _foreign(agent: AgentConfig, home: Home | None) -> Agent:
     from importlib.metadata import entry_points
 
-    found = {point.name: point for point in entry_points(group=GROUP)}
-    if agent.kind not in found:
-        known = ", ".join(sorted({COMMAND, *KINDS, *found}))
-        raise BadConfig(
-            f"muster.toml: agents.{agent.name}.kind: no kind of agent is called {agent.kind!r}",
-            f"install the package that brings it, or write one of {known}",
-        )
+    (point,) = entry_points(group=KINDS_GROUP, name=agent.kind)
     try:
-        factory = cast(Factory, found[agent.kind].load())
+        factory = cast(Factory, point.load())
         return factory(agent, home)
     except MusterError:
         raise
@@ -115,5 +108,5 @@ def _foreign(agent: AgentConfig, home: Home | None) -> Agent:
         # Somebody else's code: whatever it raises is about this agent, not about Muster.
         raise BadConfig(
             f"muster.toml: agents.{agent.name}: kind {agent.kind!r} cannot be used: {error!r}",
-            f"see the documentation of {found[agent.kind].value}",
+            f"see the documentation of {point.value}",
         ) from error

@@ -34,11 +34,10 @@ from muster.hosts.file_lock import Lock
 from muster.hosts.local_host import LocalHost
 from muster.hosts.process_tree import kill_recorded
 from muster.model.answers import AuditReport, BackedUp, Reconciled, TookOver
-from muster.model.commands import NewBoot, SetCrew
+from muster.model.commands import NewBoot
 from muster.model.errors import StoreFault
 from muster.model.retention import Retention
 from muster.model.retry import RetryPolicy
-from muster.model.states import CrewStatus
 from muster.plans.files import LocalPlanFiles
 from muster.runtimes.chance import SystemChance
 from muster.runtimes.clock import SystemClock
@@ -169,7 +168,6 @@ class Owner:
         self._led_since_ms = self.clock.now().mono_ms
         took = await self.batcher.execute(NewBoot(project=self._host.project))
         assert isinstance(took, TookOver)
-        await self.batcher.execute(SetCrew(status=CrewStatus.RUNNING))
         killed = kill_recorded(self._project.attempts_dir, self._host)
         self.term = took.term
         log.info("term %d: adopted %d attempts, killed %d leftovers", took.term, took.adopted, killed)

@@ -8,9 +8,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from muster.cli.context import actor, answers, project_of
+from muster.cli.context import actor, project_of
 from muster.cli.copied import adopted
 from muster.cli.output import clean, print_json
+from muster.client.http import answers
 from muster.config.project import Project
 from muster.model.errors import BadInput, MusterError, NotFound
 

@@ -31,6 +31,8 @@ from muster.config.tables import (
 from muster.model.limits import Limits
 from muster.model.states import ErrorKind
 
+KINDS_GROUP = "muster.agents"
+"""The entry point group of other packages: kind = a Factory of app.agents, as those of Muster's own kinds."""
 _LEAST_BYTES = 1 << 20
 _LEAST_FILES = 16
 _AGENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -50,7 +52,7 @@ def _agent(key: str, value: object) -> AgentConfig:
     env: dict[str, str] = table.read("set", _env, {})
     for twice in sorted(env.keys() & set(env_names)):
         fail(f"{key}.set.{twice}", "is in env as well", "env hands it on, set gives it a value: keep one")
-    kind = table.read("kind", read_text, COMMAND)
+    kind = table.read("kind", _kind, COMMAND)
     parsed = AgentConfig(
         name=name,
         kind=kind,
@@ -75,6 +77,18 @@ def _agent(key: str, value: object) -> AgentConfig:
     if not parsed.command and kind == COMMAND:
         fail(f"{key}.command", "is missing", 'write command = ["program", "argument"], or a kind')
     return parsed
+
+
+def _kind(key: str, value: object) -> str:
+    text = read_text(key, value)
+    if text != COMMAND and text not in KINDS:
+        from importlib.metadata import entry_points
+
+        known = [*KINDS, COMMAND, *sorted(entry_points(group=KINDS_GROUP).names)]
+        if text not in known:
+            install = f"install the package that brings it, or write one of {', '.join(known)}"
+            fail(key, f"no kind of agent is called {text!r}", near(text, known) or install)
+    return text
 
 
 def _of_kind(table: Table, kind: str) -> dict[str, Any]:

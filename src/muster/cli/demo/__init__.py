@@ -16,8 +16,9 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from muster.app.crew import Crew
+from muster.app.interrupts import Interrupts
 from muster.cli.context import actor
-from muster.cli.crew import Crew, Interrupts
 from muster.cli.demo import checks, project, show, story
 from muster.cli.demo.evidence import Evidence, Fault, LateWrite, read_ledger
 from muster.cli.output import Screen, print_json
@@ -140,7 +141,8 @@ def _work(
     config = load_config(where.root)
     document = read_plan(where.root / project.PLAN_FILE)
     content = plan_body(Given(document, where.root / project.PLAN_FILE), config, where)
-    with _swept(where, Crew(where, config, WORKERS, printer.say, actor())) as crew:
+    crew = Crew(where, config, WORKERS, say=printer.say, actor=actor(), interrupts=interrupts)
+    with _swept(where, crew):
         crew.start()
         added = crew.api.post("/api/v1/plans", content)
         printer.say(f"Crew     {WORKERS} workers; plan {added['plan']} with {added['added']} tasks")
@@ -150,7 +152,7 @@ def _work(
             faults, late = story.play(stage, config.health.lease_s)
             stage.close()
             stage.waits_for = "the workers to end"
-            crew.wind_down(interrupts)
+            crew.wind_down()
             if interrupts.count:
                 raise story.Interrupted
         except (story.Interrupted, Unavailable):
@@ -197,12 +199,12 @@ class _Limit:
 
 
 @contextmanager
-def _swept(where: Project, crew: Crew) -> Iterator[Crew]:
+def _swept(where: Project, crew: Crew) -> Iterator[None]:
     """Ends the crew in any case, and whatever is left of its agents."""
     from muster.hosts.local_host import LocalHost
 
     try:
-        yield crew
+        yield
     except BaseException:
         crew.kill()
         # Closed already where winding it down was interrupted late.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from muster.stores.sqlite.witness import last_note, made_in, missing
 COPY_ID = 0x4D535443
 """`application_id` of a backup: a file that carries it is not the store until a person has said so."""
 
+FileId = tuple[int, int]
 _HEADER_BYTES = 100
 _APPLICATION_ID_AT = 68
 _PAGE_BYTES_MIN = 512
@@ -21,6 +23,28 @@ _PAGE_BYTES_MIN = 512
 
 def wal_of(path: Path) -> Path:
     return path.with_name(f"{path.name}-wal")
+
+
+def identity(path: Path) -> tuple[FileId | None, FileId | None]:
+    """Which files the store and its WAL are; None for one that is not there."""
+    return _file_id(path), _file_id(wal_of(path))
+
+
+def _file_id(path: Path) -> FileId | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def written(path: Path) -> tuple[int, int]:
+    """When the file was written last, in ns, and how long it is then."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size
 
 
 def has_wal(path: Path) -> bool:
@@ -78,6 +102,16 @@ def refuse_cut(path: Path, *, known: bool) -> None:
         raise gone(path, "it is gone") from None
     if 0 < size < _PAGE_BYTES_MIN or (size == 0 and (known or has_wal(path))):
         raise damaged(path, "it was cut short", StoreRefused)
+
+
+def damage_of(path: Path) -> str:
+    """What SQLite's own quick check finds, read-only and beside a running owner; empty where all is well."""
+    try:
+        with contextlib.closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+            found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(3)")]
+    except apsw.Error as error:
+        return str(error)
+    return "" if found == ["ok"] else "; ".join(found)
 
 
 def gone(path: Path, what: str) -> StoreFault:

@@ -34,6 +34,8 @@ class Cause(StrEnum):
     """A page of the file is not what was written."""
     REWOUND = "rewound"
     """An attempt has proved that it was granted, and the store does not know it (S2)."""
+    REPLACED = "replaced"
+    """The file was deleted, or another one put in its place, while an owner had it open."""
     COPY = "copy"
     """The file is a backup that was put in place; known by its mark, not by a flag."""
     FOREIGN = "foreign"
@@ -58,6 +60,11 @@ class Halt(NamedTuple):
                 )
             case Cause.DAMAGED:
                 return damaged(store, self.reason, StoreHalted)
+            case Cause.REPLACED:
+                return StoreHalted(
+                    f"{store} was {self.reason} while it was in use; nothing more is acknowledged",
+                    f"put it back, then: muster db check --resume; or {restore_hint(store)}",
+                )
             case Cause.REWOUND:
                 return StoreRewound(
                     f"{store} is older than the work it is about: {self.reason}; nothing more is written",

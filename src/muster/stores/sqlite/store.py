@@ -7,6 +7,7 @@ One writing and one reading connection.  The writer's transactions run in whiche
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Awaitable, Callable
 from importlib import resources
 from itertools import count
@@ -17,7 +18,17 @@ import apsw
 
 from muster.model.errors import StoreRefused
 from muster.ports.store import Tx
-from muster.stores.sqlite.file import gone, is_mixed, opening_fault, refuse_cut, rewound, set_old_wal_aside
+from muster.stores.sqlite.file import (
+    damage_of,
+    gone,
+    identity,
+    is_mixed,
+    opening_fault,
+    refuse_cut,
+    rewound,
+    set_old_wal_aside,
+    written,
+)
 from muster.stores.sqlite.halt import Cause, Flag, Halt, classify
 from muster.stores.sqlite.history import StoreSnapshot
 from muster.stores.sqlite.reads import SqliteReads
@@ -53,7 +64,12 @@ class SqliteStore:
 
     def __init__(self, writer: apsw.Connection, reader: apsw.Connection, path: Path) -> None:
         self._writer = writer
+        self._reader = reader
         self._path = path
+        self._files = None if path == MEMORY else identity(path)
+        self._written = written(path)
+        self._in_file = threading.Lock()
+        """Held while the file itself is written here: at other times nobody else may."""
         self._flag = None if path == MEMORY else Flag(path)
         self.halted: Halt | None = None
         """Why nothing is written any more; None while all is well."""
@@ -124,11 +140,43 @@ class SqliteStore:
         return self._tx.made.epoch
 
     def close(self) -> None:
+        if self.halted is not None:
+            # What is there is kept as it is, the WAL too; at that path there may be somebody else's by now.
+            for connection in (self._writer, self._reader):
+                connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         self.reads.close()
         self._writer.close()
         if self._witness is not None:
             self._witness.close()
             self._witness = None  # closing twice would close what another has opened since
+
+    def look(self) -> None:
+        """Halts where the files are not those that were opened, or somebody has damaged what is in them.
+
+        May be called in any thread, beside transactions.
+        """
+        if self.halted is not None or self._files is None:
+            return
+        self._look_for_files()
+        if self.halted is not None or not self._in_file.acquire(blocking=False):
+            return
+        try:
+            found = written(self._path)
+        finally:
+            self._in_file.release()
+        if found != self._written:
+            damage = damage_of(self._path)
+            self._written = found
+            if damage and self.halted is None:
+                self._halt(Halt(Cause.DAMAGED, damage))
+
+    def _look_for_files(self) -> None:
+        found = identity(self._path)
+        if found == self._files:
+            return
+        assert self._files is not None
+        there = found[0] not in (None, self._files[0])
+        self._halt(Halt(Cause.REPLACED, "replaced by another file" if there else "deleted (or its WAL)"))
 
     async def transact(self, work: Callable[[Tx], Awaitable[T]]) -> T:
         """As in ports.store.  Never suspends: it may be driven without an event loop."""
@@ -149,6 +197,10 @@ class SqliteStore:
             if isinstance(error, apsw.Error) and (fault := self._fault(error, writing=True)) is not error:
                 raise fault from error
             raise
+        if self._files is not None:
+            self._look_for_files()
+            if self.halted is not None:
+                raise self.halted.error(self._path)
         if self._failed_checkpoint is not None:
             raise self._fault(self._failed_checkpoint, writing=True)
         return result
@@ -163,6 +215,7 @@ class SqliteStore:
         if self._flag is not None:
             # Into the file itself, before anything else is written: beside the mark a WAL is put aside.
             self._writer.wal_checkpoint("main", apsw.SQLITE_CHECKPOINT_FULL)
+            self._written = written(self._path)
             self._witness = self._witness or Witness(self._path, self._tx.made)
         self.halted = None
         if self._flag is not None:
@@ -172,7 +225,9 @@ class SqliteStore:
         """In SQLite's place, which forgets a failed sync of the main file (S17)."""
         if pages >= CHECKPOINT_PAGES:
             try:
-                frames, done = connection.wal_checkpoint(name, apsw.SQLITE_CHECKPOINT_PASSIVE)
+                with self._in_file:
+                    frames, done = connection.wal_checkpoint(name, apsw.SQLITE_CHECKPOINT_PASSIVE)
+                    self._written = written(self._path)
                 if frames == done and self._witness is not None:
                     self._witness.settled = self._tx.made.commits
             except apsw.Error as error:
