@@ -26,7 +26,6 @@ from muster.cli.plan_input import plan_body
 from muster.config.load import load_config, parse_config
 from muster.config.project import Project
 from muster.config.settings import Config
-from muster.hosts.file_lock import Lock
 from muster.hosts.local_host import LocalHost
 from muster.hosts.process_tree import Record
 from muster.model.commands import Enqueue, Offer
@@ -155,7 +154,7 @@ def test_on_a_terminal_init_asks_once_what_agents_may_do(root, on_path, typed, m
         with contextlib.suppress(OSError):  # how Linux tells that the other side of a terminal is closed
             while chunk := keyboard.read(4096):
                 seen += chunk
-        assert process.wait(60) == (0 if mode else 2), seen
+        assert process.wait(PATIENCE_S) == (0 if mode else 2), seen
     assert seen.count(b"What may claude do without asking?") == 1
     if mode is None:
         assert b"nothing was written" in seen and list(root.iterdir()) == []
@@ -451,11 +450,25 @@ def test_the_settings_that_init_writes_name_every_key(cli, root):
     assert len(keys) > 20 and untold == []
 
 
-def test_down_comes_back_when_the_next_crew_may_begin(start, owner):
-    """The supervisor lets its lock go a moment after its owner has ended."""
-    lock = Lock.take(Project(owner.root).supervisor_lock)
-    down = start("down")
-    with pytest.raises(subprocess.TimeoutExpired):
-        down.wait(2)  # it must not come back: there is no event to wait for
-    lock.release()
+HOLD = """
+import signal, sys
+from pathlib import Path
+from muster.hosts.file_lock import Lock
+signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+lock = Lock.take(Path(sys.argv[1]))
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_down_comes_back_when_the_next_crew_may_begin(start, root):
+    """The supervisor releases its lock a moment after its owner has ended."""
+    (root / ".muster").mkdir(mode=0o700)
+    argv = [sys.executable, "-c", HOLD, str(Project(root).supervisor_lock)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as supervisor:
+        assert supervisor.stdout.readline() == b"held\n"
+        down = start("down")
+        with pytest.raises(subprocess.TimeoutExpired):
+            down.wait(2)  # it must not come back: there is no event to wait for
+        supervisor.communicate(timeout=PATIENCE_S)
     assert down.wait(PATIENCE_S) == 0

@@ -16,7 +16,6 @@ import time
 
 import pyte
 import pytest
-from pseudo_terminal import read_to_end
 
 from muster.cli.live import listing
 from muster.cli.live.draw import draw
@@ -28,6 +27,7 @@ from muster.engine.batch import drive
 from muster.model import commands as c
 from muster.model.states import ErrorKind
 from patience import PATIENCE_S
+from pseudo_terminal import read_to_end
 
 COLUMNS, ROWS = 100, 24
 
