@@ -69,6 +69,7 @@ def policy_of(config: Config, hostname: str = "", *, writers: frozenset[str] = f
         failures_max=task.failures_max,
         waiting_max=task.waiting_max,
         profiles=config.profiles,
+        scripts=frozenset(agent.name for agent in config.agents.values() if agent.prompt == "script"),
         usual_agent=config.default_agent,
         timeout_s=int(task.timeout_s),
         retries=task.retries,

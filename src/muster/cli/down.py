@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Callable
 
-from muster.cli.context import actor, answers, project_of
+from muster.cli.context import actor, answers, attempt_headers, project_of
 from muster.cli.crew import STOP_BY_S, TICK_S, Interrupts, running
 from muster.cli.printer import EventPrinter
 from muster.client.api import Api
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     if not answers(project.socket):
         show.say("Nothing is up.")
         return EXIT_OK
-    api = Api(Connection(project.socket))
+    api = Api(Connection(project.socket), attempt_headers(project))
     if api.get("/api/v1/status")["halted"] is not None:
         return _end_halted(project, api, show)
     body = {"actor": actor()}
