@@ -13,6 +13,8 @@ from replay import Recording, RecordingStore, TimedStore, hottest, replay, share
 from setting import Setting, Stopwatch
 from table import Row, least, told
 
+from muster.config.identity import settle
+
 BATCHES, AS_AGENTS = (1, 10, 100, 500), (1, 100)
 BARE_SHARE, PEER_FACTOR, ONE_BY_ONE, SOCKET_ONE_BY_ONE = 0.5, 2.5, 2000.0, 1500.0
 
@@ -126,22 +128,32 @@ def _peer_rows(peers: Peers, ours: float) -> Iterator[Row]:
 
 
 def _socket(setting: Setting) -> Iterator[Row]:
-    """Through a real owner, one by one on each connection, as agents do."""
+    """Through a real owner: each connection asks for its next task when it has ended one."""
     number = setting.size(3000, 300)
     known = _cpu_inside(setting)
     for hands in setting.size((1, 8, 32), (1, 8)):
-        rates, bounds = [], []
-        for _ in range(setting.size(3, 1)):
-            with setting.place() as folder, site(folder / "p") as project:
-                template(project.project.store, number)
-                rate, bound = _drain_socket(project, hands, number, known)
-            rates.append(rate)
-            bounds.append(bound)
         what = f"drain, through the socket, {hands} connections"
+        rates, bound = _drains_socket(setting, hands, number, known, as_agents=False)
         if hands == 8:
-            yield least(what, rates, "/s", SOCKET_ONE_BY_ONE, bounds[-1])
+            yield least(what, rates, "/s", SOCKET_ONE_BY_ONE, bound)
         else:
-            yield told(what, rates, "/s", bounds[-1])
+            yield told(what, rates, "/s", bound)
+        if hands == 8:
+            rates, bound = _drains_socket(setting, hands, number, known, as_agents=True)
+            yield told("  with a start of its own, as for agents", rates, "/s", bound)
+
+
+def _drains_socket(
+    setting: Setting, hands: int, number: int, known: str, *, as_agents: bool
+) -> tuple[list[float], str]:
+    rates, bound = [], ""
+    for _ in range(setting.size(3, 1)):
+        with setting.place() as folder, site(folder / "p") as project:
+            settle(project.project)  # before there is a store, or it would be taken for a copied one
+            template(project.project.store, number)
+            rate, bound = _drain_socket(project, hands, number, known, as_agents=as_agents)
+        rates.append(rate)
+    return rates, bound
 
 
 def _cpu_inside(setting: Setting) -> str:
@@ -154,17 +166,19 @@ def _cpu_inside(setting: Setting) -> str:
     with setting.place() as folder, site(folder / "p") as project, project.api() as api:
         owner = project.owner()
         before_s = cpu_s(owner.pid)
-        for _ in range(3 * number):
+        for _ in range(number):
             api.get("/healthz")
         http_us = (cpu_s(owner.pid) - before_s) / number * 1e6
-    return f"engine and SQLite alone, one by one: {engine_us:.0f} us; 3 empty requests: {http_us:.0f} us"
+    return f"engine and SQLite alone, one by one: {engine_us:.0f} us; an empty request: {http_us:.0f} us"
 
 
-def _drain_socket(project: Site, hands: int, number: int, known: str) -> tuple[float, str]:
+def _drain_socket(
+    project: Site, hands: int, number: int, known: str, *, as_agents: bool
+) -> tuple[float, str]:
     process = project.owner()
     workers = [Hand(project.project.socket) for _ in range(hands)]
     owner_before_s, watch = cpu_s(process.pid), Stopwatch()
-    done = sum(together([worker.drain for worker in workers]))
+    done = sum(together([lambda worker=worker: worker.drain(as_agents=as_agents) for worker in workers]))  # type: ignore[misc]
     wall_s, clients_s, owner_s = watch.s, watch.cpu_s, cpu_s(process.pid) - owner_before_s
     assert done == number, f"{done} of {number} were drained"
     per_task_us = owner_s / number * 1e6

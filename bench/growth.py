@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import apsw
 from inside import AGENT, WORKER, Inside, complete, enqueue, specs, start
 from setting import Setting, progress
 from table import Row, most, told
@@ -23,55 +24,23 @@ from muster.stores.sqlite.store import SqliteStore
 
 LIMIT = 1.5
 FOREIGN_LANES = 10
-FIRST_LANE = 2
-OWN_LANE = 1
 BASE_ID = 1_000
 """Below all ids of the engine, which grow with time."""
 
-TASK = """
-WITH RECURSIVE n(i) AS (SELECT ?1 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?2)
-INSERT INTO tasks (id, workspace_id, plan_id, lane_id, status, generation, epoch, event_seq, priority, sort_key,
-                   unmet, next_attempt_at_ms, timeout_s, timeout_factor, max_retries, retries, losses, percent,
-                   step, error, note, question, fresh_after_epoch, on_failed, updated_at_ms, ended_at_ms, ready,
-                   key, title, description, agent, capabilities, tags, metadata, epic, feature, created_by,
-                   created_at_ms)
-SELECT i, 1, 1, {lane}, '{status}', 1, {epoch}, 1, {priority}, 0, {unmet}, {due}, 7200, 1, 3, 0, 0, 0, '',
-       '', '', '', 0, 'block', 0, {ended}, {ready}, 'k' || i, 'task ' || i, '', 'other', '[]', '[]', '{{}}', '',
-       '', 'bench', 0
-  FROM n"""
-EVENT = """
-INSERT INTO events (task_id, seq, at_ms, level, event, message, details, previous_status, new_status, generation,
-                    epoch, actor)
-SELECT id, 1, 0, 'INFO', 'enqueued', '', '{{}}', NULL, status, 1, epoch, 'bench' FROM tasks WHERE id < ?1"""
-ATTEMPT = """
-INSERT INTO attempts (task_id, epoch, generation, status, worker_id, agent, request_id, boot_id, lease_ms,
-                      lease_until_ms, assigned_at_ms, ended_at_ms, error, tree_killed, checkpoints, log_bytes)
-SELECT id, 1, 1, 'completed', 'worker-x', 'other', 'r', 'b', 1, 0, 0, 0, '', 0, 0, 0 FROM tasks WHERE id < ?1"""
 EDGE = "INSERT INTO dependencies (parent_id, child_id, met) SELECT id, id + 1, 0 FROM tasks WHERE id < ?1"
-
-_PLAIN: dict[str, object] = {
-    "lane": f"{FIRST_LANE} + i % {FOREIGN_LANES}",
-    "priority": 5,
-    "status": "PENDING",
-    "epoch": 0,
-    "unmet": 0,
-    "due": "NULL",
-    "ended": "NULL",
-    "ready": 0,
-}
-KINDS: dict[str, Mapping[str, object]] = {
-    "waiting": _PLAIN | {"ready": 1, "lane": OWN_LANE, "priority": 1},
-    "foreign": _PLAIN | {"ready": 1},
-    "blocked": _PLAIN | {"unmet": 1},
-    "delayed": _PLAIN | {"due": "4000000000000 + i"},
-    "finished": _PLAIN | {"status": "COMPLETED", "epoch": 1, "ended": 0},
+KINDS: dict[str, Mapping[str, str]] = {
+    "waiting": {},
+    "foreign": {},
+    "blocked": {"unmet": "1"},
+    "delayed": {"next_attempt_at_ms": "4000000000000 + i"},
+    "finished": {},
 }
 """`waiting`: our worker could take it, after what is more urgent.  `foreign`: in lanes that it does not serve."""
 
 
 def rows(setting: Setting) -> Iterator[Row]:
-    sizes = setting.size((1000, 100_000, 1_000_000), (1000, 10_000))
-    for kind in setting.size(tuple(KINDS), ("waiting", "finished")):
+    sizes = setting.size((1000, 100_000, 1_000_000), (500, 2000))
+    for kind in KINDS:
         with setting.place() as folder:
             for size in sizes:
                 progress(f"filling a store with {size:,} {kind} tasks ...")
@@ -80,25 +49,46 @@ def rows(setting: Setting) -> Iterator[Row]:
 
 
 def _fill(path: Path, kind: str, number: int) -> None:
+    """Copies what the engine has made of some tasks, without the engine: it would take minutes."""
+    ours = kind in {"waiting", "finished"}
+    samples = [
+        c.Spec(
+            title=f"sample {n}",
+            agent=AGENT if ours else "other",
+            priority=1,
+            capabilities=(f"c{n}",) * (not ours),
+        )
+        for n in range(1 if ours else FOREIGN_LANES)
+    ]
+    with Inside(path) as inside:
+        inside.apply([enqueue(tuple(samples), plan="other")])
+        if kind == "finished":
+            inside.drain(1)
     store = SqliteStore.open(path)
-    db = store._writer
-    end = BASE_ID + number
+    db, end = store._writer, BASE_ID + number
     db.execute("PRAGMA synchronous = OFF")
     db.execute("BEGIN")
-    db.execute("INSERT INTO plans (id, workspace_id, name, created_at_ms) VALUES (1, 1, 'other', 0)")
-    lane = """INSERT INTO lanes (id, workspace_id, plan_id, agent, capabilities, profile, limit_key)
-              VALUES (?, 1, 1, ?, ?, '', '')"""
-    foreign = [(FIRST_LANE + i, "other", f'["{i}"]') for i in range(FOREIGN_LANES)]
-    db.executemany(lane, [(OWN_LANE, AGENT, "[]"), *foreign])
-    db.execute(TASK.format(**KINDS[kind]), (BASE_ID, end))
-    db.execute(EVENT.format(), (end,))
+    numbers = f"WITH RECURSIVE n(i) AS (SELECT {BASE_ID} UNION ALL SELECT i + 1 FROM n WHERE i + 1 < {end})"
+    sample = "(SELECT *, row_number() OVER (ORDER BY id) - 1 AS place FROM tasks)"
+    rows = f"({numbers} SELECT i FROM n) JOIN {sample} t ON t.place = i % {len(samples)}"
+    own = {"id": "i", "key": "'k' || i", "title": "'task ' || i", "event_seq": "1"}
+    _copy(db, "tasks", rows, own | KINDS[kind])
+    filled = f"tasks f WHERE f.id < {end}"
+    _copy(db, "events", f"(SELECT * FROM events LIMIT 1) t, {filled}", {"id": "NULL", "task_id": "f.id"})
     if kind == "finished":
-        db.execute(ATTEMPT, (end,))
+        _copy(db, "attempts", f"(SELECT * FROM attempts LIMIT 1) t, {filled}", {"task_id": "f.id"})
     if kind == "blocked":
         db.execute(EDGE, (end,))
     db.execute("COMMIT")
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     store.close()
+
+
+def _copy(db: apsw.Connection, table: str, rows: str, own: Mapping[str, str]) -> None:
+    """Each column as the sample `t` has it, but for its own."""
+    columns = [name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")]
+    values = ", ".join(own.get(name, f"t.{name}") for name in columns)
+    db.execute(f"INSERT INTO {table} ({', '.join(columns)}) SELECT {values} FROM {rows}")
 
 
 class _Stand:

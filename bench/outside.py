@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import inside
+from msgspec.structs import replace
 from setting import environment
 
 from muster.client.api import Api
@@ -201,20 +202,33 @@ class Hand:
 
     def claim(self, wait_s: float = 0.0) -> Any:
         """A job, or None."""
+        self._beat()
+        jobs = self.crew.claim(self._wish(), wait_s=wait_s).jobs
+        return jobs[0] if jobs else None
+
+    def drain(self, *, as_agents: bool = False) -> int:
+        """What ends claims and starts what is next; `as_agents`: the start is a request of its own."""
+        done = 0
+        jobs = self.crew.claim(self._wish(start=not as_agents), wait_s=0).jobs
+        while jobs:
+            self._beat()
+            (job,) = jobs
+            if as_agents:
+                self.crew.report(inside.start(job))
+            end = replace(inside.complete(job), then=self._wish(start=not as_agents))
+            following = self.crew.report(end).next
+            assert following is not None
+            jobs = following.jobs
+            done += 1
+        return done
+
+    def _wish(self, *, start: bool = False) -> c.Claim:
+        return c.Claim(worker_id=self.id, request_id=self.chance.name(16), start=start)
+
+    def _beat(self) -> None:
         if time.monotonic() - self._beaten_s > HEARTBEAT_S:
             self._beaten_s = time.monotonic()
             self.crew.heartbeat(c.Heartbeat(worker_id=self.id, attempts=()), wait_s=0)
-        command = c.Claim(worker_id=self.id, request_id=self.chance.name(16))
-        jobs = self.crew.claim(command, wait_s=wait_s).jobs
-        return jobs[0] if jobs else None
-
-    def drain(self) -> int:
-        done = 0
-        while (job := self.claim()) is not None:
-            self.crew.report(inside.start(job))
-            self.crew.report(inside.complete(job))
-            done += 1
-        return done
 
 
 def together(calls: list[Callable[[], Any]]) -> list[Any]:

@@ -7,11 +7,15 @@ import os
 import subprocess
 import sys
 import venv
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from setting import HERE, Setting, progress
 
-PINNED = ("huey==3.5.4", "dbos==3.4.0")
+T = TypeVar("T")
+
+PINNED = ("huey==3.5.4", "dbos==3.4.0", "uvicorn==0.54.0", "httptools==0.9.0")
 TASKS = {"huey": 2000, "dbos": 100}
 INSTALL_S = 240
 RUN_S = 120
@@ -27,22 +31,28 @@ class Peers:
     refused: dict[str, str] = field(default_factory=dict)
 
     def measure(self, name: str, setting: Setting) -> None:
+        for what, rate in (self._unless_refused(name, setting, lambda: _run(name, setting)) or {}).items():
+            self.rates.setdefault((name, what), []).append(rate)
+
+    def python(self, name: str, setting: Setting) -> str | None:
+        """The interpreter that knows this peer."""
+        return self._unless_refused(name, setting, _python)
+
+    def _unless_refused(self, name: str, setting: Setting, run: Callable[[], T]) -> T | None:
         """A peer that cannot be run says why, once."""
         if name in self.refused:
-            return
+            return None
         if not setting.peers:
             self.refused[name] = "peers are left out of a quick run"
-            return
+            return None
         progress(f"{name} ...")
         try:
-            found = _run(name, setting)
+            return run()
         except (OSError, subprocess.SubprocessError, ValueError) as error:
             output = getattr(error, "stderr", None) or str(error)
             text = output.decode(errors="replace") if isinstance(output, bytes) else str(output)
             self.refused[name] = (text.strip().splitlines() or ["no reason was given"])[-1]
-            return
-        for what, rate in found.items():
-            self.rates.setdefault((name, what), []).append(rate)
+            return None
 
 
 def _run(name: str, setting: Setting) -> dict[str, float]:

@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import crew_faults
 import dag
 import drain
+import empty_requests
 import enqueue
 import growth
 import latency
@@ -38,6 +39,7 @@ Section = Callable[[Setting], Iterable[Row]]
 SECTIONS: dict[str, Section] = {
     "enqueue": enqueue.rows,
     "drain": drain.rows,
+    "requests": empty_requests.rows,
     "latency": latency.rows,
     "growth": growth.rows,
     "resources": resources.rows,

@@ -7,10 +7,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-import pytest
-
+PEERS = "peers are left out of a quick run"
 RUN = Path(__file__).resolve().parents[2] / "bench" / "run.py"
 
 
@@ -19,24 +17,17 @@ def bench(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, check=False, env={**os.environ, **env})
 
 
-@pytest.fixture(scope="module")
-def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
-    """(what was printed, the JSON) of one quick run, by a user whose own settings would end it at once."""
-    folder = tmp_path_factory.mktemp("bench")
-    file, broken = folder / "figures.json", folder / "muster" / "muster.toml"
+def test_a_quick_run_measures_and_shows_every_row_and_says_why_others_are_missing(tmp_path: Path) -> None:
+    """By a user whose own settings would end it at once."""
+    file, broken = tmp_path / "figures.json", tmp_path / "muster" / "muster.toml"
     broken.parent.mkdir()
     broken.write_text("[broken", "utf-8")
     only = ("--quick", "--only", "drain,enqueue,growth", "--json", str(file))
-    done = bench(*only, XDG_CONFIG_HOME=str(folder), MUSTER_TASK_RETRIES="many")
+    done = bench(*only, XDG_CONFIG_HOME=str(tmp_path), MUSTER_TASK_RETRIES="many")
     assert done.returncode == 0, done.stderr
-    return done.stdout, json.loads(file.read_text("utf-8"))
-
-
-def test_every_figure_is_positive_and_judged(quick):
-    _, figures = quick
-    assert list(figures["sections"]) == ["drain", "enqueue", "growth"]
+    figures = json.loads(file.read_text("utf-8"))
     assert figures["quick"] is True
-    assert list(figures["seconds"]) == ["drain", "enqueue", "growth"]
+    assert list(figures["sections"]) == list(figures["seconds"]) == ["drain", "enqueue", "growth"]
     rows = [row for found in figures["sections"].values() for row in found]
     measured = [row for row in rows if not row["notRun"]]
     assert len(measured) >= 27
@@ -45,27 +36,15 @@ def test_every_figure_is_positive_and_judged(quick):
         assert row["unit"], row
         assert (row["ok"] is None) == (row["target"] == ""), row
         assert row["ok"] is not False or row["boundBy"], f"a miss says what bounds it: {row}"
-
-
-def test_what_was_not_run_says_why(quick):
-    _, figures = quick
-    rows = [row for found in figures["sections"].values() for row in found]
-    skipped = {row["what"]: row["notRun"] for row in rows if row["notRun"]}
-    assert skipped.keys() == {
-        "drain, huey on SQLite",
-        "drain, dbos on SQLite",
-        "drain, batches of 100, to the fastest peer",
-        "enqueue one by one, huey on SQLite",
-        "enqueue one by one, dbos on SQLite",
+    assert {row["what"]: row["notRun"] for row in rows if row["notRun"]} == {
+        "drain, huey on SQLite": PEERS,
+        "drain, dbos on SQLite": PEERS,
+        "drain, batches of 100, to the fastest peer": "no peer was run",
+        "enqueue one by one, huey on SQLite": PEERS,
+        "enqueue one by one, dbos on SQLite": PEERS,
     }
-    assert set(skipped.values()) == {"peers are left out of a quick run", "no peer was run"}
-
-
-def test_the_table_holds_each_row(quick):
-    printed, figures = quick
-    for found in figures["sections"].values():
-        for row in found:
-            assert row["what"] in printed
+    for row in rows:
+        assert row["what"] in done.stdout
 
 
 def test_an_unknown_section_is_named_with_those_there_are():

@@ -18,6 +18,8 @@ import pytest
 
 from muster.cli.main import main
 from muster.client.http import address
+from muster.config.identity import settle
+from muster.config.project import Project
 from muster.engine.batch import Batcher, drive
 from muster.engine.commands import Engine
 from muster.engine.policy import Policy
@@ -46,6 +48,7 @@ class Owner:
         self.signer = SIGNER
         self.socket = root / ".muster" / "muster.sock"
         self.socket.parent.mkdir(mode=0o700, exist_ok=True)
+        settle(Project(root))
         self.clock = SystemClock("boot")
         self.store = SqliteStore.open(root / ".muster" / "state.db")
         self.served = ServedOwner(self.store, root / ".muster" / "state.db")

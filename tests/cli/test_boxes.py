@@ -118,7 +118,7 @@ def test_whoever_waits_for_a_plan_of_a_crew_that_stays_finds_it_ticked(root: Pat
 
 
 def test_a_plan_that_cannot_be_ticked_holds_nobody_up_and_says_why(root: Path, plan: Path) -> None:
-    why = f"not ticked yet: {plan}: another process is ticking it now"
+    why = f"not ticked yet: {plan.name}: another process is ticking it now"
     with locked(root):
         ran = muster(root, "run", "plan.md")
         assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -138,7 +138,7 @@ def test_a_command_without_a_crew_ticks_what_it_completes(root: Path, plan: Path
         assert muster(root, "plan", "add", "plan.md").returncode == 0
         done = muster(root, "task", "complete", "plan/a")
         assert done.returncode == 0
-        assert f"boxes of plan plan wait: {plan}: another process" in done.stderr
+        assert f"boxes of plan plan wait: {plan.name}: another process" in done.stderr
     for look in (("plan", "diff", "plan.md"), ("task", "show", "plan/a"), ("status",)):
         assert muster(root, *look).returncode == 0
         assert plan.read_text() == PLAN, "to look changes nothing"

@@ -154,8 +154,11 @@ def test_a_question_goes_to_the_inbox_and_its_answer_to_the_next_attempt(cli, ow
     assert inbox.code == 0
     assert "asks: which schema?" in inbox.out and "muster answer billing/api TEXT" in inbox.out
     assert "muster task retry billing/tests" in inbox.out
-    first, second = json.loads(cli("inbox", "--json").out)
-    assert (first["key"], second["key"]) == ("api", "tests")
+    rows = json.loads(cli("inbox", "--json").out)
+    assert [row["key"] for row in rows] == ["api", "tests", "docs", "other"]
+    assert rows[2]["next"] == "muster task retry billing/tests", "what stands in its way"
+    needs = json.loads(cli("status", "--json").out)["needsPerson"]
+    assert [need["ref"] for need in needs] == [f"billing/{row['key']}" for row in rows]
     assert "muster answer billing/api TEXT" in cli("task", "show", "api").out
     assert cli("task", "resume", "api").code == 6
     ran = cli("answer", "api", "the new one")
@@ -274,6 +277,10 @@ def test_a_dry_run_of_a_single_task_says_who_would_get_it_and_why(cli, owner):
         told("Look", "--target", "moon")["why"] == "nobody offers target moon: it waits until somebody does"
     )
     assert told("Look", "--agent", "claude")["why"] == "agent= names it"
+    none = "it names no agent and there is none for such tasks: set `agent` in muster.toml"
+    (owner.root / "muster.toml").unlink()
+    assert told("Look")["why"] == none
+    (owner.root / "muster.toml").write_text(f"[agents]\n{agents}codex.targets = ['prod']\n")
     text = cli("task", "add", "Write tests", "--dry-run").out
     assert "testing-specialist" in text and text.endswith("nothing was changed\n")
     ran = cli("task", "add", "Write tests", "--agent", "gost", "--dry-run")

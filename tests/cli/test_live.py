@@ -36,6 +36,7 @@ def task(number, status="PENDING", **more):
     row = {"id": number, "plan": "p", "key": f"t{number}", "title": f"Task {number}", "status": status}
     row |= {"unmet": 0, "nextAttemptAtMs": None, "attemptStatus": None, "epoch": 0, "why": f"reason {number}"}
     row |= {"agent": None, "wantedAgent": None, "percent": 0, "step": "", "startedAtMs": None}
+    row |= {"actions": ["resume"] if status == "PAUSED" else ["pause", "cancel", "retry"]}
     return {**row, **more}
 
 

@@ -58,8 +58,6 @@ class ReferenceModel:
         task = self.tasks[key]
         return task["status"] == "COMPLETED" or task.get("was_done", False) or task["skipped"]
 
-    # -- by workers
-
     def ready(self, key: str) -> bool:
         task = self.tasks[key]
         free = task["due"] is None and task["linger"] is None
@@ -278,8 +276,6 @@ class ReferenceModel:
         if known is not None and (until is None or until > known):
             self.pools[agent] = until
 
-    # -- by the coordinator
-
     def lapsed(self, task: Row) -> bool:
         attempt = task["attempt"]
         late = attempt["stop_by"] is not None and self.mono >= attempt["stop_by"]
@@ -311,10 +307,14 @@ class ReferenceModel:
             return ILLEGAL
         if not by_hand and task["due"] > self.wall:
             return ILLEGAL
-        if by_hand and task["attempt"] is not None and task["attempt"]["refused"]:
-            self.pools.pop(task["attempt"]["agent"], None)
+        if by_hand:
+            self._reopen(task)
         task["status"], task["due"] = "PENDING", None
         return ""
+
+    def _reopen(self, task: Row) -> None:
+        if task["attempt"] is not None and task["attempt"]["refused"]:
+            self.pools.pop(task["attempt"]["agent"], None)
 
     def expire(self, key: str) -> str:
         task = self.tasks[key]
@@ -339,8 +339,6 @@ class ReferenceModel:
                 attempt["until"], attempt["boot"] = self.mono + self.lease_ms, self.boot
                 if attempt["stop_by"] is not None:
                     attempt["stop_by"] = max(attempt["stop_by"], attempt["until"])
-
-    # -- by people
 
     def _stop(self, task: Row, action: str, stop_by_ms: int = STOP_BY_MS) -> None:
         task["attempt"].update(stop=action, stop_by=self.mono + stop_by_ms)
@@ -406,9 +404,7 @@ class ReferenceModel:
             if task["attempt"]["token"] is not None:
                 task["linger"] = task["epoch"]
             self._close(task, "cancelled")
-        task.update(
-            status="CANCELLED", due=None, paused=None, question="", skipped=False, done=None, error=None
-        )
+        self._end_unwanted(task, skipped=False)
         self._dead(key)
         return ""
 
@@ -418,11 +414,13 @@ class ReferenceModel:
             return ""
         if task["status"] not in (*WAITING, "PAUSED", "FAILED"):
             return ILLEGAL
-        task.update(
-            status="CANCELLED", due=None, paused=None, question="", skipped=True, done=None, error=None
-        )
+        self._end_unwanted(task, skipped=True)
         self._unblock(key)
         return ""
+
+    def _end_unwanted(self, task: Row, *, skipped: bool) -> None:
+        task.update(status="CANCELLED", due=None, paused=None, question="", done=None, error=None)
+        task["skipped"] = skipped
 
     def by_person(self, key: str) -> str:
         task = self.tasks[key]
@@ -435,8 +433,11 @@ class ReferenceModel:
 
     def retry(self, key: str, *, fresh: bool) -> str:
         task = self.tasks[key]
+        if task["status"] in WAITING and task["due"] is not None:
+            return ILLEGAL if fresh else self.promote(key, by_hand=True)
         if task["status"] not in ("FAILED", "CANCELLED", "COMPLETED"):
             return ILLEGAL
+        self._reopen(task)
         task.update(status="PENDING", due=None, retries=0, losses=0, paused=None)
         task.update(question="", expires=None, skipped=False, error=None)
         task["generation"] += 1
@@ -472,8 +473,6 @@ class ReferenceModel:
             found |= edge
             edge = {parent for task in edge for parent in self.tasks[task]["parents"]} - found
         return found
-
-    # -- what follows
 
     def _done(self, key: str) -> None:
         self.tasks[key].update(status="COMPLETED", due=None, paused=None, done=None, error=None)

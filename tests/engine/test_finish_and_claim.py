@@ -12,6 +12,7 @@ from muster.model import commands as c
 from muster.model.answers import ClaimedJob, Moved
 from muster.model.errors import StaleEpoch
 from muster.model.states import CrewStatus, ErrorKind, TaskStatus
+from muster.ports.runtime import orders_for
 
 
 def finish(rig: Rig, word: c.Finish, **fields: object) -> tuple[Moved, list[str]]:
@@ -145,3 +146,11 @@ def test_two_finishes_in_one_batch_never_share_what_comes_next(rig: Rig) -> None
     words = [replace(complete(job), then=rig.claim_command(slots=1)) for job in (first, second)]
     given = [[job.key for job in moved.next.jobs] for moved in rig.apply(*words).outcomes]  # type: ignore[union-attr]
     assert given == [["c"], []]
+
+
+def test_only_what_others_do_to_an_attempt_wakes_its_worker(rig: Rig) -> None:
+    rig.register()
+    rig.enqueue({"a": [], "b": []})
+    first, second = rig.claim(start=True)
+    assert orders_for(W1) not in rig.apply(complete(first)).topics, "its own word is no order"
+    assert orders_for(W1) in rig.apply(cancel(second.task_id)).topics

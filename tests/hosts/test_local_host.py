@@ -109,6 +109,20 @@ def test_kill_marked_takes_descendants_without_the_mark(hostiles):
     end(bystander)
 
 
+def test_marks_of_another_project_are_not_ours(hostiles):
+    ours, theirs = LocalHost("ours"), LocalHost("theirs")
+    env = {"PATH": os.environ["PATH"], hostiles.mark.partition("=")[0]: hostiles.mark.partition("=")[2]}
+    children = [
+        subprocess.Popen(["sleep", hostiles.token], env=env | host.project_marks) for host in (ours, theirs)
+    ]
+    hostiles.until(lambda: len(hostiles.alive()) == 2)
+    assert [process.pid for process in ours.marked([hostiles.mark])[hostiles.mark]] == [children[0].pid]
+    assert ours.kill_marked([hostiles.mark]) == 1
+    assert children[0].wait() == -signal.SIGKILL
+    assert children[1].poll() is None
+    end(*children)
+
+
 def test_kill_marked_by_another_process(hostiles):
     child = spawn("sh", "-c", f"sleep {hostiles.token} & sleep {hostiles.token}", mark=hostiles.mark)
     hostiles.until(lambda: len(hostiles.alive()) == 3)

@@ -140,13 +140,13 @@ def test_output_that_cannot_be_opened(hostiles):
         hostiles.start("true")
 
 
-def test_a_worker_that_ignores_signals_does_not_pass_that_on():
+def test_a_worker_that_ignores_signals_does_not_pass_that_on(tmp_path):
     code = (
-        "import os, pathlib, signal, tempfile\n"
+        "import os, pathlib, signal\n"
         "from muster.hosts.process import LocalLauncher\n"
         "from muster.ports.agent import AttemptFolder, Launch\n"
         "launcher = LocalLauncher()\n"
-        "place = pathlib.Path(tempfile.mkdtemp())\n"
+        "place = pathlib.Path()\n"
         "argv = ('sh', '-c', 'kill -INT $$; kill -QUIT $$; exit 4')\n"
         "launch = Launch(argv=argv, env=dict(os.environ), cwd=place)\n"
         "process = launcher.start(launch, AttemptFolder(path=place), mark='MUSTER_MARK=1')\n"
@@ -154,7 +154,8 @@ def test_a_worker_that_ignores_signals_does_not_pass_that_on():
         "print(process.wait(100), process.sweep(), process.poll())\n"
     )
     argv = ["sh", "-c", f'trap "" INT QUIT CHLD; exec {shlex.quote(sys.executable)} -c "$CODE"']
-    done = subprocess.run(argv, capture_output=True, env={**os.environ, "CODE": code}, check=False)
+    env = {**os.environ, "CODE": code}
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, env=env, check=False)
     assert done.stdout == b"-2 0 -2\n", done.stderr
 
 

@@ -118,3 +118,13 @@ def test_a_run_goes_on_when_its_record_cannot_be_written(hostiles, caplog):
     assert process.wait(PATIENCE_S) == 0
     process.sweep()
     assert "cannot record" in caplog.text
+
+
+def test_a_copied_record_is_no_word_on_the_processes_of_its_original(hostiles):
+    process = hostiles.sh("echo ready; sleep $T")
+    record = record_of(hostiles, *hostiles.alive())
+    path = hostiles.folder("2").path / "pids"
+    Record(**{**vars(record), "project": "original"}).save(path)
+    assert kill_recorded(hostiles.tmp_path / "attempts", hostiles.host) == 0
+    assert not path.exists() and process.poll() is None
+    process.kill()

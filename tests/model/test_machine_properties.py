@@ -261,7 +261,8 @@ class OneTask(RuleBasedStateMachine):
         if task.status in FINAL and after.status is not task.status:
             assert isinstance(command, c.Retry | c.CompleteByPerson | c.Skip | c.Archive)
         assert after.epoch == task.epoch + isinstance(command, c.Grant)
-        assert after.generation == task.generation + isinstance(command, c.Retry)
+        opened = isinstance(command, c.Retry) and task.status in FINAL
+        assert after.generation == task.generation + opened
         assert len(decision.events) == after.event_seq - task.event_seq <= 1
         moved = (after.status, after.epoch, after.generation) != (task.status, task.epoch, task.generation)
         if attempt is not None and known is not None and attempt.epoch == known.epoch:

@@ -254,6 +254,13 @@ def test_the_coordinator_promotes_only_what_is_due_and_a_person_at_any_time() ->
     assert run(task, None, by_person).task.ready
 
 
+def test_a_retry_between_two_tries_is_the_next_try_now() -> None:
+    task = make_task(TaskStatus.ABORTED, next_attempt_at_ms=NOW.wall_ms + 1)
+    after = run(task, None, c.Retry(task_id=7, actor="ada")).task
+    assert (after.ready, after.generation) == (True, task.generation)
+    assert refusal(task, None, c.Retry(task_id=7, actor="ada", fresh=True)) == "illegal_move"
+
+
 def test_a_person_who_completes_a_failed_task_clears_its_error() -> None:
     failed = make_task(TaskStatus.FAILED, error="boom", error_kind=K.CRASH, epoch=4)
     decision = run(failed, make_attempt(AttemptStatus.FAILED), commands()["person"])

@@ -73,7 +73,7 @@ FREE_TABLE: dict[str, dict[str, str]] = {
     "grant": {"PENDING": "ASSIGNED/assigned"},
     "promote": {"ABORTED": "PENDING"},
     "cancel": {"PENDING": "CANCELLED", "PAUSED": "CANCELLED", "ABORTED": "CANCELLED", "CANCELLED": "="},
-    "retry": {"FAILED": "PENDING", "CANCELLED": "PENDING", "COMPLETED": "PENDING"},
+    "retry": {"ABORTED": "PENDING", "FAILED": "PENDING", "CANCELLED": "PENDING", "COMPLETED": "PENDING"},
     "person": {"PENDING": "COMPLETED", "PAUSED": "COMPLETED", "FAILED": "COMPLETED", "COMPLETED": "="},
     "unblock": dict.fromkeys(FREE, "="),
     "pause": {"PENDING": "PAUSED", "ABORTED": "PAUSED", "PAUSED": "="},

@@ -12,6 +12,7 @@ import pytest
 
 from muster.cli.plan_given import Given
 from muster.cli.plan_input import plan_body
+from muster.config.project import Project
 from muster.config.settings import AgentConfig, Config
 from muster.model.commands import Spec
 from muster.model.errors import BadPlan
@@ -161,9 +162,9 @@ def test_every_field_of_a_task_has_an_attribute_or_a_reason(tmp_path: Path) -> N
 
     def body(attributes: str) -> dict[str, Any]:
         text = f"- [ ] Do it {{#a {attributes}}}\n- [ ] Other {{#other}}\n"
-        found: dict[str, Any] = plan_body(Given(parse(text, "plan.md"), tmp_path / "plan.md"), config)[
-            "tasks"
-        ][0]
+        found: dict[str, Any] = plan_body(
+            Given(parse(text, "plan.md"), tmp_path / "plan.md"), config, Project(tmp_path)
+        )["tasks"][0]
         return found
 
     plain = body("")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 import socket
 import threading
 import time
@@ -142,6 +144,25 @@ def test_who_has_gone_is_given_nothing(site: Site, wire: Wire) -> None:
     assert site.get("/healthz") == OK  # the end of the other connection was seen before this one came
     site.enqueue("a")
     assert [job["key"] for job in site.started("r1")] == ["a"]
+
+
+def test_who_finds_no_room_is_let_in_later(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with socket.socket(socket.AF_UNIX) as caller:
+        caller.settimeout(10)
+        free = os.dup(caller.fileno())
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+        try:
+            caller.connect(str(site.socket))
+            caller.sendall(HEALTH)
+            deadline_s = time.monotonic() + 10
+            while "nobody can be let in" not in caplog.text:
+                assert time.monotonic() < deadline_s
+                time.sleep(0.005)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert caller.recv(4096).startswith(b"HTTP/1.1 200 OK")
 
 
 def test_whoever_comes_at_the_end_is_answered_or_closed(site: Site) -> None:

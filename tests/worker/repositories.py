@@ -41,9 +41,9 @@ def make_repository(folder: Path) -> Path:
     return folder
 
 
-def tree(repository: Repository, key: str = "t", epoch: int = 1) -> Worktree:
+def tree(repository: Repository, key: str = "t", epoch: int = 1, title: str = "") -> Worktree:
     path = repository.top / ".muster" / "worktrees" / key
-    return Worktree(repository, path, "plan", key, epoch)
+    return Worktree(repository, path, "plan", key, epoch, title)
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:

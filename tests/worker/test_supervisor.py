@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import time
@@ -88,20 +89,21 @@ def test_workers_that_are_too_many_are_asked_to_end(make: Callable[..., Supervis
     assert [_ended(child.process) for child in first.workers[1:]] == [-signal.SIGTERM] * 2
 
 
-def test_a_pid_of_another_boot_or_another_process_is_not_ours(
-    make: Callable[..., Supervisor], tmp_path: Path
+@pytest.mark.parametrize("changed", ["boot", "project", "start", "half a line"])
+def test_what_another_boot_project_or_process_left_is_not_ours(
+    make: Callable[..., Supervisor], tmp_path: Path, changed: str
 ) -> None:
     first, second = make(), make()
     first.tick()
-    text = (tmp_path / "crew").read_text()
-    boot, *lines = text.splitlines()
-    (tmp_path / "crew").write_text("\n".join(["another-boot", *lines]))
+    told = json.loads((tmp_path / "crew").read_text())
+    if changed == "start":
+        told["processes"] = [(name, pid, start - 1) for name, pid, start in told["processes"]]
+    else:
+        told[changed] = "another"
+    text = json.dumps(told)
+    (tmp_path / "crew").write_text(text[:50] if changed == "half a line" else text)
     assert second.adopt() == []
-    shifted = [f"{name} {pid} {int(start) - 1}" for name, pid, start in (line.split() for line in lines)]
-    (tmp_path / "crew").write_text("\n".join([boot, *shifted]))
-    assert second.adopt() == []
-    (tmp_path / "crew").write_text("half a li")
-    assert second.adopt() == []
+    assert all(child.process and child.process.poll() is None for child in (first.owner, *first.workers))
 
 
 def test_a_worker_that_could_not_register_yet_is_not_silent(

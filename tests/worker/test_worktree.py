@@ -18,7 +18,7 @@ from repositories import git, make_repository, tree
 
 from muster.model.refs import kept_ref, plan_branch, ref_part, task_branch
 from muster.worker.git import GitFailed, find_repository
-from muster.worker.worktree import MergeConflict, WorkMissing, Worktree
+from muster.worker.worktree import SUBJECT_CHARS_MAX, MergeConflict, WorkMissing, Worktree
 
 # Where there is a repository
 
@@ -78,6 +78,26 @@ def test_the_next_task_sees_the_last_ones_work_and_parallel_ones_are_merged(repo
     child = tree(repository, "child")
     child.prepare()
     assert [(child.cwd / name).read_text() for name in "xy"] == ["x", "y"]
+
+
+def test_commits_are_named_after_the_task(repository, home):
+    titles = {"x": "Add the\ninvoice model", "y": "A title " + "of many words " * 20, "z": ""}
+    trees = [tree(repository, key, title=title) for key, title in titles.items()]
+    for one in trees:
+        one.prepare()
+        (one.cwd / one.key).write_text(one.key)
+    works = [one.keep() for one in trees]
+    for one in trees:
+        one.publish()
+    subjects = [git(home, "log", "-1", "--format=%s", work.commit) for work in works]
+    assert subjects[0] == "Add the invoice model"
+    assert subjects[1].startswith("A title of many words") and subjects[1].endswith("...")
+    assert subjects[2] == "plan/z", "better than nothing"
+    assert git(home, "log", "-1", "--format=%s", plan_branch("plan")) == "Merge: plan/z"
+    everything = git(home, "log", "--format=%s", plan_branch("plan")).splitlines()
+    assert max(map(len, everything)) <= SUBJECT_CHARS_MAX
+    assert "Muster-Attempt: plan/x#1" in git(home, "log", "-1", "--format=%b", works[0].commit)
+    assert str(works[0]).startswith(f"commit {works[0].commit[:12]}, 1 since")
 
 
 @pytest.mark.promise("S18")
@@ -277,7 +297,7 @@ _MAKER = """
 import sys
 from pathlib import Path
 from muster.worker.git import find_repository
-from muster.worker.worktree import Worktree
+from muster.worker.worktree import SUBJECT_CHARS_MAX, Worktree
 repository = find_repository(Path(sys.argv[1]))
 made = Worktree(repository, repository.top / ".muster/worktrees/t", "plan", "t", int(sys.argv[2]))
 print("ready", flush=True)

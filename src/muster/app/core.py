@@ -14,11 +14,13 @@ from typing import Self
 from muster.app.detached_call import detached_call
 from muster.app.key import logged_head, open_store, signer_of
 from muster.app.parts import local_trees, make_state_dir, repository_of
+from muster.config.identity import copied_error, look, settle
 from muster.config.project import Project
 from muster.config.settings import Config
 from muster.engine.audit import Auditor
 from muster.engine.batch import Batcher
 from muster.engine.commands import Engine
+from muster.engine.incarnation import PROJECT
 from muster.engine.policy import Policy
 from muster.engine.queries import Queries
 from muster.engine.service import Service
@@ -44,6 +46,7 @@ from muster.runtimes.chance import SystemChance
 from muster.runtimes.clock import SystemClock
 from muster.runtimes.local import LocalWakeups
 from muster.stores.sqlite.copies import back_up
+from muster.stores.sqlite.halt import Cause, Halt
 from muster.web.backend import Backend
 
 log = logging.getLogger(__name__)
@@ -102,8 +105,14 @@ class Owner:
         make_state_dir(self._project)
         with contextlib.ExitStack() as stack:
             stack.callback(Lock.take(self._project.owner_lock).release)
+            standing = look(self._project)
+            self._host = LocalHost(standing.id if standing.copied else settle(self._project))
             self.store = open_store(self._project)
             stack.callback(self.store.close)
+            made_by = await self.store.reads.meta(PROJECT) or self._host.project
+            if self.store.halted is None and (standing.copied or made_by != self._host.project):
+                error = copied_error(self._project, standing)
+                self.store.halted = Halt(Cause.FOREIGN, error.message)
             self.signer = signer_of(self._project)
             self.wakeups = LocalWakeups()
             self.batcher = Batcher(
@@ -114,7 +123,11 @@ class Owner:
             )
             stack.callback(self.batcher.close)
             self.ticker = Ticker(
-                self.clock, self.store.reads, self.batcher, LocalPlanFiles(), in_thread=detached_call
+                self.clock,
+                self.store.reads,
+                self.batcher,
+                LocalPlanFiles(folder=self._project.root),
+                in_thread=detached_call,
             )
             self._stack = stack.pop_all()
         return self
@@ -157,7 +170,7 @@ class Owner:
     async def take_over(self) -> None:
         """Adopts the running workers under a new term."""
         self._led_since_ms = self.clock.now().mono_ms
-        took = await self.batcher.execute(NewBoot())
+        took = await self.batcher.execute(NewBoot(project=self._host.project))
         assert isinstance(took, TookOver)
         await self.batcher.execute(SetCrew(status=CrewStatus.RUNNING))
         killed = kill_recorded(self._project.attempts_dir, self._host)

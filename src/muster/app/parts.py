@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from pathlib import Path
 
 from muster.config.project import Project
 from muster.config.settings import Config
@@ -71,6 +72,14 @@ def make_state_dir(project: Project) -> None:
 def python_module(name: str) -> list[str]:
     """Arguments that run one of our modules.  `-P`: files of the user's project are not to be imported."""
     return [sys.executable, "-P", "-m", name]
+
+
+def last_words(log_file: Path, from_byte: int) -> str:
+    """What a process that did not start has said there; its errors are to stand within another one."""
+    with log_file.open("rb") as file:
+        file.seek(from_byte)
+        lines = file.read().decode(errors="replace").strip().splitlines()
+    return "\n".join(line.removeprefix("error: ") for line in lines[-5:])
 
 
 def log_to_stderr(name: str) -> None:

@@ -7,11 +7,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from muster.app.key import signer_of
+from muster.config.identity import look, new_id, record_anew
 from muster.config.project import Project
 from muster.engine.batch import drive
 from muster.engine.commands import Engine
+from muster.engine.incarnation import PROJECT
 from muster.engine.policy import Policy
 from muster.hosts.file_lock import Lock, holder
+from muster.hosts.process_tree import PIDS_GLOB
 from muster.model.answers import StoreRestored
 from muster.model.commands import Restored
 from muster.model.errors import Conflict, MusterError, NotFound, OwnerUnavailable, StoreRefused
@@ -77,12 +80,15 @@ def resume(project: Project) -> CopyReport:
         return report
 
 
-def restored(project: Project, actor: str) -> StoreRestored:
-    """The file is an older copy, and a person knows it: no epoch of before is granted again (S2).
+def restored(project: Project, actor: str, *, adopt: bool = False) -> StoreRestored:
+    """The file is an older copy, or the whole folder one of another, and a person knows it: no epoch of before is
+    granted again (S2), and what runs for another folder is lost here (S19).
 
-    Raises StoreRefused where the copy is not sound; it stays halted then.
+    Raises StoreRefused where the copy is not sound; it stays halted then.  With `adopt` Conflict where it
+    is of no other folder.
     """
     with alone(project):
+        standing = look(project)
         store = SqliteStore.open(project.store, known=True, restored=True)
         try:
             report = examine(project.store)
@@ -93,10 +99,29 @@ def restored(project: Project, actor: str) -> StoreRestored:
                 )
             chance, clock = SystemChance(), SystemClock("restored")
             engine = Engine(store, chance, Policy(), signer_of(project).grants())
-            command = Restored(actor=actor, incarnation=chance.name(INCARNATION_CHARS))
+            made_by = drive(store.reads.meta(PROJECT))
+            copied = standing.copied or made_by not in (None, standing.id)
+            if adopt and not copied:
+                raise Conflict(f"{project.folder} is no copy; nothing was changed", "muster up")
+            if standing.copied:
+                _forget_processes(project)
+            command = Restored(
+                actor=actor,
+                incarnation=chance.name(INCARNATION_CHARS),
+                project=new_id() if standing.copied else standing.id,
+                copied=copied,
+            )
             (answer,) = drive(engine.apply([command], clock.now())).outcomes
             assert isinstance(answer, StoreRestored)
             store.resume()
+            # Last: killed before, a copy is one still.
+            record_anew(project, command.project)
             return answer
         finally:
             store.close()
+
+
+def _forget_processes(project: Project) -> None:
+    """What a copied folder says of processes is said of the original's."""
+    for path in (project.crew_file, *project.attempts_dir.glob(PIDS_GLOB)):
+        path.unlink(missing_ok=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from muster.app.agents import agents_of, take_seat
 from muster.app.parts import log_to_stderr, offers_of, trees_of
 from muster.client.crew import HttpCrew
+from muster.config.identity import settle
 from muster.config.load import load_config
 from muster.config.project import Project
 from muster.hosts.local_host import LocalHost, become_subreaper
@@ -23,7 +24,7 @@ from muster.worker.worker import Worker
 
 def run_worker(root: Path) -> int:
     project, config = Project(root), load_config(root)
-    host, chance = LocalHost(), SystemChance()
+    host, chance = LocalHost(settle(project)), SystemChance()
     become_subreaper()
     kill_recorded(project.attempts_dir, host)
     process = host.identify(os.getpid())

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
-from urllib.parse import quote
 
 from muster.cli.context import connect, project_of
 from muster.cli.fields import add_fields, print_one, print_rows, refuse_unknown
 from muster.cli.output import Screen, clean, print_json, usage_words
 from muster.cli.status import pool_word
+from muster.client.api import path_of
 from muster.config.load import load_config
 from muster.config.project import Project
 from muster.config.settings import AgentConfig, Config
 from muster.model.errors import BadInput, MusterError, NotFound
+from muster.model.json_value import Json
 
-Json = dict[str, Any]
 TIMEOUT_S = 120
 
 _LOOKED = ("name", "kind", "provider", "about", "problem", "fix")
@@ -148,7 +147,7 @@ def _show(args: argparse.Namespace, agent: AgentConfig, look: Json) -> int:
 
 def _resume(args: argparse.Namespace, agent: AgentConfig) -> int:
     with connect(args) as context:
-        context.api.post(f"/api/v1/pools/{quote(agent.pool, safe='')}/open", {"actor": context.actor()})
+        context.api.post(path_of("pools", agent.pool, "open"), {"actor": context.actor()})
     if args.json:
         print_json({"agent": agent.name, "provider": agent.pool, "open": True})
     else:

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from functools import partial
-from typing import Any
 
 from muster.cli.context import Context, connect
 from muster.cli.fields import add_fields, names_of, print_one, print_rows
@@ -28,9 +27,8 @@ from muster.cli.output import (
 from muster.cli.task import attempt_look
 from muster.client.api import task_path
 from muster.model.errors import NotFound
+from muster.model.json_value import Json
 from muster.model.refs import base_ref, kept_ref, kept_refs
-
-Json = dict[str, Any]
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -81,7 +79,9 @@ def _works(context: Context, detail: Json, attempts: list[Json]) -> dict[int, st
 
 
 def _kept(context: Context, task: Json, epoch: int) -> str:
-    """As a worker tells it."""
+    """As a worker says it."""
+    from muster.worker.worktree import Work
+
     before, after = base_ref(task["plan"], task["key"], epoch), kept_ref(task["plan"], task["key"], epoch)
     asked = (
         ("rev-parse", after),
@@ -89,7 +89,7 @@ def _kept(context: Context, task: Json, epoch: int) -> str:
         ("diff", "--shortstat", before, after, "--"),
     )
     commit, commits, stat = (_git(context, *words).stdout.decode().strip() for words in asked)
-    return f"commit {commit}, {commits} since its start, {stat or 'no change'}"
+    return str(Work(commit, int(commits), stat or "no change"))
 
 
 def _git(context: Context, *words: str) -> subprocess.CompletedProcess[bytes]:

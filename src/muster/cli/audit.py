@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from muster.cli.context import connect
 from muster.cli.fields import add_fields, names_of, print_one, print_rows
 from muster.cli.output import Screen, clean, note, now_ms, ref_of
 from muster.cli.values import number, time_s
 from muster.model.errors import BadInput
-
-Json = dict[str, Any]
+from muster.model.json_value import Json
 
 LEVELS = ("debug", "info", "warn", "error", "critical")
 LIMIT = 100
@@ -22,7 +20,7 @@ EXIT_BROKEN = 1
 
 def add(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    listing = verbs.add_parser("list", help="the newest events")
+    listing = verbs.add_parser("list", act=_list, help="the newest events")
     listing.add_argument("--task", metavar="REF", help="of this task only")
     listing.add_argument(
         "--level", metavar="LEVEL", type=str.lower, choices=LEVELS, help=f"this or worse: {', '.join(LEVELS)}"
@@ -31,14 +29,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     some = number(1, 10_000)
     listing.add_argument("--limit", metavar="N", type=some, default=LIMIT, help=f"at most N ({LIMIT})")
     verifying = verbs.add_parser(
-        "verify", help="look for an edit, a hole or a cut (exit code 1: there is one)"
+        "verify", act=_verify, help="look for an edit, a hole or a cut (exit code 1: there is one)"
     )
     add_fields(listing)
     add_fields(verifying)
-
-
-def run(args: argparse.Namespace) -> int:
-    return _list(args) if args.verb == "list" else _verify(args)
 
 
 def _list(args: argparse.Namespace) -> int:

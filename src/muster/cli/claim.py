@@ -28,9 +28,8 @@ from muster.cli.waiting import (
 )
 from muster.client.api import task_path
 from muster.model.errors import BadInput, IllegalMove
-from muster.model.states import FINAL, ErrorKind, TaskStatus
-
-Json = dict[str, Any]
+from muster.model.json_value import Json
+from muster.model.states import FINAL, ErrorKind
 
 LEASE_S_MAX = 7 * 86400
 MESSAGE_CHARS_MAX = 10_000
@@ -39,8 +38,7 @@ MINE = ("MUSTER_TASK_ID", "MUSTER_EPOCH")
 
 def _is_free(task: Json) -> bool:
     """Nothing keeps it from being taken; or nothing ever will."""
-    waits = task["unmet"] or task["nextAttemptAtMs"] is not None or task["lingeringEpoch"] is not None
-    return task["status"] in FINAL or (task["status"] == TaskStatus.PENDING and not waits)
+    return task["status"] in FINAL or "claim" in task["actions"]
 
 
 FREE = Goal("can be taken", _is_free, lambda _: True, needs_crew=False)
@@ -61,28 +59,23 @@ takes it up again.
 def add(parser: argparse.ArgumentParser) -> None:
     parser.description = _HELP
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    add_fields(verbs.add_parser("list", help="who holds what, and for how long"))
-    taking = verbs.add_parser("take", help="take a task that waits for an agent")
+    add_fields(verbs.add_parser("list", act=_list, help="who holds what, and for how long"))
+    taking = verbs.add_parser("take", act=_take, help="take a task that waits for an agent")
     taking.add_argument("ref", metavar="TASK")
     taking.add_argument("--env", action="store_true", help="print only what `eval` needs for `muster report`")
     add_waiting(taking, FREE)
-    renewing = verbs.add_parser("renew", help="keep it longer, or take it up again after its lease")
-    releasing = verbs.add_parser("release", help="give it back at no cost, or say how it ended")
+    renewing = verbs.add_parser(
+        "renew", act=_renew, help="keep it longer, or take it up again after its lease"
+    )
+    releasing = verbs.add_parser("release", act=_release, help="give it back at no cost, or say how it ended")
     for verb in (renewing, releasing):
-        verb.add_argument(
-            "ref", metavar="TASK", nargs="?", help="may be left out where `take --env` was used"
-        )
+        verb.add_argument("ref", metavar="TASK", nargs="?", help="optional after `take --env`")
     for verb in (taking, renewing):
-        verb.add_argument("--lease", metavar="TIME", type=_lease, help="how long from now on (30m)")
-    releasing.add_argument("--done", action="store_true", help="it is completed; those behind it go on")
+        verb.add_argument("--lease", metavar="TIME", type=_lease, help="how long from now (30m)")
+    releasing.add_argument("--done", action="store_true", help="it is completed; its dependents run")
     releasing.add_argument("--result", metavar="JSON|@FILE", help="with --done: what came out, as JSON")
     add_waiting(releasing, ENDED, what="is given back and the task has ended")
-    releasing.add_argument("--fail", metavar="TEXT", help="it could not be done; spends one of its retries")
-
-
-def run(args: argparse.Namespace) -> int:
-    code: int = {"list": _list, "take": _take, "renew": _renew, "release": _release}[args.verb](args)
-    return code
+    releasing.add_argument("--fail", metavar="TEXT", help="it could not be done; costs a retry")
 
 
 def _lease(text: str) -> float:

@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 from muster.cli.context import project_of, start_folder
 from muster.cli.crew import cores
@@ -18,24 +17,21 @@ from muster.config.load import load_with_origins
 from muster.config.project import FILE_NAME, ROOT_VARIABLE, Project
 from muster.config.settings import Config
 from muster.model.errors import BadInput, Conflict
-
-Json = dict[str, Any]
+from muster.model.json_value import Json
 
 _FILE_BYTES_MAX = 1 << 20
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    showing = verbs.add_parser("show", help="every setting with its value")
+    showing = verbs.add_parser("show", act=_show, help="every setting with its value")
     showing.add_argument("--origin", action="store_true", help="also where each comes from")
     add_fields(showing)
-    taking = verbs.add_parser("import", help=f"what another orchestrator's settings are in {FILE_NAME}")
+    taking = verbs.add_parser(
+        "import", act=_import, help=f"what another orchestrator's settings are in {FILE_NAME}"
+    )
     taking.add_argument("file", metavar="FILE", help="a JSON or YAML file")
     taking.add_argument("--write", action="store_true", help=f"write {FILE_NAME}, where there is none yet")
-
-
-def run(args: argparse.Namespace) -> int:
-    return _show(args) if args.verb == "show" else _import(args)
 
 
 def _show(args: argparse.Namespace) -> int:

@@ -123,8 +123,10 @@ class Crew:
     ) -> None:
         from muster.app.parts import make_state_dir
         from muster.app.supervise import supervisor
+        from muster.config.identity import refuse_copy
         from muster.hosts.file_lock import Lock
 
+        refuse_copy(project)
         make_state_dir(project)
         self._lock = _take_patiently(lambda: Lock.take(project.supervisor_lock))
         self._project = project
@@ -179,19 +181,14 @@ class Crew:
                 time.sleep(TICK_S)
 
     def _owner_words(self) -> str:
-        with self._project.log_file.open("rb") as file:
-            file.seek(self._log_from)
-            lines = file.read().decode(errors="replace").strip().splitlines()
-        return "\n".join(lines[-5:]) or f"nothing was said in {READY_S:.0f} s"
+        from muster.app.parts import last_words
+
+        return last_words(self._project.log_file, self._log_from) or f"nothing was said in {READY_S:.0f} s"
 
     def tick(self) -> None:
         """Keeps everybody running.  Call a few times a second."""
         if not self._lock.in_place:
-            raise StoreRefused(
-                f"{self._project.state_dir} was deleted or replaced while its crew was at work; "
-                "the crew is ended, and what it had written is gone",
-                "run the plan again; `git clean` spares it with -e .muster",
-            )
+            raise self._displaced()
         self.supervisor.tick()
         now_s, pids = time.monotonic(), self.supervisor.own_pids
         # To look through all processes takes milliseconds, and they come to us when somebody has died.
@@ -209,6 +206,20 @@ class Crew:
         workers = crew["workers"]
         self.supervisor.let_go({worker["pid"] for worker in workers if worker["status"] == "stopping"})
         self.supervisor.replace_silent({worker["pid"] for worker in workers}, self._lease_s)
+
+    def _displaced(self) -> StoreRefused:
+        now = self._lock.path_now
+        if now is not None:
+            place = now.parent.parent
+            return StoreRefused(
+                f"{self._project.folder} was moved to {place} while its crew was at work; the crew is ended",
+                f"muster -C {place} up goes on with everything that is left",
+            )
+        return StoreRefused(
+            f"{self._project.state_dir} was deleted or replaced while its crew was at work; "
+            "the crew is ended, and what it had written is gone",
+            "run the plan again; `git clean` spares it with -e .muster",
+        )
 
     def _obey(self, ordered: int) -> None:
         """Adds the workers that were ordered since the last look (`muster worker start`)."""
@@ -286,7 +297,10 @@ class Crew:
 
     def give_up(self) -> None:
         """After an error of ours: a crew that was taken over is left as it was found, any other one is ended."""
-        if not self._took_over:
+        if not self._lock.in_place:
+            # Closed in order, SQLite would remove files by the names that they had here.
+            self.supervisor.owner_dies()
+        if not self._took_over or not self._lock.in_place:
             self.kill()
             self.supervisor.stop_owner(KILL_S)
         self._release()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.cli.context import actor, answers, project_of
+from muster.cli.copied import adopted
 from muster.cli.output import clean, print_json
 from muster.config.project import Project
 from muster.model.errors import BadInput, MusterError, NotFound
@@ -20,22 +21,27 @@ EXIT_FINDINGS = 1
 
 def add(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    backup = verbs.add_parser("backup", help="copy the store as of now, also while the crew works")
+    backup = verbs.add_parser(
+        "backup", act=_backup, help="copy the store as of now, also while the crew works"
+    )
     backup.add_argument("file", metavar="FILE", nargs="?", help="default: .muster/backups/DATE.db")
     backup.add_argument("--force", action="store_true", help="over a file that is there already")
-    check = verbs.add_parser("check", help="look for damage (exit code 1: there is some)")
+    check = verbs.add_parser("check", act=_check, help="look for damage (exit code 1: there is some)")
     check.add_argument("file", metavar="FILE", nargs="?", help="a backup; default: the project's store")
     check.add_argument("--quick", action="store_true", help="without comparing indexes with their tables")
     check.add_argument(
         "--resume", action="store_true", help="where it is sound: write it anew, and end a halt after a fault"
     )
-    migrate = verbs.add_parser("migrate", help="bring the schema up to date, as each start of the crew does")
+    migrate = verbs.add_parser(
+        "migrate", act=_migrate, help="bring the schema up to date, as each start of the crew does"
+    )
     migrate.add_argument("--dry-run", action="store_true", help="only say what would be done")
-    verbs.add_parser("restored", help="the store's file was replaced by an older copy: go on from there")
-
-
-def run(args: argparse.Namespace) -> int:
-    return _VERBS[args.verb](args)
+    verbs.add_parser(
+        "adopt", act=_adopt, help="this folder is a copy of another project's: make it a project of its own"
+    )
+    verbs.add_parser(
+        "restored", act=_restored, help="the store's file was replaced by an older copy: go on from there"
+    )
 
 
 def _backup(args: argparse.Namespace) -> int:
@@ -147,6 +153,19 @@ def _restored(args: argparse.Namespace) -> int:
     return 0
 
 
+def _adopt(args: argparse.Namespace) -> int:
+    from muster.app.restore import restored
+
+    project = project_of(args)
+    done = restored(project, actor(), adopt=True)
+    if args.json:
+        print_json({"base": done.base, "lost": done.lost})
+    else:
+        print(f"adopted: {adopted(project, done)}")
+        print("  next  muster up, or muster run PLAN.md; the tasks that are left are done here as well")
+    return 0
+
+
 def _path(text: str) -> Path:
     if not text or "\0" in text:
         raise BadInput(f"{text!r} is no file name", "muster db backup FILE")
@@ -155,6 +174,3 @@ def _path(text: str) -> Path:
 
 def _size(size: int) -> str:
     return f"{size / (1 << 20):.1f} MiB"
-
-
-_VERBS = {"backup": _backup, "check": _check, "migrate": _migrate, "restored": _restored}

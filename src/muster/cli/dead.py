@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
 
 from muster.cli.context import Context, connect
 from muster.cli.dead_filter import add_filter, chosen, filtered, is_filtered
@@ -14,9 +13,8 @@ from muster.cli.task_actions import act_on, add_retry_options
 from muster.cli.waiting import ENDED, add_waiting, refuse_idle
 from muster.client.api import task_path
 from muster.model.errors import BadInput, Conflict
+from muster.model.json_value import Json
 from muster.model.states import TaskStatus
-
-Json = dict[str, Any]
 
 SHOWN_MAX = 20
 EXIT_DECLINED = 1

@@ -5,16 +5,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 from muster.cli.context import Context
 from muster.cli.output import clean, now_ms
 from muster.cli.task import find_tasks
 from muster.cli.task_actions import named
 from muster.cli.waiting import duration_s
+from muster.client.api import plan_path
+from muster.model.json_value import Json
 from muster.model.states import ErrorKind
-
-Json = dict[str, Any]
 
 LIMIT = 100_000
 VALUES_SHOWN = 5
@@ -87,7 +86,7 @@ def is_filtered(args: argparse.Namespace) -> bool:
 def chosen(context: Context, args: argparse.Namespace) -> list[Json]:
     """The tasks that were named, or all that have failed.  Raises NotFound for a plan that is not there."""
     if args.plan is not None:
-        context.api.get(f"/api/v1/plans/{quote(args.plan, safe='')}")
+        context.api.get(plan_path(args.plan))
     if args.refs:
         return named(context, args.refs)
     return find_tasks(context, plan=args.plan, names=("failed",), limit=LIMIT)

@@ -208,12 +208,13 @@ def _changed_s(path: Path) -> float:
 
 
 def _store(project: Project) -> Check:
+    from muster.config.identity import copied_error, look
     from muster.stores.sqlite.file import halt_of
     from muster.stores.sqlite.halt import restore_commands
 
-    halt = halt_of(project.store)
-    if halt is not None:
-        error = halt.error(project.store)
+    found, halt = look(project), halt_of(project.store)
+    if halt is not None or found.copied:
+        error = halt.error(project.store) if halt is not None else copied_error(project, found)
         return Check("store", False, error.message, error.hint)
     if not project.store.exists():
         if (project.state_dir / "key").exists():

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
                     _kill(api)
             time.sleep(TICK_S)
     _await_supervisor(project)
-    show.say("Stopped. `muster up` goes on where this left off.")
+    show.say("Stopped. `muster up` resumes where it stopped.")
     return EXIT_OK
 
 

@@ -24,7 +24,7 @@ def add_fields(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fields",
         metavar="NAME,...",
-        help="only these fields, in this order; for a program: one TAB between",
+        help="only these fields, in this order; separated by TABs for programs",
     )
 
 

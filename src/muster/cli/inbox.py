@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from muster.cli.context import connect, project_of
 from muster.cli.fields import add_fields, print_rows, task_names
 from muster.cli.output import Screen, age, clean, listed, now_ms, ref_of, task_word
-from muster.cli.plan_common import plan_path
-from muster.cli.task import find_tasks
-
-LIMIT = 1000
+from muster.cli.task import what_next
+from muster.model.json_value import Json
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -21,16 +18,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     with connect(args) as context:
-        if args.plan is not None:
-            context.api.get(plan_path(args.plan))  # refuses one that is not there
-        found = find_tasks(context, plan=args.plan, names=("paused", "failed"), limit=LIMIT)
+        tasks: list[Json] = context.api.get("/api/v1/inbox", {"plan": args.plan})["tasks"]
         pools = context.api.get("/api/v1/pools")
     closed = {name: pool for name, pool in sorted(pools.items()) if pool["untilMs"] is None}
-    # Who has paused a task has not forgotten it.
-    tasks = [task for task in found if task["pausedReason"] != "user"]
-    tasks.sort(key=lambda task: (task["status"] == "FAILED", task["updatedAtMs"]))
     rows = [{"pool": name, **pool, "next": _open(args, name)} for name, pool in closed.items()]
-    rows += [{**listed(task), "next": _next(task)} for task in tasks]
+    rows += [{**listed(task), "next": what_next(task)[0]} for task in tasks]
 
     def show() -> None:
         for name, pool in closed.items():
@@ -45,13 +37,6 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _next(task: dict[str, Any]) -> str:
-    ref = clean(ref_of(task))
-    if task["status"] == "FAILED":
-        return f"muster task retry {ref}"
-    return f"muster answer {ref} TEXT" if task["pausedReason"] == "question" else f"muster task resume {ref}"
-
-
 def _open(args: argparse.Namespace, pool: str) -> str:
     """The command that has the agents of a closed pool tried again."""
     from muster.config.load import load_config
@@ -61,7 +46,7 @@ def _open(args: argparse.Namespace, pool: str) -> str:
     return f"see to it, then muster agent resume {clean(name)}"
 
 
-def _table(tasks: list[dict[str, Any]], screen: Screen) -> None:
+def _table(tasks: list[Json], screen: Screen) -> None:
     plain = Screen("never")
     looks = [task_word(task) for task in tasks]
     rows = [
@@ -69,7 +54,7 @@ def _table(tasks: list[dict[str, Any]], screen: Screen) -> None:
             plain.badge(look),
             clean(ref_of(task)),
             clean(task["why"]),
-            _next(task),
+            what_next(task)[0],
             age(now_ms() - task["updatedAtMs"]),
         ]
         for task, look in zip(tasks, looks, strict=True)

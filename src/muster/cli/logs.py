@@ -7,15 +7,13 @@ import base64
 import codecs
 import re
 import sys
-from typing import Any
 
 from muster.cli.context import WAIT_S, Context, connect, patiently
 from muster.cli.output import inert, note, ref_of
 from muster.client.api import task_path
 from muster.model.errors import BadInput
+from muster.model.json_value import Json
 from muster.model.states import FINAL
-
-Json = dict[str, Any]
 
 _SGR = re.compile(r"(\x1b\[[0-9;:]*m)")
 _CUT_ESCAPE = re.compile(r"\x1b(?:\[[0-9;:]{0,60})?\Z|\r\Z")

@@ -27,38 +27,38 @@ if TYPE_CHECKING:
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("muster.cli.init", "make this folder a project: its settings, its agents, a first plan"),
     "run": ("muster.cli.run", "run a plan until it is done"),
-    "up": ("muster.cli.up", "start the crew and keep it at work (--daemon: in the background)"),
-    "down": ("muster.cli.down", "let the crew finish what it holds, and stop it"),
-    "demo": ("muster.cli.demo", "see a crew at work, and what happens when one of it is killed"),
+    "up": ("muster.cli.up", "start the crew and keep it running (--daemon: in the background)"),
+    "down": ("muster.cli.down", "let the crew finish its running tasks, then stop it"),
+    "demo": ("muster.cli.demo", "watch a crew work while its workers are killed"),
     "status": ("muster.cli.status", "plans, workers, agents, and what needs a person"),
-    "watch": ("muster.cli.watch", "what happens from now on, one line each"),
+    "watch": ("muster.cli.watch", "follow tasks and events live"),
     "plan": ("muster.cli.plan", "add, list, show, compare, draw, export, pause, resume or cancel plans"),
     "task": ("muster.cli.task", "add, list, show and steer tasks"),
     "claim": ("muster.cli.claim", "take a task by hand, renew it, give it back"),
-    "worker": ("muster.cli.worker", "list workers, add some, let one end"),
-    "orchestrator": ("muster.cli.orchestrator", "start, stop, status and reconcile of the whole crew"),
-    "config": ("muster.cli.config", "what is set and where, and settings of other orchestrators"),
+    "worker": ("muster.cli.worker", "list, show, start and stop workers"),
+    "orchestrator": ("muster.cli.orchestrator", "start, stop, check or reconcile the whole crew"),
+    "config": ("muster.cli.config", "show settings and their origin, import those of other orchestrators"),
     "attempt": ("muster.cli.attempt", "the runs of a task, and what each has changed"),
-    "worktree": ("muster.cli.worktree", "working trees that tasks have left: list, clear"),
-    "why": ("muster.cli.why", "why a task is where it is, with the evidence"),
+    "worktree": ("muster.cli.worktree", "list or clear working trees of ended tasks"),
+    "why": ("muster.cli.why", "why a task is in its state, with the evidence"),
     "agent": ("muster.cli.agent", "list, show and test the agents of this project"),
     "inbox": ("muster.cli.inbox", "what waits for a person: questions and failed tasks"),
-    "answer": ("muster.cli.answer", "answer a task's question; it goes on with that"),
+    "answer": ("muster.cli.answer", "answer a task's question, which resumes it"),
     "dead": ("muster.cli.dead", "failed tasks: list, retry or discard them"),
-    "audit": ("muster.cli.audit", "what happened, and proof that nobody has changed it"),
-    "db": ("muster.cli.db", "the store's file: backup, check, migrate, restored"),
+    "audit": ("muster.cli.audit", "list events, and prove that nobody has changed them"),
+    "db": ("muster.cli.db", "back up, check, migrate or restore the store"),
     "logs": ("muster.cli.logs", "what a task printed"),
     "doctor": ("muster.cli.doctor", "check this machine and this project"),
     "report": ("muster.cli.report", "progress, checkpoints and results, from inside a task"),
-    "api": ("muster.cli.api", "ask the owner's HTTP API directly"),
-    "completion": ("muster.cli.completion", "a script that completes commands in your shell"),
+    "api": ("muster.cli.api", "call the owner's HTTP API directly"),
+    "completion": ("muster.cli.completion", "print a completion script for your shell"),
     "man": ("muster.cli.man", "the manual page"),
 }
 COLOURS = ("auto", "always", "never")
 _UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF)
 GLOBALS: tuple[tuple[tuple[str, ...], str, str, tuple[str, ...]], ...] = (
     (("--json",), "", 'a machine\'s answer; errors go to stderr as {"error": {code, message, hint}}', ()),
-    (("--jsonl",), "", "the same with one line for each row of a list", ()),
+    (("--jsonl",), "", "the same, with one line per row of a list", ()),
     (("-C", "--root"), "DIR", "the project's folder, instead of the current one and its parents", ()),
     (("--color",), "WHEN", "auto, always or never", COLOURS),
 )
@@ -120,9 +120,12 @@ class _Verbs(argparse._SubParsersAction):  # type: ignore[type-arg]
         super().__init__(*args, **options)
         self._asked = asked
 
-    def add_parser(self, name: str, **options: Any) -> Any:
+    def add_parser(self, name: str, *, act: Any = None, **options: Any) -> Any:
+        """`act` is what the verb does; without one, `run` of the command's module does it."""
         if self._asked in (None, name):
-            return super().add_parser(name, **options)
+            parser = super().add_parser(name, **options)
+            parser.set_defaults(act=act)
+            return parser
         self.choices[name] = _Unasked()
         return self.choices[name]
 
@@ -218,7 +221,8 @@ def _run(name: str, rest: list[str], found: argparse.Namespace) -> int:
         near = _near(culprit.partition("=")[0], [*options, *_GLOBAL_OPTIONS])
         asked = " ".join(filter(None, ["muster", name, getattr(args, "verb", None)]))
         raise BadInput(f"{asked} knows no {kind} {culprit!r}{near}", f"{asked} --help")
-    code: int = command.run(args)
+    act = getattr(args, "act", None) or command.run
+    code: int = act(args)
     return code
 
 
@@ -317,7 +321,7 @@ def _help() -> str:
             *lines,
             "",
             _globals(),
-            "A task is named plan/key, key, its number, a unique start of these, @last or @failed;",
+            "A task is named plan/key, key, its number, an unambiguous prefix of these, @last or @failed;",
             "plan/key#2 is its second attempt.",
             "",
             _exit_codes(),

@@ -11,7 +11,8 @@ from muster.cli.surface import Argument, CliCommand, Option, global_options, sur
 
 _ABOUT = "Runs a crew of AI agents on a plan, and never loses a task."
 _REFERENCES = (
-    "A task is named plan/key, key, its number, a unique start of these, @last (the newest) or @failed (the "
+    "A task is named plan/key, key, its number, an unambiguous prefix of these, @last (the newest) or "
+    "@failed (the "
     "newest that failed). plan/key#2 is its second attempt."
 )
 

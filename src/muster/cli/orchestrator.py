@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from muster.cli import down, up
 from muster.cli.context import connect, project_of
 from muster.cli.fields import add_fields, print_one
 from muster.cli.output import Screen, age, now_ms, print_json
 from muster.model.errors import BadInput, OwnerUnavailable, StoreHalted
-
-Json = dict[str, Any]
+from muster.model.json_value import Json
 
 _LOOKS = {"RUNNING": "running", "PAUSED": "paused", "STOPPED": "waiting", "ERROR": "failed"}
 _FIXED = (
@@ -24,31 +22,25 @@ _FIXED = (
 
 def add(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    up.add(verbs.add_parser("start", help="the same as `muster up`"))
-    stopping = verbs.add_parser("stop", help="the same as `muster down`")
+    up.add(verbs.add_parser("start", act=up.run, help="the same as `muster up`"))
+    stopping = verbs.add_parser("stop", act=_stop, help="the same as `muster down`")
     down.add(stopping)
     stopping.add_argument("--graceful", action="store_true", help="finish what runs first, which is usual")
-    telling = verbs.add_parser("status", help="whether it runs, since when, with which workers and claims")
+    telling = verbs.add_parser(
+        "status", act=_status, help="whether it runs, since when, with which workers and claims"
+    )
     add_fields(telling)
     verbs.add_parser(
-        "reconcile", help="look for dead workers, expired claims and wrong states now, and mend them"
+        "reconcile",
+        act=_reconcile,
+        help="look for dead workers, expired claims and wrong states now, and mend them",
     )
 
 
-def run(args: argparse.Namespace) -> int:
-    match args.verb:
-        case "start":
-            return up.run(args)
-        case "stop":
-            if args.graceful and args.now:
-                raise BadInput(
-                    "--graceful and --now exclude each other; nothing was stopped", "use one of them"
-                )
-            return down.run(args)
-        case "status":
-            return _status(args)
-        case _:
-            return _reconcile(args)
+def _stop(args: argparse.Namespace) -> int:
+    if args.graceful and args.now:
+        raise BadInput("--graceful and --now exclude each other; nothing was stopped", "use one of them")
+    return down.run(args)
 
 
 def _status(args: argparse.Namespace) -> int:

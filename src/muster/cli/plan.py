@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import Any
 
 from muster.cli.context import connect
 from muster.cli.fields import add_fields, names_of, print_rows
 from muster.cli.output import Screen, clean, print_json
-from muster.cli.plan_common import named, plan_path, tell
+from muster.cli.plan_common import named, tell
 from muster.cli.plan_wait import QUIET, SETTLED, PlanWait
 from muster.cli.waiting import add_waiting
-
-Json = dict[str, Any]
+from muster.client.api import plan_path
+from muster.model.json_value import Json
 
 _NAME_HELP = "what a plan from stdin is known by (default: its `# Title`)"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    adding = verbs.add_parser("add", help="take a plan file in; `muster up` or `muster run` works on it")
+    adding = verbs.add_parser("add", help="add a plan file; `muster up` or `muster run` works on it")
     adding.add_argument(
         "plan", metavar="PLAN", help="a markdown file with `- [ ]` tasks; `-` reads it from stdin"
     )
@@ -31,28 +30,28 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="also apply what was changed and taken out in the file since",
     )
     adding.add_argument(
-        "--dry-run", action="store_true", help="show who would get which task, and why; change nothing"
+        "--dry-run", action="store_true", help="show which agent would get each task, and why; change nothing"
     )
     add_waiting(adding, SETTLED)
     diff = verbs.add_parser("diff", help="what `add --update` would change")
     diff.add_argument("plan", metavar="PLAN", help="a markdown file; `-` reads it from stdin")
     diff.add_argument("--name", metavar="NAME", help=_NAME_HELP)
     add_fields(diff)
-    add_fields(verbs.add_parser("list", help="all plans, with how far they are"))
-    showing = verbs.add_parser("show", help="one plan: how far it is, and all its tasks")
+    add_fields(verbs.add_parser("list", help="all plans with their progress"))
+    showing = verbs.add_parser("show", help="one plan: its progress and all its tasks")
     showing.add_argument("name", metavar="NAME")
     add_fields(showing)
-    graph = verbs.add_parser("graph", help="what waits for what")
+    graph = verbs.add_parser("graph", help="which task waits for which")
     graph.add_argument("name", metavar="NAME")
     kinds = graph.add_mutually_exclusive_group()
     kinds.add_argument("--dot", action="store_true", help="for Graphviz")
     kinds.add_argument("--mermaid", action="store_true", help="for Mermaid, as in markdown pages")
-    exporting = verbs.add_parser("export", help="write a plan out as markdown, or with --json as data")
+    exporting = verbs.add_parser("export", help="write a plan as markdown, or with --json as data")
     exporting.add_argument("name", metavar="NAME")
-    pausing = verbs.add_parser("pause", help="give out no more of its tasks; what runs goes on")
+    pausing = verbs.add_parser("pause", help="hand out no more of its tasks; running ones finish")
     pausing.add_argument("name", metavar="NAME")
     resuming = verbs.add_parser(
-        "resume", help="give out its tasks again, also after too many failed in a row"
+        "resume", help="hand out its tasks again, also after the circuit breaker has paused it"
     )
     resuming.add_argument("name", metavar="NAME")
     cancelling = verbs.add_parser("cancel", help="end all its tasks for good; what runs is stopped")

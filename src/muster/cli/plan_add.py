@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from muster.cli.context import Context, connect, refuse_foreign
 from muster.cli.fields import print_one
@@ -14,9 +13,8 @@ from muster.cli.plan_wait import PlanWait
 from muster.config.load import load_config
 from muster.model.errors import BadInput
 from muster.model.fields import ATTRIBUTES
+from muster.model.json_value import Json
 from muster.model.states import TaskStatus
-
-Json = dict[str, Any]
 
 _WORDS = {"description": "text"} | {field.name: field.attribute for field in ATTRIBUTES.values()}
 """Fields as a plan file calls them."""
@@ -31,7 +29,7 @@ def add(args: argparse.Namespace) -> int:
         refuse_foreign(project)
         return dry_run(args, given, project, load_config(project.root))
     with connect(args) as context:
-        content = plan_body(given, load_config(context.project.root))
+        content = plan_body(given, load_config(context.project.root), context.project)
         refuse_file_of(context.api, given)
         waiting = PlanWait(args, context)
         if args.update:
@@ -66,7 +64,7 @@ def _update(args: argparse.Namespace, context: Context, content: Json, waiting: 
 def diff(args: argparse.Namespace) -> int:
     given = given_plan(args)
     with connect(args) as context:
-        content = plan_body(given, load_config(context.project.root))
+        content = plan_body(given, load_config(context.project.root), context.project)
         refuse_file_of(context.api, given)
         found = context.api.post("/api/v1/plans/diff", content)
 

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from muster.cli.context import Context
 from muster.cli.output import Screen, clean
-from muster.client.api import Api, quoted
-
-Json = dict[str, Any]
+from muster.client.api import Api, plan_path
+from muster.model.json_value import Json
 
 
 def paused_line(plan: Json) -> str:
     """Why a plan is paused, and what goes on with it."""
     reason = f"{plan['failures']} tasks failed in a row" if plan["paused"] == "breaker" else "by a person"
     return f"plan {plan['name']}: {reason}; `muster plan resume {plan['name']}` goes on"
-
-
-def plan_path(name: str, action: str = "") -> str:
-    return f"/api/v1/plans/{quoted(name)}" + (f"/{action}" if action else "")
 
 
 def tick_boxes(api: Api, name: str) -> str:
@@ -32,7 +26,7 @@ def named(context: Context, text: str) -> str:
     """The name of the plan that is meant: also by its file."""
     path = Path(text)
     if text.endswith(".md") and path.exists():
-        source = str(path.resolve())
+        source = context.project.source_of(path)
         for plan in context.api.get("/api/v1/plans"):
             if plan["source"] == source:
                 name: str = plan["name"]

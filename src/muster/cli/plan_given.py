@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from muster.config.project import Project
 from muster.model.errors import BadInput, BadPlan
 from muster.model.plan import PlanDocument
 
@@ -20,10 +21,9 @@ class Given(NamedTuple):
     path: Path | None
     """None: there is no file, so the plan is known by its name, and no boxes are ticked."""
 
-    @property
-    def source(self) -> str | None:
+    def source(self, project: Project) -> str | None:
         """What the plan is known by, where it has a file."""
-        return None if self.path is None else str(self.path.resolve())
+        return None if self.path is None else project.source_of(self.path)
 
     @property
     def short(self) -> str:

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from muster.cli.output import Screen, clean
+from muster.model.json_value import Json
 from muster.model.states import TaskStatus
-
-Json = dict[str, Any]
 
 DEPTH_MAX = 12
 """Deeper tasks are not indented any further."""

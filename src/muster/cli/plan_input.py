@@ -6,27 +6,25 @@ import argparse
 import os
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from muster.cli.context import actor, connect_to, start_folder
+from muster.cli.context import Context, actor, connect_to, start_folder
 from muster.cli.output import Screen, clean, print_json
-from muster.cli.plan_common import plan_path
 from muster.cli.plan_given import Given
-from muster.client.api import Api
+from muster.client.api import Api, plan_path
 from muster.config.project import Project, find_project
 from muster.config.settings import Config
 from muster.model.errors import BadInput, BadPlan
+from muster.model.json_value import Json
 from muster.model.plan import PlanDocument, PlanTask
 from muster.model.profiles import GENERAL_PURPOSE, Choice, Chooser, by_words
 from muster.model.rows import Lane, Worker
 from muster.model.states import TaskStatus, WorkerStatus
 from muster.model.targets import required
 from muster.model.task import REMOVED
-
-Json = dict[str, Any]
 
 SHOWN_MAX = 20
 _NO_MORE = {TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.ARCHIVED}
@@ -68,10 +66,10 @@ def assign(document: PlanDocument, config: Config) -> list[Assigned]:
     return found
 
 
-def plan_body(given: Given, config: Config) -> Json:
-    """The plan as the API takes it.  Raises BadPlan, with `file:line`, where a task has no agent."""
+def plan_body(given: Given, config: Config, project: Project) -> Json:
+    """The plan as this project's API takes it.  Raises BadPlan, with `file:line`, where a task has no agent."""
     _refuse_unmanned(given, config)
-    document, source = given.document, given.source
+    document, source = given.document, given.source(project)
     tasks = [_task_body(assigned) for assigned in assign(document, config)]
     return {
         "plan": document.name,
@@ -126,7 +124,7 @@ def add_plan(api: Api, content: Json, say: Callable[[str], None]) -> str:
 
 def refuse_file_of(api: Api, given: Given) -> None:
     """Raises BadInput where a plan without a file has the name of one that has a file: it would be mixed up."""
-    if given.source is not None:
+    if given.path is not None:
         return
     for plan in api.get("/api/v1/plans"):
         if plan["name"] == given.document.name and plan["source"]:
@@ -143,22 +141,21 @@ def dry_run(args: argparse.Namespace, given: Given, project: Project, config: Co
     if project.store.exists():
         with connect_to(project) as context:
             refuse_file_of(context.api, given)
-            ended = _ended(context.api, given, anew=getattr(args, "update", False))
+            ended = _ended(context, given, anew=getattr(args, "update", False))
     return show_takers(args, given.document, config, ended)
 
 
-def _ended(api: Api, given: Given, *, anew: bool) -> dict[str, str]:
+def _ended(context: Context, given: Given, *, anew: bool) -> dict[str, str]:
     """The status of those tasks that are no longer to be done, by key.
 
     `anew`: what the file had taken out starts again when it is back.
     """
-    for plan in api.get("/api/v1/plans"):
-        if plan["source"] == given.source and (
-            given.source is not None or plan["name"] == given.document.name
-        ):
+    source = given.source(context.project)
+    for plan in context.api.get("/api/v1/plans"):
+        if plan["source"] == source and (source is not None or plan["name"] == given.document.name):
             return {
                 task["key"]: task["status"]
-                for task in api.get(plan_path(plan["name"], "tasks"))
+                for task in context.api.get(plan_path(plan["name"], "tasks"))
                 if task["status"] in _NO_MORE
                 and not (anew and task["status"] == TaskStatus.CANCELLED and task["error"] == REMOVED)
             }
@@ -268,6 +265,8 @@ def _why(assigned: Assigned, agents: list[str], config: Config) -> str:
         return "its box is ticked"
     if not agents:
         needs = [*task.capabilities, *([f"target {task.target}"] if task.target else [])]
+        if not needs:
+            return "it names no agent and there is none for such tasks: set `agent` in muster.toml"
         return f"nobody offers {', '.join(needs)}: it waits until somebody does"
     parts = []
     if task.agent is not None:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
 
 from muster.cli import plan_graph
 from muster.cli.context import Context, connect
 from muster.cli.fields import print_one
 from muster.cli.output import BOLD, Screen, clean, inert, note, print_json
-from muster.cli.plan_common import named, plan_path, progress, tell
+from muster.cli.plan_common import named, progress, tell
 from muster.cli.task import find_tasks, table
-
-Json = dict[str, Any]
+from muster.client.api import plan_path
+from muster.model.json_value import Json
 
 TASKS_MAX = 100_000
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from typing import Any
 
 from muster.cli.context import WAIT_S, Context, patiently
 from muster.cli.output import Screen, note
-from muster.cli.plan_common import paused_line, plan_path, progress, tick_boxes
+from muster.cli.plan_common import paused_line, progress, tick_boxes
 from muster.cli.task import find_tasks
 from muster.cli.waiting import (
     EXIT_UNSUCCESSFUL,
@@ -20,10 +19,10 @@ from muster.cli.waiting import (
     refuse_idle,
     within,
 )
+from muster.client.api import plan_path
 from muster.model.errors import OwnerUnavailable, WaitTimeout
+from muster.model.json_value import Json
 from muster.model.states import HELD, TaskStatus
-
-Json = dict[str, Any]
 
 _ENDED = {TaskStatus.COMPLETED, TaskStatus.ARCHIVED, TaskStatus.CANCELLED}
 _STOPPED_MAX = 100_000

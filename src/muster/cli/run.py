@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from muster.cli.context import actor, answers, connect, refuse_foreign
+from muster.cli.copied import confirm_copy
 from muster.cli.crew import READY_S, STATUS_S, TICK_S, Crew, Feed, Interrupts, cores, running
 from muster.cli.plan_common import paused_line, tick_boxes
 from muster.cli.plan_input import add_plan, dry_run, plan_body, project_for
 from muster.cli.printer import EventPrinter
 from muster.cli.worker import worker_count
-from muster.client.api import Api
+from muster.client.api import Api, plan_path
 from muster.client.http import Connection
+from muster.config.identity import look
 from muster.config.load import load_config
 from muster.config.project import Project
 from muster.config.settings import Config
@@ -31,7 +33,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--workers", type=worker_count, metavar="N", help="worker processes (default: as configured)"
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="show who would get which task, and why; run nothing"
+        "--dry-run", action="store_true", help="show which agent would get each task, and why; run nothing"
     )
 
 
@@ -51,7 +53,8 @@ def run(args: argparse.Namespace) -> int:
     config = load_config(project.root)
     if args.dry_run:
         return dry_run(args, given, project, config)
-    content = plan_body(given, config)
+    confirm_copy(project)
+    content = plan_body(given, config, project)
     show = EventPrinter(as_json=args.json, colour=args.color)
     if not config.writers:
         return _work(args, project, config, content, show)
@@ -74,7 +77,8 @@ def _work(
     deadline_s = time.monotonic() + READY_S
     while True:
         if _supervised(project):
-            if answers(project.socket):
+            # One of a place that the project was moved away from ends by itself.
+            if look(project).origin is None and answers(project.socket):
                 return _attached(project, content, show)
         else:
             try:
@@ -118,7 +122,7 @@ def _attached(project: Project, content: dict[str, Any], show: EventPrinter) -> 
             if not answers(project.socket) and not _supervised(project):
                 feed.close()
                 show.say(
-                    f"The crew has ended before {name} was done. The same command goes on where this left off."
+                    f"The crew has ended before {name} was done. The same command resumes where it stopped."
                 )
                 return EXIT_UNSUCCESSFUL
             time.sleep(TICK_S)
@@ -155,7 +159,7 @@ def _supervising(crew: Crew, project: Project, content: dict[str, Any], show: Ev
             raise
         if not settled:
             feed.close()
-            show.say("Stopped. The same command goes on where this left off.")
+            show.say("Stopped. The same command resumes where it stopped.")
         return code
 
 
@@ -194,10 +198,9 @@ def _until_settled(crew: Crew, name: str, interrupts: Interrupts) -> bool:
 
 def _settled(api: Api, name: str) -> bool:
     """False as well while the owner is away."""
-    from urllib.parse import quote
 
     try:
-        return bool(api.get(f"/api/v1/plans/{quote(name, safe='')}")["settled"])
+        return bool(api.get(plan_path(name))["settled"])
     except Unavailable:
         return False
 
@@ -229,10 +232,9 @@ def _outcome(crew: Crew, name: str, started_s: float, show: EventPrinter, feed: 
 
 
 def _sum_up(api: Api, name: str, started_s: float, show: EventPrinter) -> int:
-    from urllib.parse import quote
 
     tasks = api.get("/api/v1/agent-tasks", {"plan": name, "limit": 100_000})
-    plan = api.get(f"/api/v1/plans/{quote(name, safe='')}")["plan"]
+    plan = api.get(plan_path(name))["plan"]
     boxes = tick_boxes(api, name)
     counts: dict[str, int] = {}
     for task in tasks:

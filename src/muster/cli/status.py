@@ -7,25 +7,17 @@ import time
 from muster.cli.context import LAST_HEARD, Context, connect
 from muster.cli.fields import add_fields, print_one
 from muster.cli.output import Screen, age, clean, now_ms, plan_counts, ref_of, task_word
-from muster.model.states import AgentStatus, ErrorKind, TaskStatus, WorkerStatus
+from muster.model.json_value import Json
+from muster.model.states import AgentStatus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
-    from typing import Any
 
-    Json = dict[str, Any]
 
-HELD_MAX = 1000
-FAILED_MAX = 100
-WAITING_MAX = 500
 SHOWN_MAX = 10
 
-_WAITING = (TaskStatus.PENDING, TaskStatus.ABORTED, TaskStatus.PAUSED)
-_HELD = (TaskStatus.ASSIGNED, TaskStatus.RUNNING)
 _AGENT_LOOKS = {AgentStatus.IDLE: "ready", AgentStatus.BUSY: "running", AgentStatus.ERROR: "attempt failed"}
-_FOR_PEOPLE = (ErrorKind.AUTH, ErrorKind.BILLING)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -44,12 +36,8 @@ def gather(context: Context) -> Json:
     told = context.api.get("/api/v1/status")
     status = told["status"]
     counts = plan_counts(status["plans"])
-    held = _tasks(context, counts, _HELD, HELD_MAX)
     pools = context.api.get("/api/v1/pools")
-    failed = _tasks(context, counts, (TaskStatus.FAILED,), FAILED_MAX)
-    waiting = _tasks(context, counts, _WAITING, WAITING_MAX)
-    needs = [_need(task) for task in failed]
-    needs += [_need(task) for task in waiting if _waits_for_a_person(task, status)]
+    inbox = context.api.get("/api/v1/inbox")
     return {
         "crew": status["crew"],
         "owner": None if context.direct else told["owner"],
@@ -58,22 +46,12 @@ def gather(context: Context) -> Json:
         "counts": counts,
         "plans": status["plans"],
         "workers": status["workers"],
-        "agents": _agents(status["workers"], held),
+        "agents": status["agents"],
         "pools": [{"name": name, **pool} for name, pool in sorted(pools.items())],
-        "needsPerson": needs,
-        "needsPersonComplete": len(failed) < FAILED_MAX and len(waiting) < WAITING_MAX,
+        "needsPerson": [_need(task) for task in inbox["tasks"]],
+        "needsPersonComplete": inbox["complete"],
         "lastEventId": status["lastEventId"],
     }
-
-
-def _tasks(
-    context: Context, counts: Mapping[str, int], statuses: tuple[TaskStatus, ...], limit: int
-) -> list[Json]:
-    if not any(counts.get(status) for status in statuses):
-        return []
-    query = {"status": [status.lower() for status in statuses], "limit": limit}
-    found: list[Json] = context.api.get("/api/v1/agent-tasks", query)
-    return found
 
 
 def _need(task: Json) -> Json:
@@ -85,45 +63,6 @@ def _need(task: Json) -> Json:
         "state": task_word(task),
         "why": task["why"],
     }
-
-
-def _waits_for_a_person(task: Json, status: Json) -> bool:
-    """True where nothing moves this task but a retry of another one, a login, an agent, or an answer."""
-    if task["status"] == TaskStatus.PAUSED or task["errorKind"] in _FOR_PEOPLE:
-        return True
-    if task["unmet"]:
-        # Others of its kind come first, see the query.
-        return any(name.endswith(("(FAILED)", "(CANCELLED)")) for name in task["waitsFor"])
-    if task["nextAttemptAtMs"] is not None:
-        return False
-    workers = status["workers"]
-    if not workers:
-        return (task["wantedAgent"] or "") in status["lastUnfit"]
-    fit = {agent for worker in workers for agent in worker["agents"] if agent not in worker["unfit"]}
-    wanted = task["wantedAgent"]
-    return wanted not in fit if wanted is not None else not fit
-
-
-def _agents(workers: list[Json], held: list[Json]) -> list[Json]:
-    """What each agent does, told from the workers that offer it and the tasks that it holds."""
-    found = []
-    for name in sorted({agent for worker in workers for agent in worker["agents"]}):
-        hosts = [worker for worker in workers if name in worker["agents"]]
-        fit = [worker for worker in hosts if name not in worker["unfit"]]
-        holds = [f"{ref_of(task)}#{task['epoch']}" for task in held if task["agent"] == name]
-        if holds:
-            state = AgentStatus.BUSY
-        elif not fit:
-            state = AgentStatus.ERROR
-        elif all(worker["status"] == WorkerStatus.STOPPING for worker in fit):
-            state = AgentStatus.DRAINING
-        else:
-            state = AgentStatus.IDLE
-        missing = next((worker["unfit"][name] for worker in hosts if name in worker["unfit"]), "")
-        found.append(
-            {"name": name, "status": state.value, "workers": len(fit), "holds": holds, "problem": missing}
-        )
-    return found
 
 
 def _show(answer: Json, screen: Screen) -> None:

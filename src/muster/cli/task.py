@@ -22,20 +22,19 @@ from muster.cli.output import (
 )
 from muster.cli.refusals import shell_word
 from muster.cli.values import number
-from muster.client.api import quoted, task_path
+from muster.client.api import plan_path, task_path
 from muster.model.errors import BadInput
-from muster.model.fields import ATTRIBUTES
+from muster.model.json_value import Json
 from muster.model.states import TaskStatus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from muster.cli.main import Parser
 
-    Json = dict[str, Any]
 
 LIMIT = 500
 PAGE = 500
@@ -53,6 +52,7 @@ _STATES: dict[str, tuple[tuple[TaskStatus, ...], str | None]] = {
     "delayed": ((_T.PENDING, _T.ABORTED), "delayed"),
 }
 """What may be written after --status: the statuses, and the words that the table shows."""
+_LOOKS = ("list", "show")
 _OF_SETTINGS = ("timeout_s", "max_retries")
 _ENDS = {"completed": "completed", "failed": "attempt failed", "lost": "attempt failed", "running": "running"}
 _ENDS |= {"assigned": "assigned", "stopping": "stopping", "cancelled": "cancelled", "released": "waiting"}
@@ -60,7 +60,7 @@ _ENDS |= {"assigned": "assigned", "stopping": "stopping", "cancelled": "cancelle
 
 def add(parser: Parser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    listing = verbs.add_parser("list", help="one line for each task, with why it is where it is")
+    listing = verbs.add_parser("list", act=_list, help="one line per task, with the reason for its state")
     listing.add_argument("--plan", metavar="PLAN", help="tasks of this plan only")
     status = listing.add_argument(
         "--status",
@@ -79,23 +79,16 @@ def add(parser: Parser) -> None:
         "--limit", metavar="N", type=number(1, 100_000), default=LIMIT, help=f"at most N tasks ({LIMIT})"
     )
     add_fields(listing)
-    showing = verbs.add_parser("show", help="everything about one task, and what to do next")
+    showing = verbs.add_parser("show", act=_show, help="everything about one task, and what to do next")
     showing.add_argument("ref", metavar="REF")
     add_fields(showing)
-    if parser.asked not in OWN:
+    if parser.asked not in _LOOKS:
         for module in _others():
             module.add(verbs)
 
 
-def run(args: argparse.Namespace) -> int:
-    do = OWN.get(args.verb) or next(
-        module.VERBS[args.verb] for module in _others() if args.verb in module.VERBS
-    )
-    return do(args)
-
-
 def _others() -> Iterable[Any]:
-    """Modules with `add(verbs)` and `VERBS`.  Those who only look need none of them, and they cost 3 ms."""
+    """Modules with `add(verbs)`.  Those who only look need none of them, and they cost 3 ms."""
     return (
         import_module(f"muster.cli.{name}")
         for name in ("task_add", "task_actions", "task_edit", "task_queue")
@@ -113,7 +106,7 @@ def _list(args: argparse.Namespace) -> int:
             raise BadInput(f"--status {name!r} is no status", hint)
     with connect(args) as context:
         if args.plan is not None:
-            context.api.get(f"/api/v1/plans/{quoted(args.plan)}")  # refuses one that is not there
+            context.api.get(plan_path(args.plan))  # refuses one that is not there
         tasks = find_tasks(context, plan=args.plan, names=names, tags=args.tags, limit=args.limit + 1)
         context.tell_if_stale(tasks)
     more = len(tasks) > args.limit
@@ -223,6 +216,8 @@ def _print_detail(detail: Json, screen: Screen) -> None:
 
 def _wishes(task: Json) -> list[tuple[str, str]]:
     """What was asked for, where it is not the usual, and the prompt."""
+    from muster.model.fields import ATTRIBUTES
+
     given = {"agent": task["wantedAgent"], "parent": task["parentTaskId"]}
     words = []
     for field in ATTRIBUTES.values():
@@ -272,31 +267,25 @@ def _event(event: Json) -> str:
     return f"{clock_time(event['atMs'])}  {told}"
 
 
+_COMMANDS = {
+    "answer": "muster answer {} TEXT",
+    "resume": "muster task resume {}",
+    "retry": "muster task retry {} [--note TEXT]",
+    "pause": "muster task pause {}",
+    "cancel": "muster task cancel {}",
+}
+"""What is suggested of a task's actions, the most likely first."""
+
+
+def what_next(task: Json) -> list[str]:
+    """Commands that move a task on, the most likely first; what waits for others is moved by moving these."""
+    ref = clean(shell_word(ref_of(task)))
+    found = [command.format(ref) for name, command in _COMMANDS.items() if name in task["actions"]]
+    prefix = f"{task['plan']}/" if task["plan"] else ""
+    failed = [name.split(" (")[0] for name in task["waitsFor"] if name.endswith(("(FAILED)", "(CANCELLED)"))]
+    return [clean(f"muster task retry {shell_word(prefix + key)}") for key in failed] + found
+
+
 def _next(task: Json, ref: str, detail: Json) -> list[str]:
-    logs = [f"muster logs {ref}"] if detail["attempts"] else []
-    match task_word(task):
-        case "failed" | "cancelled":
-            return [f"muster task retry {ref} [--note TEXT]", *logs]
-        case "running" | "assigned" | "stopping":
-            return [f"muster logs {ref} -f", f"muster task pause {ref}", f"muster task cancel {ref}"]
-        case "paused" if task["pausedReason"] == "question":
-            return [f"muster answer {ref} TEXT", *logs]
-        case "paused":
-            return [f"muster task resume {ref}", *logs]
-        case "delayed":
-            return [f"muster task retry {ref}   (now)", *logs]
-        case "blocked":
-            broken = [
-                name.split(" (")[0] for name in task["waitsFor"] if "(" in name and "ARCHIVED" not in name
-            ]
-            prefix = f"{task['plan']}/" if task["plan"] else ""
-            return [clean(f"muster task retry {shell_word(prefix + key)}") for key in broken] or [
-                f"muster task cancel {ref}"
-            ]
-        case "completed":
-            return logs
-        case _:
-            return [f"muster task cancel {ref}"]
-
-
-OWN: dict[str, Callable[[argparse.Namespace], int]] = {"list": _list, "show": _show}
+    follow = " -f" if task["worker"] else ""
+    return what_next(task) + ([f"muster logs {ref}{follow}"] if detail["attempts"] else [])

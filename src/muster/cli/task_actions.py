@@ -22,26 +22,25 @@ from muster.cli.waiting import (
 )
 from muster.client.api import task_path
 from muster.model.errors import BadInput, MusterError, NotFound
+from muster.model.json_value import Json
 from muster.model.states import TaskStatus
-
-Json = dict[str, Any]
 
 _HELD = (TaskStatus.ASSIGNED, TaskStatus.RUNNING)
 
 
 def add(verbs: Any) -> None:
     parsers = {
-        name: verbs.add_parser(name, help=text)
-        for name, text in {
-            "retry": "run tasks again; one that waits for its next try runs now",
-            "cancel": "end tasks for good; running ones are stopped",
-            "pause": "hold tasks back; running ones save a checkpoint and stop",
-            "resume": "let paused tasks go on",
-            "skip": "end tasks that are not wanted; those behind them go on",
-            "complete": "tasks that a person has done; those behind them go on",
-            "archive": "put tasks that have ended out of sight",
-            "transfer": "give tasks to another agent",
-            "depend": "let tasks wait for others as well",
+        name: verbs.add_parser(name, act=act, help=text)
+        for name, (act, text) in {
+            "retry": (retry, "run tasks again; a delayed retry runs now"),
+            "cancel": (_cancel, "end tasks for good; running ones are stopped"),
+            "pause": (_pause, "pause tasks; running ones save a checkpoint and stop"),
+            "resume": (_resume, "resume paused tasks"),
+            "skip": (_skip, "skip unwanted tasks; their dependents run"),
+            "complete": (_complete, "tasks that a person has done; their dependents run"),
+            "archive": (archive, "hide ended tasks for good"),
+            "transfer": (_transfer, "give tasks to another agent"),
+            "depend": (_depend, "add dependencies to tasks that have not started"),
         }.items()
     }
     for parser in parsers.values():
@@ -256,16 +255,3 @@ def one(context: Context, reference: str) -> Json:
         )
     task: Json = context.api.get(task_path(task_id))["task"]
     return task
-
-
-VERBS: dict[str, Callable[[argparse.Namespace], int]] = {
-    "retry": retry,
-    "cancel": _cancel,
-    "pause": _pause,
-    "resume": _resume,
-    "skip": _skip,
-    "complete": _complete,
-    "archive": archive,
-    "transfer": _transfer,
-    "depend": _depend,
-}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,14 +15,13 @@ from muster.cli.values import of_kind
 from muster.cli.waiting import ENDED, FOREVER_S, add_waiting, await_tasks, end_code, last_event, refuse_idle
 from muster.client.api import task_path
 from muster.model.errors import BadInput, NotFound
+from muster.model.json_value import Json
 from muster.model.kinds import NAME
-
-Json = dict[str, Any]
 
 
 def add(verbs: Any) -> None:
-    adding = verbs.add_parser("add", help="add one task")
-    running = verbs.add_parser("run", help="add one task and wait until it has ended")
+    adding = verbs.add_parser("add", act=add_task, help="add one task")
+    running = verbs.add_parser("run", act=add_task, help="add one task and wait until it has ended")
     for parser in (adding, running):
         add_waiting(parser, ENDED, timeout=False)
         _add_options(parser)
@@ -40,7 +38,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "--idempotency-key", metavar="K", type=name, help="repeating the command adds nothing"
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="only say who would get it, and why; change nothing"
+        "--dry-run", action="store_true", help="only say which agent would get it, and why; change nothing"
     )
     add_fields(parser)
 
@@ -105,6 +103,3 @@ def _body(args: argparse.Namespace, context: Context) -> Json:
         "parentTaskId": None if args.parent is None else one(context, args.parent)["id"],
     }
     return {name: value for name, value in body.items() if value is not None} | given_fields(args, context)
-
-
-VERBS: dict[str, Callable[[argparse.Namespace], int]] = {"add": add_task, "run": add_task}

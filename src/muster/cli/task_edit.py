@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from typing import Any
 
 from muster.cli.context import connect
@@ -14,12 +13,11 @@ from muster.cli.task_actions import one
 from muster.cli.task_options import add_task_options, given_fields
 from muster.client.api import task_path
 from muster.model.errors import BadInput, IllegalMove
-
-Json = dict[str, Any]
+from muster.model.json_value import Json
 
 
 def add(verbs: Any) -> None:
-    parser = verbs.add_parser("edit", help="change what a task is; what is not given stays")
+    parser = verbs.add_parser("edit", act=edit, help="change a task's fields; the others stay")
     parser.description = "An empty value takes away what was there: --agent '' lets any agent do it."
     parser.description += " A list replaces the old one."
     parser.add_argument("ref", metavar="REF")
@@ -50,6 +48,3 @@ def edit(args: argparse.Namespace) -> int:
 
     print_one(args, listed(after), show)
     return 0
-
-
-VERBS: dict[str, Callable[[argparse.Namespace], int]] = {"edit": edit}

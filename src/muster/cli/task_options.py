@@ -25,7 +25,7 @@ def add_task_options(parser: argparse.ArgumentParser, *, editing: bool = False) 
         action = parser.add_argument(
             f"--{field.option}",
             dest=field.name,
-            metavar=field.metavar or field.kind.metavar,
+            metavar=field.metavar,
             type=partial(_value, field, editing),
             action="append",
             help=field.says.replace("`", "") + usual,

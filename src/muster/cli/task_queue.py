@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from typing import Any
 
 from muster.cli.context import connect
@@ -13,19 +12,17 @@ from muster.cli.task_actions import named
 from muster.cli.values import number
 from muster.cli.waiting import FOREVER_S, await_tasks, duration_s, end_code, last_event
 
-Json = dict[str, Any]
-
 NEXT = 10
 
 
 def add(verbs: Any) -> None:
-    waiting = verbs.add_parser("wait", help="come back when tasks have ended, well or not")
+    waiting = verbs.add_parser("wait", act=_wait, help="return when tasks have ended, well or not")
     waiting.add_argument("refs", metavar="REF", nargs="+")
     waiting.add_argument(
         "--timeout", metavar="TIME", type=duration_s, help="give up after this time (exit code 8)"
     )
     add_fields(waiting)
-    coming = verbs.add_parser("next", help="the tasks that agents take next, first one first")
+    coming = verbs.add_parser("next", act=_next, help="the tasks that agents take next, in order")
     some = number(1, 1000)
     coming.add_argument("--limit", metavar="N", type=some, default=NEXT, help=f"at most N tasks ({NEXT})")
     add_fields(coming)
@@ -62,6 +59,3 @@ def _next(args: argparse.Namespace) -> int:
 
     print_rows(args, [listed(task) for task in found], show, names=task_names)
     return 0
-
-
-VERBS: dict[str, Callable[[argparse.Namespace], int]] = {"wait": _wait, "next": _next}

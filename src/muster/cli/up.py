@@ -7,6 +7,7 @@ import subprocess
 import time
 
 from muster.cli.context import actor, answers, project_of
+from muster.cli.copied import confirm_copy
 from muster.cli.crew import READY_S, TICK_S, Crew, Feed, Interrupts, cores
 from muster.cli.output import print_json
 from muster.cli.printer import EventPrinter
@@ -36,6 +37,7 @@ def run(args: argparse.Namespace) -> int:
     supervised = holder(project.supervisor_lock)
     if supervised is not None:
         raise Conflict(f"the crew of {project.root} is up already (pid {supervised})", "muster status")
+    confirm_copy(project)
     if args.daemon:
         return _daemon(project, args)
     show = EventPrinter(as_json=args.json, colour=args.color)
@@ -54,12 +56,12 @@ def run(args: argparse.Namespace) -> int:
             crew.give_up()
             raise
         feed.close()
-        show.say("Stopped. `muster up` goes on where this left off.")
+        show.say("Stopped. `muster up` resumes where it stopped.")
         return EXIT_INTERRUPTED if interrupts.count else 0
 
 
 def _daemon(project: Project, args: argparse.Namespace) -> int:
-    from muster.app.parts import make_state_dir, python_module
+    from muster.app.parts import last_words, make_state_dir, python_module
 
     make_state_dir(project)
     argv = [*python_module("muster.cli.main"), "-C", str(project.root), "up"]
@@ -78,10 +80,9 @@ def _daemon(project: Project, args: argparse.Namespace) -> int:
     deadline_s = time.monotonic() + READY_S
     while holder(project.supervisor_lock) != process.pid or not answers(project.socket):
         if process.poll() is not None or time.monotonic() > deadline_s:
-            with project.log_file.open("rb") as log_file:
-                log_file.seek(from_byte)
-                words = log_file.read().decode(errors="replace").strip().splitlines()
-            raise StoreFault("the crew did not start: " + " ".join(words[-5:]), "muster doctor")
+            raise StoreFault(
+                f"the crew did not start: {last_words(project.log_file, from_byte)}", "muster doctor"
+            )
         time.sleep(0.05)
     owner = Api(Connection(project.socket)).get("/api/v1/status")["owner"]
     if args.json:

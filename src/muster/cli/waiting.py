@@ -5,16 +5,15 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from muster.cli.context import WAIT_S, Context, patiently
 from muster.cli.output import Screen, clean, ref_of
 from muster.cli.values import time_s
 from muster.client.api import task_path
 from muster.model.errors import BadInput, OwnerUnavailable, WaitTimeout
+from muster.model.json_value import Json
 from muster.model.states import ATTEMPT_OPEN, FINAL, HELD, TaskStatus
-
-Json = dict[str, Any]
 
 EXIT_UNSUCCESSFUL = 5
 FOREVER_S = float("inf")
@@ -24,7 +23,7 @@ class Goal(NamedTuple):
     """What is waited for."""
 
     what: str
-    """After `come back when it ...`."""
+    """After `return when it ...`."""
     reached: Callable[[Json], bool]
     """Of a task."""
     good: Callable[[Json], bool]
@@ -68,7 +67,7 @@ def add_waiting(parser: argparse.ArgumentParser, goal: Goal, *, what: str = "", 
         nargs="?",
         type=duration_s,
         const=FOREVER_S,
-        help=f"come back when it {what or goal.what}, or after TIME (exit code 8)",
+        help=f"return when it {what or goal.what}, or after TIME (exit code 8)",
     )
     if timeout:
         parser.add_argument(

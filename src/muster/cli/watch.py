@@ -5,15 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import Any, NoReturn
-from urllib.parse import quote
+from typing import NoReturn
 
 from muster.cli.context import WAIT_S, Context, connect, patiently
 from muster.cli.output import Screen, clean, print_json, ref_of, task_word
 from muster.cli.task import find_tasks
+from muster.client.api import plan_path
 from muster.model.errors import OwnerUnavailable
-
-Json = dict[str, Any]
+from muster.model.json_value import Json
 
 SHOWN_MAX = 50
 _OPEN = ("pending", "assigned", "running", "paused", "aborted")
@@ -31,7 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     with connect(args) as context:
         if args.plan is not None:
-            context.api.get(f"/api/v1/plans/{quote(args.plan, safe='')}")  # refuses one that is not there
+            context.api.get(plan_path(args.plan))  # refuses one that is not there
         if _is_live(args) and not context.direct:
             from muster.cli.live import watch
 

@@ -1,4 +1,4 @@
-"""`muster why`: why a task is where it is, with the evidence."""
+"""`muster why`: why a task is in its state, with the evidence."""
 
 from __future__ import annotations
 

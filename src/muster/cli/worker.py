@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import Any
-from urllib.parse import quote
 
 from muster.cli.context import Context, connect, patiently
 from muster.cli.fields import add_fields, names_of, print_one, print_rows
 from muster.cli.output import BOLD, Screen, age, clean, now_ms, print_json
 from muster.cli.values import number
 from muster.cli.waiting import STILL, add_waiting, within
+from muster.client.api import worker_path
 from muster.hosts.file_lock import holder
 from muster.model.errors import BadInput, NotFound, OwnerUnavailable, Unavailable, WaitTimeout
-
-Json = dict[str, Any]
+from muster.model.json_value import Json
 
 WORKERS_MAX = 64
 READY_S = 20.0
@@ -27,26 +25,19 @@ _LOOKS = {"busy": "running", "stopping": "stopping", "dead": "cancelled"}
 
 def add(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    listing = verbs.add_parser("list", help="all workers that are up")
-    showing = verbs.add_parser("show", help="everything about one worker, also one that has ended")
+    listing = verbs.add_parser("list", act=_list, help="all workers that are up")
+    showing = verbs.add_parser("show", act=_show, help="everything about one worker, running or ended")
     showing.add_argument("name", metavar="NAME")
-    telling = verbs.add_parser("status", help="how many are up and what they do; or one of them")
+    telling = verbs.add_parser("status", act=_status, help="how many are up and what they do; or one of them")
     telling.add_argument("name", metavar="NAME", nargs="?")
     for verb in (listing, showing, telling):
         add_fields(verb)
-    starting = verbs.add_parser("start", help="add workers to the crew that is up")
+    starting = verbs.add_parser("start", act=_start, help="add workers to the crew that is up")
     starting.add_argument("-n", "--number", metavar="N", type=worker_count, default=1, help="how many (1)")
-    stopping = verbs.add_parser(
-        "stop", help="let one finish what it holds, and end; no other takes its place"
-    )
+    stopping = verbs.add_parser("stop", act=_stop, help="let one finish its task and end; it is not replaced")
     stopping.add_argument("name", metavar="NAME")
     stopping.add_argument("--now", action="store_true", help="what it holds is given back with a checkpoint")
     add_waiting(stopping, STILL, what="has ended")
-
-
-def run(args: argparse.Namespace) -> int:
-    verbs = {"list": _list, "show": _show, "status": _status, "start": _start, "stop": _stop}
-    return verbs[args.verb](args)
 
 
 worker_count = number(1, WORKERS_MAX)
@@ -73,7 +64,7 @@ def _named(context: Context, name: str) -> str:
 def _worker(context: Context, name: str) -> Json:
     if not name:
         raise NotFound("a worker has a name", "muster worker list")
-    found: Json = context.api.get(f"/api/v1/workers/{quote(_named(context, name), safe='')}")
+    found: Json = context.api.get(worker_path(_named(context, name)))
     return found
 
 
@@ -211,7 +202,7 @@ def _stop(args: argparse.Namespace) -> int:
             told = "has ended already"
         else:
             body = {"actor": context.actor(), "stopByS": STOP_BY_S if args.now else None}
-            context.api.post(f"/api/v1/workers/{quote(name, safe='')}/stop", body)
+            context.api.post(worker_path(name, "stop"), body)
             held = ", ".join(map(clean, worker["holds"]))
             told = f"ends when it has {'given back' if args.now else 'finished'} {held}" if held else "ends"
         if not args.json:
@@ -228,7 +219,7 @@ def _stop(args: argparse.Namespace) -> int:
 def _await_end(context: Context, worker: Json, within_s: float) -> Json:
     """The worker, ended.  Raises WaitTimeout."""
     deadline_s = time.monotonic() + within_s
-    path = f"/api/v1/workers/{quote(worker['id'], safe='')}"
+    path = worker_path(worker["id"])
     while worker["endedAtMs"] is None:
         if time.monotonic() > deadline_s:
             held = ", ".join(worker["holds"]) or "nothing"

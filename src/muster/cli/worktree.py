@@ -6,20 +6,21 @@ import argparse
 import os
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from muster.cli.context import Context, connect
 from muster.cli.fields import add_fields, print_rows
 from muster.cli.output import Screen, age, clean, now_ms, print_json, ref_of, task_word
 from muster.client.api import task_path
+from muster.config.identity import refuse_copy
 from muster.config.load import load_config
 from muster.model.durations import duration_text
 from muster.model.errors import IllegalMove, NotFound
+from muster.model.json_value import Json
 from muster.model.refs import kept_refs
 from muster.model.states import FINAL, TaskStatus
 from muster.ports.trees import TaskTrees
 
-Json = dict[str, Any]
 MEASURE_S = 10.0
 """How long the sizes may take in all."""
 EXIT_STAYS = 1
@@ -141,6 +142,7 @@ def _row(one: Left) -> Json:
 
 
 def _clear(args: argparse.Namespace, context: Context) -> int:
+    refuse_copy(context.project)
     trees = _trees(context)
     chosen = _chosen(args, context, _left(context))
     told = [{**_row(one), **_put_away(trees, one)} for one in chosen]

@@ -78,10 +78,20 @@ def error_of(status: int, data: bytes) -> MusterError:
         return MusterError(f"the owner answered {status}: {data[:200]!r}", "see .muster/muster.log")
 
 
+def path_of(resource: str, name: str, action: str = "") -> str:
+    return f"/api/v1/{resource}/{quoted(name)}" + (f"/{action}" if action else "")
+
+
+def plan_path(name: str, action: str = "") -> str:
+    return path_of("plans", name, action)
+
+
 def task_path(task_id: int, action: str = "") -> str:
-    return f"/api/v1/agent-tasks/{task_id:d}" + "".join(
-        f"/{quoted(part)}" for part in action.split("/") if part
-    )
+    return path_of("agent-tasks", str(task_id), action)
+
+
+def worker_path(worker_id: str, action: str = "") -> str:
+    return path_of("workers", worker_id, action)
 
 
 def quoted(text: str) -> str:

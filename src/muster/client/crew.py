@@ -12,23 +12,11 @@ from muster.client.api import error_of
 from muster.client.http import REPLY_S, Connection
 from muster.model import commands as c
 from muster.model.answers import Answer, Claimed, Done, HeartbeatAnswer, Moved, Registered
+from muster.ports.crew import COMMANDS
 
 A = TypeVar("A", bound=Answer)
 
-_REPORTS: dict[type[c.AttemptCommand], str] = {
-    c.Start: "start",
-    c.Progress: "progress",
-    c.SaveCheckpoint: "checkpoint",
-    c.AddArtifact: "artifact",
-    c.Complete: "complete",
-    c.Fail: "fail",
-    c.Release: "release",
-    c.ProcessesExited: "gone",
-    c.AppendLog: "log",
-    c.Suspect: "suspect",
-    c.Account: "account",
-    c.Declare: "declare",
-}
+_NAMES = {shape: name for name, shape in COMMANDS.items()}
 
 
 class HttpCrew:
@@ -45,22 +33,22 @@ class HttpCrew:
             connection.close()
 
     def register(self, command: c.Register) -> Registered:
-        return self._call("register", command, Registered)
+        return self._call(command, Registered)
 
     def claim(self, command: c.Claim, *, wait_s: float) -> Claimed:
-        return self._call("claim", command, Claimed, wait_s)
+        return self._call(command, Claimed, wait_s)
 
     def heartbeat(self, command: c.Heartbeat, *, wait_s: float) -> HeartbeatAnswer:
-        return self._call("heartbeat", command, HeartbeatAnswer, wait_s)
+        return self._call(command, HeartbeatAnswer, wait_s)
 
     def report(self, command: c.AttemptCommand) -> Moved:
-        return self._call(_REPORTS[type(command)], command, Moved)
+        return self._call(command, Moved)
 
     def deregister(self, command: c.Deregister) -> None:
-        self._call("deregister", command, Done)
+        self._call(command, Done)
 
-    def _call(self, name: str, command: c.Command, answer: type[A], wait_s: float = 0.0) -> A:
-        target = f"/worker/v1/{name}" + (f"?wait={wait_s:g}" if wait_s else "")
+    def _call(self, command: c.Command, answer: type[A], wait_s: float = 0.0) -> A:
+        target = f"/worker/v1/{_NAMES[type(command)]}" + (f"?wait={wait_s:g}" if wait_s else "")
         connection: Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._local.connection = Connection(self._socket)

@@ -8,15 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from muster.config.lines import key_lines, line_of
 from muster.config.project import FILE_NAME
 from muster.config.settings import COMMAND
 from muster.config.variables import settings_in
 from muster.model.errors import BadConfig
-
-Json = dict[str, Any]
+from muster.model.json_value import Json
 
 _DEPTH_MAX = 20
 """Deeper tables are replaced, not merged: nothing that is read lies there."""

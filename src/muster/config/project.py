@@ -45,6 +45,12 @@ class Project:
     def __repr__(self) -> str:
         return f"Project({self.folder!r})"
 
+    def source_of(self, path: str | os.PathLike[str]) -> str:
+        """What a plan file is known by: where it is in the project, so that both may be moved; or where it is."""
+        folder, full = os.path.realpath(self.folder), os.path.realpath(path)
+        inside = full.startswith(os.path.join(folder, ""))
+        return os.path.relpath(full, folder) if inside else full
+
     @property
     def root(self) -> Path:
         from pathlib import Path
@@ -74,6 +80,11 @@ class Project:
     @property
     def supervisor_lock(self) -> Path:
         return self.state_dir / "supervisor.lock"
+
+    @property
+    def crew_file(self) -> Path:
+        """The processes that its supervisor has started."""
+        return self.state_dir / "crew"
 
     @property
     def log_file(self) -> Path:

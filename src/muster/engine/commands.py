@@ -24,7 +24,7 @@ from muster.engine.manual import Manual
 from muster.engine.plan_update import PlanUpdater
 from muster.engine.plans import Plans
 from muster.engine.policy import Policy
-from muster.engine.pools import note_refusal, open_pool, reopen_for
+from muster.engine.pools import close_pools, open_pool, reopen_for
 from muster.engine.prune import prune, prune_events
 from muster.engine.reconcile import reconcile
 from muster.engine.view import View, moved
@@ -91,8 +91,6 @@ class Engine:
             c.NewBoot: self._workers.new_boot,
             c.FreshLeases: self._workers.fresh_leases,
             c.Release: self._release,
-            c.Fail: self._ended,
-            c.Complete: self._ended,
             c.OpenPool: open_pool,
             c.Transfer: self._transfer,
             c.DropPin: self._drop_pin,
@@ -136,9 +134,11 @@ class Engine:
                 elif kind in self._plain:
                     outcomes[i] = _run(view, command)
                 else:
-                    outcome = outcomes[i] = await self._settled(self._one, view, command)
-                    if isinstance(command, c.Finish) and command.then and isinstance(outcome, Moved):
-                        claims.append((i, command.then))
+                    outcomes[i] = await self._settled(self._one, view, command)
+                if view.refused:
+                    await close_pools(view, self.policy)
+                if isinstance(command, c.Finish) and command.then and isinstance(outcomes[i], Moved):
+                    claims.append((i, command.then))
             await view.settle()
             await self._plans.settle(view)
             await view.flush()
@@ -176,18 +176,9 @@ class Engine:
             return await handler(view, command)
         if type(command) in _LED and command.term is not None:  # type: ignore[attr-defined]
             await check_term(view.tx, command.term)  # type: ignore[attr-defined]
-        if isinstance(command, c.Reap):
-            return await self._ended(view, command)
         task = view.run(command.task_id, command)  # type: ignore[attr-defined]
-        if isinstance(command, c.Promote) and command.term is None:
+        if isinstance(command, c.Retry) or (isinstance(command, c.Promote) and command.term is None):
             await reopen_for(view, command.task_id, self.policy)
-        return moved(task)
-
-    async def _ended(self, view: View, command: c.Fail | c.Complete | c.Reap) -> Answer:
-        open_before = view.is_open(command.task_id)
-        task = view.run(command.task_id, command)
-        if open_before:
-            await note_refusal(view, command.task_id, self.policy)
         return moved(task)
 
     async def _release(self, view: View, command: c.Release) -> Answer:
@@ -235,7 +226,7 @@ class Engine:
         if (
             view.became_ready
             or (self.policy.limited and view.freed_place)
-            or any(isinstance(command, c.SetCrew) for command in commands)
+            or c.SetCrew in set(map(type, commands))
         ):
             topics.add(READY)
         return frozenset(topics)

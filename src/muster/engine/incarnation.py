@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
+from muster.engine.leader import present_term
 from muster.engine.view import View
 from muster.model import commands as c
 from muster.model.answers import StoreRestored
 from muster.model.events import Event, Level
-from muster.model.states import TaskStatus
+from muster.model.states import TaskStatus, WorkerStatus
 from muster.ports.store import Tx
 
 EPOCH_BASE, INCARNATION = "epoch_base", "incarnation"
+PROJECT = "project"
+"""The id of the project whose store this is (S19)."""
+SESSIONS_AFTER = "sessions_after"
+"""Sessions of attempts up to this epoch are those of the project that this one was copied from."""
 STORE_EVENTS = "store_events"
 """How many events of its own the store has; their subject is number 0, which no task has."""
 
 STEP = 1_000_000
 """More attempts than a task has between a backup and its return."""
 _YEAR_2025_S = 1_735_689_600
+_HOW = {
+    False: "the store was restored from an older copy",
+    True: "the store of a copied folder was made its own",
+}
+_OTHERS = "it is at work for the project that this one was copied from"
 
 
 async def read_incarnation(tx: Tx) -> tuple[str, int]:
@@ -29,10 +41,15 @@ async def restored(view: View, command: c.Restored) -> StoreRestored:
     The copy knows nothing of what came after it, so the base grows with time: a task would need more than one
     attempt a second, from the last time on, to reach it.
     """
+    lost = await _end_others(view) if command.copied else 0
     _, before = await read_incarnation(view.tx)
     base = max(before + STEP, view.now.wall_ms // 1000 - _YEAR_2025_S)
     await view.tx.set_meta(EPOCH_BASE, str(base))
     await view.tx.set_meta(INCARNATION, command.incarnation)
+    if command.project:
+        await view.tx.set_meta(PROJECT, command.project)
+    if command.copied:
+        await view.tx.set_meta(SESSIONS_AFTER, str(base))
     number = int(await view.tx.meta(STORE_EVENTS) or 0) + 1
     await view.tx.set_meta(STORE_EVENTS, str(number))
     view.record(
@@ -41,8 +58,8 @@ async def restored(view: View, command: c.Restored) -> StoreRestored:
             seq=number,
             at_ms=view.now.wall_ms,
             level=Level.WARN,
-            event="store_restored",
-            message=f"the store was restored from an older copy by {command.actor}; epochs begin above {base}",
+            event="store_adopted" if command.copied else "store_restored",
+            message=f"{_HOW[command.copied]} by {command.actor}; epochs begin above {base}",
             details=f'{{"base":{base:d}}}',
             previous_status=TaskStatus.PENDING if number > 1 else None,
             new_status=TaskStatus.PENDING,
@@ -51,4 +68,18 @@ async def restored(view: View, command: c.Restored) -> StoreRestored:
             actor=command.actor,
         )
     )
-    return StoreRestored(base=base)
+    return StoreRestored(base=base, lost=lost)
+
+
+async def _end_others(view: View) -> int:
+    """What runs, and who runs it, is the original's: here it is lost.  How many attempts that were."""
+    held = await view.held_by_hand()
+    for worker in await view.tx.living_workers():
+        held += await view.held(worker.id)
+        over = {"status": WorkerStatus.DEAD, "ended_at_ms": view.now.wall_ms, "permanent": True}
+        await view.tx.put_worker(replace(worker, **over, reason=_OTHERS))
+    term = await present_term(view.tx)
+    for attempt in held:
+        reap = c.Reap(task_id=attempt.task_id, epoch=attempt.epoch, term=term, reason=_OTHERS, proven=True)
+        view.run(attempt.task_id, reap)
+    return len(held)

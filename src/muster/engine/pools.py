@@ -10,7 +10,7 @@ from muster.model import commands as c
 from muster.model.answers import Done
 from muster.model.errors import NotFound
 from muster.model.pools import CLOSING, FOR_A_PERSON, Pool, Pools, closed_with, pools_of
-from muster.model.states import AttemptStatus
+from muster.model.task import Attempt
 
 POOLS = "pools"
 """The row of `meta`: a few names at most, read with every claim."""
@@ -20,13 +20,17 @@ async def closed_pools(view: View) -> Pools:
     return pools_of(await view.tx.meta(POOLS), view.now.wall_ms)
 
 
-async def note_refusal(view: View, task_id: int, policy: Policy) -> None:
-    """Closes the pool of the attempt's agent where its provider was what ended the attempt."""
-    attempt, task = view.attempt(task_id), view.task(task_id)
-    if attempt is None or attempt.status is not AttemptStatus.RELEASED or attempt.error_kind not in CLOSING:
-        return
-    if attempt.by_hand:
+async def close_pools(view: View, policy: Policy) -> None:
+    """Of the agents whose attempts were ended by their provider since this was called last."""
+    refused, view.refused = view.refused, []
+    for attempt in refused:
+        await _close(view, attempt, policy)
+
+
+async def _close(view: View, attempt: Attempt, policy: Policy) -> None:
+    if attempt.by_hand or attempt.error_kind is None:
         return  # a person is no provider's agent
+    task = view.task(attempt.task_id)
     until_ms = None if attempt.error_kind in FOR_A_PERSON else task.next_attempt_at_ms
     if until_ms is None and attempt.error_kind not in FOR_A_PERSON:
         return  # a repeated word on an attempt whose task has moved on
@@ -35,7 +39,7 @@ async def note_refusal(view: View, task_id: int, policy: Policy) -> None:
         reason=attempt.error,
         since_ms=view.now.wall_ms,
         until_ms=until_ms,
-        task=task_id,
+        task=task.id,
     )
     known = await closed_pools(view)
     await _put(view, closed_with(known, policy.pool(attempt.agent), pool))

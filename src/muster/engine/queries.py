@@ -8,17 +8,19 @@ from msgspec.structs import replace
 
 from muster.engine.policy import Policy
 from muster.engine.pools import POOLS
+from muster.model.actions import actions
 from muster.model.edits import KeptTask, PlanDiff, UpdatePlan, compare, free_name
 from muster.model.errors import Ambiguous, NotFound
 from muster.model.moves.decision import lapsed
 from muster.model.pools import CLOSING, Pool, Pools, pools_of
-from muster.model.rows import ANY_AGENT, worker_view
+from muster.model.rows import ANY_AGENT, agent_views, worker_view
 from muster.model.states import HELD, CrewStatus, TaskStatus
 from muster.model.task import Attempt, Now
 from muster.model.views import (
     ClaimView,
     CrewView,
     EventView,
+    Inbox,
     LogChunk,
     PlanProgress,
     PlanView,
@@ -28,7 +30,7 @@ from muster.model.views import (
     TaskView,
     WorkerView,
 )
-from muster.model.why import CrewFacts, takers, why
+from muster.model.why import CrewFacts, reason, takers
 from muster.ports.clock import Clock
 from muster.ports.store import Reads
 
@@ -38,6 +40,9 @@ EVENTS_MAX = 1000
 PARKED_MAX = 500
 EPOCH_DIGITS_MAX = 15
 CLAIMS_PAGE = 500
+HELD_MAX = 1000
+NEEDY = {TaskStatus.PAUSED: 1000, TaskStatus.FAILED: 1000, TaskStatus.PENDING: 500, TaskStatus.ABORTED: 500}
+"""Of which states some wait for a person, and how many of each are looked at."""
 
 _WAITING = frozenset({TaskStatus.PENDING, TaskStatus.ABORTED})
 _NO_FACTS = CrewFacts(now_ms=0, crew=CrewStatus.RUNNING, free={}, unfit={})
@@ -50,7 +55,22 @@ class Queries:
         self._policy = policy
 
     async def status(self) -> StatusView:
-        return await self._reads.status()
+        status = await self._reads.status()
+        held = await self._reads.task_views(TaskFilter(statuses=tuple(HELD), limit=HELD_MAX))
+        return replace(status, agents=tuple(agent_views(status.workers, held)))
+
+    async def inbox(self, plan: str | None = None) -> Inbox:
+        """What waits for a person: questions first, then what has failed, each oldest first."""
+        if plan is not None:
+            await self._plan_view(plan)
+        found: list[TaskView] = []
+        complete = True
+        for status, most in NEEDY.items():
+            views = await self.tasks(TaskFilter(plan=plan, statuses=(status,), limit=most))
+            found += [view for view in views if view.needs_person]
+            complete = complete and len(views) < most
+        found.sort(key=lambda view: (list(NEEDY).index(view.status), view.updated_at_ms))
+        return Inbox(tasks=tuple(found), complete=complete)
 
     async def crew(self) -> CrewView:
         return await self._reads.crew()
@@ -70,7 +90,7 @@ class Queries:
         # What waits does so for something that its row does not say; everything else tells by itself.
         waiting = any(view.status in _WAITING for view in views)
         facts = await self._facts() if waiting else _NO_FACTS
-        return [replace(view, why=why(view, facts)) for view in views]
+        return [_judged(view, facts) for view in views]
 
     async def next_ready(self, limit: int) -> list[TaskView]:
         """What is claimed next, first one first; whether an agent may take it is known only when it asks."""
@@ -263,6 +283,11 @@ class Queries:
             {agent: most for agent, most in most_by_agent.items() if by_agent.get(agent, 0) >= most},
             {key: most for key, most in most_by_key.items() if by_key.get(key, 0) >= most},
         )
+
+
+def _judged(view: TaskView, facts: CrewFacts) -> TaskView:
+    found = reason(view, facts)
+    return replace(view, why=found.text, needs_person=found.needs_person, actions=actions(view))
 
 
 def _claim_view(attempt: Attempt, task: TaskView, now: Now) -> ClaimView:

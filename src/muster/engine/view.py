@@ -6,14 +6,15 @@ from collections.abc import Collection
 
 from muster.engine.fence import Incarnation
 from muster.model.answers import Moved
-from muster.model.commands import AppendLog, AttemptCommand, Command, Skip, Unblock
+from muster.model.commands import AppendLog, AttemptCommand, Command, Finish, Skip, Unblock
 from muster.model.errors import NotFound
 from muster.model.events import Event
 from muster.model.machine import decide
 from muster.model.moves.decision import Decision, Facts
+from muster.model.pools import CLOSING
 from muster.model.retry import RetryPolicy
 from muster.model.rows import NewTask
-from muster.model.states import ErrorKind, FailedDependency, TaskStatus
+from muster.model.states import HELD, AttemptStatus, ErrorKind, FailedDependency, TaskStatus
 from muster.model.task import Attempt, Now, Task
 from muster.ports.clock import Chance
 from muster.ports.store import Tx, Writes
@@ -47,6 +48,8 @@ class View:
         self.became_ready = False
         self.freed_place = False
         """An attempt has ended: under a limit, another task may begin now."""
+        self.refused: list[Attempt] = []
+        """Attempts that their provider has ended, and whose pools are to be closed."""
         self.wrote_events = False
         self.disturbed: set[str] = set()
         """Workers whose attempts were ended or told to stop by somebody else."""
@@ -56,7 +59,7 @@ class View:
         if not missing:
             return
         tasks = await self.tx.tasks(missing)
-        self._tasks.update((task.id, task) for task in tasks)
+        self._tasks |= {task.id: task for task in tasks}
         newest = [(task.id, task.epoch) for task in tasks if task.epoch]
         for attempt in await self.tx.attempts(newest):
             self._attempts[attempt.task_id] = attempt
@@ -73,15 +76,11 @@ class View:
         known, attempt = self._tasks.get(command.task_id), self._attempts.get(command.task_id)
         self.incarnation.check(known, attempt, command)
 
-    def is_open(self, task_id: int) -> bool:
-        attempt = self._attempts.get(task_id)
-        return attempt is not None and attempt.open
-
     def task(self, task_id: int) -> Task:
-        try:
-            return self._tasks[task_id]
-        except KeyError:
-            raise NotFound(f"there is no task {task_id}", "muster task list") from None
+        task = self._tasks.get(task_id)
+        if task is None:
+            raise _unknown(task_id)
+        return task
 
     def attempt(self, task_id: int) -> Attempt | None:
         return self._attempts.get(task_id)
@@ -117,17 +116,18 @@ class View:
 
     def run(self, task_id: int, command: Command) -> Task:
         """Decides one command with its follow-ups and keeps what it changes.  Raises where it is refused."""
+        task, attempt = self._tasks.get(task_id), self._attempts.get(task_id)
         if isinstance(command, AttemptCommand):
-            self.check(command)
-        task = self.task(task_id)
-        facts = Facts(self._attempts.get(task_id), self.chance.fraction(), self.retry)
-        decision = decide(task, facts, command, self.now)
+            self.incarnation.check(task, attempt, command)
+        if task is None:
+            raise _unknown(task_id)
+        decision = decide(task, Facts(attempt, self.chance.fraction(), self.retry), command, self.now)
         after = decision.task
         if after is not task:
             self._tasks[task_id] = after
             self._changed.add(task_id)
         if decision.attempt is not None:
-            self._keep_attempt(decision.attempt)
+            self._keep_attempt(attempt, decision.attempt, own=isinstance(command, Finish))
         self._note(decision)
         if not decision.follow_ups:
             return after
@@ -135,32 +135,37 @@ class View:
             self.run(task_id, follow_up)
         return self._tasks[task_id]
 
-    def _keep_attempt(self, attempt: Attempt) -> None:
-        known = self._attempts.get(attempt.task_id)
-        self._attempts[attempt.task_id] = attempt
-        if known is not None and known.epoch == attempt.epoch:
-            self._changed_attempts.add(attempt.task_id)
-            self.freed_place = self.freed_place or (known.open and not attempt.open)
-            told = attempt.stop_action is not known.stop_action or attempt.notice != known.notice
-            if known.open and (told or not attempt.open):
-                self.disturbed.add(attempt.worker_id)
-        else:
-            self._opened.add(attempt.task_id)
+    def _keep_attempt(self, known: Attempt | None, attempt: Attempt, *, own: bool) -> None:
+        """`own`: by its holder's word."""
+        task_id = attempt.task_id
+        self._attempts[task_id] = attempt
+        if known is None or known.epoch != attempt.epoch:
+            self._opened.add(task_id)
+            return
+        self._changed_attempts.add(task_id)
+        if not known.open:
+            return
+        ended = not attempt.open
+        if ended:
+            self.freed_place = True
+            if attempt.status is AttemptStatus.RELEASED and attempt.error_kind in CLOSING:
+                self.refused.append(attempt)
+        told = attempt.stop_action is not known.stop_action or attempt.notice != known.notice
+        if told or (ended and not own):
+            self.disturbed.add(attempt.worker_id)
 
     def _note(self, decision: Decision) -> None:
         writes, task = self._writes, decision.task
         if decision.events:
             writes.events.extend(decision.events)
             self.wrote_events = True
-            if task.ready:
+            if task.status is TaskStatus.PENDING and task.ready:
                 self.became_ready = True
             before = decision.events[-1].previous_status
-            if task.status is not before and before is not None:
+            if task.status is not before and before is not None and task.status not in HELD:
                 self._note_end(task)
         if decision.unblocks:
             self._completed.append(task.id)
-        elif decision.events and task.dead and task.status is not TaskStatus.ARCHIVED:
-            self._failed.append((task.id, None))
         if decision.result is not None:
             writes.results.append((task.id, decision.result))
         if decision.checkpoint is not None:
@@ -174,9 +179,11 @@ class View:
             self.wrote_events = True
 
     def _note_end(self, task: Task) -> None:
+        completed = task.status is TaskStatus.COMPLETED
+        if not completed and task.dead and task.status is not TaskStatus.ARCHIVED:
+            self._failed.append((task.id, None))
         if task.plan_id is None:
             return
-        completed = task.status is TaskStatus.COMPLETED
         if completed or (task.status is TaskStatus.FAILED and task.error_kind is not ErrorKind.EXPIRED):
             self.ended.setdefault(task.plan_id, []).append(completed)
 
@@ -250,6 +257,10 @@ class View:
         self._changed.clear()
         self._opened.clear()
         self._changed_attempts.clear()
+
+
+def _unknown(task_id: int) -> NotFound:
+    return NotFound(f"there is no task {task_id}", "muster task list")
 
 
 def moved(task: Task) -> Moved:

@@ -7,6 +7,7 @@ from itertools import chain, repeat
 from msgspec.structs import replace
 
 from muster.engine.capacity import capacity
+from muster.engine.incarnation import PROJECT
 from muster.engine.leader import check_term, take_term
 from muster.engine.policy import Policy
 from muster.engine.view import View
@@ -224,6 +225,8 @@ class Workers:
 
     async def new_boot(self, view: View, command: c.NewBoot) -> TookOver:
         term = await take_term(view.tx)
+        if command.project and await view.tx.meta(PROJECT) is None:
+            await view.tx.set_meta(PROJECT, command.project)
         return TookOver(term=term, adopted=await self._renew_all(view, by_hand=command.long_lived))
 
     async def fresh_leases(self, view: View, command: c.FreshLeases) -> Done:

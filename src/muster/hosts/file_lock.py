@@ -50,6 +50,16 @@ class Lock:
         ours = os.fstat(self._fd)
         return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
 
+    @property
+    def path_now(self) -> Path | None:
+        """Where the file was moved to; None where it is gone, or the host does not tell."""
+        with contextlib.suppress(OSError):
+            path = Path(f"/proc/self/fd/{self._fd}").readlink()
+            there, ours = path.stat(), os.fstat(self._fd)
+            if (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino):
+                return path
+        return None
+
     def release(self) -> None:
         os.close(self._fd)
 

@@ -24,6 +24,7 @@ from muster.hosts.process_table import (
     send,
     with_marks,
 )
+from muster.model.marks import PROJECT
 from muster.ports.host import ProcessId
 
 log = logging.getLogger(__name__)
@@ -46,7 +47,11 @@ _PR_SET_CHILD_SUBREAPER = 36
 class LocalHost:
     """`ports.host.Host` for the machine that this process runs on."""
 
-    def __init__(self) -> None:
+    def __init__(self, project: str = "") -> None:
+        """With the id of a project, marks are only found on processes that it has started."""
+        self.project = project
+        self.project_marks = {PROJECT: project} if project else {}
+        self._within = frozenset(os.fsencode(f"{name}={value}") for name, value in self.project_marks.items())
         self._hostname = os.uname().nodename
         self._boot_id = _read_boot_id()
 
@@ -70,7 +75,7 @@ class LocalHost:
     def marked(self, marks: Iterable[str]) -> dict[str, list[ProcessId]]:
         """Living processes by mark; every mark asked for is a key."""
         names = {os.fsencode(mark): mark for mark in marks}
-        return {names[mark]: ids for mark, ids in with_marks(scan(), names.keys()).items()}
+        return {names[mark]: ids for mark, ids in with_marks(scan(), names.keys(), self._within).items()}
 
     def kill_marked(self, marks: Iterable[str]) -> int:
         """SIGKILL every process that carries one of the marks, with all its descendants, until none is left.
@@ -83,12 +88,18 @@ class LocalHost:
 
         def find() -> list[Proc]:
             table = scan()
-            carriers = {process for ids in with_marks(table, wanted).values() for process in ids}
+            carriers = {
+                process for ids in with_marks(table, wanted, self._within).values() for process in ids
+            }
             # We may carry a mark ourselves, inside an agent: then our unmarked children are not in the way.
             seeds = {process for process in carriers if process.pid not in spared}
             return list(family(table, lambda proc: proc.id in seeds, by_session=False).values())
 
-        return len(kill_all(find, lambda proc: not wanted.isdisjoint(environment(proc.pid)))) if wanted else 0
+        def ours(proc: Proc) -> bool:
+            carried = environment(proc.pid)
+            return self._within <= carried and not wanted.isdisjoint(carried)
+
+        return len(kill_all(find, ours)) if wanted else 0
 
 
 def kill_all(look: Callable[[], Collection[Proc]], ours: Callable[[Proc], bool]) -> set[ProcessId]:

@@ -59,7 +59,7 @@ class LocalLauncher:
         arguments are too long or cannot be passed, and Unavailable where the host has no room for a process.
         """
         name, _, value = mark.partition("=")
-        env = {**launch.env, name: value}
+        env = {**launch.env, **self._host.project_marks, name: value}
         witness = OomEvidence()
         # Until the process is registered, a look by another thread would take it for an adopted orphan.
         with self._lock:
@@ -113,9 +113,14 @@ class LocalLauncher:
 
     def _record(self, tree: ProcessTree, path: Path) -> None:
         tree.recorded = frozenset(tree.members)
-        Record(boot_id=self._host.boot_id, holder=self._holder, mark=tree.mark, members=tree.recorded).save(
-            path
+        record = Record(
+            boot_id=self._host.boot_id,
+            holder=self._holder,
+            project=self._host.project,
+            mark=tree.mark,
+            members=tree.recorded,
         )
+        record.save(path)
 
     @contextlib.contextmanager
     def _closing(self, tree: ProcessTree) -> Iterator[None]:

@@ -294,14 +294,17 @@ def user_threads() -> int:
     return count
 
 
-def with_marks(table: Iterable[Proc], marks: Collection[bytes]) -> dict[bytes, list[ProcessId]]:
-    """The living processes that carry one of these marks in their start environment, by mark."""
+def with_marks(
+    table: Iterable[Proc], marks: Collection[bytes], within: frozenset[bytes] = frozenset()
+) -> dict[bytes, list[ProcessId]]:
+    """The living processes that carry one of these marks, and all of `within`, in their environment, by mark."""
     wanted = frozenset(marks)
     found: dict[bytes, list[ProcessId]] = {mark: [] for mark in wanted}
     if not wanted:
         return found
     for proc in table:
         if not proc.gone:
-            for mark in environment(proc.pid) & wanted:
+            carried = environment(proc.pid)
+            for mark in carried & wanted if within <= carried else ():
                 found[mark].append(proc.id)
     return found

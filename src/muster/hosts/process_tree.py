@@ -8,15 +8,15 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from muster.hosts.local_host import kill_all
+from muster.hosts.local_host import LocalHost, kill_all
 from muster.hosts.plain_files import read_plain, replace_plain
 from muster.hosts.process_table import Proc, environment, family, scan
-from muster.ports.host import Host, ProcessId
+from muster.ports.host import ProcessId
 
 log = logging.getLogger(__name__)
 
 PIDS_FILE = "pids"
-_PIDS_GLOB = f"*/*/{PIDS_FILE}"
+PIDS_GLOB = f"*/*/{PIDS_FILE}"
 _PIDS_BYTES_MAX = 1 << 20
 _told: set[Path] = set()
 """Files that could not be read, as was said: the sweep comes by twice a second."""
@@ -87,12 +87,15 @@ class Record:
 
     boot_id: str
     holder: ProcessId
+    project: str = ""
+    """Whose processes they are: a copy of the file is no word on them."""
     mark: str
     members: frozenset[ProcessId]
 
     def save(self, path: Path) -> None:
         """Replaces the file as a whole.  A failure is logged: the mark still finds most of the tree."""
-        lines = [f"boot {self.boot_id}", f"holder {self.holder.pid} {self.holder.start}", f"mark {self.mark}"]
+        lines = [f"boot {self.boot_id}", f"holder {self.holder.pid} {self.holder.start}"]
+        lines += [f"project {self.project}", f"mark {self.mark}"]
         lines += [f"{process.pid} {process.start}" for process in sorted(self.members)]
         try:
             replace_plain(path, "\n".join([*lines, ""]).encode())
@@ -103,10 +106,11 @@ class Record:
     def load(cls, path: Path) -> Record | None:
         """None where the file is not, or not one of ours: that is said once for each file."""
         try:
-            boot, holder, mark, *members = read_plain(path, _PIDS_BYTES_MAX).decode().splitlines()
+            boot, holder, project, mark, *members = read_plain(path, _PIDS_BYTES_MAX).decode().splitlines()
             record = cls(
                 boot_id=boot.removeprefix("boot "),
                 holder=_process(holder.removeprefix("holder ")),
+                project=project.removeprefix("project "),
                 mark=mark.removeprefix("mark "),
                 members=frozenset(_process(line) for line in members),
             )
@@ -121,18 +125,18 @@ class Record:
         return record
 
 
-def kill_recorded(folder_root: Path, host: Host) -> int:
-    """Kills the process trees that outlived their worker; returns how many processes that were.
+def kill_recorded(folder_root: Path, host: LocalHost) -> int:
+    """Kills the host's project's process trees that outlived their worker; returns how many processes that were.
 
     `folder_root` holds the attempts' folders (`<task>/<epoch>/`).  Trees whose worker still lives are left
     alone, and so is every process whose start time or boot is not the recorded one.
     """
     killed = 0
-    for path in folder_root.glob(_PIDS_GLOB):
+    for path in folder_root.glob(PIDS_GLOB):
         record = Record.load(path)
         if record is None or (record.boot_id == host.boot_id and host.alive(record.holder)):
             continue
-        if record.boot_id == host.boot_id:
+        if (record.boot_id, record.project) == (host.boot_id, host.project):
             killed += _kill_tree(record)
         path.unlink(missing_ok=True)
     return killed

@@ -155,6 +155,8 @@ class BackedUp(Answer, frozen=True, kw_only=True):
 class StoreRestored(Answer, frozen=True, kw_only=True):
     base: int
     """Epochs begin above it."""
+    lost: int = 0
+    """Attempts that were ended, because they run for the project that this one was copied from."""
 
 
 class WorkersOrdered(Answer, frozen=True, kw_only=True):

@@ -127,6 +127,12 @@ class StoreRewound(StoreFault):
     code = "store_rewound"
 
 
+class ProjectCopied(StoreFault):
+    """The store is that of the folder that this one was copied from, until a person makes it this one's own."""
+
+    code = "project_copied"
+
+
 class StoreRefused(StoreFault):
     code = "store_refused"
 

@@ -7,26 +7,41 @@ reference pages are made from it.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 from muster.model import kinds
-from muster.model.kinds import Kind
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from muster.model.kinds import Kind
 
 
-class Field(NamedTuple):
-    name: str
-    kind: Kind
-    says: str
-    default: str = ""
-    """What holds without it, in words."""
-    usual: Any = None
-    """What holds without it, as a value."""
-    attribute: str = ""
-    """Its name in a plan's box; empty: something else than an attribute says it there."""
-    option: str = ""
-    metavar: str = ""
-    span: str = ""
-    """Of a point in time: the field that says the same as a duration, which may be written instead."""
+class Field:
+    def __init__(
+        self,
+        name: str,
+        kind: Kind,
+        says: str,
+        default: str = "",
+        *,
+        usual: Any = None,
+        attribute: str = "",
+        option: str = "",
+        metavar: str = "",
+        span: str = "",
+    ) -> None:
+        """`default` says what holds without it, `usual` is that as a value.  `attribute` is its name in a plan's
+        box; where it is empty, something else says it there.  `span` is for a point in time: the field that says
+        the same as a duration, which may be written instead."""
+        self.name = name
+        self.kind = kind
+        self.says = says
+        self.default = default
+        self.usual = usual
+        self.attribute = attribute
+        self.option = option
+        self.metavar = metavar or kind.metavar
+        self.span = span
 
     @property
     def api(self) -> str:
@@ -54,7 +69,15 @@ def camel(name: str) -> str:
 FIELDS: tuple[Field, ...] = (
     Field("title", kinds.TEXT, "what it is called", option="title"),
     Field("description", kinds.TEXT, "what the agent is told; - reads stdin", usual="", option="prompt"),
-    Field("depends_on", kinds.KEYS, "what must be done first", "nothing", (), "after", "after"),
+    Field(
+        "depends_on",
+        kinds.KEYS,
+        "what must be done first",
+        "nothing",
+        usual=(),
+        attribute="after",
+        option="after",
+    ),
     Field(
         "agent",
         kinds.NAME,
@@ -76,9 +99,9 @@ FIELDS: tuple[Field, ...] = (
     Field(
         "capabilities",
         kinds.NAMES,
-        "what the agent must offer; nobody else gets it",
+        "what the agent must offer; other agents do not get it",
         "anything",
-        (),
+        usual=(),
         attribute="cap",
         option="cap",
         metavar="C,...",
@@ -97,12 +120,18 @@ FIELDS: tuple[Field, ...] = (
         kinds.PRIORITY,
         "1 to 10, high first; `P0` is 10, `P1` 7, `P2` 4",
         "5",
-        5,
-        "priority",
-        "priority",
+        usual=5,
+        attribute="priority",
+        option="priority",
     ),
     Field(
-        "sort_key", kinds.ORDER, "the order among tasks of one priority, low first", "0", 0, "sort", "sort"
+        "sort_key",
+        kinds.ORDER,
+        "the order among tasks of one priority, low first",
+        "0",
+        usual=0,
+        attribute="sort",
+        option="sort",
     ),
     Field(
         "timeout_s",
@@ -115,7 +144,8 @@ FIELDS: tuple[Field, ...] = (
     Field(
         "estimated_s",
         kinds.SECONDS,
-        "how long one run should take; half an hour past it the agent is told, ten silent minutes later stopped",
+        "how long one run should take; half an hour past it the agent gets a notice, "
+        "after ten more silent minutes it is stopped",
         "no limit but `timeout`",
         attribute="estimated",
         option="estimated",
@@ -123,7 +153,7 @@ FIELDS: tuple[Field, ...] = (
     Field(
         "max_retries",
         kinds.COUNT,
-        "runs after the first one that has failed",
+        "runs after the first one",
         "`[task] retries`, 3",
         attribute="retries",
         option="retries",
@@ -131,7 +161,7 @@ FIELDS: tuple[Field, ...] = (
     Field(
         "limit_key",
         kinds.NAME,
-        "tasks of one name share a number of places from `[limits]`",
+        "tasks with the same key share a number of places from `[limits]`",
         "none",
         attribute="limit",
         option="limit-key",
@@ -142,14 +172,14 @@ FIELDS: tuple[Field, ...] = (
         kinds.ON_FAILED,
         "`block`, `skip` or `run` when a task before it has failed",
         "`block`",
-        "block",
-        "on-failed",
-        "on-failed",
+        usual="block",
+        attribute="on-failed",
+        option="on-failed",
     ),
     Field(
         "delay_s",
         kinds.SECONDS,
-        "how long after it was added it may begin",
+        "how long after it was added it may start",
         "at once",
         attribute="delay",
         option="delay",
@@ -157,7 +187,7 @@ FIELDS: tuple[Field, ...] = (
     Field(
         "not_before_ms",
         kinds.MOMENT,
-        "when it may begin: `2027-01-31`, `2027-01-31T18:00`, `2027-01-31T18:00Z`; local without a zone",
+        "when it may start: `2027-01-31`, `2027-01-31T18:00`, `2027-01-31T18:00Z`; local without a zone",
         "at once",
         attribute="not-before",
         option="not-before",
@@ -165,7 +195,7 @@ FIELDS: tuple[Field, ...] = (
     Field(
         "expires_at_ms",
         kinds.MOMENT,
-        "it fails if no run has begun by then: a duration after it was added, or a time",
+        "it fails if no run has started by then: a duration after it was added, or a time",
         "never",
         attribute="expires",
         option="expires",
@@ -184,7 +214,7 @@ FIELDS: tuple[Field, ...] = (
         kinds.NAMES,
         "words to find it by (`muster task list --tag`)",
         "none",
-        (),
+        usual=(),
         attribute="tags",
         option="tag",
         metavar="T,...",
@@ -194,9 +224,9 @@ FIELDS: tuple[Field, ...] = (
         kinds.PAIRS,
         "kept with the task, for other programs: `customer=acme`",
         "none",
-        {},
-        "meta",
-        "meta",
+        usual={},
+        attribute="meta",
+        option="meta",
     ),
 )
 ATTRIBUTES: dict[str, Field] = {field.attribute: field for field in FIELDS if field.attribute}

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
 
 from muster.model.durations import duration_text, parse_duration
 from muster.model.errors import BadConfig
 from muster.model.numbers import NUMBER_MAX, whole
 from muster.model.states import FailedDependency
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 NAME_CHARS_MAX = 200
 TITLE_CHARS_MAX = 10_000
@@ -18,14 +21,21 @@ RETRIES_MAX = 1_000_000
 PRIORITIES = {"P0": 10, "P1": 7, "P2": 4}
 
 
-class Kind(NamedTuple):
-    read: Callable[[str], Any]
-    """Raises ValueError."""
-    expected: str
-    """What a value must be, as an error says it."""
-    metavar: str
-    write: Callable[[Any], str] = str
-    choices: tuple[str, ...] = ()
+class Kind:
+    def __init__(
+        self,
+        read: Callable[[str], Any],
+        expected: str,
+        metavar: str,
+        write: Callable[[Any], str] = str,
+        choices: tuple[str, ...] = (),
+    ) -> None:
+        """`read` raises ValueError; `expected` is what a value must be, as an error says it."""
+        self.read = read
+        self.expected = expected
+        self.metavar = metavar
+        self.write = write
+        self.choices = choices
 
 
 def _number(least: int, most: int) -> Callable[[str], int]:

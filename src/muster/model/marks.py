@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+PROJECT = "MUSTER_PROJECT"
+"""Beside each of the others: a copy of a store names the workers and attempts of its original (S19)."""
 WORKER = "MUSTER_WORKER"
 ATTEMPT = "MUSTER_ATTEMPT"
 

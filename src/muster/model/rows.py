@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
 
 from muster.model.commands import Offer
 from muster.model.profiles import GENERAL_PURPOSE
-from muster.model.states import PauseReason, WorkerStatus
+from muster.model.states import AgentStatus, PauseReason, WorkerStatus
 from muster.model.task import TaskFields
-from muster.model.views import WorkerView
+from muster.model.views import AgentView, TaskView, WorkerView
 
 WORKSPACE_ID = 1
 """A SQLite store is one tenant's."""
@@ -159,6 +160,27 @@ def worker_view(worker: Worker, holds: tuple[str, ...]) -> WorkerView:
         ended_at_ms=worker.ended_at_ms,
         reason=worker.reason,
     )
+
+
+def agent_views(workers: Sequence[WorkerView], held: Sequence[TaskView]) -> list[AgentView]:
+    """What each agent does, told from the workers that offer it and the tasks that it holds."""
+    found = []
+    for name in sorted({agent for worker in workers for agent in worker.agents}):
+        hosts = [worker for worker in workers if name in worker.agents]
+        fit = [worker for worker in hosts if name not in worker.unfit]
+        mine = [task for task in held if task.agent == name]
+        holds = tuple(f"{task.plan}/{task.key}#{task.epoch}".lstrip("/") for task in mine)
+        if holds:
+            status = AgentStatus.BUSY
+        elif not fit:
+            status = AgentStatus.ERROR
+        elif all(worker.status == WorkerStatus.STOPPING for worker in fit):
+            status = AgentStatus.DRAINING
+        else:
+            status = AgentStatus.IDLE
+        problem = next((worker.unfit[name] for worker in hosts if name in worker.unfit), "")
+        found.append(AgentView(name=name, status=status, workers=len(fit), holds=holds, problem=problem))
+    return found
 
 
 class NewTask(TaskFields, frozen=True, kw_only=True):

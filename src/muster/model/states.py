@@ -1,7 +1,8 @@
 """The states of tasks, attempts, workers and agents, and the moves between them.
 
-`TASK_MOVES` and its siblings are the whole truth about which state may follow which.  `machine.decide` is the
-only producer of moves; its tests check every decision against these tables.
+`TASK_MOVES` and `ATTEMPT_MOVES` are the whole truth about which state may follow which.  `machine.decide` is the
+only producer of moves; whatever it decides is checked against them.  A worker has no such table: each of its
+heartbeats says anew what it is; nor has an agent, which is what its workers and attempts make it.
 """
 
 from __future__ import annotations
@@ -121,21 +122,3 @@ ATTEMPT_MOVES: dict[AttemptStatus, frozenset[AttemptStatus]] = {
     _A.STOPPING: _ENDED,
 } | {ended: frozenset() for ended in _ENDED}
 ATTEMPT_MOVES[_A.LOST] = frozenset({_A.ASSIGNED, _A.RUNNING})  # readopt
-
-_W = WorkerStatus
-WORKER_MOVES: dict[WorkerStatus, frozenset[WorkerStatus]] = {
-    _W.STARTING: frozenset({_W.IDLE, _W.BUSY, _W.STOPPING, _W.DEAD}),
-    _W.IDLE: frozenset({_W.BUSY, _W.STOPPING, _W.DEAD}),
-    _W.BUSY: frozenset({_W.IDLE, _W.STOPPING, _W.DEAD}),
-    _W.STOPPING: frozenset({_W.DEAD}),
-    _W.DEAD: frozenset(),
-}
-
-_G = AgentStatus
-AGENT_MOVES: dict[AgentStatus, frozenset[AgentStatus]] = {
-    _G.IDLE: frozenset({_G.BUSY, _G.DRAINING, _G.OFFLINE, _G.ERROR}),
-    _G.BUSY: frozenset({_G.IDLE, _G.DRAINING, _G.OFFLINE, _G.ERROR}),
-    _G.DRAINING: frozenset({_G.IDLE, _G.OFFLINE, _G.ERROR}),
-    _G.OFFLINE: frozenset({_G.IDLE}),
-    _G.ERROR: frozenset({_G.IDLE, _G.OFFLINE}),
-}

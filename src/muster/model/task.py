@@ -184,26 +184,26 @@ class Attempt(Struct, frozen=True, gc=False):
     lease_until_ms: int
     """On the clock `Now.mono_ms` of `boot_id`."""
     assigned_at_ms: int
-    started_at_ms: int | None
-    ended_at_ms: int | None
-    session_key: str | None
-    token_hash: str | None
+    started_at_ms: int | None = None
+    ended_at_ms: int | None = None
+    session_key: str | None = None
+    token_hash: str | None = None
     """SHA-256 of the token that the attempt's own processes report with, hexadecimal."""
-    stop_action: StopAction | None
-    stop_by_ms: int | None
+    stop_action: StopAction | None = None
+    stop_by_ms: int | None = None
     """On the clock of the lease."""
-    error_kind: ErrorKind | None
-    error: str
-    tree_killed: bool
+    error_kind: ErrorKind | None = None
+    error: str = ""
+    tree_killed: bool = False
     """Its processes were killed before it was closed: it cannot come back."""
-    exit_code: int | None
-    declared_kind: ErrorKind | None
+    exit_code: int | None = None
+    declared_kind: ErrorKind | None = None
     """What the agent itself reported before its process ended: a failure of this kind ..."""
-    declared: str | None
+    declared: str | None = None
     """... or, without a kind, its result as JSON; with one, the message.  None: nothing was reported."""
-    checkpoints: int
+    checkpoints: int = 0
     """How many checkpoints this attempt has saved; the next one's number is one higher."""
-    log_bytes: int
+    log_bytes: int = 0
     notice: str = ""
     """What its agent is to be told while it works."""
     noticed_mono_ms: int | None = None

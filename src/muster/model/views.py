@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from muster.model.states import AttemptStatus, ErrorKind, PauseReason, TaskStatus
+from muster.model.states import AgentStatus, AttemptStatus, ErrorKind, PauseReason, StopAction, TaskStatus
 from muster.model.task import CommonFields
 from muster.model.usage import Usage
 
@@ -66,8 +66,14 @@ class TaskView(CommonFields, frozen=True, kw_only=True):
     """The attempt whose work is done and not published yet."""
     last_agent: str | None = None
     """Of its newest attempt, also when that has ended."""
+    stop_action: StopAction | None = None
+    """Why its attempt is being stopped."""
     why: str = ""
     """One sentence: why it is where it is."""
+    needs_person: bool = False
+    """Nothing moves it before a person does something."""
+    actions: tuple[str, ...] = ()
+    """What a person may do with it now, the most likely first."""
 
 
 class AttemptView(View, frozen=True, kw_only=True):
@@ -110,6 +116,17 @@ class LogChunk(View, frozen=True, kw_only=True):
     offset: int
     at_ms: int
     data: bytes
+
+
+class AgentView(View, frozen=True, kw_only=True):
+    name: str
+    status: AgentStatus
+    workers: int
+    """Those that can run it."""
+    holds: tuple[str, ...]
+    """`plan/key#epoch` of its open attempts."""
+    problem: str
+    """What is missing where it cannot run."""
 
 
 class PlanView(View, frozen=True, kw_only=True):
@@ -179,6 +196,15 @@ class CrewView(View, frozen=True, kw_only=True):
 
 class StatusView(CrewView, frozen=True, kw_only=True):
     plans: tuple[PlanView, ...]
+    agents: tuple[AgentView, ...] = ()
+
+
+class Inbox(View, frozen=True, kw_only=True):
+    """What waits for a person."""
+
+    tasks: tuple[TaskView, ...]
+    complete: bool
+    """False where there is more than was looked at."""
 
 
 class TaskDetail(View, frozen=True, kw_only=True):
@@ -191,7 +217,7 @@ class TaskDetail(View, frozen=True, kw_only=True):
     log_tail: str
 
 
-class JobText(Struct, frozen=True, kw_only=True, gc=False):
+class JobText(Struct, frozen=True, gc=False):
     """What a claim hands over besides the state."""
 
     task_id: int

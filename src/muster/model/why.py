@@ -1,9 +1,11 @@
-"""Why a task is where it is, in one sentence: a pure function of its row and a few facts."""
+"""Why a task is where it is, in one sentence, and whether a person must see to it: a pure function of its row
+and a few facts."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -74,11 +76,31 @@ def clock_word(at_ms: int, now_ms: int, utc_offset_s: int) -> str:
     return at.strftime("%H:%M" if not days else "%a %H:%M" if 0 < days < 7 else "%Y-%m-%d %H:%M")
 
 
+class Reason(NamedTuple):
+    text: str
+    needs_person: bool = False
+    """Nothing moves the task before a person does something, here or to what it waits for."""
+
+
 def why(task: TaskView, facts: CrewFacts) -> str:
+    return reason(task, facts).text
+
+
+def reason(task: TaskView, facts: CrewFacts) -> Reason:
+    if task.status not in {TaskStatus.PENDING, TaskStatus.ABORTED}:
+        # Who has paused a task has not forgotten it.
+        waits = task.status is TaskStatus.PAUSED and task.paused_reason is not PauseReason.USER
+        return Reason(_told(task), waits or task.status is TaskStatus.FAILED)
+    found = _waiting(task, facts)
+    if task.done_epoch is None:
+        return found
+    return found._replace(
+        text=f"attempt {task.done_epoch} is done, its work is to be published: {found.text}"
+    )
+
+
+def _told(task: TaskView) -> str:
     match task.status:
-        case TaskStatus.PENDING | TaskStatus.ABORTED:
-            done = f"attempt {task.done_epoch} is done, its work is to be published: "
-            return (done if task.done_epoch is not None else "") + _waiting(task, facts)
         case TaskStatus.ASSIGNED:
             return f"starting on {task.worker} with agent {task.agent}"
         case TaskStatus.RUNNING:
@@ -92,7 +114,7 @@ def why(task: TaskView, facts: CrewFacts) -> str:
             return _paused(task)
         case TaskStatus.CANCELLED:
             return "taken out of its plan file" if task.error == REMOVED else task.error or CANCELLED
-        case TaskStatus.ARCHIVED:
+        case _:
             return "archived"
 
 
@@ -132,21 +154,23 @@ def _failed(task: TaskView) -> str:
     return f"failed after {runs} {'run' if runs == 1 else 'runs'}: {task.error}"
 
 
-def _waiting(task: TaskView, facts: CrewFacts) -> str:
+def _waiting(task: TaskView, facts: CrewFacts) -> Reason:
     if task.unmet:
         more = task.unmet - len(task.waits_for)
         names = ", ".join(task.waits_for) + (f" and {more} more" if more > 0 else "")
-        return f"waits for {names}"
+        # Those that have ended badly are named first, with their status.
+        return Reason(f"waits for {names}", any(name.endswith(")") for name in task.waits_for[:1]))
     if task.lingering_epoch is not None:
-        return f"waits until the processes of attempt {task.lingering_epoch} have stopped"
+        return Reason(f"waits until the processes of attempt {task.lingering_epoch} have stopped")
     if task.plan in facts.paused:
-        return plan_paused(facts.paused[task.plan])
+        return Reason(plan_paused(facts.paused[task.plan]))
     if task.next_attempt_at_ms is not None:
-        return _delayed(task, task.next_attempt_at_ms, facts)
+        person = task.error_kind in {ErrorKind.AUTH, ErrorKind.BILLING}
+        return Reason(_delayed(task, task.next_attempt_at_ms, facts), person)
     if unfit := _last_unfit(task, facts):
-        return unfit
+        return Reason(unfit, needs_person=True)
     if facts.crew is not CrewStatus.RUNNING:
-        return f"the crew is {facts.crew.lower()}: `muster up` goes on"
+        return Reason(f"the crew is {facts.crew.lower()}: `muster up` goes on")
     return _matching(task, facts)
 
 
@@ -178,16 +202,21 @@ def _delayed(task: TaskView, at_ms: int, facts: CrewFacts) -> str:
             return f"{when}, run {task.retries} of {task.max_retries + 1} failed: {task.error}"
 
 
-def _matching(task: TaskView, facts: CrewFacts) -> str:
+def _matching(task: TaskView, facts: CrewFacts) -> Reason:
     if closed := _closed(task, facts):
         return closed
     if not facts.free and not facts.unfit:
-        return "no worker is up: `muster up` starts some"
+        return Reason("no worker is up: `muster up` starts some")
     wanted = task.pinned_agent or task.wanted_agent or ANY_AGENT
-    needs = required(task.capabilities, task.target)
-    names = takers(wanted or None, needs, facts)
+    names = takers(wanted or None, required(task.capabilities, task.target), facts)
     if names:
-        return _among(names, task, facts)
+        return Reason(_among(names, task, facts))
+    return Reason(_nobody(task, wanted, facts), needs_person=True)
+
+
+def _nobody(task: TaskView, wanted: str, facts: CrewFacts) -> str:
+    """Why no agent can take it."""
+    needs = required(task.capabilities, task.target)
     if needs and wanted not in facts.unfit and (wanted == ANY_AGENT or wanted in facts.free):
         return _nobody_offers(needs, wanted, facts)
     if wanted in facts.unfit:
@@ -211,19 +240,20 @@ def _last_unfit(task: TaskView, facts: CrewFacts) -> str:
     return f"{agent}; mend that, then `muster up`"
 
 
-def _closed(task: TaskView, facts: CrewFacts) -> str:
+def _closed(task: TaskView, facts: CrewFacts) -> Reason | None:
     """Where every agent that could do it waits for its provider: which, and until when."""
     wanted = task.pinned_agent or task.wanted_agent
     able = [wanted] if wanted else sorted((facts.general | facts.closed.keys()) & facts.closed.keys())
     if not able or (not wanted and facts.general - facts.closed.keys()):
-        return ""
+        return None
     if any(name not in facts.closed for name in able):
-        return ""
+        return None
     name, (provider, pool) = able[0], facts.closed[able[0]]
     if pool.until_ms is None:
         word = "billing" if pool.kind is ErrorKind.BILLING else "login"
-        return f"the {word} of {provider} needs a person: {pool.reason}; then `muster agent resume {name}`"
-    return _parked(pool.kind, provider, pool.until_ms, pool.reason, facts)
+        said = f"the {word} of {provider} needs a person: {pool.reason}; then `muster agent resume {name}`"
+        return Reason(said, needs_person=True)
+    return Reason(_parked(pool.kind, provider, pool.until_ms, pool.reason, facts))
 
 
 def _parked(kind: ErrorKind, provider: str, until_ms: int, reason: str, facts: CrewFacts) -> str:

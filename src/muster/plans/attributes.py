@@ -91,7 +91,7 @@ def read(inner: str, line: int, problems: Problems) -> Attributes:
                 problems.add(line, f"{key}={in_quotes or bare} is wrong: {known.expected}")
         seen.add(name)
     if {"delay", "not-before"} <= seen:
-        problems.add(line, "delay and not-before both say when it may begin: keep one")
+        problems.add(line, "delay and not-before both say when it may start: keep one")
     return found
 
 

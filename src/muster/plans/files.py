@@ -87,15 +87,21 @@ class LocalPlanFiles:
     """
 
     def __init__(
-        self, now_s: Callable[[], float] = time.time, pause: Callable[[float], None] = time.sleep
+        self,
+        now_s: Callable[[], float] = time.time,
+        pause: Callable[[float], None] = time.sleep,
+        *,
+        folder: Path = Path(),
     ) -> None:
-        """`now_s` is the wall clock, in seconds, that tells the ages of files; `pause` waits seconds."""
+        """`now_s` is the wall clock, in seconds, that tells the ages of files; `pause` waits seconds; `folder` is
+        where relative paths begin."""
+        self._folder = folder
         self._now_s = now_s
         self._pause = pause
 
     def tick(self, path: str, keys: Collection[str]) -> frozenset[str]:
         """As ports.PlanFiles says.  Blocks for as long as the disk takes; raises nothing but BadPlan."""
-        target = _resolve(path)
+        target = _resolve(self._folder, path)
         try:
             with _ticking, _directory(target, path) as directory_fd:
                 self._clean(target, path)
@@ -252,10 +258,10 @@ def _take_owner(fd: int, wanted: os.stat_result) -> None:
         raise PermissionError(error.errno, "its owner and group could not be kept") from error
 
 
-def _resolve(path: str) -> Path:
+def _resolve(folder: Path, path: str) -> Path:
     """The file behind all symbolic links.  Raises BadPlan where there is none."""
     try:
-        return Path(path).resolve(strict=True)
+        return (folder / path).resolve(strict=True)
     except OSError as error:
         raise _cannot(path, "read", error) from error
     except (ValueError, RuntimeError) as error:  # a NUL in the name; a loop of links before Python 3.13

@@ -4,8 +4,29 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from muster.model import commands as c
 from muster.model.answers import Claimed, HeartbeatAnswer, Moved, Registered
 from muster.model.commands import AttemptCommand, Claim, Deregister, Heartbeat, Register
+
+COMMANDS: dict[str, type[c.Command]] = {
+    "register": c.Register,
+    "deregister": c.Deregister,
+    "claim": c.Claim,
+    "heartbeat": c.Heartbeat,
+    "start": c.Start,
+    "progress": c.Progress,
+    "checkpoint": c.SaveCheckpoint,
+    "artifact": c.AddArtifact,
+    "complete": c.Complete,
+    "fail": c.Fail,
+    "release": c.Release,
+    "declare": c.Declare,
+    "gone": c.ProcessesExited,
+    "log": c.AppendLog,
+    "suspect": c.Suspect,
+    "account": c.Account,
+}
+"""All that a worker says, by its name on the wire."""
 
 
 class Crew(Protocol):

@@ -91,7 +91,7 @@ def decode_body(data: bytes | None, decoder: msgspec.json.Decoder[Any]) -> Any:
     try:
         return decoder.decode(data or b"{}")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(f"the request does not fit: {error}; nothing was changed") from error
+        raise BadInput(f"invalid request: {error}; nothing was changed") from error
 
 
 def decode_query(text: str, shape: type[S] | None) -> S | None:

@@ -11,12 +11,12 @@ from msgspec import Meta
 from muster.model import commands as c
 from muster.model.answers import Answer, Enqueued
 from muster.model.edits import EditTask, edited
-from muster.model.errors import BadInput, IllegalMove
+from muster.model.errors import BadInput
 from muster.model.states import TaskStatus
-from muster.model.views import LogChunk, TaskDetail, TaskFilter, TaskView
+from muster.model.views import Inbox, LogChunk, TaskDetail, TaskFilter, TaskView
 from muster.ports.runtime import EVENTS
 from muster.web.backend import Backend
-from muster.web.http import ActorBody, Query, Reply, Request, WaitSeconds, json_reply
+from muster.web.http import Query, Reply, Request, WaitSeconds, json_reply
 from muster.web.routes import Routes
 
 routes = Routes()
@@ -34,11 +34,6 @@ class AddBody(c.Spec, frozen=True, kw_only=True):
     plan: c.Name = LOOSE_PLAN
 
 
-class RetryBody(ActorBody, frozen=True, kw_only=True):
-    note: c.Text = ""
-    fresh: bool = False
-
-
 class TasksQuery(Query, frozen=True, kw_only=True):
     plan: str | None = None
     status: tuple[str, ...] = ()
@@ -49,6 +44,10 @@ class TasksQuery(Query, frozen=True, kw_only=True):
     parent: c.Count | None = None
     after: c.Count = 0
     limit: Annotated[int, Meta(ge=1, le=100_000)] = 500
+
+
+class InboxQuery(Query, frozen=True, kw_only=True):
+    plan: str | None = None
 
 
 class NextQuery(Query, frozen=True, kw_only=True):
@@ -92,6 +91,11 @@ def _pairs(texts: Sequence[str]) -> dict[str, str]:
             raise BadInput(f"metadata={text} is not KEY=VALUE, each key once", "metadata=customer%3Dacme")
         pairs[name] = value
     return pairs
+
+
+@routes.get("/api/v1/inbox")
+async def inbox(web: Backend, query: InboxQuery) -> Inbox:
+    return await web.queries.inbox(query.plan)
 
 
 @routes.get(f"{_TASKS}/next")
@@ -149,6 +153,7 @@ routes.command(f"{_TASK}/transfer", c.Transfer, "actor", "agent", "timeout_s")
 routes.command(f"{_TASK}/depend", c.Depend, "actor", "depends_on")
 routes.command(f"{_TASK}/skip", c.Skip, "actor", "reason")
 routes.command(f"{_TASK}/cancel", c.Cancel, "actor", "reason")
+routes.command(f"{_TASK}/retry", c.Retry, "actor", "note", "fresh")
 
 
 @routes.post(f"{_TASK}/edit")
@@ -158,20 +163,5 @@ async def edit(web: Backend, task_id: int, body: dict[str, Any]) -> Answer:
         actor = msgspec.convert(body.pop("actor", ""), c.Name)
         changes = edited(body)
     except msgspec.ValidationError as error:
-        raise BadInput(f"the request does not fit: {error}; nothing was changed") from error
+        raise BadInput(f"invalid request: {error}; nothing was changed") from error
     return await web.engine.execute(EditTask(task_id=task_id, actor=actor, given=changes))
-
-
-@routes.post(f"{_TASK}/retry")
-async def retry(web: Backend, task_id: int, body: RetryBody) -> Answer:
-    """A new generation; for a task that only waits for its next try: that try now."""
-    found = (await web.queries.task(task_id)).task
-    if found.next_attempt_at_ms is None or found.status not in {TaskStatus.ABORTED, TaskStatus.PENDING}:
-        command = c.Retry(task_id=task_id, actor=body.actor, note=body.note, fresh=body.fresh)
-        return await web.engine.execute(command)
-    if body.fresh:
-        raise IllegalMove(
-            f"task {task_id} waits for its next try, which goes on from its last checkpoint",
-            "cancel it first; then a retry may begin from the start",
-        )
-    return await web.engine.execute(c.Promote(task_id=task_id, actor=body.actor))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from muster.model import commands as c
 from muster.model.answers import Answer, Claimed, HeartbeatAnswer
+from muster.ports.crew import COMMANDS
 from muster.ports.runtime import READY, orders_for
 from muster.web.backend import Backend
 from muster.web.http import Query, Request, WaitSeconds
@@ -11,24 +12,9 @@ from muster.web.routes import Routes
 
 routes = Routes()
 
-_COMMANDS: dict[str, type[c.Command]] = {
-    "register": c.Register,
-    "deregister": c.Deregister,
-    "start": c.Start,
-    "progress": c.Progress,
-    "checkpoint": c.SaveCheckpoint,
-    "artifact": c.AddArtifact,
-    "complete": c.Complete,
-    "fail": c.Fail,
-    "release": c.Release,
-    "gone": c.ProcessesExited,
-    "log": c.AppendLog,
-    "suspect": c.Suspect,
-    "account": c.Account,
-    "declare": c.Declare,
-}
-for _name, _shape in _COMMANDS.items():
-    routes.command(f"/worker/v1/{_name}", _shape)
+for _name, _shape in COMMANDS.items():
+    if _shape not in {c.Claim, c.Heartbeat}:
+        routes.command(f"/worker/v1/{_name}", _shape)
 
 
 class WaitQuery(Query, frozen=True, kw_only=True):

@@ -61,7 +61,7 @@ class Repository:
         `keep` are descriptors that git holds open while it runs, `index` is used in place of the tree's own.
         """
         env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-        env |= {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **self.identity}
+        env |= {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C", **self.identity}
         if index is not None:
             env["GIT_INDEX_FILE"] = str(index)
         options = [part for name, value in _OPTIONS.items() for part in ("-c", f"{name}={value}")]

@@ -289,7 +289,7 @@ class Runner:
             task_id=self._job.task_id,
             epoch=self._job.epoch,
             name=f"work of attempt {self._job.epoch}",
-            location=f"commit {work.commit}, {work.commits} since its start, {work.stat}",
+            location=str(work),
         )
         return self._report(made)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -22,6 +23,7 @@ REGISTER_S = 10.0
 """How long a worker may take to be known to an owner that answers: it asks again every few seconds only."""
 MISSED_LOOKS = 2
 """A worker that ends on purpose says goodbye a moment before its process is gone: one look proves nothing."""
+STRAY_END_S = 5.0
 DRAINED = 0
 DECLARED_DEAD = 3
 """Exit code of a worker that the owner gave up: it wakes after a long sleep and finds itself replaced."""
@@ -73,11 +75,15 @@ class Supervisor:
         worker_argv: Sequence[str],
         workers: int,
         say: Callable[[str], None],
+        project: str = "",
+        folder: str = "",
     ) -> None:
+        """`project` is the id of the one in `folder`: a copy of the crew's file is no word on its processes."""
         self._host = host
         self._log_file = log_file
         self._crew_file = crew_file
         self._say = say
+        self._place = [project, folder]
         self.owner = Child("owner", owner_argv)
         self._worker_argv = worker_argv
         self.workers = [Child("worker", worker_argv) for _ in range(workers)]
@@ -93,8 +99,12 @@ class Supervisor:
         """
         found: list[str] = []
         free = {"owner": [self.owner], "worker": list(self.workers)}
-        for name, process in self._recorded():
+        at_home, recorded = self._recorded()
+        for name, process in recorded:
             if not self._host.alive(process):
+                continue
+            if not at_home:
+                self._end_stray(name, process)
                 continue
             found.append(f"{name} {process.pid}")
             if free[name]:
@@ -109,25 +119,37 @@ class Supervisor:
         if process is not None and self.owner.pid is None:
             _adopt(self.owner, process)
 
-    def _recorded(self) -> list[tuple[str, ProcessId]]:
+    def _end_stray(self, name: str, process: ProcessId) -> None:
+        """One that works for the place that the project was moved away from: it finds nothing there."""
+        self._say(f"ending {name} {process.pid}: the project was moved while it was at work")
+        _signal(process.pid, signal.SIGKILL)
+        deadline_s = time.monotonic() + STRAY_END_S
+        while self._host.alive(process) and time.monotonic() < deadline_s:
+            time.sleep(0.01)
+
+    def _recorded(self) -> tuple[bool, list[tuple[str, ProcessId]]]:
+        """(whether they work in this folder, what this project's last supervisor has started)."""
         try:
-            boot, *lines = self._crew_file.read_text("utf-8").splitlines()
-            rows = [line.split() for line in lines]
-            found = [(name, ProcessId(int(pid), int(start))) for name, pid, start in rows]
-        except (OSError, ValueError):
-            return []
-        return found if boot == self._host.boot_id else []
+            told = json.loads(self._crew_file.read_bytes())
+            boot, project, folder = told["boot"], told["project"], told["folder"]
+            found = [(name, ProcessId(pid, start)) for name, pid, start in told["processes"]]
+        except (OSError, ValueError, TypeError, KeyError):
+            return True, []
+        ours = (boot, project) == (self._host.boot_id, self._place[0])
+        return folder == self._place[1], found if ours else []
 
     def _record(self) -> None:
-        lines = [self._host.boot_id]
+        processes = []
         for child in (self.owner, *self.workers):
             process = child.adopted or (self._host.identify(child.process.pid) if child.process else None)
             if process is not None:
-                lines.append(f"{child.name} {process.pid} {process.start}")
+                processes.append((child.name, *process))
+        project, folder = self._place
+        told = {"boot": self._host.boot_id, "project": project, "folder": folder, "processes": processes}
         draft = self._crew_file.with_name(self._crew_file.name + ".tmp")
         # Where the disk is full the next supervisor knows less; this one goes on.
         with contextlib.suppress(OSError):
-            draft.write_text("\n".join([*lines, ""]), "utf-8")
+            draft.write_text(json.dumps(told), "utf-8")
             draft.replace(self._crew_file)
 
     @property
@@ -202,6 +224,12 @@ class Supervisor:
             child.due_s = None
         for process in self._given_up:
             process.kill()
+
+    def owner_dies(self) -> None:
+        """At once, and nobody takes its place."""
+        self.owner.due_s = None
+        if self.owner.pid is not None:
+            _signal(self.owner.pid, signal.SIGKILL)
 
     def stop_owner(self, grace_s: float) -> None:
         pid = self.owner.pid

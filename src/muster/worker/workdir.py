@@ -140,4 +140,6 @@ def workdir_of(job: ClaimedJob, root: Path, trees: Trees | None) -> Workdir:
     # What was done is published also where its agent does not write any more, or is not known.
     if job.agent not in trees.writers and not (job.publishes is not None and path.is_dir()):
         return Folder(root)
-    return Tree(trees, Worktree(trees.repository, path, job.plan, job.key, job.epoch), job.publishes)
+    return Tree(
+        trees, Worktree(trees.repository, path, job.plan, job.key, job.epoch, job.title), job.publishes
+    )

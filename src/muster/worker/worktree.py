@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ from muster.worker.git import GitFailed, Repository
 
 log = logging.getLogger(__name__)
 
+SUBJECT_CHARS_MAX = 72
+"""A line of `git log` shows no more."""
+SHORT_HASH_CHARS = 12
 _MARKER = "muster-attempt"
 _SET_UP = "muster-set-up"
 _INDEX = "muster-index"
@@ -55,6 +59,9 @@ class Work(NamedTuple):
     commits: int
     stat: str
 
+    def __str__(self) -> str:
+        return f"commit {self.commit[:SHORT_HASH_CHARS]}, {self.commits} since its start, {self.stat}"
+
 
 @dataclass(frozen=True)
 class Worktree:
@@ -64,6 +71,8 @@ class Worktree:
     plan: str
     key: str
     epoch: int
+    title: str = ""
+    """Of its task; commits are named after it."""
 
     @property
     def cwd(self) -> Path:
@@ -168,6 +177,7 @@ class Worktree:
         """
         repository = self.repository
         with repository.locked() as lock:
+            self._rejoin()
             self._admin()
             begun = self._begun()
             if begun is not None and begun.epoch > self.epoch:
@@ -203,12 +213,13 @@ class Worktree:
     def _admin(self) -> Path:
         """Git's own folder for this tree.  Raises GitFailed where it is none."""
         try:
-            text = read_plain(self.path / ".git", _LINK_BYTES_MAX).decode("utf-8", "surrogateescape")
+            admin = _admin_of(self.path)
         except OSError as error:
             raise GitFailed(f"{self.path} is no working tree: {error}") from error
-        admin = Path(text.removeprefix("gitdir:").strip())
         if admin.parent != self.repository.common / "worktrees" or not admin.is_dir():
             raise GitFailed(f"{self.path} is a working tree of another repository: {admin}")
+        if _tree_of(admin) != _real(self.path):
+            raise GitFailed(f"{self.path} is a copy of the working tree {_tree_of(admin)}")
         return admin
 
     def _begun(self) -> Begun | None:
@@ -244,10 +255,7 @@ class Worktree:
         """Joins the tree to its repository after both were moved; what belongs to no repository is put aside."""
         if self.path.is_symlink() or not self.path.is_dir():
             return
-        with contextlib.suppress(GitFailed):
-            self._admin()
-            return
-        self.repository.ask("worktree", "repair", str(self.path))
+        self._rejoin()
         try:
             self._admin()
         except GitFailed as error:
@@ -256,6 +264,25 @@ class Worktree:
             aside = self.path.with_name(f"{self.path.name}-before-{self.epoch}")
             log.warning("%s; it is kept as %s", error.message, aside)
             self.path.rename(aside)
+            if (aside / ".git").is_file():  # git in there would write to what the link leads to
+                (aside / ".git").unlink()
+
+    def _rejoin(self) -> None:
+        """Links the tree and git's folder for it to each other again, after both were moved or copied.
+
+        Not `git worktree repair`: in a copy it takes git's folder of the original.
+        """
+        path, admins = _real(self.path), self.repository.common / "worktrees"
+        try:
+            admin = admins / _admin_of(path).name
+        except FileNotFoundError:  # an agent has deleted the link
+            admin = next((known for known in admins.glob("*") if _tree_of(known) == path), path)
+        except OSError:
+            return
+        if not (admin / "gitdir").is_file() or (_tree_of(admin) != path and _belongs_to_another(admin)):
+            return
+        for link, target in ((path / ".git", f"gitdir: {admin}"), (admin / "gitdir", f"{path}/.git")):
+            replace_plain(link, os.fsencode(f"{target}\n"), lasting=True)
 
     def _mark(self, base: str) -> None:
         replace_plain(self._admin() / _MARKER, f"{self.epoch} {base}\n".encode(), lasting=True)
@@ -312,9 +339,7 @@ class Worktree:
             index.unlink(missing_ok=True)
         commit = head
         if tree != repository.run("rev-parse", f"{head}^{{tree}}"):
-            task = f"{self.plan}/{self.key}"
-            message = f"{task}: what attempt {begun.epoch} left\n\nMuster-Attempt: {task}#{begun.epoch}"
-            commit = repository.run("commit-tree", tree, "-p", head, "-m", message)
+            commit = repository.run("commit-tree", tree, "-p", head, "-m", self._message("", begun.epoch))
         repository.run("update-ref", kept_ref(self.plan, self.key, begun.epoch), commit)
         stat = repository.run("diff", "--shortstat", begun.base, commit).strip() or "no change"
         commits = int(repository.run("rev-list", "--count", f"{begun.base}..{commit}"))
@@ -351,8 +376,16 @@ class Worktree:
             )
         if done.returncode:
             raise GitFailed(f"git merge-tree failed: {done.stderr.strip()}", "it needs git 2.38 or newer")
-        message = f"Merge {self.plan}/{self.key}"
+        message = self._message("Merge: ", self.epoch)
         return repository.run("commit-tree", tree, "-p", ours, "-p", theirs, "-m", message)
+
+    def _message(self, before: str, epoch: int) -> str:
+        """The task's title in one line, and whose work it is as a trailer."""
+        task = f"{self.plan}/{self.key}"
+        title = " ".join(self.title.split()) or task
+        room = SUBJECT_CHARS_MAX - len(before)
+        subject = title if len(title) <= room else f"{title[: room - 3].rstrip()}..."
+        return f"{before}{subject}\n\nMuster-Attempt: {task}#{epoch}"
 
     def _hand_over(self, origin: int | None) -> str:
         if origin is None:
@@ -366,6 +399,34 @@ class Worktree:
         if tip is not None and head is not None and not self.repository.is_ancestor(tip, head):
             told += f"  Branch {plan_branch(self.plan)} has moved on since: merge it into your work."
         return told
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _tree_of(admin: Path) -> Path | None:
+    """The working tree that git's folder names."""
+    try:
+        text = read_plain(admin / "gitdir", _LINK_BYTES_MAX).decode("utf-8", "surrogateescape")
+    except OSError:
+        return None
+    return _real(admin / text.strip()).parent
+
+
+def _belongs_to_another(admin: Path) -> bool:
+    """Whether the tree that it names is there, and says so as well."""
+    tree = _tree_of(admin)
+    try:
+        return tree is not None and _admin_of(tree) == admin
+    except OSError:
+        return False
+
+
+def _admin_of(tree: Path) -> Path:
+    """Git's folder that a working tree names.  Raises OSError."""
+    text = read_plain(tree / ".git", _LINK_BYTES_MAX).decode("utf-8", "surrogateescape")
+    return _real(tree / text.removeprefix("gitdir:").strip())
 
 
 def _remove(path: Path) -> None:

@@ -45,7 +45,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "checks afterwards that nothing was lost or done by two.  Needs git, but no keys and no network, and "
         "takes less than a minute."
     )
-    parser.add_argument("--keep", action="store_true", help="leave the folder, to look around in it")
+    parser.add_argument("--keep", action="store_true", help="keep the folder afterwards")
     parser.add_argument("--dir", metavar="DIR", help="work in this new or empty folder, and leave it")
 
 
@@ -129,7 +129,7 @@ def _work(
 
     config = load_config(where.root)
     document = read_plan(where.root / project.PLAN_FILE)
-    content = plan_body(Given(document, where.root / project.PLAN_FILE), config)
+    content = plan_body(Given(document, where.root / project.PLAN_FILE), config, where)
     with _swept(where, Crew(where, config, WORKERS, printer.say, actor())) as crew:
         crew.start()
         added = crew.api.post("/api/v1/plans", content)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from muster.cli.live.state import HELP, State
 from muster.cli.output import (
@@ -20,8 +19,7 @@ from muster.cli.output import (
     task_word,
     width,
 )
-
-Json = dict[str, Any]
+from muster.model.json_value import Json
 
 _LOG_SHARE = 0.4
 _ROWS_MIN = 3

@@ -17,8 +17,7 @@ from muster.client.api import Api, task_path
 from muster.client.http import Connection
 from muster.config.project import Project
 from muster.model.errors import MusterError, Unavailable
-
-Json = dict[str, Any]
+from muster.model.json_value import Json
 
 ROUND_S = 0.25
 LINE_CHARS_MAX = 4000

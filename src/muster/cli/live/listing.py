@@ -8,8 +8,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from muster.client.api import Api
-
-Json = dict[str, Any]
+from muster.model.json_value import Json
 
 TASKS_MAX = 2000
 """Of each kind that is asked for: the first ones of all, those at work or failed, and those that wait."""

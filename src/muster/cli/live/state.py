@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from muster.cli.output import ref_of, task_word
+from muster.model.json_value import Json
 from muster.model.states import FINAL, TaskStatus
-
-Json = dict[str, Any]
 
 LOG_LINES_MAX = 2000
 HELP = (
@@ -236,8 +235,8 @@ class State:
         if task is None:
             self.message = "no task is chosen"
             return None
-        paused = task["status"] == TaskStatus.PAUSED
-        action = {"r": "retry", "c": "cancel", "p": "resume" if paused else "pause"}[key]
+        halt = "resume" if "resume" in task["actions"] else "pause"
+        action = {"r": "retry", "c": "cancel", "p": halt}[key]
         asked = Prompt(action, task["id"], ref_of(task))
         if key == "p":
             return asked

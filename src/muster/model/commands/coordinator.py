@@ -12,12 +12,18 @@ class Restored(Command, frozen=True, kw_only=True):
     actor: Name
     incarnation: Name
     """A new random name of the store: what was granted before proves nothing any more."""
+    project: str = ""
+    """Whose store it is from now on."""
+    copied: bool = False
+    """It came with a copy of another project, which goes on with what was running (S19)."""
 
 
 class NewBoot(Command, frozen=True, kw_only=True):
     """A new owner has taken over: it takes the next term, and leases of this boot get one fresh lease time,
     because nobody could renew them while there was no owner (S15)."""
 
+    project: str = ""
+    """Whose store it is, where that is not noted yet."""
     long_lived: bool = True
     """False for an owner of one command: it comes and goes, and must not keep a task for who took it by hand."""
 

@@ -155,7 +155,7 @@ class Cancel(Command, frozen=True, kw_only=True):
 
 
 class Retry(Command, frozen=True, kw_only=True):
-    """Opens a new generation."""
+    """Opens a new generation; for a task that only waits for its next try: that try now."""
 
     task_id: int
     actor: Name

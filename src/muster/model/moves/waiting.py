@@ -60,9 +60,12 @@ def enqueued(
     return Decision(task, events=(event(None, task, "enqueued", message, actor, Level.INFO, {}),))
 
 
+_BETWEEN_TRIES = frozenset({TaskStatus.ABORTED, TaskStatus.PENDING})
+
+
 def promote(task: Task, facts: Facts, command: c.Promote, now: Now) -> Decision:
     due_at_ms = task.next_attempt_at_ms
-    if task.status not in {TaskStatus.ABORTED, TaskStatus.PENDING} or due_at_ms is None:
+    if task.status not in _BETWEEN_TRIES or due_at_ms is None:
         raise IllegalMove(f"task {task.id} is {task.status} and waits for no due time")
     if command.term is not None and due_at_ms > now.wall_ms:
         raise IllegalMove(f"task {task.id} is not due yet")
@@ -107,6 +110,13 @@ def cancel(task: Task, facts: Facts, command: c.Cancel, now: Now) -> Decision:
 
 
 def retry(task: Task, facts: Facts, command: c.Retry, now: Now) -> Decision:
+    if task.status in _BETWEEN_TRIES and task.next_attempt_at_ms is not None:
+        if command.fresh:
+            raise IllegalMove(
+                f"task {task.id} waits for its next try, which goes on from its last checkpoint",
+                "cancel it first; then a retry may begin from the start",
+            )
+        return promote(task, facts, c.Promote(task_id=task.id, actor=command.actor), now)
     if task.status not in {TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.COMPLETED}:
         raise IllegalMove(
             f"task {task.id} is {task.status}: only a failed, cancelled or completed task starts anew",

@@ -60,20 +60,7 @@ def _granted(task: Task, facts: Facts, command: c.Grant, now: Now) -> Decision:
         lease_ms=command.lease_ms,
         lease_until_ms=now.mono_ms + command.lease_ms,
         assigned_at_ms=now.wall_ms,
-        started_at_ms=None,
-        ended_at_ms=None,
-        session_key=None,
-        token_hash=None,
-        stop_action=None,
-        stop_by_ms=None,
-        error_kind=None,
-        error="",
-        tree_killed=False,
-        exit_code=None,
-        declared_kind=None,
         declared=facts.attempt.declared if done_epoch is not None and facts.attempt else None,
-        checkpoints=0,
-        log_bytes=0,
     )
     return Decision(after, attempt, (event,))
 

@@ -10,7 +10,16 @@ from typing import NamedTuple
 
 import apsw
 
-from muster.model.errors import MusterError, StoreFault, StoreFull, StoreHalted, StoreRewound, Unavailable
+from muster.config.identity import ADOPT_HINT
+from muster.model.errors import (
+    MusterError,
+    ProjectCopied,
+    StoreFault,
+    StoreFull,
+    StoreHalted,
+    StoreRewound,
+    Unavailable,
+)
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +36,8 @@ class Cause(StrEnum):
     """An attempt has proved that it was granted, and the store does not know it (S2)."""
     COPY = "copy"
     """The file is a backup that was put in place; known by its mark, not by a flag."""
+    FOREIGN = "foreign"
+    """The store is that of another folder, which may be at work; known by its record, not by a flag."""
 
 
 class Halt(NamedTuple):
@@ -35,8 +46,8 @@ class Halt(NamedTuple):
 
     @property
     def readable(self) -> bool:
-        """Reads go on: the file is sound, it only is an older one."""
-        return self.cause in {Cause.REWOUND, Cause.COPY}
+        """Reads go on: the file is sound, it only is an older one, or another's."""
+        return self.cause in {Cause.REWOUND, Cause.COPY, Cause.FOREIGN}
 
     def error(self, store: Path) -> StoreFault:
         match self.cause:
@@ -57,6 +68,8 @@ class Halt(NamedTuple):
                     f"{store} is a backup that was put in place: an older state than workers may know",
                     "muster db restored, which raises the base of all epochs",
                 )
+            case Cause.FOREIGN:
+                return ProjectCopied(self.reason, ADOPT_HINT)
 
 
 def damaged(store: Path, reason: object, kind: type[StoreFault]) -> StoreFault:

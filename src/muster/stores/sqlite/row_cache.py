@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 R = TypeVar("R", bound=Struct)
+K = TypeVar("K")
 
 KNOWN_MAX = 1000
 """Two batches of the engine: a claimed task is started next, and its attempt reports."""
@@ -52,11 +53,25 @@ class RowCache(Generic[R]):
         found = self._rows.get(key)
         return found[0] if found else None
 
-    def put(self, made: R) -> Row:
+    def look_up(self, keys: Iterable[K]) -> tuple[list[R], list[K]]:
+        """The rows that are known, and the keys of the others."""
+        rows, found, missing = self._rows, list[R](), list[K]()
+        for key in dict.fromkeys(keys):
+            known = rows.get(key)
+            if known is None:
+                missing.append(key)
+            else:
+                found.append(known[0])
+        return found, missing
+
+    def put(self, made: Iterable[R]) -> list[Row]:
         """Notes what was read from the store, or is written to it, and returns its columns."""
-        row = astuple(made)
-        self._note(self._key(row), made, row)
-        return row
+        columns = []
+        for one in made:
+            row = astuple(one)
+            columns.append(row)
+            self._note(self._key(row), one, row)
+        return columns
 
     def _note(self, key: object, made: R, row: Row) -> None:
         rows = self._rows
@@ -72,23 +87,26 @@ class RowCache(Generic[R]):
 
     def updates(self, changed: Iterable[R]) -> dict[str, list[Row]]:
         """Statements by name, each with the rows to bind, that bring the table to what `changed` says."""
-        made: dict[str, list[Row]] = {}
-        rows, kinds, to_key = self._rows, self._kinds, self._key
+        by_mask: dict[bytes, list[Row]] = {}
+        rows, to_key, status, ended = self._rows, self._key, self._status, self._ended
         for now in changed:
             row = astuple(now)
             key = to_key(row)
             known = rows.get(key)
-            if known is None:
-                name, bind = self._everything
+            # What was not touched is the same object; an equal one that is not costs a column too many.
+            mask = b"" if known is None else bytes(map(is_not, known[1], row))
+            if mask in by_mask:
+                by_mask[mask].append(row)
             else:
-                # What was not touched is the same object; an equal one that is not costs a column too many.
-                mask = bytes(map(is_not, known[1], row))
-                name, bind = kinds.get(mask) or self._kind(mask)
-            self._note(key, now, row)
-            if name in made:
-                made[name].append(bind(row))
+                by_mask[mask] = [row]
+            if known is not None and row[status] not in ended:
+                rows[key] = (now, row)
             else:
-                made[name] = [bind(row)]
+                self._note(key, now, row)
+        made: dict[str, list[Row]] = {}
+        for mask, alike in by_mask.items():
+            name, bind = self._kinds.get(mask) or self._kind(mask)
+            made.setdefault(name, []).extend(map(bind, alike))
         return made
 
     def _kind(self, mask: bytes) -> Statement:

@@ -92,22 +92,16 @@ class SqliteTx:
         return self._db.executemany(SQL[name], rows)
 
     async def tasks(self, ids: Collection[int]) -> list[Task]:
-        known = self._tasks.get
-        found = {i: task for i in ids if (task := known(i)) is not None}
-        for row in self._many("tasks", [(i,) for i in ids if i not in found]):
-            task = task_of(row)
-            self._tasks.put(task)
-            found[task.id] = task
-        return list(found.values())
+        known, missing = self._tasks.look_up(ids)
+        read = [task_of(row) for row in self._many("tasks", [(i,) for i in missing])] if missing else []
+        self._tasks.put(read)
+        return known + read
 
     async def attempts(self, keys: Collection[tuple[int, int]]) -> list[Attempt]:
-        known = self._attempts.get
-        found = {key: attempt for key in keys if (attempt := known(key)) is not None}
-        for row in self._many("attempts", [key for key in keys if key not in found]):
-            attempt = attempt_of(row)
-            self._attempts.put(attempt)
-            found[attempt.task_id, attempt.epoch] = attempt
-        return list(found.values())
+        known, missing = self._attempts.look_up(keys)
+        read = [attempt_of(row) for row in self._many("attempts", missing)] if missing else []
+        self._attempts.put(read)
+        return known + read
 
     async def held(self, worker_id: str) -> list[Attempt]:
         return [attempt_of(row) for row in self._all("held", worker_id)]
@@ -122,35 +116,19 @@ class SqliteTx:
         return [ReadyTask(*row) for row in self._all("ready", lane_id, limit)]
 
     async def job_texts(self, ids: Collection[int]) -> list[JobText]:
-        tasks = {task.id: task for task in await self.tasks(ids)}
-        # A claim whose answer was lost may come again after the first attempt has begun.
-        begun = [(task.id, 1) for task in tasks.values() if task.epoch == 1 and task.started_at_ms]
-        saved = {attempt.task_id for attempt in await self.attempts(begun) if attempt.checkpoints}
         plans: dict[int | None, str] = {None: ""}
         made = []
-        for task_id, plan_id, key, title, description, done_by in self._many(
-            "job_texts", [(i,) for i in ids]
-        ):
+        for row in self._many("job_texts", [(i,) for i in ids]):
+            task_id, plan_id, epoch, fresh_after, key, title, description, done_by = row
             if plan_id not in plans:
                 plan = await self.plan(plan_id)
                 plans[plan_id] = plan.name if plan else ""
-            task = tasks[task_id]
             left = (None, None, None)
-            if task.epoch > 1 or task_id in saved:
-                left = self._first("resumption", task_id, task.fresh_after_epoch, task.epoch)
-            made.append(
-                JobText(
-                    task_id=task_id,
-                    plan=plans[plan_id],
-                    key=key,
-                    title=title,
-                    description=description,
-                    session_key=left[0],
-                    session_usage=left[1],
-                    checkpoint=left[2],
-                    done_by=done_by,
-                )
-            )
+            # A claim whose answer was lost may come again after the first attempt has saved something.
+            first = self._attempts.get((task_id, 1)) if epoch == 1 else None
+            if epoch and (first is None or first.checkpoints):
+                left = self._first("resumption", task_id, fresh_after, epoch)
+            made.append(JobText(task_id, plans[plan_id], key, title, description, *left, done_by))
         return made
 
     async def settle_dependencies(self, parent_ids: Collection[int]) -> list[tuple[int, int]]:
@@ -170,7 +148,7 @@ class SqliteTx:
         if writes.attempts:
             self._update(self._attempts.updates(writes.attempts))
         if writes.opened:
-            self._many("insert_attempt", [self._attempts.put(a) for a in writes.opened])
+            self._many("insert_attempt", self._attempts.put(writes.opened))
         if writes.events:
             self._many("insert_event", [astuple(e) for e in writes.events])
         if writes.results:

@@ -1,0 +1,52 @@
+"""A server that answers everything with the same 15 bytes.  Arguments: `httptools` or `uvicorn`, socket."""
+
+import asyncio
+import socket
+import sys
+
+BODY = b'{"status":"ok"}'
+
+
+def main() -> None:
+    kind, path = sys.argv[1:]
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen(64)
+        asyncio.run(by_uvicorn(listening) if kind == "uvicorn" else by_httptools(listening))
+
+
+async def by_httptools(listening: socket.socket) -> None:
+    import httptools
+
+    class Connection(asyncio.Protocol):
+        def connection_made(self, transport):
+            self.transport = transport
+            self.parser = httptools.HttpRequestParser(self)
+
+        def data_received(self, data):
+            self.parser.feed_data(data)
+
+        def on_message_complete(self):
+            asyncio.get_running_loop().create_task(self.answer())
+
+        async def answer(self):
+            self.transport.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(BODY), BODY))
+
+    server = await asyncio.get_running_loop().create_unix_server(Connection, sock=listening)
+    await server.serve_forever()
+
+
+async def by_uvicorn(listening: socket.socket) -> None:
+    import uvicorn
+
+    async def app(_, receive, send):
+        await receive()
+        length = (b"content-length", str(len(BODY)).encode())
+        await send({"type": "http.response.start", "status": 200, "headers": [length]})
+        await send({"type": "http.response.body", "body": BODY})
+
+    options = {"http": "httptools", "loop": "asyncio", "lifespan": "off", "access_log": False}
+    await uvicorn.Server(uvicorn.Config(app, log_config=None, **options)).serve(sockets=[listening])
+
+
+main()
