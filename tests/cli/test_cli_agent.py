@@ -28,12 +28,13 @@ PLUGIN = """
 from muster.agents.command import CommandAgent
 from muster.model.errors import BadConfig
 
-def make(config):
+def make(config, home):
     if "word" not in config.options:
         raise BadConfig("echo-cli needs options.word", "options = { word = ... }")
-    return CommandAgent(name=config.name, command=("echo", config.options["word"]), prompt="none")
+    word = config.options["word"]
+    return CommandAgent(name=config.name, command=("sh", "-c", f"echo {word} $HOME"), prompt="none", home=home)
 
-def broken(config):
+def broken(config, home):
     raise RuntimeError("boom")
 """
 
@@ -127,7 +128,7 @@ def muster(root: Path, env: dict[str, str], *argv: str) -> subprocess.CompletedP
 
 def test_another_package_brings_a_kind_by_its_entry_point(root, plugin):
     (root / "muster.toml").write_text(
-        'agent = "echo"\n[agents.echo]\nkind = "echo-cli"\noptions = { word = "hello" }\n'
+        'agent = "echo"\n[agents.echo]\nkind = "echo-cli"\nhome = "own"\noptions = { word = "hello" }\n'
     )
     tried = muster(root, plugin, "agent", "test", "echo")
     assert tried.returncode == 0, tried.stderr
@@ -135,7 +136,8 @@ def test_another_package_brings_a_kind_by_its_entry_point(root, plugin):
     (root / "plan.md").write_text("# P\n- [ ] Say it {#say}\n")
     ran = muster(root, plugin, "run", "plan.md")
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert muster(root, plugin, "logs", "say").stdout == "hello\n"
+    said = muster(root, plugin, "logs", "say").stdout
+    assert said.startswith(f"hello {root / '.muster' / 'homes' / 'echo'}"), "a HOME of its own, as any kind"
 
 
 @pytest.mark.parametrize(
@@ -148,5 +150,6 @@ def test_another_package_brings_a_kind_by_its_entry_point(root, plugin):
 )
 def test_what_is_wrong_with_a_foreign_kind_is_said(root, plugin, settings, message):
     (root / "muster.toml").write_text(f"[agents.echo]\n{settings}\n")
-    assert message in muster(root, plugin, "agent", "show", "echo").stdout
+    shown = muster(root, plugin, "agent", "show", "echo")
+    assert message in shown.stdout + shown.stderr
     assert message in muster(root, plugin, "doctor").stdout

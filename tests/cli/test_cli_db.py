@@ -61,7 +61,7 @@ def test_check_lists_what_it_finds(cli, idle, root):
     store.close()
     ran = cli("db", "check")
     assert ran.code == 1 and "broken  S8: " in ran.out and "BROKEN: " in ran.out
-    assert "restore the newest backup" in ran.out
+    assert "there is no backup; to start again" in ran.out
     report = json.loads(cli("db", "check", "--json").out)
     assert report["ok"] is False and len(report["findings"]) == 1
     ran = cli("db", "check", "--resume")

@@ -332,5 +332,5 @@ def test_a_second_file_of_one_title_is_told_its_name_before_and_after(cli, empty
     assert "site-2: 1 added" in cli("plan", "diff", two).out
     ran = cli("plan", "add", two)
     assert "site-2: 1 task added" in ran.out
-    assert "not site: that is the plan of another file" in ran.out
+    assert "not site: that is another plan" in ran.out
     assert "not site" not in cli("plan", "add", two).out

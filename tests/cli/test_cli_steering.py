@@ -170,10 +170,18 @@ def test_a_question_goes_to_the_inbox_and_its_answer_to_the_next_attempt(cli, ow
     assert cli("report", "progress", "1", env=owner.inside()).code == 6
 
 
+def test_what_a_mistyped_reference_means_is_suggested(cli, owner):
+    for words in (("task", "show", "billing/ap1"), ("task", "cancel", "testz"), ("logs", "doc")):
+        ran = cli(*words)
+        assert ran.code in (0, 3), ran.err
+        assert ran.code == 0 or "did you mean 'billing/" in ran.err, ran.err
+    assert "did you mean" not in cli("task", "show", "something-else-altogether").err
+
+
 def test_an_inbox_of_a_plan_that_is_not_there(cli, owner):
     ran = cli("inbox", "--plan", "biling")
     assert (ran.code, ran.raw) == (3, b"")
-    assert "there is no plan 'biling'" in ran.err
+    assert "there is no plan 'biling'; did you mean 'billing'?" in ran.err
 
 
 def test_an_inbox_with_nothing_in_it(cli, empty):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from muster.config import foreign
+from muster.config.agents import KINDS_GROUP
 from muster.config.keys import AGENT_KEYS, KEYS
 from muster.config.load import parse_config
 from muster.config.settings import Config
@@ -67,7 +68,12 @@ def test_the_page_has_the_table_as_the_code_makes_it(name: str) -> None:
     assert f"{table}\n\n" in PAGE.read_text("utf-8") + "\n", f"the table should be:\n{table}"
 
 
-def test_every_key_that_is_read_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_key_that_is_read_is_listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    info = tmp_path / "foreign-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: foreign\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{KINDS_GROUP}]\nof-another-package = foreign:make\n")
+    monkeypatch.syspath_prepend(tmp_path)
     read: set[str] = set()
     known = Table.read
 

@@ -12,13 +12,16 @@ SCRIPT = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
 from muster.hosts.local_host import become_subreaper
-from muster.cli import crew as module
+from muster.app import crew as module
+from muster.app.interrupts import Interrupts
 from muster.config.project import Project
 from muster.config.settings import Config
 
 module.SWEEP_S = 3600.0  # only what is noticed counts
 assert become_subreaper()
-crew = module.Crew(Project(Path(sys.argv[1])), Config(), 1, print, "user:ann")
+crew = module.Crew(
+    Project(Path(sys.argv[1])), Config(), 1, say=print, actor="user:ann", interrupts=Interrupts()
+)
 # A worker whose agent's process has shed its mark and its session, and is noted nowhere.
 worker = subprocess.Popen(
     ["sh", "-c", "env -i setsid sleep 600 & echo $!; exec sleep 600"],

@@ -89,8 +89,10 @@ def writer(path: Path, mode: str) -> subprocess.Popen[str]:
 def killed(process: subprocess.Popen[str]) -> str:
     """Kills it; what it had still said."""
     process.send_signal(signal.SIGKILL)
-    rest, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == -signal.SIGKILL
+    assert process.stdout is not None
+    with process.stdout as stdout:
+        rest = stdout.read()  # `communicate` would lose what was read ahead of a line
+    assert process.wait(PATIENCE_S) == -signal.SIGKILL
     return rest
 
 

@@ -262,7 +262,7 @@ def audited() -> Iterator[Rig]:
 
 
 def history_of(store: SqliteStore) -> History:
-    return History(**store.witness.history()._asdict())
+    return History(**store.snapshot.history()._asdict())
 
 
 def event_of(view: EventView) -> Event:

@@ -28,7 +28,7 @@ class Site:
         self.rig = rig
         self.term = rig.new_boot().term
         self.sealer = Sealer(rig.clock, rig.reads, rig, SIGNER, term=self.term)
-        self.head: str | None = None
+        self.heads: list[str] = []
         rig.register()
 
     def history(self, plan: str) -> None:
@@ -41,7 +41,7 @@ class Site:
 
     def verify(self, signer: Signer = SIGNER) -> AuditReport:
         async def work() -> AuditReport:
-            return await Auditor(self.rig.reads, signer, lambda: self.head).verify()
+            return await Auditor(self.rig.reads, signer, lambda: self.heads).verify()
 
         import asyncio
 
@@ -148,12 +148,12 @@ def test_cut_events_are_missing(broken):
 def test_a_cut_of_what_was_not_sealed_yet_shows_in_the_tasks(broken):
     broken.history("four")
     broken.break_in("DELETE FROM events WHERE id = (SELECT max(id) FROM events)")
-    (problem,) = broken.verify().problems
-    assert "has had" in problem
+    unsealed, in_task = broken.verify().problems
+    assert "events came after the last seal" in unsealed and "has had" in in_task
 
 
 def test_a_cut_together_with_its_seals_and_tasks_shows_in_the_log(broken):
-    broken.head = drive(broken.rig.reads.last_seal()).head
+    broken.heads = [seal.head for seal in drive(broken.rig.reads.seals(0, 10))]
     plan = "(SELECT id FROM plans WHERE name = 'three')"
     tasks = f"(SELECT id FROM tasks WHERE plan_id = {plan})"
     broken.break_in(
@@ -161,8 +161,26 @@ def test_a_cut_together_with_its_seals_and_tasks_shows_in_the_log(broken):
         f"DELETE FROM tasks WHERE plan_id = {plan}",
         "DELETE FROM seals WHERE to_id > (SELECT max(id) FROM events)",
     )
+    assert "the log names 1 heads" in broken.verify().problems[0]
+    broken.sql("UPDATE sqlite_sequence SET seq = (SELECT max(id) FROM events) WHERE name = 'events'")
+    broken.history("later")
+    broken.seal()
+    broken.heads.append(drive(broken.rig.reads.last_seal()).head)
     (problem,) = broken.verify().problems
-    assert "the log names the head" in problem
+    assert "the log names 1 heads" in problem, "the next seal does not hide it"
+
+
+def test_a_loss_that_was_known_when_the_store_was_restored_is_no_cut(site):
+    lost = "a" * 64
+    site.heads = [lost]
+    assert not site.verify().whole
+    site.rig.do(c.Restored(actor="ada", incarnation="i", lost_head=f"{lost} {'b' * 64}"))
+    assert not site.verify().whole, "a made-up proof"
+    site.rig.do(c.Restored(actor="ada", incarnation="i", lost_head=f"{lost} {SIGNER.loss_proof(lost)}"))
+    report = site.verify()
+    assert (report.whole, report.lost) == (True, 1)
+    site.heads += ["c" * 64]
+    assert not site.verify().whole
 
 
 def test_another_key_proves_nothing(site):

@@ -10,7 +10,7 @@ import apsw
 import pytest
 from engine_rig import Rig, complete
 
-from muster.app.key import logged_head
+from muster.app.key import logged_heads
 from muster.config.project import Project
 from muster.engine.audit import Auditor
 from muster.engine.batch import drive
@@ -43,7 +43,7 @@ class Site:
         asyncio.run(self.pruner.run_once())
 
     def verify(self) -> AuditReport:
-        return asyncio.run(Auditor(self.rig.reads, SIGNER, lambda: None).verify())
+        return asyncio.run(Auditor(self.rig.reads, SIGNER, list).verify())
 
     def count(self, table: str) -> int:
         (number,) = self.rig.store._writer.execute(f"SELECT count(*) FROM {table}").fetchone()
@@ -179,4 +179,4 @@ def test_a_log_that_is_too_long_becomes_the_old_one(rig, tmp_path):
     assert project.old_log_file.read_bytes().endswith(head + b"more\n")
     assert project.old_log_file.stat().st_size == LOG_BYTES_MAX
     assert project.old_log_file.stat().st_mode & 0o777 == 0o600
-    assert logged_head(project) == "a" * 64, "the audit's head is still known"
+    assert logged_heads(project) == ["a" * 64], "the audit's head is still known"

@@ -32,6 +32,7 @@ def clone(of: Site, target: Path) -> Path:
     return target
 
 
+@pytest.mark.promise("S19")
 def test_a_copy_of_a_running_project_starts_nothing_and_changes_nothing(original: Site, copy: Site) -> None:
     crew, plan = original.pids(), original.project.store.read_bytes()
     for argv in (
@@ -52,6 +53,7 @@ def test_a_copy_of_a_running_project_starts_nothing_and_changes_nothing(original
     assert len(plan) == len(original.project.store.read_bytes())
 
 
+@pytest.mark.promise("S19")
 def test_an_adopted_copy_does_what_is_left_beside_its_original(original: Site, copy: Site) -> None:
     crew = original.pids()
     code, said = copy("db", "adopt")

@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "cli"))
 from git_projects import git
 
 from muster.model.refs import plan_branch
+from muster.worker.git import find_repository
 
 GIT = CONFIG.replace("worktrees = false", "worktrees = true").replace("prompt = ", "writes = true\nprompt = ")
 
@@ -51,6 +52,7 @@ def commit(root: Path) -> None:
     git(root, "commit", "-qm", "first")
 
 
+@pytest.mark.promise("S19")
 def test_a_copy_with_its_repository_goes_on_in_trees_of_its_own(original: Site, tmp_path: Path) -> None:
     subprocess.run(["cp", "-r", original.root, tmp_path / "copy"], check=True)
     before = fingerprint(original.root / ".git"), fingerprint(trees(original)[0])
@@ -139,3 +141,14 @@ def test_a_linked_worktree_that_was_copied_leaves_its_original(tmp_path: Path) -
             copy.end()
         original.go()
         until(lambda: original.statuses()["one"] == "COMPLETED", "the original goes on")
+
+
+def test_a_repository_that_is_set_to_the_originals_folder_is_none_of_the_copys(tmp_path: Path) -> None:
+    (tmp_path / "original").mkdir()
+    (tmp_path / "original" / "plan.md").touch()
+    (tmp_path / "original" / "muster.toml").touch()
+    commit(tmp_path / "original")
+    git(tmp_path / "original", "config", "core.worktree", str(tmp_path / "original"))
+    subprocess.run(["cp", "-r", tmp_path / "original", tmp_path / "copy"], check=True)
+    assert find_repository(tmp_path / "original") is not None
+    assert find_repository(tmp_path / "copy") is None

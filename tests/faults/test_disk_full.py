@@ -107,3 +107,16 @@ def test_a_crew_that_starts_on_a_full_disk_says_so(rig: Rig) -> None:
         [*run, "db", "check"], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_crew_that_starts_on_a_full_disk_waits_for_space(rig: Rig) -> None:
+    rig.down()
+    filler = fill(rig)
+    log = rig.root / "up.log"
+    log.write_text("")
+    rig.up_again(1)
+    until(
+        lambda: "The disk is full: the owner begins as soon as there is space" in log.read_text(), 20, "said"
+    )
+    filler.unlink()
+    until(rig.workers, "it begins by itself")

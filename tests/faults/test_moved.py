@@ -28,6 +28,7 @@ def gone(pids: list[int]) -> bool:
     return all(LocalHost().identify(pid) is None for pid in pids)
 
 
+@pytest.mark.promise("S19")
 def test_a_project_moved_between_two_runs_does_nothing_twice(here: Site, tmp_path: Path) -> None:
     here.go()
     assert here.run().code == 0
@@ -46,6 +47,7 @@ def test_a_project_moved_between_two_runs_does_nothing_twice(here: Site, tmp_pat
         )
 
 
+@pytest.mark.promise("S19")
 def test_a_project_moved_under_its_crew_ends_it_and_goes_on_in_its_new_place(
     here: Site, tmp_path: Path
 ) -> None:

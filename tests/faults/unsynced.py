@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from muster.app.owner import run_owner
-from muster.app.parts import log_to_stderr
+from muster.app.parts import run_logged
 
 SKIP = 77
 _NUMBERS = {"x86_64": (74, 75, 317), "aarch64": (82, 83, 277)}
@@ -54,6 +54,5 @@ def break_syncs() -> None:
 
 
 if __name__ == "__main__":
-    log_to_stderr("owner")
     signal.signal(signal.SIGUSR1, lambda *_: break_syncs())
-    sys.exit(run_owner(Path(sys.argv[1])))
+    sys.exit(run_logged("owner", lambda: run_owner(Path(sys.argv[1]))))

@@ -12,6 +12,7 @@ PROMISES = (
     "S16",
     "S17",
     "S18",
+    "S19",
     *(f"L{number}" for number in range(1, 6)),
 )
 """S13 and S14 come with tenants and with Valkey."""

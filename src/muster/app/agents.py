@@ -11,22 +11,21 @@ from muster.agents.claude_code import ClaudeCodeAgent
 from muster.agents.codex import CodexAgent
 from muster.agents.command import EXIT_CODES, CommandAgent, Prompt
 from muster.agents.inputs import Home
+from muster.config.agents import KINDS_GROUP
 from muster.config.project import Project
 from muster.config.settings import CLAUDE_CODE, CODEX, COMMAND, OWN_HOME, AgentConfig, Config
 from muster.hosts.file_lock import Lock
 from muster.model.errors import BadConfig, MusterError, OwnerUnavailable
 from muster.ports.agent import Agent
 
-GROUP = "muster.agents"
-"""The entry point group of other packages: kind = a callable that makes an Agent of an AgentConfig."""
-Factory = Callable[[AgentConfig], Agent]
-_OwnFactory = Callable[[AgentConfig, Home | None], Agent]
+Factory = Callable[[AgentConfig, Home | None], Agent]
+"""Makes an agent of its settings and its HOME, where that is not the user's."""
 NO_SEAT = 0
 """Of commands that try an agent, and of workers none of whose agents has a HOME of its own."""
 
 
 def agents_of(config: Config, project: Project, seat: int = NO_SEAT) -> Mapping[str, Agent]:
-    """For the worker in this seat.  Raises BadConfig for a kind that neither Muster nor a package knows."""
+    """For the worker in this seat.  Raises BadConfig for a kind whose package cannot be used."""
     return {name: agent_of(agent, config, project, seat) for name, agent in config.agents.items()}
 
 
@@ -34,10 +33,9 @@ def agent_of(agent: AgentConfig, config: Config, project: Project, seat: int = N
     """Raises BadConfig as agents_of."""
     stall_after_s = config.health.stall_after_s if agent.stall_after_s is None else agent.stall_after_s
     agent = replace(agent, limits=replace(agent.limits, stall_after_s=stall_after_s or None))
+    home = home_of(agent, project, seat)
     factory = _OWN.get(agent.kind)
-    if factory is None:
-        return _foreign(agent)
-    return factory(agent, home_of(agent, project, seat))
+    return factory(agent, home) if factory is not None else _foreign(agent, home)
 
 
 def home_of(agent: AgentConfig, project: Project, seat: int = NO_SEAT) -> Home | None:
@@ -94,31 +92,25 @@ def _streaming(agent: AgentConfig, home: Home | None) -> dict[str, Any]:
     }
 
 
-_OWN: Mapping[str, _OwnFactory] = {
+_OWN: Mapping[str, Factory] = {
     COMMAND: _command,
     CLAUDE_CODE: lambda agent, home: ClaudeCodeAgent(**_streaming(agent, home)),
     CODEX: lambda agent, home: CodexAgent(**_streaming(agent, home)),
 }
 
 
-def _foreign(agent: AgentConfig) -> Agent:
+def _foreign(agent: AgentConfig, home: Home | None) -> Agent:
     from importlib.metadata import entry_points
 
-    found = {point.name: point for point in entry_points(group=GROUP)}
-    if agent.kind not in found:
-        known = ", ".join(sorted({*_OWN, *found}))
-        raise BadConfig(
-            f"muster.toml: agents.{agent.name}.kind: no kind of agent is called {agent.kind!r}",
-            f"install the package that brings it, or write one of {known}",
-        )
+    (point,) = entry_points(group=KINDS_GROUP, name=agent.kind)
     try:
-        factory = cast(Factory, found[agent.kind].load())
-        return factory(agent)
+        factory = cast(Factory, point.load())
+        return factory(agent, home)
     except MusterError:
         raise
     except Exception as error:
         # Somebody else's code: whatever it raises is about this agent, not about Muster.
         raise BadConfig(
             f"muster.toml: agents.{agent.name}: kind {agent.kind!r} cannot be used: {error!r}",
-            f"see the documentation of {found[agent.kind].value}",
+            f"see the documentation of {point.value}",
         ) from error

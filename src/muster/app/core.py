@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from muster.app.detached_call import detached_call
-from muster.app.key import logged_head, open_store, signer_of
+from muster.app.key import logged_heads, open_store, signer_of
 from muster.app.parts import local_trees, make_state_dir, repository_of
 from muster.config.identity import copied_error, look, settle
 from muster.config.project import Project
@@ -24,11 +24,9 @@ from muster.engine.incarnation import PROJECT
 from muster.engine.policy import Policy
 from muster.engine.queries import Queries
 from muster.engine.service import Service
-from muster.engine.services.pruner import Pruner
+from muster.engine.services.coordinator import coordinator
 from muster.engine.services.reaper import Reaper, own_stall_ms
 from muster.engine.services.reconciler import Reconciler
-from muster.engine.services.scheduler import Scheduler
-from muster.engine.services.sealer import Sealer
 from muster.engine.services.ticker import Ticker
 from muster.engine.services.worktree_cleaner import WorktreeCleaner
 from muster.hosts.attempt_folders import LocalFolders
@@ -36,11 +34,10 @@ from muster.hosts.file_lock import Lock
 from muster.hosts.local_host import LocalHost
 from muster.hosts.process_tree import kill_recorded
 from muster.model.answers import AuditReport, BackedUp, Reconciled, TookOver
-from muster.model.commands import NewBoot, SetCrew
+from muster.model.commands import NewBoot
 from muster.model.errors import MusterError, StoreFault
 from muster.model.retention import Retention
 from muster.model.retry import RetryPolicy
-from muster.model.states import CrewStatus
 from muster.plans.files import LocalPlanFiles
 from muster.runtimes.chance import SystemChance
 from muster.runtimes.clock import SystemClock
@@ -110,7 +107,7 @@ class Owner:
             self.store = open_store(self._project)
             stack.callback(self.store.close)
             made_by = await self.store.reads.meta(PROJECT) or self._host.project
-            if self.store.halted is None and (standing.copied or made_by != self._host.project):
+            if standing.copied or made_by != self._host.project:
                 error = copied_error(self._project, standing)
                 self.store.halted = Halt(Cause.FOREIGN, error.message)
             self.signer = signer_of(self._project)
@@ -149,7 +146,7 @@ class Owner:
         return self._reaper.looked_at_ms if self._reaper else None
 
     async def verify_audit(self) -> AuditReport:
-        auditor = Auditor(self.store.reads, self.signer, lambda: logged_head(self._project))
+        auditor = Auditor(self.store.reads, self.signer, lambda: logged_heads(self._project))
         return await auditor.verify()
 
     def halted(self) -> StoreFault | None:
@@ -172,7 +169,6 @@ class Owner:
         self._led_since_ms = self.clock.now().mono_ms
         took = await self.batcher.execute(NewBoot(project=self._host.project))
         assert isinstance(took, TookOver)
-        await self.batcher.execute(SetCrew(status=CrewStatus.RUNNING))
         killed = kill_recorded(self._project.attempts_dir, self._host)
         self.term = took.term
         log.info("term %d: adopted %d attempts, killed %d leftovers", took.term, took.adopted, killed)
@@ -216,30 +212,19 @@ class Owner:
         return Retention(events_s=kept.events_s, logs_s=kept.logs_s, idempotency_s=kept.idempotency_s)
 
     def services(self) -> list[Service]:
-        reads, health = self.store.reads, self._config.health
-        return [
-            self._make_reaper(),
-            Scheduler(
-                self.clock,
-                reads,
-                self.batcher,
-                term=self.term,
-                interval_s=health.sweep_s,
-                elapsed_ms=self.clock.elapsed_ms,
-            ),
-            Sealer(self.clock, reads, self.batcher, self.signer, term=self.term),
-            Pruner(
-                self.clock,
-                reads,
-                self.batcher,
-                self.signer,
-                folders=LocalFolders(self._project.attempts_dir, self._project.log_file),
-                retention=self._retention(),
-                term=self.term,
-            ),
-            self.ticker,
-            *self._clearers(),
-        ]
+        led = coordinator(
+            self.clock,
+            self.store.reads,
+            self.batcher,
+            term=self.term,
+            reaper=self._make_reaper(),
+            ticker=self.ticker,
+            signer=self.signer,
+            elapsed_ms=self.clock.elapsed_ms,
+            folders=LocalFolders(self._project.attempts_dir, self._project.log_file),
+            retention=self._retention(),
+        )
+        return [*led, *self._clearers()]
 
     def _clearers(self) -> list[Service]:
         if self._repository is None:

@@ -1,12 +1,14 @@
-"""The key that seals the audit, and the newest head that the log knows."""
+"""The key that seals the audit, and the heads that the log knows."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import secrets
 from pathlib import Path
 
+from muster.app.lost import lost_attempts
 from muster.config.project import Project
 from muster.engine.services.sealer import LOGGED_HEAD
 from muster.model.errors import StoreRefused
@@ -14,7 +16,6 @@ from muster.model.seals import Signer
 from muster.stores.sqlite.store import SqliteStore
 
 _KEY_BYTES = 32
-_LOG_TAIL_BYTES = 4 << 20
 _HEAD = re.compile(re.escape(LOGGED_HEAD).encode() + rb" \d+, head ([0-9a-f]{64})")
 
 
@@ -35,7 +36,10 @@ def signer_of(project: Project) -> Signer:
 
 def open_store(project: Project) -> SqliteStore:
     """Where there is a key there has been a store: it is made only after one.  Raises as SqliteStore.open."""
-    return SqliteStore.open(project.store, known=(project.state_dir / "key").exists())
+    store = SqliteStore.open(project.store, known=(project.state_dir / "key").exists())
+    if store.halted is not None and store.lost and (told := lost_attempts(project, store.reads)):
+        store.halted = store.halted._replace(reason=f"{store.halted.reason}; {told}")
+    return store
 
 
 def _make(path: Path) -> bytes:
@@ -51,15 +55,10 @@ def _make(path: Path) -> bytes:
     return key
 
 
-def logged_head(project: Project) -> str | None:
-    """The newest one in the log, or in the old one that it was turned into."""
-    for path in (project.log_file, project.old_log_file):
-        try:
-            with path.open("rb") as file:
-                file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
-                heads = _HEAD.findall(file.read())
-        except FileNotFoundError:
-            continue
-        if heads:
-            return str(heads[-1].decode())
-    return None
+def logged_heads(project: Project) -> list[str]:
+    """All that the log names, or the old one that it was turned into; oldest first."""
+    heads = []
+    for path in (project.old_log_file, project.log_file):
+        with contextlib.suppress(FileNotFoundError):
+            heads += _HEAD.findall(path.read_bytes())
+    return [head.decode() for head in heads]

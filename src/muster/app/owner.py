@@ -8,19 +8,19 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
 from muster.app.core import Owner
-from muster.app.parts import log_to_stderr
+from muster.app.detached_call import detached_call
+from muster.app.parts import run_logged
 from muster.client.http import address
 from muster.config.load import load_config
 from muster.config.project import Project
 from muster.config.settings import Config
 from muster.hosts.file_lock import holder
 from muster.model.commands import SetCrew
-from muster.model.errors import MusterError
 from muster.model.states import CrewStatus
 from muster.web.app import build
 from muster.web.backend import Backend
@@ -28,6 +28,7 @@ from muster.web.server import serve
 
 log = logging.getLogger(__name__)
 
+FILES_LOOK_S = 0.4
 ORPHAN_LOOK_S = 2.0
 ORPHAN_IDLE_S = 60.0
 """An owner that nobody supervises ends once it has had nothing to do for this long."""
@@ -44,12 +45,14 @@ async def _own(project: Project, config: Config) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, web.shut_down)
-        with _listening(Path(project.socket)) as listening:
+        path, app = Path(project.socket), build(web)
+        with _bound(path) as listening:
             await _until_closed(
                 web,
-                serve(build(web), listening, web.closing),
+                serve(app, listening, web.closing),
                 *(service.run() for service in (owner.services() if halted is None else ())),
                 _mind_supervisor(project, owner, web),
+                _mind_files(path, owner, lambda again: serve(app, again, web.closing)),
             )
         # The workers are gone, or go on without us: whoever waits for our end expects the boxes of what is done.
         await owner.tick_boxes()
@@ -91,8 +94,31 @@ async def _mind_supervisor(project: Project, owner: Owner, web: Backend) -> None
             return
 
 
+async def _mind_files(
+    path: Path, owner: Owner, serve_too: Callable[[socket.socket], Coroutine[Any, Any, None]]
+) -> None:
+    """Notices a store whose files were damaged or taken away, and puts the socket's file back."""
+    serving: list[asyncio.Task[None]] = []
+    with contextlib.ExitStack() as bound:
+        try:
+            while True:
+                await asyncio.sleep(FILES_LOOK_S)
+                await detached_call(owner.store.look)
+                with contextlib.suppress(OSError):  # its folder may be gone as well
+                    if _is_missing(path):
+                        listening = bound.enter_context(_bound(path))
+                        serving.append(asyncio.create_task(serve_too(listening)))
+                        log.warning("%s was removed: it is there again", path)
+        finally:
+            await asyncio.gather(*serving)  # they end as the owner does
+
+
+def _is_missing(path: Path) -> bool:
+    return not path.exists()
+
+
 @contextlib.contextmanager
-def _listening(path: Path) -> Iterator[socket.socket]:
+def _bound(path: Path) -> Iterator[socket.socket]:
     # We hold the owner's lock, so a socket that is there is a dead owner's.
     path.unlink(missing_ok=True)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -114,15 +140,9 @@ with Python's 5 ms (measured with `./run bench --only drain`)."""
 
 def run_owner(root: Path) -> int:
     sys.setswitchinterval(SWITCH_S)
-    project = Project(root)
-    try:
-        asyncio.run(_own(project, load_config(root)))
-    except MusterError as error:
-        print(f"error: {error.message}\n  hint  {error.hint}", file=sys.stderr)  # noqa: T201
-        return error.exit_code
+    asyncio.run(_own(Project(root), load_config(root)))
     return 0
 
 
 if __name__ == "__main__":
-    log_to_stderr("owner")
-    sys.exit(run_owner(Path(sys.argv[1])))
+    sys.exit(run_logged("owner", lambda: run_owner(Path(sys.argv[1]))))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from muster.config.project import Project
@@ -12,9 +14,10 @@ from muster.config.settings import Config
 from muster.hosts.cwd_scan import at_work_in
 from muster.hosts.file_lock import refuse_shared
 from muster.model.commands import Offer
-from muster.model.errors import StoreRefused
+from muster.model.errors import MusterError, StoreFault, StoreFull, StoreRefused, Unavailable
 from muster.model.targets import offered
 from muster.worker.git import Repository, find_repository
+from muster.worker.supervisor import CANNOT_START, DISK_FULL, ENDED, FIX, HELD, NO_STORE
 from muster.worker.workdir import Trees
 from muster.worker.worktree_cleaner import LocalTrees
 
@@ -64,6 +67,8 @@ def make_state_dir(project: Project) -> None:
         if not ignore.exists():
             ignore.write_text("*\n", "utf-8")
     except OSError as error:
+        if error.errno in NO_SPACE:
+            raise
         raise StoreRefused(
             f"{project.state_dir} cannot be made: {error.strerror}", "work in a folder that you may write to"
         ) from error
@@ -74,6 +79,27 @@ def python_module(name: str) -> list[str]:
     return [sys.executable, "-P", "-m", name]
 
 
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+def run_logged(name: str, run: Callable[[], int]) -> int:
+    """The exit code of a process whose stderr is `.muster/muster.log`; its supervisor reads why it ended."""
+    _log_to_stderr(name)
+    try:
+        return run()
+    except MusterError as error:
+        words = f"{error.message}{FIX if error.hint else ''}{error.hint}".replace("\n", " ")
+        logging.critical("%s%s", ENDED, words)
+        for kind, code in ((StoreFull, DISK_FULL), (StoreFault, NO_STORE), (Unavailable, HELD)):
+            if isinstance(error, kind):
+                return code
+        return CANNOT_START
+    except Exception as error:
+        logging.critical("%s%s: %s", ENDED, type(error).__name__, error, exc_info=True)
+        full = isinstance(error, OSError) and error.errno in NO_SPACE
+        return DISK_FULL if full else CANNOT_START
+
+
 def last_words(log_file: Path, from_byte: int) -> str:
     """What a process that did not start has said there; its errors are to stand within another one."""
     with log_file.open("rb") as file:
@@ -82,8 +108,7 @@ def last_words(log_file: Path, from_byte: int) -> str:
     return "\n".join(line.removeprefix("error: ") for line in lines[-5:])
 
 
-def log_to_stderr(name: str) -> None:
-    """For processes whose stderr is `.muster/muster.log`."""
+def _log_to_stderr(name: str) -> None:
     logging.basicConfig(
         level=logging.INFO,
         stream=sys.stderr,

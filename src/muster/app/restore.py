@@ -6,18 +6,22 @@ import contextlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from muster.app.key import signer_of
+from muster.app.key import logged_heads, signer_of
+from muster.app.lost import lost_attempts
 from muster.config.identity import look, new_id, record_anew
 from muster.config.project import Project
 from muster.engine.batch import drive
 from muster.engine.commands import Engine
 from muster.engine.incarnation import PROJECT
 from muster.engine.policy import Policy
+from muster.engine.service import PAGE_ROWS
 from muster.hosts.file_lock import Lock, holder
 from muster.hosts.process_tree import PIDS_GLOB
 from muster.model.answers import StoreRestored
 from muster.model.commands import Restored
 from muster.model.errors import Conflict, MusterError, NotFound, OwnerUnavailable, StoreRefused
+from muster.model.seals import Signer
+from muster.ports.store import Reads
 from muster.runtimes.chance import SystemChance
 from muster.runtimes.clock import SystemClock
 from muster.stores.sqlite.copies import CopyReport, examine, write_anew
@@ -98,7 +102,8 @@ def restored(project: Project, actor: str, *, adopt: bool = False) -> StoreResto
                     "put another backup in its place",
                 )
             chance, clock = SystemChance(), SystemClock("restored")
-            engine = Engine(store, chance, Policy(), signer_of(project).grants())
+            signer = signer_of(project)
+            engine = Engine(store, chance, Policy(), signer.grants())
             made_by = drive(store.reads.meta(PROJECT))
             copied = standing.copied or made_by not in (None, standing.id)
             if adopt and not copied:
@@ -110,6 +115,9 @@ def restored(project: Project, actor: str, *, adopt: bool = False) -> StoreResto
                 incarnation=chance.name(INCARNATION_CHARS),
                 project=new_id() if standing.copied else standing.id,
                 copied=copied,
+                granted=store.granted,
+                lost_head=_lost_head(project, store.reads, signer),
+                missing="; ".join(filter(None, [store.lost, lost_attempts(project, store.reads)])),
             )
             (answer,) = drive(engine.apply([command], clock.now())).outcomes
             assert isinstance(answer, StoreRestored)
@@ -119,6 +127,16 @@ def restored(project: Project, actor: str, *, adopt: bool = False) -> StoreResto
             return answer
         finally:
             store.close()
+
+
+def _lost_head(project: Project, reads: Reads, signer: Signer) -> str:
+    """The newest head that the log knows and the store does not, with a proof that it was known."""
+    known, after = set[str](), 0
+    while seals := drive(reads.seals(after, PAGE_ROWS)):
+        known.update(seal.head for seal in seals)
+        after = seals[-1].to_id
+    lost = next((head for head in reversed(logged_heads(project)) if head not in known), "")
+    return f"{lost} {signer.loss_proof(lost)}" if lost else ""
 
 
 def _forget_processes(project: Project) -> None:

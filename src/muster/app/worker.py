@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from muster.app.agents import agents_of, take_seat
-from muster.app.parts import log_to_stderr, offers_of, trees_of
+from muster.app.parts import offers_of, run_logged, trees_of
 from muster.client.crew import HttpCrew
 from muster.config.identity import settle
 from muster.config.load import load_config
@@ -55,5 +55,4 @@ def run_worker(root: Path) -> int:
 
 
 if __name__ == "__main__":
-    log_to_stderr("worker")
-    sys.exit(run_worker(Path(sys.argv[1])))
+    sys.exit(run_logged("worker", lambda: run_worker(Path(sys.argv[1]))))

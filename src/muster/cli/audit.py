@@ -70,10 +70,14 @@ def _verify(args: argparse.Namespace) -> int:
     def show() -> None:
         for problem in report["problems"]:
             print(f"broken  {clean(problem)}")
-        counts = (
-            f"{report['sealed']} events sealed, {report['unsealed']} to be sealed, {report['pruned']} pruned"
-        )
-        print(f"{'whole' if report['whole'] else 'BROKEN'}: {counts}, in {report['seals']} seals")
+        counts = f"{report['sealed']} events sealed, {report['pruned']} pruned, in {report['seals']} seals"
+        print(f"{'whole' if report['whole'] else 'BROKEN'}: {counts}")
+        if report["unsealed"]:
+            print(
+                f"open  {report['unsealed']} newer events are not sealed yet: an edit of them would not show"
+            )
+        if report["lost"]:
+            print(f"lost  {report['lost']} seals, before the store was restored")
         print(f"head  {report['head']}")
 
     print_one(args, report, show)

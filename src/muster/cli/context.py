@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _socket
 import os
 import sys
 import time
@@ -10,7 +9,7 @@ from contextlib import ExitStack
 
 from muster.cli.output import note
 from muster.client.api import Api
-from muster.client.http import Connection, address
+from muster.client.http import Connection, answers
 from muster.config.project import Project, find_project
 from muster.model.errors import BadInput, NotAllowed, NotFound, OwnerUnavailable, Unavailable
 
@@ -31,7 +30,6 @@ AWAY_S = 60.0
 LAST_HEARD = "it ended without a word: what ran then is shown as it was last heard of, until a crew is up"
 WAIT_S = 25.0
 """How long a request is held by the owner while there is no news."""
-_PROBE_S = 2.0
 _POLL_S = 0.05
 _BACKOFF_FIRST_S = 0.1
 _BACKOFF_CAP_S = 2.0
@@ -175,24 +173,6 @@ def _reach(project: Project, stack: ExitStack) -> tuple[Transport | None, bool]:
             f"{error.filename or project.state_dir}: permission denied",
             f"run it as the user who owns {project.state_dir}",
         ) from error
-
-
-def answers(path: str | os.PathLike[str]) -> bool:
-    """Whether a process listens on this socket.  Raises PermissionError where it is somebody else's."""
-    probe = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-    try:
-        probe.settimeout(_PROBE_S)
-        with address(path) as reachable:
-            probe.connect(reachable)
-    except PermissionError as error:
-        raise PermissionError(error.errno, error.strerror, os.fspath(path)) from None
-    except (BlockingIOError, TimeoutError):
-        return True  # it listens and is busy
-    except OSError:
-        return False
-    finally:
-        probe.close()
-    return True
 
 
 def _holder(project: Project) -> int | None:

@@ -8,9 +8,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from muster.cli.context import actor, answers, project_of
+from muster.cli.context import actor, project_of
 from muster.cli.copied import adopted
 from muster.cli.output import clean, print_json
+from muster.client.http import answers
 from muster.config.project import Project
 from muster.model.errors import BadInput, MusterError, NotFound
 
@@ -115,9 +116,9 @@ def _show(args: argparse.Namespace, report: Any, *, own: bool) -> int:
     if halted is not None:
         print(f"halted  {clean(halted.message)}\n  hint  {clean(halted.hint)}")
     elif findings and own:
-        from muster.stores.sqlite.halt import restore_commands
+        from muster.stores.sqlite.halt import restore_hint
 
-        print(f"  hint  restore the newest backup: {restore_commands(report.path)}")
+        print(f"  hint  {restore_hint(report.path)}")
     return EXIT_FINDINGS if bad else 0
 
 
@@ -146,9 +147,11 @@ def _restored(args: argparse.Namespace) -> int:
 
     done = restored(project_of(args), actor())
     if args.json:
-        print_json({"base": done.base})
+        print_json({"base": done.base, "missing": done.missing})
     else:
         print(f"restored: attempts are numbered above {done.base} from now on, older ones change nothing")
+        if done.missing:
+            print(f"  lost  {clean(done.missing)}")
         print("  next  muster up, or muster run PLAN.md; what was done since the copy is done again")
     return 0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import shutil
 import sys
@@ -12,10 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from muster.cli.context import answers, project_of
+from muster.cli.context import project_of
 from muster.cli.fields import add_fields, print_rows
 from muster.cli.output import Screen, clean
-from muster.client.http import Connection
+from muster.client.http import Connection, answers
 from muster.config.layers import Layers
 from muster.config.load import load_with_origins
 from muster.config.project import FILE_NAME, Project
@@ -88,6 +87,7 @@ def _all(args: argparse.Namespace) -> Iterator[Check]:
     yield _guarded("store", lambda: _store(project))
     yield _guarded("owner", lambda: _owner(project))
     yield _guarded("supervisor", lambda: _supervisor(project))
+    yield from _crew(project)
     yield _guarded("processes", lambda: _processes(project))
     yield from _agents(config, project)
     if config.writers:
@@ -209,8 +209,8 @@ def _changed_s(path: Path) -> float:
 
 def _store(project: Project) -> Check:
     from muster.config.identity import copied_error, look
-    from muster.stores.sqlite.file import halt_of
-    from muster.stores.sqlite.halt import restore_commands
+    from muster.stores.sqlite.file import damage_of, halt_of
+    from muster.stores.sqlite.halt import restore_hint
 
     found, halt = look(project), halt_of(project.store)
     if halt is not None or found.copied:
@@ -219,25 +219,11 @@ def _store(project: Project) -> Check:
     if not project.store.exists():
         if (project.state_dir / "key").exists():
             gone = f"{project.store} is gone, and there has been one"
-            return Check("store", False, gone, restore_commands(project.store))
+            return Check("store", False, gone, restore_hint(project.store))
         return Check("store", None, "none yet: the first `muster run` makes it")
-    if problem := _damage(project):
-        return Check("store", False, problem, restore_commands(project.store))
+    if problem := damage_of(project.store):
+        return Check("store", False, f"{project.store} is damaged: {problem}", restore_hint(project.store))
     return Check("store", True, f"{project.store.stat().st_size / (1 << 20):.1f} MiB, sound")
-
-
-def _damage(project: Project) -> str:
-    """What SQLite's own quick check finds, read-only and beside a running owner; empty where all is well."""
-    import apsw
-
-    try:
-        with contextlib.closing(
-            apsw.Connection(str(project.store), flags=apsw.SQLITE_OPEN_READONLY)
-        ) as connection:
-            found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(3)")]
-    except apsw.Error as error:
-        return f"{project.store} is damaged: {error}"
-    return "" if found == ["ok"] else f"{project.store} is damaged: {'; '.join(found)}"
 
 
 def _owner(project: Project) -> Check:
@@ -273,6 +259,24 @@ def _supervisor(project: Project) -> Check:
             "supervisor", False, "the owner runs, but nobody restarts it or its workers", "muster up"
         )
     return Check("supervisor", None, "not running")
+
+
+def _crew(project: Project) -> Iterator[Check]:
+    """What a supervisor has started: whether it stands still, or goes on without a supervisor."""
+    from muster.app.crew import left_running
+    from muster.hosts.file_lock import holder
+    from muster.hosts.process_table import read_proc
+
+    found = [(name, process.pid) for name, process in left_running(project)]
+    if (supervisor := holder(project.supervisor_lock)) is not None:
+        found.append(("supervisor", supervisor))
+    elif found:
+        left = ", ".join(f"{name} {pid}" for name, pid in found)
+        yield Check("crew", False, f"goes on without a supervisor: {left}", "muster up, or muster down")
+    for name, pid in found:
+        if (proc := read_proc(pid)) is not None and proc.stopped:
+            fix = f"kill -CONT {pid}, or muster down"
+            yield Check("crew", False, f"{name} {pid} was stopped and stands still", fix)
 
 
 def _processes(project: Project) -> Check:

@@ -174,6 +174,8 @@ def _told(event: Mapping[str, Any]) -> tuple[str, str, str]:
     if name in ("started", "claimed"):
         agent = message.rpartition(" with agent ")[2] if " with agent " in message else ""
         message = f"{event['actor']} {agent}".rstrip() + f"  attempt {event['epoch']}"
+    elif name == "asked":
+        message += f"  (muster answer {ref_of(event)} TEXT)"
     elif name == "enqueued" and message == "added":
         message = ""
     elif name == "artifact":

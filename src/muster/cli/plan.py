@@ -9,6 +9,7 @@ from muster.cli.context import connect
 from muster.cli.fields import add_fields, names_of, print_rows
 from muster.cli.output import Screen, clean, print_json
 from muster.cli.plan_common import named, tell
+from muster.cli.plan_renamed import add_which
 from muster.cli.plan_wait import QUIET, SETTLED, PlanWait
 from muster.cli.waiting import add_waiting
 from muster.client.api import plan_path
@@ -32,10 +33,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     adding.add_argument(
         "--dry-run", action="store_true", help="show which agent would get each task, and why; change nothing"
     )
+    add_which(adding)
     add_waiting(adding, SETTLED)
     diff = verbs.add_parser("diff", help="what `add --update` would change")
     diff.add_argument("plan", metavar="PLAN", help="a markdown file; `-` reads it from stdin")
     diff.add_argument("--name", metavar="NAME", help=_NAME_HELP)
+    add_which(diff)
     add_fields(diff)
     add_fields(verbs.add_parser("list", help="all plans with their progress"))
     showing = verbs.add_parser("show", help="one plan: its progress and all its tasks")
@@ -57,6 +60,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     cancelling = verbs.add_parser("cancel", help="end all its tasks for good; what runs is stopped")
     cancelling.add_argument("name", metavar="NAME")
     cancelling.add_argument("--reason", metavar="TEXT", default="", help="kept in each task's events")
+    forgetting = verbs.add_parser(
+        "forget", help="let go of a plan: what is left is cancelled, all of it archived, and its file is free"
+    )
+    forgetting.add_argument("name", metavar="NAME")
     add_waiting(resuming, SETTLED)
     add_waiting(pausing, QUIET)
     add_waiting(cancelling, QUIET)
@@ -73,7 +80,11 @@ def run(args: argparse.Namespace) -> int:
 
         code: int = getattr(plan_view, verb)(args)
         return code
-    others: dict[str, Callable[[argparse.Namespace], int]] = {"list": _list, "cancel": _cancel}
+    others: dict[str, Callable[[argparse.Namespace], int]] = {
+        "list": _list,
+        "cancel": _cancel,
+        "forget": _forget,
+    }
     return others.get(verb, _move)(args)
 
 
@@ -120,3 +131,16 @@ def _cancel(args: argparse.Namespace) -> int:
         told = f"{clean(done['plan'])}  {count} {'task' if count == 1 else 'tasks'} cancelled{stopped}"
         print(told, flush=True)
         return waiting.end(name)
+
+
+def _forget(args: argparse.Namespace) -> int:
+    with connect(args) as context:
+        name = named(context, args.name)
+        done: Json = context.api.post(plan_path(name, "forget"), {"actor": context.actor()})
+    if args.json:
+        print_json({key: done[key] for key in ("plan", "cancelled", "archived")})
+        return 0
+    count = "1 task" if done["archived"] == 1 else f"{done['archived']} tasks"
+    cancelled = f", {done['cancelled']} of them cancelled" if done["cancelled"] else ""
+    print(f"{clean(done['plan'])}  forgotten: {count} archived{cancelled}; its file may be taken in anew")
+    return 0

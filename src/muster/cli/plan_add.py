@@ -9,6 +9,7 @@ from muster.cli.fields import print_one
 from muster.cli.output import GREEN, RED, YELLOW, Screen, clean, print_json
 from muster.cli.plan_given import given_plan
 from muster.cli.plan_input import add_plan, dry_run, plan_body, project_for, refuse_file_of
+from muster.cli.plan_renamed import follow, former_source
 from muster.cli.plan_wait import PlanWait
 from muster.config.load import load_config
 from muster.model.errors import BadInput
@@ -31,6 +32,7 @@ def add(args: argparse.Namespace) -> int:
     with connect(args) as context:
         content = plan_body(given, load_config(context.project.root), context.project)
         refuse_file_of(context.api, given)
+        follow(args, context.api, context.project, given)
         waiting = PlanWait(args, context)
         if args.update:
             return _update(args, context, content, waiting)
@@ -66,6 +68,8 @@ def diff(args: argparse.Namespace) -> int:
     with connect(args) as context:
         content = plan_body(given, load_config(context.project.root), context.project)
         refuse_file_of(context.api, given)
+        if (source := former_source(args, context.api, context.project, given)) is not None:
+            content["source"] = source
         found = context.api.post("/api/v1/plans/diff", content)
 
     def show() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from muster.cli.context import Context
 from muster.cli.output import Screen, clean
 from muster.client.api import Api, plan_path
@@ -24,11 +22,10 @@ def tick_boxes(api: Api, name: str) -> str:
 
 def named(context: Context, text: str) -> str:
     """The name of the plan that is meant: also by its file."""
-    path = Path(text)
-    if text.endswith(".md") and path.exists():
-        source = context.project.source_of(path)
+    if text.endswith(".md"):
+        source = context.project.source_of(text)
         for plan in context.api.get("/api/v1/plans"):
-            if plan["source"] == source:
+            if plan["source"] in {source, text}:
                 name: str = plan["name"]
                 return name
     return text

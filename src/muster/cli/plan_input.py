@@ -11,9 +11,10 @@ from typing import NamedTuple
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from muster.cli.context import Context, actor, connect_to, start_folder
+from muster.cli.context import actor, connect_to, start_folder
 from muster.cli.output import Screen, clean, print_json
 from muster.cli.plan_given import Given
+from muster.cli.plan_renamed import former_source
 from muster.client.api import Api, plan_path
 from muster.config.project import Project, find_project
 from muster.config.settings import Config
@@ -112,7 +113,7 @@ def add_plan(api: Api, content: Json, say: Callable[[str], None]) -> str:
     new, known = added["added"], added["existing"]
     say(f"Plan     {name}: {new} {'task' if new == 1 else 'tasks'} added, {known} there already")
     if new and not known and name != content["plan"]:
-        say(f"         not {content['plan']}: that is the plan of another file (muster plan list)")
+        say(f"         not {content['plan']}: that is another plan (muster plan list)")
     if added["completed"]:
         say(f"         completed by their boxes: {', '.join(added['completed'])}")
     if added["changed"]:
@@ -141,21 +142,22 @@ def dry_run(args: argparse.Namespace, given: Given, project: Project, config: Co
     if project.store.exists():
         with connect_to(project) as context:
             refuse_file_of(context.api, given)
-            ended = _ended(context, given, anew=getattr(args, "update", False))
+            former = former_source(args, context.api, project, given)
+            source = former if former is not None else given.source(project)
+            ended = _ended(context.api, given, source, anew=getattr(args, "update", False))
     return show_takers(args, given.document, config, ended)
 
 
-def _ended(context: Context, given: Given, *, anew: bool) -> dict[str, str]:
+def _ended(api: Api, given: Given, source: str | None, *, anew: bool) -> dict[str, str]:
     """The status of those tasks that are no longer to be done, by key.
 
     `anew`: what the file had taken out starts again when it is back.
     """
-    source = given.source(context.project)
-    for plan in context.api.get("/api/v1/plans"):
+    for plan in api.get("/api/v1/plans"):
         if plan["source"] == source and (source is not None or plan["name"] == given.document.name):
             return {
                 task["key"]: task["status"]
-                for task in context.api.get(plan_path(plan["name"], "tasks"))
+                for task in api.get(plan_path(plan["name"], "tasks"))
                 if task["status"] in _NO_MORE
                 and not (anew and task["status"] == TaskStatus.CANCELLED and task["error"] == REMOVED)
             }

@@ -27,6 +27,11 @@ class EventPrinter:
         self._live = self._screen.tty and not as_json and os.environ.get("TERM", "dumb") != "dumb"
 
     @property
+    def attended(self) -> bool:
+        """Somebody sits there who can be asked."""
+        return self._screen.tty and not self._as_json and sys.stdin is not None and sys.stdin.isatty()
+
+    @property
     def footer(self) -> Callable[[str], None] | None:
         """Shows one line below all others that is written over; None where that cannot be shown."""
         return self._set_footer if self._live else None
@@ -38,9 +43,13 @@ class EventPrinter:
 
     def event(self, event: Mapping[str, Any]) -> None:
         if self._as_json:
-            self._show(lambda: print_json(event, lines=True))
+            self._show(lambda: print_json({"type": "event", **event}, lines=True))
         elif event["event"] not in QUIET_EVENTS:
             self._show(lambda: self._screen.line(self._screen.event(event)))
+
+    def result(self, told: Mapping[str, Any]) -> None:
+        if self._as_json:
+            self._show(lambda: print_json({"type": "result", **told}, lines=True))
 
     def say(self, text: str) -> None:
         self._show(lambda: print(inert(text), file=sys.stderr if self._as_json else sys.stdout))

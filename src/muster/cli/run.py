@@ -5,24 +5,34 @@ from __future__ import annotations
 import argparse
 import math
 import time
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from muster.cli.context import actor, answers, connect, refuse_foreign
+from muster.app.crew import READY_S, STATUS_S, TICK_S, Crew
+from muster.app.interrupts import Interrupts
+from muster.cli.context import actor, connect_to, refuse_foreign
 from muster.cli.copied import confirm_copy
-from muster.cli.crew import READY_S, STATUS_S, TICK_S, Crew, Feed, Interrupts, cores, running
+from muster.cli.feed import Feed, running
+from muster.cli.output import ref_of
 from muster.cli.plan_common import paused_line, tick_boxes
 from muster.cli.plan_input import add_plan, dry_run, plan_body, project_for
+from muster.cli.plan_renamed import add_which, follow
 from muster.cli.printer import EventPrinter
+from muster.cli.refusals import shell_word
 from muster.cli.worker import worker_count
 from muster.client.api import Api, plan_path
-from muster.client.http import Connection
+from muster.client.http import Connection, answers
 from muster.config.identity import look
 from muster.config.load import load_config
 from muster.config.project import Project
-from muster.config.settings import Config
-from muster.model.errors import BadInput, MusterError, OwnerUnavailable, Unavailable
+from muster.config.settings import Config, cores
+from muster.hosts.file_lock import holder
+from muster.model.errors import BadInput, MusterError, OwnerUnavailable, Unavailable, from_wire
+from muster.model.json_value import Json
+from muster.model.states import CrewStatus, PauseReason
 
+RESUME = """muster api POST /api/v1/crew --data '{"actor": "me", "status": "RUNNING"}'"""
 EXIT_OK, EXIT_UNSUCCESSFUL, EXIT_INTERRUPTED = 0, 5, 130
 TOLD_MAX = 10
 
@@ -35,6 +45,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="show which agent would get each task, and why; run nothing"
     )
+    add_which(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -55,6 +66,10 @@ def run(args: argparse.Namespace) -> int:
         return dry_run(args, given, project, config)
     confirm_copy(project)
     content = plan_body(given, config, project)
+    _await_old_crew(project)
+    if project.store.exists():
+        with connect_to(project) as context:
+            follow(args, context.api, project, given)
     show = EventPrinter(as_json=args.json, colour=args.color)
     if not config.writers:
         return _work(args, project, config, content, show)
@@ -66,110 +81,126 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
+def _await_old_crew(project: Project) -> None:
+    """One whose folder was moved away from under it is about to end."""
+    deadline_s = time.monotonic() + READY_S
+    while look(project).origin is not None and time.monotonic() < deadline_s:
+        if holder(project.supervisor_lock) is None:
+            return
+        time.sleep(TICK_S)
+
+
 def _say(show: EventPrinter, text: str) -> None:
     if text:
         show.say(text)
 
 
+class _Job(NamedTuple):
+    project: Project
+    content: Json
+    """The plan, as it is added."""
+
+
 def _work(
-    args: argparse.Namespace, project: Project, config: Config, content: dict[str, Any], show: EventPrinter
+    args: argparse.Namespace, project: Project, config: Config, content: Json, show: EventPrinter
 ) -> int:
     deadline_s = time.monotonic() + READY_S
+    workers = args.workers or config.workers.number(cores())
+    job = _Job(project, content)
     while True:
-        if _supervised(project):
-            # One of a place that the project was moved away from ends by itself.
-            if look(project).origin is None and answers(project.socket):
-                return _attached(project, content, show)
-        else:
-            try:
-                crew = Crew(
-                    project, config, args.workers or config.workers.number(cores()), show.say, actor()
-                )
-            except OwnerUnavailable:
-                pass  # another one was faster at this very moment: attach to its crew
-            else:
-                return _supervising(crew, project, content, show)
+        with Interrupts().counting() as interrupts:
+            if holder(project.supervisor_lock) is None:
+                with suppress(OwnerUnavailable):  # another one was faster at this very moment: join its crew
+                    crew = Crew(project, config, workers, say=show.say, actor=actor(), interrupts=interrupts)
+                    return _supervising(crew, workers, job, show, interrupts)
+            elif answers(project.socket):
+                return _attached(args, job, show, interrupts)
         if time.monotonic() > deadline_s:
             raise OwnerUnavailable(f"the crew of {project.root} neither starts nor ends", "muster doctor")
         time.sleep(TICK_S)
 
 
-def _supervised(project: Project) -> bool:
-    from muster.hosts.file_lock import holder
-
-    return holder(project.supervisor_lock) is not None
-
-
-def _last_event(api: Api) -> int:
-    last: int = api.get("/api/v1/crew")["lastEventId"]
-    return last
-
-
-def _attached(project: Project, content: dict[str, Any], show: EventPrinter) -> int:
+def _attached(args: argparse.Namespace, job: _Job, show: EventPrinter, interrupts: Interrupts) -> int:
+    project = job.project
     api = Api(Connection(project.socket))
-    pid = api.get("/api/v1/status")["owner"]["pid"]
+    pid = api.get("/api/v1/owner")["pid"]
     show.say(f"Owner    already up (pid {pid}); Ctrl-C leaves it at work, `muster down` stops it")
-    after = _last_event(api)
-    name = add_plan(api, content, show.say)
-    feed = Feed(project, after, show.event, show.footer, name)
-    started_s = time.monotonic()
-    with Interrupts().counting() as interrupts:
-        while not _settled(api, name):
-            if interrupts.count:
-                feed.close()
-                show.say("Detached; the crew goes on. `muster watch` follows it, `muster down` stops it.")
-                return EXIT_INTERRUPTED
-            if not answers(project.socket) and not _supervised(project):
-                feed.close()
-                show.say(
-                    f"The crew has ended before {name} was done. The same command resumes where it stopped."
-                )
-                return EXIT_UNSUCCESSFUL
-            time.sleep(TICK_S)
+    crew = api.get("/api/v1/crew")
+    if args.workers is not None:
+        _say_workers(args.workers, len(crew["workers"]), show)
+    if crew["crew"] == CrewStatus.PAUSED:
+        show.say(f"Crew     paused: it takes no new tasks. {RESUME} lets it go on")
+    name = add_plan(api, job.content, show.say)
+    feed = Feed(project, crew["lastEventId"], show.event, show.footer, name)
+    goal = _Goal(name, show)
+    while not goal.reached(api):
+        if interrupts.count:
+            feed.close()
+            show.say("Detached; the crew goes on. `muster watch` follows it, `muster down` stops it.")
+            return goal.end(EXIT_INTERRUPTED, "detached")
+        if not answers(project.socket) and holder(project.supervisor_lock) is None:
+            feed.close()
+            _refuse_unsound(project)
+            show.say(f"The crew has ended before {name} was done. The same command resumes where it stopped.")
+            return goal.end(EXIT_UNSUCCESSFUL, "crew ended")
+        time.sleep(TICK_S)
     feed.close()
     try:
-        return _sum_up(api, name, started_s, show)
+        return goal.sum_up(api)
     except Unavailable:
         # Whoever had the crew has ended it, because this plan was the last: the store tells the rest.
-        with connect(argparse.Namespace(root=str(project.root))) as context:
-            return _sum_up(context.api, name, started_s, show)
+        with connect_to(project) as context:
+            return goal.sum_up(context.api)
 
 
-def _supervising(crew: Crew, project: Project, content: dict[str, Any], show: EventPrinter) -> int:
-    with Interrupts().counting() as interrupts:
-        try:
-            crew.start()
-            count = len(crew.supervisor.workers)
-            show.say(
-                f"Crew     {count} {'worker' if count == 1 else 'workers'}, state in {project.state_dir}"
-            )
+def _say_workers(wanted: int, up: int, show: EventPrinter) -> None:
+    more = f"; more: muster worker start -n {wanted - up}" if wanted > up else ""
+    show.say(f"Workers  the crew that is up has {up}; --workers {wanted} changes nothing{more}")
+
+
+def _refuse_unsound(project: Project) -> None:
+    """Raises StoreFault where that is why the crew has ended."""
+    with suppress(Unavailable), connect_to(project) as context:
+        halted = context.api.get("/api/v1/owner")["halted"]
+        if halted:
+            raise from_wire(**halted)
+
+
+def _supervising(crew: Crew, count: int, job: _Job, show: EventPrinter, interrupts: Interrupts) -> int:
+    goal = feed = None
+    try:
+        if crew.start():
+            workers = "1 worker" if count == 1 else f"{count} workers"
+            show.say(f"Crew     {workers}, state in {job.project.state_dir}")
             after = crew.last_event()
-            name = add_plan(crew.api, content, show.say)
-            feed = Feed(project, after, show.event, show.footer, name)
-            started_s = time.monotonic()
-            settled = _until_settled(crew, name, interrupts)
-            code = _outcome(crew, name, started_s, show, feed) if settled else EXIT_INTERRUPTED
-            if settled:
-                _work_for_others(crew, interrupts, show)
-            if interrupts.count:
-                _say_drain(crew, show)
-            crew.wind_down(interrupts)
-        except BaseException:
-            crew.give_up()
-            raise
-        if not settled:
+            goal = _Goal(add_plan(crew.api, job.content, show.say), show)
+            feed = Feed(job.project, after, show.event, show.footer, goal.name)
+            if _until_reached(crew, goal, interrupts):
+                feed.close()
+                code = _outcome(crew, goal, show)
+                _work_for_others(crew, goal.name, interrupts, show)
+                _say_drain(crew, interrupts, show)
+                crew.wind_down()
+                return code
+        _say_drain(crew, interrupts, show)
+        crew.wind_down()
+    except BaseException as error:
+        crew.give_up(error)
+        raise
+    finally:
+        if feed is not None:
             feed.close()
-            show.say("Stopped. The same command resumes where it stopped.")
-        return code
+    show.say("Stopped. The same command resumes where it stopped.")
+    return goal.end(EXIT_INTERRUPTED, "stopped") if goal is not None else EXIT_INTERRUPTED
 
 
-def _work_for_others(crew: Crew, interrupts: Interrupts, show: EventPrinter) -> None:
+def _work_for_others(crew: Crew, own: str, interrupts: Interrupts, show: EventPrinter) -> None:
     """Other plans of this project have the same crew: somebody may be waiting for them."""
     told: list[str] = []
-    while not interrupts.count and not crew.supervisor.drained():
+    while not interrupts.level and not crew.supervisor.drained():
         try:
             names = [plan["name"] for plan in crew.control.get("/api/v1/status")["status"]["plans"]]
-            others = [name for name in names if not _settled(crew.control, name)]
+            others = [name for name in names if name != own and not _settled(crew.control, name)]
         except MusterError:
             others = told
         if not others:
@@ -181,16 +212,16 @@ def _work_for_others(crew: Crew, interrupts: Interrupts, show: EventPrinter) -> 
         time.sleep(STATUS_S / 5)
 
 
-def _until_settled(crew: Crew, name: str, interrupts: Interrupts) -> bool:
-    """False on Ctrl-C, or when somebody else has drained the crew (`muster down`)."""
+def _until_reached(crew: Crew, goal: _Goal, interrupts: Interrupts) -> bool:
+    """False on Ctrl-C, or when somebody else ends the crew (`muster down`)."""
     asked_s = -math.inf
-    while not interrupts.count:
+    while not interrupts.level:
         crew.tick()
         if crew.supervisor.drained():
             return False
         if time.monotonic() - asked_s > STATUS_S / 5:
             asked_s = time.monotonic()
-            if _settled(crew.control, name):
+            if goal.reached(crew.control):
                 return True
         time.sleep(TICK_S)
     return False
@@ -198,14 +229,15 @@ def _until_settled(crew: Crew, name: str, interrupts: Interrupts) -> bool:
 
 def _settled(api: Api, name: str) -> bool:
     """False as well while the owner is away."""
-
     try:
         return bool(api.get(plan_path(name))["settled"])
     except Unavailable:
         return False
 
 
-def _say_drain(crew: Crew, show: EventPrinter) -> None:
+def _say_drain(crew: Crew, interrupts: Interrupts, show: EventPrinter) -> None:
+    if not interrupts.level:
+        return
     try:
         held = running(crew.control)
     except MusterError:
@@ -216,13 +248,12 @@ def _say_drain(crew: Crew, show: EventPrinter) -> None:
         show.say("Draining: nothing is running")
 
 
-def _outcome(crew: Crew, name: str, started_s: float, show: EventPrinter, feed: Feed) -> int:
+def _outcome(crew: Crew, goal: _Goal, show: EventPrinter) -> int:
     """The summary and its exit code, through a restart of the owner: nothing here may skip the winding down."""
-    feed.close()
     deadline_s = time.monotonic() + READY_S
     while True:
         try:
-            return _sum_up(crew.api, name, started_s, show)
+            return goal.sum_up(crew.api)
         except MusterError as error:
             if not isinstance(error, Unavailable) or time.monotonic() > deadline_s:
                 show.say(f"How it ended is not known, for {error.message}; `muster status` tells")
@@ -231,33 +262,65 @@ def _outcome(crew: Crew, name: str, started_s: float, show: EventPrinter, feed: 
         time.sleep(TICK_S)
 
 
-def _sum_up(api: Api, name: str, started_s: float, show: EventPrinter) -> int:
+class _Goal:
+    """What a run waits for: that its plan has settled, and that nobody in front of it is asked anything."""
 
-    tasks = api.get("/api/v1/agent-tasks", {"plan": name, "limit": 100_000})
-    plan = api.get(plan_path(name))["plan"]
-    boxes = tick_boxes(api, name)
-    counts: dict[str, int] = {}
-    for task in tasks:
-        word = "blocked" if task["status"] == "PENDING" and task["unmet"] else task["status"].lower()
-        counts[word] = counts.get(word, 0) + 1
-    took_s = time.monotonic() - started_s
-    show.say(
-        f"{name}: " + ", ".join(f"{n} {word}" for word, n in sorted(counts.items())) + f" in {took_s:.1f} s"
-    )
-    # A person has decided that these are not wanted: no failure, but worth a line.
-    unwanted = [task for task in tasks if task["status"] == "CANCELLED"]
-    stuck = [task for task in tasks if task["status"] not in ("COMPLETED", "ARCHIVED", "CANCELLED")]
-    stuck.sort(key=lambda task: task["status"] != "FAILED")  # causes before what waits for them
-    for tasks_told in (stuck, unwanted):
-        for task in tasks_told[:TOLD_MAX]:
-            show.say(f"  {task['plan']}/{task['key']}  {task['why']}")
-        if len(tasks_told) > TOLD_MAX:
-            show.say(f"  and {len(tasks_told) - TOLD_MAX} more: muster task list --plan {name}")
-    if boxes:
-        show.say(f"Boxes    {boxes}")
-    if not stuck:
-        return EXIT_OK
-    if plan["paused"]:
-        show.say(f"Paused   {paused_line(plan)}")
-    show.say(f"Why      muster task show {stuck[0]['plan']}/{stuck[0]['key']}")
-    return EXIT_UNSUCCESSFUL
+    def __init__(self, name: str, show: EventPrinter) -> None:
+        self.name = name
+        self._show = show
+        self._started_s = time.monotonic()
+        self._told: set[str] = set()
+
+    def reached(self, api: Api) -> bool:
+        if not _settled(api, self.name):
+            return False
+        asked = self._asked(api) if self._show.attended else []
+        for ref in asked:
+            if ref not in self._told:
+                self._show.say(f"Waiting  for an answer: muster answer {shell_word(ref)} TEXT (Ctrl-C: end)")
+        self._told = set(asked)
+        return not asked
+
+    def _asked(self, api: Api) -> list[str]:
+        try:
+            paused = api.get("/api/v1/agent-tasks", {"plan": self.name, "status": "paused"})
+        except Unavailable:
+            return []
+        return [ref_of(task) for task in paused if task["pausedReason"] == PauseReason.QUESTION]
+
+    def end(self, code: int, outcome: str, **more: Any) -> int:
+        """For programs: the last line.  Returns the code."""
+        took_s = round(time.monotonic() - self._started_s, 3)
+        self._show.result({"plan": self.name, "outcome": outcome, "exitCode": code, "tookS": took_s, **more})
+        return code
+
+    def sum_up(self, api: Api) -> int:
+        """Raises Unavailable."""
+        name, show = self.name, self._show
+        tasks = list(api.rows("/api/v1/agent-tasks", {"plan": name}))
+        plan = api.get(plan_path(name))["plan"]
+        boxes = tick_boxes(api, name)
+        counts: dict[str, int] = {}
+        for task in tasks:
+            word = "blocked" if task["status"] == "PENDING" and task["unmet"] else task["status"].lower()
+            counts[word] = counts.get(word, 0) + 1
+        told = ", ".join(f"{n} {word}" for word, n in sorted(counts.items()))
+        show.say(f"{name}: {told} in {time.monotonic() - self._started_s:.1f} s")
+        # A person has decided that these are not wanted: no failure, but worth a line.
+        unwanted = [task for task in tasks if task["status"] == "CANCELLED"]
+        stuck = [task for task in tasks if task["status"] not in ("COMPLETED", "ARCHIVED", "CANCELLED")]
+        stuck.sort(key=lambda task: task["status"] != "FAILED")  # causes before what waits for them
+        for tasks_told in (stuck, unwanted):
+            for task in tasks_told[:TOLD_MAX]:
+                show.say(f"  {ref_of(task)}  {task['why']}")
+            if len(tasks_told) > TOLD_MAX:
+                show.say(f"  and {len(tasks_told) - TOLD_MAX} more: muster task list --plan {name}")
+        if boxes:
+            show.say(f"Boxes    {boxes}")
+        if stuck:
+            if plan["paused"]:
+                show.say(f"Paused   {paused_line(plan)}")
+            show.say(f"Why      muster task show {shell_word(ref_of(stuck[0]))}")
+        left = [{"ref": ref_of(task), "status": task["status"], "why": task["why"]} for task in stuck]
+        code, outcome = (EXIT_UNSUCCESSFUL, "unfinished") if stuck else (EXIT_OK, "done")
+        return self.end(code, outcome, counts=counts, left=left, boxes=boxes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from itertools import islice
 
 from muster.cli.context import Context, connect
 from muster.cli.fields import add_fields, print_one, print_rows, task_names
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 
 LIMIT = 500
-PAGE = 500
 EVENTS_SHOWN = 10
 EVENTS_PAGE = 1000
 RESULT_SHOWN = 2000
@@ -130,16 +130,10 @@ def find_tasks(
     """The first `limit` tasks that fit one of the names (keys of _STATES), oldest first."""
     wanted = [_STATES[name] for name in names]
     statuses = sorted({status.lower() for group, _ in wanted for status in group})
-    found: list[Json] = []
-    after = 0
-    while len(found) < limit:
-        query = {"plan": plan, "status": statuses, "tags": list(tags), "after": after, "limit": PAGE}
-        page: list[Json] = context.api.get("/api/v1/agent-tasks", query)
-        found += [task for task in page if not wanted or any(_fits(task, *each) for each in wanted)]
-        if len(page) < PAGE:
-            break
-        after = page[-1]["id"]
-    return found[:limit]
+    query = {"plan": plan, "status": statuses, "tags": list(tags)}
+    rows = context.api.rows("/api/v1/agent-tasks", query)
+    fitting = (task for task in rows if not wanted or any(_fits(task, *each) for each in wanted))
+    return list(islice(fitting, limit))
 
 
 def _fits(task: Json, statuses: tuple[TaskStatus, ...], word: str | None) -> bool:

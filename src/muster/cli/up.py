@@ -6,20 +6,24 @@ import argparse
 import subprocess
 import time
 
-from muster.cli.context import actor, answers, project_of
+from muster.app.crew import READY_S, TICK_S, Crew
+from muster.app.interrupts import Interrupts
+from muster.app.parts import last_words, make_state_dir, python_module
+from muster.cli.context import actor, project_of
 from muster.cli.copied import confirm_copy
-from muster.cli.crew import READY_S, TICK_S, Crew, Feed, Interrupts, cores
+from muster.cli.feed import Feed
 from muster.cli.output import print_json
 from muster.cli.printer import EventPrinter
 from muster.cli.worker import worker_count
 from muster.client.api import Api
-from muster.client.http import Connection
+from muster.client.http import Connection, answers
 from muster.config.load import load_config
 from muster.config.project import Project
+from muster.config.settings import Config, cores
 from muster.hosts.file_lock import holder
-from muster.model.errors import Conflict, StoreFault
+from muster.model.errors import Conflict, OwnerUnavailable, StoreFault
 
-EXIT_INTERRUPTED = 130
+EXIT_OK, EXIT_INTERRUPTED = 0, 130
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -34,35 +38,46 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     project = project_of(args)
     config = load_config(project.root)
-    supervised = holder(project.supervisor_lock)
-    if supervised is not None:
-        raise Conflict(f"the crew of {project.root} is up already (pid {supervised})", "muster status")
+    _refuse_two(project)
     confirm_copy(project)
-    if args.daemon:
-        return _daemon(project, args)
+    return _daemon(project, args) if args.daemon else _supervise(args, project, config)
+
+
+def _refuse_two(project: Project) -> None:
+    supervisor = holder(project.supervisor_lock)
+    if supervisor is not None:
+        raise Conflict(f"the crew of {project.root} is up already (pid {supervisor})", "muster status")
+
+
+def _supervise(args: argparse.Namespace, project: Project, config: Config) -> int:
     show = EventPrinter(as_json=args.json, colour=args.color)
     count = args.workers or config.workers.number(cores())
     with Interrupts().counting() as interrupts:
-        crew = Crew(project, config, count, show.say, actor())
         try:
-            crew.start()
-            show.say(f"Up       {count} workers; `muster down` or Ctrl-C stops them")
-            feed = Feed(project, crew.last_event(), show.event, show.footer)
-            while not interrupts.count and not crew.supervisor.drained():
+            crew = Crew(project, config, count, say=show.say, actor=actor(), interrupts=interrupts)
+        except OwnerUnavailable:
+            _refuse_two(project)
+            raise
+        feed = None
+        try:
+            if crew.start():
+                show.say(f"Up       {count} workers; `muster down` or Ctrl-C stops them")
+                feed = Feed(project, crew.last_event(), show.event, show.footer)
+            while not interrupts.level and not crew.supervisor.drained():
                 crew.tick()
                 time.sleep(TICK_S)
-            crew.wind_down(interrupts)
-        except BaseException:
-            crew.give_up()
+            crew.wind_down()
+        except BaseException as error:
+            crew.give_up(error)
             raise
-        feed.close()
+        finally:
+            if feed is not None:
+                feed.close()
         show.say("Stopped. `muster up` resumes where it stopped.")
-        return EXIT_INTERRUPTED if interrupts.count else 0
+        return EXIT_INTERRUPTED if interrupts.count else EXIT_OK
 
 
 def _daemon(project: Project, args: argparse.Namespace) -> int:
-    from muster.app.parts import last_words, make_state_dir, python_module
-
     make_state_dir(project)
     argv = [*python_module("muster.cli.main"), "-C", str(project.root), "up"]
     if args.workers is not None:
@@ -80,15 +95,15 @@ def _daemon(project: Project, args: argparse.Namespace) -> int:
     deadline_s = time.monotonic() + READY_S
     while holder(project.supervisor_lock) != process.pid or not answers(project.socket):
         if process.poll() is not None or time.monotonic() > deadline_s:
-            raise StoreFault(
-                f"the crew did not start: {last_words(project.log_file, from_byte)}", "muster doctor"
-            )
+            goes_on = "" if process.poll() is not None else " (it goes on trying: `muster down` ends it)"
+            words = last_words(project.log_file, from_byte)
+            raise StoreFault(f"the crew did not start: {words}{goes_on}", "muster doctor")
         time.sleep(0.05)
-    owner = Api(Connection(project.socket)).get("/api/v1/status")["owner"]
+    owner = Api(Connection(project.socket)).get("/api/v1/owner")["pid"]
     if args.json:
-        print_json({"supervisor": process.pid, "owner": owner["pid"]})
+        print_json({"supervisor": process.pid, "owner": owner})
     else:
-        print(f"Up       supervisor pid {process.pid}, owner pid {owner['pid']}; `muster down` stops them")
+        print(f"Up       supervisor pid {process.pid}, owner pid {owner}; `muster down` stops them")
     # The daemon outlives this command on purpose.
     process.returncode = 0
-    return 0
+    return EXIT_OK

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
-from typing import NoReturn
+import time
 
-from muster.cli.context import WAIT_S, Context, connect, patiently
-from muster.cli.output import Screen, clean, print_json, ref_of, task_word
+from muster.cli.context import WAIT_S, Context, connect
+from muster.cli.output import Screen, clean, note, print_json, ref_of, task_word
 from muster.cli.task import find_tasks
 from muster.client.api import plan_path
-from muster.model.errors import OwnerUnavailable
+from muster.client.http import answers
+from muster.config.project import Project
+from muster.model.errors import Unavailable
 from muster.model.json_value import Json
 
 SHOWN_MAX = 50
+LOOK_S = 0.2
+RESTART_S = 2.0
+"""An owner that was restarted is back by then."""
 _OPEN = ("pending", "assigned", "running", "paused", "aborted")
 
 
@@ -28,18 +34,30 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    with connect(args) as context:
-        if args.plan is not None:
-            context.api.get(plan_path(args.plan))  # refuses one that is not there
-        if _is_live(args) and not context.direct:
-            from muster.cli.live import watch
+    """Until Ctrl-C, through the end of a crew and the beginning of the next one."""
+    screen = Screen(args.color)
+    last: int | None = None
+    while True:
+        with connect(args) as context:
+            if args.plan is not None:
+                context.api.get(plan_path(args.plan))  # refuses one that is not there
+            if _is_live(args) and not context.direct:
+                from muster.cli.live import watch
 
-            return watch(context, plan=args.plan, colour=args.color)
-        screen = Screen(args.color)
-        last = _present(context, args, screen)
-        if context.direct:
-            raise OwnerUnavailable("no owner is up, so nothing happens that could be watched", "muster up")
-        return _follow(context, args, screen, last)
+                return watch(context, plan=args.plan, colour=args.color)
+            last = _present(context, args, screen) if last is None else last
+            if not context.direct:
+                last = _follow(context, args, screen, last)
+        _await_crew(context.project)
+
+
+def _await_crew(project: Project) -> None:
+    restarted_s = time.monotonic() + RESTART_S
+    while not answers(project.socket):
+        time.sleep(LOOK_S)
+        if time.monotonic() > restarted_s:
+            restarted_s = math.inf
+            note("no crew is up: this waits for one (muster up)")
 
 
 def _is_live(args: argparse.Namespace) -> bool:
@@ -69,10 +87,13 @@ def _present(context: Context, args: argparse.Namespace, screen: Screen) -> int:
     return last
 
 
-def _follow(context: Context, args: argparse.Namespace, screen: Screen, last: int) -> NoReturn:
+def _follow(context: Context, args: argparse.Namespace, screen: Screen, last: int) -> int:
+    """Until the owner ends; returns the last event that was shown."""
     while True:
-        query = {"after": last, "wait": WAIT_S}
-        events: list[Json] = patiently(lambda query=query: context.api.get("/api/v1/events", query))  # type: ignore[misc]
+        try:
+            events: list[Json] = context.api.get("/api/v1/events", {"after": last, "wait": WAIT_S})
+        except Unavailable:
+            return last
         for event in events:
             last = event["id"]
             if args.plan not in (None, event["plan"]):

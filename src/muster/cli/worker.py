@@ -14,12 +14,11 @@ from muster.client.api import worker_path
 from muster.hosts.file_lock import holder
 from muster.model.errors import BadInput, NotFound, OwnerUnavailable, Unavailable, WaitTimeout
 from muster.model.json_value import Json
+from muster.model.states import STOP_BY_S
 
 WORKERS_MAX = 64
 READY_S = 20.0
 TICK_S = 0.1
-STOP_BY_S = 15.0
-"""Both rungs of the stop ladder, and some air."""
 _LOOKS = {"busy": "running", "stopping": "stopping", "dead": "cancelled"}
 
 

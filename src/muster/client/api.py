@@ -7,9 +7,11 @@ import json
 from muster.client.http import REPLY_S
 from muster.model.errors import BadInput, MusterError, from_wire
 
+PAGE_ROWS = 500
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from typing import Any, Protocol
 
     class Transport(Protocol):
@@ -53,6 +55,16 @@ class Api:
         given = {name: value for name, value in (query or {}).items() if value is not None}
         target = f"{path}?{_query(given)}" if given else path
         return self._call("GET", target, None, self._reply_s + wait_s + float(given.get("wait", 0)))
+
+    def rows(self, path: str, query: Mapping[str, Any]) -> Iterator[Any]:
+        """A list of any length, asked for page by page: one large answer is memory that its owner keeps."""
+        after = 0
+        while True:
+            page = self.get(path, {**query, "after": after, "limit": PAGE_ROWS})
+            yield from page
+            if len(page) < PAGE_ROWS:
+                return
+            after = page[-1]["id"]
 
     def post(self, path: str, content: Any, *, wait_s: float = 0.0) -> Any:
         return self._call("POST", path, content, self._reply_s + wait_s)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 CONNECT_S = 5.0
 REPLY_S = 30.0
+PROBE_S = 2.0
 _HEAD_BYTES_MAX = 64 << 10
 _SOCKET_PATH_MAX = 100
 """A unix socket's address holds 108 bytes on Linux, 104 on macOS."""
@@ -144,3 +145,21 @@ class address:  # noqa: N801 - used like a function
     def __exit__(self, *_: object) -> None:
         if self._folder is not None:
             os.close(self._folder)
+
+
+def answers(path: str | os.PathLike[str]) -> bool:
+    """Whether a process listens on this socket.  Raises PermissionError where it is somebody else's."""
+    probe = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        probe.settimeout(PROBE_S)
+        with address(path) as reachable:
+            probe.connect(reachable)
+    except PermissionError as error:
+        raise PermissionError(error.errno, error.strerror, os.fspath(path)) from None
+    except (BlockingIOError, TimeoutError):
+        return True  # it listens and is busy
+    except OSError:
+        return False
+    finally:
+        probe.close()
+    return True

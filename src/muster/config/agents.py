@@ -34,6 +34,8 @@ from muster.config.tables import (
 from muster.model.limits import Limits
 from muster.model.states import ErrorKind
 
+KINDS_GROUP = "muster.agents"
+"""The entry point group of other packages: kind = a Factory of app.agents, as those of Muster's own kinds."""
 _LEAST_BYTES = 1 << 20
 _LEAST_FILES = 16
 _AGENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -53,7 +55,7 @@ def _agent(key: str, value: object) -> AgentConfig:
     env: dict[str, str] = table.read("set", _env, {})
     for twice in sorted(env.keys() & set(env_names)):
         fail(f"{key}.set.{twice}", "is in env as well", "env hands it on, set gives it a value: keep one")
-    kind = table.read("kind", read_text, COMMAND)
+    kind = table.read("kind", _kind, COMMAND)
     parsed = AgentConfig(
         name=name,
         kind=kind,
@@ -80,13 +82,23 @@ def _agent(key: str, value: object) -> AgentConfig:
     return parsed
 
 
+def _kind(key: str, value: object) -> str:
+    text = read_text(key, value)
+    if text != COMMAND and text not in CLI_KINDS:
+        from importlib.metadata import entry_points
+
+        known = [*CLI_KINDS, COMMAND, *sorted(entry_points(group=KINDS_GROUP).names)]
+        if text not in known:
+            install = f"install the package that brings it, or write one of {', '.join(known)}"
+            fail(key, f"no kind of agent is called {text!r}", near(text, known) or install)
+    return text
+
+
 def _of_kind(table: Table, kind: str) -> dict[str, Any]:
     """The settings that only some kinds have."""
     if kind == COMMAND:
         return {}
     if kind not in CLI_KINDS:
-        if table.has("home"):
-            fail(table.path("home"), f"is not for kind {kind!r}", "see the documentation of its package")
         # Another package's: it alone knows what these mean.
         return {"options": table.read("options", _options, {}), "args": table.read("args", _command, ())}
     _, modes = CLI_KINDS[kind]
@@ -95,7 +107,7 @@ def _of_kind(table: Table, kind: str) -> dict[str, Any]:
         fail(
             table.path("permission_mode"),
             "is missing: what the agent may do without asking is for you to say",
-            f"write one of {known}; docs/how-to/{kind}.md tells what each allows",
+            f"write one of {known}; muster init --help says what is usual",
         )
     for only in ("prompt", "exit_codes"):
         if table.has(only):

@@ -66,7 +66,7 @@ def import_settings(text: str, file: str) -> Imported:
         more = f"\nand {len(problems) - PROBLEMS_MAX} more" if len(problems) > PROBLEMS_MAX else ""
         raise BadInput(
             "\n".join(problems[:PROBLEMS_MAX]) + more + "\nnothing was written",
-            f"it was read as {kind}; known keys: docs/reference/configuration.md",
+            f"it was read as {kind}; `muster config import` in the reference lists the known keys",
         )
     return _sorted_out(kind, found, file)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -42,6 +43,11 @@ class TaskDefaults:
     """Tasks of a plan that fail in a row before it is paused; 0: it never is."""
     waiting_max: int = 100_000
     """Tasks that may wait at one time; more are refused until the crew has caught up."""
+
+
+def cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,9 @@ from muster.model.errors import Conflict
 from muster.model.seals import GENESIS, Signer, Verdict
 from muster.ports.store import Reads
 
+LOST_HEAD = "lost_head"
+"""The newest head in the log that the store was known to lack when it was restored, and the proof of that."""
+
 
 async def add_seal(view: View, command: c.AddSeal) -> Done:
     """Raises Conflict where the events up to there were sealed meanwhile."""
@@ -26,17 +29,17 @@ async def add_seal(view: View, command: c.AddSeal) -> Done:
 
 
 class Auditor:
-    """Looks for an edit, a hole or a cut.  `logged_head` is the newest head that the log names, if any."""
+    """Looks for an edit, a hole or a cut.  `logged_heads` are those that the log names, oldest first."""
 
-    def __init__(self, reads: Reads, signer: Signer, logged_head: Callable[[], str | None]) -> None:
+    def __init__(self, reads: Reads, signer: Signer, logged_heads: Callable[[], list[str]]) -> None:
         self._reads = reads
         self._signer = signer
-        self._logged_head = logged_head
+        self._logged_heads = logged_heads
 
     async def verify(self) -> AuditReport:
-        logged = await asyncio.to_thread(self._logged_head)
+        logged = await asyncio.to_thread(self._logged_heads)  # first: a seal is logged after it was made
         verdict = Verdict(self._signer)
-        found_logged = logged is None
+        known = set[str]()
         while seals := await self._reads.seals(verdict.to_id, 1):
             (seal,) = seals
             # One more than it covers: what was put in between shows as well.
@@ -44,11 +47,12 @@ class Auditor:
             if len(events) < seal.count and seal.pruned_at_ms is None:
                 (seal,) = await self._reads.seals(verdict.to_id, 1)  # perhaps it was pruned just now
             verdict.take(seal, events)
-            found_logged = found_logged or seal.head == logged
+            known.add(seal.head)
             await asyncio.sleep(0)  # the owner has others to answer
-        if not found_logged:
-            verdict.find(f"the log names the head {logged}, which no seal has: the newest ones were cut off")
-        unsealed = await self._reads.count_events(verdict.to_id)
+        lost = await self._compare_log(verdict, logged, known)
+        unsealed, made = await self._reads.tail(verdict.to_id)
+        if unsealed != made:
+            verdict.find(f"{made} events came after the last seal and {unsealed} are there")
         await self._look_for_cuts(verdict)
         return AuditReport(
             whole=not verdict.problems,
@@ -57,8 +61,21 @@ class Auditor:
             sealed=verdict.sealed,
             unsealed=unsealed,
             pruned=verdict.pruned,
+            lost=lost,
             head=verdict.head,
         )
+
+    async def _compare_log(self, verdict: Verdict, logged: list[str], known: set[str]) -> int:
+        """Finds heads that no seal has; how many of them a person has known to be lost (see `Restored`)."""
+        told, _, proof = (await self._reads.meta(LOST_HEAD) or "").partition(" ")
+        accounted = logged.index(told) + 1 if told in logged and proof == self._signer.loss_proof(told) else 0
+        cut = [head for head in logged[accounted:] if head not in known]
+        if cut:
+            verdict.find(
+                f"the log names {len(cut)} heads that no seal has, the last one is {cut[-1]}: "
+                "events and their seals were cut off or lost"
+            )
+        return sum(head not in known for head in logged[:accounted])
 
     async def _look_for_cuts(self, verdict: Verdict) -> None:
         """A task's row knows how many events it has had: a hole or a cut shows without any seal."""

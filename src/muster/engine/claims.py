@@ -51,8 +51,9 @@ class Claims:
             return Claimed(jobs=await self.jobs(view, again))
         if command.request_id in self._used.get(worker.id, ()):
             return Claimed(jobs=(), over=True)  # a late repetition: nobody waits for what it would be given
-        if worker.draining or await crew_status(view) is not CrewStatus.RUNNING:
-            return Claimed(jobs=(), drain=True)
+        crew = await crew_status(view)
+        if worker.draining or crew is not CrewStatus.RUNNING:
+            return Claimed(jobs=(), drain=worker.draining or crew is CrewStatus.STOPPED)
         free = min(command.slots, worker.slots - len(held))
         if free <= 0:
             return Claimed(jobs=())

@@ -73,6 +73,7 @@ class Engine:
             c.Enqueue: self._enqueuer.enqueue,
             c.SetTicked: self._enqueuer.set_ticked,
             c.PausePlan: self._plans.pause,
+            c.MovePlan: self._plans.move,
             c.AddSeal: add_seal,
             c.Restored: self._restored,
             c.SetClock: set_clock,

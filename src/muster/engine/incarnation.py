@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from muster.engine.audit import LOST_HEAD
 from muster.engine.leader import present_term
 from muster.engine.view import View
 from muster.model import commands as c
@@ -43,9 +44,11 @@ async def restored(view: View, command: c.Restored) -> StoreRestored:
     """
     lost = await _end_others(view) if command.copied else 0
     _, before = await read_incarnation(view.tx)
-    base = max(before + STEP, view.now.wall_ms // 1000 - _YEAR_2025_S)
+    base = max(max(before, command.granted) + STEP, view.now.wall_ms // 1000 - _YEAR_2025_S)
     await view.tx.set_meta(EPOCH_BASE, str(base))
     await view.tx.set_meta(INCARNATION, command.incarnation)
+    if command.lost_head:
+        await view.tx.set_meta(LOST_HEAD, command.lost_head)
     if command.project:
         await view.tx.set_meta(PROJECT, command.project)
     if command.copied:
@@ -59,7 +62,8 @@ async def restored(view: View, command: c.Restored) -> StoreRestored:
             at_ms=view.now.wall_ms,
             level=Level.WARN,
             event="store_adopted" if command.copied else "store_restored",
-            message=f"{_HOW[command.copied]} by {command.actor}; epochs begin above {base}",
+            message=f"{_HOW[command.copied]} by {command.actor}; epochs begin above {base}"
+            + (f"; {command.missing}" if command.missing else ""),
             details=f'{{"base":{base:d}}}',
             previous_status=TaskStatus.PENDING if number > 1 else None,
             new_status=TaskStatus.PENDING,
@@ -68,7 +72,7 @@ async def restored(view: View, command: c.Restored) -> StoreRestored:
             actor=command.actor,
         )
     )
-    return StoreRestored(base=base, lost=lost)
+    return StoreRestored(base=base, lost=lost, missing=command.missing)
 
 
 async def _end_others(view: View) -> int:

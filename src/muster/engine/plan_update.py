@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from muster.engine.enqueue import Enqueuer, lane_key
 from muster.engine.view import View
+from muster.model import breaker
 from muster.model import commands as c
 from muster.model.answers import Moved
 from muster.model.edits import (
@@ -25,9 +26,9 @@ from muster.model.edits import (
     differences,
     task_fields_of,
 )
-from muster.model.errors import BadInput, NotFound
+from muster.model.errors import BadInput, Conflict, NotFound
 from muster.model.graph import find_cycle
-from muster.model.rows import WORKSPACE_ID
+from muster.model.rows import WORKSPACE_ID, Plan
 from muster.model.states import FINAL, HELD, FailedDependency
 from muster.model.task import Now, Task, TaskFields
 
@@ -208,17 +209,36 @@ class PlanUpdater:
         plan = await view.tx.plan_by_name(WORKSPACE_ID, command.plan)
         if plan is None:
             raise NotFound(f"there is no plan {command.plan!r}", "muster plan list")
-        ids = await view.tx.unfinished(plan.id, command.below, command.limit)
+        if command.forget and command.below is None:
+            await self._forget(view, plan, command.actor)
+        ids = await view.tx.unfinished(plan.id, command.below, command.limit, ended=command.forget)
         await view.load(ids)
         stopped = sum(view.task(task_id).status in HELD for task_id in ids)
-        for task_id in ids:
+        open_ids = [task_id for task_id in ids if view.task(task_id).status not in FINAL]
+        for task_id in open_ids:
             view.run(task_id, c.Cancel(task_id=task_id, actor=command.actor, reason=command.reason))
+        for task_id in ids if command.forget else ():
+            view.run(task_id, c.Archive(task_id=task_id, actor=command.actor))
         return PlanCancelled(
             plan=plan.name,
-            cancelled=len(ids),
+            cancelled=len(open_ids),
             stopped=stopped,
+            archived=len(ids) if command.forget else 0,
             below=ids[-1] if len(ids) == command.limit else None,
         )
+
+    async def _forget(self, view: View, plan: Plan, actor: str) -> None:
+        """Raises Conflict while its agents are at work."""
+        if number := await view.tx.at_work(plan.id):
+            tasks = "1 task is" if number == 1 else f"{number} tasks are"
+            raise Conflict(
+                f"{tasks} at work for plan {plan.name}; nothing was changed",
+                f"muster plan cancel {plan.name} --wait, then again",
+            )
+        decision = breaker.forget(plan, actor, view.now)
+        await view.tx.update_plan(decision.plan)
+        assert decision.event is not None
+        view.record(decision.event)
 
 
 def _edges(command: UpdatePlan, kept: Mapping[str, KeptTask], diff: PlanDiff) -> dict[Node, tuple[Node, ...]]:

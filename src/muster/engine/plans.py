@@ -7,7 +7,7 @@ from muster.model import breaker
 from muster.model import commands as c
 from muster.model.answers import PlanMoved
 from muster.model.breaker import PlanDecision
-from muster.model.errors import NotFound
+from muster.model.errors import Conflict, NotFound
 from muster.model.rows import WORKSPACE_ID, Plan
 
 
@@ -19,6 +19,14 @@ class Plans:
         """What runs goes on; nothing more is given out."""
         plan = await self._named(view, command.plan)
         return await self._keep(view, plan, breaker.pause(plan, command.actor, view.now))
+
+    async def move(self, view: View, command: c.MovePlan) -> PlanMoved:
+        """Raises Conflict where another plan has that file."""
+        plan = await self._named(view, command.plan)
+        other = await view.tx.plan_by_source(WORKSPACE_ID, command.source)
+        if other is not None and other.id != plan.id:
+            raise Conflict(f"{command.source} is the file of plan {other.name}; nothing was changed")
+        return await self._keep(view, plan, breaker.move(plan, command.source, command.actor, view.now))
 
     async def resume(self, view: View, command: c.ResumePlan) -> PlanMoved:
         plan = await self._named(view, command.plan)

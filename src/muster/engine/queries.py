@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from msgspec.structs import replace
 
@@ -40,6 +40,8 @@ EVENTS_MAX = 1000
 PARKED_MAX = 500
 EPOCH_DIGITS_MAX = 15
 CLAIMS_PAGE = 500
+COMPARED_MAX = 2000
+"""Tasks whose names are compared with one that is not there."""
 HELD_MAX = 1000
 NEEDY = {TaskStatus.PAUSED: 1000, TaskStatus.FAILED: 1000, TaskStatus.PENDING: 500, TaskStatus.ABORTED: 500}
 """Of which states some wait for a person, and how many of each are looked at."""
@@ -111,7 +113,7 @@ class Queries:
                 name, number = start, end
                 found = await self._reads.resolve(name)
         if not found:
-            raise NotFound(f"there is no task {name!r}", "muster task list")
+            raise NotFound(f"there is no task {name!r}{await self._near(name)}", "muster task list")
         if len(found) > 1:
             views = await self._reads.task_views(TaskFilter(ids=tuple(found)))
             names = ", ".join(f"{view.plan}/{view.key}" for view in views[:5])
@@ -120,6 +122,13 @@ class Queries:
         if epoch is not None and await self._reads.attempt(found[0], epoch) is None:
             raise NotFound(f"task {name!r} has no attempt {epoch}", f"muster task show {name}")
         return found[0], epoch
+
+    async def _near(self, name: str) -> str:
+        views = await self._reads.task_views(TaskFilter(limit=COMPARED_MAX))
+        refs = {
+            ref: f"{view.plan}/{view.key}" for view in views for ref in (view.key, f"{view.plan}/{view.key}")
+        }
+        return _did_you_mean(name, refs)
 
     async def task(self, task_id: int) -> TaskDetail:
         views = await self.tasks(TaskFilter(ids=(task_id,)))
@@ -184,7 +193,8 @@ class Queries:
     async def _plan_view(self, name: str) -> PlanView:
         view = await self._reads.plan_view(name)
         if view is None:
-            raise NotFound(f"there is no plan {name!r}", "muster plan list")
+            names = {view.name: view.name for view in await self._reads.plans()}
+            raise NotFound(f"there is no plan {name!r}{_did_you_mean(name, names)}", "muster plan list")
         return view
 
     async def _settled(self, plan: PlanView) -> bool:
@@ -283,6 +293,13 @@ class Queries:
             {agent: most for agent, most in most_by_agent.items() if by_agent.get(agent, 0) >= most},
             {key: most for key, most in most_by_key.items() if by_key.get(key, 0) >= most},
         )
+
+
+def _did_you_mean(name: str, meant: Mapping[str, str]) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, meant, n=1)
+    return f"; did you mean {meant[close[0]]!r}?" if close else ""
 
 
 def _judged(view: TaskView, facts: CrewFacts) -> TaskView:

@@ -86,7 +86,7 @@ class Workers:
         if worker is None or worker.permanent:
             return HeartbeatAnswer(known=False, drain=True, attempts=tuple(orders))
         reason = worker.reason if worker.draining else ""
-        drain = bool(reason) or await crew_status(view) is not CrewStatus.RUNNING
+        drain = bool(reason) or await crew_status(view) is CrewStatus.STOPPED
         busy = any(order.current for order in orders)
         status = WorkerStatus.STOPPING if drain else WorkerStatus.BUSY if busy else WorkerStatus.IDLE
         await view.tx.put_worker(

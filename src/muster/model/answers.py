@@ -139,9 +139,11 @@ class AuditReport(Answer, frozen=True, kw_only=True):
     sealed: int
     """Events that are there and sealed."""
     unsealed: int
-    """Newer ones, which the sealer has not come to yet."""
+    """Newer ones, which the sealer has not come to yet: an edit of one of them does not show."""
     pruned: int
     """Events that retention has dropped, with a signature."""
+    lost: int
+    """Seals that the log knows, and that were lost before the store was restored."""
     head: str
 
 
@@ -155,6 +157,8 @@ class BackedUp(Answer, frozen=True, kw_only=True):
 class StoreRestored(Answer, frozen=True, kw_only=True):
     base: int
     """Epochs begin above it."""
+    missing: str = ""
+    """What was committed and is not there any more, in words."""
     lost: int = 0
     """Attempts that were ended, because they run for the project that this one was copied from."""
 

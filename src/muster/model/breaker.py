@@ -1,4 +1,4 @@
-"""A plan's own pause: by a person, or by the breaker once too many of its tasks have failed in a row.
+"""A plan's file, and its own pause: by a person, or by the breaker once too many tasks have failed in a row.
 
 A plan is a subject of the audit like a task: its events carry its number, and theirs count without gaps.
 """
@@ -38,11 +38,12 @@ def count_ends(plan: Plan, ends: Sequence[bool], failures_max: int, now: Now) ->
         # A completion in the same transaction, after the last failure, does not unmake what was seen.
         message = f"{worst} tasks of plan {plan.name} failed in a row: it gives out no more work"
         return _moved(
+            plan,
             replace(counted, paused_reason=PauseReason.BREAKER, failures=worst),
             "plan_paused",
             message,
             "breaker",
-            now,
+            now=now,
             level=Level.ERROR,
         )
     return PlanDecision(counted)
@@ -52,7 +53,9 @@ def pause(plan: Plan, actor: str, now: Now) -> PlanDecision:
     if plan.paused_reason is not None:
         return PlanDecision(plan)
     paused = replace(plan, paused_reason=PauseReason.USER)
-    return _moved(paused, "plan_paused", f"plan {plan.name} paused by {actor}", actor, now, level=Level.WARN)
+    return _moved(
+        plan, paused, "plan_paused", f"plan {plan.name} paused by {actor}", actor, now=now, level=Level.WARN
+    )
 
 
 def resume(plan: Plan, actor: str, now: Now) -> PlanDecision:
@@ -60,14 +63,32 @@ def resume(plan: Plan, actor: str, now: Now) -> PlanDecision:
     if plan.paused_reason is None:
         raise IllegalMove(f"plan {plan.name} is not paused; nothing was changed", "muster plan list")
     going = replace(plan, paused_reason=None, failures=0)
-    return _moved(going, "plan_resumed", f"plan {plan.name} resumed by {actor}", actor, now, level=Level.INFO)
+    return _moved(
+        plan, going, "plan_resumed", f"plan {plan.name} resumed by {actor}", actor, now=now, level=Level.INFO
+    )
 
 
-def _moved(plan: Plan, name: str, message: str, actor: str, now: Now, *, level: Level) -> PlanDecision:
+def move(plan: Plan, source: str, actor: str, now: Now) -> PlanDecision:
+    if plan.source == source:
+        return PlanDecision(plan)
+    if plan.source is None:
+        raise IllegalMove(f"plan {plan.name} has no file; nothing was changed", "muster plan list")
+    message = f"the file of plan {plan.name} is {source} now, was {plan.source}: {actor}"
+    return _moved(plan, replace(plan, source=source), "plan_moved", message, actor, now=now, level=Level.WARN)
+
+
+def forget(plan: Plan, actor: str, now: Now) -> PlanDecision:
+    """Its file is no plan any more: taken in again it is a new one."""
+    file = f": its file was {plan.source}" if plan.source else ""
+    message = f"plan {plan.name} forgotten by {actor}{file}"
+    going = replace(plan, source=None, paused_reason=None, failures=0)
+    return _moved(plan, going, "plan_forgotten", message, actor, now=now, level=Level.WARN)
+
+
+def _moved(
+    before: Plan, plan: Plan, name: str, message: str, actor: str, *, now: Now, level: Level
+) -> PlanDecision:
     after = replace(plan, event_seq=plan.event_seq + 1)
-    before, status = TaskStatus.PENDING, TaskStatus.PAUSED
-    if plan.paused_reason is None:
-        before, status = status, before
     event = Event(
         task_id=plan.id,
         seq=after.event_seq,
@@ -76,10 +97,14 @@ def _moved(plan: Plan, name: str, message: str, actor: str, now: Now, *, level: 
         event=name,
         message=message,
         details=f'{{"reason":"{plan.paused_reason}"}}' if plan.paused_reason else "{}",
-        previous_status=before if plan.event_seq else None,
-        new_status=status,
+        previous_status=_status(before) if plan.event_seq else None,
+        new_status=_status(plan),
         generation=1,
         epoch=0,
         actor=actor,
     )
     return PlanDecision(after, event)
+
+
+def _status(plan: Plan) -> TaskStatus:
+    return TaskStatus.PENDING if plan.paused_reason is None else TaskStatus.PAUSED

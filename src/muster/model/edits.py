@@ -111,6 +111,7 @@ class PlanCancelled(Answer, frozen=True, kw_only=True):
     cancelled: int
     stopped: int
     """How many of them were being run."""
+    archived: int = 0
     below: int | None
     """Go on with the tasks before this number; None: that was all."""
 
@@ -168,6 +169,8 @@ class CancelPlan(c.Command, frozen=True, kw_only=True):
     plan: c.Name
     actor: c.Name
     reason: c.Text = ""
+    forget: bool = False
+    """Archives them as well, and lets go of the plan's file.  Refused while an attempt runs."""
     below: int | None = None
     limit: int = 500
 

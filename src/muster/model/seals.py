@@ -85,6 +85,10 @@ class Signer:
         )
         return replace(bare, head=self.head_of(bare))
 
+    def loss_proof(self, head: str) -> str:
+        """Whoever restored the store knew that the seals up to this one in the log are lost."""
+        return self._mac(b"muster-lost", head.encode()).hex()
+
     def prune_proof(self, seal: Seal, at_ms: int) -> str:
         return self._mac(b"muster-pruned", _encode((seal.head, at_ms))).hex()
 

@@ -71,6 +71,10 @@ class ErrorKind(StrEnum):
     EXPIRED = "expired"
 
 
+STOP_BY_S = 15.0
+"""How long a stop on request may take: both rungs of the stop ladder, and some air."""
+
+
 class StopAction(StrEnum):
     """What becomes of a task once the process of its attempt has been stopped on request."""
 

@@ -169,6 +169,8 @@ def _waiting(task: TaskView, facts: CrewFacts) -> Reason:
         return Reason(_delayed(task, task.next_attempt_at_ms, facts), person)
     if unfit := _last_unfit(task, facts):
         return Reason(unfit, needs_person=True)
+    if facts.crew is CrewStatus.PAUSED:
+        return Reason("the crew is paused, and takes no new tasks", needs_person=True)
     if facts.crew is not CrewStatus.RUNNING:
         return Reason(f"the crew is {facts.crew.lower()}: `muster up` goes on")
     return _matching(task, facts)

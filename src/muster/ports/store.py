@@ -128,7 +128,7 @@ class Tx(Protocol):
     async def plan(self, plan_id: int) -> Plan | None: ...
 
     async def update_plan(self, plan: Plan) -> None:
-        """Its count of failures, its pause, the number of its last event."""
+        """Its count of failures, its pause, its file, the number of its last event."""
 
     async def plan_names(self, workspace_id: int) -> set[str]: ...
 
@@ -153,8 +153,16 @@ class Tx(Protocol):
     async def set_dependencies(self, child_id: int, parents: Mapping[int, bool]) -> None:
         """The task waits for these and nothing else; each with whether it is done."""
 
-    async def unfinished(self, plan_id: int, below: int | None, limit: int) -> list[int]:
-        """The plan's newest tasks that have not ended, of those with a number less than `below`."""
+    async def unfinished(
+        self, plan_id: int, below: int | None, limit: int, *, ended: bool = False
+    ) -> list[int]:
+        """The plan's newest tasks that have not ended, of those with a number less than `below`.
+
+        With `ended` also those that have, and are not archived.
+        """
+
+    async def at_work(self, plan_id: int) -> int:
+        """How many of its tasks an attempt holds, or has left processes behind of."""
 
     async def lanes(self) -> list[Lane]: ...
 
@@ -328,7 +336,8 @@ class Reads(Protocol):
 
     async def numbered_events(self, after_id: int, to_id: int | None, limit: int) -> list[Numbered]: ...
 
-    async def count_events(self, after_id: int) -> int: ...
+    async def tail(self, after_id: int) -> tuple[int, int]:
+        """(how many events after this one there are, how many there were)."""
 
     async def oldest_kept_seal(self) -> Seal | None:
         """The oldest one whose events were not pruned."""

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from muster.model import commands as c
 from muster.model.answers import Answer
-from muster.model.states import CrewStatus
+from muster.model.states import STOP_BY_S, CrewStatus
 from muster.model.views import CrewView
 from muster.web.backend import Backend
 from muster.web.http import ActorBody
@@ -22,7 +22,7 @@ class CrewBody(ActorBody, frozen=True, kw_only=True):
 
 
 class StopBody(ActorBody, frozen=True, kw_only=True):
-    stop_by_s: Annotated[float, Meta(ge=0, le=3600)]
+    stop_by_s: Annotated[float, Meta(ge=0, le=3600)] = STOP_BY_S
 
 
 class AddWorkersBody(ActorBody, frozen=True, kw_only=True):

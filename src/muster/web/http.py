@@ -20,7 +20,7 @@ BODY_BYTES_MAX = 64 << 20
 """A plan of 10,000 tasks with long prompts fits."""
 
 WaitSeconds = Annotated[float, Meta(ge=0, le=60)]
-"""How long an answer may be held while there is nothing to tell."""
+"""How long an answer may be held back while there is nothing to say."""
 
 JSON = "application/json"
 _encode = msgspec.json.Encoder().encode
@@ -55,7 +55,7 @@ class Request:
         self.headers = headers
         self.body = body
         self.gone = False
-        """Nobody waits for the answer any more."""
+        """The caller has disconnected."""
 
     def header(self, name: bytes) -> str:
         return next((value.decode("latin-1") for key, value in self.headers if key.lower() == name), "")
@@ -83,7 +83,7 @@ def error_reply(error: MusterError, status: int | None = None) -> Reply:
 
 
 def decode_body(data: bytes | None, decoder: msgspec.json.Decoder[Any]) -> Any:
-    """Raises BadInput with the path of what does not fit."""
+    """Raises BadInput that names the invalid field."""
     if data is None:
         raise BadInput(f"the request has more than {BODY_BYTES_MAX} bytes; nothing was changed")
     if b"\\u0000" in data and _ESCAPED_NUL.search(data):
@@ -95,7 +95,7 @@ def decode_body(data: bytes | None, decoder: msgspec.json.Decoder[Any]) -> Any:
 
 
 def decode_query(text: str, shape: type[S] | None) -> S | None:
-    """Raises BadInput with the name of what does not fit, or is not known here."""
+    """Raises BadInput that names the parameter that is invalid or unknown."""
     if shape is None and not text:
         return None
     lists = _parameters(shape)
@@ -114,7 +114,7 @@ def decode_query(text: str, shape: type[S] | None) -> S | None:
     try:
         return msgspec.convert(given, shape, strict=False)
     except msgspec.ValidationError as error:
-        raise BadInput(f"the query does not fit: {error}; nothing was changed") from error
+        raise BadInput(f"invalid query: {error}; nothing was changed") from error
 
 
 @functools.cache

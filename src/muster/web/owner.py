@@ -6,6 +6,7 @@ import os
 
 from muster import __version__
 from muster.model.errors import BadInput
+from muster.model.json_value import Json
 from muster.web.backend import Backend
 from muster.web.http import Query
 from muster.web.routes import Routes
@@ -22,17 +23,26 @@ async def health(web: Backend) -> object:  # noqa: ARG001 - it answers, that is 
     return {"status": "ok"}
 
 
+@routes.get("/api/v1/owner")
+async def owner(web: Backend) -> object:
+    """Asks nothing of the store."""
+    return {"pid": os.getpid(), "halted": _halted(web)}
+
+
 @routes.get("/api/v1/status")
 async def status(web: Backend) -> object:
-    owner = {
+    process = {
         "pid": os.getpid(),
         "version": __version__,
         "startedAtMs": web.owner.started_at_ms,
         "term": web.owner.term,
     }
+    return {"owner": process, "halted": _halted(web), "status": await web.queries.status()}
+
+
+def _halted(web: Backend) -> Json | None:
     fault = web.owner.halted()
-    halted = {"code": fault.code, "message": fault.message, "hint": fault.hint} if fault else None
-    return {"owner": owner, "halted": halted, "status": await web.queries.status()}
+    return {"code": fault.code, "message": fault.message, "hint": fault.hint} if fault else None
 
 
 @routes.get("/api/v1/resolve")

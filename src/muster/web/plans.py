@@ -30,6 +30,7 @@ async def plans(web: Backend) -> list[PlanView]:
 routes.command(_PLANS, c.Enqueue, status=201)
 routes.command(f"{_PLANS}/update", UpdatePlan)
 routes.command(f"{_PLAN}/pause", c.PausePlan, "actor")
+routes.command(f"{_PLAN}/move", c.MovePlan, "actor", "source")
 routes.command(f"{_PLAN}/resume", c.ResumePlan, "actor")
 
 
@@ -59,12 +60,24 @@ async def tick(web: Backend, plan: str) -> BoxesTicked:
 
 @routes.post(f"{_PLAN}/cancel")
 async def cancel(web: Backend, plan: str, body: CancelBody) -> PlanCancelled:
-    command = CancelPlan(plan=plan, actor=body.actor, reason=body.reason)
-    cancelled = stopped = 0
-    while True:  # page by page, so that heartbeats are answered in between
+    return await _page_by_page(web, CancelPlan(plan=plan, actor=body.actor, reason=body.reason))
+
+
+@routes.post(f"{_PLAN}/forget")
+async def forget(web: Backend, plan: str, body: ActorBody) -> PlanCancelled:
+    """Cancels what is left of it, archives all of it, and lets go of its file."""
+    reason = "its plan was forgotten"
+    return await _page_by_page(web, CancelPlan(plan=plan, actor=body.actor, reason=reason, forget=True))
+
+
+async def _page_by_page(web: Backend, command: CancelPlan) -> PlanCancelled:
+    """So that heartbeats are answered in between."""
+    cancelled = stopped = archived = 0
+    while True:
         page = await web.engine.execute(command)
         assert isinstance(page, PlanCancelled)
         cancelled, stopped = cancelled + page.cancelled, stopped + page.stopped
+        archived += page.archived
         if page.below is None:
-            return replace(page, cancelled=cancelled, stopped=stopped)
+            return replace(page, cancelled=cancelled, stopped=stopped, archived=archived)
         command = replace(command, below=page.below)

@@ -9,7 +9,7 @@ A resource is one file: its bodies and queries as structs, and one function for 
 
 The function's parameters say what it takes of a request: the parts of the path by their names (`{task_id:id}` is
 a number), `query` and `body` as their structs, the whole `request`, and `who`: what the guard of these routes has
-found out.  What it returns is sent as JSON; a Reply is sent as it stands.
+found out.  What it returns is sent as JSON; a Reply is sent unchanged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ H = TypeVar("H", bound=Handler)
 Lazy = Callable[[], Any]
 
 NUMBER_DIGITS_MAX = 16
-"""What no store has ever numbered is a 404, not an overflow."""
+"""A longer number is a 404, not an overflow: no store counts that far."""
 
 
 class Route:
@@ -48,7 +48,7 @@ class Route:
         self._body = body
         self._names = [part[1:-1].partition(":") for part in self.parts if part.startswith("{")]
 
-    # Made by the first request: a command that is its own owner asks for one or two of all these.
+    # Built on first use: a command that is its own owner uses one or two routes.
 
     @functools.cached_property
     def _takes(self) -> dict[str, Any]:
@@ -83,10 +83,10 @@ def _number(text: str) -> int:
 
 
 class Routes:
-    """Those of one resource."""
+    """The routes of one resource."""
 
     def __init__(self, *, guard: Handler | None = None) -> None:
-        """The guard sees each request before its body is read; what it returns is `who`."""
+        """The guard sees each request before its body is decoded; what it returns is passed as `who`."""
         self._guard = guard
         self.made: list[tuple[str, Route]] = []
 
@@ -115,7 +115,7 @@ class Routes:
 
 
 class _Node:
-    """Where paths branch."""
+    """A part of a path, and what may follow it."""
 
     def __init__(self) -> None:
         self.literal: dict[str, _Node] = {}
@@ -163,7 +163,7 @@ class Application:
 
 
 def _walk(node: _Node, parts: list[str], at: int) -> tuple[_Node, list[str]] | None:
-    """Where the path leads, and what stood at its variable parts.  A part that is written out goes first."""
+    """The node of a path and the values of its variable parts; a literal part comes before a variable one."""
     if at == len(parts):
         return (node, []) if node.routes else None
     literal = node.literal.get(parts[at])

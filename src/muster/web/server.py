@@ -1,9 +1,8 @@
 """The owner's HTTP/1.1 server on its unix socket.
 
-Our own on top of httptools, because workers wait for it: uvicorn spends more on an empty request than all of this
-with its routes does (`./run bench --only requests` measures both), sends head and body apart, which wakes the
-caller twice, and takes 9 MB.  What its callers need is little: keep-alive, bodies, and an end that answers first.
-They are processes of the same OS user, so that nobody is timed out.
+Built on httptools, because workers wait for it.  uvicorn alone spends more CPU on an empty request than this
+server and its routes together (`./run bench --only requests` measures both), sends head and body in two writes,
+which wake the caller twice, and takes 9 MB.  Callers are processes of the same OS user: there are no timeouts.
 """
 
 from __future__ import annotations
@@ -25,12 +24,11 @@ from muster.web.routes import Application
 log = logging.getLogger(__name__)
 
 CLOSE_S = 2.0
-"""How long open requests may take to end once the owner is asked to."""
+"""How long open requests may take once the owner is asked to end."""
 WAITING_MAX = 16
-"""So many requests of one connection wait for their turn; then nothing more is read of it."""
-
+"""Requests that may queue on one connection before the server stops reading from it."""
 AGAIN_S = 1.0
-"""After a connection could not be let in: there are too many open files."""
+"""Pause after a failed accept: the process has too many open files."""
 
 _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in http.HTTPStatus
@@ -47,7 +45,7 @@ class _Connection(asyncio.Protocol):
         self._open = False
         self._parser = httptools.HttpRequestParser(self)
         self._waiting: deque[tuple[Request, bool]] = deque()
-        """Requests, and whether the connection is kept after the answer."""
+        """Requests, each with whether the connection stays open after it."""
         self._answering: asyncio.Task[None] | None = None
         self._current: Request | None = None
         self._ending = False
@@ -79,7 +77,7 @@ class _Connection(asyncio.Protocol):
             self.end()
 
     def end(self) -> None:
-        """Once the request at work is answered."""
+        """Closes the connection once the current request is answered."""
         self._ending = True
         if self._answering is None and self._open:
             self._transport.close()
@@ -136,8 +134,8 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
 
 
-class _Door:
-    """Lets connections in.  asyncio's own server drops one that comes while it closes, and leaks its socket."""
+class _Acceptor:
+    """Accepts connections.  asyncio's own server drops one that comes while it closes, and leaks its socket."""
 
     def __init__(self, app: Application, listening: socket.socket) -> None:
         self._app = app
@@ -150,15 +148,15 @@ class _Door:
 
     def _open(self) -> None:
         if not self._closed:
-            self._loop.add_reader(self._listening, self._let_in)
+            self._loop.add_reader(self._listening, self._accept)
 
-    def _let_in(self) -> None:
+    def _accept(self) -> None:
         try:
             accepted, _ = self._listening.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return
         except OSError as error:
-            log.error("nobody can be let in: %s; trying again in %g s", error, AGAIN_S)
+            log.error("cannot accept a connection: %s; trying again in %g s", error, AGAIN_S)
             self._loop.remove_reader(self._listening)
             self._loop.call_later(AGAIN_S, self._open)
             return
@@ -184,6 +182,6 @@ class _Door:
 
 async def serve(app: Application, listening: socket.socket, closing: asyncio.Event) -> None:
     """Answers on an already bound socket until `closing` is set."""
-    door = _Door(app, listening)
+    acceptor = _Acceptor(app, listening)
     await closing.wait()
-    await door.close()
+    await acceptor.close()

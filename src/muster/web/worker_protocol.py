@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from muster.model import commands as c
 from muster.model.answers import Answer, Claimed, HeartbeatAnswer
+from muster.model.states import CrewStatus
 from muster.ports.crew import COMMANDS
 from muster.ports.runtime import READY, orders_for
 from muster.web.backend import Backend
@@ -36,7 +37,7 @@ async def claim(web: Backend, request: Request, query: WaitQuery, body: c.Claim)
     async def look() -> bool:
         nonlocal answer
         # The first look may find an earlier claim with this request id; later ones need something ready.
-        if answer is not None and not await web.reads.any_ready() and await _crew_runs(web):
+        if answer is not None and not await web.reads.any_ready() and await _crew_stays(web):
             return False
         found = await web.engine.execute(body)
         assert isinstance(found, Claimed)
@@ -47,8 +48,8 @@ async def claim(web: Backend, request: Request, query: WaitQuery, body: c.Claim)
     return answer or Claimed(jobs=())
 
 
-async def _crew_runs(web: Backend) -> bool:
-    return (await web.reads.meta("crew") or "RUNNING") == "RUNNING"
+async def _crew_stays(web: Backend) -> bool:
+    return await web.reads.meta("crew") != CrewStatus.STOPPED
 
 
 @routes.post("/worker/v1/heartbeat")

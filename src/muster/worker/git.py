@@ -124,6 +124,8 @@ def find_repository(root: Path) -> Repository | None:
     if found.returncode or len(lines) != 3 or lines[2] != "false" or probe.commit_of("HEAD") is None:
         return None
     top = Path(lines[0]).resolve()
+    if not root.resolve().is_relative_to(top):
+        return None  # a copy whose repository is set to the folder of its original
     known = probe.ask("var", "GIT_COMMITTER_IDENT").returncode == 0
     identity = (
         {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -12,6 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from muster.model.errors import MusterError
 from muster.ports.host import Host, ProcessId
 
 BACKOFF_FIRST_S = 0.1
@@ -19,14 +21,30 @@ BACKOFF_CAP_S = 30.0
 STEADY_S = 1.0
 """Whoever lived this long begins again with the first backoff: what dies at its start is started ever more
 rarely, what worked is back at once, however often it is killed."""
+OWNER_RETRY_S = 0.2
+"""Between two looks whether what is in an owner's way is gone."""
 REGISTER_S = 10.0
 """How long a worker may take to be known to an owner that answers: it asks again every few seconds only."""
+_LOG_BYTES_MAX = 1 << 20
 MISSED_LOOKS = 2
 """A worker that ends on purpose says goodbye a moment before its process is gone: one look proves nothing."""
+START_TRIES = 3
+"""A worker that ends so often by an error of its own before the owner has known it is not started again."""
 STRAY_END_S = 5.0
 DRAINED = 0
 DECLARED_DEAD = 3
 """Exit code of a worker that the owner gave up: it wakes after a long sleep and finds itself replaced."""
+NO_STORE = 74
+"""Exit code of an owner whose store cannot be used (EX_IOERR of sysexits.h): no other owner could use it."""
+DISK_FULL = 75
+"""Exit code of one that begins once there is space again (EX_TEMPFAIL)."""
+HELD = 69
+"""Exit code of one that found the store held by another process, perhaps a short command (EX_UNAVAILABLE)."""
+CANNOT_START = 78
+"""Any other error that a person has to mend (EX_CONFIG)."""
+ENDED = "ended: "
+"""What a process of ours logs last when it ends by an error, with `FIX` before the hint."""
+FIX = "; fix: "
 
 
 class Child:
@@ -43,8 +61,13 @@ class Child:
         """The owner has known this very process."""
         self.leaving = False
         """It was asked to end, and nobody takes its place."""
+        self.failures = 0
+        """How often in a row it ended by itself before the owner had known it."""
         self.missed = 0
         """Looks in a row at which the owner, who had known it, did not."""
+        self.last_pid = 0
+        """Of the process that was started last, and how long the log was then."""
+        self.log_from = 0
         self.due_s: float | None = 0.0
         """When to start it (again); None while it runs, or once it is not wanted any more."""
 
@@ -83,7 +106,7 @@ class Supervisor:
         self._log_file = log_file
         self._crew_file = crew_file
         self._say = say
-        self._place = [project, folder]
+        self._place = project, folder
         self.owner = Child("owner", owner_argv)
         self._worker_argv = worker_argv
         self.workers = [Child("worker", worker_argv) for _ in range(workers)]
@@ -99,18 +122,20 @@ class Supervisor:
         """
         found: list[str] = []
         free = {"owner": [self.owner], "worker": list(self.workers)}
-        at_home, recorded = self._recorded()
-        for name, process in recorded:
-            if not self._host.alive(process):
-                continue
+        at_home, processes = recorded(self._crew_file, self._host, *self._place)
+        for name, process in processes:
             if not at_home:
                 self._end_stray(name, process)
                 continue
             found.append(f"{name} {process.pid}")
             if free[name]:
                 _adopt(free[name].pop(0), process)
-            else:
-                _signal(process.pid, signal.SIGTERM)
+                continue
+            child = Child(name, self._worker_argv)
+            _adopt(child, process)
+            child.leaving = True
+            self.workers.append(child)
+            _signal(process.pid, signal.SIGTERM)
         return found
 
     def adopt_owner(self, pid: int) -> None:
@@ -126,17 +151,6 @@ class Supervisor:
         deadline_s = time.monotonic() + STRAY_END_S
         while self._host.alive(process) and time.monotonic() < deadline_s:
             time.sleep(0.01)
-
-    def _recorded(self) -> tuple[bool, list[tuple[str, ProcessId]]]:
-        """(whether they work in this folder, what this project's last supervisor has started)."""
-        try:
-            told = json.loads(self._crew_file.read_bytes())
-            boot, project, folder = told["boot"], told["project"], told["folder"]
-            found = [(name, ProcessId(pid, start)) for name, pid, start in told["processes"]]
-        except (OSError, ValueError, TypeError, KeyError):
-            return True, []
-        ours = (boot, project) == (self._host.boot_id, self._place[0])
-        return folder == self._place[1], found if ours else []
 
     def _record(self) -> None:
         processes = []
@@ -178,9 +192,51 @@ class Supervisor:
         self._given_up = [process for process in self._given_up if process.poll() is None]
         return ended
 
+    def drain(self) -> None:
+        """From now on nobody takes the place of a worker that has ended; who was stopped hears of it, too."""
+        self.draining = True
+        for child in (self.owner, *self.workers):
+            if child.pid is not None:
+                _signal(child.pid, signal.SIGCONT)
+            elif child is not self.owner:
+                child.due_s = None
+
+    def tick_owner(self) -> list[Ended]:
+        """As `tick`, before there is an owner that workers could be started for."""
+        ended = self._look(self.owner)
+        if ended is not None:
+            self._note(ended)
+        if self.owner.due_s is not None and self.owner.due_s <= time.monotonic():
+            self._start(self.owner)
+        return [] if ended is None else [ended]
+
     def drained(self) -> bool:
-        """True once every worker has ended on purpose."""
+        """True once every worker has ended, and none is to be started."""
         return all(child.pid is None and child.due_s is None for child in self.workers)
+
+    def refuse_hopeless(self) -> None:
+        """Raises MusterError, with the cause, where no worker is left because none could start."""
+        if (
+            self.workers
+            and self.drained()
+            and (lost := [c for c in self.workers if c.failures >= START_TRIES])
+        ):
+            words, fix = self.last_words(lost[-1])
+            raise MusterError(f"no worker can start: {words}", fix or "muster doctor")
+
+    def last_words(self, child: Child) -> tuple[str, str]:
+        """(why it ended, the fix) as its log tells, of the process that was started last."""
+        try:
+            with self._log_file.open("rb") as file:
+                file.seek(child.log_from)
+                lines = file.read(_LOG_BYTES_MAX).decode(errors="replace").strip().splitlines()
+        except OSError:
+            lines = []
+        own = re.compile(rf"{child.name}\[{child.last_pid}\] .*?{ENDED}(.*?)(?:{FIX}(.*))?$")
+        for line in reversed(lines):
+            if said := own.search(line):
+                return said[1], said[2] or ""
+        return (lines[-1] if lines else "it said nothing"), ""
 
     def let_go(self, pids: Collection[int]) -> None:
         """These workers were asked to end; of one that was adopted, the exit code will never be known."""
@@ -192,7 +248,7 @@ class Supervisor:
         for child in self.workers:
             pid = child.pid
             if pid in living_pids:
-                child.registered, child.missed = True, 0
+                child.registered, child.missed, child.failures = True, 0, 0
             elif child.registered:
                 child.missed += 1
             limit_s = lease_s if child.registered else max(lease_s, REGISTER_S)
@@ -200,6 +256,10 @@ class Supervisor:
             if pid is None or pid in living_pids or quiet_s < limit_s:
                 continue
             if child.registered and child.missed < MISSED_LOOKS:
+                continue
+            if self.draining:
+                # It has stopped or hangs.  The owner has given its tasks back: nobody needs its word any more.
+                _signal(pid, signal.SIGKILL)
                 continue
             self._say(f"worker (pid {pid}) is silent; another one takes its place")
             if child.process is not None:
@@ -211,19 +271,20 @@ class Supervisor:
                 # It was only slow, and its place is taken: it finishes what it holds, and ends.
                 _signal(process.pid, signal.SIGTERM)
 
-    def signal_workers(self, number: int) -> None:
+    def drop_unknown(self, known_pids: Collection[int]) -> None:
+        """Kills the workers that the owner has never known: they hold nothing, and cannot hear of the end."""
         for child in self.workers:
-            if child.pid is not None:
-                _signal(child.pid, number)
-
-    def kill_workers(self) -> None:
-        """At once; their agents' processes are left to whoever reaps them."""
-        for child in self.workers:
-            if child.pid is not None:
+            if child.pid is not None and child.pid not in known_pids and not child.registered:
                 _signal(child.pid, signal.SIGKILL)
-            child.due_s = None
-        for process in self._given_up:
-            process.kill()
+
+    def kill_workers(self) -> list[int]:
+        """At once; their agents' processes are left to whoever reaps them.  Returns the pids."""
+        self.drain()
+        pids = [child.pid for child in self.workers if child.pid is not None]
+        pids += [process.pid for process in self._given_up if process.poll() is None]
+        for pid in pids:
+            _signal(pid, signal.SIGKILL)
+        return pids
 
     def owner_dies(self) -> None:
         """At once, and nobody takes its place."""
@@ -248,6 +309,7 @@ class Supervisor:
     def _start(self, child: Child) -> None:
         # A session of its own: Ctrl-C in the terminal is for the supervisor to pass on.
         with self._log_file.open("ab") as log_file:
+            child.log_from = log_file.tell()
             child.process = subprocess.Popen(
                 child.argv,
                 stdin=subprocess.DEVNULL,
@@ -256,6 +318,7 @@ class Supervisor:
                 start_new_session=True,
             )
         child.adopted = None
+        child.last_pid = child.process.pid
         child.registered, child.missed, child.leaving = False, 0, False
         child.started_s = time.monotonic()
         child.due_s = None
@@ -280,12 +343,38 @@ class Supervisor:
         if child is not self.owner and (code == DRAINED or self.draining or child.leaving):
             child.due_s = None
             return
+        if child is self.owner and code in (NO_STORE, DISK_FULL, HELD):
+            child.due_s = time.monotonic() + OWNER_RETRY_S
+            return
+        how = f"{child.name} (pid {ended.pid}) {_how(code)}"
+        if code is not None and code > 0 and code != DECLARED_DEAD and not child.registered:
+            child.failures += 1
+            words, fix = self.last_words(child)
+            how += f": {words}{FIX if fix else ''}{fix}"
+            if child is not self.owner and child.failures >= START_TRIES:
+                child.due_s = None
+                self._say(f"{how}; it is not started again")
+                return
         now_s = time.monotonic()
         if now_s - child.started_s > STEADY_S or code == DECLARED_DEAD:
             child.backoff_s = BACKOFF_FIRST_S
         child.due_s = now_s + child.backoff_s
-        self._say(f"{child.name} (pid {ended.pid}) {_how(code)}; started again in {child.backoff_s:.1f} s")
+        self._say(f"{how}; started again in {child.backoff_s:.1f} s")
         child.backoff_s = min(BACKOFF_CAP_S, child.backoff_s * 2)
+
+
+def recorded(
+    crew_file: Path, host: Host, project: str, folder: str
+) -> tuple[bool, list[tuple[str, ProcessId]]]:
+    """(whether they work in this folder, the living processes of this project's last supervisor)."""
+    try:
+        told = json.loads(crew_file.read_bytes())
+        ours = (told["boot"], told["project"]) == (host.boot_id, project)
+        found = [(name, ProcessId(pid, start)) for name, pid, start in told["processes"]]
+        at_home: bool = told["folder"] == folder
+    except (OSError, ValueError, TypeError, KeyError):
+        return True, []
+    return at_home, [(name, process) for name, process in found if ours and host.alive(process)]
 
 
 def _adopt(child: Child, process: ProcessId) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote, unquote
 
 from muster.hosts.plain_files import read_plain, replace_plain
 from muster.model.errors import MusterError
@@ -50,6 +51,8 @@ class Begun(NamedTuple):
 
     epoch: int
     base: str
+    plan: str
+    key: str
 
 
 class Work(NamedTuple):
@@ -74,9 +77,22 @@ class Worktree:
     title: str = ""
     """Of its task; commits are named after it."""
 
+    @classmethod
+    def found(cls, repository: Repository, path: Path) -> Worktree | None:
+        """Of the attempt that has begun in it last, as the tree itself tells; None where none has.
+
+        Raises GitFailed.
+        """
+        begun = cls(repository, path, "", "", 0)._begun()
+        return begun and cls(repository, path, begun.plan, begun.key, begun.epoch)
+
     @property
     def cwd(self) -> Path:
         return self.path / self.repository.prefix
+
+    @property
+    def kept(self) -> str:
+        return kept_ref(self.plan, self.key, self.epoch)
 
     @property
     def branch(self) -> str:
@@ -232,8 +248,8 @@ class Worktree:
         except GitFailed:
             return None
         try:
-            epoch, base = read_plain(marker, _LINK_BYTES_MAX).decode().split()
-            return Begun(int(epoch), base)
+            epoch, base, plan, key = read_plain(marker, _LINK_BYTES_MAX).decode().split()
+            return Begun(int(epoch), base, unquote(plan), unquote(key))
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
@@ -285,7 +301,8 @@ class Worktree:
             replace_plain(link, os.fsencode(f"{target}\n"), lasting=True)
 
     def _mark(self, base: str) -> None:
-        replace_plain(self._admin() / _MARKER, f"{self.epoch} {base}\n".encode(), lasting=True)
+        said = f"{self.epoch} {base} {quote(self.plan)} {quote(self.key)}\n"
+        replace_plain(self._admin() / _MARKER, said.encode(), lasting=True)
 
     def _choose_start(self) -> tuple[str, int | None]:
         """The commit to begin with, and the epoch of the attempt whose work that is."""

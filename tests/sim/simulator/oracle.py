@@ -16,8 +16,7 @@ from muster.model.answers import Answer, Claimed, ClaimedJob, Enqueued, Held, Mo
 from muster.model.errors import MusterError, StaleEpoch, TermOver
 from muster.model.events import Event
 from muster.model.machine import TASK_COMMANDS
-from muster.model.moves.steering import STOP_BY_S
-from muster.model.states import HELD, StopAction, TaskStatus
+from muster.model.states import HELD, STOP_BY_S, StopAction, TaskStatus
 from muster.model.task import Now
 from muster.stores.sqlite.history import TaskSnapshot
 from muster.stores.sqlite.store import SqliteStore
@@ -59,7 +58,7 @@ class Oracle:
         self.slots: dict[str, int] = {}
         self._drains: dict[str, float] = {}
         """How long each worker that is drained has to stop what it holds, in seconds."""
-        self._witness = store.witness
+        self._witness = store.snapshot
         self._reads = store.reads
         self._last_event = 0
         self._term = 0

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from muster.engine.batch import Batcher, Reply
 from muster.engine.commands import Applied, Engine
 from muster.engine.service import Service
-from muster.engine.services.pruner import Pruner
+from muster.engine.services.coordinator import coordinator
 from muster.engine.services.reaper import Reaper, own_stall_ms
-from muster.engine.services.scheduler import Scheduler
-from muster.engine.services.sealer import Sealer
 from muster.engine.services.ticker import Ticker
 from muster.model.answers import Answer, TookOver
 from muster.model.commands import Command, NewBoot
@@ -207,8 +205,12 @@ class Owner:
 
     def _services(self, term: int, since_ms: int) -> list[Service]:
         reads, clock, batcher = self.struck.store.reads, self.clock, self.batcher
-        return [
-            Reaper(
+        return coordinator(
+            clock,
+            reads,
+            batcher,
+            term=term,
+            reaper=Reaper(
                 clock,
                 reads,
                 batcher,
@@ -220,11 +222,12 @@ class Owner:
                 led_since_ms=since_ms,
                 absences=batcher.absences,
             ),
-            Scheduler(clock, reads, batcher, term=term, interval_s=SWEEP_S, elapsed_ms=self.host.elapsed_ms),
-            Sealer(clock, reads, batcher, _SIGNER, term=term),
-            Pruner(clock, reads, batcher, _SIGNER, folders=NoFolders(), retention=Retention(), term=term),
-            Ticker(clock, reads, batcher, self._files),
-        ]
+            ticker=Ticker(clock, reads, batcher, self._files),
+            signer=_SIGNER,
+            elapsed_ms=self.host.elapsed_ms,
+            folders=NoFolders(),
+            retention=Retention(),
+        )
 
     def ask(self, command: Command) -> asyncio.Future[Answer]:
         """What a request that has arrived is answered; MusterError or ConnectionError are raised from it."""

@@ -15,11 +15,12 @@ import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from muster.app.crew import Crew
+from muster.app.interrupts import Interrupts
 from muster.cli.context import actor
-from muster.cli.crew import Crew, Interrupts
-from muster.cli.demo import checks, evidence, project, show, story
+from muster.cli.demo import checks, project, show, story
+from muster.cli.demo.evidence import Evidence, Fault, LateWrite, read_ledger
 from muster.cli.output import Screen, print_json
 from muster.cli.plan_given import Given
 from muster.cli.plan_input import plan_body
@@ -28,9 +29,6 @@ from muster.cli.run import EXIT_INTERRUPTED
 from muster.config.load import load_config
 from muster.config.project import Project
 from muster.model.errors import MusterError, Unavailable
-
-if TYPE_CHECKING:
-    from muster.cli.demo.evidence import Fault, LateWrite
 
 WORKERS = 3
 FREQUENT = ("checkpoint", "progress")
@@ -90,12 +88,12 @@ def _demo(
     printer.say("Agents   real processes; scripts stand in for models, so no key is needed")
     where = Project(folder)
     faults, late = _work(where, printer, interrupts, hide=() if args.json else FREQUENT)
-    found = evidence.read(where.store, folder / project.LEDGER_FILE, late, faults)
+    found = _evidence(where, late, faults)
     recoveries = [checks.recovery(found, fault) for fault in faults]
     code, output = project.use_package(folder)
     verdicts = [*checks.check_all(found), checks.came_back(recoveries), checks.works(code, output)]
     commits = project.git(folder, "log", "--oneline").splitlines()
-    ok = all(verdict.ok for verdict in verdicts)
+    ok = all(verdict.holds for verdict in verdicts)
     took_s = time.monotonic() - started_s
     if args.json:
         print_json(
@@ -121,6 +119,19 @@ def _demo(
     return EXIT_OK if ok else EXIT_FAILED
 
 
+def _evidence(where: Project, late: Collection[LateWrite], faults: Collection[Fault]) -> Evidence:
+    from muster.app.history import allowed_changes, history_of
+
+    ledger = read_ledger(where.root / project.LEDGER_FILE)
+    return Evidence(
+        history=history_of(where.store, [line.deed() for line in ledger]),
+        ledger=ledger,
+        late_writes=tuple(late),
+        faults=tuple(faults),
+        allowed=tuple(allowed_changes(where.store)),
+    )
+
+
 def _work(
     where: Project, printer: EventPrinter, interrupts: Interrupts, *, hide: Collection[str]
 ) -> tuple[list[Fault], list[LateWrite]]:
@@ -130,7 +141,8 @@ def _work(
     config = load_config(where.root)
     document = read_plan(where.root / project.PLAN_FILE)
     content = plan_body(Given(document, where.root / project.PLAN_FILE), config, where)
-    with _swept(where, Crew(where, config, WORKERS, printer.say, actor())) as crew:
+    crew = Crew(where, config, WORKERS, say=printer.say, actor=actor(), interrupts=interrupts)
+    with _swept(where, crew):
         crew.start()
         added = crew.api.post("/api/v1/plans", content)
         printer.say(f"Crew     {WORKERS} workers; plan {added['plan']} with {added['added']} tasks")
@@ -140,7 +152,7 @@ def _work(
             faults, late = story.play(stage, config.health.lease_s)
             stage.close()
             stage.waits_for = "the workers to end"
-            crew.wind_down(interrupts)
+            crew.wind_down()
             if interrupts.count:
                 raise story.Interrupted
         except (story.Interrupted, Unavailable):
@@ -187,12 +199,12 @@ class _Limit:
 
 
 @contextmanager
-def _swept(where: Project, crew: Crew) -> Iterator[Crew]:
+def _swept(where: Project, crew: Crew) -> Iterator[None]:
     """Ends the crew in any case, and whatever is left of its agents."""
     from muster.hosts.local_host import LocalHost
 
     try:
-        yield crew
+        yield
     except BaseException:
         crew.kill()
         # Closed already where winding it down was interrupted late.

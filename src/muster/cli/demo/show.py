@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from muster.cli.demo.checks import Check, Recovery
+from muster.cli.demo.checks import Recovery
 from muster.cli.demo.evidence import LateWrite
 from muster.cli.output import BOLD, GREEN, RED, Screen
+from muster.testing.promises import Finding
 
 PROBLEMS_SHOWN = 5
 GIT_LINES = 10
@@ -37,19 +38,17 @@ def recoveries(screen: Screen, found: Sequence[Recovery]) -> None:
         )
 
 
-def promises(screen: Screen, checks: Sequence[Check]) -> None:
+def promises(screen: Screen, checks: Sequence[Finding]) -> None:
     screen.line()
     screen.line(screen.paint("Promises, checked in the store and the ledger", BOLD))
     for check in checks:
         good, bad = ("+", "x") if screen.ascii_only else ("✓", "✗")
-        glyph = screen.paint(good, GREEN) if check.ok else screen.paint(bad, RED)
-        screen.line(f"  {glyph} {check.id:<5} {check.promise}")
-        if check.ok:
-            screen.line(f"          {check.looked_at}")
-        for problem in check.problems[:PROBLEMS_SHOWN]:
+        glyph = screen.paint(good, GREEN) if check.holds else screen.paint(bad, RED)
+        screen.line(f"  {glyph} {check.promise:<6}  {check.says}; {check.looked_at} checked")
+        for problem in check.violations[:PROBLEMS_SHOWN]:
             screen.line(f"          {screen.paint(problem, RED)}")
-        if len(check.problems) > PROBLEMS_SHOWN:
-            screen.line(f"          and {len(check.problems) - PROBLEMS_SHOWN} more")
+        if len(check.violations) > PROBLEMS_SHOWN:
+            screen.line(f"          and {len(check.violations) - PROBLEMS_SHOWN} more")
 
 
 def _seconds(ms: int | None) -> str:
@@ -61,7 +60,7 @@ def as_json(
     ok: bool,
     seconds: float,
     folder: str | None,
-    checks: Sequence[Check],
+    checks: Sequence[Finding],
     found: Sequence[Recovery],
     late: Sequence[LateWrite],
     output: str,
@@ -74,11 +73,11 @@ def as_json(
             "folder": folder,
             "checks": [
                 {
-                    "id": check.id,
                     "promise": check.promise,
-                    "ok": check.ok,
+                    "says": check.says,
+                    "ok": check.holds,
                     "lookedAt": check.looked_at,
-                    "problems": check.problems,
+                    "violations": check.violations,
                 }
                 for check in checks
             ],

@@ -18,9 +18,11 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from muster.cli.crew import TICK_S, Crew, Feed, Interrupts
+from muster.app.crew import TICK_S, Crew
+from muster.app.interrupts import Interrupts
 from muster.cli.demo.evidence import Fault, LateWrite, Line, read_ledger
 from muster.cli.demo.project import LEDGER_FILE, NOTES_DIR
+from muster.cli.feed import Feed
 from muster.cli.printer import EventPrinter
 from muster.config.project import Project
 from muster.model.errors import MusterError, StaleEpoch, Unavailable

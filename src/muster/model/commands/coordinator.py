@@ -12,6 +12,12 @@ class Restored(Command, frozen=True, kw_only=True):
     actor: Name
     incarnation: Name
     """A new random name of the store: what was granted before proves nothing any more."""
+    granted: int = 0
+    """The highest epoch of before, as far as anybody knows."""
+    missing: str = ""
+    """What was committed and is not there any more, in words."""
+    lost_head: str = ""
+    """The newest head in the log that no seal has, with its proof."""
     project: str = ""
     """Whose store it is from now on."""
     copied: bool = False

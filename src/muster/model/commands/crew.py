@@ -57,7 +57,7 @@ class AddWorkers(Command, frozen=True, kw_only=True):
 
 
 class SetCrew(Command, frozen=True, kw_only=True):
-    """RUNNING gives out work; anything else lets the workers finish what they hold and end."""
+    """RUNNING gives out work, PAUSED lets what runs go on and gives out nothing new, STOPPED ends the workers."""
 
     status: CrewStatus
 

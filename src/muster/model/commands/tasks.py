@@ -181,6 +181,14 @@ class PausePlan(Command, frozen=True, kw_only=True):
     actor: Name
 
 
+class MovePlan(Command, frozen=True, kw_only=True):
+    """Its file has another name or place now."""
+
+    plan: Name
+    source: Name
+    actor: Name
+
+
 class ResumePlan(Command, frozen=True, kw_only=True):
     """Also after the breaker has paused it: its count begins anew."""
 

@@ -11,8 +11,7 @@ from muster.model import commands as c
 from muster.model.errors import IllegalMove
 from muster.model.events import Level
 from muster.model.moves.decision import Decision, Facts, moved
-from muster.model.moves.steering import STOP_BY_S
-from muster.model.states import AttemptStatus, StopAction, TaskStatus
+from muster.model.states import STOP_BY_S, AttemptStatus, StopAction, TaskStatus
 from muster.model.task import Attempt, Now, Task
 
 NOTICE_AFTER_MS = 30 * 60_000

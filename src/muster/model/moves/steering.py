@@ -11,11 +11,8 @@ from muster.model.errors import IllegalMove
 from muster.model.events import Level
 from muster.model.moves.decision import Decision, Facts, moved
 from muster.model.moves.ending import stop
-from muster.model.states import HELD, ErrorKind, PauseReason, StopAction, TaskStatus
+from muster.model.states import HELD, STOP_BY_S, ErrorKind, PauseReason, StopAction, TaskStatus
 from muster.model.task import Attempt, Now, Task
-
-STOP_BY_S = 15.0
-"""Both rungs of the stop ladder (5 s each), and some air."""
 
 _WAITING = frozenset({TaskStatus.PENDING, TaskStatus.ABORTED})
 

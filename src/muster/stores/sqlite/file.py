@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 
@@ -9,10 +10,12 @@ import apsw
 
 from muster.model.errors import MusterError, StoreFault, StoreRefused
 from muster.stores.sqlite.halt import Cause, Flag, Halt, classify, damaged
+from muster.stores.sqlite.witness import last_note, made_in, missing
 
 COPY_ID = 0x4D535443
 """`application_id` of a backup: a file that carries it is not the store until a person has said so."""
 
+FileId = tuple[int, int]
 _HEADER_BYTES = 100
 _APPLICATION_ID_AT = 68
 _PAGE_BYTES_MIN = 512
@@ -22,6 +25,28 @@ def wal_of(path: Path) -> Path:
     return path.with_name(f"{path.name}-wal")
 
 
+def identity(path: Path) -> tuple[FileId | None, FileId | None]:
+    """Which files the store and its WAL are; None for one that is not there."""
+    return _file_id(path), _file_id(wal_of(path))
+
+
+def _file_id(path: Path) -> FileId | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def written(path: Path) -> tuple[int, int]:
+    """When the file was written last, in ns, and how long it is then."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size
+
+
 def has_wal(path: Path) -> bool:
     """A reader leaves an empty one."""
     wal = wal_of(path)
@@ -29,14 +54,32 @@ def has_wal(path: Path) -> bool:
 
 
 def halt_of(path: Path) -> Halt | None:
-    """What stands beside the file, or in its header.
+    """What stands beside the file, or in its header, or what a witness tells.
 
     To be asked while this process has no connection to it: to close a file that SQLite has open drops its locks.
     """
-    flagged = Flag(path).read()
-    if flagged is None and is_copy(path):
-        return Halt(Cause.COPY, "")
-    return flagged
+    if flagged := Flag(path).read():
+        return flagged
+    note = last_note(path)  # first: the store may only be further than that
+    return rewound(path, missing(note, made_in(path)) if note is not None else "")
+
+
+def rewound(path: Path, lost: str) -> Halt | None:
+    if is_copy(path):
+        return Halt(Cause.COPY, lost)
+    return Halt(Cause.REWOUND, lost) if lost else None
+
+
+def is_mixed(path: Path) -> bool:
+    """The file was replaced and the WAL was not: SQLite would play it over what it does not belong to."""
+    if not has_wal(path):
+        return False
+    note = last_note(path)
+    main = made_in(path, main_file_only=True) if note is not None else None
+    older = (
+        note is not None and main is not None and (main.store != note.store or main.commits < note.settled)
+    )
+    return older or is_copy(path)
 
 
 def is_copy(path: Path) -> bool:
@@ -56,16 +99,29 @@ def refuse_cut(path: Path, *, known: bool) -> None:
     except FileNotFoundError:
         if not known:
             return
-        anew = f"; or, to begin anew: mv {path.parent} {path.parent}.old"
-        error = damaged(path, "it is gone, and there has been one", StoreRefused)
-        raise StoreRefused(error.message, error.hint + anew) from None
+        raise gone(path, "it is gone") from None
     if 0 < size < _PAGE_BYTES_MIN or (size == 0 and (known or has_wal(path))):
         raise damaged(path, "it was cut short", StoreRefused)
 
 
+def damage_of(path: Path) -> str:
+    """What SQLite's own quick check finds, read-only and beside a running owner; empty where all is well."""
+    try:
+        with contextlib.closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+            found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(3)")]
+    except apsw.Error as error:
+        return str(error)
+    return "" if found == ["ok"] else "; ".join(found)
+
+
+def gone(path: Path, what: str) -> StoreFault:
+    error = damaged(path, f"{what}, and there has been a store", StoreRefused)
+    return StoreRefused(error.message, f"{error.hint}; or, to begin anew: mv {path.parent} {path.parent}.old")
+
+
 def set_old_wal_aside(path: Path) -> None:
-    """A backup has no WAL: one beside it is that of the file before, and SQLite would play it over this one."""
-    if not is_copy(path):
+    """Where it is that of the file before."""
+    if not is_mixed(path):
         return
     stamp = time.strftime("%Y%m%d-%H%M%S")
     for name in (wal_of(path), path.with_name(f"{path.name}-shm")):

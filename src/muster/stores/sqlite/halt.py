@@ -34,6 +34,8 @@ class Cause(StrEnum):
     """A page of the file is not what was written."""
     REWOUND = "rewound"
     """An attempt has proved that it was granted, and the store does not know it (S2)."""
+    REPLACED = "replaced"
+    """The file was deleted, or another one put in its place, while an owner had it open."""
     COPY = "copy"
     """The file is a backup that was put in place; known by its mark, not by a flag."""
     FOREIGN = "foreign"
@@ -58,14 +60,21 @@ class Halt(NamedTuple):
                 )
             case Cause.DAMAGED:
                 return damaged(store, self.reason, StoreHalted)
+            case Cause.REPLACED:
+                return StoreHalted(
+                    f"{store} was {self.reason} while it was in use; nothing more is acknowledged",
+                    f"put it back, then: muster db check --resume; or {restore_hint(store)}",
+                )
             case Cause.REWOUND:
                 return StoreRewound(
                     f"{store} is older than the work it is about: {self.reason}; nothing more is written",
-                    "muster down, then muster db restored, which raises the base of all epochs",
+                    "muster down, then muster db restored: it goes on with what is there, audits what was lost, "
+                    f"and raises the base of all epochs; {_newest_words(store)}",
                 )
             case Cause.COPY:
                 return StoreRewound(
-                    f"{store} is a backup that was put in place: an older state than workers may know",
+                    f"{store} is a backup that was put in place: "
+                    + (self.reason or "an older state than workers may know"),
                     "muster db restored, which raises the base of all epochs",
                 )
             case Cause.FOREIGN:
@@ -73,19 +82,27 @@ class Halt(NamedTuple):
 
 
 def damaged(store: Path, reason: object, kind: type[StoreFault]) -> StoreFault:
-    return kind(
-        f"{store} is damaged: {reason}; it is kept as it is",
-        f"restore the newest backup: {restore_commands(store)}",
-    )
+    return kind(f"{store} is damaged: {reason}; it is kept as it is", restore_hint(store))
 
 
-def restore_commands(store: Path) -> str:
+def restore_hint(store: Path) -> str:
+    """The commands that put the newest backup in place, or what is left to do without one."""
+    newest = _newest_backup(store)
+    if newest is None:
+        return f"there is no backup; to start again, muster down, then move {store.parent} away"
+    return f"restore the newest backup: muster down; cp {newest} {store}; muster db restored"
+
+
+def _newest_words(store: Path) -> str:
+    newest = _newest_backup(store)
+    return f"the newest backup is {newest}" if newest is not None else "there is no backup"
+
+
+def _newest_backup(store: Path) -> Path | None:
     try:
-        backups = sorted((store.parent / BACKUPS).glob("*.db"), key=lambda path: path.stat().st_mtime)
+        return max((store.parent / BACKUPS).glob("*.db"), key=lambda path: path.stat().st_mtime, default=None)
     except OSError:
-        backups = []
-    newest = str(backups[-1]) if backups else "BACKUP"
-    return f"muster down; cp {newest} {store}; muster db restored"
+        return None
 
 
 class Flag:

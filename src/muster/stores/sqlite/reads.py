@@ -226,8 +226,9 @@ class SqliteReads:
         rows = self._all("numbered_events", after_id, NUMBER_MAX if to_id is None else to_id, limit)
         return [Numbered(row[0], event_of(row[1:])) for row in rows]
 
-    async def count_events(self, after_id: int) -> int:
-        return int(self._first("count_events", after_id)[0])
+    async def tail(self, after_id: int) -> tuple[int, int]:
+        there, made = self._first("tail", after_id)
+        return there, made
 
     async def oldest_kept_seal(self) -> Seal | None:
         row = self._first("oldest_kept_seal")

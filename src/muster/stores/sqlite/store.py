@@ -7,6 +7,7 @@ One writing and one reading connection.  The writer's transactions run in whiche
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Awaitable, Callable
 from importlib import resources
 from itertools import count
@@ -17,11 +18,22 @@ import apsw
 
 from muster.model.errors import StoreRefused
 from muster.ports.store import Tx
-from muster.stores.sqlite.file import halt_of, has_wal, opening_fault, refuse_cut, set_old_wal_aside
+from muster.stores.sqlite.file import (
+    damage_of,
+    gone,
+    identity,
+    is_mixed,
+    opening_fault,
+    refuse_cut,
+    rewound,
+    set_old_wal_aside,
+    written,
+)
 from muster.stores.sqlite.halt import Cause, Flag, Halt, classify
 from muster.stores.sqlite.history import StoreSnapshot
 from muster.stores.sqlite.reads import SqliteReads
 from muster.stores.sqlite.tx import SqliteTx
+from muster.stores.sqlite.witness import Made, Witness, last_note, missing
 
 T = TypeVar("T")
 
@@ -32,6 +44,7 @@ FIRST_SOUND_VERSION = (3, 51, 3)
 
 CHECKPOINT_PAGES = 1000
 """SQLite's own default."""
+MIXED = "its WAL is that of another file, which was here before"
 MEMORY = Path(":memory:")
 _MEMORY_NAMES = count()
 
@@ -51,7 +64,12 @@ class SqliteStore:
 
     def __init__(self, writer: apsw.Connection, reader: apsw.Connection, path: Path) -> None:
         self._writer = writer
+        self._reader = reader
         self._path = path
+        self._files = None if path == MEMORY else identity(path)
+        self._written = written(path)
+        self._in_file = threading.Lock()
+        """Held while the file itself is written here: at other times nobody else may."""
         self._flag = None if path == MEMORY else Flag(path)
         self.halted: Halt | None = None
         """Why nothing is written any more; None while all is well."""
@@ -59,7 +77,10 @@ class SqliteStore:
         writer.set_wal_hook(self._checkpoint)
         self._tx = SqliteTx(writer)
         self.reads = SqliteReads(reader, self._read_fault)
-        self.witness = StoreSnapshot(reader)
+        self.snapshot = StoreSnapshot(reader)
+        self._witness: Witness | None = None
+        self.lost = ""
+        """What was committed once and is not in the file, in words."""
 
     @classmethod
     def open(cls, path: Path, *, known: bool = False, restored: bool = False) -> SqliteStore:
@@ -69,33 +90,93 @@ class SqliteStore:
         `restored`: a person has put an older copy in place and says so; a halt from before does not count.
 
         Raises StoreRefused for an unsound SQLite, a newer schema or a damaged file, StoreFull where there is no
-        space to begin, StoreHalted where an earlier process could not sync it or has found damage.  A store that
-        was rewound opens for reading.
+        space to begin, StoreHalted where an earlier process could not sync it or has found damage, StoreRewound
+        where its WAL is another file's.  A store that was rewound opens for reading.
         """
         if _version() < FIRST_SOUND_VERSION:
             raise StoreRefused(
                 f"SQLite {apsw.sqlite_lib_version()} can corrupt a database in WAL mode",
                 "pip install -U apsw  (it brings its own SQLite, 3.51.3 or newer)",
             )
-        halt = None if path == MEMORY or restored else halt_of(path)
+        note = None if path == MEMORY else last_note(path)
+        known = known or note is not None
+        halt = None if path == MEMORY or restored else Flag(path).read()
         if halt is not None and not halt.readable:
             raise halt.error(path)
         if path != MEMORY:
             refuse_cut(path, known=known)
             if restored:
                 set_old_wal_aside(path)
-            elif halt is not None and halt.cause is Cause.COPY and has_wal(path):
-                raise halt.error(path)  # that WAL belongs to the file that was here before
+            elif is_mixed(path):
+                raise (rewound(path, MIXED) or Halt(Cause.REWOUND, MIXED)).error(path)
         try:
-            store = cls(*_connect(path), path)
+            store = cls(*_connect(path, known=known), path)
         except apsw.Error as error:
             raise opening_fault(path, error) from error
-        store.halted = halt
+        if path != MEMORY:
+            store._compare(note, halt, restored=restored)
         return store
 
+    def _compare(self, note: Made | None, halt: Halt | None, *, restored: bool) -> None:
+        """Halts where the witness knows of more than the file; else the witness goes on from here."""
+        made = self._tx.made
+        self.lost = missing(note, made)
+        if note is not None and restored:
+            made = made._replace(commits=max(made.commits, note.commits), epoch=max(made.epoch, note.epoch))
+            self._tx.made = made
+        self.halted = None if restored else halt or rewound(self._path, self.lost)
+        if restored or self.halted is not None:
+            return
+        if note is None and made.commits:
+            log.warning(
+                "%s had no witness: whether commits are missing cannot be told; it has one now",
+                self._path,
+            )
+        self._witness = Witness(self._path, made._replace(settled=note.settled if note is not None else 0))
+
+    @property
+    def granted(self) -> int:
+        """The highest epoch that the store or its witness knows."""
+        return self._tx.made.epoch
+
     def close(self) -> None:
+        if self.halted is not None:
+            # What is there is kept as it is, the WAL too; at that path there may be somebody else's by now.
+            for connection in (self._writer, self._reader):
+                connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         self.reads.close()
         self._writer.close()
+        if self._witness is not None:
+            self._witness.close()
+            self._witness = None  # closing twice would close what another has opened since
+
+    def look(self) -> None:
+        """Halts where the files are not those that were opened, or somebody has damaged what is in them.
+
+        May be called in any thread, beside transactions.
+        """
+        if self.halted is not None or self._files is None:
+            return
+        self._look_for_files()
+        if self.halted is not None or not self._in_file.acquire(blocking=False):
+            return
+        try:
+            found = written(self._path)
+        finally:
+            self._in_file.release()
+        if found != self._written:
+            damage = damage_of(self._path)
+            self._written = found
+            if damage and self.halted is None:
+                self._halt(Halt(Cause.DAMAGED, damage))
+
+    def _look_for_files(self) -> None:
+        found = identity(self._path)
+        if found == self._files:
+            return
+        assert self._files is not None
+        there = found[0] not in (None, self._files[0])
+        self._halt(Halt(Cause.REPLACED, "replaced by another file" if there else "deleted (or its WAL)"))
 
     async def transact(self, work: Callable[[Tx], Awaitable[T]]) -> T:
         """As in ports.store.  Never suspends: it may be driven without an event loop."""
@@ -105,14 +186,21 @@ class SqliteStore:
             self._writer.execute("BEGIN IMMEDIATE")
             self._tx.begin()
             result = await work(self._tx)
+            made = self._tx.count()
             self._writer.execute("COMMIT")
-            self._tx.committed()
+            if self._witness is not None and made is not self._tx.made:
+                self._witness.note(made)
+            self._tx.committed(made)
         except BaseException as error:
             self._tx.forget()
             self._roll_back()
             if isinstance(error, apsw.Error) and (fault := self._fault(error, writing=True)) is not error:
                 raise fault from error
             raise
+        if self._files is not None:
+            self._look_for_files()
+            if self.halted is not None:
+                raise self.halted.error(self._path)
         if self._failed_checkpoint is not None:
             raise self._fault(self._failed_checkpoint, writing=True)
         return result
@@ -127,6 +215,8 @@ class SqliteStore:
         if self._flag is not None:
             # Into the file itself, before anything else is written: beside the mark a WAL is put aside.
             self._writer.wal_checkpoint("main", apsw.SQLITE_CHECKPOINT_FULL)
+            self._written = written(self._path)
+            self._witness = self._witness or Witness(self._path, self._tx.made)
         self.halted = None
         if self._flag is not None:
             self._flag.lift()
@@ -135,7 +225,11 @@ class SqliteStore:
         """In SQLite's place, which forgets a failed sync of the main file (S17)."""
         if pages >= CHECKPOINT_PAGES:
             try:
-                connection.wal_checkpoint(name, apsw.SQLITE_CHECKPOINT_PASSIVE)
+                with self._in_file:
+                    frames, done = connection.wal_checkpoint(name, apsw.SQLITE_CHECKPOINT_PASSIVE)
+                    self._written = written(self._path)
+                if frames == done and self._witness is not None:
+                    self._witness.settled = self._tx.made.commits
             except apsw.Error as error:
                 if isinstance(classify(error, writing=True), Halt):
                     self._failed_checkpoint = error
@@ -173,7 +267,7 @@ class SqliteStore:
                 self._flag.leave(halt)
 
 
-def _connect(path: Path) -> tuple[apsw.Connection, apsw.Connection]:
+def _connect(path: Path, *, known: bool) -> tuple[apsw.Connection, apsw.Connection]:
     # Both connections must see one database; a private in-memory one is shared by name within the process.
     name = f"file:/muster-{next(_MEMORY_NAMES)}?vfs=memdb" if path == MEMORY else str(path)
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
@@ -182,6 +276,8 @@ def _connect(path: Path) -> tuple[apsw.Connection, apsw.Connection]:
         if path != MEMORY:
             path.chmod(0o600)
         pending_migrations(writer, path)  # a newer one is left as it is, its header too
+        if known and not schema_of(writer):
+            raise gone(path, "it holds nothing")
         _prepare(writer)
         _migrate(writer, path)
         reader = apsw.Connection(name, flags=flags)
@@ -205,6 +301,8 @@ def _migrate(connection: apsw.Connection, path: Path) -> None:
     pending = pending_migrations(connection, path)
     for number, script in pending:
         connection.execute(f"BEGIN IMMEDIATE;\n{script}\nPRAGMA user_version = {number:d};\nCOMMIT;")
+    if pending:  # into the file itself: without its WAL it is a store still, which knows its name
+        connection.wal_checkpoint("main", apsw.SQLITE_CHECKPOINT_FULL)
 
 
 def schema_of(connection: apsw.Connection) -> int:

@@ -36,6 +36,7 @@ from muster.stores.sqlite.rows import (
     worker_row,
 )
 from muster.stores.sqlite.sql_files import load_sql
+from muster.stores.sqlite.witness import Made, made_by
 
 SQL = load_sql("engine.sql")
 CLOCK_SQL = load_sql("clock.sql")
@@ -66,13 +67,29 @@ class SqliteTx:
         self._meta: dict[str, str | None] = {}
         """Both are read with every claim and heartbeat, and written by nobody but `put_worker` and `set_meta`."""
         self._as_of: int | None = None
+        self._changes = 0
+        self._granted = 0
+        self.made = made_by(connection)
+        """With the last commit."""
 
     def begin(self) -> None:
         """Forgets the rows that are known where anything else has written to the file since."""
         if self._as_of != self._db.data_version():
             self.forget()
+            self.made = max(self.made, made_by(self._db), key=lambda made: made.commits)
+        self._changes = self._db.total_changes()
+        self._granted = self.made.epoch
 
-    def committed(self) -> None:
+    def count(self) -> Made:
+        """Counts this commit where it changes anything."""
+        if self._changes == self._db.total_changes():
+            return self.made
+        made = self.made._replace(commits=self.made.commits + 1, epoch=self._granted)
+        self._db.execute(SQL["count_commit"], made[1:3])
+        return made
+
+    def committed(self, made: Made) -> None:
+        self.made = made
         self._as_of = self._db.data_version()
 
     def forget(self) -> None:
@@ -148,6 +165,7 @@ class SqliteTx:
         if writes.attempts:
             self._update(self._attempts.updates(writes.attempts))
         if writes.opened:
+            self._granted = max(self._granted, *(attempt.epoch for attempt in writes.opened))
             self._many("insert_attempt", self._attempts.put(writes.opened))
         if writes.events:
             self._many("insert_event", [astuple(e) for e in writes.events])
@@ -187,7 +205,7 @@ class SqliteTx:
         return self._plan("plan", plan_id)
 
     async def update_plan(self, plan: Plan) -> None:
-        self._all("update_plan", plan.id, plan.failures, plan.paused_reason, plan.event_seq)
+        self._all("update_plan", plan.id, plan.failures, plan.paused_reason, plan.event_seq, plan.source)
 
     async def plan_by_source(self, workspace_id: int, source: str) -> Plan | None:
         return self._plan("plan_by_source", workspace_id, source)
@@ -229,8 +247,14 @@ class SqliteTx:
         self._all("drop_dependencies", child_id)
         self._many("insert_dependency", [(i, child_id, int(met)) for i, met in parents.items()])
 
-    async def unfinished(self, plan_id: int, below: int | None, limit: int) -> list[int]:
-        return [row[0] for row in self._all("unfinished", plan_id, below or NUMBER_MAX, limit)]
+    async def unfinished(
+        self, plan_id: int, below: int | None, limit: int, *, ended: bool = False
+    ) -> list[int]:
+        return [row[0] for row in self._all("unfinished", plan_id, below or NUMBER_MAX, limit, ended)]
+
+    async def at_work(self, plan_id: int) -> int:
+        count: int = self._first("at_work", plan_id)[0]
+        return count
 
     async def lanes(self) -> list[Lane]:
         return [lane_of(row) for row in self._all("lanes")]

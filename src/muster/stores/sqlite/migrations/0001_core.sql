@@ -8,7 +8,8 @@ CREATE TABLE meta (
     value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 -- S2: whoever proves an epoch names the incarnation of the store that granted it.
-INSERT INTO meta (name, value) VALUES ('incarnation', lower(hex(randomblob(8))));
+-- `store` is its name for ever, which copies share.
+INSERT INTO meta (name, value) VALUES ('incarnation', lower(hex(randomblob(8)))), ('store', lower(hex(randomblob(8))));
 
 CREATE TABLE plans (
     id              INTEGER PRIMARY KEY,
@@ -178,6 +179,9 @@ CREATE TABLE events (
     epoch           INTEGER NOT NULL,
     actor           TEXT NOT NULL
 ) STRICT;
+-- S2: how many commits there were, and the highest epoch that was granted.  They stand beside the events' own counter,
+-- because nearly every commit writes that page anyway.
+INSERT INTO sqlite_sequence (name, seq) VALUES ('commits', 0), ('epochs', 0);
 CREATE UNIQUE INDEX events_task ON events (task_id, seq);
 CREATE TRIGGER events_no_update BEFORE UPDATE ON events
 BEGIN

@@ -82,7 +82,7 @@ SELECT $plan_columns FROM plans WHERE workspace_id = ?1 AND name = ?2
 SELECT $plan_columns FROM plans WHERE id = ?1
 
 -- name: update_plan
-UPDATE plans SET failures = ?2, paused_reason = ?3, event_seq = ?4 WHERE id = ?1
+UPDATE plans SET failures = ?2, paused_reason = ?3, event_seq = ?4, source = ?5 WHERE id = ?1
 
 -- name: plan_names
 SELECT name FROM plans WHERE workspace_id = ?1
@@ -114,8 +114,13 @@ DELETE FROM dependencies WHERE child_id = ?1
 -- name: unfinished
 -- Walks the primary key backwards from where the page before has ended.
 SELECT id FROM tasks
- WHERE id < ?2 AND plan_id = ?1 AND status IN ('PENDING', 'ASSIGNED', 'RUNNING', 'PAUSED', 'ABORTED')
+ WHERE id < ?2 AND plan_id = ?1
+   AND (status IN ('PENDING', 'ASSIGNED', 'RUNNING', 'PAUSED', 'ABORTED') OR (?4 AND status <> 'ARCHIVED'))
  ORDER BY id DESC LIMIT ?3
+
+-- name: at_work
+SELECT count(*) FROM tasks
+ WHERE plan_id = ?1 AND (status IN ('ASSIGNED', 'RUNNING') OR lingering_epoch IS NOT NULL)
 
 -- name: update_texts
 UPDATE tasks
@@ -173,6 +178,13 @@ SELECT value FROM meta WHERE name = ?1
 
 -- name: set_meta
 INSERT INTO meta (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = excluded.value
+
+-- name: made
+SELECT (SELECT value FROM meta WHERE name = 'store'),
+       (SELECT seq FROM sqlite_sequence WHERE name = 'commits'), (SELECT seq FROM sqlite_sequence WHERE name = 'epochs')
+
+-- name: count_commit
+UPDATE sqlite_sequence SET seq = iif(name = 'commits', ?1, ?2) WHERE name IN ('commits', 'epochs')
 
 -- name: last_id
 SELECT coalesce(max(id), 0) FROM (SELECT max(id) AS id FROM tasks UNION ALL SELECT max(id) FROM plans

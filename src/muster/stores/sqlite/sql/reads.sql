@@ -185,8 +185,8 @@ SELECT $seal_columns FROM seals WHERE to_id > ?1 ORDER BY to_id LIMIT ?2
 -- name: numbered_events
 SELECT id, $event_columns FROM events WHERE id > ?1 AND id <= ?2 ORDER BY id LIMIT ?3
 
--- name: count_events
-SELECT count(*) FROM events WHERE id > ?1
+-- name: tail
+SELECT count(*), coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0) - ?1 FROM events WHERE id > ?1
 
 -- name: event_spans
 SELECT t.id, t.event_seq, coalesce(min(e.seq), 0), coalesce(max(e.seq), 0), count(e.seq)

@@ -1,0 +1,417 @@
+"""A project's crew under supervision: its owner and workers as children of this process, and how they end."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from muster.app.agents import agents_of
+from muster.app.interrupts import DRAIN, KILL, STOP, Interrupts, ask
+from muster.app.parts import make_state_dir, python_module
+from muster.app.salvage import attempts_at_work, keep_work
+from muster.client.api import Api
+from muster.client.http import Connection, answers
+from muster.config.identity import look, refuse_copy, settle
+from muster.config.project import Project
+from muster.config.settings import Config
+from muster.hosts.file_lock import Lock, holder
+from muster.hosts.local_host import LocalHost, adopted_orphans, become_subreaper, reap_zombies
+from muster.hosts.process_table import send
+from muster.hosts.process_tree import kill_recorded
+from muster.model.errors import (
+    MusterError,
+    OwnerUnavailable,
+    StoreFault,
+    StoreFull,
+    StoreRefused,
+    Unavailable,
+    from_wire,
+)
+from muster.model.marks import worker_mark
+from muster.model.states import STOP_BY_S, CrewStatus
+from muster.ports.host import ProcessId
+from muster.worker.supervisor import DISK_FULL, HELD, NO_STORE, Ended, Supervisor, recorded
+
+T = TypeVar("T")
+
+READY_S = 20.0
+TICK_S = 0.1
+STATUS_S = 1.0
+HEALTH_S = 0.5
+SWEEP_S = 5.0
+"""How often the supervisor looks for processes of dead workers while nobody has ended."""
+CONTROL_S = 2.0
+"""How long the owner may take to answer while the crew is being ended."""
+STOP_S = STOP_BY_S + 10.0
+"""How long stopping may take: the agents' part of it, and the workers' reports."""
+KILL_S = 3.0
+OWNER_END_S = 10.0
+"""It answers who still asks, and ticks the boxes of what is done."""
+OWNER_AWAY_S = 20.0
+"""Who ends a crew whose owner is away for longer kills it."""
+_STEP_WORDS = {
+    STOP: "stopping: agents are interrupted and give their tasks back (Ctrl-C: kill)",
+    KILL: "killing everything; what ran is resumed by the next `muster up`",
+}
+
+
+class Crew:
+    """Call `tick` a few times a second while it is at work, then `wind_down`; `give_up` after an error."""
+
+    def __init__(
+        self,
+        project: Project,
+        config: Config,
+        workers: int,
+        *,
+        say: Callable[[str], None],
+        actor: str,
+        interrupts: Interrupts,
+    ) -> None:
+        """Raises OwnerUnavailable where another process supervises the crew of this project.
+
+        BadConfig where no worker could make its agents: nothing is begun then.
+        """
+        if workers:
+            agents_of(config, project)
+        make_state_dir(project)
+        refuse_copy(project)
+        self._lock = _take_patiently(lambda: Lock.take(project.supervisor_lock))
+        self._project = project
+        self._lease_s = config.health.lease_s
+        self._drain_s = config.workers.drain_s
+        self._say = say
+        self._actor = actor
+        self._interrupts = interrupts
+        project_id = settle(project)
+        self._host = LocalHost(project_id)
+        become_subreaper()  # the parent of orphans: a dead worker's processes can be found here
+        self.supervisor = Supervisor(
+            self._host,
+            project.log_file,
+            project.crew_file,
+            owner_argv=[*python_module("muster.app.owner"), str(project.root)],
+            worker_argv=[*python_module("muster.app.worker"), str(project.root)],
+            workers=workers,
+            say=say,
+            project=project_id,
+            folder=project.folder,
+        )
+        self.api = Api(Connection(project.socket))
+        self.control = Api(Connection(project.socket), reply_s=CONTROL_S)
+        self._heard_s = self._looked_s = self._asked_s = self._swept_s = time.monotonic()
+        self._swept_pids: set[int] | None = None
+        """Who was there at the last sweep; None: it found something, so there may be more."""
+        self._took_over = False
+        self._waits_for_space = False
+        self._marks: set[str] = set()
+        """Of all workers that were ever seen: their agents' processes carry them."""
+        self._ordered: int | None = None
+        """What was ordered before is no matter of this crew."""
+
+    def adopt(self) -> None:
+        """Takes over what a dead supervisor has left running."""
+        if found := self.supervisor.adopt():
+            self._took_over = True
+            self._say(f"took over from a dead supervisor: {', '.join(found)}")
+        if answers(self._project.socket):
+            with suppress(Unavailable):  # it may die any moment: then it is started anew
+                self.supervisor.adopt_owner(self.control.get("/api/v1/owner")["pid"])
+
+    def start(self) -> bool:
+        """Returns once the owner answers, and waits for space on a full disk; False where it is to end before.
+
+        Raises StoreFault, or the error with its own words that keeps the owner from starting.
+        """
+        self.adopt()
+        self.supervisor.start_owner()
+        deadline_s = time.monotonic() + READY_S
+        while not self._began():
+            if self._interrupts.level:
+                return False
+            late = time.monotonic() > deadline_s
+            for ended in self.supervisor.tick_owner():
+                self._refuse_end(ended)
+                if late or (ended.code not in (DISK_FULL, HELD) and (ended.code or 0) > 0):
+                    words, fix = self.supervisor.last_words(ended.child)
+                    raise MusterError(f"the owner did not start: {words}", fix or "muster doctor")
+            if self._waits_for_space:
+                deadline_s = time.monotonic() + READY_S
+            elif time.monotonic() > deadline_s + STATUS_S:
+                raise MusterError(f"the owner did not start in {READY_S:.0f} s", "muster doctor")
+            time.sleep(TICK_S / 5)
+        self.supervisor.tick()
+        return True
+
+    def _began(self) -> bool:
+        """Whether the owner answers, and gives out work."""
+        if not answers(self._project.socket):
+            return False
+        try:
+            self.control.post("/api/v1/crew", {"actor": self._actor, "status": CrewStatus.RUNNING})
+        except StoreFull:
+            self._wait_for_space()
+            return False
+        except Unavailable:
+            return False
+        return True
+
+    def last_event(self) -> int:
+        """Through restarts of the owner.  Raises Unavailable where it stays away."""
+        deadline_s = time.monotonic() + READY_S
+        while True:
+            try:
+                crew = self.api.get("/api/v1/crew")
+                self._obey(crew)
+                return int(crew["lastEventId"])
+            except Unavailable:
+                if time.monotonic() > deadline_s:
+                    raise
+                self.tick()
+                time.sleep(TICK_S)
+
+    def tick(self) -> None:
+        """Keeps everybody running.  Raises StoreFault where the store is gone or may not be written any more."""
+        if not self._lock.in_place:
+            raise self._displaced()
+        for ended in self.supervisor.tick():
+            self._refuse_end(ended)
+        if not self.supervisor.draining:
+            self.supervisor.refuse_hopeless()
+        now_s, pids = time.monotonic(), self.supervisor.own_pids
+        # To look through all processes takes milliseconds, and they come to us when somebody has died.
+        if pids != self._swept_pids or now_s - self._swept_s >= SWEEP_S:
+            self._swept_s = now_s
+            self._swept_pids = None if self._kill_leftovers() else pids
+        if now_s - self._asked_s < HEALTH_S:
+            return
+        self._asked_s = now_s
+        if (owner := self._ask("/api/v1/owner")) is not None and owner["halted"]:
+            raise from_wire(**owner["halted"])
+        if owner is None or now_s - self._looked_s < STATUS_S:
+            return
+        self._looked_s = now_s
+        if (crew := self._ask("/api/v1/crew")) is None:
+            return
+        self._obey(crew)
+        workers = crew["workers"]
+        self._marks |= {worker_mark(worker["id"]) for worker in workers}
+        self.supervisor.let_go({worker["pid"] for worker in workers if worker["status"] == "stopping"})
+        self.supervisor.replace_silent({worker["pid"] for worker in workers}, self._lease_s)
+        if self.supervisor.draining and crew["crew"] == CrewStatus.STOPPED:
+            self.supervisor.drop_unknown({worker["pid"] for worker in workers})
+
+    def _displaced(self) -> StoreRefused:
+        now = self._lock.path_now
+        if now is not None:
+            place = now.parent.parent
+            return StoreRefused(
+                f"{self._project.folder} was moved to {place} while its crew was at work; the crew is ended",
+                f"muster -C {place} up goes on with everything that is left",
+            )
+        return StoreRefused(
+            f"{self._project.state_dir} was deleted or replaced while its crew was at work; "
+            "the crew is ended, and what it had written is gone",
+            "run the plan again; `git clean` spares it with -e .muster",
+        )
+
+    def _ask(self, path: str) -> Any:
+        """None while the owner is away.  Raises StoreFault."""
+        try:
+            found = self.control.get(path)
+        except OwnerUnavailable:
+            return None
+        except StoreFault:
+            raise
+        except MusterError:
+            found = None
+        self._heard_s = time.monotonic()
+        self._waits_for_space = False
+        return found
+
+    def _refuse_end(self, ended: Ended) -> None:
+        """Raises StoreFault where an owner has ended because of its store."""
+        if ended.child is not self.supervisor.owner:
+            return
+        if ended.code == NO_STORE:
+            raise StoreFault(*self.supervisor.last_words(ended.child))
+        if ended.code == DISK_FULL:
+            self._wait_for_space()
+
+    def _wait_for_space(self) -> None:
+        if not self._waits_for_space:
+            self._waits_for_space = True
+            self._say("The disk is full: the owner begins as soon as there is space (Ctrl-C: end)")
+
+    def _obey(self, crew: dict[str, Any]) -> None:
+        """Does what was ordered since the last look: an end, or more workers (`muster worker start`)."""
+        if crew["crew"] == CrewStatus.STOPPED:
+            self._interrupts.ask(DRAIN)
+        new = 0 if self._ordered is None else crew["workersOrdered"] - self._ordered
+        self._ordered = crew["workersOrdered"]
+        if new > 0 and not self.supervisor.draining:
+            self._say(f"Crew     {new} more {'worker' if new == 1 else 'workers'}, as ordered")
+            self.supervisor.add_workers(new)
+
+    def _kill_leftovers(self) -> bool:
+        """Orphans that became our children are processes of dead workers' agents that shed their mark.
+
+        Returns whether there were any: their own children come next.
+        """
+        orphans = adopted_orphans(self.supervisor.own_pids)
+        for orphan in orphans:
+            if not orphan.gone:
+                send(orphan.id, signal.SIGKILL)
+        reap_zombies(orphans)
+        return bool(orphans)
+
+    def _tell(self, path: str, content: dict[str, Any]) -> None:
+        # It may be full, or being started again: the loop that winds down asks once more.
+        with suppress(Unavailable):
+            self.control.post(path, {"actor": self._actor, **content})
+
+    def wind_down(self) -> None:
+        """Drains, stops or kills as was asked for, until every worker has ended; then the owner ends.
+
+        Each step has its time, and the next one follows.
+        """
+        self.supervisor.drain()
+        step, told_s = DRAIN, 0.0
+        self._heard_s = since_s = time.monotonic()
+        while not self.supervisor.drained():
+            now_s, wanted = time.monotonic(), max(self._interrupts.level, step)
+            if now_s - since_s > (self._drain_s if step == DRAIN else STOP_S):
+                wanted = step + 1
+            if now_s - self._heard_s > OWNER_AWAY_S:
+                self._say(f"The owner has not answered for {OWNER_AWAY_S:.0f} s.")
+                wanted, step = KILL, STOP
+            if wanted > step:
+                step, since_s, told_s = step + 1, now_s, 0.0
+                self._say(_STEP_WORDS[step])
+            if step == KILL:
+                self.kill()
+                self.close(KILL_S)
+                return
+            if now_s - told_s > STATUS_S:
+                told_s = now_s
+                self._tell("/api/v1/crew", {"status": CrewStatus.STOPPED})
+                if step == STOP:
+                    self._tell("/api/v1/crew/stop", {})
+            self.tick()
+            time.sleep(TICK_S / 2)
+        self.close()
+
+    def kill(self) -> None:
+        """Workers and their agents at once, whether the owner answers or not."""
+        pids = self.supervisor.kill_workers()
+        if pids:
+            self._say(f"killed   workers with pid {', '.join(map(str, pids))}")
+        deadline_s = time.monotonic() + KILL_S
+        # The owner sees them die, kills their agents' processes and frees their tasks.
+        while time.monotonic() < deadline_s and self._living_workers():
+            self._kill_leftovers()
+            time.sleep(TICK_S)
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Of dead workers' agents no process is left, whether or not anybody has noted it."""
+        kill_recorded(self._project.attempts_dir, self._host)
+        self._host.kill_marked(self._marks)
+        deadline_s = time.monotonic() + KILL_S
+        while self._kill_leftovers() and time.monotonic() < deadline_s:
+            time.sleep(TICK_S / 10)
+
+    def _living_workers(self) -> bool:
+        try:
+            return bool(self.control.get("/api/v1/workers"))
+        except MusterError:
+            return False
+
+    def close(self, grace_s: float = OWNER_END_S) -> None:
+        self.supervisor.kill_workers()  # those that had been given up
+        self.supervisor.stop_owner(grace_s)
+        self._release()
+
+    def give_up(self, error: BaseException) -> None:
+        """After an error.  A crew that was taken over is left as it was found, any other one is ended.
+
+        Nobody works on without a store that is sound: then all are ended, with what they have made kept.
+        """
+        if isinstance(error, StoreFault):
+            self._say("The store cannot be used any more: every agent is stopped.")
+            self.supervisor.kill_workers()
+            # Closed in order, SQLite would remove files by the names that they had here.
+            self.supervisor.owner_dies()
+            self.supervisor.stop_owner(0)
+            cut_off = attempts_at_work(self._project)
+            deadline_s = time.monotonic() + KILL_S
+            while not self.supervisor.drained() and time.monotonic() < deadline_s:
+                self.supervisor.tick()
+                time.sleep(TICK_S / 10)
+            self._sweep()
+            for line in keep_work(self._project, cut_off):
+                self._say(line)
+        elif not self._took_over:
+            self.kill()
+            self.supervisor.stop_owner(KILL_S)
+        self._release()
+
+    def _release(self) -> None:
+        self.api.close()
+        self.control.close()
+        self._lock.release()
+
+
+def _take_patiently(take: Callable[[], T]) -> T:
+    """The owner looks at this lock now and then, and for that moment it is not free."""
+    deadline_s = time.monotonic() + 1.0
+    while True:
+        try:
+            return take()
+        except OwnerUnavailable:
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(0.01)
+
+
+def is_up(project: Project) -> bool:
+    """Whether there is a supervisor, an owner or a worker, also one that hangs or cannot be reached."""
+    supervised = holder(project.supervisor_lock) is not None
+    return supervised or answers(project.socket) or bool(left_running(project))
+
+
+def left_running(project: Project) -> list[tuple[str, ProcessId]]:
+    """The living processes that the project's last supervisor has started: names and ids."""
+    found = look(project)
+    return [] if found.copied else recorded(project.crew_file, LocalHost(), found.id, project.folder)[1]
+
+
+def bring_down(
+    project: Project, config: Config, *, say: Callable[[str], None], actor: str, interrupts: Interrupts
+) -> None:
+    """Has the supervisor end its crew; where there is none, or it does not obey, does so itself.
+
+    Raises StoreFault once everybody has ended, where the store is not sound.
+    """
+    deadline_s = time.monotonic() + config.workers.drain_s + 2 * STOP_S
+    asked, asked_s = 0, 0.0
+    while (supervisor := holder(project.supervisor_lock)) is not None:
+        level = interrupts.level if time.monotonic() < deadline_s else KILL
+        if level > asked or time.monotonic() - asked_s > STATUS_S:
+            if level > max(asked, DRAIN):
+                say(_STEP_WORDS[level])
+            asked, asked_s = level, time.monotonic()
+            ask(supervisor, level)
+        time.sleep(TICK_S / 2)
+    if not is_up(project):
+        return
+    crew = Crew(project, config, 0, say=say, actor=actor, interrupts=interrupts)
+    try:
+        crew.adopt()
+        crew.wind_down()
+    except BaseException as error:
+        crew.give_up(error)
+        raise

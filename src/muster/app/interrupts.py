@@ -1,0 +1,58 @@
+"""How a person, or another command, tells the supervisor of a crew to end it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+DRAIN, STOP, KILL = 1, 2, 3
+"""Let the agents finish; have them save a checkpoint and stop; kill everything."""
+_SIGNALS = {DRAIN: signal.SIGUSR1, STOP: signal.SIGUSR2}
+"""What another command sends.  It may repeat them: unlike Ctrl-C they do not add up."""
+
+
+class Interrupts:
+    """Counts Ctrl-C (and SIGTERM, SIGHUP), and hears what other commands ask for."""
+
+    def __init__(self, begun: int = 0) -> None:
+        """`begun`: the step that is being carried out already; Ctrl-C asks for those after it."""
+        self.count = 0
+        self._begun = begun
+        self._asked = begun
+
+    @property
+    def level(self) -> int:
+        """DRAIN, STOP or KILL; 0 while nobody has asked for an end."""
+        return min(max(self._asked, self._begun + self.count if self.count else 0), KILL)
+
+    def ask(self, level: int) -> None:
+        self._asked = max(self._asked, level)
+
+    @contextmanager
+    def counting(self) -> Iterator[Interrupts]:
+        def count(*_: object) -> None:
+            self.count += 1
+
+        def asked(number: int, _: object) -> None:
+            self.ask(next(level for level, sent in _SIGNALS.items() if sent == number))
+
+        before = {
+            **{n: signal.signal(n, count) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)},
+            **{n: signal.signal(n, asked) for n in _SIGNALS.values()},
+        }
+        try:
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def ask(supervisor: int, level: int) -> None:
+    """Tells another process's Interrupts, also where that process was stopped; KILL ends it at once."""
+    for number in (_SIGNALS.get(level, signal.SIGKILL), signal.SIGCONT):
+        try:
+            os.kill(supervisor, number)
+        except ProcessLookupError:
+            return

@@ -1,0 +1,169 @@
+"""S19: a plan file that is renamed or moved is the same plan; nothing is done twice."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from copies import PLAN, RUN, Site, at_a_terminal, site
+
+from patience import until
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Site]:
+    with site(tmp_path / "here") as made:
+        yield made
+
+
+def plans(one: Site) -> dict[str, str | None]:
+    """Files by name."""
+    told = json.loads(one("plan", "list", "--json").said)
+    return {plan["name"]: plan["source"] for plan in told}
+
+
+def run(one: Site, file: str, *options: str) -> tuple[int, str]:
+    return one("run", str(one.root / file), "--workers", "1", *options)
+
+
+def rename(one: Site, to: str) -> Path:
+    target = one.root / to
+    target.parent.mkdir(exist_ok=True)
+    return (one.root / "plan.md").rename(target)
+
+
+@pytest.mark.promise("S19")
+@pytest.mark.parametrize("to", ["todo.md", "docs/plan.md", "../outside.md"])
+def test_a_plan_file_renamed_between_two_runs(here: Site, to: str) -> None:
+    here.go()
+    assert here.run().code == 0
+    there = rename(here, to)
+    there.write_text(there.read_text() + "- [ ] Three {#three agent=work}\n")
+    code, said = here("plan", "diff", str(there))
+    assert code == 0 and "1 added" in said, said
+    code, said = run(here, to, "--dry-run")
+    assert code == 0 and "2 completed" in said, said
+    assert plans(here) == {"plan": "plan.md"}, "to look changes nothing"
+    code, said = run(here, to)
+    assert code == 0 and "plan plan goes on: its file plan.md is" in said and "1 task added" in said, said
+    assert len(here.begun()) == 3
+    assert there.read_text().count("[x]") == 3
+    assert list(plans(here)) == ["plan"]
+    events = here("audit", "list", "--json").said
+    assert "plan_moved" in events
+    assert here("audit", "verify").code == 0 and here("db", "check").code == 0
+
+
+def test_a_plan_file_renamed_while_its_crew_is_at_work_is_ticked_under_its_new_name(here: Site) -> None:
+    here.add()
+    here.up()
+    rename(here, "todo.md")
+    here.go()
+    here.settled()
+    assert (here.root / "todo.md").read_text() == PLAN, "nobody has said yet that this is the plan"
+    code, said = run(here, "todo.md")
+    assert code == 0 and "0 tasks added, 2 there already" in said, said
+    until(lambda: (here.root / "todo.md").read_text().count("[x]") == 2, "what was done meanwhile is ticked")
+    assert len(here.begun()) == 2
+
+
+def test_a_file_that_holds_little_of_the_plan_is_asked_about(here: Site) -> None:
+    here.go()
+    assert here.run().code == 0
+    rename(here, "todo.md").write_text(
+        "# Another\n\n- [ ] One {#one agent=work}\n"
+        + "".join(f"- [ ] T{n} {{agent=work}}\n" for n in range(5))
+    )
+    for argv in (["run"], ["plan", "add"], ["plan", "diff"], ["run", "--dry-run"]):
+        code, said = here(*argv, str(here.root / "todo.md"))
+        assert code == 6 and "todo.md may be the renamed file of plan plan, whose file was plan.md" in said, (
+            said
+        )
+        assert "--as plan if it is; --new if it is another plan" in said
+    assert len(here.begun()) == 2 and plans(here) == {"plan": "plan.md"}
+    ran = at_a_terminal(here.root, b"y\n", "plan", "add", str(here.root / "todo.md"))
+    assert (
+        ran.code == 0
+        and "Is it that plan? [y/n]" in ran.said
+        and "5 tasks added, 1 there already" in ran.said
+    )
+    assert plans(here) == {"plan": "todo.md"}
+
+
+def test_a_person_says_which_plan_it_is(here: Site) -> None:
+    here.go()
+    assert here.run().code == 0
+    (here.root / "other.md").write_text("# Other\n\n- [ ] Four {agent=work}\n")
+    code, said = run(here, "other.md", "--as", "plan")
+    assert code == 6 and "plan plan still has its file plan.md" in said
+    code, said = run(here, "other.md", "--as", "nobody")
+    assert code == 2 and "there is no plan 'nobody' with a file" in said
+    rename(here, "todo.md")
+    code, said = run(here, "other.md", "--as", "plan")
+    assert code == 0 and plans(here) == {"plan": "other.md"}, said
+    code, said = run(here, "todo.md", "--new")
+    assert code == 0 and plans(here) == {"plan": "other.md", "plan-2": "todo.md"}, said
+
+
+def test_a_copied_plan_file_is_a_plan_of_its_own(here: Site) -> None:
+    here.go()
+    assert here.run().code == 0
+    (here.root / "second.md").write_text(PLAN)
+    code, said = run(here, "second.md")
+    assert code == 0 and "2 tasks added" in said and "not plan: that is another plan" in said
+    assert len(here.begun()) == 4
+
+
+def test_a_plan_whose_name_was_given_to_another_file(here: Site) -> None:
+    """`mv plan.md old.md`, and a new plan.md: the old one is found by what it holds."""
+    here.go()
+    assert here.run().code == 0
+    rename(here, "old.md")
+    (here.root / "plan.md").write_text("# New\n\n- [ ] Fresh {agent=work}\n")
+    code, said = run(here, "old.md")
+    assert code == 0 and "0 tasks added, 2 there already" in said, said
+    code, said = run(here, "plan.md")
+    assert code == 0 and plans(here) == {"plan": "old.md", "new": "plan.md"}, said
+    assert len(here.begun()) == 3
+
+
+def test_two_who_follow_the_renamed_file_at_once(here: Site) -> None:
+    here.go()
+    assert here.run().code == 0
+    rename(here, "todo.md")
+    both = [subprocess.Popen([*RUN, str(here.root), "plan", "add", str(here.root / "todo.md")]) for _ in "ab"]
+    assert [process.wait(100) for process in both] == [0, 0]
+    assert plans(here) == {"plan": "todo.md"}
+
+
+def test_forget_lets_a_plan_go(here: Site) -> None:
+    here.add()
+    here.up()
+    code, said = here("plan", "forget", "plan")
+    assert code == 6 and "1 task is at work for plan plan; nothing was changed" in said, said
+    assert plans(here) == {"plan": "plan.md"}
+    here.go()
+    here.settled()
+    code, said = here("plan", "forget", "plan.md")
+    assert code == 0 and "forgotten: 2 tasks archived" in said, said
+    assert plans(here) == {"plan": None}
+    assert "plan_forgotten" in here("audit", "list", "--json").said
+    assert here("audit", "verify").code == 0 and here("db", "check").code == 0
+    here("down")
+    here.go()
+    (here.root / "plan.md").write_text(PLAN)
+    code, said = here.run()
+    assert code == 0 and "2 tasks added" in said and len(here.begun()) == 4, said
+    assert here("plan", "forget", "nobody").code == 3
+
+
+def test_forget_cancels_what_is_left(here: Site) -> None:
+    here.add()
+    code, said = here("plan", "forget", "plan")
+    assert code == 0 and "forgotten: 2 tasks archived, 2 of them cancelled" in said, said
+    here.go()
+    code, said = here.run()
+    assert code == 0 and "2 tasks added" in said and len(here.begun()) == 2, said

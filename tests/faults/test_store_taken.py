@@ -1,0 +1,274 @@
+"""A store that is damaged or taken away under a crew at work: all are stopped, and nothing made is lost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from command_line import muster
+from engine_rig import Rig as EngineRig
+from git_projects import commit_first, git, make_project
+from rig import crew, spec, until
+
+from muster.app.crew import left_running
+from muster.client.api import Api
+from muster.client.http import Connection
+from muster.config.project import Project
+from muster.engine.batch import drive
+from muster.engine.commands import Engine
+from muster.hosts.file_lock import holder
+from muster.hosts.local_host import LocalHost
+from muster.hosts.process_table import read_proc
+from muster.model import commands as c
+from muster.model.errors import MusterError, StoreHalted
+from muster.stores.sqlite.copies import back_up
+from muster.stores.sqlite.file import wal_of
+from muster.stores.sqlite.store import SqliteStore
+
+PAGE = 4096
+CONFIG = """\
+[agents.coder]
+command = ["sh", "-c", "echo half > made.txt; touch $MUSTER_ROOT/begun; sleep 600"]
+prompt = "none"
+writes = true
+"""
+# Behind the others, so that the file has pages that nobody has read for a while.
+PLAN = "# P\n- [ ] Long {#long agent=coder}\n" + "".join(
+    f"- [ ] Task {n} {{#t{n} agent=coder after=long}}\n  {'x' * 2000}\n" for n in range(200)
+)
+
+
+def _garbage(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.seek(10 * PAGE)
+        file.write(os.urandom(60 * PAGE))
+
+
+def _replace(path: Path) -> None:
+    other = path.with_name("other")
+    shutil.copy(path, other)
+    other.replace(path)
+
+
+def _remove_all(path: Path) -> None:
+    for one in path.parent.glob("state.db*"):
+        one.unlink()
+
+
+TAKEN: dict[str, Callable[[Path], object]] = {
+    "removed": lambda path: path.unlink(),
+    "removed with its WAL": _remove_all,
+    "its WAL removed": lambda path: wal_of(path).unlink(),
+    "replaced": _replace,
+    "written over": lambda path: path.write_text("nothing of use"),
+    "garbage in the middle": _garbage,
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    """With a backup, and a plan whose first task is in the middle of its work once `begun` is there."""
+    folder = make_project(tmp_path / "p", config=CONFIG, plan=PLAN)
+    (folder / ".gitignore").write_text(".muster\nbegun\n")
+    commit_first(folder, ".")
+    found = Project(folder)
+    code, said = muster(folder, "plan", "add", str(folder / "plan.md"))
+    assert code == 0, said
+    assert muster(folder, "db", "backup")[0] == 0
+    yield found
+    for lock in (found.supervisor_lock, found.owner_lock):
+        if pid := holder(lock):
+            os.kill(pid, signal.SIGKILL)
+    for _, process in left_running(found):
+        os.kill(process.pid, signal.SIGKILL)
+    LocalHost().kill_marked([f"MUSTER_ROOT={folder}"])
+
+
+def _run(project: Project, *argv: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "muster.cli.main", "-C", str(project.root), *argv]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    until((project.root / "begun").exists, "the agent is at work")
+    return process
+
+
+def _said(process: subprocess.Popen[str]) -> str:
+    said, _ = process.communicate(timeout=40)
+    return said
+
+
+def _nobody_is_left(project: Project) -> bool:
+    mark = f"MUSTER_ROOT={project.root}"
+    return (
+        LocalHost().marked([mark]) == {mark: []}
+        and left_running(project) == []
+        and holder(project.supervisor_lock) is holder(project.owner_lock) is None
+    )
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("how", TAKEN)
+def test_a_crew_whose_store_is_taken_ends_and_keeps_what_it_made(project: Project, how: str) -> None:
+    with _run(project, "run", str(project.root / "plan.md"), "--workers", "2") as run:
+        TAKEN[how](project.store)
+        said = _said(run)
+        assert run.returncode == 1, said
+    assert "every agent is stopped" in said
+    assert "Kept     p/long: 1 file changed" in said and "git show refs/muster/p/long/1" in said
+    (backup,) = (project.state_dir / "backups").iterdir()
+    assert f"cp {backup}" in said, "the newest backup is named"
+    assert git(project.root, "show", "refs/muster/p/long/1:made.txt") == "half"
+    assert _nobody_is_left(project)
+    assert muster(project.root, "down") == (0, "Nothing is up.\n")
+
+
+@pytest.mark.timeout(120)
+def test_another_run_of_the_crew_ends_with_the_reason(project: Project) -> None:
+    assert muster(project.root, "up", "--daemon", "--workers", "1")[0] == 0
+    with _run(project, "run", str(project.root / "plan.md"), "--workers", "3") as run:
+        assert run.stdout is not None
+        told = next(line for line in run.stdout if line.startswith("Workers"))
+        assert "has 1; --workers 3 changes nothing; more: muster worker start -n 2" in told
+        project.store.unlink()
+        said = _said(run)
+        assert run.returncode == 1, said
+    assert "there has been one" in said or "was deleted" in said
+    until(lambda: _nobody_is_left(project), "the crew has ended")
+    assert "git show refs/muster/p/long/1" in project.log_file.read_text()
+
+
+@pytest.mark.timeout(120)
+def test_down_needs_no_store_and_nobody_else(project: Project) -> None:
+    """Supervisor and owner are dead, the workers go on, and what is left of the store is no database."""
+    with _run(project, "run", str(project.root / "plan.md"), "--workers", "2") as run:
+        owner = holder(project.owner_lock)
+        assert owner
+        run.kill()
+        os.kill(owner, signal.SIGKILL)
+        run.wait()
+    project.store.write_text("nothing of use")
+    code, said = muster(project.root, "doctor")
+    assert code == 1 and "goes on without a supervisor" in said
+    code, said = muster(project.root, "down")
+    assert code == 0, said
+    assert "git show refs/muster/p/long/1" in said and "restore the newest backup" in said
+    assert git(project.root, "show", "refs/muster/p/long/1:made.txt") == "half"
+    assert _nobody_is_left(project)
+
+
+@pytest.mark.timeout(60)
+def test_the_socket_is_put_back(tmp_path: Path) -> None:
+    with crew(tmp_path, workers=1) as rig:
+        workers = [worker["id"] for worker in rig.workers()]
+        Path(rig.project.socket).unlink()
+        until(Path(rig.project.socket).exists, "it is there again")
+        fresh = Api(Connection(rig.project.socket))
+        assert fresh.get("/api/v1/owner")["pid"] == holder(rig.project.owner_lock)
+        fresh.close()
+        rig.add("p", [spec("t")])
+        until(rig.all_done, "work goes on")
+        assert [worker["id"] for worker in rig.workers()] == workers
+        Path(rig.project.socket).unlink()
+        code, said = muster(tmp_path, "down")
+        assert (code, said.splitlines()[-1]) == (0, "Stopped. `muster up` resumes where it stopped.")
+        rig.ended()
+
+
+def _store(path: Path) -> tuple[SqliteStore, EngineRig]:
+    rig = EngineRig()
+    rig.store.close()
+    rig.store = SqliteStore.open(path)
+    rig.engine = Engine(rig.store, rig.engine.chance, rig.engine.policy)
+    rig.enqueue({"a": [], "b": []})
+    return rig.store, rig
+
+
+@pytest.mark.parametrize("how", [name for name in TAKEN if "over" not in name and "garbage" not in name])
+def test_nothing_is_acknowledged_into_a_file_that_is_gone(tmp_path: Path, how: str) -> None:
+    """Nobody had looked yet: the write itself notices."""
+    path = tmp_path / "state.db"
+    store, rig = _store(path)
+    TAKEN[how](path)
+    there = path.read_bytes() if path.exists() else None
+    with pytest.raises(StoreHalted, match="while it was in use"):
+        drive(rig.engine.apply([c.NewBoot()], rig.clock.now()))
+    store.close()
+    left = path.read_bytes() if path.exists() else None
+    assert left == there, "what is in its place is nobody's to write"
+    with pytest.raises(MusterError):
+        SqliteStore.open(path, known=True)
+
+
+def test_who_wrote_without_damage_is_no_fault(tmp_path: Path) -> None:
+    import apsw
+
+    path = tmp_path / "state.db"
+    store, rig = _store(path)
+    other = apsw.Connection(str(path))
+    other.execute("PRAGMA user_version").fetchall()
+    other.wal_checkpoint()
+    other.close()
+    os.utime(path)
+    store.look()
+    assert store.halted is None
+    drive(rig.engine.apply([c.NewBoot()], rig.clock.now()))
+    store.close()
+
+
+def test_a_file_that_was_put_back_is_taken_again(tmp_path: Path) -> None:
+    (tmp_path / "muster.toml").touch()
+    project = Project(tmp_path)
+    assert muster(tmp_path, "task", "add", "one", "--agent", "shell", "--prompt", "true")[0] == 0
+    store = SqliteStore.open(project.store)
+    moved = project.store.with_name("moved.db")
+    project.store.rename(moved)
+    store.look()
+    store.close()
+    with pytest.raises(StoreHalted):
+        SqliteStore.open(project.store, known=True)
+    moved.rename(project.store)
+    assert muster(tmp_path, "status")[0] == 1, "a person says so"
+    assert muster(tmp_path, "db", "check", "--resume")[0] == 0
+    code, said = muster(tmp_path, "status")
+    assert code == 0 and "1 waiting" in said
+
+
+def test_an_older_copy_that_was_put_in_its_place_is_taken_as_restored(tmp_path: Path) -> None:
+    (tmp_path / "muster.toml").touch()
+    project = Project(tmp_path)
+    assert muster(tmp_path, "task", "add", "one", "--agent", "shell", "--prompt", "true")[0] == 0
+    copy = tmp_path / "copy.db"
+    back_up(project.store, copy)
+    store = SqliteStore.open(project.store)
+    copy.replace(project.store)
+    store.look()
+    store.close()
+    assert muster(tmp_path, "task", "add", "two", "--agent", "shell", "--prompt", "true")[0] == 1
+    assert muster(tmp_path, "db", "restored")[0] == 0
+    assert muster(tmp_path, "task", "add", "two", "--agent", "shell", "--prompt", "true")[0] == 0
+    assert muster(tmp_path, "db", "check")[0] == 0
+
+
+def wait_until_stopped(pid: int) -> None:
+    until(lambda: (proc := read_proc(pid)) is not None and proc.stopped, f"{pid} stands still")
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize("who", ["owner", "worker", "supervisor"])
+def test_who_was_stopped_fools_neither_doctor_nor_down(project: Project, who: str) -> None:
+    with _run(project, "run", str(project.root / "plan.md"), "--workers", "2") as run:
+        pids = {name: process.pid for name, process in left_running(project)}
+        pids["supervisor"] = run.pid
+        os.kill(pids[who], signal.SIGSTOP)
+        wait_until_stopped(pids[who])
+        code, said = muster(project.root, "doctor")
+        assert code == 1 and f"{who} {pids[who]} was stopped" in said, said
+        code, said = muster(project.root, "down", "--now")
+        assert code == 0, said
+        run.communicate(timeout=20)
+    assert _nobody_is_left(project)
