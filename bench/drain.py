@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
-from inside import Inside, copy, template
+from inside import Inside, copy, remove, template
 from outside import Hand, Site, cpu_s, site, together
 from peers_venv import Peers
 from replay import Recording, RecordingStore, TimedStore, hottest, replay, shares
@@ -38,7 +38,7 @@ def rows(setting: Setting) -> Iterator[Row]:
             yield from _inside_rows(folder, source, batch, number, bare, muster)
             if batch in AS_AGENTS:
                 yield from _as_agents(setting, folder, source, batch, number)
-            source.unlink()
+            remove(source)
     yield from _peer_rows(peers, medians[100])
     yield from _socket(setting)
 

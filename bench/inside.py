@@ -19,6 +19,7 @@ from muster.model.errors import MusterError
 from muster.runtimes.chance import SystemChance
 from muster.runtimes.clock import SystemClock
 from muster.stores.sqlite.store import SqliteStore
+from muster.stores.sqlite.witness import witness_of
 
 AGENT = "bench"
 WORKER = "worker-benchmrk"
@@ -116,7 +117,13 @@ def template(path: Path, number: int) -> Path:
 
 
 def copy(source: Path, target: Path) -> Path:
-    for suffix in ("", "-wal", "-shm"):
-        target.with_name(target.name + suffix).unlink(missing_ok=True)
+    remove(target)
     shutil.copyfile(source, target)
+    shutil.copyfile(witness_of(source), witness_of(target))
     return target
+
+
+def remove(store: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        store.with_name(store.name + suffix).unlink(missing_ok=True)
+    witness_of(store).unlink(missing_ok=True)

@@ -20,6 +20,7 @@ from setting import environment
 from muster.client.api import Api
 from muster.client.crew import HttpCrew
 from muster.client.http import Connection
+from muster.config.identity import settle
 from muster.config.project import Project
 from muster.hosts.local_host import LocalHost
 from muster.model import commands as c
@@ -75,6 +76,7 @@ class Site:
         self.root = root
         self.project = Project(root)
         self.project.state_dir.mkdir(mode=0o700, parents=True)
+        settle(self.project)  # a store that is put here later is this project's own
         self.env = environment(root.parent)
         self.processes: list[subprocess.Popen[bytes]] = []
         if config:

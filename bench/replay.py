@@ -134,15 +134,8 @@ class _TimedConnection:
         self.by_statement_s[statement] = self.by_statement_s.get(statement, 0.0) + seconds
         return _Rows(rows)
 
-    def data_version(self) -> int:
-        return self._db.data_version()
-
-    @property
-    def in_transaction(self) -> bool:
-        return self._db.in_transaction
-
-    def close(self) -> None:
-        self._db.close()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._db, name)
 
 
 class TimedStore(SqliteStore):

@@ -14,6 +14,7 @@ from wire import NoAnswer, NotSent, send
 from muster.client.api import Api
 from muster.client.http import Connection
 from muster.model.errors import MusterError
+from patience import PATIENCE_S
 
 Outcome = Literal["ok", "failed", "unknown"]
 
@@ -49,7 +50,7 @@ class Client:
 
     def close(self) -> None:
         self._closing.set()
-        self._thread.join(60)
+        self._thread.join(PATIENCE_S)
 
     def counts(self) -> Counter[tuple[str, str]]:
         return Counter((operation.kind, operation.outcome) for operation in self.operations)

@@ -101,7 +101,7 @@ class Owner:
 
     def fingerprint(self) -> Any:
         """Equal before and after a command that has changed nothing."""
-        return drive(self.store.reads.status()).last_event_id, self.tasks()
+        return drive(self.store.reads.last_event_id()), self.tasks()
 
     def claim(self, name: str, slots: int = 10) -> dict[str, Any]:
         claim = c.Claim(worker_id=WORKER, request_id=name, slots=slots)

@@ -155,7 +155,7 @@ def test_on_a_terminal_init_asks_once_what_agents_may_do(root, on_path, typed, m
         with contextlib.suppress(OSError):  # how Linux tells that the other side of a terminal is closed
             while chunk := keyboard.read(4096):
                 seen += chunk
-        assert process.wait(60) == (0 if mode else 2), seen
+        assert process.wait(PATIENCE_S) == (0 if mode else 2), seen
     assert seen.count(b"What may claude do without asking?") == 1
     if mode is None:
         assert b"nothing was written" in seen and list(root.iterdir()) == []

@@ -150,7 +150,7 @@ def test_a_wrong_token(refused, owner, argv):
         (("progress",), "there is nothing to report"),
         (("progress", "101"), "'101' is not a number from 0 to 100"),
         (("progress", "-1"), "-1"),
-        (("progress", "half"), "'half' is not a number"),
+        (("progress", "half"), "'half' is not a number from 0 to 100"),
         (("checkpoint",), "there is nothing to save"),
         (("checkpoint", "a", "--text", "b"), "exclude each other"),
         (("checkpoint", "--show", "a"), "--show saves nothing"),

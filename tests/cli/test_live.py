@@ -16,7 +16,6 @@ import time
 
 import pyte
 import pytest
-from pseudo_terminal import read_to_end
 
 from muster.cli.live import listing
 from muster.cli.live.draw import draw
@@ -28,6 +27,7 @@ from muster.engine.batch import drive
 from muster.model import commands as c
 from muster.model.states import ErrorKind
 from patience import PATIENCE_S
+from pseudo_terminal import read_to_end
 
 COLUMNS, ROWS = 100, 24
 
@@ -264,7 +264,7 @@ def test_what_was_seen_is_still_there_when_it_has_ended_among_many(empty, monkey
     def look():
         nonlocal now_s
         now_s += between_s
-        found = tasks.news(drive(empty.store.reads.status()).last_event_id)
+        found = tasks.news(drive(empty.store.reads.last_event_id()))
         return {row["key"]: row["status"] for row in found if row["plan"] == "many"}
 
     assert look() == {"t0": "PENDING", "t1": "PENDING", "t2": "PENDING"}

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from store_rows import NOW, PLAN_ID, Subject, make_attempt, make_event, make_task, make_worker, new_task
 
+from muster.engine.references import meant
 from muster.model.states import AttemptStatus, TaskStatus
 from muster.model.views import TaskFilter
 
@@ -74,16 +75,19 @@ def named(subject: Subject) -> Subject:
     ],
 )
 def test_a_reference_finds_what_it_may_mean(named: Subject, reference: str, ids: set[int]) -> None:
-    assert set(named.read("resolve", reference)) == ids
+    assert set(named.ask(meant(named.store.reads, reference))) == ids
 
 
 def test_a_whole_key_goes_before_the_start_of_a_longer_one(subject: Subject) -> None:
     subject.add(new_task(1, "a"), new_task(2, "ab"))
-    assert subject.read("resolve", "a") == [1]
+    assert subject.ask(meant(subject.store.reads, "a")) == [1]
 
 
 def test_the_last_and_the_last_failed_one(subject: Subject) -> None:
-    assert (subject.read("resolve", "@last"), subject.read("resolve", "@failed")) == ([], [])
+    assert (subject.read("newest_task", failed=False), subject.read("newest_task", failed=True)) == (
+        None,
+        None,
+    )
     subject.add(
         new_task(1, updated_at_ms=10),
         new_task(2, updated_at_ms=30, status=T.FAILED),
@@ -91,7 +95,7 @@ def test_the_last_and_the_last_failed_one(subject: Subject) -> None:
         new_task(4, updated_at_ms=40),
         new_task(5, updated_at_ms=20, status=T.FAILED),
     )
-    assert (subject.read("resolve", "@last"), subject.read("resolve", "@failed")) == ([4], [2])
+    assert (subject.read("newest_task", failed=False), subject.read("newest_task", failed=True)) == (4, 2)
 
 
 # -- lists
@@ -226,23 +230,30 @@ def test_what_can_still_move(subject: Subject, tasks: Any, moving: int, wanted: 
     assert subject.read("movable", PLAN_ID) == (moving, wanted)
 
 
-def test_the_status_names_the_living_and_what_they_hold(subject: Subject) -> None:
+def test_who_lives_and_what_is_held(subject: Subject) -> None:
+    assert subject.read("last_worker") is None and subject.read("holds") == []
     subject.add_plan("api")
-    subject.add(new_task(1, "a"), new_task(2, plan_id=None))
-    subject.write(opened=[make_attempt(1, 3), make_attempt(2, 1)], events=[make_event(1, 1)])
+    subject.add(new_task(1, "a"), new_task(2, plan_id=None), new_task(3))
+    subject.write(
+        opened=[make_attempt(1, 3), make_attempt(2, 1), make_attempt(3, 1, status=AttemptStatus.LOST)]
+    )
     subject.tx("put_worker", make_worker("worker-aaaaaaaa"))
     subject.tx("put_worker", make_worker("worker-bbbbbbbb", registered_at_ms=NOW.wall_ms - 1))
-    subject.tx("put_worker", make_worker("worker-cccccccc", ended_at_ms=5))
-    status = subject.read("status")
-    assert [(worker.id, worker.holds) for worker in status.workers] == [
-        ("worker-bbbbbbbb", ()),
-        ("worker-aaaaaaaa", ("api/a#3", "2#1")),
-    ]
+    over = make_worker("worker-cccccccc", ended_at_ms=5, last_seen_at_ms=NOW.wall_ms + 1, unfit={"x": "gone"})
+    subject.tx("put_worker", over)
+    assert subject.read("holds") == [("worker-aaaaaaaa", "api/a#3"), ("worker-aaaaaaaa", "2#1")]
     assert [worker.id for worker in subject.read("living_workers")] == ["worker-bbbbbbbb", "worker-aaaaaaaa"]
-    assert status.crew == "RUNNING"
-    assert status.last_event_id == subject.read("events", after_id=0, task_id=None, limit=1)[0].id
-    subject.tx("set_meta", "crew", "STOPPED")
-    assert subject.read("status").crew == "STOPPED"
+    assert subject.read("last_worker") == over
+
+
+def test_events_after_one_are_counted_with_those_that_are_gone(subject: Subject) -> None:
+    assert subject.read("tail", 0) == (0, 0)
+    subject.add(new_task(1))
+    subject.write(events=[make_event(1, number) for number in range(1, 6)])
+    assert (subject.read("tail", 0), subject.read("tail", 3)) == ((5, 5), (2, 2))
+    subject.sql("DROP TRIGGER events_no_delete")
+    subject.sql("DELETE FROM events WHERE id = 5")
+    assert subject.read("tail", 3) == (1, 2)
 
 
 def test_attempts_are_told_in_order(subject: Subject) -> None:

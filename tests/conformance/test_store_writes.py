@@ -109,14 +109,14 @@ def test_readers_see_only_what_is_committed(subject: Subject) -> None:
         assert (await tx.tasks([1]))[0].id == 1, "the writer itself does see it"
         if subject.concurrent:
             reads = subject.store.reads
-            seen_before.append(await reads.resolve("1"))
+            seen_before.append(await reads.find_number(1, None))
             seen_before.append(await reads.events(after_id=0, task_id=None, limit=10))
             seen_before.append(await reads.task_views(TaskFilter()))
 
-    assert subject.read("resolve", "1") == []
+    assert subject.read("find_number", 1, None) == []
     subject.transact(work)
     assert seen_before == ([[], [], []] if subject.concurrent else [])
-    assert subject.read("resolve", "1") == [1]
+    assert subject.read("find_number", 1, None) == [1]
     assert len(subject.read("events", after_id=0, task_id=None, limit=10)) == 1
 
 

@@ -198,7 +198,7 @@ class Rig:
     # -- what is there
 
     def id(self, key: str) -> int:
-        (task_id,) = drive(self.reads.resolve(key))
+        task_id, _ = drive(self.queries.resolve(key))
         return task_id
 
     def task(self, key: str | int) -> Task:

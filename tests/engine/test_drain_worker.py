@@ -72,4 +72,4 @@ def test_an_order_for_workers_counts_once(rig: Rig) -> None:
         return total
 
     assert [order(2, "x"), order(2, "x"), order(3, "y")] == [2, 2, 5]
-    assert drive(rig.reads.status()).workers_ordered == 5
+    assert drive(rig.queries.status()).workers_ordered == 5

@@ -30,8 +30,7 @@ def test_no_list_counts_the_tasks_of_all_plans(rig: Rig, monkeypatch: pytest.Mon
     rig.enqueue({"c": []}, plan="other")
     rig.do(c.PausePlan(plan="other", actor="ada"))
     rig.register()
-    for name in ("plans", "status"):
-        monkeypatch.delattr(type(rig.reads), name)
+    monkeypatch.delattr(type(rig.reads), "plans")
     whys = {view.key: view.why for view in drive(rig.queries.tasks(TaskFilter()))}
     assert whys["a"] == "ready, a worker takes it now"
     assert whys["c"].startswith("plan other is paused")
@@ -89,14 +88,14 @@ def test_done_by_an_attempt_or_by_a_person(rig: Rig) -> None:
 
 def test_a_worker_that_comes_between_two_looks_is_no_error(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     rig.enqueue({"a": []})
-    plain = rig.reads.crew
+    plain = rig.reads.holds
 
     async def then_one_registers() -> Any:
-        status = await plain()
+        held = await plain()
         rig.register()
-        return status
+        return held
 
-    monkeypatch.setattr(rig.reads, "crew", then_one_registers)
+    monkeypatch.setattr(rig.reads, "holds", then_one_registers)
     assert why(rig, "a") == "ready, a worker takes it now"
 
 

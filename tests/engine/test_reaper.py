@@ -19,6 +19,7 @@ from muster.model.errors import StoreRefused, TermOver
 from muster.model.marks import attempt_mark, worker_mark
 from muster.model.states import ErrorKind, StopAction
 from muster.model.task import Now
+from patience import PATIENCE_S
 
 
 class Post:
@@ -321,7 +322,7 @@ def test_while_processes_are_looked_for_callers_are_answered(post: Post, jobs: A
     waited: list[bool] = []
 
     def kill_marked(marks: Any) -> int:
-        waited.append(answered.wait(3))
+        waited.append(answered.wait(PATIENCE_S))
         return 0
 
     async def look() -> None:

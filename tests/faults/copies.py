@@ -18,7 +18,8 @@ from muster.client.http import Connection
 from muster.config.project import Project
 from muster.hosts.file_lock import holder
 from muster.hosts.local_host import LocalHost
-from patience import until
+from patience import PATIENCE_S, until
+from pseudo_terminal import read_to_end
 
 CONFIG = """\
 [health]
@@ -127,11 +128,13 @@ def at_a_terminal(root: Path, answer: bytes, *argv: str) -> Ran:
     """`muster ARGV` where somebody types this answer."""
     reader, writer = pty.openpty()
     os.write(reader, answer)
-    try:
+    with os.fdopen(writer, "rb+", buffering=0) as terminal:
         process = subprocess.run(
-            [*RUN, str(root), *argv], stdin=writer, stderr=writer, stdout=writer, timeout=60, check=False
+            [*RUN, str(root), *argv],
+            stdin=terminal,
+            stderr=terminal,
+            stdout=terminal,
+            timeout=PATIENCE_S,
+            check=False,
         )
-        return Ran(process.returncode, os.read(reader, 1 << 16).decode())
-    finally:
-        os.close(reader)
-        os.close(writer)
+    return Ran(process.returncode, read_to_end(reader).decode())

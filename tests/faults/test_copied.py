@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from copies import PLAN, RUN, Site, alive, at_a_terminal, site
 
+from patience import PATIENCE_S
+
 
 @pytest.fixture
 def original(tmp_path: Path) -> Iterator[Site]:
@@ -90,7 +92,7 @@ def test_both_started_at_once_after_a_copy_made_at_rest(original: Site, tmp_path
             subprocess.Popen([*RUN, str(one.root), "run", str(one.root / "plan.md"), "--workers", "1"])
             for one in (copy, original)
         ]
-        assert [process.wait(60) for process in runs] == [1, 0]
+        assert [process.wait(PATIENCE_S) for process in runs] == [1, 0]
         assert copy.begun() == [] and len(original.begun()) == 2
 
 

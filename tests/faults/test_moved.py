@@ -15,7 +15,7 @@ from muster.config.identity import look, settle
 from muster.config.project import Project
 from muster.hosts.file_lock import holder
 from muster.hosts.local_host import LocalHost
-from patience import until
+from patience import PATIENCE_S, until
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_a_project_moved_under_its_crew_ends_it_and_goes_on_in_its_new_place(
     until(here.begun, "an agent is at work")
     old = here.pids()
     here.root.rename(tmp_path / "there")
-    _, said = crew.communicate(timeout=30)
+    _, said = crew.communicate(timeout=PATIENCE_S)
     assert crew.returncode == 1
     assert f"was moved to {tmp_path / 'there'} while its crew was at work".encode() in said, said
     with site(tmp_path / "there") as there:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from copies import PLAN, RUN, Site, at_a_terminal, site
 
-from patience import until
+from patience import PATIENCE_S, until
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_two_who_follow_the_renamed_file_at_once(here: Site) -> None:
     assert here.run().code == 0
     rename(here, "todo.md")
     both = [subprocess.Popen([*RUN, str(here.root), "plan", "add", str(here.root / "todo.md")]) for _ in "ab"]
-    assert [process.wait(100) for process in both] == [0, 0]
+    assert [process.wait(PATIENCE_S) for process in both] == [0, 0]
     assert plans(here) == {"plan": "todo.md"}
 
 

@@ -131,7 +131,7 @@ def test_usage_adds_up_over_the_tree_and_its_dead(hostiles):
 def test_what_an_orphan_used_is_not_forgotten(hostiles, subreaper):
     meter = Meter()
     burn = (
-        'import time; t = time.process_time()\nwhile time.process_time() - t < 0.5: pass\nopen("burnt", "w")'
+        'import time; t = time.process_time()\nwhile time.process_time() - t < 0.6: pass\nopen("burnt", "w")'
     )
     process = hostiles.sh(
         f"(setsid {sys.executable} -S -E -c '{burn}\ntime.sleep(1000)' $T &) ; echo ready; exec sleep $T"

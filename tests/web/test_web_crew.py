@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from web_site import W1, Site
+from web_site import W1, WOKEN_S, Site
 
 from muster.engine import queries
 
@@ -32,7 +32,7 @@ def test_who_waits_with_a_heartbeat_hears_of_it_at_once(site: Site) -> None:
     body = json.dumps({"workerId": W1, "attempts": []}).encode()
     held = site.soon("POST", "/worker/v1/heartbeat?wait=60", body)
     site.post(f"/api/v1/workers/{W1}/stop", {"actor": "ada"})
-    status, answer = held.result(30)
+    status, answer = held.result(WOKEN_S)
     assert (status, answer["drain"]) == (200, True)
 
 

@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from web_site import Site
+from web_site import WOKEN_S, Site
+
+from patience import PATIENCE_S
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 OK = {"status": "ok"}
@@ -135,8 +137,8 @@ def test_what_came_whole_before_the_garbage_is_answered(wire: Wire) -> None:
 def test_who_has_gone_is_given_nothing(site: Site, wire: Wire) -> None:
     site.register()
     listeners = site._wakeups._listeners
-    wire.send(post("/worker/v1/claim?wait=30", json.dumps(site.claim_body("gone")).encode()))
-    deadline_s = time.monotonic() + 10
+    wire.send(post("/worker/v1/claim?wait=60", json.dumps(site.claim_body("gone")).encode()))
+    deadline_s = time.monotonic() + PATIENCE_S
     while not listeners:
         assert time.monotonic() < deadline_s
         time.sleep(0.005)
@@ -158,7 +160,7 @@ def test_a_connection_beyond_the_limit_of_files_is_accepted_later(
         try:
             caller.connect(str(site.socket))
             caller.sendall(HEALTH)
-            deadline_s = time.monotonic() + 10
+            deadline_s = time.monotonic() + PATIENCE_S
             while "cannot accept a connection" not in caplog.text:
                 assert time.monotonic() < deadline_s
                 time.sleep(0.005)
@@ -188,10 +190,10 @@ def test_whoever_comes_at_the_end_is_answered_or_closed(site: Site) -> None:
         caller.start()
     while len(answers) < 50:
         time.sleep(0.001)
-    assert site.shut_down() < 3
+    assert site.shut_down() < WOKEN_S
     stop.set()
     for caller in callers:
-        caller.join(20)
+        caller.join(PATIENCE_S)
         assert not caller.is_alive()
     assert {answer[:15] for answer in answers} <= {b"HTTP/1.1 200 OK", b""}
 

@@ -7,14 +7,9 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
-from web_site import W1, Site
+from web_site import HELD_S, W1, WOKEN_S, Site
 
 from patience import PATIENCE_S
-
-HELD_S = 60
-"""The longest that may be asked for."""
-WOKEN_S = 30.0
-"""Whoever is answered before, was woken: time alone would have come later."""
 
 
 def answered(future: Future[tuple[int, Any]]) -> Any:

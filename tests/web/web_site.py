@@ -29,6 +29,10 @@ from patience import PATIENCE_S
 from serving import ServedOwner, backend
 
 W1 = "worker-aaaaaaaa"
+HELD_S = 60
+"""The longest that may be asked for."""
+WOKEN_S = 30.0
+"""Whoever is answered before, was woken: time alone would have come later."""
 TOKEN = "the attempt's own token"
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from real_crew import crew, until
+from real_crew import crew
 
 from muster.config.project import Project
 from muster.stores.sqlite.history import read_history
+from patience import until
 
 CHAIN = 5
 

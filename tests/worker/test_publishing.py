@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from real_crew import crew, start, until
+from real_crew import crew, start
 from repositories import git, make_repository
 
 from muster.client.api import Api
 from muster.model.refs import plan_branch
+from patience import PATIENCE_S, until
 
 CONFIG = """\
 [health]
@@ -132,30 +133,30 @@ def test_a_worker_that_is_killed_leaves_it_to_the_next_one(stage: Any, step: str
         worker.kill()
     for _ in range(others):
         made.worker()
-    until(lambda: any(process.poll() is not None for process in made.processes), "a worker is dead", 30)
+    until(lambda: any(process.poll() is not None for process in made.processes), "a worker is dead")
     made.worker()
     made.check()
 
 
 @pytest.mark.promise("S18")
 def test_what_a_silent_worker_had_done_is_published_by_another_one(stage: Any) -> None:
-    made = stage("owner", "worker", health='lease = "1s"')
+    made = stage("owner", "worker", health='lease = "4s"')
     made.run("sleep 300")
     until(made.said, "it said so")
     os.kill(made.processes[1].pid, signal.SIGSTOP)
     made.worker()
     made.check()
     os.kill(made.processes[1].pid, signal.SIGCONT)
-    assert made.processes[1].wait(20) != 0, "it was given up"
+    assert made.processes[1].wait(PATIENCE_S) != 0, "it was given up"
 
 
 @pytest.mark.promise("S18")
 def test_one_who_was_given_up_in_the_middle_of_its_merge_does_no_harm(stage: Any) -> None:
-    made = stage("owner", "worker", health='lease = "1s"', strike=signal.SIGSTOP)
+    made = stage("owner", "worker", health='lease = "4s"', strike=signal.SIGSTOP)
     strike = made.root.parent / "strike"
     strike.write_text(STEPS["after the merge"])
     made.run()
-    until(lambda: "lost" in made.events(), "it was given up", 30)
+    until(lambda: "lost" in made.events(), "it was given up")
     made.worker()
     os.kill(made.processes[1].pid, signal.SIGCONT)
     made.check()

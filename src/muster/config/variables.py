@@ -16,7 +16,7 @@ OURS = frozenset(
         *("MUSTER_TASK", "MUSTER_TASK_ID", "MUSTER_EPOCH", "MUSTER_BY_HAND", "MUSTER_SOCKET", "MUSTER_TOKEN"),
         *("MUSTER_RESULT", "MUSTER_PROMPT_FILE", "MUSTER_CHECKPOINT", "MUSTER_HANDOVER", "MUSTER_NOTE"),
         *("MUSTER_NOTICE", "MUSTER_WORKDIR", "MUSTER_BRANCH", "MUSTER_PORT_BASE", "MUSTER_PORT_COUNT"),
-        *("MUSTER_SHARED", "MUSTER_WORKER", "MUSTER_ATTEMPT", "MUSTER_AGENT_TEST"),
+        *("MUSTER_SHARED", "MUSTER_PROJECT", "MUSTER_WORKER", "MUSTER_ATTEMPT", "MUSTER_AGENT_TEST"),
     }
 )
 """What Muster reads besides, and what it gives to agents: no key may ever have the name of one of these."""

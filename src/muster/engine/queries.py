@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from muster.engine.policy import Policy
 from muster.engine.pools import POOLS
+from muster.engine.references import did_you_mean, resolve
+from muster.engine.workers import CREW, ORDERED, ordered
 from muster.model.actions import actions
 from muster.model.edits import KeptTask, PlanDiff, UpdatePlan, compare, free_name
-from muster.model.errors import Ambiguous, NotFound
+from muster.model.errors import NotFound
 from muster.model.moves.decision import lapsed
 from muster.model.pools import CLOSING, Pool, Pools, pools_of
 from muster.model.rows import ANY_AGENT, agent_views, worker_view
@@ -38,10 +40,7 @@ LOG_TAIL_CHUNKS = 50
 LOG_TAIL_LINES = 20
 EVENTS_MAX = 1000
 PARKED_MAX = 500
-EPOCH_DIGITS_MAX = 15
 CLAIMS_PAGE = 500
-COMPARED_MAX = 2000
-"""Tasks whose names are compared with one that is not there."""
 HELD_MAX = 1000
 NEEDY = {TaskStatus.PAUSED: 1000, TaskStatus.FAILED: 1000, TaskStatus.PENDING: 500, TaskStatus.ABORTED: 500}
 """Of which states some wait for a person, and how many of each are looked at."""
@@ -57,9 +56,13 @@ class Queries:
         self._policy = policy
 
     async def status(self) -> StatusView:
-        status = await self._reads.status()
+        crew = await self.crew()
         held = await self._reads.task_views(TaskFilter(statuses=tuple(HELD), limit=HELD_MAX))
-        return replace(status, agents=tuple(agent_views(status.workers, held)))
+        return StatusView(
+            plans=tuple(await self._reads.plans()),
+            agents=tuple(agent_views(crew.workers, held)),
+            **asdict(crew),
+        )
 
     async def inbox(self, plan: str | None = None) -> Inbox:
         """What waits for a person: questions first, then what has failed, each oldest first."""
@@ -75,11 +78,25 @@ class Queries:
         return Inbox(tasks=tuple(found), complete=complete)
 
     async def crew(self) -> CrewView:
-        return await self._reads.crew()
+        """The part of the status that counts no tasks."""
+        reads, holds = self._reads, dict[str, list[str]]()
+        for worker_id, reference in await reads.holds():
+            holds.setdefault(worker_id, []).append(reference)
+        workers = [
+            worker_view(worker, tuple(holds.get(worker.id, ()))) for worker in await reads.living_workers()
+        ]
+        last = None if workers else await reads.last_worker()
+        return CrewView(
+            crew=await reads.meta(CREW) or CrewStatus.RUNNING,
+            workers=tuple(workers),
+            last_event_id=await reads.last_event_id(),
+            workers_ordered=ordered(await reads.meta(ORDERED))[0],
+            last_unfit=last.all_unfit() if last else {},
+        )
 
     async def worker(self, worker_id: str) -> WorkerView:
         """Also one that has ended.  Raises NotFound."""
-        for view in (await self._reads.crew()).workers:
+        for view in (await self.crew()).workers:
             if view.id == worker_id:
                 return view
         ended = await self._reads.worker(worker_id)
@@ -101,34 +118,8 @@ class Queries:
         return [views[task_id] for task_id in ids if task_id in views]
 
     async def resolve(self, reference: str) -> tuple[int, int | None]:
-        """(task id, epoch) of `plan/key`, `plan/key#epoch`, `key`, an id, a unique start, `@last`, `@failed`.
-
-        Raises NotFound and Ambiguous, each with what is near.
-        """
-        name, number = reference, ""
-        found = await self._reads.resolve(reference)
-        if not found:  # a key may hold a # itself
-            start, _, end = reference.rpartition("#")
-            if start and end.isascii() and end.isdigit() and len(end) <= EPOCH_DIGITS_MAX:
-                name, number = start, end
-                found = await self._reads.resolve(name)
-        if not found:
-            raise NotFound(f"there is no task {name!r}{await self._near(name)}", "muster task list")
-        if len(found) > 1:
-            views = await self._reads.task_views(TaskFilter(ids=tuple(found)))
-            names = ", ".join(f"{view.plan}/{view.key}" for view in views[:5])
-            raise Ambiguous(f"{name!r} may be any of {names}", "write plan/key in full")
-        epoch = int(number) if number else None
-        if epoch is not None and await self._reads.attempt(found[0], epoch) is None:
-            raise NotFound(f"task {name!r} has no attempt {epoch}", f"muster task show {name}")
-        return found[0], epoch
-
-    async def _near(self, name: str) -> str:
-        views = await self._reads.task_views(TaskFilter(limit=COMPARED_MAX))
-        refs = {
-            ref: f"{view.plan}/{view.key}" for view in views for ref in (view.key, f"{view.plan}/{view.key}")
-        }
-        return _did_you_mean(name, refs)
+        """(task id, epoch), as engine.references."""
+        return await resolve(self._reads, reference)
 
     async def task(self, task_id: int) -> TaskDetail:
         views = await self.tasks(TaskFilter(ids=(task_id,)))
@@ -194,7 +185,7 @@ class Queries:
         view = await self._reads.plan_view(name)
         if view is None:
             names = {view.name: view.name for view in await self._reads.plans()}
-            raise NotFound(f"there is no plan {name!r}{_did_you_mean(name, names)}", "muster plan list")
+            raise NotFound(f"there is no plan {name!r}{did_you_mean(name, names)}", "muster plan list")
         return view
 
     async def _settled(self, plan: PlanView) -> bool:
@@ -217,7 +208,7 @@ class Queries:
         return not any(takers(agent, capabilities, facts) for agent, capabilities in wanted)
 
     async def _facts(self) -> CrewFacts:
-        status = await self._reads.crew()
+        status = await self.crew()
         holds = {view.id: len(view.holds) for view in status.workers}
         free: dict[str, int] = {}
         capabilities: dict[str, frozenset[str]] = {}
@@ -293,13 +284,6 @@ class Queries:
             {agent: most for agent, most in most_by_agent.items() if by_agent.get(agent, 0) >= most},
             {key: most for key, most in most_by_key.items() if by_key.get(key, 0) >= most},
         )
-
-
-def _did_you_mean(name: str, meant: Mapping[str, str]) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, meant, n=1)
-    return f"; did you mean {meant[close[0]]!r}?" if close else ""
 
 
 def _judged(view: TaskView, facts: CrewFacts) -> TaskView:

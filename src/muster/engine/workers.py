@@ -24,6 +24,11 @@ ORDERED = "workers_ordered"
 """How many workers were ever added by hand, and the last such request."""
 
 
+def ordered(told: str | None) -> tuple[int, str]:
+    total, _, last = (told or "0").partition(" ")
+    return int(total), last
+
+
 async def crew_status(view: View) -> CrewStatus:
     return CrewStatus(await view.tx.meta(CREW) or CrewStatus.RUNNING)
 
@@ -194,12 +199,12 @@ class Workers:
         return Done()
 
     async def add_workers(self, view: View, command: c.AddWorkers) -> WorkersOrdered:
-        total, _, last = (await view.tx.meta(ORDERED) or "0 ").partition(" ")
+        total, last = ordered(await view.tx.meta(ORDERED))
         if last == command.request_id:
-            return WorkersOrdered(total=int(total))
-        ordered = int(total) + command.count
-        await view.tx.set_meta(ORDERED, f"{ordered} {command.request_id}")
-        return WorkersOrdered(total=ordered)
+            return WorkersOrdered(total=total)
+        total += command.count
+        await view.tx.set_meta(ORDERED, f"{total} {command.request_id}")
+        return WorkersOrdered(total=total)
 
     async def set_crew(self, view: View, command: c.SetCrew) -> Done:
         await view.tx.set_meta(CREW, command.status)

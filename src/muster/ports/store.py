@@ -19,12 +19,10 @@ from muster.model.states import ErrorKind
 from muster.model.task import Artifact, Attempt, Checkpoint, Now, Task
 from muster.model.views import (
     AttemptView,
-    CrewView,
     EventView,
     JobText,
     LogChunk,
     PlanView,
-    StatusView,
     TaskFilter,
     TaskView,
 )
@@ -317,8 +315,14 @@ class Reads(Protocol):
 
     async def task_views(self, selection: TaskFilter) -> list[TaskView]: ...
 
-    async def resolve(self, reference: str) -> list[int]:
-        """Ids of the tasks that a reference may mean: id, `plan/key` or a unique start of it, `key`."""
+    async def find_number(self, number: int, plan: str | None) -> list[int]:
+        """The task with this id; of a plan only where it has no key, which is then told by `plan/number`."""
+
+    async def find_key(self, key: str, plan: str | None, *, start: bool) -> list[int]:
+        """At most 10 tasks of the plan, or of any, whose key is this one, or starts with it; case counts."""
+
+    async def newest_task(self, *, failed: bool) -> int | None:
+        """The one that has changed last, of all or of those that are FAILED; of several the youngest."""
 
     async def attempts(self, task_id: int) -> list[AttemptView]: ...
 
@@ -364,10 +368,11 @@ class Reads(Protocol):
     async def movable(self, plan_id: int) -> tuple[int, set[tuple[str | None, tuple[str, ...]]]]:
         """(tasks that are held or wait for a due time, (agent, capabilities) wanted by those that are ready)."""
 
-    async def status(self) -> StatusView: ...
+    async def holds(self) -> list[tuple[str, str]]:
+        """(worker, `plan/key#epoch`) of each open attempt, the oldest task first."""
 
-    async def crew(self) -> CrewView:
-        """The part of the status that counts no tasks."""
+    async def last_worker(self) -> Worker | None:
+        """The one that was heard last, also where it has ended."""
 
     async def meta(self, name: str) -> str | None: ...
 

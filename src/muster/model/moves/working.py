@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from muster.model import commands as c
 from muster.model.errors import BadInput, IllegalMove, StaleEpoch
-from muster.model.events import Level
+from muster.model.events import Event, Level
 from muster.model.moves.decision import Decision, Facts, current, moved
 from muster.model.moves.overdue import expected_by, reported
 from muster.model.states import AttemptStatus, TaskStatus
@@ -18,8 +18,7 @@ def grant(task: Task, facts: Facts, command: c.Grant, now: Now) -> Decision:
     granted = _granted(task, facts, command, now)
     if not command.start or granted.attempt is None:
         return granted
-    begun = _begun(granted.task, granted.attempt, now)
-    return replace(begun, events=granted.events + begun.events)
+    return _begun(granted.task, granted.attempt, now, granted.events)
 
 
 def _granted(task: Task, facts: Facts, command: c.Grant, now: Now) -> Decision:
@@ -81,7 +80,7 @@ def start(task: Task, facts: Facts, command: c.Start, now: Now) -> Decision:
     return _begun(task, told, now)
 
 
-def _begun(task: Task, attempt: Attempt, now: Now) -> Decision:
+def _begun(task: Task, attempt: Attempt, now: Now, earlier: tuple[Event, ...] = ()) -> Decision:
     after, event = moved(
         task,
         now,
@@ -103,7 +102,7 @@ def _begun(task: Task, attempt: Attempt, now: Now) -> Decision:
         started_at_ms=now.wall_ms,
         lease_until_ms=now.mono_ms + attempt.lease_ms,
     )
-    return Decision(after, begun, (event,))
+    return Decision(after, begun, (*earlier, event))
 
 
 def renew(task: Task, facts: Facts, command: c.Renew, now: Now) -> Decision:

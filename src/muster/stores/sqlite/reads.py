@@ -10,7 +10,7 @@ import msgspec
 
 from muster.model.commands import NUMBER_MAX
 from muster.model.edits import KeptTask
-from muster.model.rows import Plan, Worker, worker_view
+from muster.model.rows import Plan, Worker
 from muster.model.seals import Numbered, Seal
 from muster.model.states import (
     ErrorKind,
@@ -20,11 +20,9 @@ from muster.model.targets import required
 from muster.model.task import Artifact, Attempt, Checkpoint
 from muster.model.views import (
     AttemptView,
-    CrewView,
     EventView,
     LogChunk,
     PlanView,
-    StatusView,
     TaskFilter,
     TaskView,
 )
@@ -49,10 +47,6 @@ _TASK_VIEWS_BY_ID = SQL["task_views"].replace("$by_id", "t.id IN (SELECT value F
 
 def _json_or_none(values: Collection[object]) -> str | None:
     return msgspec.json.encode(list(values)).decode() if values else None
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 19
 
 
 def _chunks(rows: list[Any]) -> list[tuple[int, LogChunk]]:
@@ -177,27 +171,15 @@ class SqliteReads:
         )
         return [task_view_of(row) for row in self._run(sql, bindings)]
 
-    async def resolve(self, reference: str) -> list[int]:
-        if reference in ("@last", "@failed"):
-            return [row[0] for row in self._all(f"resolve_{reference[1:]}")]
-        if _is_number(reference):
-            by_id = [row[0] for row in self._all("resolve_id", int(reference))]
-            if by_id:
-                return by_id
-        plan, slash, key = reference.partition("/")
-        candidates: list[tuple[str | None, str]] = [(None, reference)]
-        if slash and _is_number(key):
-            numbered = [row[0] for row in self._all("resolve_number", plan, int(key))]
-            if numbered:
-                return numbered
-        if slash:
-            candidates.insert(0, (plan, key))
-        for name in ("resolve_key", "resolve_start"):
-            for candidate in candidates:
-                found = [row[0] for row in self._all(name, *candidate)]
-                if found:
-                    return found
-        return []
+    async def find_number(self, number: int, plan: str | None) -> list[int]:
+        return [row[0] for row in self._all("find_number", number, plan)]
+
+    async def find_key(self, key: str, plan: str | None, *, start: bool) -> list[int]:
+        return [row[0] for row in self._all("find_start" if start else "find_key", plan, key)]
+
+    async def newest_task(self, *, failed: bool) -> int | None:
+        row = self._first("newest_failed_task" if failed else "newest_task")
+        return row[0] if row else None
 
     async def attempts(self, task_id: int) -> list[AttemptView]:
         return [attempt_view_of(row) for row in self._all("attempts", task_id)]
@@ -260,25 +242,12 @@ class SqliteReads:
         pairs = (msgspec.json.decode(pair) for pair in msgspec.json.decode(wanted))
         return moving or 0, {(agent, required(capabilities, target)) for agent, capabilities, target in pairs}
 
-    async def crew(self) -> CrewView:
-        holds: dict[str, list[str]] = {}
-        for worker_id, reference in self._all("holds"):
-            holds.setdefault(worker_id, []).append(reference)
-        workers = tuple(
-            worker_view(worker, tuple(holds.get(worker.id, ()))) for worker in await self.living_workers()
-        )
-        last = None if workers else self._first("last_worker")
-        return CrewView(
-            crew=await self.meta("crew") or "RUNNING",
-            workers=workers,
-            last_event_id=await self.last_event_id(),
-            workers_ordered=int((await self.meta("workers_ordered") or "0").partition(" ")[0]),
-            last_unfit=worker_of(last).all_unfit() if last else {},
-        )
+    async def holds(self) -> list[tuple[str, str]]:
+        return self._all("holds")
 
-    async def status(self) -> StatusView:
-        crew = msgspec.structs.asdict(await self.crew())
-        return StatusView(plans=tuple(await self.plans()), **crew)
+    async def last_worker(self) -> Worker | None:
+        row = self._first("last_worker")
+        return worker_of(row) if row else None
 
     async def meta(self, name: str) -> str | None:
         row = self._run_first(ENGINE_SQL["meta"], (name,))

@@ -79,25 +79,22 @@ SELECT $taskview_columns
    AND (?7 IS NULL OR t.parent_task_id = ?7)
  ORDER BY t.id LIMIT ?8
 
--- name: resolve_id
-SELECT id FROM tasks WHERE id = ?1
+-- name: find_number
+SELECT t.id FROM tasks t LEFT JOIN plans p ON p.id = t.plan_id
+ WHERE t.id = ?1 AND (?2 IS NULL OR (t.key IS NULL AND p.name = ?2))
 
--- name: resolve_number
--- A task without a key is shown as `plan/number`.
-SELECT t.id FROM tasks t JOIN plans p ON p.id = t.plan_id WHERE t.id = ?2 AND t.key IS NULL AND p.name = ?1
-
--- name: resolve_key
+-- name: find_key
 SELECT t.id FROM tasks t LEFT JOIN plans p ON p.id = t.plan_id
  WHERE t.key = ?2 AND (?1 IS NULL OR p.name = ?1) LIMIT 10
 
--- name: resolve_start
+-- name: find_start
 SELECT t.id FROM tasks t LEFT JOIN plans p ON p.id = t.plan_id
  WHERE substr(t.key, 1, length(?2)) = ?2 AND (?1 IS NULL OR p.name = ?1) LIMIT 10
 
--- name: resolve_last
+-- name: newest_task
 SELECT id FROM tasks ORDER BY updated_at_ms DESC, id DESC LIMIT 1
 
--- name: resolve_failed
+-- name: newest_failed_task
 SELECT id FROM tasks WHERE status = 'FAILED' ORDER BY updated_at_ms DESC, id DESC LIMIT 1
 
 -- name: attempts
