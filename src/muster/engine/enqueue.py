@@ -216,6 +216,8 @@ class Enqueuer:
                 raise BadInput(f"task {spec.key} is given twice; nothing was added")
             edges[spec.key] = spec.depends_on
         for spec in command.tasks:
+            if not spec.done:
+                self._policy.refuse_bare_script(spec)
             named = [("depends on", parent) for parent in spec.depends_on]
             if spec.parent is not None:
                 named.append(("belongs to", spec.parent))
@@ -291,6 +293,10 @@ class Enqueuer:
 
     def filled(self, fields: F) -> F:
         return self._policy.filled(fields)
+
+    def check_edited(self, fields: TaskFields) -> None:
+        """Raises BadInput."""
+        self._policy.refuse_bare_script(fields)
 
     def _with_profile(self, spec: c.Spec) -> c.Spec:
         """With the kind of agent that its words ask for, where it is left to them."""

@@ -156,6 +156,7 @@ class PlanUpdater:
     async def _edit(
         self, view: View, kept: KeptTask, fields: TaskFields, ids: Mapping[str, int], actor: str
     ) -> None:
+        self._enqueuer.check_edited(fields)
         before = task_fields_of(kept)
         changed = differences(before, fields)
         task = view.task(kept.id)

@@ -17,6 +17,7 @@ from muster.engine.enqueue import Enqueuer
 from muster.engine.memory import Memory
 from muster.engine.policy import Policy
 from muster.engine.services import reaper as reaper_module
+from muster.engine.services.brake import Brake
 from muster.engine.services.reaper import Reaper
 from muster.engine.services.scheduler import Scheduler
 from muster.engine.view import View
@@ -355,6 +356,11 @@ def late_claim_is_a_new_one(planting: Planting) -> None:
 def next_attempt_beside_the_last_one(planting: Planting) -> None:
     planting.put(ending, "left_running", lambda _attempt: None)
     planting.put(waiting, "left_running", lambda _attempt: None)
+
+
+@plant("most agents fall silent at once, and are given up all the same", first=1000)
+def no_brake(planting: Planting) -> None:
+    planting.put(Brake, "holds", lambda _self, _held, _silent, _now_ms: False)
 
 
 @plant("what a full store did not take counts as silence")
