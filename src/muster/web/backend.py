@@ -43,6 +43,9 @@ class Owner(Protocol):
 
     async def reconcile(self) -> Reconciled: ...
 
+    async def free_dead(self) -> None:
+        """What dead workers of this host hold is free when this returns."""
+
     async def tick_boxes(self, plan: str) -> str:
         """Ticks the boxes of the plan of this name now; why some wait."""
 

@@ -25,6 +25,7 @@ from muster.model import commands as c
 from muster.model.errors import CallerError, MusterError, NotFound
 from muster.web.backend import Backend
 from muster.web.http import Reply, Request, body_of, decode_body, decode_query, error_reply, json_reply
+from muster.web.identity import as_said_by
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ class Route:
         if "request" in takes:
             given["request"] = request
         if self._decoder is not None:
-            given["body"] = decode_body(request.body, self._decoder)
+            given["body"] = await as_said_by(web, request, decode_body(request.body, self._decoder))
         return json_reply(await self._handler(web, **given), self._status)
 
 

@@ -392,7 +392,7 @@ class Runner:
             epoch=job.epoch,
             ref=f"{job.plan}/{job.key}",
             title=job.title,
-            prompt=job.description or job.title,
+            prompt=job.description,
             session_key=job.session_key or None,
             session_usage=job.session_usage,
             checkpoint=job.checkpoint,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
 from muster.engine.service import PAGE_ROWS, Service
+from muster.engine.services.brake import Brake
 from muster.model.commands import FreshLeases, MarkWorkerDead, ProcessesExited, Reap
 from muster.model.errors import Conflict, TermOver
 from muster.model.marks import attempt_mark, worker_mark
@@ -75,6 +76,8 @@ class Reaper(Service):
         self._absences = absences
         self._absences_seen = absences()
         self._lease_ms = int(lease_s * 1000)
+        self._brake = Brake(self._lease_ms)
+        self._braked = False
         self.interval_s = interval_s
         self._ticked_ms = led_since_ms
         self._first_ms: int | None = None
@@ -112,10 +115,9 @@ class Reaper(Service):
         if dead_marks:
             await self._kill(dead_marks)
             await self._aside(self._sweep)
+        self._braked = self._brake.holds(*await self._silent(workers, gone, now), now.mono_ms)
         trusted: set[str] = set()
-        after = (0, 0)
-        while True:
-            page = await self._reads.open_attempts(after, PAGE_ROWS)
+        async for page in self._pages():
             newcomers = await self._newcomers(page, workers)
             for attempt in page:
                 if attempt.by_hand:
@@ -126,14 +128,40 @@ class Reaper(Service):
                 worker = workers.get(attempt.worker_id)
                 if not await self._consider(attempt, worker, gone, now):
                     trusted.add(attempt.worker_id)
-            if len(page) < PAGE_ROWS:
-                break
-            after = (page[-1].task_id, page[-1].epoch)
         await self._free_lingering(workers, gone, now)
         for worker in workers.values():
             # While it holds an attempt whose lease is not over, nobody may take it for dead (L1).
-            if worker.id not in trusted:
+            if worker.id not in trusted and (gone[worker.id] or not self._braked):
                 await self._bury(worker, gone[worker.id], now)
+
+    async def _pages(self) -> AsyncIterator[Sequence[Attempt]]:
+        after = (0, 0)
+        while page := await self._reads.open_attempts(after, PAGE_ROWS):
+            yield page
+            if len(page) < PAGE_ROWS:
+                return
+            after = (page[-1].task_id, page[-1].epoch)
+
+    async def _silent(
+        self, workers: Mapping[str, Worker], gone: Mapping[str, str | None], now: Now
+    ) -> tuple[int, list[Attempt]]:
+        """How many attempts agents hold, and those whose lease has run out without another sign of their end."""
+        held, silent = 0, list[Attempt]()
+        async for page in self._pages():
+            agents = [attempt for attempt in page if not attempt.by_hand]
+            held += len(agents)
+            silent += [
+                attempt
+                for attempt in agents
+                if attempt.worker_id in workers
+                and not gone[attempt.worker_id]
+                and self._ran_out(attempt, now)
+            ]
+        return held, silent
+
+    @staticmethod
+    def _ran_out(attempt: Attempt, now: Now) -> bool:
+        return attempt.boot_id == now.boot_id and now.mono_ms >= attempt.lease_until_ms
 
     async def _kill(self, marks: Sequence[str]) -> None:
         await self._aside(lambda: self._host.kill_marked(marks))
@@ -187,7 +215,7 @@ class Reaper(Service):
             worker = await self._reads.worker(attempt.worker_id)
         ended = worker is None or worker.ended_at_ms is not None
         proof = f"{attempt.worker_id} has ended" if ended else gone.get(attempt.worker_id)
-        if proof is None and not lapsed(attempt, now):
+        if proof is None and (not lapsed(attempt, now) or (self._braked and self._ran_out(attempt, now))):
             return False
         if proof is None or ended:
             fresh = await self._reads.attempt(attempt.task_id, attempt.epoch)
@@ -201,6 +229,8 @@ class Reaper(Service):
         # On another host nobody could kill its processes: if it was only cut off, it may come back.
         here = worker is None or worker.hostname == self._host.hostname
         await self._reap(attempt, reason, proven=proof is not None, here=here)
+        if proof is None and self._ran_out(attempt, now):
+            self._brake.given_up(now.mono_ms)
         return True
 
     async def _consider_by_hand(self, attempt: Attempt, now: Now) -> None:
