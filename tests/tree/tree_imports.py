@@ -187,6 +187,20 @@ def composition_violations(graph: Edges) -> list[str]:
     ]
 
 
+def classes_twice(source: Path) -> list[str]:
+    """A reader who searches for a class finds one."""
+    found: dict[str, list[str]] = {}
+    for module, path in modules(source).items():
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(module)
+    return [
+        f"class {name} stands in {' and in '.join(places)}: give one of them another name"
+        for name, places in sorted(found.items())
+        if len(places) > 1
+    ]
+
+
 def unknown_packages(graph: Edges) -> list[str]:
     return [
         f"{name!r} stands on no floor: give it one in FLOORS (tests/tree/tree_imports.py) and in the design"

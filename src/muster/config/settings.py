@@ -44,7 +44,7 @@ def cores() -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workers:
+class WorkerSettings:
     """How many processes host agents on this machine.  `[workers]`"""
 
     count: int | None = None
@@ -129,7 +129,7 @@ def built_in_agents() -> dict[str, AgentConfig]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Retention:
+class RetentionSettings:
     """How long what is over is kept.  `[retention]`"""
 
     events_s: float = 90 * 86400.0
@@ -156,10 +156,10 @@ class Git:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    retention: Retention = field(default_factory=Retention)
+    retention: RetentionSettings = field(default_factory=RetentionSettings)
     git: Git = field(default_factory=Git)
     task: TaskDefaults = field(default_factory=TaskDefaults)
-    workers: Workers = field(default_factory=Workers)
+    workers: WorkerSettings = field(default_factory=WorkerSettings)
     health: Health = field(default_factory=Health)
     agents: Mapping[str, AgentConfig] = field(default_factory=built_in_agents)
     limits: Mapping[str, int] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from muster.engine.workers import crew_status
 from muster.model import commands as c
 from muster.model.answers import Claimed, ClaimedJob
 from muster.model.errors import Conflict
-from muster.model.rows import Lane, Worker
+from muster.model.rows import Lane, WorkerRow
 from muster.model.states import CrewStatus
 from muster.model.task import BY_HAND, Attempt
 from muster.model.usage import usage_of
@@ -55,7 +55,7 @@ class Claims:
         await view.flush()
         return Claimed(jobs=await self.jobs(view, opened))
 
-    async def _choose(self, view: View, worker: Worker, free: int) -> list[tuple[ReadyTask, str]]:
+    async def _choose(self, view: View, worker: WorkerRow, free: int) -> list[tuple[ReadyTask, str]]:
         candidates: list[tuple[tuple[int, ...], ReadyTask, Lane, list[str]]] = []
         closed = await closed_pools(view)
         for lane_id in await view.tx.open_lanes():

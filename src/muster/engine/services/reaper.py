@@ -12,7 +12,7 @@ from muster.model.commands import FreshLeases, MarkWorkerDead, ProcessesExited, 
 from muster.model.errors import Conflict, TermOver
 from muster.model.marks import attempt_mark, worker_mark
 from muster.model.moves.decision import lapsed
-from muster.model.rows import Worker
+from muster.model.rows import WorkerRow
 from muster.model.states import AttemptStatus
 from muster.model.task import Attempt, Now
 from muster.ports.clock import Clock
@@ -143,7 +143,7 @@ class Reaper(Service):
             after = (page[-1].task_id, page[-1].epoch)
 
     async def _silent(
-        self, workers: Mapping[str, Worker], gone: Mapping[str, str | None], now: Now
+        self, workers: Mapping[str, WorkerRow], gone: Mapping[str, str | None], now: Now
     ) -> tuple[int, list[Attempt]]:
         """How many attempts agents hold, and those whose lease has run out without another sign of their end."""
         held, silent = 0, list[Attempt]()
@@ -167,7 +167,7 @@ class Reaper(Service):
         await self._aside(lambda: self._host.kill_marked(marks))
 
     async def _free_lingering(
-        self, workers: Mapping[str, Worker], gone: Mapping[str, str | None], now: Now
+        self, workers: Mapping[str, WorkerRow], gone: Mapping[str, str | None], now: Now
     ) -> None:
         """Attempts that a cancel or a question has ended, and whose worker has not said that they are gone."""
         for attempt in await self._reads.lingering(PAGE_ROWS):
@@ -191,13 +191,13 @@ class Reaper(Service):
         last_ms = self._ticked_ms
         return last_ms is not None and now.mono_ms - last_ms > self._stall_ms
 
-    async def _newcomers(self, page: Sequence[Attempt], known: Mapping[str, Worker]) -> set[str]:
+    async def _newcomers(self, page: Sequence[Attempt], known: Mapping[str, WorkerRow]) -> set[str]:
         """Workers that have registered and claimed since we looked: not there is not the same as ended."""
         if all(attempt.worker_id in known or attempt.by_hand for attempt in page):
             return set()
         return {worker.id for worker in await self._reads.living_workers()} - known.keys()
 
-    def _proof(self, worker: Worker, now: Now) -> str | None:
+    def _proof(self, worker: WorkerRow, now: Now) -> str | None:
         """Why the worker is dead for sure, or None."""
         if worker.hostname != self._host.hostname:
             return None
@@ -208,7 +208,7 @@ class Reaper(Service):
         return None
 
     async def _consider(
-        self, attempt: Attempt, worker: Worker | None, gone: dict[str, str | None], now: Now
+        self, attempt: Attempt, worker: WorkerRow | None, gone: dict[str, str | None], now: Now
     ) -> bool:
         """False where the attempt keeps its lease."""
         if worker is None:
@@ -261,13 +261,13 @@ class Reaper(Service):
             # Heard again, or ended by its own word, between our look and our write: nothing is to be done.
             log.debug("attempt %s#%s keeps its lease: %s", attempt.task_id, attempt.epoch, error)
 
-    def _worker_silence(self, worker: Worker, now: Now) -> str | None:
+    def _worker_silence(self, worker: WorkerRow, now: Now) -> str | None:
         if worker.boot_id != now.boot_id:
             return "nothing was heard of it since this machine was restarted"
         silent_ms = now.mono_ms - worker.heard_mono_ms
         return f"nothing was heard of it for {silent_ms // 1000} s" if silent_ms >= self._lease_ms else None
 
-    async def _bury(self, worker: Worker, proof: str | None, now: Now) -> None:
+    async def _bury(self, worker: WorkerRow, proof: str | None, now: Now) -> None:
         reason = proof or self._worker_silence(worker, now)
         if reason is None or (proof is None and self._absences() != self._absences_seen):
             return

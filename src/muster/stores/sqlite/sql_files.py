@@ -8,14 +8,14 @@ from string import Template
 
 from muster.model.edits import KeptTask
 from muster.model.events import Event
-from muster.model.rows import Lane, Plan, Worker
+from muster.model.rows import Lane, Plan, WorkerRow
 from muster.model.seals import Seal
 from muster.model.task import Artifact, Attempt, Checkpoint, Task
 from muster.model.views import TaskView
 from muster.stores.sqlite.rows import EDITED, TEXTS
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
-_ROWS = (Task, Attempt, Event, Plan, Lane, Worker, Seal, Checkpoint, Artifact)
+_ROWS = (Task, Attempt, Event, Plan, Lane, WorkerRow, Seal, Checkpoint, Artifact)
 
 
 def _filled_in() -> dict[str, str]:
