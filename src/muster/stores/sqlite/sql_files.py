@@ -27,7 +27,7 @@ def _filled_in() -> dict[str, str]:
         kind = shown.__name__.lower()
         columns = (fragments.get(f"{kind}_{name}", f"t.{name}") for name in shown.__struct_fields__)
         filled[f"{kind}_columns"] = ", ".join(columns)
-    rows = {row.__name__.lower(): row.__struct_fields__ for row in _ROWS}
+    rows = {row.__name__.removesuffix("Row").lower(): row.__struct_fields__ for row in _ROWS}
     for name, names in {**rows, "text": TEXTS, "edited": EDITED}.items():
         filled[f"{name}_columns"] = ", ".join(names)
         filled[f"{name}_slots"] = ", ".join("?" * len(names))
