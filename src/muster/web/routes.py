@@ -59,6 +59,10 @@ class Route:
         shape = self._body() if self._body is not None else self._takes.get("body")
         return None if shape is None else msgspec.json.Decoder(shape)
 
+    def prepare(self) -> None:
+        decode_query("", self._takes.get("query"))
+        _ = self._decoder
+
     async def answer(self, web: Backend, request: Request, values: list[str]) -> Reply:
         given: dict[str, Any] = {}
         for (name, _, kind), text in zip(self._names, values, strict=True):
@@ -130,6 +134,7 @@ class Application:
     def __init__(self, backend: Backend, resources: Iterable[Routes]) -> None:
         self._backend = backend
         self._root = _Node()
+        self._routes: list[Route] = []
         for resource in resources:
             for method, route in resource.made:
                 node = self._root
@@ -140,6 +145,12 @@ class Application:
                         node = node.literal.setdefault(part, _Node())
                 assert method not in node.routes, f"two routes for {method} {'/'.join(route.parts)}"
                 node.routes[method] = route
+                self._routes.append(route)
+
+    def prepare(self) -> None:
+        """For an owner with threads: msgspec 0.22 crashes where two of them are the first to use one type."""
+        for route in self._routes:
+            route.prepare()
 
     async def answer(self, request: Request) -> Reply:
         try:
