@@ -49,6 +49,8 @@ class ServedOwner:
     async def verify_audit(self) -> AuditReport:
         return await Auditor(self._store.reads, SIGNER, list).verify()
 
+    async def free_dead(self) -> None: ...
+
     async def reconcile(self) -> Reconciled:
         return Reconciled()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -14,6 +16,7 @@ import pytest
 from muster.engine.batch import drive
 from muster.model import commands as c
 
+MUSTER = [sys.executable, "-m", "muster.cli.main"]
 VERBS = (
     ("progress", "40"),
     ("checkpoint", "--text", "x"),
@@ -87,8 +90,11 @@ def test_checkpoints_are_bytes(cli, owner, root):
     (root / "state").write_bytes(b"\x00\xffstate")
     assert cli("report", "checkpoint", "state", env=inside).code == 0
     assert cli("report", "checkpoint", "--show", env=inside).raw == b"\x00\xffstate"
-    assert cli("report", "checkpoint", "-", stdin=b"\xfe\n", env=inside).code == 0
-    assert cli("report", "checkpoint", "--show", env=inside).raw == b"\xfe\n"
+    assert cli("report", "checkpoint", "-", stdin=b'{"n": [1]}\n', env=inside).code == 0
+    assert cli("report", "checkpoint", "--show", env=inside).raw == b'{"n": [1]}\n'
+    script = r"printf '\376\n--json'"
+    assert cli("report", "checkpoint", "--timeout", "9s", "--", "sh", "-c", script, env=inside).code == 0
+    assert cli("report", "checkpoint", "--show", env=inside).raw == b"\xfe\n--json"
     assert cli("report", "checkpoint", "--text", "größer", env=inside).code == 0
     assert cli("report", "checkpoint", "--show", env=inside).raw == "größer".encode()
 
@@ -148,6 +154,15 @@ def test_a_wrong_token(refused, owner, argv):
         (("checkpoint",), "there is nothing to save"),
         (("checkpoint", "a", "--text", "b"), "exclude each other"),
         (("checkpoint", "--show", "a"), "--show saves nothing"),
+        (("checkpoint", "a", "--", "true"), "exclude each other"),
+        (("checkpoint", "--"), "there is nothing to save"),
+        (("checkpoint", "--", "muster-absent"), "cannot run muster-absent: No such file"),
+        (
+            ("checkpoint", "--", "sh", "-c", "echo half; exit 3"),
+            "sh ended with exit code 3; nothing was sent",
+        ),
+        (("checkpoint", "--", "sh", "-c", "echo half; kill -9 $$"), "sh ended with exit code -9"),
+        (("checkpoint", "--", "head", "-c", "1048577", "/dev/zero"), "more than 1048576 bytes"),
         (("checkpoint", "absent"), "cannot read absent: No such file"),
         (("checkpoint", "."), "cannot read .: Is a directory"),
         (("checkpoint", "large"), "more than 1048576 bytes; the last one is kept"),
@@ -219,3 +234,77 @@ echo '{{"last": 4711}}' | {muster} report checkpoint -
     )
     assert ran.returncode == 0, ran.stderr
     assert owner.tasks()["api"].step == "migrating users"
+
+
+@pytest.mark.promise("S16")
+@pytest.mark.parametrize(
+    "written", [b"", b"12", b"half", b'{"rows": 1, "la', b"[1, 2", b'"text', b"true", b'{"a": 1}\n{"b": 2}\n']
+)
+def test_half_of_a_checkpoint_does_not_take_the_place_of_a_whole_one(root, owner, written):
+    """By a real pipe whose writer is killed."""
+    env = os.environ | owner.inside()
+    report = [*MUSTER, "report", "checkpoint"]
+    subprocess.run([*report, "--text", "whole"], cwd=root, env=env, check=True)
+    for to in ([*report, "-"], [*report, "/dev/stdin"], [*MUSTER, "report", "done", "--result", "@-"]):
+        read_end, write_end = os.pipe()
+        writer = subprocess.Popen(
+            [sys.executable, "-c", f"import os; os.write(1, {written!r}); os.kill(os.getpid(), 9)"],
+            stdout=write_end,
+        )
+        os.close(write_end)
+        done = subprocess.run(to, stdin=read_end, cwd=root, env=env, capture_output=True, check=False)
+        os.close(read_end)
+        assert (writer.wait(), done.returncode) == (-9, 2), done.stderr
+        assert b"muster report checkpoint -- COMMAND" in done.stderr
+    shown = subprocess.run([*report, "--show"], cwd=root, env=env, capture_output=True, check=True)
+    assert shown.stdout == b"whole"
+
+
+def test_a_file_that_is_written_to_while_it_is_read_is_refused(cli, owner, root, monkeypatch):
+    path = root / "state"
+    path.write_text("half")
+
+    class Growing(io.FileIO):
+        def read(self, size=-1):
+            data = super().read(size)
+            with path.open("a") as more:
+                more.write(" more")
+            return data
+
+    monkeypatch.setattr("builtins.open", Growing)
+    ran = cli("report", "checkpoint", "state", env=owner.inside())
+    assert ran.code == 2 and "was written to while it was read" in ran.err
+
+
+def test_what_an_agent_does_to_tasks_is_its_own_word(cli, owner, refused, root):
+    inside = owner.inside()
+    assert (
+        cli(
+            "task",
+            "add",
+            "More",
+            "--key",
+            "more",
+            "--plan",
+            "tasks",
+            "--agent",
+            "shell",
+            "--prompt",
+            "true",
+            env=inside,
+        ).code
+        == 0
+    )
+    assert cli("task", "edit", "more", "--priority", "9", env=inside).code == 0
+    guessed = inside | {"MUSTER_TOKEN": "guessed"}
+    refused("task", "pause", "more", env=guessed, code=4, message="this token is not that of attempt")
+    elsewhere = guessed | {"MUSTER_SOCKET": str(root / "of-another-project")}
+    assert cli("task", "pause", "more", env=elsewhere).code == 0
+    assert cli("task", "cancel", "more", env=inside).code == 0
+    by = {
+        event.event: event.actor
+        for event in drive(owner.store.reads.last_events(owner.tasks()["more"].id, 9))
+    }
+    agent = "attempt:billing/api#1"
+    assert [by[name] for name in ("enqueued", "edited", "cancelled")] == [agent] * 3
+    assert by["paused"].startswith("user:"), "an agent of another project has no word of its own here"

@@ -91,10 +91,10 @@ def test_a_dry_run_of_an_update_lists_what_would_start_anew(cli, owner):
 
 def test_a_dry_run_of_a_project_that_nobody_has_up_asks_its_store(cli, root):
     (root / "muster.toml").write_text(CONFIG)
-    (root / "plan.md").write_text("# P\n- [ ] A {#a}\n- [ ] B {#b}\n")
+    (root / "plan.md").write_text("# P\n- [ ] A {#a}\n  true\n- [ ] B {#b}\n  true\n")
     assert cli("plan", "add", "plan.md").code == 0
     assert cli("task", "complete", "p/a").code == 0
-    (root / "plan.md").write_text("# P\n- [ ] A {#a}\n- [ ] B {#b}\n")
+    (root / "plan.md").write_text("# P\n- [ ] A {#a}\n  true\n- [ ] B {#b}\n  true\n")
     lines = cli("plan", "add", "plan.md", "--dry-run").out.splitlines()
     assert [line.split()[0] for line in lines] == ["TASK", "b", "p:"]
 

@@ -103,7 +103,7 @@ def test_a_plan_is_run_ticked_and_found_done_the_second_time(folder: Path) -> No
 
 def test_a_failing_task_ends_the_run_with_5_and_names_what_waits(folder: Path) -> None:
     (folder / "plan.md").write_text(
-        "# P\n- [ ] Bad {#bad retries=0}\n  exit 3\n- [ ] Next {#next after=bad}\n"
+        "# P\n- [ ] Bad {#bad retries=0}\n  exit 3\n- [ ] Next {#next after=bad}\n  true\n"
     )
     result = muster(folder, "run", "plan.md")
     assert result.returncode == 5

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from factories import NOW, plain_attempt, plain_task
 from muster.model.commands import Offer
 from muster.model.events import Event, Level
-from muster.model.rows import WORKSPACE_ID, Lane, NewTask, Plan, Worker
+from muster.model.rows import WORKSPACE_ID, Lane, NewTask, Plan, WorkerRow
 from muster.model.states import ATTEMPT_OPEN, FINAL, AttemptStatus, TaskStatus, WorkerStatus
 from muster.model.task import Attempt, Task
 from muster.ports.store import Store, Tx, Writes
@@ -138,8 +138,8 @@ def make_event(task_id: int, seq: int, **changes: Any) -> Event:
     return replace(event, **changes)
 
 
-def make_worker(worker_id: str, **changes: Any) -> Worker:
-    worker = Worker(
+def make_worker(worker_id: str, **changes: Any) -> WorkerRow:
+    worker = WorkerRow(
         id=worker_id,
         hostname="here",
         pid=100,

@@ -180,7 +180,7 @@ def test_a_newer_schema_is_refused_and_kept(path: Path, runner: asyncio.Runner) 
 
 
 def test_an_unsound_sqlite_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_store, "_version", lambda: (3, 51, 2))
+    monkeypatch.setattr(sqlite_store, "sqlite_version", lambda: ("3.51.2", False))
     with pytest.raises(StoreRefused, match="can corrupt"):
         SqliteStore.open(path)
     assert not path.exists()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from engine_rig import Rig, complete, enqueue, fail
+from engine_rig import LEASE_S, Rig, complete, enqueue, fail
 from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.engine.batch import drive
 from muster.engine.ids import Ids
+from muster.engine.policy import Policy
 from muster.model import commands as c
+from muster.model.edits import EditTask
 from muster.model.errors import BadInput
 from muster.model.states import ErrorKind
 from searches import properties
@@ -164,3 +166,22 @@ def test_a_new_owner_goes_on_with_numbers_above_the_old_ones(rig: Rig) -> None:
     rig.clock.advance(-3600)
     rig.enqueue({"b": []})
     assert rig.id("b") > rig.id("a")
+
+
+def test_a_title_is_not_run_as_a_script() -> None:
+    """Every way in is one of these three."""
+    rig = Rig(Policy(lease_s=LEASE_S, scripts=frozenset({"shell"}), usual_agent="shell"))
+    title = "rm -rf build"
+    for wanted in ({"agent": "shell"}, {}):
+        with pytest.raises(BadInput, match=r"'rm -rf build' has no text, and agent shell runs"):
+            rig.enqueue({title: []}, specs={title: wanted})
+        with pytest.raises(BadInput, match="has no text"):
+            rig.enqueue({title: []}, specs={title: wanted | {"description": " \n"}})
+    assert rig.views() == {}
+    rig.enqueue({title: []}, specs={title: {"description": "true"}})
+    rig.enqueue({"other": [], "ticked": []}, specs={"other": {"agent": "claude"}, "ticked": {"done": True}})
+    for edited in ({"description": ""}, {"agent": "shell", "description": ""}):
+        with pytest.raises(BadInput, match="has no text"):
+            rig.do(EditTask(task_id=rig.id(title), actor="ada", given=edited))
+    with pytest.raises(BadInput, match="has no text"):
+        rig.do(EditTask(task_id=rig.id("other"), actor="ada", given={"agent": "shell"}))

@@ -133,10 +133,13 @@ def test_the_word_of_a_worker_that_was_given_up_counts_and_it_gets_nothing(rig: 
     assert (moved.status, moved.next) == (TaskStatus.COMPLETED, None)
 
 
-def test_a_finish_gets_nothing_while_the_crew_takes_no_work(rig: Rig, job: ClaimedJob) -> None:
-    rig.do(c.SetCrew(status=CrewStatus.PAUSED))
+@pytest.mark.parametrize("status", [CrewStatus.PAUSED, CrewStatus.STOPPED])
+def test_a_finish_gets_nothing_while_the_crew_takes_no_work(
+    rig: Rig, job: ClaimedJob, status: CrewStatus
+) -> None:
+    rig.do(c.SetCrew(status=status))
     moved, following = finish(rig, complete(job))
-    assert (following, moved.next and moved.next.drain) == ([], True)
+    assert (following, moved.next and moved.next.drain) == ([], status is CrewStatus.STOPPED)
 
 
 def test_two_finishes_in_one_batch_never_share_what_comes_next(rig: Rig) -> None:

@@ -398,3 +398,61 @@ def test_a_start_that_is_repeated_renews_the_lease_that_its_worker_counts_on(pos
     post.rig.clock.advance(LEASE_S - 1)
     post.rig.start(job)
     assert post.rig.attempt(job).lease_until_ms == post.rig.clock.present.mono_ms + LEASE_S * 1000
+
+
+# The brake (S15)
+
+
+def crowd(rig: Rig, silent: int) -> Post:
+    """Ten agents, each on a worker of its own elsewhere; `silent` of them are heard no more."""
+    names = [f"worker-crowd{n:03}" for n in range(10)]
+    rig.enqueue({name: [] for name in names})
+    for name in names:
+        rig.register(name, hostname="elsewhere")
+    jobs = {name: rig.started(name, 1)[0] for name in names}
+    post = Post(rig)
+    for _ in range(int(LEASE_S)):
+        for name in names[silent:]:
+            rig.beat(name, jobs[name])
+        post.ticks(1.0)
+    return post
+
+
+@pytest.mark.promise("S15")
+def test_where_most_agents_fall_silent_at_once_they_get_one_lease_more(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    post = crowd(rig, 6)
+    assert post.reaper.reaped == 0, "six of ten"
+    assert "6 of 10 agents were not heard within one lease" in caplog.text
+    post.ticks(LEASE_S - 2 * TICK_S)
+    assert post.reaper.reaped == 0
+    post.ticks(3 * TICK_S)
+    assert post.reaper.reaped == 10, "all by now: nobody has been heard since"
+
+
+@pytest.mark.promise("L1")
+def test_where_half_of_the_agents_are_heard_the_others_are_given_up_in_time(rig: Rig) -> None:
+    post = crowd(rig, 5)
+    post.ticks(2 * TICK_S)
+    assert post.reaper.reaped == 5
+
+
+def test_who_is_heard_again_while_the_reaper_waits_keeps_its_task(rig: Rig) -> None:
+    post = crowd(rig, 8)
+    for name in [f"worker-crowd{n:03}" for n in range(10)]:
+        held = drive(rig.reads.open_attempts((0, 0), 20))
+        mine = [a for a in held if a.worker_id == name]
+        rig.do(c.Heartbeat(worker_id=name, attempts=tuple((a.task_id, a.epoch) for a in mine)))
+    post.ticks(LEASE_S / 2)
+    assert post.reaper.reaped == 0
+
+
+def test_a_proven_death_does_not_wait(rig: Rig) -> None:
+    post = crowd(rig, 8)
+    rig.register("worker-ofhere00", pid=777)
+    rig.enqueue({"mine": []})
+    rig.started("worker-ofhere00", 1)
+    post.host.dead.add(777)
+    post.ticks(2 * TICK_S)
+    assert rig.statuses()["mine"] == "PENDING"

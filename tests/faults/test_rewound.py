@@ -296,7 +296,7 @@ def test_a_report_from_inside_a_task_proves_it_as_well(tmp_path: Path) -> None:
     (tmp_path / "muster.toml").touch()
     project, copy = Project(tmp_path), tmp_path / "copy.db"
     register = {"workerId": W1, "hostname": "h", "pid": 1, "pidStart": 1, "bootId": "b", "agents": ["shell"]}
-    tasks = [{"title": "t", "key": "t", "agent": "shell"}]
+    tasks = [{"title": "t", "key": "t", "agent": "shell", "description": "true"}]
     with direct(project) as owner:
         api = Api(owner)
         api.post("/api/v1/plans", {"plan": "p", "source": None, "tasks": tasks, "actor": "t"})

@@ -49,7 +49,7 @@ class Site:
         self.api.close()
 
     def add(self, key: str) -> Any:
-        task = {"title": key, "key": key, "agent": "shell"}
+        task = {"title": key, "key": key, "agent": "shell", "description": "true"}
         return self.api.post("/api/v1/plans", {"plan": "p", "source": None, "actor": "t", "tasks": [task]})
 
     def keys(self) -> list[str]:
@@ -88,7 +88,7 @@ def test_nothing_is_acknowledged_after_a_failed_sync(site: Site) -> None:
 
     # Another process, on a disk that works again, does not know better.
     site.end()
-    code, out = site.muster("task", "add", "t", "--agent", "shell")
+    code, out = site.muster("task", "add", "t", "--agent", "shell", "--prompt", "true")
     assert code == 1 and "could not be synced" in out
     code, out = site.muster("db", "check", "--json")
     report = json.loads(out)

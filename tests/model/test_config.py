@@ -12,7 +12,7 @@ import pytest
 
 from muster.config.load import load_config, parse_config
 from muster.config.project import Project, find_project
-from muster.config.settings import SHELL, AgentConfig, Config, Health, TaskDefaults, Workers
+from muster.config.settings import SHELL, AgentConfig, Config, Health, TaskDefaults, WorkerSettings
 from muster.model.durations import parse_duration
 from muster.model.errors import BadConfig
 from muster.model.states import ErrorKind
@@ -70,7 +70,7 @@ def test_a_missing_and_an_empty_file_give_the_defaults(tmp_path: Path) -> None:
     assert Config().task == TaskDefaults(
         timeout_s=7200, retries=3, backoff_first_s=30, backoff_cap_s=300, losses_max=5
     )
-    assert Config().workers == Workers(count=None, slots=1, drain_s=300)
+    assert Config().workers == WorkerSettings(count=None, slots=1, drain_s=300)
     assert Config().health == Health(heartbeat_s=5, lease_s=15, sweep_s=0.5, orphan_grace_s=600)
     assert Config().agents == {"shell": AgentConfig("shell", ("sh", "-eu"), prompt="script")}
     assert Config().default_agent is None
@@ -109,7 +109,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
     )
     assert config == Config(
         task=TaskDefaults(timeout_s=3600, retries=0, backoff_first_s=1, backoff_cap_s=60, losses_max=2),
-        workers=Workers(count=3, slots=2, drain_s=10),
+        workers=WorkerSettings(count=3, slots=2, drain_s=10),
         health=Health(heartbeat_s=1, lease_s=4, sweep_s=0.1, orphan_grace_s=60),
         default_agent="claude",
         agents={
@@ -142,8 +142,8 @@ def test_a_project_may_redefine_the_shell(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("cores", "workers"), [(0, 1), (1, 1), (3, 3), (64, 4)])
 def test_one_worker_per_core_but_at_most_four(cores: int, workers: int) -> None:
-    assert Workers().number(cores) == workers
-    assert Workers(count=9).number(cores) == 9
+    assert WorkerSettings().number(cores) == workers
+    assert WorkerSettings(count=9).number(cores) == 9
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,10 @@ def test_dependencies_are_what_is_imported() -> None:
     assert named == {DISTRIBUTION.get(name, name) for name in tree_imports.THIRD_PARTY}
 
 
+def test_a_class_name_stands_once() -> None:
+    say(tree_imports.classes_twice(SOURCE))
+
+
 def test_only_the_composition_names_engine_and_stores(graph: tree_imports.Edges) -> None:
     say(tree_imports.composition_violations(graph))
 

@@ -78,6 +78,13 @@ def test_the_root_may_not_import_the_rest(source: Path) -> None:
     one(tree_imports.floor_violations(tree_imports.edges(source)), "muster.model")
 
 
+def test_a_class_name_that_stands_twice_is_found(source: Path) -> None:
+    write(source, {"model/a.py": "class A: ...\nclass _B: ...", "engine/b.py": "class _B: ...\nclass C: ..."})
+    assert tree_imports.classes_twice(source) == []
+    write(source, {"engine/a.py": "class A: ..."})
+    one(tree_imports.classes_twice(source), "class A stands in muster.engine.a and in muster.model.a")
+
+
 def test_an_unknown_package_is_found(source: Path) -> None:
     write(source, {"utils/x.py": ""})
     one(tree_imports.unknown_packages(tree_imports.edges(source)), "'utils'", "FLOORS")

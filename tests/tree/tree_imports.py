@@ -36,14 +36,14 @@ FLOORS = {
 
 THIRD_PARTY = {
     "msgspec": frozenset(FLOORS),
-    "apsw": frozenset({"stores", "cli"}),
+    "apsw": frozenset({"stores"}),
     "httptools": frozenset({"web"}),
     "psutil": frozenset({"hosts"}),
     "yaml": frozenset({"config"}),
 }
 """Who may name what others have made.  A package that nobody names is no dependency."""
 
-COMPOSED = {"engine": frozenset({"web", "app"}), "stores": frozenset({"app", "cli"})}
+COMPOSED = {"engine": frozenset({"web", "app"}), "stores": frozenset({"app"})}
 """Packages that only these know; everybody else sees them through `ports`."""
 
 IMPURE = frozenset(
@@ -184,6 +184,20 @@ def composition_violations(graph: Edges) -> list[str]:
         for imported in sorted(targets)
         if (allowed := COMPOSED.get(package(imported))) is not None
         and package(importer) not in {package(imported), *allowed}
+    ]
+
+
+def classes_twice(source: Path) -> list[str]:
+    """A reader who searches for a class finds one."""
+    found: dict[str, list[str]] = {}
+    for module, path in modules(source).items():
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(module)
+    return [
+        f"class {name} stands in {' and in '.join(places)}: give one of them another name"
+        for name, places in sorted(found.items())
+        if len(places) > 1
     ]
 
 

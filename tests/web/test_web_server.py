@@ -6,6 +6,8 @@ import json
 import os
 import resource
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -215,3 +217,26 @@ def test_an_unknown_query_parameter_is_refused_by_its_name(
     assert (status, message in answer["error"]["message"]) == (422, True), answer
     assert "nothing was changed" in answer["error"]["message"]
     assert site.get("/api/v1/agent-tasks") == []
+
+
+MANY_AT_ONCE = """
+import sys, threading
+from muster.client.crew import HttpCrew
+from muster.model import commands as c
+sys.setswitchinterval(1e-6)
+crew, start = HttpCrew(sys.argv[1]), threading.Barrier(16)
+def ask():
+    start.wait()
+    crew.heartbeat(c.Heartbeat(worker_id="worker-aaaaaaaa", attempts=()), wait_s=0)
+    crew.close()
+threads = [threading.Thread(target=ask) for _ in range(16)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+
+
+def test_the_first_answers_of_a_worker_may_come_all_at_once(site: Site) -> None:
+    """Two threads that were the first to decode one type ended the process by signal 11."""
+    site.register()
+    argv = [sys.executable, "-c", MANY_AT_ONCE, str(site.socket)]
+    assert [subprocess.run(argv, check=False).returncode for _ in range(8)] == [0] * 8

@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from real_crew import crew, start
 
 from muster.cli.context import answers
 from muster.client.api import Api
@@ -64,3 +65,30 @@ def test_all_who_register_are_known(project: Project) -> None:
 def test_nobody_is_registered_where_no_owner_is(tmp_path: Path) -> None:
     with pytest.raises(Unavailable):
         HttpCrew(Project(tmp_path).socket).register(_registration(1, LocalHost()))
+
+
+def test_whoever_takes_the_place_of_a_dead_worker_goes_on_with_its_task(tmp_path: Path) -> None:
+    """Fresh tasks wait as well, and the coordinator itself looks much later."""
+    (tmp_path / "muster.toml").write_text('[health]\nsweep = "10m"\n')
+    script = "echo $$ >> {}; exec sleep 300"
+    tasks = [
+        {"title": key, "key": key, "agent": "shell", "priority": priority, "description": script.format(key)}
+        for key, priority in (("begun", 9), ("fresh", 5), ("urgent", 9))
+    ]
+    with crew(tmp_path, "owner", "worker") as (api, processes):
+        plan = {"plan": "p", "source": None, "actor": "test"}
+        api.post("/api/v1/plans", plan | {"tasks": tasks[:1]})
+        until((tmp_path / "begun").exists, "the first runs")
+        api.post("/api/v1/plans", plan | {"tasks": tasks})
+        processes[1].kill()
+        processes[1].wait()
+        processes.append(start(tmp_path, "worker"))
+        until(
+            lambda: any((tmp_path / key).exists() for key in ("fresh", "urgent")) or two_runs(tmp_path),
+            "one runs",
+        )
+        assert two_runs(tmp_path), "it went on with the task that was half done"
+
+
+def two_runs(folder: Path) -> bool:
+    return len((folder / "begun").read_text().split()) == 2

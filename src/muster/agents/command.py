@@ -27,7 +27,7 @@ from muster.agents.inputs import (
 )
 from muster.agents.script import script_of
 from muster.hosts.oom import oom_kills
-from muster.model.errors import AgentUnfit, Unavailable
+from muster.model.errors import AgentUnfit, BadInput, Unavailable
 from muster.model.limits import Limits
 from muster.model.states import ErrorKind
 from muster.ports.agent import AgentEvent, AttemptFolder, Exit, Failed, Job, Launch, Outcome
@@ -124,6 +124,8 @@ class CommandAgent:
         }
         argv = [_fill(element, values) for element in self.command]
         if self.prompt == "script":
+            if not job.prompt.strip():
+                raise BadInput(f"{job.ref} has no text to run as a script", "give the task a text")
             # In a file: a script may be longer than an argument can be.
             write_private(folder.script, script_of(job.prompt).encode())
             argv.append(str(folder.script.absolute()))

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from importlib import import_module
 from itertools import count
-from typing import Any, cast
+from typing import cast
 
-from muster.agents.claude_code import ClaudeCodeAgent
-from muster.agents.codex import CodexAgent
 from muster.agents.command import EXIT_CODES, CommandAgent, Prompt
 from muster.agents.inputs import Home
 from muster.config.agents import KINDS_GROUP
+from muster.config.kinds import COMMAND, KINDS
 from muster.config.project import Project
-from muster.config.settings import CLAUDE_CODE, CODEX, COMMAND, OWN_HOME, AgentConfig, Config
+from muster.config.settings import OWN_HOME, AgentConfig, Config
 from muster.hosts.file_lock import Lock
 from muster.model.errors import BadConfig, MusterError, OwnerUnavailable
 from muster.ports.agent import Agent
@@ -34,8 +34,9 @@ def agent_of(agent: AgentConfig, config: Config, project: Project, seat: int = N
     stall_after_s = config.health.stall_after_s if agent.stall_after_s is None else agent.stall_after_s
     agent = replace(agent, limits=replace(agent.limits, stall_after_s=stall_after_s or None))
     home = home_of(agent, project, seat)
-    factory = _OWN.get(agent.kind)
-    return factory(agent, home) if factory is not None else _foreign(agent, home)
+    if agent.kind == COMMAND:
+        return _command(agent, home)
+    return _streaming(agent, home) if agent.kind in KINDS else _foreign(agent, home)
 
 
 def home_of(agent: AgentConfig, project: Project, seat: int = NO_SEAT) -> Home | None:
@@ -76,27 +77,22 @@ def _command(agent: AgentConfig, home: Home | None) -> Agent:
     )
 
 
-def _streaming(agent: AgentConfig, home: Home | None) -> dict[str, Any]:
+def _streaming(agent: AgentConfig, home: Home | None) -> Agent:
     assert agent.permission_mode is not None
-    return {
-        "name": agent.name,
-        "command": agent.command,
-        "permission_mode": agent.permission_mode,
-        "model": agent.model,
-        "max_budget_usd": agent.max_budget_usd,
-        "args": agent.args,
-        "env_names": agent.env_names,
-        "env": agent.env,
-        "home": home,
-        "limits": agent.limits,
-    }
-
-
-_OWN: Mapping[str, Factory] = {
-    COMMAND: _command,
-    CLAUDE_CODE: lambda agent, home: ClaudeCodeAgent(**_streaming(agent, home)),
-    CODEX: lambda agent, home: CodexAgent(**_streaming(agent, home)),
-}
+    module, _, name = KINDS[agent.kind].adapter.partition(":")
+    made: Agent = getattr(import_module(module), name)(
+        name=agent.name,
+        command=agent.command,
+        permission_mode=agent.permission_mode,
+        model=agent.model,
+        max_budget_usd=agent.max_budget_usd,
+        args=agent.args,
+        env_names=agent.env_names,
+        env=agent.env,
+        home=home,
+        limits=agent.limits,
+    )
+    return made
 
 
 def _foreign(agent: AgentConfig, home: Home | None) -> Agent:

@@ -35,7 +35,7 @@ from muster.hosts.local_host import LocalHost
 from muster.hosts.process_tree import kill_recorded
 from muster.model.answers import AuditReport, BackedUp, Reconciled, TookOver
 from muster.model.commands import NewBoot
-from muster.model.errors import StoreFault
+from muster.model.errors import MusterError, StoreFault
 from muster.model.retention import Retention
 from muster.model.retry import RetryPolicy
 from muster.plans.files import LocalPlanFiles
@@ -69,6 +69,7 @@ def policy_of(config: Config, hostname: str = "", *, writers: frozenset[str] = f
         failures_max=task.failures_max,
         waiting_max=task.waiting_max,
         profiles=config.profiles,
+        scripts=frozenset(agent.name for agent in config.agents.values() if agent.prompt == "script"),
         usual_agent=config.default_agent,
         timeout_s=int(task.timeout_s),
         retries=task.retries,
@@ -190,6 +191,11 @@ class Owner:
         self._reaper = reaper
         self._reconciler = Reconciler(reaper, self.store.reads, self.batcher, term=self.term)
         return reaper
+
+    async def free_dead(self) -> None:
+        if self._reaper is not None:
+            with contextlib.suppress(MusterError):  # the next look says what is wrong
+                await self._reaper.run_once()
 
     async def reconcile(self) -> Reconciled:
         """Also for an owner of one command: it leads then, so it takes a term for that."""

@@ -58,7 +58,7 @@ _STEP_WORDS = {
 }
 
 
-class Crew:
+class SupervisedCrew:
     """Call `tick` a few times a second while it is at work, then `wind_down`; `give_up` after an error."""
 
     def __init__(
@@ -408,7 +408,7 @@ def bring_down(
         time.sleep(TICK_S / 2)
     if not is_up(project):
         return
-    crew = Crew(project, config, 0, say=say, actor=actor, interrupts=interrupts)
+    crew = SupervisedCrew(project, config, 0, say=say, actor=actor, interrupts=interrupts)
     try:
         crew.adopt()
         crew.wind_down()

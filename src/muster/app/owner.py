@@ -46,6 +46,7 @@ async def _own(project: Project, config: Config) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, web.shut_down)
         path, app = Path(project.socket), build(web)
+        app.prepare()
         with _bound(path) as listening:
             await _until_closed(
                 web,

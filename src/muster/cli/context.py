@@ -41,7 +41,7 @@ class Context:
     def __init__(self, project: Project, stack: ExitStack, transport: Transport, *, direct: bool) -> None:
         self.project = project
         self.transport = transport
-        self.api = Api(transport)
+        self.api = Api(transport, attempt_headers(project))
         self.direct = direct
         """Nobody is up: this very process holds the store until the command ends."""
         self._stack = stack
@@ -64,6 +64,20 @@ class Context:
         """(task id, epoch or None).  Raises NotFound, Ambiguous."""
         found = self.api.get("/api/v1/resolve", {"ref": reference})
         return found["taskId"], found["epoch"]
+
+
+def attempt_headers(project: Project) -> dict[str, str]:
+    """Inside a task of this project: what is asked for is its attempt's word, not the person's.
+
+    Who has taken a task by hand is a person.
+    """
+    env = os.environ
+    names = ("MUSTER_TOKEN", "MUSTER_TASK_ID", "MUSTER_EPOCH")
+    inside = env.get("MUSTER_SOCKET") == str(project.socket) and not env.get("MUSTER_BY_HAND")
+    if not inside or not all(env.get(name) for name in names):
+        return {}
+    token, task_id, epoch = (env[name] for name in names)
+    return {"Authorization": f"Bearer {token}", "Muster-Attempt": f"{task_id}/{epoch}"}
 
 
 def actor() -> str:

@@ -73,14 +73,14 @@ def _back_up(project: Project, target: Path, *, force: bool) -> dict[str, Any]:
         with contextlib.closing(Api(Connection(project.socket))) as api:
             made: dict[str, Any] = api.post("/api/v1/db/backup", body, wait_s=BACKUP_S)
         return made
-    from muster.stores.sqlite.copies import back_up
+    from muster.app.store_file import back_up
 
     report = back_up(project.store, target, force=force)
     return {"path": str(target), "bytes": report.bytes, "tasks": report.tasks, "schema": report.schema}
 
 
 def _check(args: argparse.Namespace) -> int:
-    from muster.stores.sqlite.copies import examine
+    from muster.app.store_file import examine
 
     if args.resume:
         if args.file is not None or args.quick:
@@ -116,14 +116,14 @@ def _show(args: argparse.Namespace, report: Any, *, own: bool) -> int:
     if halted is not None:
         print(f"halted  {clean(halted.message)}\n  hint  {clean(halted.hint)}")
     elif findings and own:
-        from muster.stores.sqlite.halt import restore_hint
+        from muster.app.store_file import restore_hint
 
         print(f"  hint  {restore_hint(report.path)}")
     return EXIT_FINDINGS if bad else 0
 
 
 def _halted(store: Path) -> MusterError | None:
-    from muster.stores.sqlite.file import halt_of
+    from muster.app.store_file import halt_of
 
     halt = halt_of(store)
     return halt.error(store) if halt is not None else None

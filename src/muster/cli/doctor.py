@@ -133,12 +133,9 @@ def _python() -> Check:
 
 
 def _sqlite() -> Check:
-    import apsw
+    from muster.app.store_file import sqlite_version
 
-    from muster.stores.sqlite.store import FIRST_SOUND_VERSION
-
-    version = apsw.sqlite_lib_version()
-    sound = tuple(map(int, version.split("."))) >= FIRST_SOUND_VERSION
+    version, sound = sqlite_version()
     return Check("SQLite", sound, f"{version} (apsw)", "" if sound else "pip install -U apsw")
 
 
@@ -208,9 +205,8 @@ def _changed_s(path: Path) -> float:
 
 
 def _store(project: Project) -> Check:
+    from muster.app.store_file import damage_of, halt_of, restore_hint
     from muster.config.identity import copied_error, look
-    from muster.stores.sqlite.file import damage_of, halt_of
-    from muster.stores.sqlite.halt import restore_hint
 
     found, halt = look(project), halt_of(project.store)
     if halt is not None or found.copied:

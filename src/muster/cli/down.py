@@ -7,7 +7,7 @@ from contextlib import closing
 
 from muster.app.crew import CONTROL_S, bring_down, is_up
 from muster.app.interrupts import DRAIN, STOP, Interrupts
-from muster.cli.context import actor, project_of
+from muster.cli.context import actor, attempt_headers, project_of
 from muster.cli.feed import running
 from muster.cli.output import note
 from muster.cli.printer import EventPrinter
@@ -53,7 +53,7 @@ def _config(project: Project) -> Config:
 
 
 def _tell_what_runs(project: Project, show: EventPrinter) -> None:
-    with closing(Api(Connection(project.socket), reply_s=CONTROL_S)) as api:
+    with closing(Api(Connection(project.socket), attempt_headers(project), reply_s=CONTROL_S)) as api:
         try:
             held = running(api)
         except MusterError:

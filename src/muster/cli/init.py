@@ -11,25 +11,20 @@ from pathlib import Path
 
 from muster.cli.context import start_folder
 from muster.cli.output import print_json
+from muster.config.kinds import KINDS
 from muster.config.project import FILE_NAME, ROOT_VARIABLE, STATE_DIR_NAME, Project
 from muster.model.errors import BadInput, MusterError
 
 PLAN_NAME = "plan.md"
 SHELL = "shell"
-AGENT_BINARIES = ("claude", "codex")
-PERMISSIONS: dict[str, tuple[str, dict[str, str]]] = {
-    "read": ("read files, change nothing", {"claude": "plan", "codex": "read-only"}),
-    "edit": (
-        "read and change files; most commands are refused",
-        {"claude": "acceptEdits", "codex": "workspace-write"},
-    ),
-    "all": (
-        "anything that you may do: run commands, use the network, delete",
-        {"claude": "bypassPermissions", "codex": "danger-full-access"},
-    ),
+PERMISSIONS = {
+    "read": "read files, change nothing",
+    "edit": "read and change files; most commands are refused",
+    "all": "anything that you may do: run commands, use the network, delete",
 }
-"""What agents may do without asking: what it means, and the permission mode of each that allows it."""
+"""What agents may do without asking; `AgentKind.levels` has the permission mode of each that allows it."""
 USUAL = "edit"
+AGENT_BINARIES = tuple(kind.program for kind in KINDS.values())
 
 CONFIG = """\
 # What Muster does in this project.  Every line that begins with a # and no space is an option with its usual
@@ -196,7 +191,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     _tell(found, made, kept)
     if FILE_NAME in made and agents:
-        print(f"Agents   {', '.join(agents)}: may {PERMISSIONS[permissions][0]} ({permissions})")
+        print(f"Agents   {', '.join(agents)}: may {PERMISSIONS[permissions]} ({permissions})")
         print(f"         to change that, edit permission_mode in {FILE_NAME}")
         print(
             f"Check    muster agent test {agents[0]}   a short round trip, which shows whether its login works"
@@ -212,7 +207,7 @@ def _ask(agents: Sequence[str]) -> str:
     print(f"What may {' and '.join(agents)} do without asking?")
     names = list(PERMISSIONS)
     for number, name in enumerate(names, start=1):
-        print(f"  {number}  {name:<4}  {PERMISSIONS[name][0]}")
+        print(f"  {number}  {name:<4}  {PERMISSIONS[name]}")
     usual = names.index(USUAL) + 1
     while True:
         try:
@@ -235,10 +230,11 @@ def settings_for(agents: Sequence[str], permissions: str) -> str:
     if agents:
         text = text.replace('#agent = "claude"', f'agent = "{agents[0]}"')
     for name in agents:
+        levels = next(kind.levels for kind in KINDS.values() if kind.program == name)
         before, head, rest = text.partition(f"#[agents.{name}]\n")
         kind, mode, rest = rest.split("\n", 2)
-        usual = PERMISSIONS[USUAL][1][name]
-        mode = mode.removeprefix("#").replace(f'"{usual}"', f'"{PERMISSIONS[permissions][1][name]}"')
+        usual = levels[USUAL]
+        mode = mode.removeprefix("#").replace(f'"{usual}"', f'"{levels[permissions]}"')
         only_reads = "writes = false\n" if permissions == "read" else ""
         text = f"{before}{head.removeprefix('#')}{kind.removeprefix('#')}\n{mode}\n{only_reads}{rest}"
     return text

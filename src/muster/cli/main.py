@@ -213,7 +213,7 @@ def _run(name: str, rest: list[str], found: argparse.Namespace) -> int:
         gc.enable()
     asked = rest[0] if rest and not rest[0].startswith("-") else None
     parser = _described(name, line, command, asked)
-    args, extra = parser.parse_known_args(_spelled_out(rest), found)
+    args, extra = parser.parse_known_args(_spelled_out(name, rest), found)
     if extra:
         culprit = next((text for text in extra if text.startswith("-")), extra[0])
         kind = "option" if culprit.startswith("-") else "argument"
@@ -232,8 +232,15 @@ def _described(name: str, line: str, command: Any, asked: str | None = None) -> 
     return parser
 
 
-def _spelled_out(words: list[str]) -> list[str]:
-    """`--wait REF` means the task: argparse would take whatever stands behind `--wait` for its time."""
+def _spelled_out(name: str, words: list[str]) -> list[str]:
+    """What argparse would take for something else.
+
+    `--wait REF` means the task: argparse would take whatever stands behind `--wait` for its time.  Behind the
+    `--` of `report checkpoint` stands a command, and no FILE.
+    """
+    if name == "report" and words[:1] == ["checkpoint"] and "--" in words:
+        at = words.index("--")
+        return [*words[:at], "--run", *words[at + 1 :]]
     if "--wait" not in words:
         return words
     last = words.index("--") if "--" in words else len(words)

@@ -22,7 +22,7 @@ from muster.model.errors import BadInput, BadPlan
 from muster.model.json_value import Json
 from muster.model.plan import PlanDocument, PlanTask
 from muster.model.profiles import GENERAL_PURPOSE, Choice, Chooser, by_words
-from muster.model.rows import Lane, Worker
+from muster.model.rows import Lane, WorkerRow
 from muster.model.states import TaskStatus, WorkerStatus
 from muster.model.targets import required
 from muster.model.task import REMOVED
@@ -220,11 +220,11 @@ def _print_takers(plan: str, rows: list[Json], screen: Screen) -> None:
     screen.line(told + (f" (not listed: {ended})" if ended else "") + "; nothing was changed")
 
 
-def _everybody(config: Config) -> Worker:
+def _everybody(config: Config) -> WorkerRow:
     """A worker as this configuration would make it: it is matched as the real ones are."""
     from muster.app.parts import offers_of
 
-    return Worker(
+    return WorkerRow(
         id="",
         hostname="",
         pid=0,
@@ -245,7 +245,7 @@ def _everybody(config: Config) -> Worker:
     )
 
 
-def _takers(assigned: Assigned, crew: Worker) -> list[str]:
+def _takers(assigned: Assigned, crew: WorkerRow) -> list[str]:
     """Its agents, the one that is asked first in front."""
     if assigned.task.done:
         return []

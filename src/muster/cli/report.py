@@ -6,9 +6,10 @@ import argparse
 import base64
 import json
 import os
+import stat
 import sys
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 
 from muster.cli.context import AWAY_S, connect_to, patiently
 from muster.cli.output import note, now_ms, print_json
@@ -21,8 +22,8 @@ from muster.model.states import ErrorKind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Any
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any, BinaryIO
 
     from muster.client.api import Transport
 
@@ -36,7 +37,8 @@ _HELP = """\
 Called inside a task; Muster sets MUSTER_SOCKET, MUSTER_TOKEN, MUSTER_TASK_ID and MUSTER_EPOCH for it.
 
     muster report progress 40 --step "migrating users"
-    echo '{"last": 4711}' | muster report checkpoint -
+    echo '{"last": 4711}' | muster report checkpoint -         # a pipe: one JSON object, list or text
+    muster report checkpoint -- pg_dump shop                   # what a command prints, once it has ended with 0
     last=$(muster report checkpoint --show || echo '{}')     # in the next attempt
     muster report artifact report dist/report.html
     muster report ask "which of the two schemas is meant?"     # then stop: the answer is in MUSTER_NOTE
@@ -73,7 +75,14 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="how long it still takes, like 20m: 30 min more are allowed",
     )
     checkpoint = verbs.add_parser("checkpoint", help="save what the next attempt needs to go on from here")
-    checkpoint.add_argument("file", metavar="FILE", nargs="?", help="a file, or - for stdin")
+    checkpoint.add_argument(
+        "file",
+        metavar="FILE",
+        nargs="?",
+        help="a file; - for stdin; -- COMMAND ... for what a command prints",
+    )
+    # Written as `--`: behind any other option, those that stand everywhere would be taken out of the command.
+    checkpoint.add_argument("--run", dest="command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     checkpoint.add_argument("--text", metavar="TEXT", help="the checkpoint itself")
     checkpoint.add_argument(
         "--show", action="store_true", help="print the last one instead (exit code 3: none)"
@@ -163,13 +172,16 @@ def _progress(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _checkpoint(args: argparse.Namespace) -> dict[str, Any]:
-    if (args.file is None) == (args.text is None):
-        what = "a FILE and --text exclude each other" if args.file is not None else "there is nothing to save"
-        raise BadInput(what, "muster report checkpoint FILE, or - for stdin, or --text TEXT")
+    given = [what for what in (args.file, args.text, args.command or None) if what is not None]
+    if len(given) != 1:
+        what = "FILE, --text and -- COMMAND exclude each other" if given else "there is nothing to save"
+        raise BadInput(what, "muster report checkpoint FILE, or --text TEXT, or -- COMMAND ...")
     if args.text is not None:
         data = args.text.encode("utf-8", "surrogateescape")
-    else:
+    elif args.file is not None:
         data = _read(args.file, CHECKPOINT_BYTES_MAX)
+    else:
+        data = _printed_by(args.command, CHECKPOINT_BYTES_MAX)
     if len(data) > CHECKPOINT_BYTES_MAX:
         raise BadInput(
             f"the checkpoint has more than {CHECKPOINT_BYTES_MAX} bytes; the last one is kept",
@@ -277,20 +289,74 @@ def text_of(what: str, text: str, limit: int) -> str:
 
 
 def _read(name: str, limit: int) -> bytes:
-    """At most one byte more than `limit`."""
+    """At most one byte more than `limit`.  Raises BadInput where half of it may be missing."""
     try:
-        if name == "-":
-            return sys.stdin.buffer.read(limit + 1)
-        with open(name, "rb") as file:
-            return file.read(limit + 1)
+        with open(name, "rb") if name != "-" else nullcontext(sys.stdin.buffer) as file:
+            before = _stamp(file)
+            data = file.read(limit + 1)
+            after = _stamp(file)
     except OSError as error:
         raise BadInput(
             f"cannot read {name}: {error.strerror}; nothing was sent", "name a file that you can read"
         ) from error
+    if before != after:
+        raise BadInput(
+            f"{name} was written to while it was read; nothing was sent",
+            "write it under another name first, and rename it when it is whole",
+        )
+    if before is None and len(data) <= limit:
+        _refuse_half(data)
+    return data
+
+
+def _stamp(file: BinaryIO) -> tuple[int, int] | None:
+    """Size and time of a regular file; None for anything else."""
+    try:
+        found = os.fstat(file.fileno())
+    except OSError:  # no file of the system's
+        return None
+    return (found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
+
+
+def _refuse_half(data: bytes) -> None:
+    """A pipe ends the same way when its writer was killed: only what shows its own end is known to be whole."""
+    try:
+        whole = isinstance(json.loads(data), dict | list | str)
+    except (ValueError, RecursionError):
+        whole = False
+    if not whole:
+        raise BadInput(
+            "a pipe must bring one whole JSON object, list or text: anything else might be the half that a "
+            "killed writer has left; nothing was sent",
+            "muster report checkpoint -- COMMAND ..., or write a file and name it",
+        )
+
+
+def _printed_by(command: Sequence[str], limit: int) -> bytes:
+    """At most one byte more than `limit`."""
+    import subprocess
+
+    try:
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            data = process.stdout.read(limit + 1)
+            if len(data) > limit:
+                process.kill()
+                return data
+    except OSError as error:
+        raise BadInput(
+            f"cannot run {command[0]}: {error.strerror}; nothing was sent", "name a command that is there"
+        ) from error
+    if process.returncode:
+        raise BadInput(
+            f"{command[0]} ended with exit code {process.returncode}; nothing was sent, the last one is kept",
+            "run it by hand",
+        )
+    return data
 
 
 def _show_checkpoint(args: argparse.Namespace, attempt: ReportingAttempt) -> int:
-    if args.file is not None or args.text is not None:
+    if args.file is not None or args.text is not None or args.command is not None:
         raise BadInput("--show saves nothing", "muster report checkpoint --show")
 
     def ask() -> tuple[int, bytes]:

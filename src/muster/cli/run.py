@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from muster.app.crew import READY_S, STATUS_S, TICK_S, Crew
+from muster.app.crew import READY_S, STATUS_S, TICK_S, SupervisedCrew
 from muster.app.interrupts import Interrupts
 from muster.cli.context import actor, connect_to, refuse_foreign
 from muster.cli.copied import confirm_copy
@@ -111,7 +111,9 @@ def _work(
         with Interrupts().counting() as interrupts:
             if holder(project.supervisor_lock) is None:
                 with suppress(OwnerUnavailable):  # another one was faster at this very moment: join its crew
-                    crew = Crew(project, config, workers, say=show.say, actor=actor(), interrupts=interrupts)
+                    crew = SupervisedCrew(
+                        project, config, workers, say=show.say, actor=actor(), interrupts=interrupts
+                    )
                     return _supervising(crew, workers, job, show, interrupts)
             elif answers(project.socket):
                 return _attached(args, job, show, interrupts)
@@ -166,7 +168,9 @@ def _refuse_unsound(project: Project) -> None:
             raise from_wire(**halted)
 
 
-def _supervising(crew: Crew, count: int, job: _Job, show: EventPrinter, interrupts: Interrupts) -> int:
+def _supervising(
+    crew: SupervisedCrew, count: int, job: _Job, show: EventPrinter, interrupts: Interrupts
+) -> int:
     goal = feed = None
     try:
         if crew.start():
@@ -194,7 +198,7 @@ def _supervising(crew: Crew, count: int, job: _Job, show: EventPrinter, interrup
     return goal.end(EXIT_INTERRUPTED, "stopped") if goal is not None else EXIT_INTERRUPTED
 
 
-def _work_for_others(crew: Crew, own: str, interrupts: Interrupts, show: EventPrinter) -> None:
+def _work_for_others(crew: SupervisedCrew, own: str, interrupts: Interrupts, show: EventPrinter) -> None:
     """Other plans of this project have the same crew: somebody may be waiting for them."""
     told: list[str] = []
     while not interrupts.level and not crew.supervisor.drained():
@@ -212,7 +216,7 @@ def _work_for_others(crew: Crew, own: str, interrupts: Interrupts, show: EventPr
         time.sleep(STATUS_S / 5)
 
 
-def _until_reached(crew: Crew, goal: _Goal, interrupts: Interrupts) -> bool:
+def _until_reached(crew: SupervisedCrew, goal: _Goal, interrupts: Interrupts) -> bool:
     """False on Ctrl-C, or when somebody else ends the crew (`muster down`)."""
     asked_s = -math.inf
     while not interrupts.level:
@@ -235,7 +239,7 @@ def _settled(api: Api, name: str) -> bool:
         return False
 
 
-def _say_drain(crew: Crew, interrupts: Interrupts, show: EventPrinter) -> None:
+def _say_drain(crew: SupervisedCrew, interrupts: Interrupts, show: EventPrinter) -> None:
     if not interrupts.level:
         return
     try:
@@ -248,7 +252,7 @@ def _say_drain(crew: Crew, interrupts: Interrupts, show: EventPrinter) -> None:
         show.say("Draining: nothing is running")
 
 
-def _outcome(crew: Crew, goal: _Goal, show: EventPrinter) -> int:
+def _outcome(crew: SupervisedCrew, goal: _Goal, show: EventPrinter) -> int:
     """The summary and its exit code, through a restart of the owner: nothing here may skip the winding down."""
     deadline_s = time.monotonic() + READY_S
     while True:

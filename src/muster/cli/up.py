@@ -6,7 +6,7 @@ import argparse
 import subprocess
 import time
 
-from muster.app.crew import READY_S, TICK_S, Crew
+from muster.app.crew import READY_S, TICK_S, SupervisedCrew
 from muster.app.interrupts import Interrupts
 from muster.app.parts import last_words, make_state_dir, python_module
 from muster.cli.context import actor, project_of
@@ -54,7 +54,7 @@ def _supervise(args: argparse.Namespace, project: Project, config: Config) -> in
     count = args.workers or config.workers.number(cores())
     with Interrupts().counting() as interrupts:
         try:
-            crew = Crew(project, config, count, say=show.say, actor=actor(), interrupts=interrupts)
+            crew = SupervisedCrew(project, config, count, say=show.say, actor=actor(), interrupts=interrupts)
         except OwnerUnavailable:
             _refuse_two(project)
             raise

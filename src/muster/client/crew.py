@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,6 +17,10 @@ from muster.ports.crew import COMMANDS
 A = TypeVar("A", bound=Answer)
 
 _NAMES = {shape: name for name, shape in COMMANDS.items()}
+_DECODERS: dict[type[Answer], msgspec.json.Decoder[Any]] = {
+    answer: msgspec.json.Decoder(answer) for answer in (Registered, Claimed, HeartbeatAnswer, Moved, Done)
+}
+"""Made before there are threads: msgspec 0.22 crashes where two of them are the first to use one type."""
 
 
 class HttpCrew:
@@ -57,4 +61,5 @@ class HttpCrew:
         )
         if status >= 400:
             raise error_of(status, data)
-        return msgspec.json.decode(data, type=answer)
+        decoded: A = _DECODERS[answer].decode(data)
+        return decoded

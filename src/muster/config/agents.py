@@ -5,11 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from muster.config.arguments import refuse_stated
+from muster.config.kinds import COMMAND, KINDS, AgentKind
 from muster.config.settings import (
-    CLAUDE_CODE,
-    CLI_KINDS,
-    COMMAND,
     HOMES,
     PROMPT_CHANNELS,
     SHELL,
@@ -59,7 +56,7 @@ def _agent(key: str, value: object) -> AgentConfig:
     parsed = AgentConfig(
         name=name,
         kind=kind,
-        command=table.read("command", _command, CLI_KINDS[kind][:1] if kind in CLI_KINDS else ()),
+        command=table.read("command", _command, (KINDS[kind].program,) if kind in KINDS else ()),
         prompt=table.read("prompt", _prompt, "argument"),
         env_names=env_names,
         env=env,
@@ -69,7 +66,7 @@ def _agent(key: str, value: object) -> AgentConfig:
         targets=table.read("targets", read_texts, ()),
         slots=table.read("slots", read_count, None),
         heartbeat_s=table.read("heartbeat", read_interval, None),
-        writes=table.read("writes", read_flag, kind in CLI_KINDS),
+        writes=table.read("writes", read_flag, kind in KINDS),
         home=table.read("home", _home, USER_HOME),
         stall_after_s=table.read("stall_after", read_duration, None),
         limits=_limits(table.table("limits")),
@@ -84,10 +81,10 @@ def _agent(key: str, value: object) -> AgentConfig:
 
 def _kind(key: str, value: object) -> str:
     text = read_text(key, value)
-    if text != COMMAND and text not in CLI_KINDS:
+    if text != COMMAND and text not in KINDS:
         from importlib.metadata import entry_points
 
-        known = [*CLI_KINDS, COMMAND, *sorted(entry_points(group=KINDS_GROUP).names)]
+        known = [*KINDS, COMMAND, *sorted(entry_points(group=KINDS_GROUP).names)]
         if text not in known:
             install = f"install the package that brings it, or write one of {', '.join(known)}"
             fail(key, f"no kind of agent is called {text!r}", near(text, known) or install)
@@ -98,10 +95,11 @@ def _of_kind(table: Table, kind: str) -> dict[str, Any]:
     """The settings that only some kinds have."""
     if kind == COMMAND:
         return {}
-    if kind not in CLI_KINDS:
+    if kind not in KINDS:
         # Another package's: it alone knows what these mean.
         return {"options": table.read("options", _options, {}), "args": table.read("args", _command, ())}
-    _, modes = CLI_KINDS[kind]
+    known_kind = KINDS[kind]
+    modes = known_kind.modes
     if not table.has("permission_mode"):
         known = ", ".join(f'"{mode}"' for mode in modes)
         fail(
@@ -113,19 +111,19 @@ def _of_kind(table: Table, kind: str) -> dict[str, Any]:
         if table.has(only):
             fail(table.path(only), f"is not for kind {kind!r}", "leave it out: Muster knows this CLI")
     budget = {}
-    if kind == CLAUDE_CODE:
+    if known_kind.budget:
         budget["max_budget_usd"] = table.read("max_budget_usd", _dollars, None)
     return {
         "model": table.read("model", read_text, None),
         "permission_mode": table.read("permission_mode", lambda key, value: _mode(key, value, modes), None),
-        "args": table.read("args", lambda key, value: _cli_args(key, value, kind), ()),
+        "args": table.read("args", lambda key, value: _cli_args(key, value, known_kind), ()),
         **budget,
     }
 
 
-def _cli_args(key: str, value: object, kind: str) -> tuple[str, ...]:
+def _cli_args(key: str, value: object, kind: AgentKind) -> tuple[str, ...]:
     args = _command(key, value)
-    refuse_stated(key, kind, args)
+    kind.refuse(key, args)
     return args
 
 

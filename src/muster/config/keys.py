@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from muster.config.kinds import KINDS
 from muster.config.settings import AgentConfig, Config
 from muster.model.durations import duration_text
 
@@ -83,8 +84,13 @@ KEYS: tuple[Key, ...] = (
     ),
     Key("retention.trees", _seconds(lambda c: c.retention.trees_s), "working trees of tasks that have ended"),
 )
+_KINDS = ", ".join(f"`{kind}`" for kind in KINDS)
 AGENT_KEYS: tuple[tuple[str, Callable[[AgentConfig], object], str], ...] = (
-    ("kind", lambda a: a.kind, "`command`, `claude-code`, `codex`, or one that another package brings"),
+    (
+        "kind",
+        lambda a: a.kind,
+        f"`command`, {_KINDS}, or one that another package brings",
+    ),
     ("command", lambda a: list(a.command) or None, "the program and its arguments; a kind knows its own"),
     ("prompt", lambda a: a.prompt, "how it gets its task: argument, script, file, stdin, none"),
     ("env", lambda a: list(a.env_names) or None, "variables handed on from your environment"),

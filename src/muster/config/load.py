@@ -16,9 +16,9 @@ from muster.config.settings import (
     Config,
     Git,
     Health,
-    Retention,
+    RetentionSettings,
     TaskDefaults,
-    Workers,
+    WorkerSettings,
     built_in_agents,
 )
 from muster.config.tables import (
@@ -113,9 +113,9 @@ def _task(table: Table) -> TaskDefaults:
     return parsed
 
 
-def _workers(table: Table) -> Workers:
-    usual = Workers()
-    parsed = Workers(
+def _workers(table: Table) -> WorkerSettings:
+    usual = WorkerSettings()
+    parsed = WorkerSettings(
         count=table.read("count", read_count, None),
         slots=table.read("slots", read_count, usual.slots),
         drain_s=table.read("drain", read_duration, usual.drain_s),
@@ -124,9 +124,9 @@ def _workers(table: Table) -> Workers:
     return parsed
 
 
-def _retention(table: Table) -> Retention:
-    usual = Retention()
-    parsed = Retention(
+def _retention(table: Table) -> RetentionSettings:
+    usual = RetentionSettings()
+    parsed = RetentionSettings(
         events_s=table.read("events", read_interval, usual.events_s),
         logs_s=table.read("logs", read_interval, usual.logs_s),
         idempotency_s=table.read("idempotency", read_interval, usual.idempotency_s),

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from muster.config.kinds import COMMAND, KINDS
 from muster.config.profiles import PROFILES
 from muster.model.limits import STALL_AFTER_S, Limits
 from muster.model.states import ErrorKind
@@ -18,14 +19,6 @@ its fenced blocks, where it has any), or not at all."""
 USER_HOME, OWN_HOME = "user", "own"
 HOMES = (USER_HOME, OWN_HOME)
 """Whose HOME an agent gets: that of the user who runs the crew, or one of its own under `.muster/homes/`."""
-COMMAND = "command"
-CLAUDE_CODE, CODEX = "claude-code", "codex"
-CLI_KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    CLAUDE_CODE: ("claude", ("plan", "dontAsk", "acceptEdits", "auto", "bypassPermissions")),
-    CODEX: ("codex", ("read-only", "workspace-write", "danger-full-access")),
-}
-"""Kinds of agents whose output Muster understands: the usual program, and its permission modes."""
-PROVIDERS: Mapping[str, str] = {CLAUDE_CODE: "anthropic", CODEX: "openai"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +44,7 @@ def cores() -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workers:
+class WorkerSettings:
     """How many processes host agents on this machine.  `[workers]`"""
 
     count: int | None = None
@@ -109,10 +102,10 @@ class AgentConfig:
     limits: Limits = field(default_factory=Limits)
     """`[agents.NAME.limits]`"""
     kind: str = COMMAND
-    """COMMAND, one of CLI_KINDS, or a kind that an installed package brings."""
+    """COMMAND, one of KINDS, or a kind that an installed package brings."""
     model: str | None = None
     permission_mode: str | None = None
-    """What the CLI may do without asking; of the kinds in CLI_KINDS, which must be told."""
+    """What the CLI may do without asking; of the kinds in KINDS, which must be told."""
     max_budget_usd: float | None = None
     """Most that one run may cost."""
     args: tuple[str, ...] = ()
@@ -124,7 +117,7 @@ class AgentConfig:
 
     @property
     def pool(self) -> str:
-        return self.provider or PROVIDERS.get(self.kind, self.name)
+        return self.provider or (KINDS[self.kind].provider if self.kind in KINDS else self.name)
 
 
 SHELL = AgentConfig("shell", ("sh", "-eu"), "script")
@@ -136,7 +129,7 @@ def built_in_agents() -> dict[str, AgentConfig]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Retention:
+class RetentionSettings:
     """How long what is over is kept.  `[retention]`"""
 
     events_s: float = 90 * 86400.0
@@ -163,10 +156,10 @@ class Git:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    retention: Retention = field(default_factory=Retention)
+    retention: RetentionSettings = field(default_factory=RetentionSettings)
     git: Git = field(default_factory=Git)
     task: TaskDefaults = field(default_factory=TaskDefaults)
-    workers: Workers = field(default_factory=Workers)
+    workers: WorkerSettings = field(default_factory=WorkerSettings)
     health: Health = field(default_factory=Health)
     agents: Mapping[str, AgentConfig] = field(default_factory=built_in_agents)
     limits: Mapping[str, int] = field(default_factory=dict)

@@ -6,10 +6,8 @@ wait, are blocked, or belong to others.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Mapping
-
 from muster.engine.capacity import capacity
+from muster.engine.memory import Memory
 from muster.engine.policy import Policy
 from muster.engine.pools import closed_pools
 from muster.engine.view import View
@@ -17,23 +15,17 @@ from muster.engine.workers import crew_status
 from muster.model import commands as c
 from muster.model.answers import Claimed, ClaimedJob
 from muster.model.errors import Conflict
-from muster.model.rows import Lane, Worker
+from muster.model.rows import Lane, WorkerRow
 from muster.model.states import CrewStatus
 from muster.model.task import BY_HAND, Attempt
 from muster.model.usage import usage_of
 from muster.ports.store import ReadyTask
 
-USED_MAX, WORKERS_MAX = 100, 10_000
-"""So many requests are remembered of each worker, and so many workers."""
-
 
 class Claims:
-    def __init__(self, lanes: Mapping[int, Lane], policy: Policy) -> None:
-        self._lanes = lanes
+    def __init__(self, memory: Memory, policy: Policy) -> None:
+        self._memory = memory
         self._policy = policy
-        self._used: dict[str, OrderedDict[str, None]] = {}
-        """By worker, its requests that were given something.  A request that was held up on its way comes late,
-        but not after its owner has ended: so nothing of this has to be on the disk."""
 
     async def claim(self, view: View, command: c.Claim) -> Claimed:
         """Up to `slots` tasks, highest priority first; none where nothing fits or the crew is to stop.
@@ -49,7 +41,7 @@ class Claims:
         again = [attempt for attempt in held if attempt.request_id == command.request_id]
         if again:
             return Claimed(jobs=await self.jobs(view, again))
-        if command.request_id in self._used.get(worker.id, ()):
+        if self._memory.used(command):
             return Claimed(jobs=(), over=True)  # a late repetition: nobody waits for what it would be given
         crew = await crew_status(view)
         if worker.draining or crew is not CrewStatus.RUNNING:
@@ -63,20 +55,11 @@ class Claims:
         await view.flush()
         return Claimed(jobs=await self.jobs(view, opened))
 
-    def note_given(self, command: c.Claim) -> None:
-        """Call once it is committed that this request was given something."""
-        used = self._used.setdefault(command.worker_id, OrderedDict())
-        used[command.request_id] = None
-        if len(used) > USED_MAX:
-            used.popitem(last=False)
-        while len(self._used) > WORKERS_MAX:
-            self._used.pop(next(iter(self._used)))
-
-    async def _choose(self, view: View, worker: Worker, free: int) -> list[tuple[ReadyTask, str]]:
+    async def _choose(self, view: View, worker: WorkerRow, free: int) -> list[tuple[ReadyTask, str]]:
         candidates: list[tuple[tuple[int, ...], ReadyTask, Lane, list[str]]] = []
         closed = await closed_pools(view)
         for lane_id in await view.tx.open_lanes():
-            lane = self._lanes[lane_id]
+            lane = self._memory.lanes[lane_id]
             agents = [agent for agent in lane.agents_for(worker) if self._policy.pool(agent) not in closed]
             if agents:
                 mismatch = lane.mismatch(worker.offer(agents[0]))

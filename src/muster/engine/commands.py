@@ -16,11 +16,10 @@ from muster.engine.claims import Claims
 from muster.engine.clock_jumps import set_clock
 from muster.engine.dependencies import depend
 from muster.engine.enqueue import Enqueuer
-from muster.engine.fence import Incarnation
-from muster.engine.ids import Ids
-from muster.engine.incarnation import read_incarnation, restored
+from muster.engine.incarnation import restored
 from muster.engine.leader import check_term
 from muster.engine.manual import Manual
+from muster.engine.memory import Memory
 from muster.engine.plan_update import PlanUpdater
 from muster.engine.plans import Plans
 from muster.engine.policy import Policy
@@ -59,14 +58,11 @@ class Engine:
         self.store = store
         self.chance = chance
         self.policy = policy
-        self._grants = grants
-        self._origin = Incarnation(grants)
-        self._ids = Ids(0)
-        self._enqueuer = Enqueuer(self._ids, policy)
-        self._plan_updater = PlanUpdater(self._enqueuer)
-        self._claims = Claims(self._enqueuer.lanes, policy)
+        self._memory = Memory(grants)
+        self._enqueuer = Enqueuer(self._memory, policy)
+        self._plan_updater = PlanUpdater(self._enqueuer, self._memory)
+        self._claims = Claims(self._memory, policy)
         self._manual = Manual(self._claims, policy.claim_lease_s)
-        self._remembers = False
         self._workers = Workers(policy)
         self._plans = Plans(policy.failures_max)
         self._handlers: dict[type[c.Command], Callable[[View, Any], Awaitable[Answer]]] = {
@@ -107,23 +103,14 @@ class Engine:
         self._plain = TASK_COMMANDS - _LED - self._handlers.keys()
         """Moves that need nothing but their task: most of what comes."""
 
-    async def _remember(self, tx: Tx) -> None:
-        """Reads what lives in memory between transactions: at first, and after one that was rolled back."""
-        if not self._remembers:
-            self._ids.next_after(await tx.last_id())
-            self._enqueuer.forget_lanes()
-            self._enqueuer.know_lanes(await tx.lanes())
-            self._origin = Incarnation(self._grants, *await read_incarnation(tx))
-            self._remembers = True
-
     async def apply(self, commands: Sequence[c.Command], now: Now) -> Applied:
         """One transaction for all commands.  Raises only what concerns the whole batch, then undone."""
 
         given: list[c.Claim] = []
 
         async def work(tx: Tx) -> Applied:
-            await self._remember(tx)
-            view = View(tx, now, self.chance, self.policy.retry, self._origin)
+            await self._memory.refresh(tx)
+            view = View(tx, now, self.chance, self.policy.retry, self._memory.incarnation)
             await view.load(_named_tasks(commands))
             outcomes: list[Outcome | None] = [None] * len(commands)
             claims: list[tuple[int, c.Claim]] = []
@@ -153,12 +140,12 @@ class Engine:
         try:
             applied = await self.store.transact(work)
         except BaseException as error:
-            self._remembers = False
+            self._memory.forget()
             if isinstance(error, StoreRewound):
                 self.store.halt(error.message)
             raise
         for claim in given:
-            self._claims.note_given(claim)
+            self._memory.note_given(claim)
         return applied
 
     async def _settled(
@@ -190,7 +177,7 @@ class Engine:
 
     async def _restored(self, view: View, command: c.Restored) -> Answer:
         answer = await restored(view, command)
-        self._remembers = False
+        self._memory.forget()
         return answer
 
     async def _append_log(self, view: View, command: c.AppendLog) -> Answer:
@@ -204,7 +191,7 @@ class Engine:
         await view.flush()
         view.task(command.task_id)
         key = await view.tx.lane_key(command.task_id)
-        lane_id = await self._enqueuer.lane(view, key._replace(agent=command.agent))
+        lane_id = await self._memory.lane(view, key._replace(agent=command.agent))
         return moved(view.run(command.task_id, replace(command, lane_id=lane_id)))
 
     async def _depend(self, view: View, command: c.Depend) -> Answer:
@@ -214,7 +201,7 @@ class Engine:
         await check_term(view.tx, command.term)
         await view.flush()
         view.task(command.task_id)
-        lane_id = await self._enqueuer.lane(view, await view.tx.lane_key(command.task_id))
+        lane_id = await self._memory.lane(view, await view.tx.lane_key(command.task_id))
         return moved(view.run(command.task_id, replace(command, lane_id=lane_id)))
 
     async def _claim(self, view: View, command: c.Claim) -> Answer:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
 
 import msgspec
 from msgspec.structs import replace
 
-from muster.engine.ids import Ids
+from muster.engine.memory import Memory
 from muster.engine.policy import F, Policy
 from muster.engine.view import View
 from muster.model import commands as c
@@ -19,7 +19,7 @@ from muster.model.errors import BadInput, Conflict, IllegalMove, Overloaded
 from muster.model.graph import find_cycle
 from muster.model.moves.waiting import enqueued
 from muster.model.profiles import Chooser, by_words
-from muster.model.rows import WORKSPACE_ID, Lane, LaneKey, NewTask, Plan
+from muster.model.rows import WORKSPACE_ID, LaneKey, NewTask, Plan
 from muster.model.states import FailedDependency
 from muster.model.targets import required
 from muster.model.task import TaskFields
@@ -32,26 +32,10 @@ PAGE_TASKS = 500
 
 
 class Enqueuer:
-    def __init__(self, ids: Ids, policy: Policy) -> None:
-        self._ids = ids
+    def __init__(self, memory: Memory, policy: Policy) -> None:
+        self._memory = memory
         self._policy = policy
         self._chooser = Chooser(policy.profiles)
-        self._room = 0
-        """Tasks that may surely be added before the waiting ones must be counted again."""
-        self.lanes: dict[int, Lane] = {}
-        self._lane_ids: dict[LaneKey, int] = {}
-
-    def forget_lanes(self) -> None:
-        self.lanes.clear()
-        self._lane_ids.clear()
-
-    def know_lanes(self, lanes: Iterable[Lane]) -> None:
-        """Lanes are kept in memory: they are few, and every claim looks through them."""
-        for lane in lanes:
-            self.lanes[lane.id] = lane
-            self._lane_ids[
-                LaneKey(lane.plan_id, lane.agent, lane.capabilities, lane.profile, lane.limit_key)
-            ] = lane.id
 
     async def set_ticked(self, view: View, command: c.SetTicked) -> Done:
         await view.tx.set_ticked(command.plan_id, command.event_id)
@@ -77,7 +61,7 @@ class Enqueuer:
         await self._make_room(view, sum(not spec.done for spec in fresh.values()))
         plan = found or await self._new_plan(view, command)
         changed, completed = await self._compare(view, command, known)
-        ids = given | {at: self._ids.next(view.now.wall_ms) for at in fresh}
+        ids = given | {at: self._memory.ids.next(view.now.wall_ms) for at in fresh}
         parents = known | others
         by_key = {key: task.id for key, task in parents.items()}
         by_key |= {spec.key: ids[at] for at, spec in fresh.items() if spec.key is not None}
@@ -119,7 +103,7 @@ class Enqueuer:
         tasks = list(command.tasks)
         for at, key in bare.items():
             free = next((name for name in _numbered(key) if name not in taken), None)
-            chosen = free or f"{key}-{self._ids.next(view.now.wall_ms)}"
+            chosen = free or f"{key}-{self._memory.ids.next(view.now.wall_ms)}"
             taken.add(chosen)
             tasks[at] = replace(tasks[at], key=chosen)
         return replace(command, tasks=tuple(tasks))
@@ -195,15 +179,15 @@ class Enqueuer:
 
         Counting costs a scan, so it is done only when what was counted last does not suffice.
         """
-        if count > self._room:
-            self._room = self._policy.waiting_max - await view.tx.waiting()
-        if count > self._room:
+        if count > self._memory.room:
+            self._memory.room = self._policy.waiting_max - await view.tx.waiting()
+        if count > self._memory.room:
             raise Overloaded(
-                f"{self._policy.waiting_max - self._room} tasks wait already and at most "
+                f"{self._policy.waiting_max - self._memory.room} tasks wait already and at most "
                 f"{self._policy.waiting_max} may; none of the {count} was added",
                 "let the crew catch up, or raise [task] waiting in muster.toml",
             )
-        self._room -= count
+        self._memory.room -= count
 
     async def find_plan(self, view: View, command: c.Enqueue) -> Plan | None:
         if command.source is not None:
@@ -213,7 +197,7 @@ class Enqueuer:
     async def _new_plan(self, view: View, command: c.Enqueue) -> Plan:
         taken = await view.tx.plan_names(WORKSPACE_ID)
         plan = Plan(
-            id=self._ids.next(view.now.wall_ms),
+            id=self._memory.ids.next(view.now.wall_ms),
             workspace_id=WORKSPACE_ID,
             name=free_name(command.plan, taken),
             source=command.source,
@@ -232,6 +216,8 @@ class Enqueuer:
                 raise BadInput(f"task {spec.key} is given twice; nothing was added")
             edges[spec.key] = spec.depends_on
         for spec in command.tasks:
+            if not spec.done:
+                self._policy.refuse_bare_script(spec)
             named = [("depends on", parent) for parent in spec.depends_on]
             if spec.parent is not None:
                 named.append(("belongs to", spec.parent))
@@ -280,7 +266,7 @@ class Enqueuer:
             task_id=task_id,
             workspace_id=WORKSPACE_ID,
             plan_id=plan.id,
-            lane_id=self._lane_ids.get(lane) or await self.lane(view, lane),
+            lane_id=self._memory.lane_ids.get(lane) or await self._memory.lane(view, lane),
             unmet=sum(not met for _, met in parents) if parents else 0,
             actor=command.actor,
             now=view.now,
@@ -308,6 +294,10 @@ class Enqueuer:
     def filled(self, fields: F) -> F:
         return self._policy.filled(fields)
 
+    def check_edited(self, fields: TaskFields) -> None:
+        """Raises BadInput."""
+        self._policy.refuse_bare_script(fields)
+
     def _with_profile(self, spec: c.Spec) -> c.Spec:
         """With the kind of agent that its words ask for, where it is left to them."""
         asks = bool(spec.capabilities or spec.target)
@@ -316,15 +306,6 @@ class Enqueuer:
             return spec
         choice = self._chooser.choose(spec.title, spec.description, f"{spec.epic} {spec.feature}")
         return replace(spec, profile=choice.profile)
-
-    async def lane(self, view: View, key: LaneKey) -> int:
-        lane_id = self._lane_ids.get(key)
-        if lane_id is None:
-            lane_id = self._ids.next(view.now.wall_ms)
-            lane = Lane(lane_id, WORKSPACE_ID, *key)
-            await view.tx.add_lane(lane)
-            self.know_lanes([lane])
-        return lane_id
 
 
 def _numbered(key: str) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from muster.engine.enqueue import Enqueuer, lane_key
+from muster.engine.memory import Memory
 from muster.engine.view import View
 from muster.model import breaker
 from muster.model import commands as c
@@ -40,7 +41,8 @@ Node = int | str
 
 
 class PlanUpdater:
-    def __init__(self, enqueuer: Enqueuer) -> None:
+    def __init__(self, enqueuer: Enqueuer, memory: Memory) -> None:
+        self._memory = memory
         self._enqueuer = enqueuer
 
     async def update(self, view: View, command: UpdatePlan) -> PlanUpdated:
@@ -154,6 +156,7 @@ class PlanUpdater:
     async def _edit(
         self, view: View, kept: KeptTask, fields: TaskFields, ids: Mapping[str, int], actor: str
     ) -> None:
+        self._enqueuer.check_edited(fields)
         before = task_fields_of(kept)
         changed = differences(before, fields)
         task = view.task(kept.id)
@@ -171,7 +174,7 @@ class PlanUpdater:
                 actor=actor,
                 task_fields=fields,
                 changed={name: _shortened(getattr(before, name)) for name in changed},
-                lane_id=await self._enqueuer.lane(view, lane),
+                lane_id=await self._memory.lane(view, lane),
                 unmet=sum(not done for done in edges.values()) if anew else task.unmet,
                 parent_task_id=parent_id,
             ),

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.model.breaker import FAILURES_MAX
+from muster.model.errors import BadInput
 from muster.model.retry import RetryPolicy
 from muster.model.task import TaskFields
 
@@ -43,6 +44,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     """Tasks that may wait before more are refused."""
     profiles: Mapping[str, Sequence[str]] = NO_PROFILES
     """The words of each kind of agent, for tasks that are added without one; empty: nothing is chosen."""
+    scripts: frozenset[str] = frozenset()
+    """Agents that run a task's text as a script."""
     usual_agent: str | None = None
     """Who does what asks for nothing in particular."""
     timeout_s: int = 7200
@@ -62,6 +65,18 @@ class Policy(Struct, frozen=True, kw_only=True):
             return fields
         retries = self.retries if fields.max_retries is None else fields.max_retries
         return replace(fields, timeout_s=fields.timeout_s or self.timeout_s, max_retries=retries)
+
+    def refuse_bare_script(self, fields: TaskFields) -> None:
+        """Raises BadInput for a task without a text whose title would be run as a script."""
+        anybody = fields.agent is None and not (fields.capabilities or fields.profile or fields.target)
+        agent = self.usual_agent if anybody else fields.agent
+        if agent in self.scripts and not fields.description.strip():
+            raise BadInput(
+                f"task {fields.title[:80]!r} has no text, and agent {agent} runs a task's text as a script; "
+                "nothing was changed",
+                "in a plan write the commands below the task's line, indented; else --prompt 'COMMANDS', "
+                '{"description": "COMMANDS"}',
+            )
 
     @property
     def limited(self) -> bool:

@@ -15,7 +15,7 @@ from muster.model import commands as c
 from muster.model.answers import AttemptOrder, Done, HeartbeatAnswer, Registered, TookOver, WorkersOrdered
 from muster.model.errors import BadInput, Conflict, NotFound, StaleEpoch
 from muster.model.moves.decision import lapsed
-from muster.model.rows import Worker
+from muster.model.rows import WorkerRow
 from muster.model.states import AttemptStatus, CrewStatus, StopAction, WorkerStatus
 from muster.model.task import BY_HAND, Attempt
 
@@ -33,7 +33,7 @@ async def crew_status(view: View) -> CrewStatus:
     return CrewStatus(await view.tx.meta(CREW) or CrewStatus.RUNNING)
 
 
-async def living(view: View, worker_id: str) -> Worker | None:
+async def living(view: View, worker_id: str) -> WorkerRow | None:
     worker = await view.tx.worker(worker_id)
     return worker if worker is not None and worker.ended_at_ms is None else None
 
@@ -55,7 +55,7 @@ class Workers:
             )
         now = view.now
         await view.tx.put_worker(
-            Worker(
+            WorkerRow(
                 id=command.worker_id,
                 hostname=command.hostname,
                 pid=command.pid,
@@ -153,7 +153,7 @@ class Workers:
             await self._end(view, worker, command.reason, permanent=command.permanent)
         return Done()
 
-    async def _trusted(self, view: View, worker: Worker) -> bool:
+    async def _trusted(self, view: View, worker: WorkerRow) -> bool:
         """It holds an attempt whose lease is not over, perhaps by a claim after the coordinator's look (L1)."""
         return any(not lapsed(attempt, view.now) for attempt in await view.held(worker.id))
 
@@ -161,7 +161,7 @@ class Workers:
         for attempt in await view.held(worker_id):
             view.run(attempt.task_id, c.Release(task_id=attempt.task_id, epoch=attempt.epoch, reason=reason))
 
-    async def _end(self, view: View, worker: Worker, reason: str, *, permanent: bool) -> None:
+    async def _end(self, view: View, worker: WorkerRow, reason: str, *, permanent: bool) -> None:
         await view.tx.put_worker(
             replace(
                 worker,

@@ -37,9 +37,12 @@ class Pool(Struct, frozen=True, kw_only=True, rename="camel", gc=False):
 Pools = dict[str, Pool]
 
 
+_DECODER = msgspec.json.Decoder(dict[str, Pool])
+
+
 def pools_of(text: str | None, now_ms: int) -> Pools:
     """Those that are closed now, of what the store holds."""
-    known = msgspec.json.decode(text, type=dict[str, Pool]) if text else {}
+    known = _DECODER.decode(text) if text else {}
     return {name: pool for name, pool in known.items() if pool.closed(now_ms)}
 
 

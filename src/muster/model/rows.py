@@ -62,7 +62,7 @@ class Lane(Struct, frozen=True, gc=False):
     limit_key: str
     """Empty: no shared limit."""
 
-    def agents_for(self, worker: Worker) -> list[str]:
+    def agents_for(self, worker: WorkerRow) -> list[str]:
         """Which of a worker's agents may do this lane's tasks, those of the preferred kind first.
 
         A task that names no agent goes to the general ones, or to one that offers what it asks for.
@@ -97,7 +97,7 @@ class Lane(Struct, frozen=True, gc=False):
         return 2 if offer.profiles else 1
 
 
-class Worker(Struct, frozen=True, gc=False):
+class WorkerRow(Struct, frozen=True, gc=False):
     id: str
     hostname: str
     pid: int
@@ -139,7 +139,7 @@ class Worker(Struct, frozen=True, gc=False):
         return self.unfit | {ANY_AGENT: f"{first} cannot run: {self.unfit[first]}"}
 
 
-def worker_view(worker: Worker, holds: tuple[str, ...]) -> WorkerView:
+def worker_view(worker: WorkerRow, holds: tuple[str, ...]) -> WorkerView:
     """The row says what the last heartbeat knew; an attempt may have begun or ended since."""
     status = worker.status
     if worker.draining:

@@ -45,9 +45,12 @@ class Usage(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fi
         )
 
 
+_DECODER = msgspec.json.Decoder(Usage)
+
+
 def usage_of(text: str | None) -> Usage | None:
     """Reads what a row holds."""
-    return msgspec.json.decode(text, type=Usage) if text else None
+    return _DECODER.decode(text) if text else None
 
 
 def usage_json(usage: Usage | None) -> str | None:

@@ -9,11 +9,11 @@ from muster.model.task import CommonFields
 from muster.model.usage import Usage
 
 
-class View(Struct, frozen=True, kw_only=True, rename="camel", gc=False):
+class ViewStruct(Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """Base of all views."""
 
 
-class TaskFilter(View, frozen=True, kw_only=True):
+class TaskFilter(ViewStruct, frozen=True, kw_only=True):
     plan: str | None = None
     statuses: tuple[TaskStatus, ...] = ()
     ids: tuple[int, ...] = ()
@@ -76,7 +76,7 @@ class TaskView(CommonFields, frozen=True, kw_only=True):
     """What a person may do with it now, the most likely first."""
 
 
-class AttemptView(View, frozen=True, kw_only=True):
+class AttemptView(ViewStruct, frozen=True, kw_only=True):
     epoch: int
     generation: int
     status: AttemptStatus
@@ -94,7 +94,7 @@ class AttemptView(View, frozen=True, kw_only=True):
     usage: Usage | None = None
 
 
-class EventView(View, frozen=True, kw_only=True):
+class EventView(ViewStruct, frozen=True, kw_only=True):
     id: int
     task_id: int
     plan: str
@@ -111,14 +111,14 @@ class EventView(View, frozen=True, kw_only=True):
     actor: str
 
 
-class LogChunk(View, frozen=True, kw_only=True):
+class LogChunk(ViewStruct, frozen=True, kw_only=True):
     stream: str
     offset: int
     at_ms: int
     data: bytes
 
 
-class AgentView(View, frozen=True, kw_only=True):
+class AgentView(ViewStruct, frozen=True, kw_only=True):
     name: str
     status: AgentStatus
     workers: int
@@ -129,7 +129,7 @@ class AgentView(View, frozen=True, kw_only=True):
     """What is missing where it cannot run."""
 
 
-class PlanView(View, frozen=True, kw_only=True):
+class PlanView(ViewStruct, frozen=True, kw_only=True):
     id: int
     name: str
     source: str | None
@@ -140,13 +140,13 @@ class PlanView(View, frozen=True, kw_only=True):
     """Tasks that failed for good since one was completed."""
 
 
-class PlanProgress(View, frozen=True, kw_only=True):
+class PlanProgress(ViewStruct, frozen=True, kw_only=True):
     plan: PlanView
     settled: bool
     """Everything is final, or only a person can move what is left."""
 
 
-class WorkerView(View, frozen=True, kw_only=True):
+class WorkerView(ViewStruct, frozen=True, kw_only=True):
     id: str
     hostname: str
     pid: int
@@ -163,7 +163,7 @@ class WorkerView(View, frozen=True, kw_only=True):
     """Why it has ended, or is to end."""
 
 
-class ClaimView(View, frozen=True, kw_only=True):
+class ClaimView(ViewStruct, frozen=True, kw_only=True):
     """An open attempt, seen as a claim: who holds what, and for how long."""
 
     task_id: int
@@ -182,7 +182,7 @@ class ClaimView(View, frozen=True, kw_only=True):
     """The lease is over, and the coordinator has not freed the task yet."""
 
 
-class CrewView(View, frozen=True, kw_only=True):
+class CrewView(ViewStruct, frozen=True, kw_only=True):
     """Costs the same however many tasks there are."""
 
     crew: str
@@ -199,7 +199,7 @@ class StatusView(CrewView, frozen=True, kw_only=True):
     agents: tuple[AgentView, ...] = ()
 
 
-class Inbox(View, frozen=True, kw_only=True):
+class Inbox(ViewStruct, frozen=True, kw_only=True):
     """What waits for a person."""
 
     tasks: tuple[TaskView, ...]
@@ -207,7 +207,7 @@ class Inbox(View, frozen=True, kw_only=True):
     """False where there is more than was looked at."""
 
 
-class TaskDetail(View, frozen=True, kw_only=True):
+class TaskDetail(ViewStruct, frozen=True, kw_only=True):
     task: TaskView
     attempts: tuple[AttemptView, ...]
     events: tuple[EventView, ...]

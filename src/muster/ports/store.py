@@ -13,7 +13,7 @@ from msgspec import Struct
 from muster.model.commands import AppendLog
 from muster.model.edits import Edit, KeptTask
 from muster.model.events import Event
-from muster.model.rows import Lane, LaneKey, NewTask, Plan, Worker
+from muster.model.rows import Lane, LaneKey, NewTask, Plan, WorkerRow
 from muster.model.seals import Numbered, Seal
 from muster.model.states import ErrorKind
 from muster.model.task import Artifact, Attempt, Checkpoint, Now, Task
@@ -196,11 +196,11 @@ class Tx(Protocol):
     async def settle_dependency(self, parent_id: int, child_id: int) -> bool:
         """Marks one dependency as met; False where it was already."""
 
-    async def worker(self, worker_id: str) -> Worker | None: ...
+    async def worker(self, worker_id: str) -> WorkerRow | None: ...
 
-    async def put_worker(self, worker: Worker) -> None: ...
+    async def put_worker(self, worker: WorkerRow) -> None: ...
 
-    async def living_workers(self) -> list[Worker]: ...
+    async def living_workers(self) -> list[WorkerRow]: ...
 
     async def logged(self, task_id: int, epoch: int, stream: str, offset: int) -> int:
         """Length of the output chunk that begins there, in bytes; 0 where there is none."""
@@ -249,9 +249,9 @@ class Reads(Protocol):
     async def lingering(self, limit: int) -> list[Attempt]:
         """Ended attempts whose processes may still be at work, of tasks that wait for that."""
 
-    async def living_workers(self) -> list[Worker]: ...
+    async def living_workers(self) -> list[WorkerRow]: ...
 
-    async def worker(self, worker_id: str) -> Worker | None:
+    async def worker(self, worker_id: str) -> WorkerRow | None:
         """Also one that has ended."""
 
     async def open_by_agent(self) -> dict[str, int]:
@@ -371,7 +371,7 @@ class Reads(Protocol):
     async def holds(self) -> list[tuple[str, str]]:
         """(worker, `plan/key#epoch`) of each open attempt, the oldest task first."""
 
-    async def last_worker(self) -> Worker | None:
+    async def last_worker(self) -> WorkerRow | None:
         """The one that was heard last, also where it has ended."""
 
     async def meta(self, name: str) -> str | None: ...

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import hmac
 from typing import Any
 
 import msgspec
@@ -16,6 +14,7 @@ from muster.model.states import ErrorKind
 from muster.model.task import Attempt
 from muster.web.backend import Backend
 from muster.web.http import Body, Reply, Request, body_of, json_text
+from muster.web.identity import holds
 from muster.web.routes import Routes
 
 
@@ -30,13 +29,11 @@ class FailBody(Body, frozen=True, kw_only=True):
 
 async def _authorize(web: Backend, request: Request, task_id: int, epoch: int) -> Attempt:
     """Raises NotAllowed for a wrong token, StaleEpoch once the attempt is over."""
-    scheme, _, token = request.header(b"authorization").partition(" ")
+    token = request.header(b"authorization").partition(" ")[2]
     attempt = await web.reads.attempt(task_id, epoch)
     if attempt is None and "." in token:
         await _refuse_unknown(web, task_id, epoch, token.partition(".")[2])
-    known = (attempt.token_hash if attempt else None) or ""
-    digest = hashlib.sha256(token.encode()).hexdigest()
-    if attempt is None or scheme.lower() != "bearer" or not hmac.compare_digest(digest, known):
+    if attempt is None or not holds(request, attempt):
         raise NotAllowed(
             "this token is not that attempt's", "report from inside the task: MUSTER_TOKEN is set there"
         )

@@ -20,7 +20,7 @@ POLL_S = 1.0
 """Longest wait for a hint before looking for oneself."""
 
 
-class Owner(Protocol):
+class OwnerActions(Protocol):
     """What the process that holds the store does besides commands and queries."""
 
     term: int
@@ -43,6 +43,9 @@ class Owner(Protocol):
 
     async def reconcile(self) -> Reconciled: ...
 
+    async def free_dead(self) -> None:
+        """What dead workers of this host hold is free when this returns."""
+
     async def tick_boxes(self, plan: str) -> str:
         """Ticks the boxes of the plan of this name now; why some wait."""
 
@@ -53,7 +56,7 @@ class Backend:
     reads: Reads
     queries: Queries
     wakeups: Wakeups
-    owner: Owner
+    owner: OwnerActions
     closing: asyncio.Event = field(default_factory=asyncio.Event)
 
     def shut_down(self) -> None:

@@ -25,6 +25,7 @@ from muster.model import commands as c
 from muster.model.errors import CallerError, MusterError, NotFound
 from muster.web.backend import Backend
 from muster.web.http import Reply, Request, body_of, decode_body, decode_query, error_reply, json_reply
+from muster.web.identity import as_said_by
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +59,10 @@ class Route:
         shape = self._body() if self._body is not None else self._takes.get("body")
         return None if shape is None else msgspec.json.Decoder(shape)
 
+    def prepare(self) -> None:
+        decode_query("", self._takes.get("query"))
+        _ = self._decoder
+
     async def answer(self, web: Backend, request: Request, values: list[str]) -> Reply:
         given: dict[str, Any] = {}
         for (name, _, kind), text in zip(self._names, values, strict=True):
@@ -70,7 +75,7 @@ class Route:
         if "request" in takes:
             given["request"] = request
         if self._decoder is not None:
-            given["body"] = decode_body(request.body, self._decoder)
+            given["body"] = await as_said_by(web, request, decode_body(request.body, self._decoder))
         return json_reply(await self._handler(web, **given), self._status)
 
 
@@ -129,6 +134,7 @@ class Application:
     def __init__(self, backend: Backend, resources: Iterable[Routes]) -> None:
         self._backend = backend
         self._root = _Node()
+        self._routes: list[Route] = []
         for resource in resources:
             for method, route in resource.made:
                 node = self._root
@@ -139,6 +145,12 @@ class Application:
                         node = node.literal.setdefault(part, _Node())
                 assert method not in node.routes, f"two routes for {method} {'/'.join(route.parts)}"
                 node.routes[method] = route
+                self._routes.append(route)
+
+    def prepare(self) -> None:
+        """For an owner with threads: msgspec 0.22 crashes where two of them are the first to use one type."""
+        for route in self._routes:
+            route.prepare()
 
     async def answer(self, request: Request) -> Reply:
         try:

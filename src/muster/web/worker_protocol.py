@@ -14,8 +14,15 @@ from muster.web.routes import Routes
 routes = Routes()
 
 for _name, _shape in COMMANDS.items():
-    if _shape not in {c.Claim, c.Heartbeat}:
+    if _shape not in {c.Register, c.Claim, c.Heartbeat}:
         routes.command(f"/worker/v1/{_name}", _shape)
+
+
+@routes.post("/worker/v1/register")
+async def register(web: Backend, body: c.Register) -> Answer:
+    """Often in the place of one that was killed: what that one has begun must be there for the first claim."""
+    await web.owner.free_dead()
+    return await web.engine.execute(body)
 
 
 class WaitQuery(Query, frozen=True, kw_only=True):

@@ -39,7 +39,7 @@ from muster.worker.orders import Order, Orders
 from muster.worker.output_reader import READ_S, OutputReader, wait_and_read
 from muster.worker.port_ranges import PORTS, port_range
 from muster.worker.tail import Tail
-from muster.worker.watchdog import Verdict, Watchdog
+from muster.worker.watchdog import StopVerdict, Watchdog
 from muster.worker.words import Words, cut
 from muster.worker.workdir import Trees, Workdir, workdir_of
 from muster.worker.worktree import MergeConflict, Work, WorkMissing
@@ -81,7 +81,7 @@ class _End(NamedTuple):
     timed_out: bool = False
     stopped: bool = False
     """On request."""
-    verdict: Verdict | None = None
+    verdict: StopVerdict | None = None
     starved: str = ""
     """How the kernel has killed it for want of memory."""
     lingers: bool = False
@@ -392,7 +392,7 @@ class Runner:
             epoch=job.epoch,
             ref=f"{job.plan}/{job.key}",
             title=job.title,
-            prompt=job.description or job.title,
+            prompt=job.description,
             session_key=job.session_key or None,
             session_usage=job.session_usage,
             checkpoint=job.checkpoint,

@@ -30,7 +30,7 @@ TOLD_PART = 0.8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class StopVerdict:
     """Why the attempt has to be stopped."""
 
     kind: ErrorKind
@@ -67,7 +67,7 @@ class Watchdog:
         self.notice = ""
         """What the agent should know about its limits."""
 
-    def look(self, usage: TreeUsage, now_s: float, *, frozen: bool = False) -> Verdict | None:
+    def look(self, usage: TreeUsage, now_s: float, *, frozen: bool = False) -> StopVerdict | None:
         printed = self._output()
         verdict = self._over(usage, printed, now_s - self._seen_s)
         if verdict is None and not frozen:
@@ -84,7 +84,7 @@ class Watchdog:
                 continue
         return total
 
-    def _over(self, usage: TreeUsage, printed: int, since_s: float) -> Verdict | None:
+    def _over(self, usage: TreeUsage, printed: int, since_s: float) -> StopVerdict | None:
         limits = self._limits
         parts = [
             self._part(ErrorKind.OUT_OF_MEMORY, "memory", usage.memory_bytes, limits.memory_bytes, size),
@@ -107,7 +107,7 @@ class Watchdog:
 
     def _part(
         self, kind: ErrorKind, name: str, used: float, most: float | None, say: Callable[[float], str]
-    ) -> tuple[float, Verdict | None]:
+    ) -> tuple[float, StopVerdict | None]:
         """How much of a limit is used, and the verdict where that is too much."""
         if most is None:
             return 0.0, None
@@ -118,9 +118,9 @@ class Watchdog:
             f"it used {say(used)} {what.get(name, 'of processor time')}, its limit is {say(most)} "
             f"({self._key}.limits.{name})"
         )
-        return 1.0, Verdict(kind=kind, message=message, urgent=name != "cpu")
+        return 1.0, StopVerdict(kind=kind, message=message, urgent=name != "cpu")
 
-    def _disk(self, usage: TreeUsage, printed: int) -> Verdict | None:
+    def _disk(self, usage: TreeUsage, printed: int) -> StopVerdict | None:
         written = max(usage.written_bytes, printed)
         if written < DISK_SUSPECT_BYTES:
             return None
@@ -133,9 +133,9 @@ class Watchdog:
         message = (
             f"the disk is nearly full ({size(free)} left), and it has written {size(written)}: free some room"
         )
-        return Verdict(kind=ErrorKind.CRASH, message=message, urgent=True)
+        return StopVerdict(kind=ErrorKind.CRASH, message=message, urgent=True)
 
-    def _progress(self, usage: TreeUsage, printed: int, now_s: float) -> Verdict | None:
+    def _progress(self, usage: TreeUsage, printed: int, now_s: float) -> StopVerdict | None:
         after_s = self._limits.stall_after_s
         if after_s is None:
             return None
@@ -160,7 +160,7 @@ class Watchdog:
             self.suspicion = self.suspicion or evidence
             return None
         message = f"it hung: {evidence} (health.stall_after, {self._key}.stall_after)"
-        return Verdict(kind=ErrorKind.CRASH, message=message, urgent=False)
+        return StopVerdict(kind=ErrorKind.CRASH, message=message, urgent=False)
 
 
 def full_disk(*folders: Path) -> str:

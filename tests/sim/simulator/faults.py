@@ -104,11 +104,18 @@ class Nemesis:
         if remote:
             self._stage.world.spawn(self._cut_off(self._dice.choice(remote).number))
 
-    async def _cut_off(self, number: int) -> None:
-        host = self._stage.world.hosts[number]
-        host.cut_off = True
-        await asyncio.sleep(self._for(self._dice.uniform(0.5, 3.0) * self._lease_s))
-        host.cut_off = False
+    def _blackout(self) -> None:
+        """The owner's machine alone has lost its network: most agents are silent at once."""
+        numbers = [host.number for host in self._stage.world.hosts[1:]]
+        self._stage.world.spawn(self._cut_off(*numbers, shortest=1.2))
+
+    async def _cut_off(self, *numbers: int, shortest: float = 0.5) -> None:
+        hosts = [self._stage.world.hosts[number] for number in numbers]
+        for host in hosts:
+            host.cut_off = True
+        await asyncio.sleep(self._for(self._dice.uniform(shortest, 3.0) * self._lease_s))
+        for host in hosts:
+            host.cut_off = False
 
     def _wall_jump(self) -> None:
         """By up to a day, both ways."""

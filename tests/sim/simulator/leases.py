@@ -10,6 +10,7 @@ from muster.model.answers import AttemptOrder, Claimed, HeartbeatAnswer, Held, M
 from muster.model.task import Now
 from simulator.hosts import Process, SimHost
 from simulator.reference import Reference, TaskModel
+from simulator.silence import BrakeWatch, Silence
 from simulator.world import Broken, World
 
 FREED_MS = 1_000
@@ -40,6 +41,7 @@ class Leases:
         self._lease_ms = int(world.scenario.policy.lease_s * 1000)
         self._by_hand_ms = int(world.scenario.policy.claim_lease_s * 1000)
         self._heard: dict[Key, Hearing] = {}
+        self._brake = BrakeWatch(self._lease_ms)
         self.refused_ms: tuple[int, int] = (0, 0)
         """From when to when the store has refused writes last."""
         self.owner: Process | None = None
@@ -55,6 +57,7 @@ class Leases:
         if self.owner is not None and now.mono_ms < self.led_since_ms:
             self.refused_ms = (0, 0)  # told by the clock of an earlier boot
         self.owner, self.led_since_ms = owner, now.mono_ms
+        self._brake = BrakeWatch(self._lease_ms)
 
     def heard(self, key: Key, now: Now, lease_ms: int | None = None) -> None:
         known = self._heard.get(key)
@@ -134,6 +137,27 @@ class Leases:
                 "S15", f"task {task.id}#{command.epoch} was reaped {silent_ms} ms after it was heard", task.id
             )
         self._world.seen["a silent attempt was reaped"] += 1
+        if not task.by_hand:
+            seen = self._look_at_silence(now)
+            if self._brake.is_on(seen, now.mono_ms):
+                says = (
+                    f"{seen.silent} of {seen.held} agents fell silent at once, and task {task.id} was reaped"
+                )
+                raise Broken("S15", says, task.id)
+            self._brake.given_up(now.mono_ms)
+
+    def _look_at_silence(self, now: Now) -> Silence:
+        agents = [task for task in self._open() if not task.by_hand]
+        silent = [task for task in agents if self._is_silent(task, now)]
+        seen = self._brake.look(len(agents), len(silent), now.mono_ms)
+        if seen.surely:
+            self._world.seen["most agents were silent at once"] += 1
+        return seen
+
+    def _is_silent(self, task: TaskModel, now: Now) -> bool:
+        hearing = self._heard[task.id, task.epoch]
+        over = hearing.boot_id == now.boot_id and now.mono_ms >= hearing.mono_ms + hearing.lease_ms
+        return over and self.died_s(task.holder) is None
 
     def _check_proof(self, task: TaskModel, now: Now, hearing: Hearing) -> None:
         worker = task.holder
@@ -162,6 +186,7 @@ class Leases:
             self.led_since_ms, self.owner.stood_ms[1] if self.owner else 0, self.refused_ms[1]
         )
         self._check_lingering(now, well_since_ms)
+        self._look_at_silence(now)
         for task in self._open():
             hearing = self._heard[task.id, task.epoch]
             if hearing.boot_id != now.boot_id:
@@ -169,7 +194,7 @@ class Leases:
                     raise Broken("L1", f"task {task.id} is still held by an attempt of another boot", task.id)
                 continue
             since_ms = max(hearing.mono_ms, well_since_ms)
-            if now.mono_ms - since_ms > hearing.lease_ms + self._freed_ms:
+            if now.mono_ms - since_ms > hearing.lease_ms + self._freed_ms + self._brake.longer_ms:
                 raise Broken(
                     "L1", f"task {task.id} is held {now.mono_ms - since_ms} ms after a word", task.id
                 )

@@ -14,8 +14,10 @@ from muster.engine.audit import add_seal
 from muster.engine.batch import Batcher
 from muster.engine.claims import Claims
 from muster.engine.enqueue import Enqueuer
+from muster.engine.memory import Memory
 from muster.engine.policy import Policy
 from muster.engine.services import reaper as reaper_module
+from muster.engine.services.brake import Brake
 from muster.engine.services.reaper import Reaper
 from muster.engine.services.scheduler import Scheduler
 from muster.engine.view import View
@@ -347,13 +349,18 @@ def lease_cut_short(planting: Planting) -> None:
 
 @plant("a claim that comes late once more is given work that nobody waits for")
 def late_claim_is_a_new_one(planting: Planting) -> None:
-    planting.put(Claims, "note_given", lambda _self, _command: None)
+    planting.put(Memory, "note_given", lambda _self, _command: None)
 
 
 @plant("a cancelled task is given out while its agent is still at work")
 def next_attempt_beside_the_last_one(planting: Planting) -> None:
     planting.put(ending, "left_running", lambda _attempt: None)
     planting.put(waiting, "left_running", lambda _attempt: None)
+
+
+@plant("most agents fall silent at once, and are given up all the same", first=1000)
+def no_brake(planting: Planting) -> None:
+    planting.put(Brake, "holds", lambda _self, _held, _silent, _now_ms: False)
 
 
 @plant("what a full store did not take counts as silence")

@@ -52,11 +52,34 @@ class Scenario:
     asking: float
     disk_s: float
     """How long a commit takes at most."""
+    crowded: bool = False
+    """Tasks wait for nothing, and all agents have something to do."""
 
 
 def stream(seed: int, name: str) -> Random:
     """Each actor draws from a stream of its own: one more draw here changes nothing there."""
     return Random(f"{seed}:{name}")
+
+
+CROWDED = 1000
+"""From this seed on, harsh scenarios have enough agents for most of them to fall silent at once."""
+
+
+def crowded(scenario: Scenario) -> Scenario:
+    return replace(
+        scenario,
+        hosts=4,
+        workers=8,
+        slots=3,
+        tasks=300,
+        faults=("blackout", "worker_crash", "agent_crash"),
+        loss=0.0,
+        asking=0.0,
+        failing=0.0,
+        user_every_s=0.5,
+        fault_every_s=6.0,
+        crowded=True,
+    )
 
 
 def harsh(seed: int) -> Scenario:
@@ -70,7 +93,7 @@ def harsh(seed: int) -> Scenario:
         heartbeat_s=4.0 / 3,
         claim_lease_s=6.0,
     )
-    return replace(
+    made = replace(
         plain,
         policy=policy,
         hosts=3,
@@ -87,6 +110,7 @@ def harsh(seed: int) -> Scenario:
         asking=0.1,
         disk_s=0.004 if seed % 3 == 1 else 0.4,
     )
+    return crowded(made) if seed >= CROWDED else made
 
 
 def scenario(seed: int) -> Scenario:
@@ -104,7 +128,7 @@ def scenario(seed: int) -> Scenario:
         limits=limits,
         failures_max=dice.choice((0, 5)),
     )
-    return Scenario(
+    made = Scenario(
         seed=seed,
         policy=policy,
         hosts=hosts,
@@ -122,3 +146,4 @@ def scenario(seed: int) -> Scenario:
         asking=dice.choice((0.0, 0.1)),
         disk_s=dice.choice((0.004, 0.004, 0.4)),
     )
+    return crowded(made) if seed % 10 == 7 else made

@@ -78,7 +78,8 @@ class Users:
         here = [key for of, key in self._added if of == plan]
         specs: list[c.Spec] = []
         for _ in range(self._dice.randint(1, 6)):
-            before = here[-4:] + [spec.key for spec in specs if spec.key]
+            crowded = self._stage.world.scenario.crowded
+            before = [] if crowded else here[-4:] + [spec.key for spec in specs if spec.key]
             parents = self._dice.sample(before, min(len(before), self._dice.choice((0, 0, 1, 2, 3))))
             specs.append(self._spec(plan, f"t{len(self._added) + len(specs)}", parents))
         self._left -= len(specs)
@@ -99,6 +100,8 @@ class Users:
     def _spec(self, plan: str, key: str, parents: list[str]) -> c.Spec:
         dice, now_ms = self._dice, WALL_0_MS + int(self._stage.world.time_s * 1000)
         agent = dice.choice((None, None, *AGENTS))
+        if self._stage.world.scenario.crowded:
+            return c.Spec(title=key, key=key)
         return c.Spec(
             title=key,
             key=key,

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from muster.app.crew import Crew
+from muster.app.crew import SupervisedCrew
 from muster.app.interrupts import Interrupts
 from muster.cli.context import actor
 from muster.cli.demo import checks, project, show, story
@@ -141,7 +141,7 @@ def _work(
     config = load_config(where.root)
     document = read_plan(where.root / project.PLAN_FILE)
     content = plan_body(Given(document, where.root / project.PLAN_FILE), config, where)
-    crew = Crew(where, config, WORKERS, say=printer.say, actor=actor(), interrupts=interrupts)
+    crew = SupervisedCrew(where, config, WORKERS, say=printer.say, actor=actor(), interrupts=interrupts)
     with _swept(where, crew):
         crew.start()
         added = crew.api.post("/api/v1/plans", content)
@@ -169,7 +169,7 @@ def _work(
 class _Limit:
     """Whatever hangs, the demo ends: after LIMIT_S it is interrupted, and who waits for the owner goes on."""
 
-    def __init__(self, crew: Crew, interrupts: Interrupts) -> None:
+    def __init__(self, crew: SupervisedCrew, interrupts: Interrupts) -> None:
         self._crew = crew
         self._interrupts = interrupts
         self._over = False
@@ -199,7 +199,7 @@ class _Limit:
 
 
 @contextmanager
-def _swept(where: Project, crew: Crew) -> Iterator[None]:
+def _swept(where: Project, crew: SupervisedCrew) -> Iterator[None]:
     """Ends the crew in any case, and whatever is left of its agents."""
     from muster.hosts.local_host import LocalHost
 

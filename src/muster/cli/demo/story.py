@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from muster.app.crew import TICK_S, Crew
+from muster.app.crew import TICK_S, SupervisedCrew
 from muster.app.interrupts import Interrupts
 from muster.cli.demo.evidence import Fault, LateWrite, Line, read_ledger
 from muster.cli.demo.project import LEDGER_FILE, NOTES_DIR
@@ -70,7 +70,7 @@ class Stage:
     def __init__(
         self,
         project: Project,
-        crew: Crew,
+        crew: SupervisedCrew,
         plan: str,
         show: EventPrinter,
         interrupts: Interrupts,

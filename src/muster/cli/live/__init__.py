@@ -6,7 +6,7 @@ import time
 
 from muster.cli.context import Context
 from muster.cli.live.draw import draw
-from muster.cli.live.feed import Feed
+from muster.cli.live.feed import LiveFeed
 from muster.cli.live.state import Prompt, State
 from muster.cli.live.terminal import Terminal
 from muster.cli.output import Screen
@@ -19,7 +19,7 @@ def watch(context: Context, *, plan: str | None, colour: str) -> int:
     """Until `q`.  Raises KeyboardInterrupt on Ctrl-C, after the terminal is as it was."""
     state = State(plan=plan)
     screen = Screen(colour)
-    with Feed(context.project, context.actor(), plan) as feed, Terminal(wake=feed.wake_fd) as terminal:
+    with LiveFeed(context.project, context.actor(), plan) as feed, Terminal(wake=feed.wake_fd) as terminal:
         while not state.done:
             state.show(feed.take())
             feed.choose(state.log_wanted())
@@ -29,6 +29,6 @@ def watch(context: Context, *, plan: str | None, colour: str) -> int:
     return 0
 
 
-def _obey(asked: Prompt | None, feed: Feed) -> None:
+def _obey(asked: Prompt | None, feed: LiveFeed) -> None:
     if asked is not None:
         feed.ask(asked)

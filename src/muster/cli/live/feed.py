@@ -24,7 +24,7 @@ LINE_CHARS_MAX = 4000
 _TAIL_CHUNKS = 50
 
 
-class Feed:
+class LiveFeed:
     """Owns a connection and a thread; `take` never blocks."""
 
     def __init__(self, project: Project, actor: str, plan: str | None) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
 from muster.engine.service import PAGE_ROWS, Service
+from muster.engine.services.brake import Brake
 from muster.model.commands import FreshLeases, MarkWorkerDead, ProcessesExited, Reap
 from muster.model.errors import Conflict, TermOver
 from muster.model.marks import attempt_mark, worker_mark
 from muster.model.moves.decision import lapsed
-from muster.model.rows import Worker
+from muster.model.rows import WorkerRow
 from muster.model.states import AttemptStatus
 from muster.model.task import Attempt, Now
 from muster.ports.clock import Clock
@@ -75,6 +76,8 @@ class Reaper(Service):
         self._absences = absences
         self._absences_seen = absences()
         self._lease_ms = int(lease_s * 1000)
+        self._brake = Brake(self._lease_ms)
+        self._braked = False
         self.interval_s = interval_s
         self._ticked_ms = led_since_ms
         self._first_ms: int | None = None
@@ -112,10 +115,9 @@ class Reaper(Service):
         if dead_marks:
             await self._kill(dead_marks)
             await self._aside(self._sweep)
+        self._braked = self._brake.holds(*await self._silent(workers, gone, now), now.mono_ms)
         trusted: set[str] = set()
-        after = (0, 0)
-        while True:
-            page = await self._reads.open_attempts(after, PAGE_ROWS)
+        async for page in self._pages():
             newcomers = await self._newcomers(page, workers)
             for attempt in page:
                 if attempt.by_hand:
@@ -126,20 +128,46 @@ class Reaper(Service):
                 worker = workers.get(attempt.worker_id)
                 if not await self._consider(attempt, worker, gone, now):
                     trusted.add(attempt.worker_id)
-            if len(page) < PAGE_ROWS:
-                break
-            after = (page[-1].task_id, page[-1].epoch)
         await self._free_lingering(workers, gone, now)
         for worker in workers.values():
             # While it holds an attempt whose lease is not over, nobody may take it for dead (L1).
-            if worker.id not in trusted:
+            if worker.id not in trusted and (gone[worker.id] or not self._braked):
                 await self._bury(worker, gone[worker.id], now)
+
+    async def _pages(self) -> AsyncIterator[Sequence[Attempt]]:
+        after = (0, 0)
+        while page := await self._reads.open_attempts(after, PAGE_ROWS):
+            yield page
+            if len(page) < PAGE_ROWS:
+                return
+            after = (page[-1].task_id, page[-1].epoch)
+
+    async def _silent(
+        self, workers: Mapping[str, WorkerRow], gone: Mapping[str, str | None], now: Now
+    ) -> tuple[int, list[Attempt]]:
+        """How many attempts agents hold, and those whose lease has run out without another sign of their end."""
+        held, silent = 0, list[Attempt]()
+        async for page in self._pages():
+            agents = [attempt for attempt in page if not attempt.by_hand]
+            held += len(agents)
+            silent += [
+                attempt
+                for attempt in agents
+                if attempt.worker_id in workers
+                and not gone[attempt.worker_id]
+                and self._ran_out(attempt, now)
+            ]
+        return held, silent
+
+    @staticmethod
+    def _ran_out(attempt: Attempt, now: Now) -> bool:
+        return attempt.boot_id == now.boot_id and now.mono_ms >= attempt.lease_until_ms
 
     async def _kill(self, marks: Sequence[str]) -> None:
         await self._aside(lambda: self._host.kill_marked(marks))
 
     async def _free_lingering(
-        self, workers: Mapping[str, Worker], gone: Mapping[str, str | None], now: Now
+        self, workers: Mapping[str, WorkerRow], gone: Mapping[str, str | None], now: Now
     ) -> None:
         """Attempts that a cancel or a question has ended, and whose worker has not said that they are gone."""
         for attempt in await self._reads.lingering(PAGE_ROWS):
@@ -163,13 +191,13 @@ class Reaper(Service):
         last_ms = self._ticked_ms
         return last_ms is not None and now.mono_ms - last_ms > self._stall_ms
 
-    async def _newcomers(self, page: Sequence[Attempt], known: Mapping[str, Worker]) -> set[str]:
+    async def _newcomers(self, page: Sequence[Attempt], known: Mapping[str, WorkerRow]) -> set[str]:
         """Workers that have registered and claimed since we looked: not there is not the same as ended."""
         if all(attempt.worker_id in known or attempt.by_hand for attempt in page):
             return set()
         return {worker.id for worker in await self._reads.living_workers()} - known.keys()
 
-    def _proof(self, worker: Worker, now: Now) -> str | None:
+    def _proof(self, worker: WorkerRow, now: Now) -> str | None:
         """Why the worker is dead for sure, or None."""
         if worker.hostname != self._host.hostname:
             return None
@@ -180,14 +208,14 @@ class Reaper(Service):
         return None
 
     async def _consider(
-        self, attempt: Attempt, worker: Worker | None, gone: dict[str, str | None], now: Now
+        self, attempt: Attempt, worker: WorkerRow | None, gone: dict[str, str | None], now: Now
     ) -> bool:
         """False where the attempt keeps its lease."""
         if worker is None:
             worker = await self._reads.worker(attempt.worker_id)
         ended = worker is None or worker.ended_at_ms is not None
         proof = f"{attempt.worker_id} has ended" if ended else gone.get(attempt.worker_id)
-        if proof is None and not lapsed(attempt, now):
+        if proof is None and (not lapsed(attempt, now) or (self._braked and self._ran_out(attempt, now))):
             return False
         if proof is None or ended:
             fresh = await self._reads.attempt(attempt.task_id, attempt.epoch)
@@ -201,6 +229,8 @@ class Reaper(Service):
         # On another host nobody could kill its processes: if it was only cut off, it may come back.
         here = worker is None or worker.hostname == self._host.hostname
         await self._reap(attempt, reason, proven=proof is not None, here=here)
+        if proof is None and self._ran_out(attempt, now):
+            self._brake.given_up(now.mono_ms)
         return True
 
     async def _consider_by_hand(self, attempt: Attempt, now: Now) -> None:
@@ -231,13 +261,13 @@ class Reaper(Service):
             # Heard again, or ended by its own word, between our look and our write: nothing is to be done.
             log.debug("attempt %s#%s keeps its lease: %s", attempt.task_id, attempt.epoch, error)
 
-    def _worker_silence(self, worker: Worker, now: Now) -> str | None:
+    def _worker_silence(self, worker: WorkerRow, now: Now) -> str | None:
         if worker.boot_id != now.boot_id:
             return "nothing was heard of it since this machine was restarted"
         silent_ms = now.mono_ms - worker.heard_mono_ms
         return f"nothing was heard of it for {silent_ms // 1000} s" if silent_ms >= self._lease_ms else None
 
-    async def _bury(self, worker: Worker, proof: str | None, now: Now) -> None:
+    async def _bury(self, worker: WorkerRow, proof: str | None, now: Now) -> None:
         reason = proof or self._worker_silence(worker, now)
         if reason is None or (proof is None and self._absences() != self._absences_seen):
             return

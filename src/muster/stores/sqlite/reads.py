@@ -10,7 +10,7 @@ import msgspec
 
 from muster.model.commands import NUMBER_MAX
 from muster.model.edits import KeptTask
-from muster.model.rows import Plan, Worker
+from muster.model.rows import Plan, WorkerRow
 from muster.model.seals import Numbered, Seal
 from muster.model.states import (
     ErrorKind,
@@ -90,11 +90,11 @@ class SqliteReads:
     async def lingering(self, limit: int) -> list[Attempt]:
         return [attempt_of(row) for row in self._all("lingering", limit)]
 
-    async def living_workers(self) -> list[Worker]:
+    async def living_workers(self) -> list[WorkerRow]:
         rows = self._run(ENGINE_SQL["living_workers"], ())
         return [worker_of(row) for row in rows]
 
-    async def worker(self, worker_id: str) -> Worker | None:
+    async def worker(self, worker_id: str) -> WorkerRow | None:
         row = self._run_first(ENGINE_SQL["worker"], (worker_id,))
         return worker_of(row) if row else None
 
@@ -245,7 +245,7 @@ class SqliteReads:
     async def holds(self) -> list[tuple[str, str]]:
         return self._all("holds")
 
-    async def last_worker(self) -> Worker | None:
+    async def last_worker(self) -> WorkerRow | None:
         row = self._first("last_worker")
         return worker_of(row) if row else None
 

@@ -14,7 +14,7 @@ from msgspec.structs import astuple
 
 from muster.model.edits import KeptTask
 from muster.model.events import Event
-from muster.model.rows import Lane, NewTask, Plan, Worker
+from muster.model.rows import Lane, NewTask, Plan, WorkerRow
 from muster.model.task import Attempt, Task, TaskFields
 from muster.model.views import AttemptView, EventView, TaskView
 
@@ -89,7 +89,7 @@ def writer(struct: type[S], columns: Sequence[str] = ()) -> Callable[[S], tuple[
 
 task_of = reader(Task)
 attempt_of = reader(Attempt)
-worker_of = reader(Worker)
+worker_of = reader(WorkerRow)
 event_of = reader(Event)
 plan_of = reader(Plan)
 lane_of = reader(Lane)
@@ -105,5 +105,5 @@ EDITED = tuple(name for name in TEXTS if name in TaskFields.__struct_fields__)
 """... and those of them that a person may edit under the same name."""
 texts_of = writer(NewTask, TEXTS)
 edited_of = writer(TaskFields, EDITED)
-worker_row = writer(Worker)
+worker_row = writer(WorkerRow)
 lane_row = writer(Lane)

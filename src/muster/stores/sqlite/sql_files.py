@@ -8,14 +8,14 @@ from string import Template
 
 from muster.model.edits import KeptTask
 from muster.model.events import Event
-from muster.model.rows import Lane, Plan, Worker
+from muster.model.rows import Lane, Plan, WorkerRow
 from muster.model.seals import Seal
 from muster.model.task import Artifact, Attempt, Checkpoint, Task
 from muster.model.views import TaskView
 from muster.stores.sqlite.rows import EDITED, TEXTS
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
-_ROWS = (Task, Attempt, Event, Plan, Lane, Worker, Seal, Checkpoint, Artifact)
+_ROWS = (Task, Attempt, Event, Plan, Lane, WorkerRow, Seal, Checkpoint, Artifact)
 
 
 def _filled_in() -> dict[str, str]:
@@ -27,7 +27,7 @@ def _filled_in() -> dict[str, str]:
         kind = shown.__name__.lower()
         columns = (fragments.get(f"{kind}_{name}", f"t.{name}") for name in shown.__struct_fields__)
         filled[f"{kind}_columns"] = ", ".join(columns)
-    rows = {row.__name__.lower(): row.__struct_fields__ for row in _ROWS}
+    rows = {row.__name__.removesuffix("Row").lower(): row.__struct_fields__ for row in _ROWS}
     for name, names in {**rows, "text": TEXTS, "edited": EDITED}.items():
         filled[f"{name}_columns"] = ", ".join(names)
         filled[f"{name}_slots"] = ", ".join("?" * len(names))

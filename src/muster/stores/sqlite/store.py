@@ -49,8 +49,10 @@ MEMORY = Path(":memory:")
 _MEMORY_NAMES = count()
 
 
-def _version() -> tuple[int, ...]:
-    return tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
+def sqlite_version() -> tuple[str, bool]:
+    """The version that is built in, and whether it loses no data."""
+    version = apsw.sqlite_lib_version()
+    return version, tuple(map(int, version.split("."))) >= FIRST_SOUND_VERSION
 
 
 def _migrations() -> list[tuple[int, str]]:
@@ -93,9 +95,10 @@ class SqliteStore:
         space to begin, StoreHalted where an earlier process could not sync it or has found damage, StoreRewound
         where its WAL is another file's.  A store that was rewound opens for reading.
         """
-        if _version() < FIRST_SOUND_VERSION:
+        version, sound = sqlite_version()
+        if not sound:
             raise StoreRefused(
-                f"SQLite {apsw.sqlite_lib_version()} can corrupt a database in WAL mode",
+                f"SQLite {version} can corrupt a database in WAL mode",
                 "pip install -U apsw  (it brings its own SQLite, 3.51.3 or newer)",
             )
         note = None if path == MEMORY else last_note(path)

@@ -11,7 +11,7 @@ from msgspec.structs import astuple
 
 from muster.model.commands import NUMBER_MAX
 from muster.model.edits import Edit, KeptTask
-from muster.model.rows import Lane, LaneKey, Plan, Worker
+from muster.model.rows import Lane, LaneKey, Plan, WorkerRow
 from muster.model.seals import Seal
 from muster.model.states import (
     ATTEMPT_OPEN,
@@ -63,7 +63,7 @@ class SqliteTx:
             statements=SQL,
             ended=frozenset(AttemptStatus) - ATTEMPT_OPEN,
         )
-        self._workers: dict[str, Worker | None] = {}
+        self._workers: dict[str, WorkerRow | None] = {}
         self._meta: dict[str, str | None] = {}
         """Both are read with every claim and heartbeat, and written by nobody but `put_worker` and `set_meta`."""
         self._as_of: int | None = None
@@ -298,24 +298,24 @@ class SqliteTx:
     async def settle_dependency(self, parent_id: int, child_id: int) -> bool:
         return bool(self._all("settle_dependency", parent_id, child_id))
 
-    async def worker(self, worker_id: str) -> Worker | None:
+    async def worker(self, worker_id: str) -> WorkerRow | None:
         try:
             return self._workers[worker_id]
         except KeyError:
             row = self._first("worker", worker_id)
             return self._note_worker(worker_id, worker_of(row) if row else None)
 
-    def _note_worker(self, worker_id: str, worker: Worker | None) -> Worker | None:
+    def _note_worker(self, worker_id: str, worker: WorkerRow | None) -> WorkerRow | None:
         if len(self._workers) >= WORKERS_MAX:
             self._workers.clear()
         self._workers[worker_id] = worker
         return worker
 
-    async def put_worker(self, worker: Worker) -> None:
+    async def put_worker(self, worker: WorkerRow) -> None:
         self._note_worker(worker.id, worker)
         self._all("put_worker", *worker_row(worker))
 
-    async def living_workers(self) -> list[Worker]:
+    async def living_workers(self) -> list[WorkerRow]:
         return [worker_of(row) for row in self._all("living_workers")]
 
     async def logged(self, task_id: int, epoch: int, stream: str, offset: int) -> int:

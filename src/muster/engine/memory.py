@@ -1,0 +1,76 @@
+"""What the engine keeps in memory between transactions, because it is the only writer."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from muster.engine.fence import Incarnation
+from muster.engine.ids import Ids
+from muster.engine.incarnation import read_incarnation
+from muster.engine.view import View
+from muster.model import commands as c
+from muster.model.grants import Grants
+from muster.model.rows import WORKSPACE_ID, Lane, LaneKey
+from muster.ports.store import Tx
+
+USED_MAX, WORKERS_MAX = 100, 10_000
+"""So many requests are remembered of each worker, and so many workers."""
+
+
+class Memory:
+    def __init__(self, grants: Grants | None = None) -> None:
+        self._grants = grants
+        self.ids = Ids(0)
+        self._used: dict[str, OrderedDict[str, None]] = {}
+        """By worker, its requests that were given something.  A request that was held up on its way comes late,
+        but not after its owner has ended."""
+        self.lanes: dict[int, Lane] = {}
+        """They are few, and every claim looks through them."""
+        self.lane_ids: dict[LaneKey, int] = {}
+        self.room = 0
+        """Tasks that may surely be added before the waiting ones must be counted again."""
+        self.incarnation = Incarnation(grants)
+        self._fresh = False
+
+    def forget(self) -> None:
+        """After a roll-back: the next transaction reads anew.  No number or request is ever used twice."""
+        self._fresh = False
+
+    async def refresh(self, tx: Tx) -> None:
+        if self._fresh:
+            return
+        self.ids.next_after(await tx.last_id())
+        self.room = 0
+        self.lanes.clear()
+        self.lane_ids.clear()
+        for lane in await tx.lanes():
+            self._know(lane)
+        self.incarnation = Incarnation(self._grants, *await read_incarnation(tx))
+        self._fresh = True
+
+    def _know(self, lane: Lane) -> None:
+        self.lanes[lane.id] = lane
+        key = LaneKey(lane.plan_id, lane.agent, lane.capabilities, lane.profile, lane.limit_key)
+        self.lane_ids[key] = lane.id
+
+    async def lane(self, view: View, key: LaneKey) -> int:
+        lane_id = self.lane_ids.get(key)
+        if lane_id is None:
+            lane_id = self.ids.next(view.now.wall_ms)
+            lane = Lane(lane_id, WORKSPACE_ID, *key)
+            await view.tx.add_lane(lane)
+            self._know(lane)
+        return lane_id
+
+    def used(self, claim: c.Claim) -> bool:
+        """This request was given something."""
+        return claim.request_id in self._used.get(claim.worker_id, ())
+
+    def note_given(self, claim: c.Claim) -> None:
+        """Call once it is committed that this request was given something."""
+        used = self._used.setdefault(claim.worker_id, OrderedDict())
+        used[claim.request_id] = None
+        if len(used) > USED_MAX:
+            used.popitem(last=False)
+        while len(self._used) > WORKERS_MAX:
+            self._used.pop(next(iter(self._used)))

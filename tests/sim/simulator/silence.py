@@ -1,0 +1,62 @@
+"""How many agents are silent at one time: what the reaper's brake must do, and may do (S15)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+AGENTS_MIN, SHARE = 10, 0.55
+DOUBT = 2
+"""So many agents more or less may the reaper have counted, a moment before or after."""
+TICKS_MS = 2_000
+
+
+@dataclass(frozen=True)
+class Silence:
+    """Of one moment."""
+
+    held: int
+    silent: int
+
+    @property
+    def surely(self) -> bool:
+        return self.held >= AGENTS_MIN + DOUBT and self.silent > SHARE * self.held + DOUBT
+
+    @property
+    def maybe(self) -> bool:
+        return self.held >= AGENTS_MIN - DOUBT and self.silent > SHARE * self.held - DOUBT
+
+
+class BrakeWatch:
+    """Follows what a reaper sees since its owner leads."""
+
+    def __init__(self, lease_ms: int) -> None:
+        self._lease_ms = lease_ms
+        self._given_up_ms: list[int] = []
+        self._maybe_from_ms: int | None = None
+        self._quiet_from_ms: int | None = None
+
+    def given_up(self, now_ms: int) -> None:
+        self._given_up_ms.append(now_ms)
+
+    def look(self, held: int, silent: int, now_ms: int) -> Silence:
+        self._given_up_ms = [at_ms for at_ms in self._given_up_ms if now_ms - at_ms < self._lease_ms]
+        gone = len(self._given_up_ms)
+        seen = Silence(held + gone, silent + gone)
+        if seen.maybe and self._maybe_from_ms is None:
+            self._maybe_from_ms = now_ms
+        if seen.silent:
+            self._quiet_from_ms = None
+        elif self._quiet_from_ms is None:
+            self._quiet_from_ms = now_ms
+        elif now_ms - self._quiet_from_ms > TICKS_MS:
+            self._maybe_from_ms = None
+        return seen
+
+    @property
+    def longer_ms(self) -> int:
+        """So much longer than a lease may a silent attempt be held."""
+        return self._lease_ms if self._maybe_from_ms is not None else 0
+
+    def is_on(self, seen: Silence, now_ms: int) -> bool:
+        """Whether nobody may be given up for silence alone."""
+        return seen.surely and now_ms < (self._maybe_from_ms or 0) + self._lease_ms
