@@ -272,7 +272,7 @@ def test_a_crew_gives_each_task_to_the_agent_that_its_words_ask_for(root):
     assert first == {"write-tests": "tess", "build-it": "anna", "prove-it": "anna"}
     ran = subprocess.run(run, cwd=root, capture_output=True, timeout=PATIENCE_S, check=True)
     events = [json.loads(line) for line in ran.stdout.splitlines()]
-    started = {event["key"]: event["message"] for event in events if event["event"] == "started"}
+    started = {event["key"]: event["message"] for event in events if event.get("event") == "started"}
     listed = subprocess.run(
         [*run[:3], "task", "show", "write-tests", "--json"],
         cwd=root,

@@ -40,8 +40,11 @@ def test_an_agent_that_breaks_its_own_output_is_still_the_only_one(folder: Path)
 
 
 def test_two_runs_share_one_crew_and_both_are_finished(folder: Path) -> None:
-    (folder / "a.md").write_text("# A\n- [ ] One {#one}\n  touch begun; sleep 2\n")
-    (folder / "b.md").write_text("# B\n- [ ] One {#one}\n  sleep 4\n- [ ] Two {#two after=one}\n  echo two\n")
+    wait = "touch begun; until [ -e go ]; do sleep 0.05; done"
+    (folder / "a.md").write_text(f"# A\n- [ ] One {{#one}}\n  {wait}\n")
+    (folder / "b.md").write_text(
+        "# B\n- [ ] One {#one}\n  touch go; sleep 2\n- [ ] Two {#two after=one}\n  echo two\n"
+    )
     with started(folder, "run", "a.md", "--workers", "2") as first:
         until((folder / "begun").exists, "the first plan is at work")
         second = muster(folder, "run", "b.md")

