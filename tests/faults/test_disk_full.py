@@ -115,8 +115,7 @@ def test_a_crew_that_starts_on_a_full_disk_waits_for_space(rig: Rig) -> None:
     log = rig.root / "up.log"
     log.write_text("")
     rig.up_again(1)
-    until(
-        lambda: "The disk is full: the owner begins as soon as there is space" in log.read_text(), 20, "said"
-    )
+    words = "The disk is full: the owner begins as soon as there is space"
+    until(lambda: words in log.read_text(), "it says so")
     filler.unlink()
     until(rig.workers, "it begins by itself")
