@@ -19,7 +19,7 @@ from muster.config.settings import Config
 
 module.SWEEP_S = 3600.0  # only what is noticed counts
 assert become_subreaper()
-crew = module.Crew(
+crew = module.SupervisedCrew(
     Project(Path(sys.argv[1])), Config(), 1, say=print, actor="user:ann", interrupts=Interrupts()
 )
 # A worker whose agent's process has shed its mark and its session, and is noted nowhere.
