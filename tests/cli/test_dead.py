@@ -8,11 +8,11 @@ import pty
 import subprocess
 
 import pytest
-from pseudo_terminal import read_to_end
 
 from muster.model import commands as c
 from muster.model.states import ErrorKind
 from patience import PATIENCE_S
+from pseudo_terminal import read_to_end
 
 WORKER = "worker-abcdefgh"
 

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 from git_projects import git
-from pseudo_terminal import read_to_end
 
 from muster.cli.main import main
 from muster.cli.output import Screen
@@ -27,6 +26,7 @@ from muster.model import commands as c
 from muster.model.refs import base_ref, kept_ref
 from muster.model.states import ErrorKind
 from patience import PATIENCE_S
+from pseudo_terminal import read_to_end
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[8mhidden\x1b[5n\x9b31m\u202eback\x00\x08\r"
 _SGR = re.compile(rb"\x1b\[[0-9;]*m")
