@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -125,6 +126,22 @@ def test_a_crew_whose_store_is_taken_ends_and_keeps_what_it_made(project: Projec
     assert git(project.root, "show", "refs/muster/p/long/1:made.txt") == "half"
     assert _nobody_is_left(project)
     assert muster(project.root, "down") == (0, "Nothing is up.\n")
+
+
+@pytest.mark.timeout(120)
+def test_a_store_made_anew_writes_over_nothing_that_was_kept(project: Project) -> None:
+    refs = []
+    for _ in range(2):
+        with _run(project, "run", str(project.root / "plan.md"), "--workers", "1") as run:
+            project.store.unlink()
+            refs += re.findall("git show (refs/muster/p/long/.*)", _said(run))
+        project.state_dir.rename(project.root / f"old-{len(refs)}")
+        (project.root / "begun").unlink()
+        (project.root / "made.txt").write_text(f"{len(refs)}")
+        commit_first(project.root, "made.txt")
+    assert refs[0] == "refs/muster/p/long/1" and re.fullmatch(rf"{refs[0]}-\d+", refs[1])
+    parents = {git(project.root, "rev-parse", f"{ref}^") for ref in refs}
+    assert len(parents) == 2, "each still is what it was"
 
 
 @pytest.mark.timeout(120)
