@@ -27,6 +27,8 @@ class DirectTransport:
         except BaseException:
             self._loop.close()
             raise
+        self.halted = self._owner.halted()
+        """Why nothing may be written; what is read may not be all there was."""
         self._app = self._loop.run_until_complete(self._build())
         self._stack = contextlib.ExitStack()
         self._written = self._stack.enter_context(self._owner.wakeups.listen(EVENTS))
