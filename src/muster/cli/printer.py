@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from muster.cli.output import Screen, columns, fit, inert, print_json
+from muster.cli.output import Screen, columns, drop_unwritten, fit, inert, print_json
 from muster.cli.terminal import beneath
 
 QUIET_EVENTS = frozenset({"enqueued", "unblocked", "promoted", "claimed", "checkpoint"})
@@ -69,15 +69,4 @@ class EventPrinter:
                 sys.stdout.flush()
             except OSError:
                 self._mute = True
-                _redirect_to_nowhere()
-
-
-def _redirect_to_nowhere() -> None:
-    """What is still in the buffers would fail again when Python ends."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
+                drop_unwritten()
