@@ -384,7 +384,7 @@ def print_error(error: MusterError, *, as_json: bool) -> None:
 
 
 def drop_unwritten() -> None:
-    """What is still in the buffers of a full or closed stream would fail again when Python ends: exit code 120."""
+    """What a full or closed stream has not taken yet would fail again when Python ends: exit code 120."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
