@@ -34,7 +34,8 @@ settings.register_profile("long", max_examples=2_000, stateful_step_count=150, d
 os.environ.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))
 for name in [name for name in os.environ if name.startswith("MUSTER_")]:
     del os.environ[name]
-os.environ.pop("XDG_CONFIG_HOME", None)
+for name in ("XDG_CONFIG_HOME", "PYTHONUNBUFFERED"):  # without buffers a full disk fails elsewhere
+    os.environ.pop(name, None)
 if ALONE:
     # A short name: the address of a unix socket holds 108 bytes.
     os.environ["TMPDIR"] = str(Path(tempfile.mkdtemp(prefix="mt-")).resolve() / "tmp")

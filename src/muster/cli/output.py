@@ -383,6 +383,17 @@ def print_error(error: MusterError, *, as_json: bool, word: str = "error") -> No
         print(text, file=sys.stderr)
 
 
+def drop_unwritten() -> None:
+    """What a full or closed stream has not taken yet would fail again when Python ends: exit code 120."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
+
+
 def note(text: str) -> None:
     """A remark beside the answer."""
     print(f"note: {inert(text)}", file=sys.stderr, flush=True)
