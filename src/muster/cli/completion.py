@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 def _names(args: argparse.Namespace) -> int:
     """What the scripts ask for, one name in each line."""
     if args.shell == "agents":
-        from muster.config.load import load_config
+        from muster.app.settings import load_config
 
         print(*sorted(load_config(project_of(args).root).agents), sep="\n")
         return 0

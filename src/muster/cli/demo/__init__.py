@@ -18,6 +18,7 @@ from pathlib import Path
 
 from muster.app.crew import SupervisedCrew
 from muster.app.interrupts import Interrupts
+from muster.app.settings import load_config
 from muster.cli.context import actor
 from muster.cli.demo import checks, project, show, story
 from muster.cli.demo.evidence import Evidence, Fault, LateWrite, read_ledger
@@ -26,7 +27,6 @@ from muster.cli.plan_given import Given
 from muster.cli.plan_input import plan_body
 from muster.cli.printer import EventPrinter
 from muster.cli.run import EXIT_INTERRUPTED
-from muster.config.load import load_config
 from muster.config.project import Project
 from muster.model.errors import MusterError, Unavailable
 
