@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from muster.app.settings import load_config
-from muster.cli.demo.project import own_settings
+from muster.cli.demo import own_settings
 from muster.config.settings import Config
 from muster.config.variables import VARIABLES
 from patience import PATIENCE_S
