@@ -16,7 +16,8 @@ from real_crew import crew, start
 from repositories import git, make_repository
 
 from muster.client.api import Api
-from muster.model.refs import plan_branch
+from muster.model.moves.ending import PUBLISH_TRIES
+from muster.model.refs import kept_ref, plan_branch
 from patience import PATIENCE_S, until
 
 CONFIG = """\
@@ -24,6 +25,7 @@ CONFIG = """\
 heartbeat = "200ms"
 {health}
 [task]
+losses = 1
 backoff = {{ first = "1ms", max = "1ms" }}
 [agents.writer]
 command = ["sh", "-eu"]
@@ -141,6 +143,24 @@ def test_a_worker_that_is_killed_leaves_it_to_the_next_one(stage: Any, step: str
 
 
 @pytest.mark.promise("S18")
+def test_what_nobody_can_publish_is_given_up_in_the_end_and_said_to_be_kept(stage: Any) -> None:
+    made = stage("owner", "worker")
+    made.run("sleep 300")
+    until(made.said, "it said so")
+    made.processes[1].kill()
+    for _ in range(PUBLISH_TRIES - 1):
+        (made.root.parent / "strike").write_text(" worktree list ")
+        made.worker().wait(PATIENCE_S)
+    until(lambda: made.task()["task"]["status"] == "FAILED", "nobody could publish it")
+    why = made.task()["task"]["why"]
+    assert f"could not be published {PUBLISH_TRIES} times" in why and "`muster attempt diff p/t#1`" in why
+    assert git(made.root, "show", f"{kept_ref('p', 't', 1)}:out.txt") == "work"
+    made.worker()
+    made.api.post(f"/api/v1/agent-tasks/{made.task()['task']['id']}/retry", {"actor": "ada"})
+    made.check()
+
+
+@pytest.mark.promise("S18")
 def test_what_a_silent_worker_had_done_is_published_by_another_one(stage: Any) -> None:
     made = stage("owner", "worker", health='lease = "4s"')
     made.run("sleep 300")
@@ -162,6 +182,17 @@ def test_one_who_was_given_up_in_the_middle_of_its_merge_does_no_harm(stage: Any
     made.worker()
     os.kill(made.processes[1].pid, signal.SIGCONT)
     made.check()
+
+
+@pytest.mark.promise("S18")
+def test_one_that_stands_still_in_the_middle_of_its_merge_holds_nobody_up_for_ever(stage: Any) -> None:
+    made = stage("owner", "worker", health='lease = "1s"', strike=signal.SIGSTOP)
+    (made.root.parent / "strike").write_text(STEPS["while publishing"])
+    made.run()
+    until(lambda: "lost" in made.events(), "it was given up")
+    made.worker()
+    made.check()
+    assert made.processes[1].wait(PATIENCE_S) == -signal.SIGKILL
 
 
 def test_where_nothing_is_to_be_published_the_next_worker_only_says_so(stage: Any) -> None:

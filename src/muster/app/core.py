@@ -55,11 +55,7 @@ def policy_of(config: Config, hostname: str = "", *, writers: frozenset[str] = f
     return Policy(
         retry=RetryPolicy(first_s=task.backoff_first_s, cap_s=task.backoff_cap_s, losses_max=task.losses_max),
         lease_s=config.health.lease_s,
-        leases={
-            agent.name: max(config.health.lease_s, 3 * agent.heartbeat_s)
-            for agent in config.agents.values()
-            if agent.heartbeat_s is not None
-        },
+        leases={agent.name: config.lease_of(agent) for agent in config.agents.values() if agent.heartbeat_s},
         heartbeat_s=config.health.heartbeat_s,
         claim_lease_s=config.health.claim_lease_s,
         agent_slots={agent.name: agent.slots for agent in config.agents.values() if agent.slots is not None},
