@@ -35,7 +35,8 @@ from muster.stores.sqlite.store import SqliteStore
 PAGE = 4096
 CONFIG = """\
 [agents.coder]
-command = ["sh", "-c", "echo half > made.txt; touch $MUSTER_ROOT/begun; sleep 600"]
+command = ["sh", "-c", '''
+echo half > made.txt; echo half > staged.txt; git add staged.txt; touch $MUSTER_ROOT/begun; sleep 600''']
 prompt = "none"
 writes = true
 """
@@ -120,7 +121,7 @@ def test_a_crew_whose_store_is_taken_ends_and_keeps_what_it_made(project: Projec
         said = _said(run)
         assert run.returncode == 1, said
     assert "every agent is stopped" in said
-    assert "Kept     p/long: 1 file changed" in said and "git show refs/muster/p/long/1" in said
+    assert "Kept     p/long: 2 files changed" in said and "git show refs/muster/p/long/1" in said
     (backup,) = (project.state_dir / "backups").iterdir()
     assert f"cp {backup}" in said, "the newest backup is named"
     assert git(project.root, "show", "refs/muster/p/long/1:made.txt") == "half"
@@ -142,6 +143,27 @@ def test_a_store_made_anew_writes_over_nothing_that_was_kept(project: Project) -
     assert refs[0] == "refs/muster/p/long/1" and re.fullmatch(rf"{refs[0]}-\d+", refs[1])
     parents = {git(project.root, "rev-parse", f"{ref}^") for ref in refs}
     assert len(parents) == 2, "each still is what it was"
+
+
+@pytest.mark.timeout(120)
+def test_a_deleted_state_folder_leaves_what_was_staged_and_says_so(project: Project) -> None:
+    with _run(project, "run", str(project.root / "plan.md"), "--workers", "1") as run:
+        shutil.rmtree(project.state_dir, ignore_errors=True)
+        said = _said(run)
+        assert run.returncode == 1, said
+    assert "neither staged nor committed are gone" in said
+    assert (
+        "Kept     p/long: 1 file changed, 1 insertion(+), as far as it was staged or committed; git show"
+        in said
+    )
+    kept = git(project.root, "ls-tree", "-r", "--name-only", "refs/muster/p/long/1").split()
+    assert "staged.txt" in kept and "made.txt" not in kept
+    assert _nobody_is_left(project)
+    for command in (("status",), ("task", "list"), ("db", "check")):
+        code, said = muster(project.root, *command)
+        assert code == 0 and "this store is new, and git has the work of earlier tasks" in said, said
+    assert muster(project.root, "task", "add", "x", "--agent", "shell", "--prompt", "true")[0] == 0
+    assert "this store is new" not in muster(project.root, "status")[1]
 
 
 @pytest.mark.timeout(120)

@@ -215,8 +215,8 @@ class SupervisedCrew:
             )
         return StoreRefused(
             f"{self._project.state_dir} was deleted or replaced while its crew was at work; "
-            "the crew is ended, and what it had written is gone",
-            "run the plan again; `git clean` spares it with -e .muster",
+            "the crew is ended; the store, the logs, and files that were neither staged nor committed are gone",
+            "put it back, or run the plan again; `git clean` spares it with -e .muster",
         )
 
     def _ask(self, path: str) -> Any:
