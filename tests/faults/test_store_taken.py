@@ -33,6 +33,12 @@ from muster.stores.sqlite.file import wal_of
 from muster.stores.sqlite.store import SqliteStore
 
 PAGE = 4096
+BREAKABLE = """\
+import signal, sys
+if "muster.app.owner" in sys.orig_argv:
+    from unsynced import break_syncs
+    signal.signal(signal.SIGUSR1, lambda *_: break_syncs())
+"""
 CONFIG = """\
 [agents.coder]
 command = ["sh", "-c", '''
@@ -198,6 +204,30 @@ def test_down_needs_no_store_and_nobody_else(project: Project) -> None:
     assert "git show refs/muster/p/long/1" in said and "restore the newest backup" in said
     assert git(project.root, "show", "refs/muster/p/long/1:made.txt") == "half"
     assert _nobody_is_left(project)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.skipif(sys.platform != "linux", reason="the fault is made with seccomp")
+def test_a_failed_sync_ends_the_crew_until_a_person_has_looked(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hooks").mkdir()
+    (tmp_path / "hooks" / "sitecustomize.py").write_text(BREAKABLE)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "hooks"), str(Path(__file__).parent)]))
+    with _run(project, "run", str(project.root / "plan.md"), "--workers", "1") as run:
+        owner = holder(project.owner_lock)
+        assert owner
+        os.kill(owner, signal.SIGUSR1)
+        said = _said(run)
+        assert run.returncode == 1, said
+    assert "a write could not be synced" in said and "muster db check --resume" in said
+    assert "git show refs/muster/p/long/1" in said
+    assert _nobody_is_left(project)
+    code, said = muster(project.root, "status")
+    assert code == 1 and "a write could not be synced" in said
+    assert muster(project.root, "db", "check", "--resume")[0] == 0
+    code, said = muster(project.root, "status")
+    assert code == 0 and "1 running" in said, "the next crew resumes it"
 
 
 @pytest.mark.timeout(60)
