@@ -164,7 +164,7 @@ def _reach(project: Project, stack: ExitStack) -> tuple[Transport | None, bool]:
             return None, False
         from muster.app.direct import direct
 
-        return stack.enter_context(direct(project)), True
+        return stack.enter_context(direct(project, note)), True
     except OwnerUnavailable:
         # Another one was quicker; look again.
         return None, False
