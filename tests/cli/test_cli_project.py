@@ -412,7 +412,8 @@ def test_an_agent_that_is_heard_less_often_has_a_longer_lease():
 
 
 def test_the_wishes_of_a_plans_tasks_are_enqueued(root):
-    text = "- [ ] A {#a cap=rust limit=gpu on-failed=run tags=x}\n- [ ] B {#b profile=writer}\n- [ ] C {#c}\n  true\n"
+    text = "- [ ] A {#a cap=rust limit=gpu on-failed=run tags=x}\n- [ ] B {#b profile=writer}\n"
+    text += "- [ ] C {#c}\n  true\n"
     config = parse_config({"agent": "shell"})
     body = plan_body(Given(parse(text, "plan.md"), root / "plan.md"), config, Project(root))
     a, b, c = convert(json.loads(json.dumps(body)), Enqueue).tasks
