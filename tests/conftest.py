@@ -6,9 +6,12 @@ is read, and not those in files, since HOME is an empty folder for this process 
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
+import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +23,8 @@ SIDE_BY_SIDE = 3
 """Tests at once for each core: most of them wait for processes."""
 ALONE = os.environ.pop("PYTEST_XDIST_WORKER", None) is None
 """This is the process that was called, not one of those that it has started to run tests side by side."""
+
+PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER = 36, 37
 
 settings.register_profile("usual", deadline=None)  # how long an example takes is the machine's affair
 settings.load_profile("usual")
@@ -39,6 +44,17 @@ FOLDER = Path(os.environ["TMPDIR"]).parent
 """Of this run: all that any test writes lies in it, and it is removed at the end."""
 tempfile.tempdir = os.environ["TMPDIR"]
 os.environ["HOME"] = tempfile.mkdtemp(prefix="home-", dir=FOLDER)
+
+
+@pytest.fixture(autouse=True)
+def others_orphans_are_not_ours() -> Iterator[None]:
+    """A test that makes this process a subreaper ends that, too: nobody would collect what later tests leave."""
+    yield
+    if sys.platform == "linux":
+        adopts, libc = ctypes.c_int(), ctypes.CDLL(None)
+        libc.prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(adopts), 0, 0, 0)
+        libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+        assert not adopts.value, "this process still adopts orphans"
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

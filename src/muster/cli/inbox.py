@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _open(args: argparse.Namespace, pool: str) -> str:
     """The command that has the agents of a closed pool tried again."""
-    from muster.config.load import load_config
+    from muster.app.settings import load_config
 
     name = pool
     with suppress(BadConfig):  # whoever resumes it is told

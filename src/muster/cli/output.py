@@ -197,10 +197,6 @@ def clock_time(at_ms: int) -> str:
     return time.strftime("%H:%M:%S", time.localtime(at_ms / 1000))
 
 
-def date_time(at_ms: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_ms / 1000))
-
-
 def age(ms: int) -> str:
     """`44s`, `5m`, `3h`, `2d`."""
     seconds = max(0, ms // 1000)

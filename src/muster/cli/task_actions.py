@@ -177,7 +177,7 @@ def refuse_unknown_agent(context: Context, name: str) -> None:
     offered = {agent for worker in workers for agent in worker["agents"]}
     if name in offered:
         return
-    from muster.config.load import load_config
+    from muster.app.settings import load_config
 
     known = offered | set(load_config(context.project.root).agents)
     if name not in known:
@@ -220,7 +220,8 @@ def act_on(
             moved = act(context, task)
         except MusterError as error:
             code = code or error.exit_code
-            print_error(refused(error, ref_of(task), task["id"]), as_json=args.json)
+            if args.rewound is None:  # else it was told why already
+                print_error(refused(error, ref_of(task), task["id"]), as_json=args.json)
             continue
         moved_ids.append(task["id"])
         done.append({"ref": ref_of(task), "previousStatus": task["status"], **moved})
