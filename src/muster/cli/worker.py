@@ -143,7 +143,9 @@ def _print_counts(told: Json, screen: Screen) -> None:
     if not told["workers"]:
         screen.line("no worker is up: muster up")
         return
-    looks = [(WORKER_LOOKS.get(state, "ready"), f"{n} {state}") for state, n in sorted(told["counts"].items())]
+    looks = [
+        (WORKER_LOOKS.get(state, "ready"), f"{n} {state}") for state, n in sorted(told["counts"].items())
+    ]
     screen.fields(
         [
             ("Workers", f"{told['workers']}: {'  '.join(screen.badge(*look) for look in looks)}"),
