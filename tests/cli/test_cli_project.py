@@ -21,8 +21,7 @@ from muster.app.parts import offers_of
 from muster.cli import context as context_module
 from muster.cli import doctor
 from muster.cli.init import CONFIG, PLAN
-from muster.cli.plan_given import Given
-from muster.cli.plan_input import plan_body
+from muster.cli.plan_file import Given, plan_body
 from muster.config.load import load_config, parse_config
 from muster.config.project import Project
 from muster.config.settings import Config

@@ -22,8 +22,7 @@ from muster.cli.context import actor
 from muster.cli.demo import checks, project, show, story
 from muster.cli.demo.evidence import Evidence, Fault, LateWrite, read_ledger
 from muster.cli.output import Screen, print_json
-from muster.cli.plan_given import Given
-from muster.cli.plan_input import plan_body
+from muster.cli.plan_file import Given, plan_body
 from muster.cli.printer import EventPrinter
 from muster.cli.run import EXIT_INTERRUPTED
 from muster.config.load import load_config
