@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.cli.demo.project import own_settings
+from muster.cli.demo import own_settings
 from muster.config.load import load_config
 from muster.config.settings import Config
 from muster.config.variables import VARIABLES

@@ -54,8 +54,11 @@ def try_agent(agent: Agent, timeout_s: float, *, script: bool) -> Tried:
     """Runs a trivial prompt in a folder that is thrown away.  Raises MusterError where it cannot even start."""
     agent.check()
     become_subreaper()
-    with tempfile.TemporaryDirectory(prefix="muster-agent-test-") as name:
-        return _try(agent, SCRIPT if script else PROMPT, Path(name), timeout_s)
+    try:
+        with tempfile.TemporaryDirectory(prefix="muster-agent-test-") as name:
+            return _try(agent, SCRIPT if script else PROMPT, Path(name), timeout_s)
+    finally:
+        become_subreaper(wanted=False)  # nobody here would collect what others leave behind
 
 
 def _try(agent: Agent, prompt: str, root: Path, timeout_s: float) -> Tried:

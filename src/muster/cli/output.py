@@ -197,10 +197,6 @@ def clock_time(at_ms: int) -> str:
     return time.strftime("%H:%M:%S", time.localtime(at_ms / 1000))
 
 
-def date_time(at_ms: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_ms / 1000))
-
-
 def age(ms: int) -> str:
     """`44s`, `5m`, `3h`, `2d`."""
     seconds = max(0, ms // 1000)
@@ -381,6 +377,17 @@ def print_error(error: MusterError, *, as_json: bool, word: str = "error") -> No
         text = f"{word}: {inert(error.message)}{hint}"
     with suppress(OSError):  # where nobody can be told, the exit code still says it
         print(text, file=sys.stderr)
+
+
+def drop_unwritten() -> None:
+    """What a full or closed stream has not taken yet would fail again when Python ends: exit code 120."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
 
 
 def note(text: str) -> None:
