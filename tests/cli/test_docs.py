@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.config.load import load_config
+from muster.app.settings import load_config
 from muster.config.profiles import PROFILES
 from muster.model.fields import ATTRIBUTES
 from muster.plans.markdown import parse

@@ -9,12 +9,12 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from muster.agents.inputs import Home, base_env
+from muster.agents.inputs import base_env
 from muster.config.settings import AgentConfig
 from muster.hosts.local_host import LocalHost, become_subreaper
 from muster.hosts.process import LocalLauncher
 from muster.model.usage import Usage
-from muster.ports.agent import Agent, AttemptFolder, Completed, Exit, Failed, Job, Outcome
+from muster.ports.agent import Agent, AttemptFolder, Completed, Exit, Failed, Home, Job, Outcome
 
 PROMPT = "This is a test of the connection. Answer with the one word: ready. Use no tools."
 SCRIPT = "echo ready"

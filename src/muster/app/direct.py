@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 
 from muster.app.core import Owner
-from muster.config.load import load_config
+from muster.app.settings import load_config
 from muster.config.project import Project
 from muster.config.settings import Config
 from muster.ports.runtime import EVENTS
@@ -27,6 +27,8 @@ class DirectTransport:
         except BaseException:
             self._loop.close()
             raise
+        self.halted = self._owner.halted()
+        """Why nothing may be written; what is read may not be all there was."""
         self._app = self._loop.run_until_complete(self._build())
         self._stack = contextlib.ExitStack()
         self._written = self._stack.enter_context(self._owner.wakeups.listen(EVENTS))

@@ -27,7 +27,7 @@ from muster.client.api import task_path
 from muster.config.project import Project
 from muster.model.errors import NotFound
 from muster.model.json_value import Json
-from muster.model.refs import base_ref, kept_ref, kept_refs
+from muster.model.refs import AttemptRefs, attempt_refs, kept_refs
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -62,19 +62,27 @@ def _works(project: Project, detail: Json, attempts: list[Json]) -> dict[int, st
     silent = [a["epoch"] for a in attempts if a["endedAtMs"] is not None and not works[a["epoch"]]]
     if silent:
         task = detail["task"]
-        refs = _git(project, "for-each-ref", "--format=%(refname)", kept_refs(task["plan"], task["key"]))
-        there = set(refs.stdout.decode().split())
+        there = _there(project, task)
         for epoch in silent:
-            if kept_ref(task["plan"], task["key"], epoch) in there:
-                works[epoch] = _kept(project, task, epoch)
+            refs = _refs(task, epoch, there)
+            if refs.kept in there:
+                works[epoch] = _kept(project, *refs)
     return works
 
 
-def _kept(project: Project, task: Json, epoch: int) -> str:
+def _there(project: Project, task: Json) -> set[str]:
+    found = _git(project, "for-each-ref", "--format=%(refname)", kept_refs(task["plan"], task["key"]))
+    return set(found.stdout.decode().split())
+
+
+def _refs(task: Json, epoch: int, there: set[str]) -> AttemptRefs:
+    return attempt_refs(task["plan"], task["key"], epoch, task["id"], there)
+
+
+def _kept(project: Project, before: str, after: str) -> str:
     """As a worker says it."""
     from muster.worker.worktree import Work
 
-    before, after = base_ref(task["plan"], task["key"], epoch), kept_ref(task["plan"], task["key"], epoch)
     asked = (
         ("rev-parse", after),
         ("rev-list", "--count", f"{before}..{after}"),
@@ -155,7 +163,7 @@ def _diff(args: argparse.Namespace) -> int:
     """Read from the repository on this machine; raises NotFound where it has no work of that attempt."""
     project, detail, attempt = _asked(args)
     task, epoch = detail["task"], attempt["epoch"]
-    before, after = base_ref(task["plan"], task["key"], epoch), kept_ref(task["plan"], task["key"], epoch)
+    before, after = _refs(task, epoch, _there(project, task))
     screen, on_terminal = Screen(args.color), sys.stdout.isatty()
     colour = "always" if screen.colour and not on_terminal else "never"
     options = ["--no-ext-diff", "--no-textconv", f"--color={colour}", *(["--stat"] if args.stat else [])]

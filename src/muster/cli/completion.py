@@ -132,7 +132,7 @@ def _kind(node: CliCommand) -> str:
 
 def _names(args: argparse.Namespace, kind: str) -> list[str]:
     if kind == "agents":
-        from muster.config.load import load_config
+        from muster.app.settings import load_config
 
         return sorted(load_config(project_of(args).root).agents)
     if not kind:

@@ -7,11 +7,18 @@ import sys
 import time
 from contextlib import ExitStack
 
-from muster.cli.output import note
+from muster.cli.output import note, print_error
 from muster.client.api import Api
 from muster.client.http import Connection, answers
 from muster.config.project import Project, find_project
-from muster.model.errors import BadInput, NotAllowed, NotFound, OwnerUnavailable, Unavailable
+from muster.model.errors import (
+    BadInput,
+    NotAllowed,
+    NotFound,
+    OwnerUnavailable,
+    StoreRewound,
+    Unavailable,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Any, Self, TypeVar
 
+    from muster.app.direct import DirectTransport
     from muster.client.api import Transport
 
     T = TypeVar("T")
@@ -38,12 +46,15 @@ _BACKOFF_CAP_S = 2.0
 class Context:
     """A project and a connection to its owner; use `with connect(args) as context`."""
 
-    def __init__(self, project: Project, stack: ExitStack, transport: Transport, *, direct: bool) -> None:
+    def __init__(
+        self, project: Project, stack: ExitStack, transport: Transport, owner: DirectTransport | None
+    ) -> None:
         self.project = project
         self.transport = transport
         self.api = Api(transport, attempt_headers(project))
-        self.direct = direct
+        self.direct = owner is not None
         """Nobody is up: this very process holds the store until the command ends."""
+        self.halted = owner.halted if owner is not None else None
         self._stack = stack
 
     def __enter__(self) -> Self:
@@ -97,6 +108,11 @@ def start_folder(root: str | None) -> str:
     return os.path.realpath(root)
 
 
+def no_rows(args: argparse.Namespace, what: str = "tasks") -> str:
+    """For an empty list: where commits are missing it is no beginning."""
+    return f"0 {what}" if args.rewound is not None else f"0 {what}: muster run PLAN.md"
+
+
 def project_of(args: argparse.Namespace) -> Project:
     """Raises NotFound outside of a project."""
     start = start_folder(args.root)
@@ -137,38 +153,46 @@ def user_name(uid: int) -> str:
 
 
 def connect(args: argparse.Namespace) -> Context:
-    """Raises OwnerUnavailable where somebody holds the store but does not answer."""
-    return connect_to(project_of(args))
+    """Tells first what is missing in the store; the command ends with that code then, whatever it can still show.
+
+    Raises OwnerUnavailable where somebody holds the store but does not answer.
+    """
+    return connect_to(project_of(args), args)
 
 
-def connect_to(project: Project) -> Context:
-    """As `connect`, where the project is known."""
+def connect_to(project: Project, args: argparse.Namespace | None = None) -> Context:
+    """As `connect`, where the project is known; without `args` whoever asks looks for what is missing."""
     deadline_s = time.monotonic() + STARTING_S
     while True:
         with ExitStack() as stack:
-            transport, is_direct = _reach(project, stack)
+            transport, owner = _reach(project, stack)
             if transport is not None:
-                return Context(project, stack.pop_all(), transport, direct=is_direct)
+                context = Context(project, stack.pop_all(), transport, owner)
+                if args is not None and args.rewound is None and isinstance(context.halted, StoreRewound):
+                    args.rewound = context.halted
+                    print_error(context.halted, as_json=args.json)
+                return context
         if time.monotonic() > deadline_s:
             raise _held(project)
         time.sleep(_POLL_S)
 
 
-def _reach(project: Project, stack: ExitStack) -> tuple[Transport | None, bool]:
-    """(connection, whether it is an owner in this process); None while another process holds the store."""
+def _reach(project: Project, stack: ExitStack) -> tuple[Transport | None, DirectTransport | None]:
+    """(connection, the owner in this process if it is one); None while another process holds the store."""
     try:
         if answers(project.socket):
             connection = Connection(project.socket)
             stack.callback(connection.close)
-            return connection, False
+            return connection, None
         if _holder(project) is not None:
-            return None, False
+            return None, None
         from muster.app.direct import direct
 
-        return stack.enter_context(direct(project)), True
+        owner = stack.enter_context(direct(project))
+        return owner, owner
     except OwnerUnavailable:
         # Another one was quicker; look again.
-        return None, False
+        return None, None
     except PermissionError as error:
         raise NotAllowed(
             f"{error.filename or project.state_dir}: permission denied",

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 
 from muster.cli import plan_graph
-from muster.cli.context import Context, connect, patiently, refuse_foreign
+from muster.cli.context import Context, connect, no_rows, patiently, refuse_foreign
 from muster.cli.fields import add_fields, answer, names_of, print_one, print_rows
 from muster.cli.output import BOLD, GREEN, RED, YELLOW, Screen, clean, inert, note, print_json, task_word
 from muster.cli.plan_file import (
@@ -26,7 +26,6 @@ from muster.cli.plan_file import (
 from muster.cli.task import find_tasks, table
 from muster.cli.waiting import EXIT_UNSUCCESSFUL, Goal, Waiting, add_waiting, is_still
 from muster.client.api import plan_path
-from muster.config.load import load_config
 from muster.model.errors import BadInput
 from muster.model.fields import ATTRIBUTES
 from muster.model.json_value import Json
@@ -104,6 +103,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _add(args: argparse.Namespace) -> int:
+    from muster.app.settings import load_config
+
     given = given_plan(args)
     if args.dry_run:
         if args.wait is not None:
@@ -147,6 +148,8 @@ def _tell_update(updated: Json, screen: Screen) -> None:
 
 
 def _diff(args: argparse.Namespace) -> int:
+    from muster.app.settings import load_config
+
     given = given_plan(args)
     with connect(args) as context:
         content = plan_body(given, load_config(context.project.root), context.project)
@@ -247,7 +250,7 @@ def _list(args: argparse.Namespace) -> int:
         for plan in plans:
             _tell(plan, screen)
         if not plans:
-            screen.line("0 plans: muster run PLAN.md")
+            screen.line(no_rows(args, "plans"))
 
     print_rows(args, plans, show, names=lambda: names_of("PlanView"))
     return 0
@@ -355,6 +358,7 @@ def _export(args: argparse.Namespace) -> int:
         root = context.project.root
     import msgspec
 
+    from muster.app.settings import load_config
     from muster.model.edits import KeptTask
     from muster.model.errors import BadPlan
     from muster.model.profiles import Chooser

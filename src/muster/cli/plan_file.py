@@ -298,8 +298,8 @@ def dry_run(args: argparse.Namespace, given: Given, project: Project, config: Co
     """Who would get what, and why.  Nothing is written, nobody is started."""
     _refuse_unmanned(given, config)
     ended = {}
-    if project.store.exists():
-        with connect_to(project) as context:
+    if project.has_begun:
+        with connect_to(project, args) as context:
             refuse_file_of(context.api, given)
             former = former_source(args, context.api, project, given)
             source = former if former is not None else given.source(project)

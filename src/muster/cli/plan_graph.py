@@ -75,7 +75,9 @@ def _line(graph: Graph, number: int, indent: str, parent: int | None, screen: Sc
     if others and parent is None:
         after = f"  (after {clean(', '.join(others))})"
     title = f"  {clean(task['title'])}" if task["title"] != task["key"] else ""
-    return f"{indent}{screen.badge(graph.looks.get(number, 'archived'), '')} {clean(task['key'])}{title}{after}"
+    return (
+        f"{indent}{screen.badge(graph.looks.get(number, 'archived'), '')} {clean(task['key'])}{title}{after}"
+    )
 
 
 def _depths(graph: Graph) -> dict[int, int]:

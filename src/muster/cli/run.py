@@ -10,6 +10,7 @@ from pathlib import Path
 
 from muster.app.crew import READY_S, STATUS_S, TICK_S, SupervisedCrew
 from muster.app.interrupts import Interrupts
+from muster.app.settings import load_config
 from muster.cli.context import actor, connect_to, refuse_foreign
 from muster.cli.copied import confirm_copy
 from muster.cli.feed import Feed, running
@@ -31,7 +32,6 @@ from muster.cli.worker import worker_count
 from muster.client.api import Api, plan_path
 from muster.client.http import Connection, answers
 from muster.config.identity import look
-from muster.config.load import load_config
 from muster.config.project import Project
 from muster.config.settings import Config, cores
 from muster.hosts.file_lock import holder

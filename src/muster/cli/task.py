@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from itertools import islice
 
-from muster.cli.context import Context, connect
+from muster.cli.context import Context, connect, no_rows
 from muster.cli.fields import add_fields, print_one, print_tasks
 from muster.cli.output import (
     BOLD,
@@ -113,7 +113,7 @@ def _list(args: argparse.Namespace) -> int:
         if tasks:
             table(tasks, Screen(args.color))
         else:
-            print("no such task: muster status" if names or args.plan else "0 tasks: muster run PLAN.md")
+            print("no such task: muster status" if names or args.plan else no_rows(args))
 
     print_tasks(args, tasks, show)
     if more:

@@ -181,7 +181,7 @@ def refuse_unknown_agent(context: Context, name: str) -> None:
     offered = {agent for worker in workers for agent in worker["agents"]}
     if name in offered:
         return
-    from muster.config.load import load_config
+    from muster.app.settings import load_config
 
     known = offered | set(load_config(context.project.root).agents)
     if name not in known:
@@ -210,7 +210,8 @@ def act_on(waiting: Waiting, tasks: Iterable[Json], look: str, act: Act, tell: T
             moved = act(waiting.context, task)
         except MusterError as error:
             code = code or error.exit_code
-            print_error(refused(error, ref_of(task), task["id"]), as_json=args.json)
+            if args.rewound is None:  # else it was told why already
+                print_error(refused(error, ref_of(task), task["id"]), as_json=args.json)
             continue
         ids.append(task["id"])
         done.append({"ref": ref_of(task), "previousStatus": task["status"], **moved})
