@@ -30,16 +30,6 @@ from muster.model.views import (
 T = TypeVar("T")
 
 
-class ReadyTask(Struct, frozen=True, gc=False):
-    """A claimable task with its place in line: first what was begun and lost, then the highest priority, the
-    lowest sort key, the oldest."""
-
-    id: int
-    half_done: int
-    priority: int
-    sort_key: int
-
-
 class EventSpan(Struct, frozen=True, gc=False):
     """Which events of a task are there, and how many its row says there were."""
 
@@ -109,7 +99,8 @@ class Tx(Protocol):
         """Lanes that hold at least one ready task, of plans that are not paused.  Its cost grows with
         their number, not with the tasks'."""
 
-    async def ready(self, lane_id: int, limit: int) -> list[ReadyTask]: ...
+    async def ready(self, lane_id: int, limit: int) -> list[Task]:
+        """The lane's ready tasks in the order in which they are given out."""
 
     async def job_texts(self, ids: Collection[int]) -> list[JobText]:
         """What a claim hands over besides the state, with the newest checkpoint and session."""

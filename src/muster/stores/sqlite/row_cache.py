@@ -7,6 +7,7 @@ so that SQLite leaves the indexes and checks of all others alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from itertools import compress, count
 from operator import is_not, itemgetter
 from typing import Any, Generic, TypeVar
 
@@ -22,6 +23,7 @@ KINDS_MAX = 40
 """Sets of changed columns that get a statement of their own; in practice they are as many as there are moves."""
 
 Row = tuple[Any, ...]
+Mask = tuple[bool, ...]
 Statement = tuple[str, Callable[[Row], Row]]
 
 
@@ -46,7 +48,7 @@ class RowCache(Generic[R]):
         self._status = fields.index("status")
         self._ended = ended
         self._rows: dict[Any, tuple[R, Row]] = {}
-        self._kinds: dict[bytes, Statement] = {}
+        self._kinds: dict[Mask, Statement] = {}
         self._everything = self._statement(range(keys, len(fields)))
 
     def get(self, key: object) -> R | None:
@@ -87,18 +89,15 @@ class RowCache(Generic[R]):
 
     def updates(self, changed: Iterable[R]) -> dict[str, list[Row]]:
         """Statements by name, each with the rows to bind, that bring the table to what `changed` says."""
-        by_mask: dict[bytes, list[Row]] = {}
+        by_mask: dict[Mask, list[Row]] = {}
         rows, to_key, status, ended = self._rows, self._key, self._status, self._ended
         for now in changed:
             row = astuple(now)
             key = to_key(row)
             known = rows.get(key)
             # What was not touched is the same object; an equal one that is not costs a column too many.
-            mask = b"" if known is None else bytes(map(is_not, known[1], row))
-            if mask in by_mask:
-                by_mask[mask].append(row)
-            else:
-                by_mask[mask] = [row]
+            mask = () if known is None else tuple(map(is_not, known[1], row))
+            by_mask.setdefault(mask, []).append(row)
             if known is not None and row[status] not in ended:
                 rows[key] = (now, row)
             else:
@@ -109,8 +108,8 @@ class RowCache(Generic[R]):
             made.setdefault(name, []).extend(map(bind, alike))
         return made
 
-    def _kind(self, mask: bytes) -> Statement:
-        changed = [i for i, differs in enumerate(mask) if differs]
+    def _kind(self, mask: Mask) -> Statement:
+        changed = list(compress(count(), mask))
         if not changed or len(self._kinds) >= KINDS_MAX:
             return self._everything
         kind = self._kinds[mask] = self._statement(changed)
