@@ -6,9 +6,12 @@ is read, and not those in files, since HOME is an empty folder for this process 
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
+import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +24,8 @@ SIDE_BY_SIDE = 3
 ALONE = os.environ.pop("PYTEST_XDIST_WORKER", None) is None
 """This is the process that was called, not one of those that it has started to run tests side by side."""
 
+PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER = 36, 37
+
 settings.register_profile("usual", deadline=None)  # how long an example takes is the machine's affair
 settings.load_profile("usual")
 settings.register_profile("long", max_examples=2_000, stateful_step_count=150, deadline=None, print_blob=True)
@@ -29,7 +34,8 @@ settings.register_profile("long", max_examples=2_000, stateful_step_count=150, d
 os.environ.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))
 for name in [name for name in os.environ if name.startswith("MUSTER_")]:
     del os.environ[name]
-os.environ.pop("XDG_CONFIG_HOME", None)
+for name in ("XDG_CONFIG_HOME", "PYTHONUNBUFFERED"):  # without buffers a full disk fails elsewhere
+    os.environ.pop(name, None)
 if ALONE:
     # A short name: the address of a unix socket holds 108 bytes.
     os.environ["TMPDIR"] = str(Path(tempfile.mkdtemp(prefix="mt-")).resolve() / "tmp")
@@ -38,6 +44,17 @@ FOLDER = Path(os.environ["TMPDIR"]).parent
 """Of this run: all that any test writes lies in it, and it is removed at the end."""
 tempfile.tempdir = os.environ["TMPDIR"]
 os.environ["HOME"] = tempfile.mkdtemp(prefix="home-", dir=FOLDER)
+
+
+@pytest.fixture(autouse=True)
+def others_orphans_are_not_ours() -> Iterator[None]:
+    """A test that makes this process a subreaper ends that, too: nobody would collect what later tests leave."""
+    yield
+    if sys.platform == "linux":
+        adopts, libc = ctypes.c_int(), ctypes.CDLL(None)
+        libc.prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(adopts), 0, 0, 0)
+        libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+        assert not adopts.value, "this process still adopts orphans"
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

@@ -15,6 +15,7 @@ from factories import plain_job
 from muster.agents import command as command_module
 from muster.agents.command import CommandAgent
 from muster.agents.inputs import RESULT_BYTES_MAX
+from muster.config.settings import AgentConfig
 from muster.model.errors import AgentUnfit, BadInput, Unavailable
 from muster.model.states import ErrorKind
 from muster.ports.agent import Agent, AttemptFolder, Completed, Exit, Failed, Job
@@ -27,7 +28,7 @@ TEXT = "Write the API\n\nWrite it."
 
 
 def agent(*command: str, **options: object) -> CommandAgent:
-    return CommandAgent(name="test", command=command, **options)  # type: ignore[arg-type]
+    return CommandAgent(AgentConfig("test", command, **options))  # type: ignore[arg-type]
 
 
 def argv(
@@ -292,7 +293,7 @@ def test_exit_codes_are_configurable(ended):
     outcome = agent("run", exit_codes={75: K.RATE_LIMIT}).outcome(Exit(code=75), ended)
     assert outcome == Failed(kind=K.RATE_LIMIT, message="exit code 75: boom")
     outcome = agent("run", exit_codes={75: K.RATE_LIMIT}).outcome(Exit(code=64), ended)
-    assert isinstance(outcome, Failed) and outcome.kind is K.CRASH
+    assert isinstance(outcome, Failed) and outcome.kind is K.INVALID, "those of sysexits.h stay"
 
 
 @pytest.mark.parametrize(

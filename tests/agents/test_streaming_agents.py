@@ -12,6 +12,7 @@ from muster.agents import claude_code
 from muster.agents.claude_code import ClaudeCodeAgent
 from muster.agents.codex import CodexAgent
 from muster.agents.streaming import StreamingAgent
+from muster.config.settings import AgentConfig
 from muster.model.errors import AgentUnfit, BadInput
 from muster.model.usage import Usage
 from muster.ports.agent import Agent, AttemptFolder, Job, Launch
@@ -32,12 +33,12 @@ def home(tmp_path: Path) -> Path:
 
 def claude(home: Path, mode: str = "acceptEdits", **options: object) -> ClaudeCodeAgent:
     env = {"CLAUDE_CONFIG_DIR": str(home)} | options.pop("env", {})  # type: ignore[operator]
-    return ClaudeCodeAgent(name="c", command=("sh",), permission_mode=mode, env=env, **options)  # type: ignore[arg-type]
+    return ClaudeCodeAgent(AgentConfig("c", ("sh",), permission_mode=mode, env=env, **options))  # type: ignore[arg-type]
 
 
 def codex(home: Path) -> CodexAgent:
     env = {"CODEX_HOME": str(home)}
-    return CodexAgent(name="x", command=("sh",), permission_mode="read-only", args=("-c", "a=1"), env=env)
+    return CodexAgent(AgentConfig("x", ("sh",), permission_mode="read-only", args=("-c", "a=1"), env=env))
 
 
 def launched(agent: StreamingAgent, folder: AttemptFolder, the_job: Job) -> Launch:
@@ -126,6 +127,6 @@ def test_bypassing_as_root_needs_a_sandbox(home: Path, monkeypatch: pytest.Monke
 
 def test_a_missing_program_and_an_unpassable_prompt_are_refused(home: Path, folder: AttemptFolder) -> None:
     with pytest.raises(AgentUnfit, match="no-such-program not found"):
-        ClaudeCodeAgent(name="c", command=("no-such-program",), permission_mode="plan").check()
+        ClaudeCodeAgent(AgentConfig("c", ("no-such-program",), permission_mode="plan")).check()
     with pytest.raises(BadInput, match="NUL"):
         launched(claude(home), folder, job(prompt="a\0b"))

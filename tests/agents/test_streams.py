@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from muster.agents.claude_stream import ClaudeStream
-from muster.agents.codex_stream import CodexStream
+from muster.agents.claude_code import ClaudeStream
+from muster.agents.codex import CodexStream
 from muster.agents.jsonlines import LINE_BYTES_MAX, JsonLines
 from muster.agents.provider import refusal
 from muster.model.limits import Limits

@@ -18,7 +18,7 @@ from rounds import chosen, random_plan, run
 from verdict import Line, _allowed, nobody_at_once, nothing_again
 
 from faults import FAULTS
-from muster.config.load import load_config
+from muster.app.settings import load_config
 
 ROUNDS = 40
 POINTS = Path(__file__).parents[1] / "crash_points"

@@ -25,18 +25,43 @@ set = { IS_SANDBOX = "1", KEY = "secret" }
 command = ["sh", "-c", "echo no >&2; exit 3"]
 """
 PLUGIN = """
+from dataclasses import replace
 from muster.agents.command import CommandAgent
-from muster.model.errors import BadConfig
+from muster.config.kinds import USE_MODE, AgentKind
+from muster.model.errors import AgentUnfit, BadConfig
+
+class Echo(CommandAgent):
+    @property
+    def about(self):
+        return f"echoes {self.config.permission_mode}"
+
+    def check(self):
+        if self.config.permission_mode == "wild":
+            raise AgentUnfit("echo-cli cannot be wild here", "be tame")
 
 def make(config, home):
     if "word" not in config.options:
         raise BadConfig("echo-cli needs options.word", "options = { word = ... }")
-    word = config.options["word"]
-    return CommandAgent(name=config.name, command=("sh", "-c", f"echo {word} $HOME"), prompt="none", home=home)
+    said = f"{config.options['word']} {config.permission_mode} {' '.join(config.args)}"
+    return Echo(replace(config, command=("sh", "-c", f"echo {said} $HOME"), prompt="none"), home)
 
 def broken(config, home):
     raise RuntimeError("boom")
+
+KIND = AgentKind(
+    program="echo-cli",
+    make=make,
+    provider="the-hills",
+    modes=("tame", "wild"),
+    levels={"read": "tame", "edit": "tame", "all": "wild"},
+    refused={"--wild": USE_MODE},
+    options=("word",),
+)
+BAD = AgentKind(program="bad-cli", make=broken)
 """
+
+
+TAME = 'kind = "echo-cli"\npermission_mode = "tame"\n'
 
 
 @pytest.fixture
@@ -107,7 +132,7 @@ def plugin(root: Path, tmp_path: Path) -> dict[str, str]:
     info = site / "echo_cli-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: echo-cli\nVersion: 1.0\n")
-    points = "[muster.agents]\necho-cli = echo_cli:make\nbad-cli = echo_cli:broken\n"
+    points = "[muster.agents]\necho-cli = echo_cli:KIND\nbad-cli = echo_cli:BAD\nodd-cli = echo_cli:make\n"
     (info / "entry_points.txt").write_text(points)
     (site / "echo_cli.py").write_text(PLUGIN)
     return {"PYTHONPATH": str(site)}
@@ -128,7 +153,8 @@ def muster(root: Path, env: dict[str, str], *argv: str) -> subprocess.CompletedP
 
 def test_another_package_brings_a_kind_by_its_entry_point(root, plugin):
     (root / "muster.toml").write_text(
-        'agent = "echo"\n[agents.echo]\nkind = "echo-cli"\nhome = "own"\noptions = { word = "hello" }\n'
+        'agent = "echo"\n[agents.echo]\nkind = "echo-cli"\npermission_mode = "tame"\nhome = "own"\n'
+        'args = ["-x"]\noptions = { word = "hello" }\n'
     )
     tried = muster(root, plugin, "agent", "test", "echo")
     assert tried.returncode == 0, tried.stderr
@@ -137,13 +163,22 @@ def test_another_package_brings_a_kind_by_its_entry_point(root, plugin):
     ran = muster(root, plugin, "run", "plan.md")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     said = muster(root, plugin, "logs", "say").stdout
-    assert said.startswith(f"hello {root / '.muster' / 'homes' / 'echo'}"), "a HOME of its own, as any kind"
+    assert said.startswith(f"hello tame -x {root / '.muster' / 'homes' / 'echo'}"), (
+        "a HOME of its own, as any kind"
+    )
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ('kind = "echo-cli"', "echo-cli needs options.word"),
+        ('kind = "echo-cli"', "permission_mode: is missing"),
+        (TAME, "echo-cli needs options.word"),
+        (TAME + 'args = ["--wild"]', "--wild is not for args"),
+        (TAME + "options = { wort = 1 }", "did you mean 'word'?"),
+        (TAME.replace("tame", "teme"), "did you mean 'tame'?"),
+        (TAME + 'prompt = "stdin"', "is not for kind 'echo-cli'"),
+        (TAME.replace("tame", "wild") + "options = { word = 1 }", "echo-cli cannot be wild here"),
+        ('kind = "odd-cli"', "kind 'odd-cli' cannot be used: TypeError('echo_cli:make is no AgentKind')"),
         ('kind = "bad-cli"', "kind 'bad-cli' cannot be used: RuntimeError('boom')"),
         ('kind = "ecko-cli"', "no kind of agent is called 'ecko-cli'"),
     ],
@@ -153,3 +188,25 @@ def test_what_is_wrong_with_a_foreign_kind_is_said(root, plugin, settings, messa
     shown = muster(root, plugin, "agent", "show", "echo")
     assert message in shown.stdout + shown.stderr
     assert message in muster(root, plugin, "doctor").stdout
+
+
+def test_init_offers_a_foreign_kind_and_doctor_checks_it(root, plugin, tmp_path):
+    (tmp_path / "site" / "echo-cli").write_text("#!/bin/sh\n")
+    (tmp_path / "site" / "echo-cli").chmod(0o755)
+    env = {**plugin, "PATH": f"{tmp_path / 'site'}:/usr/bin:/bin"}
+    assert "claude, codex, echo-cli" in " ".join(muster(root, env, "init", "--help").stdout.split())
+    made = muster(root, env, "init", "--yes", "--permissions", "all", "--json")
+    assert json.loads(made.stdout)["agents"] == ["echo-cli"]
+    settings = root / "muster.toml"
+    assert (
+        '\n[agents.echo-cli]\nkind = "echo-cli"\npermission_mode = "wild"   # or tame\n'
+        in settings.read_text()
+    )
+    settings.write_text(
+        settings.read_text().replace("[agents.echo-cli]", "[agents.echo-cli]\noptions = { word = 1 }")
+    )
+    assert "echo-cli cannot be wild here" in muster(root, env, "doctor").stdout
+    settings.write_text(settings.read_text().replace('"wild"', '"tame"'))
+    assert "echoes tame" in muster(root, env, "doctor").stdout
+    shown = json.loads(muster(root, env, "agent", "show", "echo-cli", "--json").stdout)
+    assert (shown["provider"], shown["permissionMode"]) == ("the-hills", "tame")

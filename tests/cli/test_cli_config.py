@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from muster.app.settings import load_config
 from muster.config.lines import key_lines, line_of
-from muster.config.load import load_config
 
 POOL = """\
 {

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.cli.demo.project import own_settings
-from muster.config.load import load_config
+from muster.app.settings import load_config
+from muster.cli.demo import own_settings
 from muster.config.settings import Config
 from muster.config.variables import VARIABLES
 from patience import PATIENCE_S
@@ -105,7 +105,7 @@ def test_the_demo_has_no_settings_but_its_own(root, home, monkeypatch):
         assert load_config(root) == Config()
         # Its processes get the environment of this one.
         code = (
-            "from muster.config.load import load_config; from pathlib import Path;"
+            "from muster.app.settings import load_config; from pathlib import Path;"
             "from muster.config.settings import Config; assert load_config(Path()) == Config()"
         )
         subprocess.run([sys.executable, "-c", code], check=True)

@@ -207,6 +207,7 @@ def test_ctrl_c_ends_with_130(start, owner):
 
 
 def test_the_hot_path_imports_nothing_slow(owner, root):
+    (root / "muster.toml").write_text('[agents.claude]\nkind = "claude-code"\npermission_mode = "plan"\n')
     code = """
 import sys
 before = set(sys.modules)
@@ -217,6 +218,14 @@ slow = {"asyncio", "ssl", "http", "msgspec", "apsw", "httptools", "dataclasses",
 # Each of these takes 3 to 7 of the 60 ms.
 slow |= {"typing", "pathlib", "urllib", "socket", "shutil", "subprocess"}
 assert codes == [0, 0, 0, 0] and not slow & loaded, (codes, slow & loaded)
+kinds = {"muster.agents", "muster.config.load", "muster.app.settings"} & set(sys.modules)
+assert not kinds, kinds
+from muster.app.settings import load_config
+from pathlib import Path
+assert load_config(Path()).agents["claude"].provider == "anthropic"
+assert "muster.agents.claude_code" in sys.modules
+# Finding that one takes 1 ms: importlib.metadata would take 25.
+assert not {"muster.agents.codex", "importlib.metadata"} & set(sys.modules)
 """
     ran = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr

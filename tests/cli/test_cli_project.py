@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import tomllib
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,12 +19,13 @@ from msgspec import convert
 
 from muster.app.core import policy_of
 from muster.app.parts import offers_of
+from muster.app.settings import KINDS, load_config
 from muster.cli import context as context_module
 from muster.cli import doctor
-from muster.cli.init import CONFIG, PLAN
+from muster.cli.init import PLAN, settings_for
 from muster.cli.plan_given import Given
 from muster.cli.plan_input import plan_body
-from muster.config.load import load_config, parse_config
+from muster.config import load
 from muster.config.project import Project
 from muster.config.settings import Config
 from muster.hosts.local_host import LocalHost
@@ -31,6 +33,8 @@ from muster.hosts.process_tree import Record
 from muster.model.commands import Enqueue, Offer
 from muster.plans.markdown import parse
 from patience import PATIENCE_S
+
+parse_config = partial(load.parse_config, kinds=KINDS)
 
 
 def test_init_makes_a_project_that_is_valid(cli, root):
@@ -163,9 +167,9 @@ def test_on_a_terminal_init_asks_once_what_agents_may_do(root, on_path, typed, m
 
 
 def test_every_option_of_the_example_is_valid_once_uncommented():
-    text = re.sub(r"^#(?=[a-z\[])", "", CONFIG, flags=re.MULTILINE)
+    text = re.sub(r"^#(?=[a-z\[])", "", settings_for([], "edit"), flags=re.MULTILINE)
     config = parse_config(tomllib.loads(text))
-    assert config.default_agent == "claude"
+    assert config.default_agent == "check"
     assert set(config.agents) == {"shell", "claude", "codex", "check"}
     assert (config.task, config.health) == (Config().task, Config().health)
 

@@ -260,6 +260,58 @@ def test_half_of_a_checkpoint_does_not_take_the_place_of_a_whole_one(root, owner
     assert shown.stdout == b"whole"
 
 
+@pytest.mark.promise("S16")
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [
+        ("{ sh torn && echo END; } | $REPORT - --end END", 2),
+        ('$REPORT --end END --text "$(sh torn && echo END)"', 2),
+        ("$REPORT --end END -- sh -c '{ sh torn && echo END; } | cat'", 2),
+        ("printf 'a\nTHE END\n' | $REPORT - --end END", 2),
+        ("$REPORT -- bash -o pipefail -c 'sh torn | cat'", 2),
+        ("sh torn >part && $REPORT part", 137),
+    ],
+    ids=["lines of JSON", "text", "pipe in a command", "longer line", "pipefail", "file"],
+)
+def test_a_torn_writer_is_noticed_in_every_way_that_the_help_names(root, owner, script, code):
+    (root / "torn").write_text("echo [1]; kill -9 $$")
+    done = _checkpoint(root, owner, f"$REPORT --text whole; {script}")
+    assert (done.returncode, "warning: " in done.stderr) == (code, code == 2), done.stderr
+    assert _checkpoint(root, owner, "$REPORT --show").stdout == "whole"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "$REPORT - --end END <<EOF\nplain\ntext\nEND\nEOF",
+        "printf 'plain\ntext\nEND' | $REPORT - --end END",
+        "$REPORT --end END --text \"$(printf 'plain\ntext\n' && echo END)\"",
+        "$REPORT --end END -- printf 'plain\ntext\nEND\n'",
+        "printf 'plain\ntext\n' >kept && $REPORT - <kept",
+    ],
+    ids=["here-document", "pipe", "text", "command", "file"],
+)
+def test_plain_text_is_taken_where_its_end_is_proven(root, owner, script):
+    done = _checkpoint(root, owner, script)
+    assert done.returncode == 0, done.stderr
+    assert _checkpoint(root, owner, "$REPORT --show").stdout == "plain\ntext\n"
+
+
+def test_a_refused_checkpoint_is_a_warning_that_a_strict_shell_can_pass_over(root, owner):
+    done = _checkpoint(root, owner, "set -e; $REPORT - <<EOF || true\nplain\nEOF\necho on")
+    assert (done.returncode, done.stdout) == (0, "on\n")
+    assert done.stderr.startswith("warning: a pipe must bring one whole JSON"), done.stderr
+    done = _checkpoint(root, owner, "set -e; $REPORT absent; echo on")
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def _checkpoint(root, owner, script):
+    env = os.environ | owner.inside() | {"REPORT": f"{sys.executable} -m muster.cli.main report checkpoint"}
+    return subprocess.run(
+        ["sh", "-c", script], cwd=root, env=env, capture_output=True, text=True, check=False
+    )
+
+
 def test_a_file_that_is_written_to_while_it_is_read_is_refused(cli, owner, root, monkeypatch):
     path = root / "state"
     path.write_text("half")

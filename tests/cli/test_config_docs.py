@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from muster.config import foreign
-from muster.config.agents import KINDS_GROUP
+from muster.agents.command import CommandAgent
+from muster.app.settings import KINDS
+from muster.config import foreign, load
 from muster.config.keys import AGENT_KEYS, KEYS
-from muster.config.load import parse_config
+from muster.config.kinds import AgentKind
 from muster.config.settings import Config
 from muster.config.tables import Table
 
@@ -68,12 +69,8 @@ def test_the_page_has_the_table_as_the_code_makes_it(name: str) -> None:
     assert f"{table}\n\n" in PAGE.read_text("utf-8") + "\n", f"the table should be:\n{table}"
 
 
-def test_every_key_that_is_read_is_listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    info = tmp_path / "foreign-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: foreign\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[{KINDS_GROUP}]\nof-another-package = foreign:make\n")
-    monkeypatch.syspath_prepend(tmp_path)
+def test_every_key_that_is_read_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = AgentKind(program="x", make=CommandAgent, options=("word",))
     read: set[str] = set()
     known = Table.read
 
@@ -82,8 +79,8 @@ def test_every_key_that_is_read_is_listed(monkeypatch: pytest.MonkeyPatch, tmp_p
         return known(self, key, parse, default)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Table, "read", noting)
-    parse_config(FULL)
-    deeper = {"task.backoff", "agents.mine", "agents.mine.limits"}
+    load.parse_config(FULL, {**KINDS, "of-another-package": theirs})
+    deeper = {"task.backoff", "agents.mine", "agents.mine.limits", "agents.mine.options.word"}
     tables = deeper | (FULL.keys() - {"agent"})
     listed = {key.path for key in KEYS} | {f"agents.mine.{name}" for name, _, _ in AGENT_KEYS}
     assert read - tables == listed

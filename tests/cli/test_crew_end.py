@@ -19,6 +19,7 @@ from muster.client.api import Api
 from muster.client.http import Connection, answers
 from muster.config.project import Project
 from muster.hosts.file_lock import Lock, holder
+from muster.hosts.local_host import LocalHost
 from muster.worker.supervisor import START_TRIES
 
 __all__ = ["folder"]
@@ -180,6 +181,52 @@ def test_the_last_line_of_a_run_for_programs_is_its_result(folder: Path) -> None
     )
     assert result["counts"] == {"completed": 4, "failed": 1} and result["plan"] == "quick"
     assert [left["ref"] for left in result["left"]] == ["quick/bad"]
+
+
+RESULT_KEYS = {"type", "plan", "outcome", "exitCode", "tookS", "counts", "left", "boxes"}
+
+
+@pytest.mark.parametrize("way", ["down", "Ctrl-C", "store gone"])
+def test_every_end_of_a_run_for_programs_has_one_result(folder: Path, way: str) -> None:
+    (folder / "plan.md").write_text(SLOW)
+    argv = [*MUSTER, "run", "plan.md", "--json", "--workers", "1"]
+    with subprocess.Popen(
+        argv, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as run:
+        until((folder / "begun").exists, "the task has begun")
+        if way == "down":
+            assert muster(folder, "down", "--now").returncode == 0
+        elif way == "Ctrl-C":
+            run.send_signal(signal.SIGINT)
+            until(lambda: "STOPPED" in muster(folder, "api", "GET", "/api/v1/crew").stdout, "it drains")
+            run.send_signal(signal.SIGINT)
+        else:
+            (folder / ".muster" / "state.db").unlink()
+        said, _ = run.communicate()
+    (result,) = [line for line in map(json.loads, said.splitlines()) if line["type"] == "result"]
+    assert result.keys() == RESULT_KEYS
+    code, outcome, counts = {
+        "store gone": (1, "error", None),
+    }.get(way, (130, "stopped", {"pending": 1, "blocked": 1}))
+    assert (run.returncode, result["exitCode"], result["outcome"]) == (code, code, outcome)
+    assert result["counts"] == counts
+    left = [task["ref"] for task in result["left"] or ()]
+    assert left == ([] if counts is None else ["slow/long", "slow/after"])
+
+
+@pytest.mark.parametrize("how", ["--now", "over its time"])
+def test_down_names_what_is_given_back_and_waits_for_all_processes(folder: Path, how: str) -> None:
+    (folder / "plan.md").write_text(SLOW)
+    (folder / "muster.toml").write_text('agent = "shell"\n[workers]\ndrain = "1s"\n')
+    late = "import atexit, sys, time; from muster.cli.main import main; atexit.register(time.sleep, 2); "
+    argv = [sys.executable, "-c", f"{late} sys.exit(main())", "run", "plan.md", "--workers", "1"]
+    with subprocess.Popen(argv, cwd=folder, stdout=subprocess.DEVNULL) as run:
+        until((folder / "begun").exists, "the task has begun")
+        crew = [run.pid, *(process.pid for _, process in left_running(Project(folder)))]
+        down = muster(folder, "down", *(["--now"] if how == "--now" else []))
+        assert [pid for pid in crew if LocalHost().identify(pid)] == []
+    assert down.returncode == 0
+    assert "Given back: slow/long\n" in down.stdout
 
 
 def test_watch_waits_for_a_crew_and_for_the_next(folder: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.config.load import load_config
+from muster.app.settings import load_config
 from muster.config.profiles import PROFILES
 from muster.model.fields import ATTRIBUTES
 from muster.plans.markdown import parse
@@ -52,9 +52,9 @@ def test_plans_and_settings_shown_are_valid(page: Path, tmp_path: Path) -> None:
 
 
 def test_reports_shown_in_concepts_are_accepted(tmp_path: Path) -> None:
-    """The shell block of `muster report` lines, run inside a task."""
-    (script,) = [body for body in blocks(ROOT / "docs" / "concepts.md", "sh") if "muster report" in body]
-    lines = [line for line in script.splitlines() if " fail " not in line]
+    """The shell blocks of `muster report` lines, run inside a task."""
+    scripts = [body for body in blocks(ROOT / "docs" / "concepts.md", "sh") if "muster report" in body]
+    lines = [line for script in scripts for line in script.splitlines() if " fail " not in line]
     body = "\n".join(f"  {line}" for line in ["set -e", *lines])
     (tmp_path / "plan.md").write_text(
         f"# P\n- [ ] Report {{#report agent=shell retries=0}}\n\n  ```sh\n{body}\n  ```\n"

@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 from git_projects import MUSTER, commit_first, git, make_project, muster
+
+from muster.config.project import Project
+from muster.hosts.file_lock import holder
+from patience import until
 
 CONFIG = """\
 agent = "writer"
@@ -96,6 +101,28 @@ def test_the_work_of_an_attempt_whose_worker_was_killed_is_told_as_well(reposito
     shown = muster(repository, "attempt", "show", "killed#1").stdout
     assert "1 file changed" in shown and "muster attempt diff p/killed#1" in shown
     assert "+half" in muster(repository, "attempt", "diff", "killed#1").stdout
+
+
+@pytest.mark.promise("S18")
+def test_done_work_is_published_once_after_the_whole_crew_was_killed(repository):
+    (repository / "muster.toml").write_text(CONFIG.replace("[task]", "[task]\nlosses = 1"))
+    script = (
+        'echo ran >> "$R/runs"; echo work > out.txt; muster report done; echo $PPID > "$R/said"; sleep 1000'
+    )
+    plan = f'# P\n- [ ] Said {{#said retries=0}}\n  R="$MUSTER_ROOT"; {script}\n'
+    (repository / "plan.md").write_text(plan)
+    said, project = repository / "said", Project(repository)
+    with subprocess.Popen([*MUSTER, "run", "plan.md"], cwd=repository, stdout=subprocess.DEVNULL) as run:
+        until(lambda: said.exists() and said.read_text().strip(), "its agent has said that it is done")
+        for pid in (run.pid, holder(project.owner_lock), int(said.read_text())):
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+    done = muster(repository, "run", "plan.md")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (repository / "runs").read_text() == "ran\n"
+    assert len(git(repository, "log", "--format=%h", "muster/plan/p", "--", "out.txt").splitlines()) == 1
+    assert muster(repository, "run", "plan.md").returncode == 0
+    assert (repository / "runs").read_text() == "ran\n"
 
 
 def test_setup_makes_a_tree_ready_and_its_failure_is_told(repository):

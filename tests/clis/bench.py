@@ -12,6 +12,7 @@ from install import install
 from model_stub import ModelStub
 
 from muster.app.agents import agent_of
+from muster.app.settings import KINDS
 from muster.config.agents import read_agents
 from muster.config.project import Project
 from muster.config.settings import Config
@@ -64,7 +65,7 @@ class Bench:
         return settings
 
     def agent(self) -> Agent:
-        [config] = read_agents(Table("agents", {"cli": self.settings}))
+        [config] = read_agents(Table("agents", {"cli": self.settings}), KINDS)
         return agent_of(config, Config(), Project(install(self.kind).parent))
 
     def job(self, scenario: str, **changes: object) -> Job:

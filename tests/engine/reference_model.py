@@ -20,7 +20,8 @@ HOPELESS = ("invalid", "out_of_memory", "expired")
 STOP_BY_MS = 15_000
 NO_TOKEN = ""
 """Of an attempt that began with its claim: its worker itself does the work."""
-LOSSES_MAX = 5
+LOSSES_MAX = 3
+PUBLISH_TRIES = 5
 
 
 def backoff_ms(count: int) -> int:
@@ -146,7 +147,7 @@ class ReferenceModel:
         attempt.update(said=True, kind=kind)
         task["done"] = None if kind else epoch
         if not kind:
-            task["expires"] = None
+            task["expires"], task["losses"] = None, 0
         return ""
 
     def working(self, key: str, epoch: int, **changes: Any) -> str:
@@ -246,7 +247,7 @@ class ReferenceModel:
             task["losses"] += 1
             task["status"] = "ABORTED"
             wait = None
-            if task["losses"] < LOSSES_MAX:
+            if task["losses"] < (PUBLISH_TRIES if task["done"] else LOSSES_MAX):
                 wait = 0 if task["losses"] == 1 else backoff_ms(task["losses"] - 2)
         elif kind in HOPELESS or task["retries"] >= task["max_retries"]:
             wait = None

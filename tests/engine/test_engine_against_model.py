@@ -17,13 +17,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from msgspec.structs import replace
-from reference_model import ReferenceModel
+from reference_model import LOSSES_MAX, ReferenceModel
 
 from muster.engine.batch import drive
 from muster.engine.policy import Policy
 from muster.model import commands as c
 from muster.model.answers import Claimed, HeartbeatAnswer, Moved
 from muster.model.errors import MusterError
+from muster.model.retry import RetryPolicy
 from muster.model.states import ErrorKind, FailedDependency, StopAction
 from muster.stores.sqlite.store import MEMORY
 from muster.testing import promises
@@ -31,7 +32,7 @@ from muster.testing import promises
 TASKS_MAX = 6
 WORKERS = (W1, W2)
 TOKENS = ("a" * 64, "b" * 64)
-POLICY = Policy(lease_s=LEASE_S, failures_max=0)
+POLICY = Policy(lease_s=LEASE_S, failures_max=0, retry=RetryPolicy(losses_max=LOSSES_MAX))
 PICK = st.integers(0, TASKS_MAX - 1)
 EPOCH = st.sampled_from([0] * 8 + [-1, 1])
 """Added to the newest epoch: mostly the holder speaks, sometimes a ghost, or one from before a restore."""

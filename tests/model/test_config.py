@@ -6,16 +6,20 @@ import dataclasses
 import math
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from muster.config.load import load_config, parse_config
+from muster.app.settings import KINDS, load_config
+from muster.config import load
 from muster.config.project import Project, find_project
 from muster.config.settings import SHELL, AgentConfig, Config, Health, TaskDefaults, WorkerSettings
 from muster.model.durations import parse_duration
 from muster.model.errors import BadConfig
 from muster.model.states import ErrorKind
+
+parse_config = partial(load.parse_config, kinds=KINDS)
 
 
 def written(tmp_path: Path, text: str) -> Config:

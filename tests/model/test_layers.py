@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from muster.app.settings import load_config, load_with_origins
 from muster.config.keys import KEYS
 from muster.config.layers import user_file
-from muster.config.load import load_config, load_with_origins
 from muster.config.settings import Config
 from muster.config.variables import OURS, VARIABLES, unknown_in
 from muster.model.errors import BadConfig

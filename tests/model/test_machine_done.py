@@ -19,6 +19,8 @@ from msgspec.structs import replace
 
 from muster.model import commands as c
 from muster.model.moves.decision import Decision
+from muster.model.moves.ending import PUBLISH_TRIES
+from muster.model.retry import RetryPolicy
 from muster.model.states import AttemptStatus, ErrorKind, TaskStatus
 from muster.model.task import BY_HAND, Attempt, Task
 
@@ -53,6 +55,22 @@ def test_what_is_said_to_be_done_is_published_by_the_next_attempt(command: c.Com
     ended = run(begun.task, begun.attempt, c.Complete(task_id=7, epoch=6))
     assert (ended.task.status, ended.result, ended.unblocks) == (TaskStatus.COMPLETED, "42", True)
     assert ended.task.done_epoch is None
+
+
+@pytest.mark.promise("S18")
+@pytest.mark.parametrize("failure", [reap(), fail(K.CRASH, done=True)], ids=str)
+def test_publishing_has_tries_of_its_own(failure: c.Command) -> None:
+    """However few losses and retries are allowed, and whatever was lost before the work was done."""
+    strict = RetryPolicy(losses_max=1)
+    task, attempt = running(losses=7, max_retries=0)
+    declaration = run(task, attempt, declared(None, "42"))
+    task, attempt = declaration.task, declaration.attempt
+    for tries in range(1, PUBLISH_TRIES + 1):
+        decision = run(task, attempt, failure, retry=strict)
+        assert (decision.task.losses, decision.task.done_epoch) == (tries, 4)
+        assert decision.task.status is (TaskStatus.FAILED if tries == PUBLISH_TRIES else TaskStatus.ABORTED)
+        task = replace(decision.task, status=TaskStatus.RUNNING)
+    assert decision.task.retries == 0
 
 
 @pytest.mark.parametrize("name", ["crash", "quota", "invalid", "ask", "cancel", "declared failure"])

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.config.load import parse_config
+from muster.app.settings import KINDS
+from muster.config import load
 from muster.config.profiles import PROFILES
 from muster.model.errors import BadConfig
 from muster.model.profiles import GENERAL_PURPOSE, Chooser
 
+parse_config = partial(load.parse_config, kinds=KINDS)
 CHOOSE = Chooser(PROFILES).choose
 
 

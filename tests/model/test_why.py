@@ -151,6 +151,12 @@ SENTENCES: list[tuple[TaskView, CrewFacts, str]] = [
         BUSY_CREW,
         "lost 5 times, so it is not given out again: gone",
     ),
+    (
+        view(T.FAILED, losses=5, error_kind=K.CRASH, error="x", done_epoch=2),
+        BUSY_CREW,
+        "attempt 2 is done, but its work could not be published 5 times: x; the work is kept (`muster attempt "
+        "diff api/a#2`), `muster task retry` publishes it",
+    ),
     (view(T.FAILED, error_kind=K.INVALID, error="400"), BUSY_CREW, "failed for good: 400"),
     (view(T.FAILED, error_kind=K.CRASH, error="x"), BUSY_CREW, "failed after 1 run: x"),
     (view(T.FAILED, retries=3, error_kind=K.CRASH, error="x"), BUSY_CREW, "failed after 4 runs: x"),

@@ -17,10 +17,15 @@ from pathlib import Path
 
 import pytest
 from simulator.__main__ import found, main
+from simulator.hosts import Process
+from simulator.leases import Leases
+from simulator.loop import VirtualLoop
 from simulator.owner import PumpedBatcher
 from simulator.planted_bugs import PLANTED_BUGS
+from simulator.reference import Reference
 from simulator.scenario import FAULTS, harsh, scenario
 from simulator.simulation import Report, simulate
+from simulator.world import World
 
 ROOT = Path(__file__).parents[2]
 SEEDS = 14
@@ -87,6 +92,18 @@ def test_nor_does_one_pass_in_which_nobody_asks_or_nobody_works(idle: str) -> No
 def test_seeds_differ_and_each_is_one_scenario() -> None:
     assert scenario(7) == scenario(7)
     assert len({str(scenario(seed)) for seed in range(20)}) == 20
+
+
+def test_a_full_disk_before_a_restart_of_the_machine_is_no_excuse_after_it() -> None:
+    """Of the simulator itself: each boot has a clock of its own, and both may show the same time."""
+    world = World(scenario(0), VirtualLoop(), keep_trace=False)
+    leases, (host, *_) = Leases(world, Reference()), world.hosts
+    for _ in range(2):
+        host.reboot()
+        leases.owner_leads(Process(host, "owner"), host.now())
+        assert leases.refused_ms == (0, 0)
+        leases.store_refused(host.now())
+    world.loop.close()
 
 
 def test_a_seed_replays_exactly_here_and_in_another_process() -> None:

@@ -12,10 +12,11 @@ import pytest
 from contained import Rig
 
 from muster.agents.command import CommandAgent
-from muster.agents.inputs import Home
+from muster.config.settings import AgentConfig
 from muster.hosts.local_host import LocalHost
 from muster.model import commands as c
 from muster.model.states import ErrorKind
+from muster.ports.agent import Home
 from muster.worker import runner as runner_module
 
 MB = 1 << 20
@@ -129,11 +130,11 @@ def test_a_notice_is_not_written_where_a_link_leads(rig, tmp_path):
 
 def test_a_home_of_its_own(rig, tmp_path):
     home = Home(path=tmp_path / "homes" / "sh" / "1", shared=tmp_path / "homes" / "sh" / "shared")
-    agent = CommandAgent(name="sh", command=("sh",), home=home, env={"X": "1"})
+    agent = CommandAgent(AgentConfig("sh", ("sh",), env={"X": "1"}), home)
     env = agent._base_env()
     assert (env["HOME"], env["MUSTER_SHARED"]) == (str(home.path), str(home.shared))
-    assert CommandAgent(name="sh", command=("sh",))._base_env()["HOME"] == os.environ["HOME"]
-    told = CommandAgent(name="sh", command=("sh",), home=home, env={"HOME": "/said"})
+    assert CommandAgent(AgentConfig("sh", ("sh",)))._base_env()["HOME"] == os.environ["HOME"]
+    told = CommandAgent(AgentConfig("sh", ("sh",), env={"HOME": "/said"}), home)
     assert told._base_env()["HOME"] == "/said", "what a person has set counts"
 
 

@@ -17,6 +17,7 @@ import pytest
 from around import worker_context
 
 from muster.agents.command import CommandAgent
+from muster.config.settings import AgentConfig
 from muster.engine.batch import Batcher
 from muster.engine.commands import Engine
 from muster.engine.policy import Policy
@@ -165,7 +166,7 @@ class Stage:
         real = LocalHost()
         process = real.identify(os.getpid())
         assert process is not None
-        agent = CommandAgent(name="shell", command=("sh", "-c"))
+        agent = CommandAgent(AgentConfig("shell", ("sh", "-c")))
         around = worker_context(folder, worker_id=HERE, agents={"shell": agent}, launcher=LocalLauncher(real))
         self.worker = Worker(
             self.line,

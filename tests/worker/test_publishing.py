@@ -16,7 +16,8 @@ from real_crew import crew, start
 from repositories import git, make_repository
 
 from muster.client.api import Api
-from muster.model.refs import plan_branch
+from muster.model.moves.ending import PUBLISH_TRIES
+from muster.model.refs import kept_ref, plan_branch
 from patience import PATIENCE_S, until
 
 CONFIG = """\
@@ -24,6 +25,7 @@ CONFIG = """\
 heartbeat = "200ms"
 {health}
 [task]
+losses = 1
 backoff = {{ first = "1ms", max = "1ms" }}
 [agents.writer]
 command = ["sh", "-eu"]
@@ -137,6 +139,24 @@ def test_a_worker_that_is_killed_leaves_it_to_the_next_one(stage: Any, step: str
         made.worker()
     until(lambda: any(process.poll() is not None for process in made.processes), "a worker is dead")
     made.worker()
+    made.check()
+
+
+@pytest.mark.promise("S18")
+def test_what_nobody_can_publish_is_given_up_in_the_end_and_said_to_be_kept(stage: Any) -> None:
+    made = stage("owner", "worker")
+    made.run("sleep 300")
+    until(made.said, "it said so")
+    made.processes[1].kill()
+    for _ in range(PUBLISH_TRIES - 1):
+        (made.root.parent / "strike").write_text(" worktree list ")
+        made.worker().wait(PATIENCE_S)
+    until(lambda: made.task()["task"]["status"] == "FAILED", "nobody could publish it")
+    why = made.task()["task"]["why"]
+    assert f"could not be published {PUBLISH_TRIES} times" in why and "`muster attempt diff p/t#1`" in why
+    assert git(made.root, "show", f"{kept_ref('p', 't', 1)}:out.txt") == "work"
+    made.worker()
+    made.api.post(f"/api/v1/agent-tasks/{made.task()['task']['id']}/retry", {"actor": "ada"})
     made.check()
 
 

@@ -14,6 +14,7 @@ import pytest
 from around import claimed_job, worker_context
 
 from muster.agents.claude_code import ClaudeCodeAgent
+from muster.config.settings import AgentConfig
 from muster.hosts.local_host import LocalHost
 from muster.model import commands as c
 from muster.model.states import ErrorKind
@@ -66,9 +67,8 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def run(root: Path, prompt: str, *, stop: bool = False, timeout_s: float = 60.0) -> Heard:
-    agent = ClaudeCodeAgent(
-        name="claude", command=(str(root / "claude"),), permission_mode="plan", env={"HOME": str(root)}
-    )
+    claude = (str(root / "claude"),)
+    agent = ClaudeCodeAgent(AgentConfig("claude", claude, permission_mode="plan", env={"HOME": str(root)}))
     around = worker_context(root, agents={"claude": agent})
     job = claimed_job("claude", description=prompt, timeout_s=timeout_s)
     crew: Any = Heard()

@@ -7,30 +7,50 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
-from muster.agents.claude_stream import ClaudeStream
-from muster.agents.streaming import StreamingAgent, is_root
+from muster.agents.inputs import exit_failure, printable, shorten, with_result
+from muster.agents.jsonlines import JsonLines, count_of, dict_of, list_of, text_of
+from muster.agents.provider import refusal
+from muster.agents.streaming import StreamingAgent, is_root, not_done, step_of
+from muster.config.kinds import GIVEN, USE_MODE, USE_MODEL, AgentKind
 from muster.model.errors import AgentUnfit
-from muster.ports.agent import Job, Launch, Talk
+from muster.model.limits import Limits
+from muster.model.states import ErrorKind
+from muster.model.usage import Usage
+from muster.ports.agent import (
+    AgentEvent,
+    AttemptFolder,
+    Exit,
+    Failed,
+    Job,
+    Launch,
+    Outcome,
+    SessionSeen,
+    Step,
+    Talk,
+)
 
 RETRIES = "2"
 """Of the CLI's own, of one request: the usual ten hide a failure for minutes, and waiting is our trade."""
+CHARS_PER_TOKEN = 4
+"""For the estimate of a run that was killed: the stream tells the length of answers, not their tokens."""
 _INTERRUPT = {"type": "control_request", "request_id": "stop", "request": {"subtype": "interrupt"}}
+_GONE = "No conversation found"
 _BYPASS = "bypassPermissions"
-_DANGERS = {
-    _BYPASS: "it may do anything that your user may, without asking",
-    "acceptEdits": "it may change files here; other tools only as your Claude settings allow",
-    "dontAsk": "it may do only what your Claude settings allow",
-    "plan": "it may read and plan, not change anything",
-    "auto": "Claude decides for itself what is safe",
-}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ClaudeCodeAgent(StreamingAgent):
+    dangers: ClassVar[Mapping[str, str]] = {
+        "plan": "it may read and plan, not change anything",
+        "dontAsk": "it may do only what your Claude settings allow",
+        "acceptEdits": "it may change files here; other tools only as your Claude settings allow",
+        "auto": "Claude decides for itself what is safe",
+        _BYPASS: "it may do anything that your user may, without asking",
+    }
     usual_env: ClassVar[tuple[str, ...]] = (
         *("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL"),
         *("CLAUDE_CONFIG_DIR", "CLAUDE_CODE_OAUTH_TOKEN", "IS_SANDBOX"),
@@ -41,27 +61,23 @@ class ClaudeCodeAgent(StreamingAgent):
         "DISABLE_AUTOUPDATER": "1",
     }
 
-    @property
-    def danger(self) -> str:
-        return _DANGERS.get(self.permission_mode, "what is not allowed is refused")
-
     def check(self) -> None:
         super().check()
-        if self.permission_mode == _BYPASS and is_root() and "IS_SANDBOX" not in self._env():
+        if self.mode == _BYPASS and is_root() and "IS_SANDBOX" not in self._env():
             raise AgentUnfit(
-                f"agent {self.name}: Claude Code refuses {_BYPASS} as root",
+                f"agent {self.config.name}: Claude Code refuses {_BYPASS} as root",
                 'work as another user, or in a sandbox say so: set = { IS_SANDBOX = "1" }',
             )
 
     def arguments(self, session_key: str | None, *, resumes: bool) -> list[str]:
         argv = ["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
-        argv += ["--permission-mode", self.permission_mode]
-        if self.model is not None:
-            argv += ["--model", self.model]
-        if self.max_budget_usd is not None:
-            argv += ["--max-budget-usd", f"{self.max_budget_usd:g}"]
+        argv += ["--permission-mode", self.mode]
+        if self.config.model is not None:
+            argv += ["--model", self.config.model]
+        if self.config.max_budget_usd is not None:
+            argv += ["--max-budget-usd", f"{self.config.max_budget_usd:g}"]
         assert session_key is not None
-        return [*argv, *self.args, "--resume" if resumes else "--session-id", session_key]
+        return [*argv, *self.config.args, "--resume" if resumes else "--session-id", session_key]
 
     def talk(self, prompt: str) -> Talk:
         said = {"type": "user", "message": {"role": "user", "content": prompt}}
@@ -76,3 +92,188 @@ class ClaudeCodeAgent(StreamingAgent):
 
     def stream(self, job: Job, launch: Launch) -> ClaudeStream:
         return ClaudeStream(self.mark(job, launch), launch.limits)
+
+
+KIND = AgentKind(
+    program="claude",
+    make=ClaudeCodeAgent,
+    provider="anthropic",
+    modes=tuple(ClaudeCodeAgent.dangers),
+    levels={"read": "plan", "edit": "acceptEdits", "all": _BYPASS},
+    refused={
+        **dict.fromkeys(("--permission-mode", "--dangerously-skip-permissions"), USE_MODE),
+        **dict.fromkeys(("-p", "--print", "--input-format", "--output-format"), GIVEN),
+        **dict.fromkeys(("-c", "--continue", "-r", "--resume", "--session-id", "--fork-session"), GIVEN),
+        "--no-session-persistence": "leave it out: without its session it cannot go on after a kill",
+        "--max-budget-usd": "write max_budget_usd instead",
+        "--model": USE_MODEL,
+    },
+    budget=True,
+)
+
+
+class ClaudeStream:
+    """Reads `--output-format stream-json`: bytes in, events out; no process, clock or file.
+
+    `mark` is what the session had cost before this process resumed it: its totals go on counting.
+    """
+
+    def __init__(self, mark: Usage | None, limits: Limits) -> None:
+        self._limits = limits
+        self._lines = JsonLines()
+        self._mark = mark
+        self._session = ""
+        self._seen: dict[str, Usage] = {}
+        """By message: one that is told in several lines counts once."""
+        self._total: Usage | None = None
+        self._refused: dict[str, Any] = {}
+        self._reset_at_s: float | None = None
+        self._final: dict[str, Any] | None = None
+        self._ended = False
+
+    @property
+    def usage(self) -> Usage | None:
+        if self._total is not None:
+            return self._total.since(self._mark)
+        if not self._seen:
+            return None
+        return Usage(
+            input_tokens=sum(usage.input_tokens for usage in self._seen.values()),
+            cached_tokens=sum(usage.cached_tokens for usage in self._seen.values()),
+            output_tokens=sum(usage.output_tokens for usage in self._seen.values()),
+            estimated=True,
+        )
+
+    @property
+    def session_usage(self) -> Usage | None:
+        return self._mark if self._total is None else self._total
+
+    @property
+    def ended(self) -> bool:
+        return self._ended
+
+    @property
+    def patience_s(self) -> None:
+        return None  # it waits at most twice, and never long
+
+    def feed(self, data: bytes) -> list[AgentEvent]:
+        return [event for line in self._lines.feed(data) for event in self._line(line)]
+
+    def outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:
+        if exit.timed_out or exit.stopped_by_us:
+            return exit_failure(exit, folder, self._limits)
+        if self._final is None:
+            return self._without_an_end(exit, folder)
+        failed = self._failure(self._final)
+        if failed is not None:
+            return failed
+        if exit.code != 0 and not exit.given_up:
+            return exit_failure(exit, folder, self._limits)
+        return with_result(folder, text_of(self._final, "result"))
+
+    def _line(self, line: dict[str, Any]) -> list[AgentEvent]:
+        events: list[AgentEvent] = []
+        session = text_of(line, "session_id")
+        if session and not self._session:
+            self._session = session
+            events.append(SessionSeen(session))
+        if text_of(dict_of(line, "rate_limit_info"), "status") == "rejected":
+            self._reset_at_s = count_of(dict_of(line, "rate_limit_info"), "resetsAt") or None
+        match text_of(line, "type"):
+            case "assistant":
+                self._ended = False  # a turn of its own, as when work in the background has ended
+                events += self._message(line)
+            case "system" if text_of(line, "subtype") == "api_retry":
+                why = text_of(line, "error") or "an error"
+                events.append(Step(f"the provider answered with {why}, the CLI tries again"))
+            case "system" if text_of(line, "subtype") == "permission_denied":
+                events.append(Step(shorten(f"was refused {text_of(line, 'tool_name')}")))
+            case "result":
+                self._end(line)
+        return events
+
+    def _message(self, line: dict[str, Any]) -> list[AgentEvent]:
+        message = dict_of(line, "message")
+        if text_of(line, "error"):
+            said = " ".join(text_of(part, "text") for part in list_of(message, "content"))
+            self._refused = {**line, "said": said}
+            return []
+        self._count(message)
+        return [
+            Step(step_of(text_of(part, "name"), dict_of(part, "input")))
+            for part in list_of(message, "content")
+            if text_of(part, "type") == "tool_use"
+        ]
+
+    def _count(self, message: dict[str, Any]) -> None:
+        usage = dict_of(message, "usage")
+        cached = count_of(usage, "cache_read_input_tokens")
+        written = sum(
+            len(text_of(part, "text")) + len(str(dict_of(part, "input")))
+            for part in list_of(message, "content")
+        )
+        name = text_of(message, "id")
+        before = self._seen.get(name)
+        self._seen[name] = Usage(
+            input_tokens=count_of(usage, "input_tokens")
+            + count_of(usage, "cache_creation_input_tokens")
+            + cached,
+            cached_tokens=cached,
+            output_tokens=(before.output_tokens if before else 0) + written // CHARS_PER_TOKEN,
+        )
+
+    def _end(self, line: dict[str, Any]) -> None:
+        self._final, self._ended = line, True
+        models = dict_of(line, "modelUsage")
+        if not models:
+            return
+        cost = line.get("total_cost_usd")
+        cached = sum(count_of(used, "cacheReadInputTokens") for used in models.values())
+        self._total = Usage(
+            input_tokens=cached
+            + sum(
+                count_of(used, "inputTokens") + count_of(used, "cacheCreationInputTokens")
+                for used in models.values()
+            ),
+            cached_tokens=cached,
+            output_tokens=sum(count_of(used, "outputTokens") for used in models.values()),
+            cost_microusd=round(cost * 1e6) if isinstance(cost, float | int) and 0 <= cost < 1e9 else None,
+        )
+
+    def _failure(self, final: dict[str, Any]) -> Failed | None:
+        """Why the end that the CLI has told is none of a task that is done; None where it is."""
+        said = text_of(final, "result") or "; ".join(str(error) for error in list_of(final, "errors"))
+        subtype = text_of(final, "subtype")
+        if subtype == "error_max_budget_usd":
+            return not_done(said or "the budget is used up", "raise max_budget_usd of the agent")
+        if subtype == "error_max_turns":
+            return not_done(said or "the turns are used up", "raise --max-turns in the agent's args")
+        if text_of(final, "terminal_reason").startswith("aborted"):
+            return Failed(kind=ErrorKind.LOST, message="claude was interrupted from outside")
+        if said.startswith(_GONE):
+            return Failed(kind=ErrorKind.CRASH, message=shorten(printable(said)), session_gone=True)
+        if final.get("is_error") is not False or subtype != "success":
+            status = final.get("api_error_status")
+            word = text_of(self._refused, "error")
+            said = said or text_of(self._refused, "said") or f"claude ended with {subtype or 'an error'}"
+            known = status if isinstance(status, int) else None
+            return refusal(said, status=known, word=word, reset_at_s=self._reset_at_s)
+        denials = list_of(final, "permission_denials")
+        if denials:
+            first = step_of(text_of(denials[0], "tool_name"), dict_of(denials[0], "tool_input"))
+            more = f" and {len(denials) - 1} more" if len(denials) > 1 else ""
+            return not_done(
+                f"claude may not do what it wanted to: {first[:120]}{more}",
+                "allow that in permission_mode or args of the agent, then muster task retry",
+            )
+        if count_of(final, "num_turns") == 0:
+            return Failed(kind=ErrorKind.CRASH, message="claude ended without a single turn")
+        return None
+
+    def _without_an_end(self, exit: Exit, folder: AttemptFolder) -> Failed:
+        if exit.code == 0:
+            return Failed(kind=ErrorKind.CRASH, message="exit code 0, but claude's final event is missing")
+        failed = exit_failure(exit, folder, self._limits)
+        if failed.kind is ErrorKind.CRASH and _GONE in failed.message:
+            return Failed(kind=failed.kind, message=failed.message, session_gone=True)
+        return failed

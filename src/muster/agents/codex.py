@@ -2,25 +2,56 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from muster.agents.codex_stream import CodexStream
-from muster.agents.streaming import StreamingAgent
-from muster.ports.agent import Job, Launch
+from muster.agents.inputs import exit_failure, last_line, printable, tail, with_result
+from muster.agents.jsonlines import JsonLines, count_of, dict_of, text_of
+from muster.agents.provider import refusal
+from muster.agents.streaming import StreamingAgent, not_done, step_of
+from muster.config.kinds import GIVEN, USE_MODE, USE_MODEL, AgentKind
+from muster.model.limits import Limits
+from muster.model.states import ErrorKind
+from muster.model.usage import Usage
+from muster.ports.agent import (
+    AgentEvent,
+    AttemptFolder,
+    Exit,
+    Failed,
+    Job,
+    Launch,
+    Outcome,
+    SessionSeen,
+    Step,
+)
 
-_DANGERS = {
-    "read-only": "its commands may read, not write",
-    "workspace-write": "its commands may write in the project's folder, without network",
-    "danger-full-access": "it may do anything that your user may, without asking",
+_STATUS = re.compile(r"(?:unexpected|last) status:? (\d{3})\b")
+_ERROR_TYPE = re.compile(r'"type": ?"(\w+)"')
+_GONE = re.compile(r"no rollout found|thread/resume failed")
+_ROUTER = "tools::router: error="
+_DENIED = re.compile(r"Rejected\(|rejected: |rejected by user")
+_DENIED_COMMAND = re.compile(r"`[^`]*` rejected: [^\"\\]*")
+WAIT_S = 120.0
+"""It waits as long as its provider asks for, without a word; after a short wait its model may think for long."""
+_TOOLS = {
+    "command_execution": "shell",
+    "file_change": "edit",
+    "mcp_tool_call": "mcp",
+    "web_search": "web search",
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class CodexAgent(StreamingAgent):
+    dangers: ClassVar[Mapping[str, str]] = {
+        "read-only": "its commands may read, not write",
+        "workspace-write": "its commands may write in the project's folder, without network",
+        "danger-full-access": "it may do anything that your user may, without asking",
+    }
     usual_env: ClassVar[tuple[str, ...]] = (
         "OPENAI_API_KEY",
         "CODEX_API_KEY",
@@ -29,17 +60,13 @@ class CodexAgent(StreamingAgent):
     )
     config_env: ClassVar[str] = "CODEX_HOME"
 
-    @property
-    def danger(self) -> str:
-        return _DANGERS.get(self.permission_mode, "as Codex has it")
-
     def arguments(self, session_key: str | None, *, resumes: bool) -> list[str]:
         # As overrides: `exec resume` knows no --sandbox.
         argv = ["exec", *(["resume"] if resumes else []), "--json", "--skip-git-repo-check"]
-        argv += ["-c", f'sandbox_mode="{self.permission_mode}"', "-c", 'approval_policy="never"']
-        if self.model is not None:
-            argv += ["--model", self.model]
-        return [*argv, *self.args, *([session_key] if resumes and session_key else []), "-"]
+        argv += ["-c", f'sandbox_mode="{self.mode}"', "-c", 'approval_policy="never"']
+        if self.config.model is not None:
+            argv += ["--model", self.config.model]
+        return [*argv, *self.config.args, *([session_key] if resumes and session_key else []), "-"]
 
     def new_session(self) -> None:
         return None
@@ -50,3 +77,147 @@ class CodexAgent(StreamingAgent):
 
     def stream(self, job: Job, launch: Launch) -> CodexStream:
         return CodexStream(self.mark(job, launch), launch.limits)
+
+
+KIND = AgentKind(
+    program="codex",
+    make=CodexAgent,
+    provider="openai",
+    modes=tuple(CodexAgent.dangers),
+    levels={"read": "read-only", "edit": "workspace-write", "all": "danger-full-access"},
+    refused={
+        **dict.fromkeys(("-s", "--sandbox", "--full-auto", "--approve-for-me", "--yolo"), USE_MODE),
+        **dict.fromkeys(("sandbox_mode", "approval_policy"), USE_MODE),
+        "--dangerously-bypass-approvals-and-sandbox": USE_MODE,
+        "--json": GIVEN,
+        "--ephemeral": "leave it out: without its thread it cannot go on after a kill",
+        **dict.fromkeys(("-m", "--model"), USE_MODEL),
+    },
+    short_values=True,
+)
+
+
+class CodexStream:
+    """Reads `codex exec --json`: bytes in, events out; no process, clock or file.
+
+    `mark` is what the thread had cost before this process resumed it: its totals go on counting.
+    """
+
+    def __init__(self, mark: Usage | None, limits: Limits) -> None:
+        self._limits = limits
+        self._lines = JsonLines()
+        self._mark = mark
+        self._thread = ""
+        self._total: Usage | None = None
+        self._text = ""
+        self._error = ""
+        self._waits = False
+        """Its provider has said "not now", and it is going to try again."""
+        self._declined = ""
+        self._ended = ""
+        """The type of the final event."""
+
+    @property
+    def usage(self) -> Usage | None:
+        return None if self._total is None else self._total.since(self._mark)
+
+    @property
+    def session_usage(self) -> Usage | None:
+        return self._mark if self._total is None else self._total
+
+    @property
+    def ended(self) -> bool:
+        return bool(self._ended)
+
+    @property
+    def patience_s(self) -> float | None:
+        return WAIT_S if self._waits else None
+
+    def feed(self, data: bytes) -> list[AgentEvent]:
+        return [event for line in self._lines.feed(data) for event in self._line(line)]
+
+    def outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:
+        if exit.timed_out or exit.stopped_by_us:
+            return exit_failure(exit, folder, self._limits)
+        if self._ended == "turn.failed" or (exit.given_up and self._waits):
+            return self._refusal()
+        if self._ended == "turn.completed" and (exit.code == 0 or exit.given_up):
+            return self._denial(folder) or with_result(folder, self._text)
+        if exit.code == 0:
+            return Failed(kind=ErrorKind.CRASH, message="exit code 0, but codex's final event is missing")
+        failed = exit_failure(exit, folder, self._limits)
+        gone = not self._thread and bool(_GONE.search(last_line(folder.stderr)))
+        return Failed(kind=failed.kind, message=failed.message, session_gone=gone)
+
+    def _refusal(self) -> Failed:
+        word = _ERROR_TYPE.search(self._error)
+        return refusal(
+            self._error or "codex's turn failed",
+            status=self._status(),
+            word=word[1] if word else "",
+        )
+
+    def _status(self) -> int | None:
+        found = _STATUS.search(self._error)
+        return int(found[1]) if found else None
+
+    def _denial(self, folder: AttemptFolder) -> Failed | None:
+        """What codex would not let its model do; most of that stands on stderr alone."""
+        denied = _denials(tail(folder.stderr))
+        what = self._declined or next(iter(denied), "")
+        if not what:
+            return None
+        more = f" and {len(denied) - 1} more" if len(denied) > 1 else ""
+        return not_done(
+            f"codex may not do what it wanted to: {printable(what)[:160]}{more}",
+            "allow that in permission_mode or args of the agent, then muster task retry",
+        )
+
+    def _line(self, line: dict[str, Any]) -> list[AgentEvent]:
+        item = dict_of(line, "item")
+        self._waits = False
+        if text_of(item, "status") == "declined" and not self._declined:
+            self._declined = text_of(item, "command") or text_of(item, "type")
+        match text_of(line, "type"):
+            case "thread.started" if text_of(line, "thread_id"):
+                self._thread = text_of(line, "thread_id")
+                return [SessionSeen(self._thread)]
+            case "item.started":
+                return self._tool(item)
+            case "item.completed" if text_of(item, "type") == "agent_message":
+                self._text = text_of(item, "text")
+            case "turn.started":
+                self._ended = ""
+            case "error":
+                # Not the end yet: codex may try again.
+                self._error = text_of(line, "message")
+                self._waits = self._error.startswith("Reconnecting") and self._status() == 429
+                return [Step(step_of("the provider", {"command": self._error}))]
+            case "turn.completed" | "turn.failed" as ended:
+                self._ended = ended
+                self._end(line)
+        return []
+
+    def _tool(self, item: dict[str, Any]) -> list[AgentEvent]:
+        kind = text_of(item, "type")
+        if kind not in _TOOLS:
+            return []
+        given = {**item, "command": text_of(item, "command") or text_of(item, "tool")}
+        return [Step(step_of(_TOOLS[kind], given))]
+
+    def _end(self, line: dict[str, Any]) -> None:
+        self._error = text_of(dict_of(line, "error"), "message") or self._error
+        usage = dict_of(line, "usage")
+        if usage:
+            self._total = Usage(
+                input_tokens=count_of(usage, "input_tokens"),
+                cached_tokens=count_of(usage, "cached_input_tokens"),
+                output_tokens=count_of(usage, "output_tokens"),
+            )
+
+
+def _denials(said: str) -> list[str]:
+    """The commands and edits that codex's log says it has not let through."""
+    errors = [line.partition(_ROUTER)[2] for line in said.splitlines()]
+    denied = [error for error in errors if _DENIED.search(error)]
+    return [found[0] if (found := _DENIED_COMMAND.search(error)) else error for error in denied]

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
 
 from muster.agents.inputs import (
-    Home,
     base_env,
     check_binary,
     job_env,
@@ -26,45 +24,39 @@ from muster.agents.inputs import (
     write_private,
 )
 from muster.agents.script import script_of
+from muster.config.settings import AgentConfig
 from muster.hosts.oom import oom_kills
 from muster.model.errors import AgentUnfit, BadInput, Unavailable
-from muster.model.limits import Limits
 from muster.model.states import ErrorKind
-from muster.ports.agent import AgentEvent, AttemptFolder, Exit, Failed, Job, Launch, Outcome
+from muster.ports.agent import AgentEvent, AttemptFolder, Exit, Failed, Home, Job, Launch, Outcome
 
 EXIT_CODES: Mapping[int, ErrorKind] = MappingProxyType(
     {64: ErrorKind.INVALID, 65: ErrorKind.INVALID, 78: ErrorKind.INVALID}
 )
 _PLACEHOLDER = re.compile(r"\{(prompt|prompt_file|task|title)\}")
 
-Prompt = Literal["argument", "script", "file", "stdin", "none"]
 
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class CommandAgent:
     """An agent that is one command.  Exit code 0 is success."""
 
-    name: str
-    command: tuple[str, ...]
-    prompt: Prompt = "argument"
-    env_names: tuple[str, ...] = ()
-    """Variables of the worker's environment that the agent gets besides the usual ones."""
-    env: Mapping[str, str] = field(default_factory=dict)
-    exit_codes: Mapping[int, ErrorKind] = field(default_factory=lambda: EXIT_CODES)
-    """What exit codes mean that do not mean `crash`: by default those of sysexits.h for wrong input."""
+    config: AgentConfig
     home: Home | None = None
     """Where that is not the user's."""
-    limits: Limits = field(default_factory=Limits)
+
+    @property
+    def name(self) -> str:
+        return self.config.name
 
     @property
     def about(self) -> str:
-        return f"runs {' '.join(self.command)} as your user"
+        return f"runs {' '.join(self.config.command)} as your user"
 
     def check(self) -> None:
         """Raises AgentUnfit where the binary cannot be found or executed on this host."""
-        if not self.command:
+        if not self.config.command:
             raise AgentUnfit(f"agent {self.name} has no command", "set its command in the configuration")
-        check_binary(self.name, self.command[0], self._base_env()["PATH"])
+        check_binary(self.name, self.config.command[0], self._base_env()["PATH"])
 
     def launch(self, job: Job, folder: AttemptFolder, *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
         """Writes the prompt and the checkpoint into `folder` and says what to start.
@@ -72,7 +64,7 @@ class CommandAgent:
         Raises AgentUnfit where there is no command, BadInput where the prompt or title cannot be passed on,
         Unavailable where the folder cannot be written.
         """
-        if not self.command:
+        if not self.config.command:
             raise AgentUnfit(f"agent {self.name} has no command", "set its command in the configuration")
         refuse_unpassable(job)
         try:
@@ -83,8 +75,8 @@ class CommandAgent:
             argv=self._argv(job, folder),
             env=self._base_env() | job_env(job, folder) | dict(extra_env),
             cwd=cwd,
-            stdin=folder.prompt.absolute() if self.prompt == "stdin" else None,
-            limits=self.limits,
+            stdin=folder.prompt.absolute() if self.config.prompt == "stdin" else None,
+            limits=self.config.limits,
         )
 
     def stream(self, job: Job, launch: Launch) -> SilentStream:  # noqa: ARG002
@@ -104,13 +96,14 @@ class CommandAgent:
         return Failed(kind=kind, message=shorten(f"{cause}: {said}" if said else cause))
 
     def _cause(self, exit: Exit, folder: AttemptFolder) -> tuple[ErrorKind, str]:
-        if starved := out_of_memory(exit, folder, self.limits):
+        if starved := out_of_memory(exit, folder, self.config.limits):
             return ErrorKind.OUT_OF_MEMORY, starved
         if exit.code < 0:
             return signal_cause(-exit.code)
         cause = f"exit code {exit.code}"
-        if exit.code in self.exit_codes:
-            return self.exit_codes[exit.code], cause
+        meaning = {**EXIT_CODES, **self.config.exit_codes}.get(exit.code)
+        if meaning is not None:
+            return meaning, cause
         if exit.code == 128 + signal.SIGKILL and oom_kills() is None:
             return ErrorKind.OUT_OF_MEMORY, f"{cause}, most likely killed for want of memory"
         return ErrorKind.CRASH, cause
@@ -122,19 +115,21 @@ class CommandAgent:
             "task": job.ref,
             "title": job.title,
         }
-        argv = [_fill(element, values) for element in self.command]
-        if self.prompt == "script":
+        argv = [_fill(element, values) for element in self.config.command]
+        if self.config.prompt == "script":
             if not job.prompt.strip():
                 raise BadInput(f"{job.ref} has no text to run as a script", "give the task a text")
             # In a file: a script may be longer than an argument can be.
             write_private(folder.script, script_of(job.prompt).encode())
             argv.append(str(folder.script.absolute()))
-        elif self.prompt == "argument" and not any("{prompt}" in element for element in self.command):
+        elif self.config.prompt == "argument" and not any(
+            "{prompt}" in element for element in self.config.command
+        ):
             argv.append(_fill("{prompt}", values))
         return tuple(argv)
 
     def _base_env(self) -> dict[str, str]:
-        return base_env(self.env_names, self.env, self.home)
+        return base_env(self.config.env_names, self.config.env, self.home)
 
 
 class SilentStream:

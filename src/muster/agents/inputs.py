@@ -9,7 +9,6 @@ import signal
 import stat
 import sys
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -17,7 +16,7 @@ import msgspec
 from muster.model.errors import AgentUnfit, BadInput
 from muster.model.limits import Limits
 from muster.model.states import ErrorKind
-from muster.ports.agent import AttemptFolder, Completed, Exit, Failed, Job, Outcome
+from muster.ports.agent import AttemptFolder, Completed, Exit, Failed, Home, Job, Outcome
 
 SHARED = "MUSTER_SHARED"
 RESULT_BYTES_MAX = 1 << 20
@@ -57,21 +56,6 @@ def check_binary(agent: str, binary: str, path: str) -> None:
         f"{binary} not found{where} (agents.{agent}.command in muster.toml)",
         "install it, or set its full path in the agent's command",
     )
-
-
-@dataclass(frozen=True)
-class Home:
-    """Where an agent lives that has not the user's HOME."""
-
-    path: Path
-    """Its HOME: no other worker's agent has the same."""
-    shared: Path
-    """One folder for all workers: a session that goes on with another worker is found there."""
-
-    def make(self) -> None:
-        """Raises OSError."""
-        for folder in (self.path, self.shared):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
 
 def base_env(names: Collection[str], given: Mapping[str, str], home: Home | None = None) -> dict[str, str]:
@@ -115,8 +99,8 @@ def refuse_unpassable(job: Job) -> None:
 
 def write_inputs(job: Job, folder: AttemptFolder, *, prompt: str, home: Home | None = None) -> None:
     """Raises OSError."""
-    if home is not None:
-        home.make()
+    for place in () if home is None else (home.path, home.shared):
+        place.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.path.mkdir(parents=True, exist_ok=True)
     folder.path.chmod(0o700)
     folder.result.unlink(missing_ok=True)

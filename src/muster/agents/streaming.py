@@ -1,46 +1,46 @@
-"""What Claude Code and Codex have in common: a session that outlives its process, and a stream of events."""
+"""What the known CLIs have in common: a session that outlives its process, and a stream of events."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from muster.agents.inputs import (
-    Home,
+    MESSAGE_CHARS_MAX,
     base_env,
     check_binary,
     job_env,
+    printable,
     prompt_of,
     refuse_unpassable,
     with_notes,
     write_inputs,
 )
+from muster.agents.jsonlines import text_of
+from muster.config.settings import AgentConfig
 from muster.model.errors import AgentUnfit, Unavailable
-from muster.model.limits import Limits
+from muster.model.states import ErrorKind
 from muster.model.usage import Usage
-from muster.ports.agent import AttemptFolder, Job, Launch, Talk
+from muster.ports.agent import AttemptFolder, Failed, Home, Job, Launch, Talk
+
+STEP_CHARS_MAX = 200
+_TELLING = ("command", "file_path", "path", "pattern", "url", "query", "description", "prompt")
+"""The inputs of tools that say in a line what is done."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class StreamingAgent:
     """Base of the adapters: subclasses say how the command line looks and where sessions are kept."""
 
-    name: str
-    command: tuple[str, ...]
-    permission_mode: str
-    model: str | None = None
-    max_budget_usd: float | None = None
-    args: tuple[str, ...] = ()
-    """Handed to the CLI as they are."""
-    env_names: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
+    config: AgentConfig
     home: Home | None = None
     """Where that is not the user's."""
-    limits: Limits = field(default_factory=Limits)
 
+    dangers: ClassVar[Mapping[str, str]]
+    """What each permission mode lets it do, in half a sentence."""
     usual_env: ClassVar[tuple[str, ...]] = ()
     """Variables that the CLI needs to find its login."""
     config_env: ClassVar[str]
@@ -49,16 +49,21 @@ class StreamingAgent:
     """Variables that it is always given, unless the configuration sets them."""
 
     @property
-    def about(self) -> str:
-        what = f"{' '.join(self.command)}, permission mode {self.permission_mode}: {self.danger}"
-        model = "" if self.model is None else f"; model {self.model}"
-        # What they let it do is not for us to judge: whoever reads this should see them.
-        return f"{what}{model}; args {' '.join(self.args)}" if self.args else f"{what}{model}"
+    def name(self) -> str:
+        return self.config.name
 
     @property
-    def danger(self) -> str:
-        """What the permission mode lets it do, in half a sentence."""
-        raise NotImplementedError
+    def mode(self) -> str:
+        assert self.config.permission_mode is not None, "its kind has modes"
+        return self.config.permission_mode
+
+    @property
+    def about(self) -> str:
+        command, model, args = self.config.command, self.config.model, self.config.args
+        what = f"{' '.join(command)}, permission mode {self.mode}: {self.dangers[self.mode]}"
+        what += "" if model is None else f"; model {model}"
+        # What they let it do is not for us to judge: whoever reads this should see them.
+        return f"{what}; args {' '.join(args)}" if args else what
 
     def arguments(self, session_key: str | None, *, resumes: bool) -> list[str]:
         """All that follows the command."""
@@ -78,7 +83,7 @@ class StreamingAgent:
 
     def check(self) -> None:
         """Raises AgentUnfit where the binary cannot be found or executed on this host."""
-        check_binary(self.name, self.command[0], self._env()["PATH"])
+        check_binary(self.name, self.config.command[0], self._env()["PATH"])
 
     def launch(self, job: Job, folder: AttemptFolder, *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
         """As `ports.agent.Agent.launch`.  The prompt goes in by stdin: it may be long, and `ps` shows it not."""
@@ -92,12 +97,12 @@ class StreamingAgent:
             raise Unavailable(f"cannot write the attempt's folder {folder.path}: {exc}") from exc
         session_key = job.session_key if resumes else self.new_session()
         return Launch(
-            argv=(*self.command, *self.arguments(session_key, resumes=resumes)),
+            argv=(*self.config.command, *self.arguments(session_key, resumes=resumes)),
             env=env | job_env(job, folder) | dict(extra_env),
             cwd=cwd,
             stdin=folder.prompt.absolute(),
             talk=self.talk(prompt),
-            limits=self.limits,
+            limits=self.config.limits,
             session_key=session_key,
         )
 
@@ -108,8 +113,8 @@ class StreamingAgent:
 
     def _env(self) -> dict[str, str]:
         shared = {} if self.home is None else {self.config_env: str(self.home.shared.absolute())}
-        given = {**self.own_env, **shared, **self.env}
-        env = base_env((*self.usual_env, *self.env_names), given, self.home)
+        given = {**self.own_env, **shared, **self.config.env}
+        env = base_env((*self.usual_env, *self.config.env_names), given, self.home)
         if "HOME" not in env:
             raise AgentUnfit(f"agent {self.name}: HOME is not set", "set HOME, or add it to the agent's set")
         return env
@@ -126,3 +131,15 @@ def resume_prompt(job: Job) -> str:
 
 def is_root() -> bool:
     return os.geteuid() == 0
+
+
+def step_of(tool: str, given: dict[str, Any]) -> str:
+    """`Bash: make test`."""
+    telling = next((text_of(given, name) for name in _TELLING if text_of(given, name)), "")
+    text = printable(f"{tool}: {telling}" if telling else tool)
+    return text if len(text) <= STEP_CHARS_MAX else text[: STEP_CHARS_MAX - 1] + "…"
+
+
+def not_done(what: str, fix: str) -> Failed:
+    """Another run would end the same way."""
+    return Failed(kind=ErrorKind.INVALID, message=f"{printable(what)[: MESSAGE_CHARS_MAX - len(fix)]}: {fix}")

@@ -9,12 +9,12 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from muster.agents.inputs import Home, base_env
+from muster.agents.inputs import base_env
 from muster.config.settings import AgentConfig
 from muster.hosts.local_host import LocalHost, become_subreaper
 from muster.hosts.process import LocalLauncher
 from muster.model.usage import Usage
-from muster.ports.agent import Agent, AttemptFolder, Completed, Exit, Failed, Job, Outcome
+from muster.ports.agent import Agent, AttemptFolder, Completed, Exit, Failed, Home, Job, Outcome
 
 PROMPT = "This is a test of the connection. Answer with the one word: ready. Use no tools."
 SCRIPT = "echo ready"
@@ -54,8 +54,11 @@ def try_agent(agent: Agent, timeout_s: float, *, script: bool) -> Tried:
     """Runs a trivial prompt in a folder that is thrown away.  Raises MusterError where it cannot even start."""
     agent.check()
     become_subreaper()
-    with tempfile.TemporaryDirectory(prefix="muster-agent-test-") as name:
-        return _try(agent, SCRIPT if script else PROMPT, Path(name), timeout_s)
+    try:
+        with tempfile.TemporaryDirectory(prefix="muster-agent-test-") as name:
+            return _try(agent, SCRIPT if script else PROMPT, Path(name), timeout_s)
+    finally:
+        become_subreaper(wanted=False)  # nobody here would collect what others leave behind
 
 
 def _try(agent: Agent, prompt: str, root: Path, timeout_s: float) -> Tried:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from muster.config.project import Project
 from muster.config.settings import Config
 from muster.hosts.file_lock import Lock, holder
 from muster.hosts.local_host import LocalHost, adopted_orphans, become_subreaper, reap_zombies
-from muster.hosts.process_table import send
+from muster.hosts.process_table import is_alive, send
 from muster.hosts.process_tree import kill_recorded
 from muster.model.errors import (
     MusterError,
@@ -396,6 +397,31 @@ def bring_down(
 
     Raises StoreFault once everybody has ended, where the store is not sound.
     """
+    there = _processes(project)
+    try:
+        _bring_down(project, config, say=say, actor=actor, interrupts=interrupts)
+    finally:
+        _await_end(there, say)
+
+
+def _processes(project: Project) -> set[ProcessId]:
+    pids = {holder(project.supervisor_lock), holder(project.owner_lock)} - {None, os.getpid()}
+    found = {LocalHost().identify(pid) for pid in pids if pid is not None}
+    return {process for _, process in left_running(project)} | {process for process in found if process}
+
+
+def _await_end(there: set[ProcessId], say: Callable[[str], None]) -> None:
+    """Locks are free, and workers killed, a moment before their processes have ended."""
+    deadline_s = time.monotonic() + OWNER_END_S
+    while (left := [process.pid for process in there if is_alive(process)]) and time.monotonic() < deadline_s:
+        time.sleep(TICK_S / 10)
+    if left:
+        say(f"Left     still ending after {OWNER_END_S:.0f} s: pid {', '.join(map(str, left))}")
+
+
+def _bring_down(
+    project: Project, config: Config, *, say: Callable[[str], None], actor: str, interrupts: Interrupts
+) -> None:
     deadline_s = time.monotonic() + config.workers.drain_s + 2 * STOP_S
     asked, asked_s = 0, 0.0
     while (supervisor := holder(project.supervisor_lock)) is not None:

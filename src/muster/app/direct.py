@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 
 from muster.app.core import Owner
-from muster.config.load import load_config
+from muster.app.settings import load_config
 from muster.config.project import Project
 from muster.config.settings import Config
 from muster.ports.runtime import EVENTS

@@ -15,8 +15,8 @@ from typing import Any
 from muster.app.core import Owner
 from muster.app.detached_call import detached_call
 from muster.app.parts import run_logged
+from muster.app.settings import load_config
 from muster.client.http import address
-from muster.config.load import load_config
 from muster.config.project import Project
 from muster.config.settings import Config
 from muster.hosts.file_lock import holder

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from muster.app.agents import agents_of, take_seat
 from muster.app.parts import offers_of, run_logged, trees_of
+from muster.app.settings import load_config
 from muster.client.crew import HttpCrew
 from muster.config.identity import settle
-from muster.config.load import load_config
 from muster.config.project import Project
 from muster.hosts.local_host import LocalHost, become_subreaper
 from muster.hosts.process import LocalLauncher

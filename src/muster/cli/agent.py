@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
+from muster.app.settings import load_config
 from muster.cli.context import connect, project_of
 from muster.cli.fields import add_fields, print_one, print_rows, refuse_unknown
 from muster.cli.output import Screen, clean, print_json, usage_words
 from muster.cli.status import pool_word
 from muster.client.api import path_of
-from muster.config.load import load_config
 from muster.config.project import Project
 from muster.config.settings import AgentConfig, Config
 from muster.model.errors import BadInput, MusterError, NotFound

@@ -7,12 +7,12 @@ import json
 import os
 from pathlib import Path
 
+from muster.app.settings import load_with_origins
 from muster.cli.context import project_of, start_folder
 from muster.cli.fields import add_fields, print_rows
 from muster.cli.output import Screen, clean, note, print_json
 from muster.config.keys import settings
 from muster.config.layers import Layers
-from muster.config.load import load_with_origins
 from muster.config.project import FILE_NAME, ROOT_VARIABLE, Project
 from muster.config.settings import Config, cores
 from muster.model.errors import BadInput, Conflict

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from muster.app.settings import load_with_origins
 from muster.cli.context import project_of
 from muster.cli.fields import add_fields, print_rows
 from muster.cli.output import Screen, clean
 from muster.client.http import Connection, answers
 from muster.config.layers import Layers
-from muster.config.load import load_with_origins
 from muster.config.project import FILE_NAME, Project
 from muster.config.settings import Config
 from muster.config.variables import settings_in, unknown_in

@@ -7,16 +7,17 @@ from contextlib import closing
 
 from muster.app.crew import CONTROL_S, bring_down, is_up
 from muster.app.interrupts import DRAIN, STOP, Interrupts
-from muster.cli.context import actor, attempt_headers, project_of
+from muster.app.settings import load_config
+from muster.cli.context import actor, attempt_headers, connect_to, project_of
 from muster.cli.feed import running
-from muster.cli.output import note
+from muster.cli.output import clean, note, ref_of
 from muster.cli.printer import EventPrinter
-from muster.client.api import Api
+from muster.client.api import Api, task_path
 from muster.client.http import Connection
-from muster.config.load import load_config
 from muster.config.project import Project
 from muster.config.settings import Config
 from muster.model.errors import BadConfig, MusterError, StoreFault
+from muster.model.states import TaskStatus
 
 EXIT_OK = 0
 
@@ -31,14 +32,17 @@ def run(args: argparse.Namespace) -> int:
     if not is_up(project):
         show.say("Nothing is up.")
         return EXIT_OK
+    held = _held(project)
     with Interrupts(STOP if args.now else DRAIN).counting() as interrupts:
-        if not args.now:
-            _tell_what_runs(project, show)
+        if held and not args.now:
+            show.say(f"Draining: {', '.join(held)} (Ctrl-C: checkpoint, stop and give them back now)")
         try:
             bring_down(project, _config(project), say=show.say, actor=actor(), interrupts=interrupts)
         except StoreFault as error:
             show.say(f"Stopped. The store needs a person: {error.hint}")
             return EXIT_OK
+    if back := _given_back(project, held):
+        show.say(f"Given back: {', '.join(back)}")
     show.say("Stopped. `muster up` resumes where it stopped.")
     return EXIT_OK
 
@@ -52,11 +56,26 @@ def _config(project: Project) -> Config:
         return Config()
 
 
-def _tell_what_runs(project: Project, show: EventPrinter) -> None:
+def _held(project: Project) -> list[str]:
+    """References of what runs, also where the owner that tells hangs: then nothing."""
     with closing(Api(Connection(project.socket), attempt_headers(project), reply_s=CONTROL_S)) as api:
         try:
-            held = running(api)
+            return running(api)
         except MusterError:
-            return
-    if held:
-        show.say(f"Draining: {', '.join(held)} (Ctrl-C: checkpoint, stop and give them back now)")
+            return []
+
+
+def _given_back(project: Project, held: list[str]) -> list[str]:
+    """Those of the tasks that somebody else has to go on with."""
+    if not held:
+        return []
+    try:
+        with connect_to(project) as context:
+            ids = [context.task_id(reference)[0] for reference in held]
+            tasks = [context.api.get(task_path(task_id))["task"] for task_id in ids]
+    except MusterError as error:
+        note(f"{error.message}; what became of {', '.join(held)} is not known")
+        return []
+    return [
+        clean(ref_of(task)) for task in tasks if task["status"] in (TaskStatus.PENDING, TaskStatus.ABORTED)
+    ]

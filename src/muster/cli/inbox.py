@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _open(args: argparse.Namespace, pool: str) -> str:
     """The command that has the agents of a closed pool tried again."""
-    from muster.config.load import load_config
+    from muster.app.settings import load_config
 
     agents = load_config(project_of(args).root).agents.values()
     name = next((agent.name for agent in agents if agent.pool == pool), pool)

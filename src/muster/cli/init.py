@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from muster.app.settings import KINDS
 from muster.cli.context import start_folder
 from muster.cli.output import print_json
-from muster.config.kinds import KINDS
+from muster.config.kinds import AgentKind
 from muster.config.project import FILE_NAME, ROOT_VARIABLE, STATE_DIR_NAME, Project
 from muster.model.errors import BadInput, MusterError
 
@@ -24,14 +26,15 @@ PERMISSIONS = {
 }
 """What agents may do without asking; `AgentKind.levels` has the permission mode of each that allows it."""
 USUAL = "edit"
-AGENT_BINARIES = tuple(kind.program for kind in KINDS.values())
 
+OTHER = "check"
+"""The agent of the example that is no known CLI."""
 CONFIG = """\
 # What Muster does in this project.  Every line that begins with a # and no space is an option with its usual
 # value: remove the # to change it.  `muster doctor` checks this file.
 
 # The agent of tasks that name none ({agent=NAME} in a plan).
-#agent = "claude"
+#agent = "check"
 
 [task]
 #timeout = "2h"
@@ -78,22 +81,7 @@ CONFIG = """\
 # An agent is a command that gets a task's text as its last argument (prompt = "stdin" or "file": otherwise).
 # Its exit code 0 means done.  The agent `shell` is built in: it runs the text as a script.
 
-# Claude Code and Codex are known by kind: Muster understands what they say, and resumes them after a kill.
-
-#[agents.claude]
-#kind = "claude-code"
-#permission_mode = "acceptEdits"            # what it may do without asking; bypassPermissions: everything
-#max_budget_usd = 5.00                      # most that one run may cost
-#slots = 4                                  # tasks that it does at one time, over all workers
-#capabilities = ["rust", "gpu"]             # tasks with {cap=rust} go only to an agent that has it
-#profiles = ["writer"]                      # tasks with {profile=writer} go to it rather than to others
-#writes = true                              # it changes files: see [git]
-#home = "own"                               # a HOME below .muster/homes/
-#limits = { memory = "4GB", output = "1GB", processes = 200 }
-
-#[agents.codex]
-#kind = "codex"
-#permission_mode = "workspace-write"        # or read-only, danger-full-access
+# CLIs with a kind are known: Muster understands what they say, and resumes them after a kill.
 
 #[agents.check]
 #command = ["make", "check"]
@@ -101,6 +89,12 @@ CONFIG = """\
 #env = ["CI"]                               # variables handed on from your environment
 #set = { LANG = "C.UTF-8" }                 # variables with a value of their own
 #exit_codes = { invalid = [2], rate_limit = [75] }
+#slots = 4                                  # tasks that it does at one time, over all workers
+#capabilities = ["rust", "gpu"]             # tasks with {cap=rust} go only to an agent that has it
+#profiles = ["writer"]                      # tasks with {profile=writer} go to it rather than to others
+#writes = true                              # it changes files: see [git]
+#home = "own"                               # a HOME below .muster/homes/
+#limits = { memory = "4GB", output = "1GB", processes = 200 }
 """
 
 AGENT_PLAN = """\
@@ -150,12 +144,13 @@ Each box is a task.  What is indented below it goes to its agent; the agent `she
 def add(parser: argparse.ArgumentParser) -> None:
     files = f"{FILE_NAME}, {PLAN_NAME} (an example that runs) and {STATE_DIR_NAME}/"
     parser.description = f"Writes {files} where they are missing."
+    known = offered()
     parser.add_argument(
         "--agent",
         metavar="NAME",
         action="append",
-        choices=(*AGENT_BINARIES, SHELL),
-        help=f"set this one up, the first one as default: {', '.join(AGENT_BINARIES)}, or {SHELL} for none; "
+        choices=(*known, SHELL),
+        help=f"set this one up, the first one as default: {', '.join(known)}, or {SHELL} for none; "
         "default: all that are on PATH",
     )
     parser.add_argument(
@@ -169,7 +164,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     project = Project(start_folder(args.root or os.environ.get(ROOT_VARIABLE) or None))
     root = project.root
-    found = [name for name in AGENT_BINARIES if shutil.which(name)]
+    found = [name for name in offered() if shutil.which(name)]
     agents = [name for name in dict.fromkeys(args.agent or found) if name != SHELL]
     plan = root / PLAN_NAME
     permissions = args.permissions or USUAL
@@ -224,20 +219,34 @@ def _ask(agents: Sequence[str]) -> str:
             return names[int(given) - 1]
 
 
+def offered() -> dict[str, tuple[str, AgentKind]]:
+    """The kinds that can be set up with no more than a permission mode, by their program."""
+    found = {}
+    for name in KINDS:
+        with contextlib.suppress(Exception):  # somebody else's that is broken: who names it is told
+            if KINDS[name].levels:
+                found[KINDS[name].program] = (name, KINDS[name])
+    return found
+
+
 def settings_for(agents: Sequence[str], permissions: str) -> str:
-    """The settings, with these agents set up and the first one as default."""
-    text = CONFIG
-    if agents:
-        text = text.replace('#agent = "claude"', f'agent = "{agents[0]}"')
-    for name in agents:
-        levels = next(kind.levels for kind in KINDS.values() if kind.program == name)
-        before, head, rest = text.partition(f"#[agents.{name}]\n")
-        kind, mode, rest = rest.split("\n", 2)
-        usual = levels[USUAL]
-        mode = mode.removeprefix("#").replace(f'"{usual}"', f'"{levels[permissions]}"')
-        only_reads = "writes = false\n" if permissions == "read" else ""
-        text = f"{before}{head.removeprefix('#')}{kind.removeprefix('#')}\n{mode}\n{only_reads}{rest}"
-    return text
+    """The settings, with these agents set up and the first one as default; the others as comments."""
+    known = offered()
+    text = CONFIG.replace(f'#agent = "{OTHER}"', f'agent = "{agents[0]}"') if agents else CONFIG
+    head, other, rest = text.partition(f"#[agents.{OTHER}]\n")
+    ordered = [*agents, *(name for name in known if name not in agents)]
+    blocks = [_block(name, *known[name], permissions if name in agents else "") for name in ordered]
+    return head + "\n".join([*blocks, other]) + rest
+
+
+def _block(program: str, name: str, kind: AgentKind, permissions: str) -> str:
+    mark = "" if permissions else "#"
+    mode = kind.levels[permissions or USUAL]
+    others = ", ".join(other for other in kind.modes if other != mode)
+    lines = [f"[agents.{program}]", f'kind = "{name}"', f'permission_mode = "{mode}"   # or {others}']
+    lines += ["writes = false"] if permissions == "read" else []
+    text = "".join(f"{mark}{line}\n" for line in lines)
+    return f"{text}#max_budget_usd = 5.00   # most that one run may cost\n" if kind.budget else text
 
 
 def plan_for(agents: Sequence[str], permissions: str) -> str:
@@ -285,7 +294,7 @@ def _tell(found: list[str], made: list[str], kept: list[str]) -> None:
     if found:
         print(f"Found    {', '.join(found)} on PATH")
     else:
-        print(f"Found    neither {' nor '.join(AGENT_BINARIES)} on PATH; the agent `shell` is built in")
+        print(f"Found    neither {' nor '.join(offered())} on PATH; the agent `shell` is built in")
     if made:
         print(f"Created  {', '.join(made)}")
     if kept:

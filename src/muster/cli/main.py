@@ -15,7 +15,7 @@ import sys
 from functools import partial
 
 from muster import __version__
-from muster.cli.output import columns, one_row_per_line, print_error
+from muster.cli.output import columns, drop_unwritten, one_row_per_line, print_error
 from muster.cli.terminal import gated
 from muster.model.errors import BadInput, MusterError
 
@@ -171,9 +171,7 @@ def _main(argv: Sequence[str] | None) -> int:
     except KeyboardInterrupt:
         code = 130
     except BrokenPipeError:
-        # Whoever read our answer has seen enough.
-        _silence()
-        code = 0
+        code = 0  # whoever read our answer has seen enough
     except MusterError as error:
         print_error(error, as_json=as_json)
         code = error.exit_code
@@ -409,18 +407,18 @@ def _flush() -> None:
 
 
 def _end(code: int) -> int:
-    """Writes out what is left; the interpreter would complain about a closed pipe in its own words."""
+    """Writes out what is left.  What cannot be written is dropped: Python would try again when it ends."""
     try:
         _flush()
     except BrokenPipeError:
-        _silence()
+        pass
     except OSError as error:
-        return code or _unwritten(error)
+        code = code or _unwritten(error)
+    drop_unwritten()
     return code
 
 
 def _unwritten(error: OSError) -> int:
-    _silence()
     print_error(
         MusterError(
             f"the answer could not be written: {error.strerror}",
@@ -429,16 +427,6 @@ def _unwritten(error: OSError) -> int:
         as_json=False,
     )
     return 1
-
-
-def _silence() -> None:
-    try:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
-    except (OSError, ValueError, AttributeError):
-        # No real stdout, as in a test: then there is nothing to keep quiet.
-        return
 
 
 def entry() -> NoReturn:

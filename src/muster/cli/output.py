@@ -197,10 +197,6 @@ def clock_time(at_ms: int) -> str:
     return time.strftime("%H:%M:%S", time.localtime(at_ms / 1000))
 
 
-def date_time(at_ms: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_ms / 1000))
-
-
 def age(ms: int) -> str:
     """`44s`, `5m`, `3h`, `2d`."""
     seconds = max(0, ms // 1000)
@@ -372,15 +368,26 @@ def error_body(error: MusterError) -> dict[str, str]:
     return {"code": error.code, "message": error.message, "hint": error.hint}
 
 
-def print_error(error: MusterError, *, as_json: bool) -> None:
+def print_error(error: MusterError, *, as_json: bool, word: str = "error") -> None:
     """To stderr, so that stdout holds nothing but the answer."""
     if as_json:
         text = json.dumps({"error": error_body(error)})
     else:
         hint = f"\n  hint  {inert(error.hint)}" if error.hint else ""
-        text = f"error: {inert(error.message)}{hint}"
+        text = f"{word}: {inert(error.message)}{hint}"
     with suppress(OSError):  # where nobody can be told, the exit code still says it
         print(text, file=sys.stderr)
+
+
+def drop_unwritten() -> None:
+    """What a full or closed stream has not taken yet would fail again when Python ends: exit code 120."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
 
 
 def note(text: str) -> None:

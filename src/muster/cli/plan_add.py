@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from muster.app.settings import load_config
 from muster.cli.context import Context, connect, refuse_foreign
 from muster.cli.fields import print_one
 from muster.cli.output import GREEN, RED, YELLOW, Screen, clean, print_json
@@ -11,7 +12,6 @@ from muster.cli.plan_given import given_plan
 from muster.cli.plan_input import add_plan, dry_run, plan_body, project_for, refuse_file_of
 from muster.cli.plan_renamed import follow, former_source
 from muster.cli.plan_wait import PlanWait
-from muster.config.load import load_config
 from muster.model.errors import BadInput
 from muster.model.fields import ATTRIBUTES
 from muster.model.json_value import Json

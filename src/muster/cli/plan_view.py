@@ -86,7 +86,7 @@ def export(args: argparse.Namespace) -> int:
         root = context.project.root
     import msgspec
 
-    from muster.config.load import load_config
+    from muster.app.settings import load_config
     from muster.model.edits import KeptTask
     from muster.model.errors import BadPlan
     from muster.model.profiles import Chooser

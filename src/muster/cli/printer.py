@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from muster.cli.output import Screen, columns, fit, inert, print_json
+from muster.cli.output import Screen, columns, drop_unwritten, fit, inert, print_json
 from muster.cli.terminal import beneath
 
 QUIET_EVENTS = frozenset({"enqueued", "unblocked", "promoted", "claimed", "checkpoint"})
@@ -19,7 +19,7 @@ class EventPrinter:
     """With `as_json`: events as JSON lines on stdout, remarks on stderr.  May be used by several threads."""
 
     def __init__(self, *, as_json: bool, colour: str) -> None:
-        self._as_json = as_json
+        self.as_json = as_json
         self._screen = Screen(colour)
         self._lock = threading.Lock()
         self._mute = False
@@ -29,7 +29,7 @@ class EventPrinter:
     @property
     def attended(self) -> bool:
         """Somebody sits there who can be asked."""
-        return self._screen.tty and not self._as_json and sys.stdin is not None and sys.stdin.isatty()
+        return self._screen.tty and not self.as_json and sys.stdin is not None and sys.stdin.isatty()
 
     @property
     def footer(self) -> Callable[[str], None] | None:
@@ -42,17 +42,17 @@ class EventPrinter:
             self._show(lambda: None)
 
     def event(self, event: Mapping[str, Any]) -> None:
-        if self._as_json:
+        if self.as_json:
             self._show(lambda: print_json({"type": "event", **event}, lines=True))
         elif event["event"] not in QUIET_EVENTS:
             self._show(lambda: self._screen.line(self._screen.event(event)))
 
     def result(self, told: Mapping[str, Any]) -> None:
-        if self._as_json:
+        if self.as_json:
             self._show(lambda: print_json({"type": "result", **told}, lines=True))
 
     def say(self, text: str) -> None:
-        self._show(lambda: print(inert(text), file=sys.stderr if self._as_json else sys.stdout))
+        self._show(lambda: print(inert(text), file=sys.stderr if self.as_json else sys.stdout))
 
     def _show(self, show: Callable[[], None]) -> None:
         """A terminal that was closed, or `| head`, must not cost the crew its supervisor."""
@@ -65,19 +65,8 @@ class EventPrinter:
                 show()
                 if self._live and self._footer:
                     sys.stdout.write(fit(self._footer, columns() - 1).rstrip())
-                (sys.stderr if self._as_json else sys.stdout).flush()
+                (sys.stderr if self.as_json else sys.stdout).flush()
                 sys.stdout.flush()
             except OSError:
                 self._mute = True
-                _redirect_to_nowhere()
-
-
-def _redirect_to_nowhere() -> None:
-    """What is still in the buffers would fail again when Python ends."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
+                drop_unwritten()

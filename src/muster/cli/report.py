@@ -12,7 +12,7 @@ import time
 from contextlib import closing, contextmanager, nullcontext
 
 from muster.cli.context import AWAY_S, connect_to, patiently
-from muster.cli.output import note, now_ms, print_json
+from muster.cli.output import note, now_ms, print_error, print_json
 from muster.cli.values import number, time_s
 from muster.client.api import Api, error_of
 from muster.client.http import REPLY_S, Connection
@@ -39,6 +39,7 @@ Called inside a task; Muster sets MUSTER_SOCKET, MUSTER_TOKEN, MUSTER_TASK_ID an
     muster report progress 40 --step "migrating users"
     echo '{"last": 4711}' | muster report checkpoint -         # a pipe: one JSON object, list or text
     muster report checkpoint -- pg_dump shop                   # what a command prints, once it has ended with 0
+    { step1 && echo END; } | muster report checkpoint - --end END     # the last line proves that it is whole
     last=$(muster report checkpoint --show || echo '{}')     # in the next attempt
     muster report artifact report dist/report.html
     muster report ask "which of the two schemas is meant?"     # then stop: the answer is in MUSTER_NOTE
@@ -46,6 +47,11 @@ Called inside a task; Muster sets MUSTER_SOCKET, MUSTER_TOKEN, MUSTER_TASK_ID an
 
 While the owner restarts, a report waits for it (--timeout).  Exit code 6 means that this attempt is over and
 another one may hold the task: stop working.
+
+A checkpoint that may be cut off is refused: a warning says why, the last one is kept, and the exit code is 2
+(`|| true` goes on under `sh -e`).  A writer that dies unseen cannot be noticed: one before another `|`, one in
+--text "$(...)", or one that writes a JSON value on each line.  Use --end, or `set -o pipefail` in the command's
+shell; or write a file, and save it with `checkpoint FILE` only when its writer has ended well.
 """
 _VARIABLES = ("MUSTER_SOCKET", "MUSTER_TOKEN", "MUSTER_TASK_ID", "MUSTER_EPOCH")
 
@@ -85,6 +91,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     checkpoint.add_argument("--run", dest="command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     checkpoint.add_argument("--text", metavar="TEXT", help="the checkpoint itself")
     checkpoint.add_argument(
+        "--end", metavar="LINE", help="its last line, which proves that it is whole; not saved"
+    )
+    checkpoint.add_argument(
         "--show", action="store_true", help="print the last one instead (exit code 3: none)"
     )
     artifact = verbs.add_parser("artifact", help="name something that the task has made")
@@ -121,7 +130,13 @@ def run(args: argparse.Namespace) -> int:
         "fail": _fail,
         "ask": _ask,
     }
-    content = body[args.verb](args)
+    try:
+        content = body[args.verb](args)
+    except BadInput as error:
+        if args.verb != "checkpoint":
+            raise
+        print_error(error, as_json=args.json, word="warning")
+        return error.exit_code
     with _connection(attempt) as connection:
         api = Api(connection, attempt.headers)
         answer = patiently(lambda: api.post(attempt.path(args.verb), content), args.timeout)
@@ -179,7 +194,7 @@ def _checkpoint(args: argparse.Namespace) -> dict[str, Any]:
     if args.text is not None:
         data = args.text.encode("utf-8", "surrogateescape")
     elif args.file is not None:
-        data = _read(args.file, CHECKPOINT_BYTES_MAX)
+        data = _read(args.file, CHECKPOINT_BYTES_MAX, shows_end=args.end is not None)
     else:
         data = _printed_by(args.command, CHECKPOINT_BYTES_MAX)
     if len(data) > CHECKPOINT_BYTES_MAX:
@@ -187,9 +202,22 @@ def _checkpoint(args: argparse.Namespace) -> dict[str, Any]:
             f"the checkpoint has more than {CHECKPOINT_BYTES_MAX} bytes; the last one is kept",
             "write large state to a file and save its path",
         )
+    if args.end is not None:
+        data = _before(args.end, data)
     # Which of two is the newer one is told by when they were taken: one of them may be held up on its way.
     taken = {"takenUs": time.monotonic_ns() // 1000, "takenOn": _this_boot()}
     return {"data": base64.b64encode(data).decode(), **taken}
+
+
+def _before(end: str, data: bytes) -> bytes:
+    """Raises BadInput where this is not the last line."""
+    head, _, last = data.removesuffix(b"\n").rpartition(b"\n")
+    if last != os.fsencode(end):
+        raise BadInput(
+            f"the checkpoint does not end with the line {end!r}, so half of it may be missing; nothing was sent",
+            f"WRITER && echo {end}",
+        )
+    return head and head + b"\n"
 
 
 def _this_boot() -> str:
@@ -288,8 +316,11 @@ def text_of(what: str, text: str, limit: int) -> str:
     return sound
 
 
-def _read(name: str, limit: int) -> bytes:
-    """At most one byte more than `limit`.  Raises BadInput where half of it may be missing."""
+def _read(name: str, limit: int, *, shows_end: bool = False) -> bytes:
+    """At most one byte more than `limit`.  Raises BadInput where half of it may be missing.
+
+    `shows_end`: the caller can tell that of a pipe by what it brings.
+    """
     try:
         with open(name, "rb") if name != "-" else nullcontext(sys.stdin.buffer) as file:
             before = _stamp(file)
@@ -304,7 +335,7 @@ def _read(name: str, limit: int) -> bytes:
             f"{name} was written to while it was read; nothing was sent",
             "write it under another name first, and rename it when it is whole",
         )
-    if before is None and len(data) <= limit:
+    if before is None and len(data) <= limit and not shows_end:
         _refuse_half(data)
     return data
 
@@ -328,7 +359,7 @@ def _refuse_half(data: bytes) -> None:
         raise BadInput(
             "a pipe must bring one whole JSON object, list or text: anything else might be the half that a "
             "killed writer has left; nothing was sent",
-            "muster report checkpoint -- COMMAND ..., or write a file and name it",
+            "muster report checkpoint -- COMMAND ..., or --end LINE, or write a file and name it",
         )
 
 

@@ -7,10 +7,10 @@ import math
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from muster.app.crew import READY_S, STATUS_S, TICK_S, SupervisedCrew
 from muster.app.interrupts import Interrupts
+from muster.app.settings import load_config
 from muster.cli.context import actor, connect_to, refuse_foreign
 from muster.cli.copied import confirm_copy
 from muster.cli.feed import Feed, running
@@ -20,11 +20,11 @@ from muster.cli.plan_input import add_plan, dry_run, plan_body, project_for
 from muster.cli.plan_renamed import add_which, follow
 from muster.cli.printer import EventPrinter
 from muster.cli.refusals import shell_word
+from muster.cli.trees import unseen_changes, where_the_work_is
 from muster.cli.worker import worker_count
 from muster.client.api import Api, plan_path
 from muster.client.http import Connection, answers
 from muster.config.identity import look
-from muster.config.load import load_config
 from muster.config.project import Project
 from muster.config.settings import Config, cores
 from muster.hosts.file_lock import holder
@@ -35,6 +35,8 @@ from muster.model.states import CrewStatus, PauseReason
 RESUME = """muster api POST /api/v1/crew --data '{"actor": "me", "status": "RUNNING"}'"""
 EXIT_OK, EXIT_UNSUCCESSFUL, EXIT_INTERRUPTED = 0, 5, 130
 TOLD_MAX = 10
+_End = tuple[int, str]
+"""The exit code, and the outcome in a word."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -71,14 +73,15 @@ def run(args: argparse.Namespace) -> int:
         with connect_to(project) as context:
             follow(args, context.api, project, given)
     show = EventPrinter(as_json=args.json, colour=args.color)
-    if not config.writers:
-        return _work(args, project, config, content, show)
-    from muster.cli.trees import unseen_changes, where_the_work_is
-
     _say(show, unseen_changes(config, project))
-    code = _work(args, project, config, content, show)
-    _say(show, where_the_work_is(config, project, given.document.name))
-    return code
+    goal = _Goal(project, content, show)
+    try:
+        code, outcome = _work(args, config, goal, show)
+    except Exception as error:
+        goal.tell(getattr(error, "exit_code", 1), "error")
+        raise
+    _say(show, where_the_work_is(config, project, goal.name))
+    return goal.tell(code, outcome)
 
 
 def _await_old_crew(project: Project) -> None:
@@ -95,18 +98,10 @@ def _say(show: EventPrinter, text: str) -> None:
         show.say(text)
 
 
-class _Job(NamedTuple):
-    project: Project
-    content: Json
-    """The plan, as it is added."""
-
-
-def _work(
-    args: argparse.Namespace, project: Project, config: Config, content: Json, show: EventPrinter
-) -> int:
+def _work(args: argparse.Namespace, config: Config, goal: _Goal, show: EventPrinter) -> _End:
+    project = goal.project
     deadline_s = time.monotonic() + READY_S
     workers = args.workers or config.workers.number(cores())
-    job = _Job(project, content)
     while True:
         with Interrupts().counting() as interrupts:
             if holder(project.supervisor_lock) is None:
@@ -114,16 +109,16 @@ def _work(
                     crew = SupervisedCrew(
                         project, config, workers, say=show.say, actor=actor(), interrupts=interrupts
                     )
-                    return _supervising(crew, workers, job, show, interrupts)
+                    return _supervising(crew, workers, goal, show, interrupts)
             elif answers(project.socket):
-                return _attached(args, job, show, interrupts)
+                return _attached(args, goal, show, interrupts)
         if time.monotonic() > deadline_s:
             raise OwnerUnavailable(f"the crew of {project.root} neither starts nor ends", "muster doctor")
         time.sleep(TICK_S)
 
 
-def _attached(args: argparse.Namespace, job: _Job, show: EventPrinter, interrupts: Interrupts) -> int:
-    project = job.project
+def _attached(args: argparse.Namespace, goal: _Goal, show: EventPrinter, interrupts: Interrupts) -> _End:
+    project = goal.project
     api = Api(Connection(project.socket))
     pid = api.get("/api/v1/owner")["pid"]
     show.say(f"Owner    already up (pid {pid}); Ctrl-C leaves it at work, `muster down` stops it")
@@ -132,19 +127,20 @@ def _attached(args: argparse.Namespace, job: _Job, show: EventPrinter, interrupt
         _say_workers(args.workers, len(crew["workers"]), show)
     if crew["crew"] == CrewStatus.PAUSED:
         show.say(f"Crew     paused: it takes no new tasks. {RESUME} lets it go on")
-    name = add_plan(api, job.content, show.say)
-    feed = Feed(project, crew["lastEventId"], show.event, show.footer, name)
-    goal = _Goal(name, show)
+    goal.begin(api)
+    feed = Feed(project, crew["lastEventId"], show.event, show.footer, goal.name)
     while not goal.reached(api):
         if interrupts.count:
             feed.close()
             show.say("Detached; the crew goes on. `muster watch` follows it, `muster down` stops it.")
-            return goal.end(EXIT_INTERRUPTED, "detached")
+            return EXIT_INTERRUPTED, "detached"
         if not answers(project.socket) and holder(project.supervisor_lock) is None:
             feed.close()
             _refuse_unsound(project)
-            show.say(f"The crew has ended before {name} was done. The same command resumes where it stopped.")
-            return goal.end(EXIT_UNSUCCESSFUL, "crew ended")
+            show.say(
+                f"The crew has ended before {goal.name} was done. The same command resumes where it stopped."
+            )
+            return EXIT_UNSUCCESSFUL, "crew ended"
         time.sleep(TICK_S)
     feed.close()
     try:
@@ -169,23 +165,23 @@ def _refuse_unsound(project: Project) -> None:
 
 
 def _supervising(
-    crew: SupervisedCrew, count: int, job: _Job, show: EventPrinter, interrupts: Interrupts
-) -> int:
-    goal = feed = None
+    crew: SupervisedCrew, count: int, goal: _Goal, show: EventPrinter, interrupts: Interrupts
+) -> _End:
+    feed = None
     try:
         if crew.start():
             workers = "1 worker" if count == 1 else f"{count} workers"
-            show.say(f"Crew     {workers}, state in {job.project.state_dir}")
+            show.say(f"Crew     {workers}, state in {goal.project.state_dir}")
             after = crew.last_event()
-            goal = _Goal(add_plan(crew.api, job.content, show.say), show)
-            feed = Feed(job.project, after, show.event, show.footer, goal.name)
+            goal.begin(crew.api)
+            feed = Feed(goal.project, after, show.event, show.footer, goal.name)
             if _until_reached(crew, goal, interrupts):
                 feed.close()
-                code = _outcome(crew, goal, show)
+                end = _outcome(crew, goal, show)
                 _work_for_others(crew, goal.name, interrupts, show)
                 _say_drain(crew, interrupts, show)
                 crew.wind_down()
-                return code
+                return end
         _say_drain(crew, interrupts, show)
         crew.wind_down()
     except BaseException as error:
@@ -195,7 +191,7 @@ def _supervising(
         if feed is not None:
             feed.close()
     show.say("Stopped. The same command resumes where it stopped.")
-    return goal.end(EXIT_INTERRUPTED, "stopped") if goal is not None else EXIT_INTERRUPTED
+    return EXIT_INTERRUPTED, "stopped"
 
 
 def _work_for_others(crew: SupervisedCrew, own: str, interrupts: Interrupts, show: EventPrinter) -> None:
@@ -252,8 +248,8 @@ def _say_drain(crew: SupervisedCrew, interrupts: Interrupts, show: EventPrinter)
         show.say("Draining: nothing is running")
 
 
-def _outcome(crew: SupervisedCrew, goal: _Goal, show: EventPrinter) -> int:
-    """The summary and its exit code, through a restart of the owner: nothing here may skip the winding down."""
+def _outcome(crew: SupervisedCrew, goal: _Goal, show: EventPrinter) -> _End:
+    """The summary and how it ended, through a restart of the owner: nothing here may skip the winding down."""
     deadline_s = time.monotonic() + READY_S
     while True:
         try:
@@ -261,7 +257,7 @@ def _outcome(crew: SupervisedCrew, goal: _Goal, show: EventPrinter) -> int:
         except MusterError as error:
             if not isinstance(error, Unavailable) or time.monotonic() > deadline_s:
                 show.say(f"How it ended is not known, for {error.message}; `muster status` tells")
-                return error.exit_code
+                return error.exit_code, "unknown"
         crew.tick()
         time.sleep(TICK_S)
 
@@ -269,11 +265,20 @@ def _outcome(crew: SupervisedCrew, goal: _Goal, show: EventPrinter) -> int:
 class _Goal:
     """What a run waits for: that its plan has settled, and that nobody in front of it is asked anything."""
 
-    def __init__(self, name: str, show: EventPrinter) -> None:
-        self.name = name
+    def __init__(self, project: Project, content: Json, show: EventPrinter) -> None:
+        """`content` is the plan, as it is added."""
+        self.project = project
+        self.name: str = content["plan"]
+        self._content = content
         self._show = show
         self._started_s = time.monotonic()
         self._told: set[str] = set()
+        self._added = False
+        self._result: Json = {"counts": None, "left": None, "boxes": None}
+
+    def begin(self, api: Api) -> None:
+        self.name = add_plan(api, self._content, self._show.say)
+        self._added = True
 
     def reached(self, api: Api) -> bool:
         if not _settled(api, self.name):
@@ -292,28 +297,42 @@ class _Goal:
             return []
         return [ref_of(task) for task in paused if task["pausedReason"] == PauseReason.QUESTION]
 
-    def end(self, code: int, outcome: str, **more: Any) -> int:
-        """For programs: the last line.  Returns the code."""
+    def tell(self, code: int, outcome: str) -> int:
+        """For programs: the last line, after every end.  Returns the code."""
+        if self._show.as_json and self._added and self._result["counts"] is None:
+            with suppress(MusterError, OSError):  # the store may be what it ended for
+                if self.project.store.exists():
+                    with connect_to(self.project) as context:
+                        self._look(context.api)
         took_s = round(time.monotonic() - self._started_s, 3)
-        self._show.result({"plan": self.name, "outcome": outcome, "exitCode": code, "tookS": took_s, **more})
+        told = {"plan": self.name, "outcome": outcome, "exitCode": code, "tookS": took_s}
+        self._show.result(told | self._result)
         return code
 
-    def sum_up(self, api: Api) -> int:
-        """Raises Unavailable."""
-        name, show = self.name, self._show
-        tasks = list(api.rows("/api/v1/agent-tasks", {"plan": name}))
-        plan = api.get(plan_path(name))["plan"]
-        boxes = tick_boxes(api, name)
+    def _look(self, api: Api) -> tuple[list[Json], list[Json]]:
+        """(what is left to do or has failed, what a person has cancelled), causes before what waits for them."""
         counts: dict[str, int] = {}
+        tasks = sorted(
+            api.rows("/api/v1/agent-tasks", {"plan": self.name}), key=lambda task: task["status"] != "FAILED"
+        )
         for task in tasks:
             word = "blocked" if task["status"] == "PENDING" and task["unmet"] else task["status"].lower()
             counts[word] = counts.get(word, 0) + 1
+        stuck = [task for task in tasks if task["status"] not in ("COMPLETED", "ARCHIVED", "CANCELLED")]
+        left = [{"ref": ref_of(task), "status": task["status"], "why": task["why"]} for task in stuck]
+        self._result |= {"counts": counts, "left": left}
+        return stuck, [task for task in tasks if task["status"] == "CANCELLED"]
+
+    def sum_up(self, api: Api) -> _End:
+        """Raises Unavailable."""
+        name, show = self.name, self._show
+        # What a person has cancelled is no failure, but worth a line.
+        stuck, unwanted = self._look(api)
+        plan = api.get(plan_path(name))["plan"]
+        boxes = self._result["boxes"] = tick_boxes(api, name)
+        counts = self._result["counts"]
         told = ", ".join(f"{n} {word}" for word, n in sorted(counts.items()))
         show.say(f"{name}: {told} in {time.monotonic() - self._started_s:.1f} s")
-        # A person has decided that these are not wanted: no failure, but worth a line.
-        unwanted = [task for task in tasks if task["status"] == "CANCELLED"]
-        stuck = [task for task in tasks if task["status"] not in ("COMPLETED", "ARCHIVED", "CANCELLED")]
-        stuck.sort(key=lambda task: task["status"] != "FAILED")  # causes before what waits for them
         for tasks_told in (stuck, unwanted):
             for task in tasks_told[:TOLD_MAX]:
                 show.say(f"  {ref_of(task)}  {task['why']}")
@@ -325,6 +344,4 @@ class _Goal:
             if plan["paused"]:
                 show.say(f"Paused   {paused_line(plan)}")
             show.say(f"Why      muster task show {shell_word(ref_of(stuck[0]))}")
-        left = [{"ref": ref_of(task), "status": task["status"], "why": task["why"]} for task in stuck]
-        code, outcome = (EXIT_UNSUCCESSFUL, "unfinished") if stuck else (EXIT_OK, "done")
-        return self.end(code, outcome, counts=counts, left=left, boxes=boxes)
+        return (EXIT_UNSUCCESSFUL, "unfinished") if stuck else (EXIT_OK, "done")

@@ -60,12 +60,14 @@ class CliCommand:
 
 def surface() -> tuple[CliCommand, ...]:
     """All commands in the order of `muster --help`.  Imports every command's module."""
-    found = []
-    for name, (module, line) in COMMANDS.items():
-        parser = Parser(prog=f"muster {name}", description=line)
-        load(name, module).add(parser)
-        found.append(_command(parser, (name,), line))
-    return tuple(found)
+    return tuple(map(command_of, COMMANDS))
+
+
+def command_of(name: str) -> CliCommand:
+    module, line = COMMANDS[name]
+    parser = Parser(prog=f"muster {name}", description=line)
+    load(name, module).add(parser)
+    return _command(parser, (name,), line)
 
 
 def global_options() -> tuple[Option, ...]:

@@ -177,7 +177,7 @@ def refuse_unknown_agent(context: Context, name: str) -> None:
     offered = {agent for worker in workers for agent in worker["agents"]}
     if name in offered:
         return
-    from muster.config.load import load_config
+    from muster.app.settings import load_config
 
     known = offered | set(load_config(context.project.root).agents)
     if name not in known:

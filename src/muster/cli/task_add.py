@@ -70,8 +70,8 @@ def add_task(args: argparse.Namespace) -> int:
 
 def _dry_run(args: argparse.Namespace) -> int:
     """As `muster plan add --dry-run` says it for a whole file.  Raises NotFound for an unknown agent."""
+    from muster.app.settings import load_config
     from muster.cli.plan_input import show_takers
-    from muster.config.load import load_config
     from muster.model.plan import PlanDocument, PlanTask
 
     if args.fields is not None or args.wait is not None:

@@ -9,6 +9,7 @@ import time
 from muster.app.crew import READY_S, TICK_S, SupervisedCrew
 from muster.app.interrupts import Interrupts
 from muster.app.parts import last_words, make_state_dir, python_module
+from muster.app.settings import load_config
 from muster.cli.context import actor, project_of
 from muster.cli.copied import confirm_copy
 from muster.cli.feed import Feed
@@ -17,7 +18,6 @@ from muster.cli.printer import EventPrinter
 from muster.cli.worker import worker_count
 from muster.client.api import Api
 from muster.client.http import Connection, answers
-from muster.config.load import load_config
 from muster.config.project import Project
 from muster.config.settings import Config, cores
 from muster.hosts.file_lock import holder

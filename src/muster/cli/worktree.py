@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from muster.app.settings import load_config
 from muster.cli.context import Context, connect
 from muster.cli.fields import add_fields, print_rows
 from muster.cli.output import Screen, age, clean, now_ms, print_json, ref_of, task_word
 from muster.client.api import task_path
 from muster.config.identity import refuse_copy
-from muster.config.load import load_config
 from muster.model.durations import duration_text
 from muster.model.errors import IllegalMove, NotFound
 from muster.model.json_value import Json

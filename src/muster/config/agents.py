@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from muster.config.kinds import COMMAND, KINDS, AgentKind
+from muster.config.kinds import AgentKind, Kinds
 from muster.config.settings import (
+    COMMAND,
     HOMES,
     PROMPT_CHANNELS,
     SHELL,
@@ -31,19 +32,17 @@ from muster.config.tables import (
 from muster.model.limits import Limits
 from muster.model.states import ErrorKind
 
-KINDS_GROUP = "muster.agents"
-"""The entry point group of other packages: kind = a Factory of app.agents, as those of Muster's own kinds."""
 _LEAST_BYTES = 1 << 20
 _LEAST_FILES = 16
 _AGENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def read_agents(table: Table) -> list[AgentConfig]:
-    return [table.read(name, _agent, SHELL) for name in table.names()]
+def read_agents(table: Table, kinds: Kinds) -> list[AgentConfig]:
+    return [table.read(name, lambda key, value: _agent(key, value, kinds), SHELL) for name in table.names()]
 
 
-def _agent(key: str, value: object) -> AgentConfig:
+def _agent(key: str, value: object, kinds: Kinds) -> AgentConfig:
     name = key.removeprefix("agents.")
     if not _AGENT_NAME.fullmatch(name):
         fail(key, "is not a name for an agent", "use letters, digits, '.', '_' and '-', at most 64")
@@ -52,11 +51,12 @@ def _agent(key: str, value: object) -> AgentConfig:
     env: dict[str, str] = table.read("set", _env, {})
     for twice in sorted(env.keys() & set(env_names)):
         fail(f"{key}.set.{twice}", "is in env as well", "env hands it on, set gives it a value: keep one")
-    kind = table.read("kind", _kind, COMMAND)
+    kind_name = table.read("kind", read_text, COMMAND)
+    kind = None if kind_name == COMMAND else _kind(table.path("kind"), kind_name, kinds)
     parsed = AgentConfig(
         name=name,
-        kind=kind,
-        command=table.read("command", _command, (KINDS[kind].program,) if kind in KINDS else ()),
+        kind=kind_name,
+        command=table.read("command", _command, (kind.program,) if kind else ()),
         prompt=table.read("prompt", _prompt, "argument"),
         env_names=env_names,
         env=env,
@@ -66,58 +66,52 @@ def _agent(key: str, value: object) -> AgentConfig:
         targets=table.read("targets", read_texts, ()),
         slots=table.read("slots", read_count, None),
         heartbeat_s=table.read("heartbeat", read_interval, None),
-        writes=table.read("writes", read_flag, kind in KINDS),
+        writes=table.read("writes", read_flag, kind is not None),
         home=table.read("home", _home, USER_HOME),
         stall_after_s=table.read("stall_after", read_duration, None),
         limits=_limits(table.table("limits")),
-        provider=table.read("provider", read_text, None),
-        **_of_kind(table, kind),
+        provider=table.read("provider", read_text, (kind and kind.provider) or None),
+        **(_of_kind(table, kind_name, kind) if kind else {}),
     )
     table.refuse_the_rest()
-    if not parsed.command and kind == COMMAND:
+    if not parsed.command:
         fail(f"{key}.command", "is missing", 'write command = ["program", "argument"], or a kind')
     return parsed
 
 
-def _kind(key: str, value: object) -> str:
-    text = read_text(key, value)
-    if text != COMMAND and text not in KINDS:
-        from importlib.metadata import entry_points
+def _kind(key: str, name: str, kinds: Kinds) -> AgentKind:
+    known = [*kinds, COMMAND]
+    if name not in known:
+        install = f"install the package that brings it, or write one of {', '.join(known)}"
+        fail(key, f"no kind of agent is called {name!r}", near(name, known) or install)
+    try:
+        return kinds[name]
+    except Exception as error:  # it may be somebody else's code
+        fail(key, f"kind {name!r} cannot be used: {error!r}", "see the package that brings it")
 
-        known = [*KINDS, COMMAND, *sorted(entry_points(group=KINDS_GROUP).names)]
-        if text not in known:
-            install = f"install the package that brings it, or write one of {', '.join(known)}"
-            fail(key, f"no kind of agent is called {text!r}", near(text, known) or install)
-    return text
 
-
-def _of_kind(table: Table, kind: str) -> dict[str, Any]:
-    """The settings that only some kinds have."""
-    if kind == COMMAND:
-        return {}
-    if kind not in KINDS:
-        # Another package's: it alone knows what these mean.
-        return {"options": table.read("options", _options, {}), "args": table.read("args", _command, ())}
-    known_kind = KINDS[kind]
-    modes = known_kind.modes
-    if not table.has("permission_mode"):
-        known = ", ".join(f'"{mode}"' for mode in modes)
-        fail(
-            table.path("permission_mode"),
-            "is missing: what the agent may do without asking is for you to say",
-            f"write one of {known}; muster init --help says what is usual",
-        )
+def _of_kind(table: Table, name: str, kind: AgentKind) -> dict[str, Any]:
+    """The settings that only agents of a kind have."""
     for only in ("prompt", "exit_codes"):
         if table.has(only):
-            fail(table.path(only), f"is not for kind {kind!r}", "leave it out: Muster knows this CLI")
-    budget = {}
-    if known_kind.budget:
-        budget["max_budget_usd"] = table.read("max_budget_usd", _dollars, None)
-    return {
+            fail(table.path(only), f"is not for kind {name!r}", "leave it out: Muster knows this CLI")
+    own: dict[str, Any] = {}
+    if kind.modes:
+        if not table.has("permission_mode"):
+            known = ", ".join(f'"{mode}"' for mode in kind.modes)
+            fail(
+                table.path("permission_mode"),
+                "is missing: what the agent may do without asking is for you to say",
+                f"write one of {known}; muster init --help says what is usual",
+            )
+        own["permission_mode"] = table.read("permission_mode", lambda k, v: _mode(k, v, kind.modes), None)
+    if kind.budget:
+        own["max_budget_usd"] = table.read("max_budget_usd", _dollars, None)
+    if kind.options:
+        own["options"] = table.read("options", lambda k, v: _options(k, v, kind.options), {})
+    return own | {
         "model": table.read("model", read_text, None),
-        "permission_mode": table.read("permission_mode", lambda key, value: _mode(key, value, modes), None),
-        "args": table.read("args", lambda key, value: _cli_args(key, value, known_kind), ()),
-        **budget,
+        "args": table.read("args", lambda k, v: _cli_args(k, v, kind), ()),
     }
 
 
@@ -141,9 +135,11 @@ def _dollars(key: str, value: object) -> float:
     return float(value)
 
 
-def _options(key: str, value: object) -> dict[str, object]:
+def _options(key: str, value: object, names: tuple[str, ...]) -> dict[str, object]:
     table = read_table(key, value)
-    return {name: table.read(name, lambda _, given: given, None) for name in table.names()}
+    given = {name: table.read(name, lambda _, value: value, None) for name in names}
+    table.refuse_the_rest()
+    return {name: value for name, value in given.items() if table.has(name)}
 
 
 def _command(key: str, value: object) -> tuple[str, ...]:

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from muster.config.foreign import CLUSTER, PLANNER, POOL, SETTINGS, Setting
 from muster.config.keys import KEYS
-from muster.config.load import parse_text
+from muster.config.layers import Layers, text_source
+from muster.config.load import checked
 from muster.model.errors import BadConfig, BadInput
 
 PROBLEMS_MAX = 20
@@ -158,7 +159,7 @@ def _sorted_out(kind: str, found: list[Found], file: str) -> Imported:
         taken[one.setting.target] = one
     toml = _toml(taken, aside, file)
     try:
-        parse_text(toml)
+        checked(Layers([text_source(toml)]), {})
     except BadConfig as error:
         raise BadInput(f"{file}: its values do not go together: {error.message}", error.hint) from error
     return Imported(kind, list(taken.values()), aside, toml)

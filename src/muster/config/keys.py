@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from muster.config.kinds import KINDS
 from muster.config.settings import AgentConfig, Config
 from muster.model.durations import duration_text
 
@@ -84,13 +83,8 @@ KEYS: tuple[Key, ...] = (
     ),
     Key("retention.trees", _seconds(lambda c: c.retention.trees_s), "working trees of tasks that have ended"),
 )
-_KINDS = ", ".join(f"`{kind}`" for kind in KINDS)
 AGENT_KEYS: tuple[tuple[str, Callable[[AgentConfig], object], str], ...] = (
-    (
-        "kind",
-        lambda a: a.kind,
-        f"`command`, {_KINDS}, or one that another package brings",
-    ),
+    ("kind", lambda a: a.kind, "`command`, or a CLI that Muster or a package knows, like `claude-code`"),
     ("command", lambda a: list(a.command) or None, "the program and its arguments; a kind knows its own"),
     ("prompt", lambda a: a.prompt, "how it gets its task: argument, script, file, stdin, none"),
     ("env", lambda a: list(a.env_names) or None, "variables handed on from your environment"),
@@ -136,10 +130,10 @@ AGENT_KEYS: tuple[tuple[str, Callable[[AgentConfig], object], str], ...] = (
     (
         "max_budget_usd",
         lambda a: a.max_budget_usd,
-        "of `claude-code`: most that one run may cost, in dollars",
+        "of a kind that keeps one: most that one run may cost, in dollars",
     ),
     ("args", lambda a: list(a.args) or None, "of a kind: further arguments"),
-    ("options", lambda a: sorted(a.options) or None, "for kinds of other packages (only names are shown)"),
+    ("options", lambda a: sorted(a.options) or None, "of a kind: settings of its own (only names are shown)"),
 )
 """Of `[agents.NAME]`."""
 

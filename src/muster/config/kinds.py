@@ -1,22 +1,22 @@
-"""The kinds of agent CLIs that Muster brings: all that is known of each beside its adapter.
+"""What settings must know of a kind of agent CLI.
 
-A new CLI is an adapter in `agents/`, with its test, and an entry here; other packages bring theirs by an entry
-point, see `app.agents`.
+Each kind states it as one AgentKind beside its adapter, which an entry point of the group `muster.agents` names:
+`claude-code = "muster.agents.claude_code:KIND"`.  Those of other packages are read in the same way.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
+from muster.config.settings import AgentConfig
 from muster.config.tables import fail
+from muster.ports.agent import Agent, Home
 
-COMMAND = "command"
-"""The kind of an agent that is any command."""
-_OURS = "leave it out: Muster gives it"
-_MODE = "write permission_mode instead, so that muster doctor can tell what it may do"
-_MODEL = "write model instead"
+GIVEN = "leave it out: Muster gives it"
+USE_MODE = "write permission_mode instead, so that muster doctor can tell what it may do"
+USE_MODEL = "write model instead"
 _SETTING = re.compile(r"(?:-c=?|--config=)?\s*(\w+)\s*=")
 _ATTACHED = re.compile(r"-[a-zA-Z](?=[^-])")
 
@@ -24,15 +24,18 @@ _ATTACHED = re.compile(r"-[a-zA-Z](?=[^-])")
 @dataclass(frozen=True, kw_only=True)
 class AgentKind:
     program: str
-    adapter: str
-    """`module:class`, loaded by the worker that runs such an agent."""
-    provider: str
-    modes: tuple[str, ...]
+    make: Callable[[AgentConfig, Home | None], Agent]
+    """Of its settings and its HOME, where that is not the user's."""
+    provider: str = ""
+    """Whose quota its agents share; empty: each agent has one of its own."""
+    modes: tuple[str, ...] = ()
     """Its permission modes; which one, is for people to say."""
-    levels: Mapping[str, str]
-    """The mode that `muster init` writes, by how much the agent may do: read, edit, all."""
-    refused: Mapping[str, str]
+    levels: Mapping[str, str] = field(default_factory=dict)
+    """The mode that `muster init` writes, by how much the agent may do: read, edit, all.  Empty: not offered."""
+    refused: Mapping[str, str] = field(default_factory=dict)
     """Arguments that Muster has a setting for, or gives itself, with what to do instead of that."""
+    options: tuple[str, ...] = ()
+    """Settings of its own, in the table `options`; their values are its adapter's to check."""
     budget: bool = False
     """It keeps a limit in dollars itself."""
     short_values: bool = False
@@ -52,38 +55,5 @@ class AgentKind:
                 fail(key, f"{name} is not for args", self.refused[name])
 
 
-KINDS: Mapping[str, AgentKind] = {
-    "claude-code": AgentKind(
-        program="claude",
-        adapter="muster.agents.claude_code:ClaudeCodeAgent",
-        provider="anthropic",
-        modes=("plan", "dontAsk", "acceptEdits", "auto", "bypassPermissions"),
-        levels={"read": "plan", "edit": "acceptEdits", "all": "bypassPermissions"},
-        refused={
-            **dict.fromkeys(("--permission-mode", "--dangerously-skip-permissions"), _MODE),
-            **dict.fromkeys(("-p", "--print", "--input-format", "--output-format"), _OURS),
-            **dict.fromkeys(("-c", "--continue", "-r", "--resume", "--session-id", "--fork-session"), _OURS),
-            "--no-session-persistence": "leave it out: without its session it cannot go on after a kill",
-            "--max-budget-usd": "write max_budget_usd instead",
-            "--model": _MODEL,
-        },
-        budget=True,
-    ),
-    "codex": AgentKind(
-        program="codex",
-        adapter="muster.agents.codex:CodexAgent",
-        provider="openai",
-        modes=("read-only", "workspace-write", "danger-full-access"),
-        levels={"read": "read-only", "edit": "workspace-write", "all": "danger-full-access"},
-        refused={
-            **dict.fromkeys(("-s", "--sandbox", "--full-auto", "--approve-for-me", "--yolo"), _MODE),
-            "--dangerously-bypass-approvals-and-sandbox": _MODE,
-            "sandbox_mode": _MODE,
-            "approval_policy": _MODE,
-            "--json": _OURS,
-            "--ephemeral": "leave it out: without its thread it cannot go on after a kill",
-            **dict.fromkeys(("-m", "--model"), _MODEL),
-        },
-        short_values=True,
-    ),
-}
+Kinds = Mapping[str, AgentKind]
+"""By name.  What it takes to look one up is up to the composition."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from muster.config.kinds import COMMAND
 from muster.config.lines import key_lines, line_of
 from muster.config.project import FILE_NAME
+from muster.config.settings import COMMAND
 from muster.config.variables import settings_in
 from muster.model.errors import BadConfig
 from muster.model.json_value import Json

@@ -5,12 +5,11 @@ Every error is a BadConfig that names the file, the key and the fix.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
 
 from muster.config.agents import read_agents
-from muster.config.layers import Layers, read_layers, text_source
+from muster.config.kinds import Kinds
+from muster.config.layers import Layers
 from muster.config.profiles import read_profiles
 from muster.config.settings import (
     Config,
@@ -35,35 +34,20 @@ from muster.config.tables import (
 from muster.model.errors import BadConfig
 
 
-def load_config(root: Path, env: Mapping[str, str] = os.environ) -> Config:
-    """What holds for the project in `root`: its file, the user's, the variables in `env`.  Raises BadConfig."""
-    return _checked(read_layers(root, env))
-
-
-def load_with_origins(root: Path, env: Mapping[str, str] = os.environ) -> tuple[Config, Layers]:
-    """As `load_config`, with where everything comes from."""
-    layers = read_layers(root, env)
-    return _checked(layers), layers
-
-
-def parse_text(text: str) -> Config:
-    """A `muster.toml` by itself.  Raises BadConfig, with the line of the key that is wrong."""
-    return _checked(Layers([text_source(text)]))
-
-
-def _checked(layers: Layers) -> Config:
+def checked(layers: Layers, kinds: Kinds) -> Config:
+    """Raises BadConfig, with the place of the key that is wrong."""
     try:
-        return parse_config(layers.raw)
+        return parse_config(layers.raw, kinds)
     except BadConfig as error:
         raise layers.placed(error) from error
 
 
-def parse_config(raw: Mapping[str, object]) -> Config:
+def parse_config(raw: Mapping[str, object], kinds: Kinds) -> Config:
     """The content of a `muster.toml`, checked.  Raises BadConfig."""
     top = Table("", raw)
     health, lease_is_explicit = _health(top.table("health"))
     agents = built_in_agents()
-    for agent in read_agents(top.table("agents")):
+    for agent in read_agents(top.table("agents"), kinds):
         agents[agent.name] = agent
     if lease_is_explicit:
         _refuse_short_lease(health)

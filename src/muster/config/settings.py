@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from muster.config.kinds import COMMAND, KINDS
 from muster.config.profiles import PROFILES
 from muster.model.limits import STALL_AFTER_S, Limits
 from muster.model.states import ErrorKind
@@ -15,7 +14,8 @@ PROMPT_CHANNELS = ("argument", "script", "file", "stdin", "none")
 """How an agent gets its prompt: as the last argument, as a file that is named or fed to it (`script`: the code of
 its fenced blocks, where it has any), or not at all."""
 
-
+COMMAND = "command"
+"""The kind of an agent that is any command."""
 USER_HOME, OWN_HOME = "user", "own"
 HOMES = (USER_HOME, OWN_HOME)
 """Whose HOME an agent gets: that of the user who runs the crew, or one of its own under `.muster/homes/`."""
@@ -102,10 +102,10 @@ class AgentConfig:
     limits: Limits = field(default_factory=Limits)
     """`[agents.NAME.limits]`"""
     kind: str = COMMAND
-    """COMMAND, one of KINDS, or a kind that an installed package brings."""
+    """COMMAND, or what its AgentKind is called."""
     model: str | None = None
     permission_mode: str | None = None
-    """What the CLI may do without asking; of the kinds in KINDS, which must be told."""
+    """What the CLI may do without asking; where its kind has modes, it must be told."""
     max_budget_usd: float | None = None
     """Most that one run may cost."""
     args: tuple[str, ...] = ()
@@ -113,11 +113,11 @@ class AgentConfig:
     provider: str | None = None
     """Agents of one provider wait together when it is out of quota."""
     options: Mapping[str, object] = field(default_factory=dict)
-    """For kinds of other packages, which check them by themselves."""
+    """Of its kind alone, which checks them by itself."""
 
     @property
     def pool(self) -> str:
-        return self.provider or (KINDS[self.kind].provider if self.kind in KINDS else self.name)
+        return self.provider or self.name
 
 
 SHELL = AgentConfig("shell", ("sh", "-eu"), "script")

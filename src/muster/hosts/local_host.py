@@ -254,14 +254,14 @@ def _await_death(killed: set[ProcessId]) -> set[ProcessId]:
     return left
 
 
-def become_subreaper() -> bool:
-    """Makes orphans among this process's descendants its children.  False where the host cannot do that."""
+def become_subreaper(*, wanted: bool = True) -> bool:
+    """Makes orphans among this process's descendants its children, or no longer.  False where the host cannot."""
     if not LINUX:
         return False
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
-    return bool(libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    return bool(libc.prctl(_PR_SET_CHILD_SUBREAPER, int(wanted), 0, 0, 0) == 0)
 
 
 def adopted_orphans(known_pids: Collection[int], table: Iterable[Proc] | None = None) -> list[Proc]:

@@ -144,6 +144,12 @@ def _paused(task: TaskView) -> str:
 
 
 def _failed(task: TaskView) -> str:
+    if task.done_epoch is not None:
+        attempt = f"{task.plan}/{task.key}#{task.done_epoch}"
+        return (
+            f"attempt {task.done_epoch} is done, but its work could not be published {task.losses} times: "
+            f"{task.error}; the work is kept (`muster attempt diff {attempt}`), `muster task retry` publishes it"
+        )
     if task.error_kind is ErrorKind.LOST:
         return f"lost {task.losses} times, so it is not given out again: {task.error}"
     if task.error_kind is ErrorKind.EXPIRED:
@@ -200,6 +206,8 @@ def _delayed(task: TaskView, at_ms: int, facts: CrewFacts) -> str:
             return _parked(kind, next(names, "its provider"), at_ms, task.error, facts)
         case ErrorKind.AUTH | ErrorKind.BILLING:
             return f"login or billing needs a person, {when}: {task.error}"
+        case _ if task.done_epoch is not None:
+            return f"{when}: {task.error}"
         case _:
             return f"{when}, run {task.retries} of {task.max_retries + 1} failed: {task.error}"
 

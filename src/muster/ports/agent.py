@@ -36,6 +36,16 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Home:
+    """Where an agent lives that has not the user's HOME."""
+
+    path: Path
+    """Its HOME: no other worker's agent has the same."""
+    shared: Path
+    """One folder for all workers: a session that goes on with another worker is found there."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class AttemptFolder:
     """The files of one attempt on the worker's host, under `.muster/attempts/<task>/<epoch>/`."""
 

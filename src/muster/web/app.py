@@ -2,40 +2,17 @@
 
 from __future__ import annotations
 
-from muster.web import (
-    attempts,
-    audit,
-    claims,
-    coordinator,
-    crew,
-    db,
-    events,
-    owner,
-    plans,
-    pools,
-    tasks,
-    worker_protocol,
-    workers,
-)
+from importlib import import_module
+
 from muster.web.backend import Backend
 from muster.web.routes import Application
 
 RESOURCES = (
-    worker_protocol,
-    attempts,
-    audit,
-    claims,
-    coordinator,
-    crew,
-    db,
-    events,
-    owner,
-    plans,
-    pools,
-    tasks,
-    workers,
+    *("attempts", "audit", "claims", "coordinator", "crew", "db", "events", "owner", "plans", "pools"),
+    *("tasks", "worker_protocol", "workers"),
 )
+"""A module each."""
 
 
 def build(backend: Backend) -> Application:
-    return Application(backend, (resource.routes for resource in RESOURCES))
+    return Application(backend, (import_module(f"muster.web.{name}").routes for name in RESOURCES))

@@ -8,11 +8,12 @@ from enum import StrEnum
 
 import msgspec
 
+from muster.engine.queries import Queries
 from muster.model import commands as c
 from muster.model.answers import Answer
 from muster.model.errors import Conflict, IllegalMove, NotFound
 from muster.model.states import ErrorKind
-from muster.model.views import ClaimView, TaskFilter, TaskView
+from muster.model.views import TaskFilter, TaskView
 from muster.web.backend import Backend
 from muster.web.http import ActorBody, json_text
 from muster.web.routes import Routes
@@ -48,9 +49,7 @@ class ReleaseBody(ActorBody, frozen=True, kw_only=True):
     message: c.Text = ""
 
 
-@routes.get("/api/v1/claims")
-async def claims(web: Backend) -> list[ClaimView]:
-    return await web.queries.claims()
+routes.query("/api/v1/claims", Queries.claims)
 
 
 @routes.post(_CLAIM, status=201)

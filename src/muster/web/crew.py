@@ -6,10 +6,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from muster.engine.queries import Queries
 from muster.model import commands as c
 from muster.model.answers import Answer
 from muster.model.states import STOP_BY_S, CrewStatus
-from muster.model.views import CrewView
 from muster.web.backend import Backend
 from muster.web.http import ActorBody
 from muster.web.routes import Routes
@@ -30,9 +30,7 @@ class AddWorkersBody(ActorBody, frozen=True, kw_only=True):
     request_id: c.Name
 
 
-@routes.get("/api/v1/crew")
-async def crew(web: Backend) -> CrewView:
-    return await web.queries.crew()
+routes.query("/api/v1/crew", Queries.crew)
 
 
 @routes.post("/api/v1/crew")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from muster.engine.queries import Queries
 from muster.model import commands as c
 from muster.model.answers import BoxesTicked
-from muster.model.edits import CancelPlan, KeptTask, PlanCancelled, PlanDiff, UpdatePlan
-from muster.model.views import PlanProgress, PlanView
+from muster.model.edits import CancelPlan, PlanCancelled, PlanDiff, UpdatePlan
+from muster.model.views import PlanView
 from muster.web.backend import Backend
 from muster.web.http import ActorBody
 from muster.web.routes import Routes
@@ -32,23 +33,14 @@ routes.command(f"{_PLANS}/update", UpdatePlan)
 routes.command(f"{_PLAN}/pause", c.PausePlan, "actor")
 routes.command(f"{_PLAN}/move", c.MovePlan, "actor", "source")
 routes.command(f"{_PLAN}/resume", c.ResumePlan, "actor")
+routes.query(_PLAN, Queries.plan)
+routes.query(f"{_PLAN}/tasks", Queries.kept_tasks)
 
 
 @routes.post(f"{_PLANS}/diff")
 async def diff(web: Backend, body: UpdatePlan) -> PlanDiff:
     """What `update` with the same body would do.  Nothing is changed."""
     return await web.queries.diff(body)
-
-
-@routes.get(_PLAN)
-async def progress(web: Backend, plan: str) -> PlanProgress:
-    return await web.queries.plan(plan)
-
-
-@routes.get(f"{_PLAN}/tasks")
-async def tasks(web: Backend, plan: str) -> list[KeptTask]:
-    """All tasks in the words of a plan file, with what they wait for."""
-    return await web.queries.kept_tasks(plan)
 
 
 @routes.post(f"{_PLAN}/tick")

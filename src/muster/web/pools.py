@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from muster.engine.queries import Queries
 from muster.model import commands as c
 from muster.model.answers import Answer
 from muster.model.errors import IllegalMove, MusterError, NotFound
@@ -12,9 +13,7 @@ from muster.web.routes import Routes
 routes = Routes()
 
 
-@routes.get("/api/v1/pools")
-async def pools(web: Backend) -> object:
-    return await web.queries.pools()
+routes.query("/api/v1/pools", Queries.pools)
 
 
 @routes.post("/api/v1/pools/{pool}/open")

@@ -110,6 +110,14 @@ class Routes:
 
         self.post(path, status=status, body=lambda: body_of(shape, names) if names else shape)(execute)
 
+    def query(self, path: str, query: Callable[..., Awaitable[object]]) -> None:
+        """A method of Queries, which takes the parts of the path."""
+
+        async def ask(web: Backend, **of: Any) -> object:
+            return await query(web.queries, *of.values())
+
+        self.get(path)(ask)
+
     def _on(self, method: str, path: str, status: int = 200, body: Lazy | None = None) -> Callable[[H], H]:
         def add(handler: H) -> H:
             self.made.append((method, Route(path, handler, status, self._guard, body)))

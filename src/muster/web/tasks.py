@@ -8,12 +8,13 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from muster.engine.queries import Queries
 from muster.model import commands as c
 from muster.model.answers import Answer, Enqueued
 from muster.model.edits import EditTask, edited
 from muster.model.errors import BadInput
 from muster.model.states import TaskStatus
-from muster.model.views import Inbox, LogChunk, TaskDetail, TaskFilter, TaskView
+from muster.model.views import Inbox, LogChunk, TaskFilter, TaskView
 from muster.ports.runtime import EVENTS
 from muster.web.backend import Backend
 from muster.web.http import Query, Reply, Request, WaitSeconds, json_reply
@@ -103,9 +104,7 @@ async def next_tasks(web: Backend, query: NextQuery) -> list[TaskView]:
     return await web.queries.next_ready(query.limit)
 
 
-@routes.get(_TASK)
-async def task(web: Backend, task_id: int) -> TaskDetail:
-    return await web.queries.task(task_id)
+routes.query(_TASK, Queries.task)
 
 
 @routes.get(f"{_TASK}/logs")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from muster.engine.queries import Queries
 from muster.model import commands as c
 from muster.model.answers import Answer
 from muster.model.views import WorkerView
@@ -27,9 +28,7 @@ async def workers(web: Backend) -> Sequence[WorkerView]:
     return (await web.queries.crew()).workers
 
 
-@routes.get("/api/v1/workers/{name}")
-async def worker(web: Backend, name: str) -> WorkerView:
-    return await web.queries.worker(name)
+routes.query("/api/v1/workers/{name}", Queries.worker)
 
 
 @routes.post("/api/v1/workers/{name}/stop")

@@ -47,6 +47,7 @@ class Leases:
         self.owner: Process | None = None
         self.led_since_ms = 0
         """Monotonic time of the owner's machine."""
+        self._boot_id = ""
         self.died_s: Callable[[str], float | None] = lambda _: None
         """When the process of a worker ended on the owner's machine; None while it lives, or is elsewhere."""
 
@@ -54,9 +55,9 @@ class Leases:
         """Whether it is a worker of another machine: a restart of the owner's one does not end it."""
 
     def owner_leads(self, owner: Process, now: Now) -> None:
-        if self.owner is not None and now.mono_ms < self.led_since_ms:
+        if now.boot_id != self._boot_id:
             self.refused_ms = (0, 0)  # told by the clock of an earlier boot
-        self.owner, self.led_since_ms = owner, now.mono_ms
+        self.owner, self.led_since_ms, self._boot_id = owner, now.mono_ms, now.boot_id
         self._brake = BrakeWatch(self._lease_ms)
 
     def heard(self, key: Key, now: Now, lease_ms: int | None = None) -> None:

@@ -1,39 +1,43 @@
-"""`muster demo`: a real crew on a real plan, with two of its workers hurt on the way.
+"""`muster demo`: `muster run` on a real plan, with two of its workers hurt on the way.
 
-Nothing is canned: the supervisor, the owner and the workers are those of `muster run`, the agents are
-processes that build a small package in a git repository, and every word about them was read from what they
-left behind.
+Nothing is canned: the agents are processes that build a small package in a git repository, and every word
+about them was read from what they left behind.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
-import signal
-import threading
+import shutil
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from muster.app.crew import SupervisedCrew
+import msgspec
+
 from muster.app.interrupts import Interrupts
-from muster.cli.context import actor
-from muster.cli.demo import checks, project, show, story
-from muster.cli.demo.evidence import Evidence, Fault, LateWrite, read_ledger
-from muster.cli.output import Screen, print_json
-from muster.cli.plan_given import Given
-from muster.cli.plan_input import plan_body
+from muster.cli.demo import proof
+from muster.cli.demo.agent import NOTES_DIR
+from muster.cli.demo.story import WORKERS, Interrupted, Story
+from muster.cli.output import BOLD, Screen, print_json
 from muster.cli.printer import EventPrinter
 from muster.cli.run import EXIT_INTERRUPTED
-from muster.config.load import load_config
 from muster.config.project import Project
-from muster.model.errors import MusterError, Unavailable
+from muster.config.variables import VARIABLES
+from muster.model.errors import BadInput, MusterError
+from muster.model.refs import plan_branch
 
-WORKERS = 3
-FREQUENT = ("checkpoint", "progress")
-"""Events that would bury the others on a terminal."""
-LIMIT_S = 120.0
+HERE = Path(__file__).parent
+PLAN_FILE = "plan.md"
+# Nobody's hooks, signatures or templates.
+GIT_ENV = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}
+_INSTALL_GIT = "install git: apt install git, dnf install git, brew install git, or https://git-scm.com"
+GIT_LINES = 10
 EXIT_OK, EXIT_FAILED = 0, 1
 
 
@@ -48,168 +52,142 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    started_s = time.monotonic()
-    project.refuse_without_git()
-    screen = EventPrinter(as_json=args.json, colour=args.color)
+    if shutil.which("git") is None:
+        raise MusterError("the demo builds a git repository, and there is no git on PATH", _INSTALL_GIT)
+    printer = EventPrinter(as_json=args.json, colour=args.color)
     with Interrupts().counting() as interrupts:
-        folder = project.choose_folder(args.dir)
+        folder = _choose_folder(args.dir)
         keep = args.keep or args.dir is not None
         try:
-            with project.own_settings(folder):
-                return _demo(args, folder, screen, interrupts, started_s, keep=keep)
-        except (story.Interrupted, MusterError) as error:
+            with own_settings(folder):
+                return _demo(args, folder, printer, interrupts, keep=keep)
+        except (Interrupted, MusterError) as error:
             # Ctrl-C reaches git and the like, too: then their failure is no news.
             if isinstance(error, MusterError) and not interrupts.count:
                 raise
-            screen.say("Interrupted: everything was stopped.")
+            printer.say("Interrupted: everything was stopped.")
             return EXIT_INTERRUPTED
         finally:
-            _leave(folder, screen, keep=keep)
-
-
-def _leave(folder: Path, screen: EventPrinter, *, keep: bool) -> None:
-    if keep:
-        screen.say(f"Kept     {folder}   (try there: muster status, muster task list, git log)")
-    elif not project.remove(folder):
-        screen.say(f"note: {folder} could not be removed whole")
+            if keep:
+                printer.say(f"Kept     {folder}   (try there: muster status, muster task list, git log)")
+            else:
+                shutil.rmtree(folder)
 
 
 def _demo(
-    args: argparse.Namespace,
-    folder: Path,
-    printer: EventPrinter,
-    interrupts: Interrupts,
-    started_s: float,
-    *,
-    keep: bool,
+    args: argparse.Namespace, folder: Path, printer: EventPrinter, interrupts: Interrupts, *, keep: bool
 ) -> int:
-    project.make(folder)
+    from muster.app.history import history_of
+
+    began_s = time.monotonic()
+    _make(folder)
     printer.say(f"Folder   {folder}, a new git repository")
     printer.say("Agents   real processes; scripts stand in for models, so no key is needed")
-    where = Project(folder)
-    faults, late = _work(where, printer, interrupts, hide=() if args.json else FREQUENT)
-    found = _evidence(where, late, faults)
-    recoveries = [checks.recovery(found, fault) for fault in faults]
-    code, output = project.use_package(folder)
-    verdicts = [*checks.check_all(found), checks.came_back(recoveries), checks.works(code, output)]
-    commits = project.git(folder, "log", "--oneline").splitlines()
-    ok = all(verdict.holds for verdict in verdicts)
-    took_s = time.monotonic() - started_s
+    project = Project(folder)
+    story = Story(project, PLAN_FILE, printer, interrupts)
+    try:
+        story.play()
+    finally:
+        story.close()
+    _git(folder, "merge", "--quiet", plan_branch("tally"))
+    used = subprocess.run(
+        [sys.executable, "-m", "tally.report", PLAN_FILE],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    output = (used.stdout or used.stderr).rstrip()
+    commits = _git(folder, "log", "--oneline").splitlines()
+    ledger = story.ledger()
+    history = history_of(project.store, [line.deed() for line in ledger])
+    recoveries = [proof.recovery(history, ledger, fault) for fault in story.faults]
+    found = proof.findings(history, recoveries, story.late, used.returncode)
+    ok = all(finding.holds for finding in found)
+    took_s = time.monotonic() - began_s
     if args.json:
-        print_json(
-            show.as_json(
-                ok=ok,
-                seconds=took_s,
-                folder=str(folder) if keep else None,
-                checks=verdicts,
-                found=recoveries,
-                late=late,
-                output=output,
-                commits=commits,
-            ),
-            lines=True,
-        )
+        told = {
+            "ok": ok,
+            "seconds": round(took_s, 2),
+            "folder": str(folder) if keep else None,
+            "checks": [proof.as_json(finding) for finding in found],
+            "recoveries": msgspec.to_builtins(recoveries),
+            "lateWrites": [write._asdict() for write in story.late],
+            "commits": len(commits),
+            "output": output,
+        }
+        print_json({"demo": told}, lines=True)
     else:
         screen = Screen(args.color)
-        show.built(screen, output, commits)
-        show.recoveries(screen, recoveries)
-        show.promises(screen, verdicts)
-        screen.line()
-        screen.line(f"{'All of it holds' if ok else 'NOT ALL OF IT HOLDS'}; {took_s:.1f} s in all")
+        heads = ("The package at work: python -m tally.report plan.md", f"git log   ({len(commits)} commits)")
+        for head, lines in zip(heads, (output.splitlines(), commits[:GIT_LINES]), strict=True):
+            screen.line(f"\n{screen.paint(head, BOLD)}")
+            screen.line("\n".join(f"  {line}" for line in lines))
+        proof.show(screen, recoveries, found)
+        screen.line(f"\n{'All of it holds' if ok else 'NOT ALL OF IT HOLDS'}; {took_s:.1f} s in all")
     return EXIT_OK if ok else EXIT_FAILED
 
 
-def _evidence(where: Project, late: Collection[LateWrite], faults: Collection[Fault]) -> Evidence:
-    from muster.app.history import allowed_changes, history_of
-
-    ledger = read_ledger(where.root / project.LEDGER_FILE)
-    return Evidence(
-        history=history_of(where.store, [line.deed() for line in ledger]),
-        ledger=ledger,
-        late_writes=tuple(late),
-        faults=tuple(faults),
-        allowed=tuple(allowed_changes(where.store)),
-    )
-
-
-def _work(
-    where: Project, printer: EventPrinter, interrupts: Interrupts, *, hide: Collection[str]
-) -> tuple[list[Fault], list[LateWrite]]:
-    """The plan, from its first task to its last.  When this returns or raises, no process is left."""
-    from muster.plans.files import read_plan
-
-    config = load_config(where.root)
-    document = read_plan(where.root / project.PLAN_FILE)
-    content = plan_body(Given(document, where.root / project.PLAN_FILE), config, where)
-    crew = SupervisedCrew(where, config, WORKERS, say=printer.say, actor=actor(), interrupts=interrupts)
-    with _swept(where, crew):
-        crew.start()
-        added = crew.api.post("/api/v1/plans", content)
-        printer.say(f"Crew     {WORKERS} workers; plan {added['plan']} with {added['added']} tasks")
-        stage = story.Stage(where, crew, added["plan"], printer, interrupts, hide=hide)
-        limit = _Limit(crew, interrupts)
+def _choose_folder(named: str | None) -> Path:
+    """A new, empty folder.  Raises BadInput where the named one is not empty."""
+    if named is None:
         try:
-            faults, late = story.play(stage, config.health.lease_s)
-            stage.close()
-            stage.waits_for = "the workers to end"
-            crew.wind_down()
-            if interrupts.count:
-                raise story.Interrupted
-        except (story.Interrupted, Unavailable):
-            limit.refuse(stage.waits_for)
-            raise
-        finally:
-            limit.cancel()
-            stage.close()
-        saved = sum(event["event"] == "checkpoint" for event in stage.events)
-        printer.say(f"--- done; {saved} checkpoints were saved{', not shown above' if hide else ''}")
-    return faults, late
-
-
-class _Limit:
-    """Whatever hangs, the demo ends: after LIMIT_S it is interrupted, and who waits for the owner goes on."""
-
-    def __init__(self, crew: SupervisedCrew, interrupts: Interrupts) -> None:
-        self._crew = crew
-        self._interrupts = interrupts
-        self._over = False
-        self._timer = threading.Timer(LIMIT_S, self._end)
-        self._timer.daemon = True
-        self._timer.start()
-
-    def cancel(self) -> None:
-        self._timer.cancel()
-
-    def refuse(self, waits_for: str) -> None:
-        """Raises MusterError where it was the limit that interrupted, and no person."""
-        if self._over:
-            self._interrupts.count = 0
+            return Path(tempfile.mkdtemp(prefix="muster-demo-")).resolve()
+        except OSError as error:
             raise MusterError(
-                f"the demo was to end in {LIMIT_S:.0f} s and still waits for {waits_for}",
-                "muster demo --keep, then read .muster/muster.log there",
-            )
-
-    def _end(self) -> None:
-        self._over = True
-        self._interrupts.count = 3
-        pid = self._crew.supervisor.owner.pid
-        if pid is not None:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                f"no temporary folder: {error.strerror}", "muster demo --dir NEW_FOLDER"
+            ) from error
+    folder = Path(named)
+    hint = "muster demo --dir NEW_FOLDER, or without --dir for a temporary one"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise BadInput(f"--dir {named}: that folder is not empty; nothing was changed", hint)
+    except OSError as error:
+        raise BadInput(f"--dir {named}: {error.strerror}", hint) from error
+    return folder.resolve()
 
 
 @contextmanager
-def _swept(where: Project, crew: SupervisedCrew) -> Iterator[None]:
-    """Ends the crew in any case, and whatever is left of its agents."""
-    from muster.hosts.local_host import LocalHost
-
+def own_settings(folder: Path) -> Iterator[None]:
+    """The demo is the same for everybody: no settings of the user, neither here nor in processes started here."""
+    before = dict(os.environ)
+    for name in (*VARIABLES, *(name for name in before if name.startswith("GIT_"))):
+        os.environ.pop(name, None)
+    os.environ.update(GIT_ENV, XDG_CONFIG_HOME=str(folder / NOTES_DIR / "no-settings"))
     try:
         yield
-    except BaseException:
-        crew.kill()
-        # Closed already where winding it down was interrupted late.
-        with suppress(OSError):
-            crew.close()
-        raise
     finally:
-        LocalHost().kill_marked([f"MUSTER_ROOT={where.root}"])
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _make(folder: Path) -> None:
+    """Fills the folder.  Raises MusterError where git refuses."""
+    (folder / NOTES_DIR).mkdir(mode=0o700)
+    (folder / NOTES_DIR / "ledger.jsonl").touch(mode=0o600)
+    shutil.copyfile(HERE / PLAN_FILE, folder / PLAN_FILE)
+    # A JSON text is a TOML text, too.
+    command = json.dumps([sys.executable, "-I", str(HERE / "agent.py")])
+    (folder / "muster.toml").write_text(
+        'agent = "builder"\n\n'
+        "# A script stands in for a real agent: this is all that it takes to add one.\n"
+        f'[agents.builder]\ncommand = {command}\nprompt = "stdin"\nwrites = true\n',
+        "utf-8",
+    )
+    (folder / ".gitignore").write_text(f"{NOTES_DIR}/\n.muster/\n__pycache__/\n", "utf-8")
+    _git(folder, "init", "--quiet", "--template=")
+    # Whatever the default of this version of git is; `init -b` is younger than some that are in use.
+    _git(folder, "symbolic-ref", "HEAD", "refs/heads/main")
+    for name, value in (("name", "Muster demo"), ("email", "demo@localhost")):
+        _git(folder, "config", f"user.{name}", value)
+    _git(folder, "add", ".")
+    _git(folder, "commit", "--quiet", "--message", "the plan")
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = done.stderr.strip() or f"exit code {done.returncode}"
+        raise MusterError(f"git {arguments[0]} failed: {said}", "try: git --version")
+    return done.stdout

@@ -26,6 +26,8 @@ from muster.model.states import AttemptStatus, ErrorKind, PauseReason, StopActio
 from muster.model.task import Attempt, Now, Task
 
 LATEST_STOP_S = 3600.0
+PUBLISH_TRIES = 5
+"""Done work is published so often at least, however few losses a task may have: no agent runs for it."""
 RETRY_AFTER_MS_MIN = 1000
 """What costs nothing must not go round in circles at full speed."""
 
@@ -104,7 +106,7 @@ def _failed(task: Task, attempt: Attempt, command: c.Fail, facts: Facts, now: No
     spend = SPENDS[command.kind]
     if spend is Spend.NOTHING:
         return _wait_for_provider(task, attempt, command, facts, now)
-    changes, wait_ms = _spent(task, spend, facts)
+    changes, wait_ms = _spent(task, command, facts)
     if spend is not Spend.LOSS and not command.done:
         changes["done_epoch"] = None
     if command.kind is ErrorKind.TIMEOUT:
@@ -145,14 +147,17 @@ def _pause(task: Task) -> c.Pause:
     return c.Pause(task_id=task.id, actor="coordinator", reason=task.paused_reason or PauseReason.USER)
 
 
-def _spent(task: Task, spend: Spend, facts: Facts) -> tuple[dict[str, Any], int | None]:
+def _spent(task: Task, command: c.Fail, facts: Facts) -> tuple[dict[str, Any], int | None]:
     """What the failure takes from the task, and how long the next attempt waits; None: there is none."""
-    if spend is Spend.LOSS:
+    spend = SPENDS[command.kind]
+    unpublished = command.done and task.done_epoch is not None
+    if spend is Spend.LOSS or unpublished:
         losses = task.losses + 1
-        if losses >= facts.retry.losses_max:
+        if losses >= max(facts.retry.losses_max, 0 if task.done_epoch is None else PUBLISH_TRIES):
             return {"losses": losses}, None
-        wait_ms = 0 if losses == 1 else backoff_ms(losses - 2, facts.retry, facts.jitter)
-        return {"losses": losses}, wait_ms
+        # Whoever is lost is replaced at once; what git has refused would be refused again.
+        earlier = losses - 1 if unpublished else losses - 2
+        return {"losses": losses}, 0 if earlier < 0 else backoff_ms(earlier, facts.retry, facts.jitter)
     if spend is Spend.RETRY and task.retries < task.max_retries:
         return {"retries": task.retries + 1}, backoff_ms(task.retries, facts.retry, facts.jitter)
     return {}, None

@@ -225,8 +225,9 @@ def declare(task: Task, facts: Facts, command: c.Declare, now: Now) -> Decision:
         attempt.worker_id,
         details={"kind": command.kind},
         done_epoch=None if command.kind else task.epoch,
-        # What is done cannot come too late any more.
+        # What is done cannot come too late any more, and what its agents have lost says nothing of publishing it.
         expires_at_ms=task.expires_at_ms if command.kind else None,
+        losses=task.losses if command.kind else 0,
     )
     return Decision(after, replace(attempt, declared=command.text, declared_kind=command.kind), (event,))
 

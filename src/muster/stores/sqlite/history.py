@@ -84,29 +84,3 @@ def read_history(path: Path) -> Rows:
         return StoreSnapshot(connection).history()
     finally:
         connection.close()
-
-
-_FORBIDDEN = {
-    "UPDATE": "UPDATE events SET message = 'nothing happened' WHERE event = 'lost'",
-    "DELETE": "DELETE FROM events WHERE event = 'lost'",
-}
-
-
-def denials(path: Path) -> dict[str, str]:
-    """What the database says to each attempt to change its events; empty where it lets it happen."""
-    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-    try:
-        return {word: _denial(connection, sql) for word, sql in _FORBIDDEN.items()}
-    finally:
-        connection.close()
-
-
-def _denial(connection: apsw.Connection, sql: str) -> str:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        connection.execute(sql)
-    except apsw.ConstraintError as error:
-        return str(error) or "refused"
-    finally:
-        connection.execute("ROLLBACK")
-    return ""
