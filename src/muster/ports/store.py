@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Protocol, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from muster.model.commands import AppendLog
 from muster.model.edits import Edit, KeptTask
@@ -78,7 +79,7 @@ class Writes(Struct):
         return cls([], [], [], [], [], [], [], [], [], [])
 
     def __bool__(self) -> bool:
-        return any(getattr(self, name) for name in self.__struct_fields__)
+        return any(astuple(self))
 
 
 class Tx(Protocol):

@@ -66,46 +66,38 @@ class RowCache(Generic[R]):
                 found.append(known[0])
         return found, missing
 
-    def put(self, made: Iterable[R]) -> list[Row]:
+    def put(self, made: Collection[R]) -> list[Row]:
         """Notes what was read from the store, or is written to it, and returns its columns."""
-        columns = []
-        for one in made:
-            row = astuple(one)
-            columns.append(row)
-            self._note(self._key(row), one, row)
+        columns, key_of, note = list(map(astuple, made)), self._key, self._note
+        for one, row in zip(made, columns, strict=True):
+            note(key_of(row), one, row)
         return columns
 
     def _note(self, key: object, made: R, row: Row) -> None:
         rows = self._rows
         if row[self._status] in self._ended:
             rows.pop(key, None)  # nobody will ask for it again
-            return
-        if len(rows) >= KNOWN_MAX and key not in rows:
-            del rows[next(iter(rows))]
-        rows[key] = (made, row)
+        else:
+            rows[key] = (made, row)
+            if len(rows) > KNOWN_MAX:
+                del rows[next(iter(rows))]
 
     def forget(self) -> None:
         self._rows.clear()
 
     def updates(self, changed: Iterable[R]) -> dict[str, list[Row]]:
         """Statements by name, each with the rows to bind, that bring the table to what `changed` says."""
-        by_mask: dict[Mask, list[Row]] = {}
-        rows, to_key, status, ended = self._rows, self._key, self._status, self._ended
+        made: dict[str, list[Row]] = {}
+        rows, key_of, kinds, note = self._rows, self._key, self._kinds, self._note
         for now in changed:
             row = astuple(now)
-            key = to_key(row)
+            key = key_of(row)
             known = rows.get(key)
             # What was not touched is the same object; an equal one that is not costs a column too many.
             mask = () if known is None else tuple(map(is_not, known[1], row))
-            by_mask.setdefault(mask, []).append(row)
-            if known is not None and row[status] not in ended:
-                rows[key] = (now, row)
-            else:
-                self._note(key, now, row)
-        made: dict[str, list[Row]] = {}
-        for mask, alike in by_mask.items():
-            name, bind = self._kinds.get(mask) or self._kind(mask)
-            made.setdefault(name, []).extend(map(bind, alike))
+            name, bind = kinds.get(mask) or self._kind(mask)
+            made.setdefault(name, []).append(bind(row))
+            note(key, now, row)
         return made
 
     def _kind(self, mask: Mask) -> Statement:
