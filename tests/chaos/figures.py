@@ -12,7 +12,7 @@ from client import Operation
 
 from faults import Fault
 from muster.model.states import AttemptStatus
-from muster.testing.promises import Finding, History, repeated
+from muster.testing.promises import Finding, History
 
 CUT_OFF = {AttemptStatus.LOST, AttemptStatus.FAILED}
 
@@ -66,7 +66,7 @@ def figures(
         tasks=len(history.tasks),
         attempts=len(history.attempts),
         pieces=len(history.deeds),
-        pieces_again=repeated(history.deeds),
+        pieces_again=len(history.deeds) - len({(deed.task_id, deed.what) for deed in history.deeds}),
         operations=dict(sorted(told.items())),
         lost=violations.get("lost 0", 0) + violations.get("S6", 0),
         done_twice=violations.get("done twice 0", 0) + violations.get("S3", 0) + violations.get("S4", 0),

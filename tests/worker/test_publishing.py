@@ -184,6 +184,17 @@ def test_one_who_was_given_up_in_the_middle_of_its_merge_does_no_harm(stage: Any
     made.check()
 
 
+@pytest.mark.promise("S18")
+def test_one_that_stands_still_in_the_middle_of_its_merge_holds_nobody_up_for_ever(stage: Any) -> None:
+    made = stage("owner", "worker", health='lease = "1s"', strike=signal.SIGSTOP)
+    (made.root.parent / "strike").write_text(STEPS["while publishing"])
+    made.run()
+    until(lambda: "lost" in made.events(), "it was given up")
+    made.worker()
+    made.check()
+    assert made.processes[1].wait(PATIENCE_S) == -signal.SIGKILL
+
+
 def test_where_nothing_is_to_be_published_the_next_worker_only_says_so(stage: Any) -> None:
     made = stage("owner", "worker")
     made.run("sleep 300", agent="shell")

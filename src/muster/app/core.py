@@ -35,7 +35,7 @@ from muster.hosts.local_host import LocalHost
 from muster.hosts.process_tree import kill_recorded
 from muster.model.answers import AuditReport, BackedUp, Reconciled, TookOver
 from muster.model.commands import NewBoot
-from muster.model.errors import MusterError, StoreFault
+from muster.model.errors import MusterError, ProjectCopied, StoreFault
 from muster.model.retention import Retention
 from muster.model.retry import RetryPolicy
 from muster.plans.files import LocalPlanFiles
@@ -55,11 +55,7 @@ def policy_of(config: Config, hostname: str = "", *, writers: frozenset[str] = f
     return Policy(
         retry=RetryPolicy(first_s=task.backoff_first_s, cap_s=task.backoff_cap_s, losses_max=task.losses_max),
         lease_s=config.health.lease_s,
-        leases={
-            agent.name: max(config.health.lease_s, 3 * agent.heartbeat_s)
-            for agent in config.agents.values()
-            if agent.heartbeat_s is not None
-        },
+        leases={agent.name: config.lease_of(agent) for agent in config.agents.values() if agent.heartbeat_s},
         heartbeat_s=config.health.heartbeat_s,
         claim_lease_s=config.health.claim_lease_s,
         agent_slots={agent.name: agent.slots for agent in config.agents.values() if agent.slots is not None},
@@ -155,7 +151,9 @@ class Owner:
         return halt.error(self._project.store) if halt is not None else None
 
     async def back_up(self, target: Path, force: bool) -> BackedUp:
-        """In a thread: everybody else is answered meanwhile."""
+        """In a thread: everybody else is answered meanwhile.  Raises StoreFault: a backup is to be whole."""
+        if (fault := self.halted()) is not None and not isinstance(fault, ProjectCopied):
+            raise fault
         report = await asyncio.to_thread(back_up, self._project.store, target, force=force)
         return BackedUp(path=str(report.path), bytes=report.bytes, tasks=report.tasks, schema=report.schema)
 

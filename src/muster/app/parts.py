@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from muster.config.project import Project
@@ -24,7 +25,8 @@ from muster.worker.worktree_cleaner import LocalTrees
 
 def repository_of(config: Config, project: Project) -> Repository | None:
     """Where the agents that write get trees of their own; None: they share the project's folder."""
-    return find_repository(project.root) if config.git.worktrees and config.writers else None
+    found = find_repository(project.root) if config.git.worktrees and config.writers else None
+    return found and replace(found, lease_s=max(map(config.lease_of, config.agents.values())))
 
 
 def trees_of(config: Config, project: Project) -> Trees | None:

@@ -28,7 +28,7 @@ from muster.cli.task import attempt_look
 from muster.client.api import task_path
 from muster.model.errors import NotFound
 from muster.model.json_value import Json
-from muster.model.refs import base_ref, kept_ref, kept_refs
+from muster.model.refs import AttemptRefs, attempt_refs, kept_refs
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -70,19 +70,27 @@ def _works(context: Context, detail: Json, attempts: list[Json]) -> dict[int, st
     silent = [a["epoch"] for a in attempts if a["endedAtMs"] is not None and not works[a["epoch"]]]
     if silent:
         task = detail["task"]
-        refs = _git(context, "for-each-ref", "--format=%(refname)", kept_refs(task["plan"], task["key"]))
-        there = set(refs.stdout.decode().split())
+        there = _there(context, task)
         for epoch in silent:
-            if kept_ref(task["plan"], task["key"], epoch) in there:
-                works[epoch] = _kept(context, task, epoch)
+            refs = _refs(task, epoch, there)
+            if refs.kept in there:
+                works[epoch] = _kept(context, *refs)
     return works
 
 
-def _kept(context: Context, task: Json, epoch: int) -> str:
+def _there(context: Context, task: Json) -> set[str]:
+    found = _git(context, "for-each-ref", "--format=%(refname)", kept_refs(task["plan"], task["key"]))
+    return set(found.stdout.decode().split())
+
+
+def _refs(task: Json, epoch: int, there: set[str]) -> AttemptRefs:
+    return attempt_refs(task["plan"], task["key"], epoch, task["id"], there)
+
+
+def _kept(context: Context, before: str, after: str) -> str:
     """As a worker says it."""
     from muster.worker.worktree import Work
 
-    before, after = base_ref(task["plan"], task["key"], epoch), kept_ref(task["plan"], task["key"], epoch)
     asked = (
         ("rev-parse", after),
         ("rev-list", "--count", f"{before}..{after}"),
@@ -171,7 +179,7 @@ def _print_attempt(ref: str, attempt: Json, screen: Screen) -> None:
 def _diff(args: argparse.Namespace, context: Context, detail: Json, attempt: Json) -> int:
     """Read from the repository on this machine; raises NotFound where it has no work of that attempt."""
     task, epoch = detail["task"], attempt["epoch"]
-    before, after = base_ref(task["plan"], task["key"], epoch), kept_ref(task["plan"], task["key"], epoch)
+    before, after = _refs(task, epoch, _there(context, task))
     screen, on_terminal = Screen(args.color), sys.stdout.isatty()
     colour = "always" if screen.colour and not on_terminal else "never"
     options = ["--no-ext-diff", "--no-textconv", f"--color={colour}", *(["--stat"] if args.stat else [])]

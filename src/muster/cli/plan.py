@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from muster.cli.context import connect
+from muster.cli.context import connect, no_rows
 from muster.cli.fields import add_fields, names_of, print_rows
 from muster.cli.output import Screen, clean, print_json
 from muster.cli.plan_common import named, tell
@@ -97,7 +97,7 @@ def _list(args: argparse.Namespace) -> int:
         for plan in plans:
             tell(plan, screen)
         if not plans:
-            screen.line("0 plans: muster run PLAN.md")
+            screen.line(no_rows(args, "plans"))
 
     print_rows(args, plans, show, names=lambda: names_of("PlanView"))
     return 0

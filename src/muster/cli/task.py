@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from itertools import islice
 
-from muster.cli.context import Context, connect
+from muster.cli.context import Context, connect, no_rows
 from muster.cli.fields import add_fields, print_one, print_rows, task_names
 from muster.cli.output import (
     BOLD,
@@ -116,7 +116,7 @@ def _list(args: argparse.Namespace) -> int:
         if tasks:
             table(tasks, Screen(args.color))
         else:
-            print("no such task: muster status" if names or args.plan else "0 tasks: muster run PLAN.md")
+            print("no such task: muster status" if names or args.plan else no_rows(args))
 
     print_rows(args, [listed(task) for task in tasks], show, names=task_names)
     if more:

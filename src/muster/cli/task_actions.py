@@ -220,7 +220,8 @@ def act_on(
             moved = act(context, task)
         except MusterError as error:
             code = code or error.exit_code
-            print_error(refused(error, ref_of(task), task["id"]), as_json=args.json)
+            if args.rewound is None:  # else it was told why already
+                print_error(refused(error, ref_of(task), task["id"]), as_json=args.json)
             continue
         moved_ids.append(task["id"])
         done.append({"ref": ref_of(task), "previousStatus": task["status"], **moved})

@@ -169,6 +169,9 @@ class Config:
     default_agent: str | None = None
     """The agent of a task that names none (`agent` at the top of the file)."""
 
+    def lease_of(self, agent: AgentConfig) -> float:
+        return max(self.health.lease_s, 3 * (agent.heartbeat_s or 0.0))
+
     @property
     def writers(self) -> frozenset[str]:
         return frozenset(name for name, agent in self.agents.items() if agent.writes)

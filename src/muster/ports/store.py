@@ -13,6 +13,7 @@ from msgspec.structs import astuple
 
 from muster.model.commands import AppendLog
 from muster.model.edits import Edit, KeptTask
+from muster.model.errors import StoreFault
 from muster.model.events import Event
 from muster.model.rows import Lane, LaneKey, NewTask, Plan, WorkerRow
 from muster.model.seals import Numbered, Seal
@@ -389,7 +390,10 @@ class Store(Protocol):
         Unavailable where nothing was written and a repetition may succeed.
         """
 
-    def halt(self, reason: str) -> None:
-        """The store was rewound (S2): nothing is written from now on, by any process; reads go on."""
+    def halt(self, reason: str) -> StoreFault:
+        """The store was rewound (S2): nothing is written from now on, by any process; reads go on.
+
+        Returns the error that whoever writes gets.
+        """
 
     def close(self) -> None: ...

@@ -208,12 +208,6 @@ def all_completed(history: History) -> Finding:
     return found
 
 
-def repeated(deeds: Iterable[Deed]) -> int:
-    """Pieces of work that were done by more than one attempt: what crashes cost."""
-    pieces = Counter((deed.task_id, deed.what) for deed in deeds)
-    return sum(n - 1 for n in pieces.values())
-
-
 def _by_task(attempts: Iterable[Attempt]) -> dict[int, list[Attempt]]:
     found: dict[int, list[Attempt]] = defaultdict(list)
     for attempt in attempts:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import shutil
+import signal
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from muster.hosts.process_table import Proc, read_proc, scan, send
 from muster.model.errors import Unavailable
+
+log = logging.getLogger(__name__)
 
 _OPTIONS = {
     # A person's hooks, signatures and housekeeping are for what a person does.
@@ -23,6 +29,7 @@ _OPTIONS = {
 }
 _NOBODY = {"NAME": "Muster", "EMAIL": "muster@localhost"}
 _LOCK = "muster.lock"
+_LOCK_LOOK_S = 0.02
 _SAID_MAX = 500
 GIT_S = 900.0
 """How long one git command may take."""
@@ -42,6 +49,8 @@ class Repository:
     """The project's folder, from `top`."""
     identity: Mapping[str, str] = field(default_factory=dict)
     """Who commits, where the user has not said who he is."""
+    lease_s: float = 60.0
+    """How long a worker is trusted that is not heard."""
 
     def run(
         self, *arguments: str, cwd: Path | None = None, keep: tuple[int, ...] = (), index: Path | None = None
@@ -108,10 +117,43 @@ class Repository:
         """
         fd = os.open(self.common / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            self._take(fd)
             yield fd
         finally:
             os.close(fd)
+
+    def _take(self, fd: int) -> None:
+        """Waits for the lock.  A holder that is seen stopped for a whole lease has lost its task: killed."""
+        moved_s = time.monotonic()
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                holder = _holder(fd)
+            now_s = time.monotonic()
+            if holder is None or not holder.stopped:
+                moved_s = now_s
+            elif now_s - moved_s >= self.lease_s:
+                log.warning(
+                    "process %d is killed: it was stopped and holds %s", holder.pid, self.common / _LOCK
+                )
+                for proc in scan():  # its git holds the lock as well, and goes on to its end
+                    if (proc.ppid, proc.sid) == (holder.pid, holder.sid):
+                        send(proc.id, signal.SIGCONT)
+                send(holder.id, signal.SIGKILL)
+            time.sleep(_LOCK_LOOK_S)
+        own = read_proc(os.getpid())
+        os.ftruncate(fd, 0)
+        with contextlib.suppress(OSError):  # a full disk keeps nobody from its work
+            os.pwrite(fd, b"%d %d" % own.id if own else b"", 0)
+
+
+def _holder(fd: int) -> Proc | None:
+    """The process that has taken the lock, while it lives."""
+    pid, _, start = os.pread(fd, 64, 0).partition(b" ")
+    found = read_proc(int(pid)) if pid.isdigit() else None
+    return found if found is not None and b"%d" % found.start == start else None
 
 
 def find_repository(root: Path) -> Repository | None:

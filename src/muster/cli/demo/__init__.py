@@ -23,7 +23,7 @@ import msgspec
 from muster.app.interrupts import Interrupts
 from muster.cli.demo import proof
 from muster.cli.demo.agent import NOTES_DIR
-from muster.cli.demo.story import WORKERS, Interrupted, Story
+from muster.cli.demo.story import WORKERS, Story
 from muster.cli.output import BOLD, Screen, print_json
 from muster.cli.printer import EventPrinter
 from muster.cli.run import EXIT_INTERRUPTED
@@ -61,9 +61,9 @@ def run(args: argparse.Namespace) -> int:
         try:
             with own_settings(folder):
                 return _demo(args, folder, printer, interrupts, keep=keep)
-        except (Interrupted, MusterError) as error:
+        except MusterError:
             # Ctrl-C reaches git and the like, too: then their failure is no news.
-            if isinstance(error, MusterError) and not interrupts.count:
+            if not interrupts.count:
                 raise
             printer.say("Interrupted: everything was stopped.")
             return EXIT_INTERRUPTED
@@ -90,13 +90,8 @@ def _demo(
     finally:
         story.close()
     _git(folder, "merge", "--quiet", plan_branch("tally"))
-    used = subprocess.run(
-        [sys.executable, "-m", "tally.report", PLAN_FILE],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    use = [sys.executable, "-m", "tally.report", PLAN_FILE]
+    used = subprocess.run(use, cwd=folder, capture_output=True, text=True, check=False)
     output = (used.stdout or used.stderr).rstrip()
     commits = _git(folder, "log", "--oneline").splitlines()
     ledger = story.ledger()

@@ -40,10 +40,6 @@ PIECES_AT_LEAST = 2
 """Pieces that a killed attempt has done and still has to do, so that there is something to keep and to resume."""
 
 
-class Interrupted(Exception):
-    """Ctrl-C."""
-
-
 class Story:
     """`play` it; when `close` returns no process is left."""
 
@@ -68,9 +64,9 @@ class Story:
         self._reader.start()
 
     def play(self) -> None:
-        """Raises Interrupted, or MusterError where the plan does not get done."""
-        for number, fit in ((signal.SIGKILL, _is_short), (signal.SIGSTOP, _is_long)):
-            fault = self._hurt(number, fit)
+        """Raises MusterError where the plan does not get done."""
+        for number in (signal.SIGKILL, signal.SIGSTOP):
+            fault = self._hurt(number)
             self._recovered(fault)
             self._write_late(fault)
             if number == signal.SIGSTOP:
@@ -113,7 +109,7 @@ class Story:
     def _until(self, what: str, look: Callable[[], T | None]) -> T:
         while True:
             if self._interrupts.count:
-                raise Interrupted
+                raise MusterError("interrupted")
             try:
                 found = look()
             except Unavailable:
@@ -133,7 +129,7 @@ class Story:
                 return event
         return None
 
-    def _hurt(self, number: signal.Signals, fit: Callable[[Line], bool]) -> Fault:
+    def _hurt(self, number: signal.Signals) -> Fault:
         """Sends the signal to a worker whose attempt has a checkpoint and fits."""
 
         def look() -> tuple[dict[str, Any], Line] | None:
@@ -141,7 +137,7 @@ class Story:
             for worker in self._api.get("/api/v1/workers"):
                 for ref in worker["holds"]:
                     line = newest.get(ref)
-                    if line and fit(line) and self._event("checkpoint", line.key, line.epoch):
+                    if line and _fits(line, number) and self._event("checkpoint", line.key, line.epoch):
                         return worker, line
             return None
 
@@ -219,12 +215,10 @@ class Story:
         )
 
 
-def _is_short(line: Line) -> bool:
+def _fits(line: Line, number: signal.Signals) -> bool:
+    if number == signal.SIGSTOP:
+        return line.key == LONG_TASK
     return line.key != LONG_TASK and PIECES_AT_LEAST <= line.piece <= line.of - PIECES_AT_LEAST
-
-
-def _is_long(line: Line) -> bool:
-    return line.key == LONG_TASK
 
 
 def _since(fault: Fault, event: dict[str, Any]) -> str:

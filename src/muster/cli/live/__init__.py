@@ -7,7 +7,7 @@ import time
 from muster.cli.context import Context
 from muster.cli.live.draw import draw
 from muster.cli.live.feed import LiveFeed
-from muster.cli.live.state import Prompt, State
+from muster.cli.live.state import State
 from muster.cli.live.terminal import Terminal
 from muster.cli.output import Screen
 
@@ -21,14 +21,11 @@ def watch(context: Context, *, plan: str | None, colour: str) -> int:
     screen = Screen(colour)
     with LiveFeed(context.project, context.actor(), plan) as feed, Terminal(wake=feed.wake_fd) as terminal:
         while not state.done:
-            state.show(feed.take())
+            for news in feed.take():
+                state.show(news)
             feed.choose(state.log_wanted())
             terminal.draw(draw(state, terminal.size(), screen, now_ms=time.time_ns() // 1_000_000))
             for key in terminal.keys(TICK_S):
-                _obey(state.key(key), feed)
+                if (asked := state.key(key)) is not None:
+                    feed.ask(asked)
     return 0
-
-
-def _obey(asked: Prompt | None, feed: LiveFeed) -> None:
-    if asked is not None:
-        feed.ask(asked)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from muster.cli.live.state import HELP, State
 from muster.cli.output import (
     BOLD,
@@ -122,8 +120,7 @@ def _rule(title: str, columns: int, screen: Screen) -> str:
 
 
 def _help(columns: int, room: int, screen: Screen) -> list[str]:
-    names = max(len(keys) for keys, _ in HELP)
-    lines = ["", *(f"  {screen.paint(keys.ljust(names), BOLD)}  {text}" for keys, text in HELP)]
+    lines = ["", *(f"  {screen.paint(keys.ljust(3), BOLD)}  {text}" for keys, _, text in HELP)]
     return [line if width(line) <= columns + 8 else fit(line, columns) for line in lines][:room]
 
 
@@ -136,16 +133,6 @@ def _foot(state: State, columns: int, screen: Screen) -> str:
         return screen.paint(fit(text, columns).rstrip(), BOLD)
     if state.message:
         return fit(f" {clean(state.message)}", columns).rstrip()
-    keys: Sequence[str] = (
-        "j k choose",
-        "r retry",
-        "c cancel",
-        "p pause",
-        "f follow",
-        "/ filter",
-        "a all",
-        "? help",
-        "q leave",
-    )
+    keys = [f"{key} {word}" for key, word, _ in HELP if word]
     shown = f" {'  '.join(keys)}" + (f"   /{clean(state.filter)}" if state.filter else "")
     return screen.paint(fit(shown, columns).rstrip(), DIM)

@@ -7,6 +7,8 @@ import codecs
 import os
 import queue
 import threading
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Self
 
 from muster.cli.live.listing import Listing
@@ -33,8 +35,7 @@ class LiveFeed:
         self._listing = Listing(self._api, plan)
         self._asked: queue.SimpleQueue[Prompt] = queue.SimpleQueue()
         self._stop = threading.Event()
-        self._lock = threading.Lock()
-        self._news = News(None, None, (), None, "connecting", "")
+        self._news: queue.SimpleQueue[News] = queue.SimpleQueue()
         self._wanted: tuple[int, int] | None = None
         self._log = _Log()
         self.wake_fd, self._wake = os.pipe()
@@ -55,46 +56,30 @@ class LiveFeed:
     def ask(self, asked: Prompt) -> None:
         self._asked.put(asked)
 
-    def take(self) -> News:
-        with self._lock:
-            news = self._news
-            self._news = news._replace(tasks=None, status=None, log=(), told="")
-            return news
+    def take(self) -> Iterator[News]:
+        while not self._news.empty():
+            yield self._news.get()
 
     def _run(self) -> None:
         while not self._stop.wait(ROUND_S):
             try:
-                told = self._do_asked()
-                status = self._api.get("/api/v1/status")
-                tasks = self._listing.news(status["status"]["lastEventId"])
-                log = self._log.read(self._api, self._wanted)
+                news = self._read(self._do_asked())
             except Unavailable as error:
-                self._publish(link=f"no owner: {error.message}")
+                news = News(link=f"no owner: {error.message}", cut=self._listing.cut)
                 self._log = _Log()
             except MusterError as error:
-                self._publish(link="live", told=error.message)
-            else:
-                self._publish(
-                    tasks=tasks, status=status, log=log, log_of=self._log.of, link="live", told=told
-                )
+                news = News(told=error.message, cut=self._listing.cut)
+            self._news.put(news)
+            with suppress(BlockingIOError):  # it has been woken often enough
+                os.write(self._wake, b"x")
 
-    def _publish(self, *, link: str, log: tuple[str, ...] = (), told: str = "", **rest: Any) -> None:
-        with self._lock:
-            before = self._news
-            same = rest.get("log_of", before.log_of) == before.log_of
-            self._news = before._replace(
-                tasks=before.tasks if rest.get("tasks") is None else rest["tasks"],
-                status=rest.get("status") or before.status,
-                cut=self._listing.cut,
-                log=(*before.log, *log) if same else log,
-                log_of=rest.get("log_of", before.log_of),
-                link=link,
-                told=told or before.told,
-            )
-        try:
-            os.write(self._wake, b"x")
-        except BlockingIOError:
-            return  # it has been woken often enough
+    def _read(self, told: str) -> News:
+        status = self._api.get("/api/v1/status")
+        tasks = self._listing.news(status["status"]["lastEventId"])
+        log = self._log.read(self._api, self._wanted)
+        return News(
+            tasks=tasks, status=status, log=log, log_of=self._log.of, told=told, cut=self._listing.cut
+        )
 
     def _do_asked(self) -> str:
         told = ""

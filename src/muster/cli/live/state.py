@@ -18,16 +18,18 @@ from muster.model.states import FINAL, TaskStatus
 
 LOG_LINES_MAX = 2000
 HELP = (
-    ("j k, arrows", "choose a task (g, G: the first, the last; PgUp, PgDn: a page)"),
-    ("J K", "scroll the output"),
-    ("f", "follow the output, or not"),
-    ("a", "show tasks that have ended, or not"),
-    ("/", "only tasks whose name or reason holds a text (Enter keeps it, Esc drops it)"),
-    ("r", "retry the task"),
-    ("c", "cancel the task"),
-    ("p", "pause the task, or resume it"),
-    ("? q", "this page; leave (the crew goes on)"),
+    ("j k", "choose", "choose a task, as the arrows do (g, G: the first, the last; PgUp, PgDn: a page)"),
+    ("J K", "", "scroll the output"),
+    ("r", "retry", "retry the task"),
+    ("c", "cancel", "cancel the task"),
+    ("p", "pause", "pause the task, or resume it"),
+    ("f", "follow", "follow the output, or not"),
+    ("/", "filter", "only tasks whose name or reason holds a text (Enter keeps it, Esc drops it)"),
+    ("a", "all", "show tasks that have ended, or not"),
+    ("?", "help", "this page"),
+    ("q", "leave", "leave; the crew goes on"),
 )
+"""Keys, the word for them in the last line, and what they do."""
 
 
 class Prompt(NamedTuple):
@@ -39,18 +41,18 @@ class Prompt(NamedTuple):
 
 
 class News(NamedTuple):
-    """What the feed has brought since it was last asked."""
+    """What the feed has brought."""
 
-    tasks: Sequence[Json] | None
+    tasks: Sequence[Json] | None = None
     """All tasks that may be shown; None: as before."""
-    status: Json | None
-    log: Sequence[str]
+    status: Json | None = None
+    log: Sequence[str] = ()
     """New whole lines of the chosen attempt."""
-    log_of: tuple[int, int] | None
+    log_of: tuple[int, int] | None = None
     """(task id, epoch) that `log` belongs to."""
-    link: str
-    """`live`, or why not."""
-    told: str
+    link: str = "live"
+    """Or why not."""
+    told: str = ""
     """How the last request ended; empty: nothing new."""
     cut: bool = False
     """There are more tasks that wait than were asked for."""

@@ -7,7 +7,9 @@ from typing import Annotated
 from msgspec import Meta, field
 
 from muster.model.commands.base import Command, Count, Id, Name, Offer, Text
-from muster.model.states import CrewStatus
+from muster.model.states import STOP_BY_S, CrewStatus
+
+StopSeconds = Annotated[float, Meta(ge=0, le=3600)]
 
 
 class Register(Command, frozen=True, kw_only=True):
@@ -44,7 +46,7 @@ class DrainWorker(Command, frozen=True, kw_only=True):
 
     worker_id: Name
     actor: Name
-    stop_by_s: float | None = None
+    stop_by_s: StopSeconds | None = None
     """Set: what it holds is to stop with a checkpoint and be given back, within that time."""
 
 
@@ -65,7 +67,7 @@ class SetCrew(Command, frozen=True, kw_only=True):
 class StopCrew(Command, frozen=True, kw_only=True):
     """Every open attempt is to save a checkpoint, stop and give its task back."""
 
-    stop_by_s: float
+    stop_by_s: StopSeconds = STOP_BY_S
     actor: Name
 
 

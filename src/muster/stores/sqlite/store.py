@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import apsw
 
-from muster.model.errors import StoreRefused
+from muster.model.errors import StoreFault, StoreRefused
 from muster.ports.store import Tx
 from muster.stores.sqlite.file import (
     damage_of,
@@ -231,9 +231,11 @@ class SqliteStore:
             raise self._fault(self._failed_checkpoint, writing=True)
         return result
 
-    def halt(self, reason: str) -> None:
+    def halt(self, reason: str) -> StoreFault:
         """As in ports.store: an attempt has proved that this store was rewound."""
         self._halt(Halt(Cause.REWOUND, reason))
+        assert self.halted is not None
+        return self.halted.error(self._path)
 
     def resume(self) -> None:
         """A person has said what is to be done about the halt, and it was done."""
@@ -303,7 +305,7 @@ def _connect(path: Path, *, known: bool) -> tuple[apsw.Connection, apsw.Connecti
             path.chmod(0o600)
         pending_migrations(writer, path)  # a newer one is left as it is, its header too
         if known and not schema_of(writer):
-            raise gone(path, "it holds nothing")
+            raise gone(path, "holds nothing")
         _prepare(writer)
         _migrate(writer, path)
         reader = apsw.Connection(name, flags=flags)
