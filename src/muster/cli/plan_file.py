@@ -248,20 +248,29 @@ def _task_body(assigned: Assigned) -> Json:
 
 def _refuse_unmanned(given: Given, config: Config) -> None:
     """A shell is only asked where that was said: it would run prose as a script."""
-    problems = []
-    for task in given.document.tasks:
+    problems, hints = [], set()
+    known = ", ".join(sorted(config.agents))
+    scripts = {agent.name for agent in config.agents.values() if agent.prompt == "script"}
+    for task, agent, *_ in assign(given.document, config):
         where = f"{given.short}:{task.line}: task {task.key}"
+        hint = (
+            f"write agent=NAME (known: {known}; `shell` runs a task's text as a script), "
+            'or add [agents.NAME], or `agent = "NAME"` for all, to muster.toml'
+        )
         if task.agent is not None and task.agent not in config.agents:
             problems.append(f"{where} wants agent {task.agent}, which is not configured")
         elif task.agent is None and not task.done and not config.general:
             problems.append(f"{where} names no agent, and none is configured")
+        elif agent in scripts and not task.done and not task.description.strip():
+            problems.append(f"{where} has no text, and agent {agent} runs a task's text as a script")
+            hint = "write the commands below the task's line, indented"
+        else:
+            continue
+        hints.add(hint)
     if problems:
         more = f"\nand {len(problems) - SHOWN_MAX} more" if len(problems) > SHOWN_MAX else ""
-        known = ", ".join(sorted(config.agents))
         raise BadPlan(
-            "\n".join(problems[:SHOWN_MAX]) + more + "\nnothing was added",
-            f"write agent=NAME (known: {known}; `shell` runs a task's text as a script), "
-            'or add [agents.NAME], or `agent = "NAME"` for all, to muster.toml',
+            "\n".join(problems[:SHOWN_MAX]) + more + "\nnothing was added", "; ".join(sorted(hints))
         )
 
 

@@ -8,6 +8,7 @@ import time
 from muster.cli.context import Context, connect, patiently
 from muster.cli.fields import add_fields, answer, names_of, print_one, print_rows
 from muster.cli.output import BOLD, Screen, age, clean, now_ms, print_json
+from muster.cli.status import WORKER_LOOKS
 from muster.cli.values import number
 from muster.cli.waiting import STILL, add_waiting, within
 from muster.client.api import worker_path
@@ -19,7 +20,6 @@ from muster.model.states import STOP_BY_S
 WORKERS_MAX = 64
 READY_S = 20.0
 TICK_S = 0.1
-_LOOKS = {"busy": "running", "stopping": "stopping", "dead": "cancelled"}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -44,8 +44,7 @@ worker_count = number(1, WORKERS_MAX)
 
 
 def _living(context: Context) -> list[Json]:
-    found: list[Json] = context.api.get("/api/v1/workers")
-    return found
+    return context.workers(context.api.get("/api/v1/workers"))
 
 
 def _named(context: Context, name: str) -> str:
@@ -94,7 +93,7 @@ def _table(workers: list[Json], screen: Screen) -> None:
         ]
         for worker in workers
     ]
-    looks = [_LOOKS.get(worker["status"], "ready") for worker in workers]
+    looks = [WORKER_LOOKS.get(worker["status"], "ready") for worker in workers]
     head = ["WORKER", "STATUS", "PROCESS", "HEARD", "AGENTS", "HOLDS"]
     screen.table(head, rows, give=5, looks=looks)
 
@@ -108,7 +107,7 @@ def _show(args: argparse.Namespace) -> int:
 
 def _print_worker(worker: Json, screen: Screen) -> None:
     now = now_ms()
-    badge = screen.badge(_LOOKS.get(worker["status"], "ready"), worker["status"])
+    badge = screen.badge(WORKER_LOOKS.get(worker["status"], "ready"), worker["status"])
     screen.line(f"{screen.paint(worker['id'], BOLD)}  {badge}")
     rows = [
         ("Process", f"pid {worker['pid']} on {clean(worker['hostname'])}"),
@@ -144,7 +143,9 @@ def _print_counts(told: Json, screen: Screen) -> None:
     if not told["workers"]:
         screen.line("no worker is up: muster up")
         return
-    looks = [(_LOOKS.get(state, "ready"), f"{n} {state}") for state, n in sorted(told["counts"].items())]
+    looks = [
+        (WORKER_LOOKS.get(state, "ready"), f"{n} {state}") for state, n in sorted(told["counts"].items())
+    ]
     screen.fields(
         [
             ("Workers", f"{told['workers']}: {'  '.join(screen.badge(*look) for look in looks)}"),
