@@ -61,7 +61,7 @@ def test_check_lists_what_it_finds(cli, idle, root):
     store.close()
     ran = cli("db", "check")
     assert ran.code == 1 and "broken  S8: " in ran.out and "BROKEN: " in ran.out
-    assert "there is no backup; to start again" in ran.out
+    assert "begin anew, as there is no backup" in ran.out
     report = json.loads(cli("db", "check", "--json").out)
     assert report["ok"] is False and len(report["findings"]) == 1
     ran = cli("db", "check", "--resume")
@@ -84,7 +84,9 @@ def test_a_halt_is_lifted_once_the_store_is_sound(cli, idle, root):
     (root / ".muster" / "key").write_text("00" * 32)
     assert cli("status").code == 1
     ran = cli("db", "check")
-    assert ran.code == 1 and "halted  " in ran.out and "sound: " in ran.out
+    assert ran.code == 1 and ran.out.startswith("HALTED: ") and "sound: " not in ran.out
+    ran = cli("db", "backup")
+    assert ran.code == 1 and "is damaged" in ran.err
     assert cli("db", "check", "--resume").code == 0
     assert not flag.exists()
     assert json.loads(cli("status", "--json").out)["tasks"] == 5
@@ -131,11 +133,13 @@ def test_restored_from_a_backup(cli, idle, root):
     for argv in (("task", "add", "x", "--agent", "shell"), ("task", "cancel", "docs")):
         ran = cli(*argv)
         assert ran.code == 1 and "muster db restored" in ran.err
-    shown = json.loads(cli("status", "--json").out)
+    ran = cli("status", "--json")
+    shown = json.loads(ran.out)
+    assert ran.code == 1 and json.loads(ran.err)["error"]["code"] == "store_rewound"
     assert shown["halted"]["code"] == "store_rewound" and shown["tasks"] == 5
     assert "store halted" in cli("status").out
     ran = cli("db", "check")
-    assert ran.code == 1 and "halted  " in ran.out
+    assert ran.code == 1 and ran.out.startswith("HALTED: ") and "sound: " not in ran.out
     assert cli("db", "check", "--resume").code == 6
     doctor = {check["name"]: check for check in json.loads(cli("doctor", "--json").out)["checks"]}
     assert "muster db restored" in doctor["store"]["fix"]

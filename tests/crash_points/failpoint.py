@@ -23,6 +23,7 @@ from typing import TypeVar
 from muster.engine.commands import Applied, Engine
 from muster.engine.policy import Policy
 from muster.model import commands as c
+from muster.model.errors import StoreFault
 from muster.model.grants import Grants
 from muster.model.task import Now
 from muster.ports.clock import Chance
@@ -126,8 +127,8 @@ class _Brink:
 
         return await self._store.transact(to_the_brink)
 
-    def halt(self, reason: str) -> None:
-        self._store.halt(reason)
+    def halt(self, reason: str) -> StoreFault:
+        return self._store.halt(reason)
 
     def close(self) -> None:
         self._store.close()

@@ -59,7 +59,7 @@ def test_garbage_in_the_middle_stops_reads_and_writes_and_the_next_process(path:
     engine = Engine(store, Rig().engine.chance, Rig().engine.policy)
     with pytest.raises(StoreHalted, match="is damaged") as found:
         drive(store.reads.task_views(TaskFilter()))
-    assert "there is no backup; to start again" in found.value.hint
+    assert "begin anew, as there is no backup" in found.value.hint
     with pytest.raises(StoreHalted, match="is damaged"):
         drive(engine.apply([c.NewBoot()], Rig().clock.now()))
     store.close()
@@ -88,7 +88,8 @@ def test_a_cut_file_is_refused_and_kept(path: Path, size: int) -> None:
     with pytest.raises(MusterError, match="damaged") as refused:
         SqliteStore.open(path, known=True)
     assert (
-        refused.value.hint == f"there is no backup; to start again, muster down, then move {path.parent} away"
+        refused.value.hint
+        == f"begin anew, as there is no backup: muster down; mv {path.parent} {path.parent}.old"
     )
     assert path.read_bytes()[200:] == whole[200:size]
     assert examine(path).findings
@@ -96,9 +97,9 @@ def test_a_cut_file_is_refused_and_kept(path: Path, size: int) -> None:
 
 def test_a_file_that_is_gone_is_not_made_anew(path: Path) -> None:
     path.unlink()
-    with pytest.raises(StoreRefused, match="it is gone") as refused:
+    with pytest.raises(StoreRefused, match="is gone, and there has been a store") as refused:
         SqliteStore.open(path, known=True)
-    assert "to begin anew" in refused.value.hint
+    assert "begin anew, as there is no backup" in refused.value.hint
     assert not path.exists()
 
 

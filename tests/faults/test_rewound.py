@@ -101,8 +101,9 @@ def fork(site: Site) -> ClaimedJob:
 @pytest.mark.parametrize("shape", [said, beat])
 def test_a_proved_epoch_that_the_store_does_not_know_halts_it(site: Site, shape: Any) -> None:
     job = fork(site)
-    with pytest.raises(StoreRewound, match="was granted"):
+    with pytest.raises(StoreRewound, match="was granted") as proved:
         site.rig.do(shape(job))
+    assert "muster db restored" in proved.value.hint, "the first one knows what to do as well"
     for _ in range(2):  # by this process, and by the next one
         with pytest.raises(StoreRewound) as halted:
             site.rig.do(c.Cancel(task_id=job.task_id, actor="ada"))
@@ -280,7 +281,7 @@ def test_a_crew_over_a_copied_file_halts_and_goes_on_when_told(tmp_path: Path) -
         code, out = muster(root, "task", "add", "x", "--agent", "work")
         assert code == 1 and "muster db restored" in out
         code, out = muster(root, "task", "list")
-        assert code == 0 and "p/before" in out and "p/after" not in out, "reads go on"
+        assert code == 1 and "p/before" in out and "p/after" not in out, "reads go on, and say what they are"
         assert muster(root, "down") == (0, "Nothing is up.\n")
         code, out = muster(root, "db", "restored", "--json")
         assert code == 0, out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -128,6 +129,22 @@ def test_a_crew_whose_store_is_taken_ends_and_keeps_what_it_made(project: Projec
 
 
 @pytest.mark.timeout(120)
+def test_a_store_made_anew_writes_over_nothing_that_was_kept(project: Project) -> None:
+    refs = []
+    for _ in range(2):
+        with _run(project, "run", str(project.root / "plan.md"), "--workers", "1") as run:
+            project.store.unlink()
+            refs += re.findall("git show (refs/muster/p/long/.*)", _said(run))
+        project.state_dir.rename(project.root / f"old-{len(refs)}")
+        (project.root / "begun").unlink()
+        (project.root / "made.txt").write_text(f"{len(refs)}")
+        commit_first(project.root, "made.txt")
+    assert refs[0] == "refs/muster/p/long/1" and re.fullmatch(rf"{refs[0]}-\d+", refs[1])
+    parents = {git(project.root, "rev-parse", f"{ref}^") for ref in refs}
+    assert len(parents) == 2, "each still is what it was"
+
+
+@pytest.mark.timeout(120)
 def test_another_run_of_the_crew_ends_with_the_reason(project: Project) -> None:
     assert muster(project.root, "up", "--daemon", "--workers", "1")[0] == 0
     with _run(project, "run", str(project.root / "plan.md"), "--workers", "3") as run:
@@ -137,7 +154,7 @@ def test_another_run_of_the_crew_ends_with_the_reason(project: Project) -> None:
         project.store.unlink()
         said = _said(run)
         assert run.returncode == 1, said
-    assert "there has been one" in said or "was deleted" in said
+    assert "there has been a store" in said or "was deleted" in said
     until(lambda: _nobody_is_left(project), "the crew has ended")
     assert "git show refs/muster/p/long/1" in project.log_file.read_text()
 
@@ -188,11 +205,15 @@ def _store(path: Path) -> tuple[SqliteStore, EngineRig]:
     return rig.store, rig
 
 
+@pytest.mark.parametrize("at_rest", [False, True])
 @pytest.mark.parametrize("how", [name for name in TAKEN if "over" not in name and "garbage" not in name])
-def test_nothing_is_acknowledged_into_a_file_that_is_gone(tmp_path: Path, how: str) -> None:
-    """Nobody had looked yet: the write itself notices."""
+def test_nothing_is_acknowledged_into_a_file_that_is_gone(tmp_path: Path, how: str, at_rest: bool) -> None:
+    """Nobody had looked yet: the write itself notices, also where nothing was new in the folder for long."""
     path = tmp_path / "state.db"
     store, rig = _store(path)
+    if at_rest:
+        os.utime(tmp_path, (0, 0))
+        drive(rig.engine.apply([c.NewBoot()], rig.clock.now()))
     TAKEN[how](path)
     there = path.read_bytes() if path.exists() else None
     with pytest.raises(StoreHalted, match="while it was in use"):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -184,7 +185,7 @@ def test_commits_on_an_old_branch_of_that_name_are_kept(repository, home):
     mine = git(home, "rev-parse", "HEAD")
     git(home, "switch", "--quiet", "main")
     tree(repository).prepare()
-    assert git(home, "rev-parse", "refs/muster/plan/t/before-1") == mine
+    assert git(home, "rev-parse", f"refs/muster/plan/t/before-{mine[:12]}") == mine
 
 
 def test_a_repository_in_the_tree_is_never_cleared_away(repository):
@@ -217,6 +218,31 @@ def test_work_of_a_killed_attempt_is_kept_and_handed_on(repository, home, untouc
     third = tree(repository, epoch=3)
     third.prepare()
     assert (third.cwd / "half.txt").read_text() == "half\n", "from the ref, as the folder is gone"
+
+
+def test_work_kept_for_another_store_is_not_written_over(repository, home):
+    """Its task of the same name had an attempt 1 as well, and a person was told the name of the ref."""
+    first = tree(repository)
+    first.prepare()
+    (first.cwd / "mine.txt").write_text("mine\n")
+    work = first.keep()
+    assert work is not None
+    before = git(home, "for-each-ref", "refs/muster")
+    other = Worktree(repository, home / "other" / "1234", "plan", "t", 1)
+    for _ in range(2):  # killed, and done again
+        other.prepare()
+    assert not (other.cwd / "mine.txt").exists()
+    (other.cwd / "theirs.txt").write_text("theirs\n")
+    assert other.keep() is not None
+    assert other.kept == "refs/muster/plan/t/1-1234" and first.kept == "refs/muster/plan/t/1"
+    assert set(before.splitlines()) < set(git(home, "for-each-ref", "refs/muster").splitlines())
+    assert git(home, "show", f"{other.kept}:theirs.txt") == "theirs"
+    other.publish()
+    assert git(home, "show", f"{plan_branch('plan')}:theirs.txt") == "theirs"
+    other.clear()
+    second = replace(other, epoch=2)
+    assert "attempt (#1)" in second.prepare()
+    assert (second.cwd / "theirs.txt").exists() and not (second.cwd / "mine.txt").exists()
 
 
 def test_a_project_that_was_moved_finds_its_trees_again(repository, home, tmp_path):
@@ -295,6 +321,7 @@ def test_many_workers_make_their_trees_at_once(repository, home, untouched):
 
 _MAKER = """
 import sys
+from dataclasses import replace
 from pathlib import Path
 from muster.worker.git import find_repository
 from muster.worker.worktree import SUBJECT_CHARS_MAX, Worktree

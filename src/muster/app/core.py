@@ -35,7 +35,7 @@ from muster.hosts.local_host import LocalHost
 from muster.hosts.process_tree import kill_recorded
 from muster.model.answers import AuditReport, BackedUp, Reconciled, TookOver
 from muster.model.commands import NewBoot
-from muster.model.errors import MusterError, StoreFault
+from muster.model.errors import MusterError, ProjectCopied, StoreFault
 from muster.model.retention import Retention
 from muster.model.retry import RetryPolicy
 from muster.plans.files import LocalPlanFiles
@@ -151,7 +151,9 @@ class Owner:
         return halt.error(self._project.store) if halt is not None else None
 
     async def back_up(self, target: Path, force: bool) -> BackedUp:
-        """In a thread: everybody else is answered meanwhile."""
+        """In a thread: everybody else is answered meanwhile.  Raises StoreFault: a backup is to be whole."""
+        if (fault := self.halted()) is not None and not isinstance(fault, ProjectCopied):
+            raise fault
         report = await asyncio.to_thread(back_up, self._project.store, target, force=force)
         return BackedUp(path=str(report.path), bytes=report.bytes, tasks=report.tasks, schema=report.schema)
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from muster.app.lost import lost_attempts
 from muster.config.project import Project
 from muster.engine.services.sealer import LOGGED_HEAD
-from muster.model.errors import StoreRefused
+from muster.model.errors import NotFound, StoreRefused
 from muster.model.seals import Signer
+from muster.stores.sqlite.file import gone
 from muster.stores.sqlite.store import SqliteStore
 
 _KEY_BYTES = 32
@@ -21,7 +22,7 @@ _HEAD = re.compile(re.escape(LOGGED_HEAD).encode() + rb" \d+, head ([0-9a-f]{64}
 
 def signer_of(project: Project) -> Signer:
     """With `.muster/key`, made on first use.  Raises StoreRefused where that file holds no key."""
-    path = project.state_dir / "key"
+    path = project.key_file
     try:
         text = path.read_text("ascii", errors="replace").strip()
     except FileNotFoundError:
@@ -36,10 +37,19 @@ def signer_of(project: Project) -> Signer:
 
 def open_store(project: Project) -> SqliteStore:
     """Where there is a key there has been a store: it is made only after one.  Raises as SqliteStore.open."""
-    store = SqliteStore.open(project.store, known=(project.state_dir / "key").exists())
+    store = SqliteStore.open(project.store, known=project.key_file.exists())
     if store.halted is not None and store.lost and (told := lost_attempts(project, store.reads)):
         store.halted = store.halted._replace(reason=f"{store.halted.reason}; {told}")
     return store
+
+
+def require_store(project: Project) -> None:
+    """Raises StoreRefused where it is gone, NotFound where there never was one."""
+    if project.store.exists():
+        return
+    if project.has_begun:
+        raise gone(project.store)
+    raise NotFound(f"there is no store at {project.store}", "muster run PLAN.md makes one")
 
 
 def _make(path: Path) -> bytes:

@@ -23,4 +23,9 @@ def lost_attempts(project: Project, reads: Reads) -> str:
     names = {view.id: f"{view.plan}/{view.key}" for view in views}
     told = [f"{names.get(task_id, f'task {task_id}')}#{epoch}" for task_id, epoch in shown]
     more = f" and {len(lost) - len(shown)} more" if len(lost) > len(shown) else ""
-    return f"{len(lost)} attempts that have left a folder are unknown: {', '.join(told)}{more}"
+    those = (
+        "1 attempt that has left a folder is"
+        if len(lost) == 1
+        else f"{len(lost)} attempts that have left a folder are"
+    )
+    return f"{those} unknown: {', '.join(told)}{more}"

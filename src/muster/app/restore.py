@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from muster.app.key import logged_heads, signer_of
+from muster.app.key import logged_heads, require_store, signer_of
 from muster.app.lost import lost_attempts
 from muster.config.identity import look, new_id, record_anew
 from muster.config.project import Project
@@ -19,7 +19,7 @@ from muster.hosts.file_lock import Lock, holder
 from muster.hosts.process_tree import PIDS_GLOB
 from muster.model.answers import StoreRestored
 from muster.model.commands import Restored
-from muster.model.errors import Conflict, MusterError, NotFound, OwnerUnavailable, StoreRefused
+from muster.model.errors import Conflict, MusterError, OwnerUnavailable, StoreRefused
 from muster.model.seals import Signer
 from muster.ports.store import Reads
 from muster.runtimes.chance import SystemChance
@@ -38,9 +38,8 @@ class Migrated(NamedTuple):
 
 @contextlib.contextmanager
 def alone(project: Project) -> Iterator[None]:
-    """Meanwhile nobody else opens the store.  Raises Conflict where an owner has it, NotFound without a store."""
-    if not project.store.exists():
-        raise NotFound(f"there is no store at {project.store}", "muster run PLAN.md makes one")
+    """Meanwhile nobody else opens the store.  Raises Conflict where an owner has it, and as require_store."""
+    require_store(project)
     try:
         lock = Lock.take(project.owner_lock)
     except OwnerUnavailable:

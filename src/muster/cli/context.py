@@ -7,11 +7,18 @@ import sys
 import time
 from contextlib import ExitStack
 
-from muster.cli.output import note
+from muster.cli.output import note, print_error
 from muster.client.api import Api
 from muster.client.http import Connection, answers
 from muster.config.project import Project, find_project
-from muster.model.errors import BadInput, NotAllowed, NotFound, OwnerUnavailable, Unavailable
+from muster.model.errors import (
+    BadInput,
+    NotAllowed,
+    NotFound,
+    OwnerUnavailable,
+    StoreRewound,
+    Unavailable,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Any, Self, TypeVar
 
+    from muster.app.direct import DirectTransport
     from muster.client.api import Transport
+    from muster.model.json_value import Json
 
     T = TypeVar("T")
 
@@ -27,7 +36,7 @@ STARTING_S = 5.0
 """How long the holder of the lock may take to answer: an owner that starts, or another short command."""
 AWAY_S = 60.0
 """How long a restart of the owner may take before a command that follows it gives up."""
-LAST_HEARD = "it ended without a word: what ran then is shown as it was last heard of, until a crew is up"
+LAST_HEARD = "what ran last is shown as it was last heard of, until a crew is up"
 WAIT_S = 25.0
 """How long a request is held by the owner while there is no news."""
 _POLL_S = 0.05
@@ -38,12 +47,15 @@ _BACKOFF_CAP_S = 2.0
 class Context:
     """A project and a connection to its owner; use `with connect(args) as context`."""
 
-    def __init__(self, project: Project, stack: ExitStack, transport: Transport, *, direct: bool) -> None:
+    def __init__(
+        self, project: Project, stack: ExitStack, transport: Transport, owner: DirectTransport | None
+    ) -> None:
         self.project = project
         self.transport = transport
         self.api = Api(transport, attempt_headers(project))
-        self.direct = direct
+        self.direct = owner is not None
         """Nobody is up: this very process holds the store until the command ends."""
+        self.halted = owner.halted if owner is not None else None
         self._stack = stack
 
     def __enter__(self) -> Self:
@@ -52,13 +64,24 @@ class Context:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def actor(self) -> str:
-        return actor()
+    def post(self, path: str, **body: Any) -> Any:
+        """What this user does."""
+        return self.api.post(path, {"actor": actor(), **body})
 
     def tell_if_stale(self, tasks: Iterable[Mapping[str, Any]]) -> None:
         """A remark where a worker holds one of these tasks while nobody is up who would notice its death."""
         if self.direct and any(str(task["worker"] or "").startswith("worker-") for task in tasks):
             note(f"no owner is up; {LAST_HEARD}")
+
+    def workers(self, told: list[Json]) -> list[Json]:
+        """With "dead" for those whose process has ended while nobody was up who would notice."""
+        if self.direct and told:
+            from muster.app.crew import left_running
+
+            left = {process.pid for _, process in left_running(self.project)}
+            for worker in told:
+                worker["status"] = worker["status"] if worker["pid"] in left else "dead"
+        return told
 
     def task_id(self, reference: str) -> tuple[int, int | None]:
         """(task id, epoch or None).  Raises NotFound, Ambiguous."""
@@ -94,6 +117,11 @@ def start_folder(root: str | None) -> str:
     if not os.path.isdir(root):
         raise BadInput(f"-C {root}: there is no such folder", "name the project's folder")
     return os.path.realpath(root)
+
+
+def no_rows(args: argparse.Namespace, what: str = "tasks") -> str:
+    """For an empty list: where commits are missing it is no beginning."""
+    return f"0 {what}" if args.rewound is not None else f"0 {what}: muster run PLAN.md"
 
 
 def project_of(args: argparse.Namespace) -> Project:
@@ -136,38 +164,46 @@ def user_name(uid: int) -> str:
 
 
 def connect(args: argparse.Namespace) -> Context:
-    """Raises OwnerUnavailable where somebody holds the store but does not answer."""
-    return connect_to(project_of(args))
+    """Tells first what is missing in the store; the command ends with that code then, whatever it can still show.
+
+    Raises OwnerUnavailable where somebody holds the store but does not answer.
+    """
+    return connect_to(project_of(args), args)
 
 
-def connect_to(project: Project) -> Context:
-    """As `connect`, where the project is known."""
+def connect_to(project: Project, args: argparse.Namespace | None = None) -> Context:
+    """As `connect`, where the project is known; without `args` whoever asks looks for what is missing."""
     deadline_s = time.monotonic() + STARTING_S
     while True:
         with ExitStack() as stack:
-            transport, is_direct = _reach(project, stack)
+            transport, owner = _reach(project, stack)
             if transport is not None:
-                return Context(project, stack.pop_all(), transport, direct=is_direct)
+                context = Context(project, stack.pop_all(), transport, owner)
+                if args is not None and args.rewound is None and isinstance(context.halted, StoreRewound):
+                    args.rewound = context.halted
+                    print_error(context.halted, as_json=args.json)
+                return context
         if time.monotonic() > deadline_s:
             raise _held(project)
         time.sleep(_POLL_S)
 
 
-def _reach(project: Project, stack: ExitStack) -> tuple[Transport | None, bool]:
-    """(connection, whether it is an owner in this process); None while another process holds the store."""
+def _reach(project: Project, stack: ExitStack) -> tuple[Transport | None, DirectTransport | None]:
+    """(connection, the owner in this process if it is one); None while another process holds the store."""
     try:
         if answers(project.socket):
             connection = Connection(project.socket)
             stack.callback(connection.close)
-            return connection, False
+            return connection, None
         if _holder(project) is not None:
-            return None, False
+            return None, None
         from muster.app.direct import direct
 
-        return stack.enter_context(direct(project)), True
+        owner = stack.enter_context(direct(project, note))
+        return owner, owner
     except OwnerUnavailable:
         # Another one was quicker; look again.
-        return None, False
+        return None, None
     except PermissionError as error:
         raise NotAllowed(
             f"{error.filename or project.state_dir}: permission denied",

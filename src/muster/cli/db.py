@@ -13,7 +13,7 @@ from muster.cli.copied import adopted
 from muster.cli.output import clean, print_json
 from muster.client.http import answers
 from muster.config.project import Project
-from muster.model.errors import BadInput, MusterError, NotFound
+from muster.model.errors import BadInput, MusterError
 
 BACKUP_S = 3600.0
 """How long a backup may take."""
@@ -47,8 +47,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def _backup(args: argparse.Namespace) -> int:
     project = project_of(args)
-    if not project.store.exists():
-        raise NotFound(f"there is no store at {project.store}", "muster run PLAN.md makes one")
+    _require_store(project)
     if args.file is not None:
         target = _path(args.file)
     else:
@@ -60,7 +59,7 @@ def _backup(args: argparse.Namespace) -> int:
         print_json(made)
         return 0
     print(f"backed up  {clean(made['path'])}  {_size(made['bytes'])}, {made['tasks']} tasks")
-    print(f"key        {project.state_dir / 'key'}  proves the audit; keep a copy of it beside the backups")
+    print(f"key        {project.key_file}  proves the audit; keep a copy of it beside the backups")
     return 0
 
 
@@ -75,6 +74,8 @@ def _back_up(project: Project, target: Path, *, force: bool) -> dict[str, Any]:
         return made
     from muster.app.store_file import back_up
 
+    if (halted := _halted(project.store)) is not None:
+        raise halted
     report = back_up(project.store, target, force=force)
     return {"path": str(target), "bytes": report.bytes, "tasks": report.tasks, "schema": report.schema}
 
@@ -89,7 +90,10 @@ def _check(args: argparse.Namespace) -> int:
             )
         return _resume(args)
     own = args.file is None
-    path = project_of(args).store if own else _path(args.file)
+    project = project_of(args)
+    if own:
+        _require_store(project)
+    path = project.store if own else _path(args.file)
     return _show(args, examine(path, quick=args.quick), own=own)
 
 
@@ -112,14 +116,21 @@ def _show(args: argparse.Namespace, report: Any, *, own: bool) -> int:
         print(f"broken  {clean(finding)}")
     older = f" (muster db migrate: {report.newest})" if report.schema < report.newest and not findings else ""
     counts = f"schema {report.schema}{older}, {report.tasks} tasks, {_size(report.bytes)}"
-    print(f"{'BROKEN' if findings else 'sound'}: {clean(str(report.path))}, {counts}")
+    word = "BROKEN" if findings else "HALTED" if halted is not None else "sound"
+    print(f"{word}: {clean(str(report.path))}, {counts}")
     if halted is not None:
-        print(f"halted  {clean(halted.message)}\n  hint  {clean(halted.hint)}")
+        print(f"   why  {clean(halted.message)}\n  hint  {clean(halted.hint)}")
     elif findings and own:
         from muster.app.store_file import restore_hint
 
         print(f"  hint  {restore_hint(report.path)}")
     return EXIT_FINDINGS if bad else 0
+
+
+def _require_store(project: Project) -> None:
+    from muster.app.key import require_store
+
+    require_store(project)
 
 
 def _halted(store: Path) -> MusterError | None:

@@ -205,7 +205,7 @@ def _changed_s(path: Path) -> float:
 
 
 def _store(project: Project) -> Check:
-    from muster.app.store_file import damage_of, halt_of, restore_hint
+    from muster.app.store_file import damage_of, gone, halt_of, restore_hint
     from muster.config.identity import copied_error, look
 
     found, halt = look(project), halt_of(project.store)
@@ -213,9 +213,9 @@ def _store(project: Project) -> Check:
         error = halt.error(project.store) if halt is not None else copied_error(project, found)
         return Check("store", False, error.message, error.hint)
     if not project.store.exists():
-        if (project.state_dir / "key").exists():
-            gone = f"{project.store} is gone, and there has been one"
-            return Check("store", False, gone, restore_hint(project.store))
+        if project.has_begun:
+            lost = gone(project.store)
+            return Check("store", False, lost.message, lost.hint)
         return Check("store", None, "none yet: the first `muster run` makes it")
     if problem := damage_of(project.store):
         return Check("store", False, f"{project.store} is damaged: {problem}", restore_hint(project.store))

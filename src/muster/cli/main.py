@@ -17,7 +17,7 @@ from functools import partial
 from muster import __version__
 from muster.cli.output import columns, drop_unwritten, one_row_per_line, print_error
 from muster.cli.terminal import gated
-from muster.model.errors import BadInput, MusterError
+from muster.model.errors import BadInput, MusterError, StoreRewound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -220,8 +220,16 @@ def _run(name: str, rest: list[str], found: argparse.Namespace) -> int:
         asked = " ".join(filter(None, ["muster", name, getattr(args, "verb", None)]))
         raise BadInput(f"{asked} knows no {kind} {culprit!r}{near}", f"{asked} --help")
     act = getattr(args, "act", None) or command.run
-    code: int = act(args)
-    return code
+    args.rewound = None
+    try:
+        code: int = act(args)
+    except MusterError as error:
+        if args.rewound is None:
+            raise
+        if not isinstance(error, StoreRewound):  # that was told already
+            print_error(error, as_json=args.json)
+        code = 0
+    return args.rewound.exit_code if args.rewound is not None else code
 
 
 def _described(name: str, line: str, command: Any, asked: str | None = None) -> Parser:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from muster.cli.context import LAST_HEARD, Context, connect
+from muster.cli.context import LAST_HEARD, Context, connect, no_rows
 from muster.cli.fields import add_fields, print_one
 from muster.cli.output import Screen, age, clean, now_ms, plan_counts, ref_of, task_word
 from muster.model.json_value import Json
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 SHOWN_MAX = 10
 
+WORKER_LOOKS = {"busy": "running", "stopping": "stopping", "dead": "cancelled"}
 _AGENT_LOOKS = {AgentStatus.IDLE: "ready", AgentStatus.BUSY: "running", AgentStatus.ERROR: "attempt failed"}
 
 
@@ -28,7 +29,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     with connect(args) as context:
         answer = gather(context)
-    print_one(args, answer, lambda: _show(answer, Screen(args.color)))
+    print_one(args, answer, lambda: _show(args, answer, Screen(args.color)))
     return 0
 
 
@@ -36,6 +37,7 @@ def gather(context: Context) -> Json:
     told = context.api.get("/api/v1/status")
     status = told["status"]
     counts = plan_counts(status["plans"])
+    workers = context.workers(status["workers"])
     pools = context.api.get("/api/v1/pools")
     inbox = context.api.get("/api/v1/inbox")
     return {
@@ -45,8 +47,8 @@ def gather(context: Context) -> Json:
         "tasks": sum(counts.values()),
         "counts": counts,
         "plans": status["plans"],
-        "workers": status["workers"],
-        "agents": status["agents"],
+        "workers": workers,
+        "agents": status["agents"] if any(worker["status"] != "dead" for worker in workers) else [],
         "pools": [{"name": name, **pool} for name, pool in sorted(pools.items())],
         "needsPerson": [_need(task) for task in inbox["tasks"]],
         "needsPersonComplete": inbox["complete"],
@@ -65,9 +67,11 @@ def _need(task: Json) -> Json:
     }
 
 
-def _show(answer: Json, screen: Screen) -> None:
+def _show(args: argparse.Namespace, answer: Json, screen: Screen) -> None:
     owner = answer["owner"]
-    if owner is None:
+    if args.rewound is not None:
+        screen.line(screen.badge("failed", "store halted"))
+    elif owner is None:
         screen.line(
             f"{screen.badge('waiting', 'no owner')}: `muster up` or `muster run PLAN.md` starts the crew"
         )
@@ -78,19 +82,19 @@ def _show(answer: Json, screen: Screen) -> None:
         crew = answer["crew"].lower()
         look = {"running": "running", "paused": "paused", "error": "failed"}.get(crew, "waiting")
         screen.line(f"{screen.badge(look, f'crew {crew}')}, owner pid {owner['pid']}, up {up}")
-    if answer["halted"] is not None:
+    if answer["halted"] is not None and args.rewound is None:
         screen.line(f"{screen.badge('failed', 'store halted')}: {clean(answer['halted']['message'])}")
         screen.line(f"  next: {clean(answer['halted']['hint'])}")
-    _show_plans(answer["plans"], screen)
+    if any(plan["counts"] for plan in answer["plans"]):
+        _show_plans(answer["plans"], screen)
+    else:
+        screen.line(no_rows(args))
     _show_workers(answer, screen)
     _show_pools(answer["pools"], screen)
     _show_needs(answer, screen)
 
 
 def _show_plans(plans: list[Json], screen: Screen) -> None:
-    if not any(plan["counts"] for plan in plans):
-        screen.line("0 tasks: muster run PLAN.md")
-        return
     screen.line()
     screen.line("Plans")
     room = max(len(plan["name"]) for plan in plans)
@@ -104,10 +108,10 @@ def _show_workers(answer: Json, screen: Screen) -> None:
         screen.line()
         screen.line("Workers")
     for worker in answer["workers"]:
-        look = {"busy": "running", "stopping": "stopping"}.get(worker["status"], "ready")
         holds = ", ".join(map(clean, worker["holds"])) or "nothing"
-        badge = screen.badge(look, worker["status"])
-        screen.line(f"  {worker['id']}  {badge}  pid {worker['pid']}  holds {holds}")
+        badge = screen.badge(WORKER_LOOKS.get(worker["status"], "ready"), worker["status"])
+        held = "held" if worker["status"] == "dead" else "holds"
+        screen.line(f"  {worker['id']}  {badge}  pid {worker['pid']}  {held} {holds}")
     if answer["agents"]:
         screen.line()
         screen.line("Agents")

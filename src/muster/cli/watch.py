@@ -8,7 +8,7 @@ import os
 import sys
 import time
 
-from muster.cli.context import WAIT_S, Context, connect
+from muster.cli.context import WAIT_S, Context, connect, no_rows
 from muster.cli.output import Screen, clean, note, print_json, ref_of, task_word
 from muster.cli.task import find_tasks
 from muster.client.api import plan_path
@@ -46,6 +46,8 @@ def run(args: argparse.Namespace) -> int:
 
                 return watch(context, plan=args.plan, colour=args.color)
             last = _present(context, args, screen) if last is None else last
+            if args.rewound is not None:
+                return 0  # and `main` says that it was halted
             if not context.direct:
                 last = _follow(context, args, screen, last)
         _await_crew(context.project)
@@ -81,7 +83,7 @@ def _present(context: Context, args: argparse.Namespace, screen: Screen) -> int:
         if len(tasks) > SHOWN_MAX:
             screen.line("  and more: muster task list")
         if not plans:
-            screen.line("0 tasks: muster run PLAN.md")
+            screen.line(no_rows(args))
         screen.stream.flush()
     last: int = status["lastEventId"]
     return last

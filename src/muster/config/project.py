@@ -74,6 +74,16 @@ class Project:
         return self.state_dir / "state.db"
 
     @property
+    def key_file(self) -> Path:
+        """Seals the audit."""
+        return self.state_dir / "key"
+
+    @property
+    def has_begun(self) -> bool:
+        """There is a store, or there has been one: its key is made after it."""
+        return self.store.exists() or self.key_file.exists()
+
+    @property
     def owner_lock(self) -> Path:
         return self.state_dir / "owner.lock"
 

@@ -142,7 +142,7 @@ class Engine:
         except BaseException as error:
             self._memory.forget()
             if isinstance(error, StoreRewound):
-                self.store.halt(error.message)
+                raise self.store.halt(error.message) from error
             raise
         for claim in given:
             self._memory.note_given(claim)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Container
+from typing import NamedTuple
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+|\.\.+|^[.]+|\.$|(?<=\.)lock$")
 _PART_MAX = 100
@@ -31,11 +33,29 @@ def kept_refs(plan: str, key: str) -> str:
     return f"refs/muster/{ref_part(plan)}/{ref_part(key)}"
 
 
-def kept_ref(plan: str, key: str, epoch: int) -> str:
+def kept_ref(plan: str, key: str, attempt: int | str) -> str:
     """All that an attempt left, committed by itself or not."""
-    return f"{kept_refs(plan, key)}/{epoch}"
+    return f"{kept_refs(plan, key)}/{attempt}"
 
 
-def base_ref(plan: str, key: str, epoch: int) -> str:
+def base_ref(plan: str, key: str, attempt: int | str) -> str:
     """Where that attempt began."""
-    return f"{kept_refs(plan, key)}/{epoch}-base"
+    return f"{kept_refs(plan, key)}/{attempt}-base"
+
+
+class AttemptRefs(NamedTuple):
+    base: str
+    kept: str
+
+
+def attempt_refs(plan: str, key: str, epoch: int, task: object, there: Container[str]) -> AttemptRefs:
+    """An attempt's, among the refs that are there; the task's number is in their names where it was needed."""
+    own = own_refs(plan, key, epoch, task)
+    usual = AttemptRefs(base_ref(plan, key, epoch), kept_ref(plan, key, epoch))
+    return own if own.base in there else usual
+
+
+def own_refs(plan: str, key: str, epoch: int, task: object) -> AttemptRefs:
+    """Where the usual names are taken: another store, before or beside this one, has had such a task as well."""
+    name = f"{epoch}-{task}"
+    return AttemptRefs(base_ref(plan, key, name), kept_ref(plan, key, name))

@@ -9,9 +9,11 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Protocol, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from muster.model.commands import AppendLog
 from muster.model.edits import Edit, KeptTask
+from muster.model.errors import StoreFault
 from muster.model.events import Event
 from muster.model.rows import Lane, LaneKey, NewTask, Plan, WorkerRow
 from muster.model.seals import Numbered, Seal
@@ -28,16 +30,6 @@ from muster.model.views import (
 )
 
 T = TypeVar("T")
-
-
-class ReadyTask(Struct, frozen=True, gc=False):
-    """A claimable task with its place in line: first what was begun and lost, then the highest priority, the
-    lowest sort key, the oldest."""
-
-    id: int
-    half_done: int
-    priority: int
-    sort_key: int
 
 
 class EventSpan(Struct, frozen=True, gc=False):
@@ -88,7 +80,7 @@ class Writes(Struct):
         return cls([], [], [], [], [], [], [], [], [], [])
 
     def __bool__(self) -> bool:
-        return any(getattr(self, name) for name in self.__struct_fields__)
+        return any(astuple(self))
 
 
 class Tx(Protocol):
@@ -109,7 +101,8 @@ class Tx(Protocol):
         """Lanes that hold at least one ready task, of plans that are not paused.  Its cost grows with
         their number, not with the tasks'."""
 
-    async def ready(self, lane_id: int, limit: int) -> list[ReadyTask]: ...
+    async def ready(self, lane_id: int, limit: int) -> list[Task]:
+        """The lane's ready tasks in the order in which they are given out."""
 
     async def job_texts(self, ids: Collection[int]) -> list[JobText]:
         """What a claim hands over besides the state, with the newest checkpoint and session."""
@@ -397,7 +390,10 @@ class Store(Protocol):
         Unavailable where nothing was written and a repetition may succeed.
         """
 
-    def halt(self, reason: str) -> None:
-        """The store was rewound (S2): nothing is written from now on, by any process; reads go on."""
+    def halt(self, reason: str) -> StoreFault:
+        """The store was rewound (S2): nothing is written from now on, by any process; reads go on.
+
+        Returns the error that whoever writes gets.
+        """
 
     def close(self) -> None: ...

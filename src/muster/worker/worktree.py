@@ -18,7 +18,15 @@ from urllib.parse import quote, unquote
 
 from muster.hosts.plain_files import read_plain, replace_plain
 from muster.model.errors import MusterError
-from muster.model.refs import base_ref, kept_ref, kept_refs, plan_branch, task_branch
+from muster.model.refs import (
+    AttemptRefs,
+    attempt_refs,
+    kept_ref,
+    kept_refs,
+    own_refs,
+    plan_branch,
+    task_branch,
+)
 from muster.worker.git import GitFailed, Repository
 
 log = logging.getLogger(__name__)
@@ -92,7 +100,7 @@ class Worktree:
 
     @property
     def kept(self) -> str:
-        return kept_ref(self.plan, self.key, self.epoch)
+        return self._refs(self.epoch).kept
 
     @property
     def branch(self) -> str:
@@ -107,10 +115,11 @@ class Worktree:
         with repository.locked() as lock:
             self._find_again()
             begun = self._begun()
+            refs = self._refs(self.epoch, begins=begun is None or begun.epoch != self.epoch)
             if begun is None:
                 start, origin = self._choose_start()
                 self._create(start, lock)
-                first = None if origin is None else base_ref(self.plan, self.key, origin)
+                first = None if origin is None else self._refs(origin).base
                 base = (first and repository.commit_of(first)) or start
             else:
                 if begun.epoch != self.epoch:
@@ -118,7 +127,7 @@ class Worktree:
                 self._unlock()
                 base, origin = begun.base, begun.epoch if begun.epoch != self.epoch else None
             # The base stays: what the task has done, over all its attempts.
-            repository.run("update-ref", base_ref(self.plan, self.key, self.epoch), base)
+            repository.run("update-ref", refs.base, base)
             self._mark(base)
             return self._hand_over(origin)
 
@@ -140,7 +149,7 @@ class Worktree:
 
     def check_work_of(self, epoch: int) -> None:
         """Call once prepared.  Raises WorkMissing where nothing is known of what that attempt has left."""
-        if self.repository.commit_of(kept_ref(self.plan, self.key, epoch)) is None:
+        if self.repository.commit_of(self._refs(epoch).kept) is None:
             raise WorkMissing(
                 f"the work of attempt {epoch} is done, and it is not here: {self.path} is gone",
                 "a further attempt does it again",
@@ -157,7 +166,7 @@ class Worktree:
             begun = self._begun()
             if begun is None or begun.epoch != self.epoch:
                 raise GitFailed(f"attempt {self.epoch} has no part in {self.path} any more")
-            commit = repository.run("rev-parse", kept_ref(self.plan, self.key, self.epoch))
+            commit = repository.run("rev-parse", self.kept)
             if commit != repository.commit_of("HEAD", self.path):
                 repository.run(
                     "update-ref", "-m", "muster: what was not committed", "HEAD", commit, cwd=self.path
@@ -304,12 +313,24 @@ class Worktree:
         said = f"{self.epoch} {base} {quote(self.plan)} {quote(self.key)}\n"
         replace_plain(self._admin() / _MARKER, said.encode(), lasting=True)
 
+    def _there(self) -> set[str]:
+        """All refs of attempts at a task of this name."""
+        found = self.repository.run("for-each-ref", "--format=%(refname)", kept_refs(self.plan, self.key))
+        return set(found.split())
+
+    def _refs(self, epoch: int, *, begins: bool = False) -> AttemptRefs:
+        """Of the task's attempt.  One that begins gets names that nobody has: kept work is never written over."""
+        there, task = self._there(), self.path.name
+        refs = attempt_refs(self.plan, self.key, epoch, task, there)
+        taken = begins and not there.isdisjoint(refs)
+        return own_refs(self.plan, self.key, epoch, task) if taken else refs
+
     def _choose_start(self) -> tuple[str, int | None]:
         """The commit to begin with, and the epoch of the attempt whose work that is."""
-        listing = self.repository.run("for-each-ref", "--format=%(refname)", kept_refs(self.plan, self.key))
-        epochs = [int(name) for line in listing.splitlines() if (name := line.rpartition("/")[2]).isdigit()]
+        names = [ref.rpartition("/")[2].partition("-")[0] for ref in self._there()]
+        epochs = {int(name) for name in names if name.isdigit()}
         for epoch in sorted((epoch for epoch in epochs if epoch < self.epoch), reverse=True):
-            commit = self.repository.commit_of(kept_ref(self.plan, self.key, epoch))
+            commit = self.repository.commit_of(self._refs(epoch).kept)
             if commit is not None:
                 return commit, epoch
         head, tip = self.repository.run("rev-parse", "HEAD"), self._plan_tip()
@@ -328,7 +349,8 @@ class Worktree:
         tip = repository.commit_of(f"refs/heads/{self.branch}")
         if tip is not None and not repository.is_ancestor(tip, base):
             # Whatever it is, perhaps a person's: the branch is to begin anew, its commits are not to be lost.
-            repository.run("update-ref", f"{kept_refs(self.plan, self.key)}/before-{self.epoch}", tip)
+            aside = kept_ref(self.plan, self.key, f"before-{tip[:SHORT_HASH_CHARS]}")
+            repository.run("update-ref", aside, tip)
         # Forced twice: over the record of a tree that was killed in the making, which is locked.
         add = ("worktree", "add", "--quiet", "--force", "--force")
         if repository.checked_out(self.branch) in (None, str(path)):
@@ -357,7 +379,7 @@ class Worktree:
         commit = head
         if tree != repository.run("rev-parse", f"{head}^{{tree}}"):
             commit = repository.run("commit-tree", tree, "-p", head, "-m", self._message("", begun.epoch))
-        repository.run("update-ref", kept_ref(self.plan, self.key, begun.epoch), commit)
+        repository.run("update-ref", self._refs(begun.epoch).kept, commit)
         stat = repository.run("diff", "--shortstat", begun.base, commit).strip() or "no change"
         commits = int(repository.run("rev-list", "--count", f"{begun.base}..{commit}"))
         return Work(commit, commits, stat)
@@ -365,7 +387,7 @@ class Worktree:
     def _merge(self, commit: str) -> None:
         repository, branch = self.repository, plan_branch(self.plan)
         tip = self._plan_tip()
-        start = tip or repository.run("rev-parse", base_ref(self.plan, self.key, self.epoch))
+        start = tip or repository.run("rev-parse", self._refs(self.epoch).base)
         if repository.is_ancestor(commit, start):
             new = start
         elif repository.is_ancestor(start, commit):
@@ -409,7 +431,7 @@ class Worktree:
             return ""
         told = (
             f"An earlier attempt (#{origin}) was ended before it had finished.  What it left is in this folder; "
-            f"what it has changed: git diff {base_ref(self.plan, self.key, self.epoch)}.  Go on from there."
+            f"what it has changed: git diff {self._refs(self.epoch).base}.  Go on from there."
         )
         tip = self._plan_tip()
         head = self.repository.commit_of("HEAD", self.path)

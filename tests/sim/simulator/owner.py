@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from muster.engine.batch import Batcher, Reply
 from muster.engine.commands import Applied, Engine
@@ -84,7 +84,7 @@ class StruckStore:
 
         return await self.store.transact(struck)
 
-    def halt(self, reason: str) -> None:
+    def halt(self, reason: str) -> NoReturn:
         """No store was put back in here, so nobody can prove an epoch that this one does not know."""
         raise Broken("S2", f"the store halts: {reason}")
 

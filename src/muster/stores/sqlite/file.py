@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 
 from muster.model.errors import MusterError, StoreFault, StoreRefused
-from muster.stores.sqlite.halt import Cause, Flag, Halt, classify, damaged
+from muster.stores.sqlite.halt import Cause, Flag, Halt, classify, damaged, restore_hint
 from muster.stores.sqlite.witness import last_note, made_in, missing
 
 COPY_ID = 0x4D535443
@@ -99,7 +99,7 @@ def refuse_cut(path: Path, *, known: bool) -> None:
     except FileNotFoundError:
         if not known:
             return
-        raise gone(path, "it is gone") from None
+        raise gone(path) from None
     if 0 < size < _PAGE_BYTES_MIN or (size == 0 and (known or has_wal(path))):
         raise damaged(path, "it was cut short", StoreRefused)
 
@@ -114,9 +114,11 @@ def damage_of(path: Path) -> str:
     return "" if found == ["ok"] else "; ".join(found)
 
 
-def gone(path: Path, what: str) -> StoreFault:
-    error = damaged(path, f"{what}, and there has been a store", StoreRefused)
-    return StoreRefused(error.message, f"{error.hint}; or, to begin anew: mv {path.parent} {path.parent}.old")
+def gone(path: Path, what: str = "is gone") -> StoreFault:
+    return StoreRefused(
+        f"{path} {what}, and there has been a store; nothing was changed",
+        f"put it back, or {restore_hint(path)}",
+    )
 
 
 def set_old_wal_aside(path: Path) -> None:

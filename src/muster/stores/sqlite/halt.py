@@ -68,8 +68,7 @@ class Halt(NamedTuple):
             case Cause.REWOUND:
                 return StoreRewound(
                     f"{store} is older than the work it is about: {self.reason}; nothing more is written",
-                    "muster down, then muster db restored: it goes on with what is there, audits what was lost, "
-                    f"and raises the base of all epochs; {_newest_words(store)}",
+                    _missing_hint(store),
                 )
             case Cause.COPY:
                 return StoreRewound(
@@ -89,13 +88,21 @@ def restore_hint(store: Path) -> str:
     """The commands that put the newest backup in place, or what is left to do without one."""
     newest = _newest_backup(store)
     if newest is None:
-        return f"there is no backup; to start again, muster down, then move {store.parent} away"
+        return f"begin anew, as there is no backup: muster down; mv {store.parent} {store.parent}.old"
     return f"restore the newest backup: muster down; cp {newest} {store}; muster db restored"
 
 
-def _newest_words(store: Path) -> str:
+def _missing_hint(store: Path) -> str:
     newest = _newest_backup(store)
-    return f"the newest backup is {newest}" if newest is not None else "there is no backup"
+    older = (
+        " (there is no backup)"
+        if newest is None
+        else f", or with the newest backup after cp {newest} {store}"
+    )
+    return (
+        f"muster down, then put back what is missing: {store.name}-wal, or the newer copy of {store.name}; "
+        f"if that is lost, muster db restored goes on with what is there{older}"
+    )
 
 
 def _newest_backup(store: Path) -> Path | None:
