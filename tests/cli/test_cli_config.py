@@ -206,3 +206,19 @@ def test_wrong_words(cli, root, argv, words):
     (root / "muster.toml").touch()
     ran = cli("config", *argv)
     assert (ran.code, words in ran.err) == (2, True), ran.err
+
+
+LOOKS = [("status",), ("task", "list"), ("inbox",), ("plan", "list"), ("logs", "tasks/a"), ("why", "tasks/a")]
+
+
+@pytest.mark.parametrize("words", LOOKS)
+def test_a_typo_in_the_settings_is_a_warning_to_who_only_looks(cli, root, words):
+    assert cli("init").code == 0
+    assert cli("task", "add", "A", "--prompt", "true").code == 0
+    (root / "muster.toml").write_text("[task]\nretris = 3\n")
+    ran = cli(*words)
+    assert ran.code == 0
+    assert ran.err.endswith("note: muster.toml:2: task.retris: is not a known key\n")
+    changed = cli("task", "cancel", "tasks/a")
+    assert changed.code == 2 and "muster.toml:2: task.retris: is not a known key" in changed.err
+    assert "CANCELLED" not in cli("task", "show", "tasks/a", "--json").out

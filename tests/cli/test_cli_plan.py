@@ -326,7 +326,7 @@ def test_an_edit_that_cannot_be_changes_nothing(refused, owner, argv, code, mess
 
 def test_a_second_file_of_one_title_is_told_its_name_before_and_after(cli, empty, tmp_path):
     for name in ("one.md", "two.md"):
-        (tmp_path / name).write_text("# Site\n- [ ] A {#a agent=shell}\n")
+        (tmp_path / name).write_text("# Site\n- [ ] A {#a agent=shell}\n  true\n")
     assert "not site" not in cli("plan", "add", str(tmp_path / "one.md")).out
     two = str(tmp_path / "two.md")
     assert "site-2: 1 added" in cli("plan", "diff", two).out

@@ -23,8 +23,7 @@ from muster.app.settings import KINDS, load_config
 from muster.cli import context as context_module
 from muster.cli import doctor
 from muster.cli.init import PLAN, settings_for
-from muster.cli.plan_given import Given
-from muster.cli.plan_input import plan_body
+from muster.cli.plan_file import Given, plan_body
 from muster.config import load
 from muster.config.project import Project
 from muster.config.settings import Config
@@ -71,7 +70,7 @@ def test_a_folder_whose_name_is_not_utf8_is_refused_before_anything_is_made(cli,
         folder.mkdir()
     except OSError:
         pytest.skip("this file system knows no such names")
-    (folder / "plan.md").write_text("# P\n- [ ] A {agent=shell}\n")
+    (folder / "plan.md").write_text("# P\n- [ ] A {agent=shell}\n  true\n")
     for argv in (("init", "-C", str(folder)), ("run", str(folder / "plan.md"))):
         ran = cli(*argv)
         assert (ran.code, "is not UTF-8; nothing was changed" in ran.err) == (2, True), ran.err
@@ -416,7 +415,8 @@ def test_an_agent_that_is_heard_less_often_has_a_longer_lease():
 
 
 def test_the_wishes_of_a_plans_tasks_are_enqueued(root):
-    text = "- [ ] A {#a cap=rust limit=gpu on-failed=run tags=x}\n- [ ] B {#b profile=writer}\n- [ ] C {#c}\n"
+    text = "- [ ] A {#a cap=rust limit=gpu on-failed=run tags=x}\n- [ ] B {#b profile=writer}\n"
+    text += "- [ ] C {#c}\n  true\n"
     config = parse_config({"agent": "shell"})
     body = plan_body(Given(parse(text, "plan.md"), root / "plan.md"), config, Project(root))
     a, b, c = convert(json.loads(json.dumps(body)), Enqueue).tasks

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from muster.model import commands as c
+from muster.model.states import ErrorKind
 
 
 def test_add_with_everything(cli, owner):
@@ -182,6 +183,14 @@ def test_an_inbox_of_a_plan_that_is_not_there(cli, owner):
     ran = cli("inbox", "--plan", "biling")
     assert (ran.code, ran.raw) == (3, b"")
     assert "there is no plan 'biling'; did you mean 'billing'?" in ran.err
+
+
+def test_a_refused_login_is_in_the_inbox_though_the_settings_have_a_typo(cli, owner):
+    api = owner.tasks()["api"]
+    owner.do(c.Fail(task_id=api.id, epoch=api.epoch, kind=ErrorKind.AUTH, message="no login"))
+    (owner.root / "muster.toml").write_text("[task]\nretris = 3\n")
+    ran = cli("inbox")
+    assert (ran.code, "then muster agent resume shell" in ran.out) == (0, True), ran.err
 
 
 def test_an_inbox_with_nothing_in_it(cli, empty):

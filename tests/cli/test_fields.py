@@ -57,7 +57,7 @@ EMPTY = [
 
 @pytest.fixture
 def project(owner):
-    (owner.root / "new.md").write_text("- [ ] Say it {#say agent=shell}\n")
+    (owner.root / "new.md").write_text("- [ ] Say it {#say agent=shell}\n  true\n")
     (owner.root / ".muster" / "worktrees" / "7").mkdir(parents=True)
     return owner
 

@@ -9,7 +9,7 @@ import pytest
 from muster.model import commands as c
 from muster.model.states import ErrorKind
 
-CONFIG = 'agent = "shell"\n'
+CONFIG = 'agent = "prose"\n[agents.prose]\ncommand = ["cat"]\n'
 PIPED = b"# Nightly\n- [ ] Fetch {#fetch}\n- [ ] Build {#build after=fetch}\n- [x] Plan {#plan}\n"
 
 
@@ -18,7 +18,7 @@ def finish(owner, **ends: str) -> None:
     owner.do(
         c.Register(
             worker_id="worker-abcdefgh", hostname="h", pid=1, pid_start=1, boot_id="boot", slots=9,
-            agents=("shell",), general=("shell",),
+            agents=("prose",), general=("prose",),
         )
     )  # fmt: skip
     jobs = owner.claim("r1")
@@ -60,9 +60,9 @@ def test_a_dry_run_lists_only_what_is_still_to_be_done(cli, owner):
         ("done", True, "COMPLETED", []),
         ("bad", False, "FAILED", []),
         ("unwanted", False, "CANCELLED", []),
-        ("open", False, None, ["shell"]),
+        ("open", False, None, ["prose"]),
         ("box", True, "COMPLETED", []),
-        ("next", False, None, ["shell"]),
+        ("next", False, None, ["prose"]),
     ]
     assert rows[0]["why"] == "it is COMPLETED"
     assert owner.fingerprint() == before
@@ -175,7 +175,7 @@ def test_run_wants_a_file(cli, root):
 
 def test_where_the_current_folder_is_gone_that_is_said(cli, root, tmp_path, monkeypatch):
     plan = root / "plan.md"
-    plan.write_text("# P\n- [ ] A {agent=shell}\n")
+    plan.write_text("# P\n- [ ] A {agent=shell}\n  true\n")
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
@@ -183,4 +183,9 @@ def test_where_the_current_folder_is_gone_that_is_said(cli, root, tmp_path, monk
     for argv in (("run", str(plan)), ("plan", "add", str(plan)), ("plan", "add", "-")):
         ran = cli(*argv, "--dry-run", stdin=PIPED)
         assert (ran.code, "error: the current folder is gone" in ran.err) == (3, True), ran.err
-        assert cli("-C", str(root), *argv, "--dry-run", stdin=PIPED.replace(b"}", b" agent=shell}")).code == 0
+        assert (
+            cli(
+                "-C", str(root), *argv, "--dry-run", stdin=PIPED.replace(b"}\n", b" agent=shell}\n  true\n")
+            ).code
+            == 0
+        )

@@ -135,6 +135,8 @@ def test_an_agent_that_is_not_there_ends_the_run_instead_of_hanging(folder: Path
         (["run", "plan.md", "--wrokers", "2"], 2, "--workers"),
         (["run", "ghost.md"], 2, "ghost.md:1"),
         (["run", "prose.md"], 2, "prose.md:1: task build-it names no agent"),
+        (["run", "bare.md"], 2, "bare.md:3: task bare has no text, and agent shell runs a task's text"),
+        (["run", "bare.md", "--dry-run"], 2, "hint  write the commands below the task's line, indented\n"),
         (["up", "--workers", "99"], 2, "--workers"),
         (["up"], 3, "muster init"),
         (["down", "now"], 2, "now"),
@@ -148,6 +150,9 @@ def test_wrong_input_says_what_is_wrong_and_changes_nothing(
     (tmp_path / "empty.md").write_text("# Nothing\n")
     (tmp_path / "cycle.md").write_text("- [ ] A {#a after=b}\n- [ ] B {#b after=a}\n")
     (tmp_path / "ghost.md").write_text("- [ ] A {#a agent=ghost}\n")
+    (tmp_path / "bare.md").write_text(
+        "- [ ] A {agent=shell}\n  true\n- [ ] Bare {agent=shell}\n- [x] B {agent=shell}\n"
+    )
     (tmp_path / "prose.md").write_text("- [ ] Build it\n  touch created\n")
     before = sorted(tmp_path.rglob("*"))
     result = muster(tmp_path, *argv)

@@ -91,6 +91,16 @@ def test_each_task_works_apart_and_their_work_comes_together(repository):
     assert "done by attempt 2" in why and "exit code 1" in why
 
 
+def test_boxes_that_muster_has_ticked_are_no_change_to_commit(project):
+    (project / "plan.md").write_text("# P\n- [ ] One {#one}\n  true\n")
+    commit_first(project, "muster.toml", "plan.md")
+    assert muster(project, "run", "plan.md").returncode == 0
+    assert git(project, "status", "--porcelain") == " M plan.md"
+    assert "uncommitted" not in muster(project, "run", "plan.md").stdout
+    (project / "plan.md").write_text((project / "plan.md").read_text() + "- [ ] Two {#two}\n  echo new\n")
+    assert "1 file has uncommitted changes" in muster(project, "run", "plan.md").stdout
+
+
 def test_the_work_of_an_attempt_whose_worker_was_killed_is_told_as_well(repository):
     script = 'echo half > half.txt; [ "$MUSTER_EPOCH" = 2 ] || { kill -9 $PPID; sleep 100; }'
     (repository / "plan.md").write_text(f"# P\n- [ ] Killed {{#killed}}\n  {script}\n")

@@ -18,7 +18,7 @@ WAITS = [
     *("plan add", "plan resume", "plan pause", "plan cancel", "answer", "dead retry"),
     *("worker stop", "claim take", "claim release"),
 ]
-PLAN = "- [ ] Say it {#say}\n"
+PLAN = "- [ ] Say it {#say}\n  true\n"
 CONFIG = 'agent = "shell"\n[task]\nretries = 0\n'
 
 

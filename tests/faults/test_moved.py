@@ -60,6 +60,9 @@ def test_a_project_moved_under_its_crew_ends_it_and_goes_on_in_its_new_place(
     assert crew.returncode == 1
     assert f"was moved to {tmp_path / 'there'} while its crew was at work".encode() in said, said
     with site(tmp_path / "there") as there:
+        told = there("status").said
+        assert "no owner" in told and "dead  pid" in told and "busy" not in told, told
+        assert "ended without a word" not in told
         there.up()
         assert gone(old), "nobody works for the old place"
         there.go()

@@ -257,11 +257,15 @@ def _store(path: Path) -> tuple[SqliteStore, EngineRig]:
     return rig.store, rig
 
 
+@pytest.mark.parametrize("at_rest", [False, True])
 @pytest.mark.parametrize("how", [name for name in TAKEN if "over" not in name and "garbage" not in name])
-def test_nothing_is_acknowledged_into_a_file_that_is_gone(tmp_path: Path, how: str) -> None:
-    """Nobody had looked yet: the write itself notices."""
+def test_nothing_is_acknowledged_into_a_file_that_is_gone(tmp_path: Path, how: str, at_rest: bool) -> None:
+    """Nobody had looked yet: the write itself notices, also where nothing was new in the folder for long."""
     path = tmp_path / "state.db"
     store, rig = _store(path)
+    if at_rest:
+        os.utime(tmp_path, (0, 0))
+        drive(rig.engine.apply([c.NewBoot()], rig.clock.now()))
     TAKEN[how](path)
     there = path.read_bytes() if path.exists() else None
     with pytest.raises(StoreHalted, match="while it was in use"):

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping
 
 from muster.app.core import Owner
 from muster.app.salvage import former_work
 from muster.app.settings import load_config
 from muster.config.project import Project
 from muster.config.settings import Config
+from muster.model.errors import BadConfig
 from muster.ports.runtime import EVENTS
 from muster.web.app import build
 from muster.web.http import Request
 from muster.web.routes import Application
 
+log = logging.getLogger(__name__)
+
 
 class DirectTransport:
     """An owner for the length of one command, in this process: no socket, no workers."""
 
-    def __init__(self, project: Project, config: Config) -> None:
+    def __init__(self, project: Project, config: Config, wrong: BadConfig | None = None) -> None:
+        """`wrong`: the settings cannot be read, so that nothing is changed by them."""
+        self.wrong = wrong
         self._loop = asyncio.new_event_loop()
         self._owner = Owner(project, config, long_lived=False)
         try:
@@ -49,6 +55,9 @@ class DirectTransport:
         *,
         reply_s: float = 0.0,  # noqa: ARG002 - nobody else can be slow here
     ) -> tuple[int, bytes]:
+        if self.wrong is not None and method != "GET":
+            wrong, self.wrong = self.wrong, None
+            raise wrong
         given = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
         reply = self._loop.run_until_complete(self._app.answer(Request(method, target, given, body)))
         return reply.status, reply.data
@@ -68,10 +77,20 @@ class DirectTransport:
 
 
 @contextlib.contextmanager
-def direct(project: Project) -> Iterator[DirectTransport]:
-    """For a command while no owner is up.  Raises OwnerUnavailable where one has come up meanwhile."""
-    transport = DirectTransport(project, load_config(project.root))
+def direct(project: Project, warn: Callable[[str], None] = log.warning) -> Iterator[DirectTransport]:
+    """For a command while no owner is up.  Raises OwnerUnavailable where one has come up meanwhile.
+
+    Who only looks is warned of settings that cannot be read; a change is refused with BadConfig.
+    """
+    config, wrong = Config(), None
+    try:
+        config = load_config(project.root)
+    except BadConfig as error:
+        wrong = error
+    transport = DirectTransport(project, config, wrong)
     try:
         yield transport
+        if transport.wrong is not None:
+            warn(transport.wrong.message)
     finally:
         transport.close()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from muster.app.direct import DirectTransport
     from muster.client.api import Transport
+    from muster.model.json_value import Json
 
     T = TypeVar("T")
 
@@ -35,7 +36,7 @@ STARTING_S = 5.0
 """How long the holder of the lock may take to answer: an owner that starts, or another short command."""
 AWAY_S = 60.0
 """How long a restart of the owner may take before a command that follows it gives up."""
-LAST_HEARD = "it ended without a word: what ran then is shown as it was last heard of, until a crew is up"
+LAST_HEARD = "what ran last is shown as it was last heard of, until a crew is up"
 WAIT_S = 25.0
 """How long a request is held by the owner while there is no news."""
 _POLL_S = 0.05
@@ -63,13 +64,24 @@ class Context:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def actor(self) -> str:
-        return actor()
+    def post(self, path: str, **body: Any) -> Any:
+        """What this user does."""
+        return self.api.post(path, {"actor": actor(), **body})
 
     def tell_if_stale(self, tasks: Iterable[Mapping[str, Any]]) -> None:
         """A remark where a worker holds one of these tasks while nobody is up who would notice its death."""
         if self.direct and any(str(task["worker"] or "").startswith("worker-") for task in tasks):
             note(f"no owner is up; {LAST_HEARD}")
+
+    def workers(self, told: list[Json]) -> list[Json]:
+        """With "dead" for those whose process has ended while nobody was up who would notice."""
+        if self.direct and told:
+            from muster.app.crew import left_running
+
+            left = {process.pid for _, process in left_running(self.project)}
+            for worker in told:
+                worker["status"] = worker["status"] if worker["pid"] in left else "dead"
+        return told
 
     def task_id(self, reference: str) -> tuple[int, int | None]:
         """(task id, epoch or None).  Raises NotFound, Ambiguous."""
@@ -189,7 +201,7 @@ def _reach(project: Project, stack: ExitStack) -> tuple[Transport | None, Direct
             return None, None
         from muster.app.direct import direct
 
-        owner = stack.enter_context(direct(project))
+        owner = stack.enter_context(direct(project, note))
         return owner, owner
     except OwnerUnavailable:
         # Another one was quicker; look again.

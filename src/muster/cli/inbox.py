@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import suppress
 
 from muster.cli.context import connect, project_of
 from muster.cli.fields import add_fields, print_rows, task_names
 from muster.cli.output import Screen, age, clean, listed, now_ms, ref_of, task_word
 from muster.cli.task import what_next
+from muster.model.errors import BadConfig
 from muster.model.json_value import Json
 
 
@@ -41,8 +43,10 @@ def _open(args: argparse.Namespace, pool: str) -> str:
     """The command that has the agents of a closed pool tried again."""
     from muster.app.settings import load_config
 
-    agents = load_config(project_of(args).root).agents.values()
-    name = next((agent.name for agent in agents if agent.pool == pool), pool)
+    name = pool
+    with suppress(BadConfig):  # whoever resumes it is told
+        agents = load_config(project_of(args).root).agents.values()
+        name = next((agent.name for agent in agents if agent.pool == pool), pool)
     return f"see to it, then muster agent resume {clean(name)}"
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 SHOWN_MAX = 10
 
+WORKER_LOOKS = {"busy": "running", "stopping": "stopping", "dead": "cancelled"}
 _AGENT_LOOKS = {AgentStatus.IDLE: "ready", AgentStatus.BUSY: "running", AgentStatus.ERROR: "attempt failed"}
 
 
@@ -36,6 +37,7 @@ def gather(context: Context) -> Json:
     told = context.api.get("/api/v1/status")
     status = told["status"]
     counts = plan_counts(status["plans"])
+    workers = context.workers(status["workers"])
     pools = context.api.get("/api/v1/pools")
     inbox = context.api.get("/api/v1/inbox")
     return {
@@ -45,8 +47,8 @@ def gather(context: Context) -> Json:
         "tasks": sum(counts.values()),
         "counts": counts,
         "plans": status["plans"],
-        "workers": status["workers"],
-        "agents": status["agents"],
+        "workers": workers,
+        "agents": status["agents"] if any(worker["status"] != "dead" for worker in workers) else [],
         "pools": [{"name": name, **pool} for name, pool in sorted(pools.items())],
         "needsPerson": [_need(task) for task in inbox["tasks"]],
         "needsPersonComplete": inbox["complete"],
@@ -106,10 +108,10 @@ def _show_workers(answer: Json, screen: Screen) -> None:
         screen.line()
         screen.line("Workers")
     for worker in answer["workers"]:
-        look = {"busy": "running", "stopping": "stopping"}.get(worker["status"], "ready")
         holds = ", ".join(map(clean, worker["holds"])) or "nothing"
-        badge = screen.badge(look, worker["status"])
-        screen.line(f"  {worker['id']}  {badge}  pid {worker['pid']}  holds {holds}")
+        badge = screen.badge(WORKER_LOOKS.get(worker["status"], "ready"), worker["status"])
+        held = "held" if worker["status"] == "dead" else "holds"
+        screen.line(f"  {worker['id']}  {badge}  pid {worker['pid']}  {held} {holds}")
     if answer["agents"]:
         screen.line()
         screen.line("Agents")

@@ -7,14 +7,17 @@ from muster.config.project import Project
 from muster.config.settings import Config
 from muster.model.refs import plan_branch
 
+_BOX = r"^[[:space:]>]*([-*+]|[0-9]+[.)])[[:space:]]+\[[ xX]\]"
+
 
 def unseen_changes(config: Config, project: Project) -> str:
     """A remark on what the agents will not see; empty where there is none."""
     repository = repository_of(config, project)
     if repository is None:
         return ""
-    status = repository.ask("status", "--porcelain", "--untracked-files=no", cwd=project.root)
-    number = len(status.stdout.splitlines())
+    # Boxes of plans are ticked by Muster itself, and agents are told their tasks otherwise.
+    changed = repository.ask("diff", "HEAD", "--numstat", f"--ignore-matching-lines={_BOX}", cwd=project.root)
+    number = len(changed.stdout.splitlines())
     if not number:
         return ""
     files = "1 file has" if number == 1 else f"{number} files have"

@@ -6,8 +6,9 @@ import argparse
 import time
 
 from muster.cli.context import Context, connect, patiently
-from muster.cli.fields import add_fields, names_of, print_one, print_rows
+from muster.cli.fields import add_fields, answer, names_of, print_one, print_rows
 from muster.cli.output import BOLD, Screen, age, clean, now_ms, print_json
+from muster.cli.status import WORKER_LOOKS
 from muster.cli.values import number
 from muster.cli.waiting import STILL, add_waiting, within
 from muster.client.api import worker_path
@@ -19,7 +20,6 @@ from muster.model.states import STOP_BY_S
 WORKERS_MAX = 64
 READY_S = 20.0
 TICK_S = 0.1
-_LOOKS = {"busy": "running", "stopping": "stopping", "dead": "cancelled"}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -44,8 +44,7 @@ worker_count = number(1, WORKERS_MAX)
 
 
 def _living(context: Context) -> list[Json]:
-    found: list[Json] = context.api.get("/api/v1/workers")
-    return found
+    return context.workers(context.api.get("/api/v1/workers"))
 
 
 def _named(context: Context, name: str) -> str:
@@ -94,7 +93,7 @@ def _table(workers: list[Json], screen: Screen) -> None:
         ]
         for worker in workers
     ]
-    looks = [_LOOKS.get(worker["status"], "ready") for worker in workers]
+    looks = [WORKER_LOOKS.get(worker["status"], "ready") for worker in workers]
     head = ["WORKER", "STATUS", "PROCESS", "HEARD", "AGENTS", "HOLDS"]
     screen.table(head, rows, give=5, looks=looks)
 
@@ -108,7 +107,7 @@ def _show(args: argparse.Namespace) -> int:
 
 def _print_worker(worker: Json, screen: Screen) -> None:
     now = now_ms()
-    badge = screen.badge(_LOOKS.get(worker["status"], "ready"), worker["status"])
+    badge = screen.badge(WORKER_LOOKS.get(worker["status"], "ready"), worker["status"])
     screen.line(f"{screen.paint(worker['id'], BOLD)}  {badge}")
     rows = [
         ("Process", f"pid {worker['pid']} on {clean(worker['hostname'])}"),
@@ -144,7 +143,9 @@ def _print_counts(told: Json, screen: Screen) -> None:
     if not told["workers"]:
         screen.line("no worker is up: muster up")
         return
-    looks = [(_LOOKS.get(state, "ready"), f"{n} {state}") for state, n in sorted(told["counts"].items())]
+    looks = [
+        (WORKER_LOOKS.get(state, "ready"), f"{n} {state}") for state, n in sorted(told["counts"].items())
+    ]
     screen.fields(
         [
             ("Workers", f"{told['workers']}: {'  '.join(screen.badge(*look) for look in looks)}"),
@@ -168,14 +169,9 @@ def _start(args: argparse.Namespace) -> int:
                 f"{len(before)} workers are up, and {WORKERS_MAX} is the most; none was added",
                 f"muster worker start -n {max(1, WORKERS_MAX - len(before))}",
             )
-        order = {"actor": context.actor(), "add": args.number, "requestId": secrets.token_hex(8)}
-        context.api.post("/api/v1/crew/workers", order)
+        context.post("/api/v1/crew/workers", add=args.number, requestId=secrets.token_hex(8))
         added = _await(context, before, args.number)
-    if args.json:
-        print_json({"added": added})
-    else:
-        print("\n".join(f"{name}  started" for name in added))
-    return 0
+    return answer(args, {"added": added}, *(f"{name}  started" for name in added))
 
 
 def _await(context: Context, before: set[str], number: int) -> list[str]:
@@ -200,8 +196,7 @@ def _stop(args: argparse.Namespace) -> int:
         if worker["endedAtMs"] is not None:
             told = "has ended already"
         else:
-            body = {"actor": context.actor(), "stopByS": STOP_BY_S if args.now else None}
-            context.api.post(worker_path(name, "stop"), body)
+            context.post(worker_path(name, "stop"), stopByS=STOP_BY_S if args.now else None)
             held = ", ".join(map(clean, worker["holds"]))
             told = f"ends when it has {'given back' if args.now else 'finished'} {held}" if held else "ends"
         if not args.json:
