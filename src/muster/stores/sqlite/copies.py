@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -13,8 +13,8 @@ from typing import NamedTuple
 import apsw
 
 from muster.model.errors import BadInput, Conflict, MusterError, NotFound, StoreFault, StoreFull, StoreRefused
-from muster.stores.sqlite.file import COPY_ID, wal_of
-from muster.stores.sqlite.halt import Flag, Halt, classify, damaged
+from muster.stores.sqlite.file import COPY_ID, opening_fault, reading, wal_of
+from muster.stores.sqlite.halt import Flag, damaged
 from muster.stores.sqlite.sql_files import load_sql
 from muster.stores.sqlite.store import newest_schema, schema_of
 
@@ -99,7 +99,7 @@ def _name(draft: Path, target: Path, *, force: bool) -> None:
 def _copy(store: Path, draft: Path, pause: Pause) -> None:
     fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        with _reading(store) as source, contextlib.closing(apsw.Connection(str(draft))) as copy:
+        with reading(store) as source, contextlib.closing(apsw.Connection(str(draft))) as copy:
             # One snapshot for all steps: writers go on, and none of them makes it begin anew.
             source.execute("BEGIN; SELECT count(*) FROM sqlite_schema").fetchall()
             with copy.backup("main", source, "main") as steps:
@@ -126,7 +126,7 @@ def examine(path: Path, *, quick: bool = False) -> CopyReport:
     if not report.bytes:
         return report._replace(findings=["the file is empty"])
     try:
-        with _reading(path) as connection:
+        with reading(path) as connection:
             return _examined(connection, report, quick=quick)
     except (apsw.CorruptError, apsw.NotADBError) as error:
         return report._replace(findings=[str(error)])
@@ -193,23 +193,10 @@ def write_anew(path: Path) -> None:
     Flag(path).lift()
 
 
-@contextlib.contextmanager
-def _reading(path: Path) -> Iterator[apsw.Connection]:
-    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-    try:
-        connection.set_busy_timeout(5_000)
-        yield connection
-    finally:
-        connection.close()
-
-
 def _fault(error: apsw.Error, path: Path) -> MusterError:
-    found = classify(error, writing=False)
-    if isinstance(found, Halt):
-        return damaged(path, error, StoreRefused)
-    if isinstance(found, StoreFull):
+    if isinstance(error, apsw.FullError):
         return StoreFull("the disk is full; the copy was not made, the store is as it was", "free some space")
-    return found or StoreFault(f"{path}: {error}")
+    return opening_fault(path, error)
 
 
 def _sync(folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
@@ -104,10 +105,18 @@ def refuse_cut(path: Path, *, known: bool) -> None:
         raise damaged(path, "it was cut short", StoreRefused)
 
 
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[apsw.Connection]:
+    """Read-only: safe beside a running owner."""
+    with contextlib.closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+        connection.set_busy_timeout(5_000)
+        yield connection
+
+
 def damage_of(path: Path) -> str:
     """What SQLite's own quick check finds, read-only and beside a running owner; empty where all is well."""
     try:
-        with contextlib.closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+        with reading(path) as connection:
             found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(3)")]
     except apsw.Error as error:
         return str(error)

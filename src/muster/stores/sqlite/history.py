@@ -11,6 +11,7 @@ import apsw
 from muster.model.events import Event
 from muster.model.seals import Numbered
 from muster.model.task import Attempt, Task
+from muster.stores.sqlite.file import reading
 from muster.stores.sqlite.rows import attempt_of, event_of, task_of
 from muster.stores.sqlite.sql_files import load_sql
 
@@ -77,10 +78,5 @@ class StoreSnapshot:
 
 
 def read_history(path: Path) -> Rows:
-    """Opens the file read-only: safe beside a running owner."""
-    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-    try:
-        connection.set_busy_timeout(5_000)
+    with reading(path) as connection:
         return StoreSnapshot(connection).history()
-    finally:
-        connection.close()

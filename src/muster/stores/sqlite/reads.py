@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from operator import itemgetter
 from typing import Any
 
 import apsw
 import msgspec
 
 from muster.model.commands import NUMBER_MAX
-from muster.model.edits import KeptTask
 from muster.model.rows import Plan, WorkerRow
 from muster.model.seals import Numbered, Seal
 from muster.model.states import (
@@ -32,15 +32,15 @@ from muster.stores.sqlite.rows import (
     attempt_view_of,
     event_of,
     event_view_of,
-    kept_of,
     plan_of,
     task_view_of,
     worker_of,
 )
+from muster.stores.sqlite.shared_queries import SharedQueries, seal_of
 from muster.stores.sqlite.sql_files import load_sql
 from muster.stores.sqlite.tx import SQL as ENGINE_SQL
 
-SQL = load_sql("reads.sql")
+SQL = ENGINE_SQL | load_sql("reads.sql")
 _TASK_VIEWS = SQL["task_views"].replace("$by_id", "?4 IS NULL")
 _TASK_VIEWS_BY_ID = SQL["task_views"].replace("$by_id", "t.id IN (SELECT value FROM json_each(?4))")
 
@@ -56,7 +56,7 @@ def _chunks(rows: list[Any]) -> list[tuple[int, LogChunk]]:
     ]
 
 
-class SqliteReads:
+class SqliteReads(SharedQueries):
     """`fault` says what an error of SQLite's means for whoever has asked."""
 
     def __init__(self, connection: apsw.Connection, fault: Callable[[apsw.Error], Exception]) -> None:
@@ -72,17 +72,14 @@ class SqliteReads:
         except apsw.Error as error:
             raise self._fault(error) from error
 
-    def _run_first(self, sql: str, bindings: tuple[Any, ...]) -> Any:
-        try:
-            return self._db.execute(sql, bindings).fetchone()
-        except apsw.Error as error:
-            raise self._fault(error) from error
-
     def _all(self, name: str, *bindings: Any) -> list[Any]:
         return self._run(SQL[name], bindings)
 
     def _first(self, name: str, *bindings: Any) -> Any:
-        return self._run_first(SQL[name], bindings)
+        try:
+            return self._db.execute(SQL[name], bindings).fetchone()
+        except apsw.Error as error:
+            raise self._fault(error) from error
 
     async def open_attempts(self, after: tuple[int, int], limit: int) -> list[Attempt]:
         return [attempt_of(row) for row in self._all("open_attempts", *after, limit)]
@@ -90,19 +87,8 @@ class SqliteReads:
     async def lingering(self, limit: int) -> list[Attempt]:
         return [attempt_of(row) for row in self._all("lingering", limit)]
 
-    async def living_workers(self) -> list[WorkerRow]:
-        rows = self._run(ENGINE_SQL["living_workers"], ())
-        return [worker_of(row) for row in rows]
-
     async def worker(self, worker_id: str) -> WorkerRow | None:
-        row = self._run_first(ENGINE_SQL["worker"], (worker_id,))
-        return worker_of(row) if row else None
-
-    async def open_by_agent(self) -> dict[str, int]:
-        return dict(self._run(ENGINE_SQL["open_by_agent"], ()))
-
-    async def open_by_limit(self) -> dict[str, int]:
-        return dict(self._run(ENGINE_SQL["open_by_limit"], ()))
+        return self._one(worker_of, "worker", worker_id)
 
     async def due(self, wall_ms: int, limit: int) -> list[int]:
         return [row[0] for row in self._all("due", wall_ms, limit)]
@@ -129,8 +115,7 @@ class SqliteReads:
         return [row[0] for row in self._all("next_ready", limit)]
 
     async def attempt(self, task_id: int, epoch: int) -> Attempt | None:
-        row = self._first("attempt", task_id, epoch)
-        return attempt_of(row) if row else None
+        return self._one(attempt_of, "attempt", task_id, epoch)
 
     async def plans(self) -> list[PlanView]:
         return _plan_views(self._all("plans"))
@@ -140,9 +125,6 @@ class SqliteReads:
 
     async def paused_plans(self) -> list[PlanView]:
         return _plan_views(self._all("paused_plans"))
-
-    async def kept_tasks(self, plan_id: int) -> list[KeptTask]:
-        return [kept_of(row) for row in self._run(ENGINE_SQL["kept_tasks"], (plan_id,))]
 
     async def plan_sources(self) -> list[Plan]:
         return [plan_of(row) for row in self._all("plan_sources")]
@@ -178,8 +160,7 @@ class SqliteReads:
         return [row[0] for row in self._all("find_start" if start else "find_key", plan, key)]
 
     async def newest_task(self, *, failed: bool) -> int | None:
-        row = self._first("newest_failed_task" if failed else "newest_task")
-        return row[0] if row else None
+        return self._one(itemgetter(0), "newest_failed_task" if failed else "newest_task")
 
     async def attempts(self, task_id: int) -> list[AttemptView]:
         return [attempt_view_of(row) for row in self._all("attempts", task_id)]
@@ -197,10 +178,6 @@ class SqliteReads:
             rows = self._all("audit_events_of_task", task_id, wanted, since_ms, limit)
         return [event_view_of(row) for row in reversed(rows)]
 
-    async def last_seal(self) -> Seal | None:
-        row = self._run_first(ENGINE_SQL["last_seal"], ())
-        return Seal(*row) if row else None
-
     async def seals(self, after_id: int, limit: int) -> list[Seal]:
         return [Seal(*row) for row in self._all("seals", after_id, limit)]
 
@@ -213,8 +190,7 @@ class SqliteReads:
         return there, made
 
     async def oldest_kept_seal(self) -> Seal | None:
-        row = self._first("oldest_kept_seal")
-        return Seal(*row) if row else None
+        return self._one(seal_of, "oldest_kept_seal")
 
     async def anything_old(self, logs_before_ms: int, keys_before_ms: int) -> bool:
         return bool(self._first("anything_old", logs_before_ms, keys_before_ms)[0])
@@ -246,12 +222,10 @@ class SqliteReads:
         return self._all("holds")
 
     async def last_worker(self) -> WorkerRow | None:
-        row = self._first("last_worker")
-        return worker_of(row) if row else None
+        return self._one(worker_of, "last_worker")
 
     async def meta(self, name: str) -> str | None:
-        row = self._run_first(ENGINE_SQL["meta"], (name,))
-        return str(row[0]) if row else None
+        return self._one(itemgetter(0), "meta", name)
 
     async def checkpoint(self, task_id: int) -> Checkpoint | None:
         row = self._first("checkpoint", task_id)
@@ -261,8 +235,7 @@ class SqliteReads:
         return [Artifact(*row) for row in self._all("artifacts", task_id)]
 
     async def result(self, task_id: int) -> str | None:
-        row = self._first("result", task_id)
-        return row[0] if row else None
+        return self._one(itemgetter(0), "result", task_id)
 
     async def blocks(self, task_id: int) -> list[str]:
         return [row[0] for row in self._all("blocks", task_id)]

@@ -36,6 +36,7 @@ from muster.stores.sqlite.rows import (
     worker_of,
     worker_row,
 )
+from muster.stores.sqlite.shared_queries import SharedQueries
 from muster.stores.sqlite.sql_files import load_sql
 from muster.stores.sqlite.witness import Made, made_by
 
@@ -49,7 +50,7 @@ def _edited(edit: Edit) -> tuple[Any, ...]:
     return (*edited_of(edit.task_fields), edit.parent_task_id, edit.task_fields.expires_at_ms, edit.task_id)
 
 
-class SqliteTx:
+class SqliteTx(SharedQueries):
     """Lives between BEGIN and COMMIT on the store's one writing connection."""
 
     def __init__(self, connection: apsw.Connection) -> None:
@@ -211,10 +212,6 @@ class SqliteTx:
         if edges:
             self._many("insert_dependency", edges)
 
-    def _plan(self, name: str, *bindings: Any) -> Plan | None:
-        row = self._first(name, *bindings)
-        return plan_of(row) if row else None
-
     async def plan(self, plan_id: int) -> Plan | None:
         found: Plan | None = self._recall("plan", plan_id, plan_of)
         return found
@@ -224,10 +221,10 @@ class SqliteTx:
         self._all("update_plan", plan.id, plan.failures, plan.paused_reason, plan.event_seq, plan.source)
 
     async def plan_by_source(self, workspace_id: int, source: str) -> Plan | None:
-        return self._plan("plan_by_source", workspace_id, source)
+        return self._one(plan_of, "plan_by_source", workspace_id, source)
 
     async def plan_by_name(self, workspace_id: int, name: str) -> Plan | None:
-        return self._plan("plan_by_name", workspace_id, name)
+        return self._one(plan_of, "plan_by_name", workspace_id, name)
 
     async def plan_names(self, workspace_id: int) -> set[str]:
         return {row[0] for row in self._all("plan_names", workspace_id)}
@@ -251,12 +248,8 @@ class SqliteTx:
         rows = self._many("existing_ids", [(i,) for i in ids])
         return [Existing(row[0], bool(row[1]), bool(row[2]), *row[3:]) for row in rows]
 
-    async def kept_tasks(self, plan_id: int) -> list[KeptTask]:
-        return [kept_of(row) for row in self._all("kept_tasks", plan_id)]
-
     async def kept_task(self, task_id: int) -> KeptTask | None:
-        row = self._first("kept_task", task_id)
-        return kept_of(row) if row else None
+        return self._one(kept_of, "kept_task", task_id)
 
     async def dependencies(self, child_ids: Collection[int]) -> list[tuple[int, int]]:
         return list(self._many("dependencies", [(i,) for i in child_ids]))
@@ -285,12 +278,6 @@ class SqliteTx:
         return LaneKey(
             plan_id, agent, required(msgspec.json.decode(capabilities), target), profile, limit_key
         )
-
-    async def open_by_agent(self) -> dict[str, int]:
-        return dict(self._all("open_by_agent"))
-
-    async def open_by_limit(self) -> dict[str, int]:
-        return dict(self._all("open_by_limit"))
 
     async def waiting(self) -> int:
         return int(self._first("waiting")[0])
@@ -323,9 +310,6 @@ class SqliteTx:
     async def put_worker(self, worker: WorkerRow) -> None:
         self._keep("worker", worker.id, worker)
         self._all("put_worker", *worker_row(worker))
-
-    async def living_workers(self) -> list[WorkerRow]:
-        return [worker_of(row) for row in self._all("living_workers")]
 
     async def logged(self, task_id: int, epoch: int, stream: str, offset: int) -> int:
         row = self._first("logged", task_id, epoch, stream, offset)
@@ -366,10 +350,6 @@ class SqliteTx:
 
     async def unmet(self, task_id: int) -> int:
         return int(self._first("unmet", task_id)[0])
-
-    async def last_seal(self) -> Seal | None:
-        row = self._first("last_seal")
-        return Seal(*row) if row else None
 
     async def add_seal(self, seal: Seal) -> None:
         self._all("add_seal", *astuple(seal))

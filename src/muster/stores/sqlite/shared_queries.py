@@ -1,0 +1,46 @@
+"""What the writer and the readers ask alike, each on a connection of its own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from muster.model.edits import KeptTask
+from muster.model.rows import WorkerRow
+from muster.model.seals import Seal
+from muster.stores.sqlite.rows import kept_of, worker_of
+
+T = TypeVar("T")
+
+
+class SharedQueries(ABC):
+    @abstractmethod
+    def _all(self, name: str, *bindings: Any) -> list[Any]:
+        """The rows of the statement of this name."""
+
+    @abstractmethod
+    def _first(self, name: str, *bindings: Any) -> Any: ...
+
+    def _one(self, made_of: Callable[[Any], T], name: str, *bindings: Any) -> T | None:
+        row = self._first(name, *bindings)
+        return made_of(row) if row else None
+
+    async def living_workers(self) -> list[WorkerRow]:
+        return [worker_of(row) for row in self._all("living_workers")]
+
+    async def open_by_agent(self) -> dict[str, int]:
+        return dict(self._all("open_by_agent"))
+
+    async def open_by_limit(self) -> dict[str, int]:
+        return dict(self._all("open_by_limit"))
+
+    async def kept_tasks(self, plan_id: int) -> list[KeptTask]:
+        return [kept_of(row) for row in self._all("kept_tasks", plan_id)]
+
+    async def last_seal(self) -> Seal | None:
+        return self._one(seal_of, "last_seal")
+
+
+def seal_of(row: Any) -> Seal:
+    return Seal(*row)
