@@ -37,13 +37,9 @@ _WORDS = {"description": "text"} | {field.name: field.attribute for field in ATT
 """Fields as a plan file calls them."""
 
 
-def _never(_: Json) -> bool:
-    raise AssertionError("a plan is no task")
-
-
-SETTLED = Goal("has settled", _never, _never, needs_crew=True)
+SETTLED = Goal("has settled", needs_crew=True)
 """Everything has ended, or only a person can move what is left."""
-QUIET = Goal("has nothing running any more", _never, _never, needs_crew=False)
+QUIET = Goal("has nothing running any more")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
