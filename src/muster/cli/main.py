@@ -36,7 +36,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "task": ("muster.cli.task", "add, list, show and steer tasks"),
     "claim": ("muster.cli.claim", "take a task by hand, renew it, give it back"),
     "worker": ("muster.cli.worker", "list, show, start and stop workers"),
-    "orchestrator": ("muster.cli.orchestrator", "start, stop, check or reconcile the whole crew"),
+    "orchestrator": (
+        "muster.cli.orchestrator",
+        "start, pause, resume, stop, check or reconcile the whole crew",
+    ),
     "config": ("muster.cli.config", "show settings and their origin, import those of other orchestrators"),
     "attempt": ("muster.cli.attempt", "the runs of a task, and what each has changed"),
     "worktree": ("muster.cli.worktree", "list or clear working trees of ended tasks"),

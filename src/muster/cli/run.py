@@ -32,7 +32,6 @@ from muster.model.errors import BadInput, MusterError, OwnerUnavailable, Unavail
 from muster.model.json_value import Json
 from muster.model.states import CrewStatus, PauseReason
 
-RESUME = """muster api POST /api/v1/crew --data '{"actor": "me", "status": "RUNNING"}'"""
 EXIT_OK, EXIT_UNSUCCESSFUL, EXIT_INTERRUPTED = 0, 5, 130
 TOLD_MAX = 10
 _End = tuple[int, str]
@@ -126,7 +125,7 @@ def _attached(args: argparse.Namespace, goal: _Goal, show: EventPrinter, interru
     if args.workers is not None:
         _say_workers(args.workers, len(crew["workers"]), show)
     if crew["crew"] == CrewStatus.PAUSED:
-        show.say(f"Crew     paused: it takes no new tasks. {RESUME} lets it go on")
+        show.say("Crew     paused: it takes no new tasks. `muster orchestrator resume` lets it go on")
     goal.begin(api)
     feed = Feed(project, crew["lastEventId"], show.event, show.footer, goal.name)
     while not goal.reached(api):

@@ -176,7 +176,10 @@ def _waiting(task: TaskView, facts: CrewFacts) -> Reason:
     if unfit := _last_unfit(task, facts):
         return Reason(unfit, needs_person=True)
     if facts.crew is CrewStatus.PAUSED:
-        return Reason("the crew is paused, and takes no new tasks", needs_person=True)
+        return Reason(
+            "the crew is paused, and takes no new tasks: `muster orchestrator resume` goes on",
+            needs_person=True,
+        )
     if facts.crew is not CrewStatus.RUNNING:
         return Reason(f"the crew is {facts.crew.lower()}: `muster up` goes on")
     return _matching(task, facts)
