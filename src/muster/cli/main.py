@@ -370,7 +370,9 @@ def _near(text: str, known: Iterable[str]) -> str:
 def _invalid_choice(message: str, parser: argparse.ArgumentParser) -> str:
     """Says it the same way in every version of Python, and shorter."""
     given = message.partition("invalid choice: ")[2].partition(" (")[0].strip("'\"")
-    known = [str(choice) for action in parser._actions for choice in action.choices or ()]
+    asked = message.partition("argument ")[2].partition(": ")[0]
+    actions = [action for action in parser._actions if argparse._get_action_name(action) == asked]
+    known = [str(choice) for action in actions for choice in action.choices or ()]
     return f"{given!r} is not one of {', '.join(known)}{_near(given, known)}"
 
 
