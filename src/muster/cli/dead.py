@@ -15,6 +15,7 @@ from muster.client.api import task_path
 from muster.model.errors import BadInput, Conflict
 from muster.model.json_value import Json
 from muster.model.states import TaskStatus
+from muster.model.wording import counted
 
 SHOWN_MAX = 20
 EXIT_DECLINED = 1
@@ -127,7 +128,7 @@ def _nothing(args: argparse.Namespace, missed: str) -> int:
 
 
 def _count(tasks: list[Json]) -> str:
-    return f"{len(tasks)} failed {'task' if len(tasks) == 1 else 'tasks'}"
+    return counted(len(tasks), "failed task")
 
 
 def _confirmed(args: argparse.Namespace, tasks: list[Json]) -> bool:

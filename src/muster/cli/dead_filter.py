@@ -14,6 +14,7 @@ from muster.cli.waiting import duration_s
 from muster.client.api import plan_path
 from muster.model.json_value import Json
 from muster.model.states import ErrorKind
+from muster.model.wording import counted
 
 LIMIT = 100_000
 VALUES_SHOWN = 5
@@ -114,5 +115,5 @@ def _missed(name: str, wanted: Any, tasks: list[Json], criterion: Criterion) -> 
         if isinstance(wanted, float)
         else ", ".join([wanted] if isinstance(wanted, str) else wanted)
     )
-    count = f"{len(tasks)} failed {'task' if len(tasks) == 1 else 'tasks'}"
+    count = counted(len(tasks), "failed task")
     return f"of {count} none fits --{name} {clean(told)}{known}"

@@ -14,6 +14,7 @@ from muster.cli.plan_wait import QUIET, SETTLED, PlanWait
 from muster.cli.waiting import add_waiting
 from muster.client.api import plan_path
 from muster.model.json_value import Json
+from muster.model.wording import counted
 
 _NAME_HELP = "what a plan from stdin is known by (default: its `# Title`)"
 
@@ -127,8 +128,7 @@ def _cancel(args: argparse.Namespace) -> int:
             print_json({"plan": done["plan"], "cancelled": done["cancelled"], "stopped": done["stopped"]})
             return code
         stopped = f", {done['stopped']} of them while they ran" if done["stopped"] else ""
-        count = done["cancelled"]
-        told = f"{clean(done['plan'])}  {count} {'task' if count == 1 else 'tasks'} cancelled{stopped}"
+        told = f"{clean(done['plan'])}  {counted(done['cancelled'], 'task')} cancelled{stopped}"
         print(told, flush=True)
         return waiting.end(name)
 
@@ -140,7 +140,7 @@ def _forget(args: argparse.Namespace) -> int:
     if args.json:
         print_json({key: done[key] for key in ("plan", "cancelled", "archived")})
         return 0
-    count = "1 task" if done["archived"] == 1 else f"{done['archived']} tasks"
     cancelled = f", {done['cancelled']} of them cancelled" if done["cancelled"] else ""
+    count = counted(done["archived"], "task")
     print(f"{clean(done['plan'])}  forgotten: {count} archived{cancelled}; its file may be taken in anew")
     return 0

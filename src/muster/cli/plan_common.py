@@ -6,11 +6,16 @@ from muster.cli.context import Context
 from muster.cli.output import Screen, clean
 from muster.client.api import Api, plan_path
 from muster.model.json_value import Json
+from muster.model.wording import counted
 
 
 def paused_line(plan: Json) -> str:
     """Why a plan is paused, and what goes on with it."""
-    reason = f"{plan['failures']} tasks failed in a row" if plan["paused"] == "breaker" else "by a person"
+    reason = (
+        f"{counted(plan['failures'], 'task')} failed in a row"
+        if plan["paused"] == "breaker"
+        else "by a person"
+    )
     return f"plan {plan['name']}: {reason}; `muster plan resume {plan['name']}` goes on"
 
 

@@ -31,6 +31,7 @@ from muster.hosts.file_lock import holder
 from muster.model.errors import BadInput, MusterError, OwnerUnavailable, Unavailable, from_wire
 from muster.model.json_value import Json
 from muster.model.states import CrewStatus, PauseReason
+from muster.model.wording import counted
 
 EXIT_OK, EXIT_UNSUCCESSFUL, EXIT_INTERRUPTED = 0, 5, 130
 TOLD_MAX = 10
@@ -169,8 +170,7 @@ def _supervising(
     feed = None
     try:
         if crew.start():
-            workers = "1 worker" if count == 1 else f"{count} workers"
-            show.say(f"Crew     {workers}, state in {goal.project.state_dir}")
+            show.say(f"Crew     {counted(count, 'worker')}, state in {goal.project.state_dir}")
             after = crew.last_event()
             goal.begin(crew.api)
             feed = Feed(goal.project, after, show.event, show.footer, goal.name)
