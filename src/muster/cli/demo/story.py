@@ -86,6 +86,10 @@ class Story:
             self._run.wait(max(0.0, deadline_s - time.monotonic()))
         except subprocess.TimeoutExpired:
             self._run.kill()
+        if self._run.wait() < 0:  # it was killed, and has left its crew behind
+            subprocess.run(
+                [*MUSTER, "down", "--now"], cwd=self._project.root, capture_output=True, check=False
+            )
         self._reader.join(END_S)
         self._api.close()
 
