@@ -182,6 +182,8 @@ def connect_to(project: Project, args: argparse.Namespace | None = None) -> Cont
                 if args is not None and args.rewound is None and isinstance(context.halted, StoreRewound):
                     args.rewound = context.halted
                     print_error(context.halted, as_json=args.json)
+                if args is not None and owner is not None and owner.former:
+                    note(owner.former)
                 return context
         if time.monotonic() > deadline_s:
             raise _held(project)
