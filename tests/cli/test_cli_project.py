@@ -23,8 +23,7 @@ from muster.app.settings import KINDS, load_config
 from muster.cli import context as context_module
 from muster.cli import doctor
 from muster.cli.init import PLAN, settings_for
-from muster.cli.plan_given import Given
-from muster.cli.plan_input import plan_body
+from muster.cli.plan_file import Given, plan_body
 from muster.config import load
 from muster.config.project import Project
 from muster.config.settings import Config

@@ -128,6 +128,18 @@ def test_what_was_rolled_back_is_forgotten(file: Site) -> None:
     assert file.tx("attempts", [(1, 1)]) == []
 
 
+def test_a_plan_is_read_as_it_was_written_last(file: Site) -> None:
+    file.add_plan()
+    plan = file.tx("plan", PLAN_ID)
+    file.tx("update_plan", replace(plan, failures=2))
+    assert file.tx("plan", PLAN_ID).failures == 2
+    file.tx("set_ticked", PLAN_ID, 7)
+    assert file.tx("plan", PLAN_ID) == replace(plan, failures=2, ticked_event_id=7)
+    assert file.tx("plan", PLAN_ID + 1) is None
+    file.add_plan("other", PLAN_ID + 1)
+    assert file.tx("plan", PLAN_ID + 1).name == "other"
+
+
 def test_more_rows_than_are_remembered(file: Site) -> None:
     ids = range(1, KNOWN_MAX + 50)
     file.add_plan("api", PLAN_ID)

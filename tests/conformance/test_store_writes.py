@@ -26,7 +26,7 @@ from muster.model.rows import WORKSPACE_ID, Plan
 from muster.model.states import AttemptStatus, ErrorKind, StopAction, TaskStatus
 from muster.model.task import Artifact, Checkpoint
 from muster.model.views import TaskFilter
-from muster.ports.store import Existing, ReadyTask, Tx
+from muster.ports.store import Existing, Tx
 
 
 class Broken(Exception):
@@ -240,7 +240,7 @@ def test_ready_tasks_stand_in_line_by_priority_then_sort_key_then_age(subject: S
     )
     line = subject.tx("ready", LANE_ID, 10)
     assert [task.id for task in line] == [2, 3, 1, 4, 5]
-    assert line[0] == ReadyTask(2, 0, 9, 9)
+    assert line == [subject.task(task_id) for task_id in (2, 3, 1, 4, 5)]
     assert [task.id for task in subject.tx("ready", LANE_ID, 2)] == [2, 3]
 
 
@@ -251,7 +251,8 @@ def test_what_was_begun_and_lost_stands_before_what_nobody_has_begun(subject: Su
         new_task(3, priority=7, done_epoch=1),
         new_task(4, priority=9, error_kind=ErrorKind.CRASH),
     )
-    assert [task.id for task in subject.tx("ready", LANE_ID, 10)] == [3, 2, 1, 4]
+    line = subject.tx("ready", LANE_ID, 10)
+    assert [(task.id, task.half_done) for task in line] == [(3, True), (2, True), (1, False), (4, False)]
     assert subject.read("next_ready", 10) == [3, 2, 1, 4]
 
 

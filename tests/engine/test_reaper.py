@@ -403,15 +403,15 @@ def test_a_start_that_is_repeated_renews_the_lease_that_its_worker_counts_on(pos
 # The brake (S15)
 
 
-def crowd(rig: Rig, silent: int) -> Post:
-    """Ten agents, each on a worker of its own elsewhere; `silent` of them are heard no more."""
+def crowd(rig: Rig, silent: int, for_s: float = LEASE_S) -> Post:
+    """Ten agents, each on a worker of its own elsewhere; `silent` of them are heard no more for so long."""
     names = [f"worker-crowd{n:03}" for n in range(10)]
     rig.enqueue({name: [] for name in names})
     for name in names:
         rig.register(name, hostname="elsewhere")
     jobs = {name: rig.started(name, 1)[0] for name in names}
     post = Post(rig)
-    for _ in range(int(LEASE_S)):
+    for _ in range(int(for_s)):
         for name in names[silent:]:
             rig.beat(name, jobs[name])
         post.ticks(1.0)
@@ -436,6 +436,15 @@ def test_where_half_of_the_agents_are_heard_the_others_are_given_up_in_time(rig:
     post = crowd(rig, 5)
     post.ticks(2 * TICK_S)
     assert post.reaper.reaped == 5
+
+
+@pytest.mark.promise("S15")
+def test_those_who_fall_silent_while_it_writes_count_as_well(rig: Rig) -> None:
+    """A slow disk: each of its writes takes longer than what is between two ticks."""
+    post = crowd(rig, 5, LEASE_S - 1)
+    post.before_execute = lambda _: rig.clock.advance(LEASE_S - 2)
+    post.ticks(2 * TICK_S)
+    assert post.reaper.reaped == 1, "the others lapsed with all ten"
 
 
 def test_who_is_heard_again_while_the_reaper_waits_keeps_its_task(rig: Rig) -> None:

@@ -6,7 +6,7 @@ import argparse
 
 from muster.cli import down, up
 from muster.cli.context import connect, project_of
-from muster.cli.fields import add_fields, print_one
+from muster.cli.fields import add_fields, answer, print_one
 from muster.cli.output import Screen, age, now_ms, print_json
 from muster.model.errors import BadInput, OwnerUnavailable, StoreHalted
 from muster.model.json_value import Json
@@ -51,12 +51,12 @@ def _set(args: argparse.Namespace) -> int:
     with connect(args) as context:
         if context.direct:
             raise OwnerUnavailable("no crew is up; nothing was changed", "muster up")
-        context.api.post("/api/v1/crew", {"actor": context.actor(), "status": status})
-    if args.json:
-        print_json({"status": status})
-    else:
-        print("crew  paused; what runs goes on" if args.verb == "pause" else "crew  goes on")
-    return 0
+        context.post("/api/v1/crew", status=status)
+    return answer(
+        args,
+        {"status": status},
+        f"crew  {'paused; what runs goes on' if args.verb == 'pause' else 'goes on'}",
+    )
 
 
 def _status(args: argparse.Namespace) -> int:

@@ -15,9 +15,16 @@ from muster.cli.context import actor, connect_to, refuse_foreign
 from muster.cli.copied import confirm_copy
 from muster.cli.feed import Feed, running
 from muster.cli.output import ref_of
-from muster.cli.plan_common import paused_line, tick_boxes
-from muster.cli.plan_input import add_plan, dry_run, plan_body, project_for
-from muster.cli.plan_renamed import add_which, follow
+from muster.cli.plan_file import (
+    add_plan,
+    add_which,
+    dry_run,
+    follow,
+    paused_line,
+    plan_body,
+    project_for,
+    tick_boxes,
+)
 from muster.cli.printer import EventPrinter
 from muster.cli.refusals import shell_word
 from muster.cli.trees import unseen_changes, where_the_work_is
@@ -51,7 +58,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from muster.cli.plan_given import STDIN, Given
+    from muster.cli.plan_file import STDIN, Given
     from muster.plans.files import read_plan
 
     if args.plan == STDIN:

@@ -17,9 +17,8 @@ from muster.model.answers import Claimed, ClaimedJob
 from muster.model.errors import Conflict
 from muster.model.rows import Lane, WorkerRow
 from muster.model.states import CrewStatus
-from muster.model.task import BY_HAND, Attempt
+from muster.model.task import BY_HAND, Attempt, Task
 from muster.model.usage import usage_of
-from muster.ports.store import ReadyTask
 
 
 class Claims:
@@ -55,8 +54,8 @@ class Claims:
         await view.flush()
         return Claimed(jobs=await self.jobs(view, opened))
 
-    async def _choose(self, view: View, worker: WorkerRow, free: int) -> list[tuple[ReadyTask, str]]:
-        candidates: list[tuple[tuple[int, ...], ReadyTask, Lane, list[str]]] = []
+    async def _choose(self, view: View, worker: WorkerRow, free: int) -> list[tuple[Task, str]]:
+        candidates: list[tuple[tuple[int, ...], Task, Lane, list[str]]] = []
         closed = await closed_pools(view)
         for lane_id in await view.tx.open_lanes():
             lane = self._memory.lanes[lane_id]
@@ -68,7 +67,7 @@ class Claims:
                     candidates.append((place, task, lane, agents))
         candidates.sort(key=lambda candidate: candidate[0])
         left = await capacity(view, self._policy) if candidates else None
-        chosen: list[tuple[ReadyTask, str]] = []
+        chosen: list[tuple[Task, str]] = []
         for _, task, lane, agents in candidates:
             if len(chosen) == free:
                 break
@@ -82,7 +81,7 @@ class Claims:
         left = await capacity(view, self._policy)
         return left is None or left.take(limit_key or "", [BY_HAND]) is not None
 
-    def _grant(self, view: View, command: c.Claim, task: ReadyTask, agent: str) -> Attempt:
+    def _grant(self, view: View, command: c.Claim, task: Task, agent: str) -> Attempt:
         grant = c.Grant(
             task_id=task.id,
             worker_id=command.worker_id,

@@ -60,9 +60,8 @@ class View:
             return
         tasks = await self.tx.tasks(missing)
         self._tasks |= {task.id: task for task in tasks}
-        newest = [(task.id, task.epoch) for task in tasks if task.epoch]
-        for attempt in await self.tx.attempts(newest):
-            self._attempts[attempt.task_id] = attempt
+        if newest := [(task.id, task.epoch) for task in tasks if task.epoch]:
+            self._attempts |= {attempt.task_id: attempt for attempt in await self.tx.attempts(newest)}
 
     async def reload(self) -> None:
         """After statements of the store's own, and a `flush`: the rows as they are now."""
@@ -199,14 +198,15 @@ class View:
             # Their edges to these parents must stand in the store, or nobody ever takes them off.
             await self.flush()
         while self._completed or self._failed:
-            await self._unblock()
-            await self._cascade()
+            if self._completed:
+                await self._unblock()
+            if self._failed:
+                await self._cascade()
 
     async def _unblock(self) -> None:
-        if not self._completed:
-            return
         parents, self._completed = self._completed, []
-        await self._take_off(await self.tx.settle_dependencies(parents))
+        if children := await self.tx.settle_dependencies(parents):
+            await self._take_off(children)
 
     async def _take_off(self, children: list[tuple[int, int]]) -> None:
         await self.load([child_id for child_id, _ in children])

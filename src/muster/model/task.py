@@ -147,6 +147,11 @@ class Task(Struct, frozen=True, gc=False):
         return waiting and self.lingering_epoch is None
 
     @property
+    def half_done(self) -> bool:
+        """An attempt at it was lost, or has its work still to publish: it goes before all others."""
+        return self.error_kind is ErrorKind.LOST or self.done_epoch is not None
+
+    @property
     def done(self) -> bool:
         """What waits for it goes on, also where it was archived since."""
         archived = self.status is TaskStatus.ARCHIVED and self.error_kind is None and not self.error

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Protocol, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from muster.model.commands import AppendLog
 from muster.model.edits import Edit, KeptTask
@@ -29,16 +30,6 @@ from muster.model.views import (
 )
 
 T = TypeVar("T")
-
-
-class ReadyTask(Struct, frozen=True, gc=False):
-    """A claimable task with its place in line: first what was begun and lost, then the highest priority, the
-    lowest sort key, the oldest."""
-
-    id: int
-    half_done: int
-    priority: int
-    sort_key: int
 
 
 class EventSpan(Struct, frozen=True, gc=False):
@@ -89,7 +80,7 @@ class Writes(Struct):
         return cls([], [], [], [], [], [], [], [], [], [])
 
     def __bool__(self) -> bool:
-        return any(getattr(self, name) for name in self.__struct_fields__)
+        return any(astuple(self))
 
 
 class Tx(Protocol):
@@ -110,7 +101,8 @@ class Tx(Protocol):
         """Lanes that hold at least one ready task, of plans that are not paused.  Its cost grows with
         their number, not with the tasks'."""
 
-    async def ready(self, lane_id: int, limit: int) -> list[ReadyTask]: ...
+    async def ready(self, lane_id: int, limit: int) -> list[Task]:
+        """The lane's ready tasks in the order in which they are given out."""
 
     async def job_texts(self, ids: Collection[int]) -> list[JobText]:
         """What a claim hands over besides the state, with the newest checkpoint and session."""

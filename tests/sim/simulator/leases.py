@@ -140,7 +140,7 @@ class Leases:
         self._world.seen["a silent attempt was reaped"] += 1
         if not task.by_hand:
             seen = self._look_at_silence(now)
-            if self._brake.is_on(seen, now.mono_ms):
+            if self._brake.is_on(now.mono_ms):
                 says = (
                     f"{seen.silent} of {seen.held} agents fell silent at once, and task {task.id} was reaped"
                 )

@@ -8,6 +8,8 @@ AGENTS_MIN, SHARE = 10, 0.55
 DOUBT = 2
 """So many agents more or less may the reaper have counted, a moment before or after."""
 TICKS_MS = 2_000
+LOOK_MS = 1_000
+"""A reaper looks twice a second, and a slow disk takes its time for what it writes between."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class BrakeWatch:
         self._lease_ms = lease_ms
         self._given_up_ms: list[int] = []
         self._maybe_from_ms: int | None = None
+        self._surely_from_ms: int | None = None
         self._quiet_from_ms: int | None = None
 
     def given_up(self, now_ms: int) -> None:
@@ -44,6 +47,10 @@ class BrakeWatch:
         seen = Silence(held + gone, silent + gone)
         if seen.maybe and self._maybe_from_ms is None:
             self._maybe_from_ms = now_ms
+        if not seen.surely:
+            self._surely_from_ms = None
+        elif self._surely_from_ms is None:
+            self._surely_from_ms = now_ms
         if seen.silent:
             self._quiet_from_ms = None
         elif self._quiet_from_ms is None:
@@ -57,6 +64,7 @@ class BrakeWatch:
         """So much longer than a lease may a silent attempt be held."""
         return self._lease_ms if self._maybe_from_ms is not None else 0
 
-    def is_on(self, seen: Silence, now_ms: int) -> bool:
+    def is_on(self, now_ms: int) -> bool:
         """Whether nobody may be given up for silence alone."""
-        return seen.surely and now_ms < (self._maybe_from_ms or 0) + self._lease_ms
+        seen_ms = now_ms - (now_ms if self._surely_from_ms is None else self._surely_from_ms)
+        return seen_ms > LOOK_MS and now_ms < (self._maybe_from_ms or 0) + self._lease_ms

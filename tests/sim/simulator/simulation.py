@@ -140,15 +140,14 @@ class Simulation:
             self._check_itself()
 
     def _check_itself(self) -> None:
-        """A run in which nothing happened keeps every promise, and proves none."""
-        tasks = self.oracle.reference.tasks.values()
+        """A run in which nothing happened keeps every promise, and proves none.
+
+        What was begun may all have been cancelled, with all that came after it behind it.
+        """
         for what, there in {
             "nothing was committed": self.oracle.commits,
-            "no work came in": len(tasks),
+            "no work came in": len(self.oracle.reference.tasks),
             "no attempt was begun": self.world.seen["started"],
-            "no task was completed by an agent": any(
-                event.event == "completed" and event.epoch for task in tasks for event in task.events
-            ),
         }.items():
             if not there:
                 raise Broken("simulator", f"{what}; this run says nothing about Muster")

@@ -77,7 +77,7 @@ class Reaper(Service):
         self._absences_seen = absences()
         self._lease_ms = int(lease_s * 1000)
         self._brake = Brake(self._lease_ms)
-        self._braked = False
+        self._braked, self._braked_at_ms = False, 0
         self.interval_s = interval_s
         self._ticked_ms = led_since_ms
         self._first_ms: int | None = None
@@ -115,7 +115,7 @@ class Reaper(Service):
         if dead_marks:
             await self._kill(dead_marks)
             await self._aside(self._sweep)
-        self._braked = self._brake.holds(*await self._silent(workers, gone, now), now.mono_ms)
+        await self._look_at_silence(workers, gone)
         trusted: set[str] = set()
         async for page in self._pages():
             newcomers = await self._newcomers(page, workers)
@@ -126,6 +126,8 @@ class Reaper(Service):
                 if attempt.worker_id in newcomers:
                     continue
                 worker = workers.get(attempt.worker_id)
+                if self.clock.now().mono_ms - self._braked_at_ms >= self.interval_s * 1000:
+                    await self._look_at_silence(workers, gone)  # others have fallen silent while we wrote
                 if not await self._consider(attempt, worker, gone, now):
                     trusted.add(attempt.worker_id)
         await self._free_lingering(workers, gone, now)
@@ -142,11 +144,11 @@ class Reaper(Service):
                 return
             after = (page[-1].task_id, page[-1].epoch)
 
-    async def _silent(
-        self, workers: Mapping[str, WorkerRow], gone: Mapping[str, str | None], now: Now
-    ) -> tuple[int, list[Attempt]]:
-        """How many attempts agents hold, and those whose lease has run out without another sign of their end."""
-        held, silent = 0, list[Attempt]()
+    async def _look_at_silence(
+        self, workers: Mapping[str, WorkerRow], gone: Mapping[str, str | None]
+    ) -> None:
+        """Counts the attempts of agents, and those whose lease has run out without another sign of their end."""
+        now, held, silent = self.clock.now(), 0, list[Attempt]()
         async for page in self._pages():
             agents = [attempt for attempt in page if not attempt.by_hand]
             held += len(agents)
@@ -157,7 +159,7 @@ class Reaper(Service):
                 and not gone[attempt.worker_id]
                 and self._ran_out(attempt, now)
             ]
-        return held, silent
+        self._braked, self._braked_at_ms = self._brake.holds(held, silent, now.mono_ms), now.mono_ms
 
     @staticmethod
     def _ran_out(attempt: Attempt, now: Now) -> bool:

@@ -7,6 +7,7 @@ so that SQLite leaves the indexes and checks of all others alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from itertools import compress, count
 from operator import is_not, itemgetter
 from typing import Any, Generic, TypeVar
 
@@ -22,6 +23,7 @@ KINDS_MAX = 40
 """Sets of changed columns that get a statement of their own; in practice they are as many as there are moves."""
 
 Row = tuple[Any, ...]
+Mask = tuple[bool, ...]
 Statement = tuple[str, Callable[[Row], Row]]
 
 
@@ -46,7 +48,7 @@ class RowCache(Generic[R]):
         self._status = fields.index("status")
         self._ended = ended
         self._rows: dict[Any, tuple[R, Row]] = {}
-        self._kinds: dict[bytes, Statement] = {}
+        self._kinds: dict[Mask, Statement] = {}
         self._everything = self._statement(range(keys, len(fields)))
 
     def get(self, key: object) -> R | None:
@@ -64,53 +66,42 @@ class RowCache(Generic[R]):
                 found.append(known[0])
         return found, missing
 
-    def put(self, made: Iterable[R]) -> list[Row]:
+    def put(self, made: Collection[R]) -> list[Row]:
         """Notes what was read from the store, or is written to it, and returns its columns."""
-        columns = []
-        for one in made:
-            row = astuple(one)
-            columns.append(row)
-            self._note(self._key(row), one, row)
+        columns, key_of, note = list(map(astuple, made)), self._key, self._note
+        for one, row in zip(made, columns, strict=True):
+            note(key_of(row), one, row)
         return columns
 
     def _note(self, key: object, made: R, row: Row) -> None:
         rows = self._rows
         if row[self._status] in self._ended:
             rows.pop(key, None)  # nobody will ask for it again
-            return
-        if len(rows) >= KNOWN_MAX and key not in rows:
-            del rows[next(iter(rows))]
-        rows[key] = (made, row)
+        else:
+            rows[key] = (made, row)
+            if len(rows) > KNOWN_MAX:
+                del rows[next(iter(rows))]
 
     def forget(self) -> None:
         self._rows.clear()
 
     def updates(self, changed: Iterable[R]) -> dict[str, list[Row]]:
         """Statements by name, each with the rows to bind, that bring the table to what `changed` says."""
-        by_mask: dict[bytes, list[Row]] = {}
-        rows, to_key, status, ended = self._rows, self._key, self._status, self._ended
+        made: dict[str, list[Row]] = {}
+        rows, key_of, kinds, note = self._rows, self._key, self._kinds, self._note
         for now in changed:
             row = astuple(now)
-            key = to_key(row)
+            key = key_of(row)
             known = rows.get(key)
             # What was not touched is the same object; an equal one that is not costs a column too many.
-            mask = b"" if known is None else bytes(map(is_not, known[1], row))
-            if mask in by_mask:
-                by_mask[mask].append(row)
-            else:
-                by_mask[mask] = [row]
-            if known is not None and row[status] not in ended:
-                rows[key] = (now, row)
-            else:
-                self._note(key, now, row)
-        made: dict[str, list[Row]] = {}
-        for mask, alike in by_mask.items():
-            name, bind = self._kinds.get(mask) or self._kind(mask)
-            made.setdefault(name, []).extend(map(bind, alike))
+            mask = () if known is None else tuple(map(is_not, known[1], row))
+            name, bind = kinds.get(mask) or self._kind(mask)
+            made.setdefault(name, []).append(bind(row))
+            note(key, now, row)
         return made
 
-    def _kind(self, mask: bytes) -> Statement:
-        changed = [i for i, differs in enumerate(mask) if differs]
+    def _kind(self, mask: Mask) -> Statement:
+        changed = list(compress(count(), mask))
         if not changed or len(self._kinds) >= KINDS_MAX:
             return self._everything
         kind = self._kinds[mask] = self._statement(changed)

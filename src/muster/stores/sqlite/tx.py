@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from operator import itemgetter
 from typing import Any
 
 import apsw
@@ -21,7 +22,7 @@ from muster.model.states import (
 from muster.model.targets import required
 from muster.model.task import BY_HAND, Attempt, Now, Task
 from muster.model.views import JobText
-from muster.ports.store import Existing, ReadyTask, Writes
+from muster.ports.store import Existing, Writes
 from muster.stores.sqlite.row_cache import RowCache
 from muster.stores.sqlite.rows import (
     attempt_of,
@@ -40,8 +41,8 @@ from muster.stores.sqlite.witness import Made, made_by
 
 SQL = load_sql("engine.sql")
 CLOCK_SQL = load_sql("clock.sql")
-WORKERS_MAX = 1000
-"""So many workers are remembered between transactions."""
+KEPT_MAX = 1000
+"""So many workers, plans and settings are remembered between transactions."""
 
 
 def _edited(edit: Edit) -> tuple[Any, ...]:
@@ -63,9 +64,8 @@ class SqliteTx:
             statements=SQL,
             ended=frozenset(AttemptStatus) - ATTEMPT_OPEN,
         )
-        self._workers: dict[str, WorkerRow | None] = {}
-        self._meta: dict[str, str | None] = {}
-        """Both are read with every claim and heartbeat, and written by nobody but `put_worker` and `set_meta`."""
+        self._kept: dict[tuple[str, object], Any] = {}
+        """Single rows that each claim and heartbeat reads, by the statement that reads them and its key."""
         self._as_of: int | None = None
         self._changes = 0
         self._granted = 0
@@ -96,8 +96,7 @@ class SqliteTx:
         """After a roll-back the store holds what it held before."""
         self._tasks.forget()
         self._attempts.forget()
-        self._workers.clear()
-        self._meta.clear()
+        self._kept.clear()
 
     def _all(self, name: str, *bindings: Any) -> list[Any]:
         return self._db.execute(SQL[name], bindings).fetchall()
@@ -107,6 +106,19 @@ class SqliteTx:
 
     def _many(self, name: str, rows: Collection[tuple[Any, ...]]) -> Any:
         return self._db.executemany(SQL[name], rows)
+
+    def _recall(self, name: str, key: object, made_of: Callable[[Any], Any]) -> Any:
+        try:
+            return self._kept[name, key]
+        except KeyError:
+            row = self._first(name, key)
+            return self._keep(name, key, made_of(row) if row else None)
+
+    def _keep(self, name: str, key: object, value: Any) -> Any:
+        if len(self._kept) >= KEPT_MAX:
+            self._kept.clear()
+        self._kept[name, key] = value
+        return value
 
     async def tasks(self, ids: Collection[int]) -> list[Task]:
         known, missing = self._tasks.look_up(ids)
@@ -129,8 +141,10 @@ class SqliteTx:
     async def open_lanes(self) -> list[int]:
         return [row[0] for row in self._all("open_lanes")]
 
-    async def ready(self, lane_id: int, limit: int) -> list[ReadyTask]:
-        return [ReadyTask(*row) for row in self._all("ready", lane_id, limit)]
+    async def ready(self, lane_id: int, limit: int) -> list[Task]:
+        read = [task_of(row) for row in self._all("ready", lane_id, limit)]
+        self._tasks.put(read)
+        return read
 
     async def job_texts(self, ids: Collection[int]) -> list[JobText]:
         plans: dict[int | None, str] = {None: ""}
@@ -168,7 +182,7 @@ class SqliteTx:
             self._granted = max(self._granted, *(attempt.epoch for attempt in writes.opened))
             self._many("insert_attempt", self._attempts.put(writes.opened))
         if writes.events:
-            self._many("insert_event", [astuple(e) for e in writes.events])
+            self._many("insert_event", list(map(astuple, writes.events)))
         if writes.results:
             self._many("update_result", writes.results)
         if writes.checkpoints:
@@ -202,9 +216,11 @@ class SqliteTx:
         return plan_of(row) if row else None
 
     async def plan(self, plan_id: int) -> Plan | None:
-        return self._plan("plan", plan_id)
+        found: Plan | None = self._recall("plan", plan_id, plan_of)
+        return found
 
     async def update_plan(self, plan: Plan) -> None:
+        self._kept.pop(("plan", plan.id), None)
         self._all("update_plan", plan.id, plan.failures, plan.paused_reason, plan.event_seq, plan.source)
 
     async def plan_by_source(self, workspace_id: int, source: str) -> Plan | None:
@@ -217,9 +233,11 @@ class SqliteTx:
         return {row[0] for row in self._all("plan_names", workspace_id)}
 
     async def add_plan(self, plan: Plan) -> None:
+        self._keep("plan", plan.id, plan)
         self._all("insert_plan", *astuple(plan))
 
     async def set_ticked(self, plan_id: int, event_id: int) -> None:
+        self._kept.pop(("plan", plan_id), None)
         self._all("set_ticked", plan_id, event_id)
 
     async def existing(self, plan_id: int, keys: Collection[str]) -> dict[str, Existing]:
@@ -299,20 +317,11 @@ class SqliteTx:
         return bool(self._all("settle_dependency", parent_id, child_id))
 
     async def worker(self, worker_id: str) -> WorkerRow | None:
-        try:
-            return self._workers[worker_id]
-        except KeyError:
-            row = self._first("worker", worker_id)
-            return self._note_worker(worker_id, worker_of(row) if row else None)
-
-    def _note_worker(self, worker_id: str, worker: WorkerRow | None) -> WorkerRow | None:
-        if len(self._workers) >= WORKERS_MAX:
-            self._workers.clear()
-        self._workers[worker_id] = worker
-        return worker
+        found: WorkerRow | None = self._recall("worker", worker_id, worker_of)
+        return found
 
     async def put_worker(self, worker: WorkerRow) -> None:
-        self._note_worker(worker.id, worker)
+        self._keep("worker", worker.id, worker)
         self._all("put_worker", *worker_row(worker))
 
     async def living_workers(self) -> list[WorkerRow]:
@@ -323,15 +332,11 @@ class SqliteTx:
         return int(row[0]) if row else 0
 
     async def meta(self, name: str) -> str | None:
-        try:
-            return self._meta[name]
-        except KeyError:
-            row = self._first("meta", name)
-            value = self._meta[name] = str(row[0]) if row else None
-            return value
+        found: str | None = self._recall("meta", name, itemgetter(0))
+        return found
 
     async def set_meta(self, name: str, value: str) -> None:
-        self._meta[name] = value
+        self._keep("meta", name, value)
         self._all("set_meta", name, value)
 
     async def prune_logs(self, before_ms: int, limit: int) -> int:

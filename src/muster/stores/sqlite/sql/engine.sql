@@ -15,7 +15,7 @@ $open_lane
 SELECT id FROM claimable
 
 -- name: ready
-SELECT id, half_done, priority, sort_key FROM tasks
+SELECT $task_columns FROM tasks
  WHERE lane_id = ?1 AND ready = 1
  ORDER BY half_done DESC, priority DESC, sort_key, id
  LIMIT ?2
