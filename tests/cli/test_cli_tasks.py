@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
 
-from muster.cli.output import Screen, clean, event_line
+from muster.cli.output import Screen, clean
 from muster.model import commands as c
 
 
@@ -261,7 +262,7 @@ def _event(**changes):
         "epoch": 1,
     }
     event |= {"message": "attempt 1 runs on worker-ab12 with agent shell", "newStatus": "RUNNING"}
-    return event_line(event | changes, colour=False, ascii_only=False)[9:]
+    return Screen("never", io.TextIOWrapper(io.BytesIO(), "utf-8")).event(event | changes)[9:]
 
 
 def test_event_lines():
@@ -276,5 +277,6 @@ def test_event_lines():
 
 def test_the_line_of_an_artifact_says_its_name_once():
     event = {"event": "artifact", "message": "artifact report", "newStatus": "RUNNING", "atMs": 0, "epoch": 1}
-    line = event_line({**event, "plan": "p", "key": "k", "actor": "w"}, colour=False, ascii_only=True)
+    screen = Screen("never", io.TextIOWrapper(io.BytesIO(), "ascii"))
+    line = screen.event({**event, "plan": "p", "key": "k", "actor": "w"})
     assert line.endswith("* p/k  artifact  report")

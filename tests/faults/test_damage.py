@@ -13,6 +13,7 @@ from engine_rig import Rig
 
 from muster.app.direct import direct
 from muster.client.api import Api
+from muster.config.identity import settle
 from muster.config.project import Project
 from muster.engine.batch import drive
 from muster.engine.commands import Engine
@@ -165,7 +166,17 @@ def test_a_task_that_lingers_is_sound(path: Path) -> None:
     assert (task.status, task.lingering_epoch) == ("PENDING", job.epoch)
     rig.store.close()
     assert examine(path).findings == []
-    back_up(path, path.with_name("copy.db"))
+    project = Project(path.parent)
+    project.state_dir.mkdir()
+    project.config_file.touch()
+    settle(project)
+    back_up(path, project.store)
+    code, said = muster(project.root, "db", "restored")
+    assert code == 0, said
+    assert examine(project.store).findings == []
+    rig.store = SqliteStore.open(project.store)
+    assert drive(rig.store.transact(lambda tx: tx.tasks([job.task_id])))[0].lingering_epoch == job.epoch
+    rig.store.close()
 
 
 def test_another_database_is_not_taken_for_a_store(tmp_path: Path) -> None:

@@ -33,9 +33,16 @@ from muster.stores.sqlite.file import wal_of
 from muster.stores.sqlite.store import SqliteStore
 
 PAGE = 4096
+BREAKABLE = """\
+import signal, sys
+if "muster.app.owner" in sys.orig_argv:
+    from unsynced import break_syncs
+    signal.signal(signal.SIGUSR1, lambda *_: break_syncs())
+"""
 CONFIG = """\
 [agents.coder]
-command = ["sh", "-c", "echo half > made.txt; touch $MUSTER_ROOT/begun; sleep 600"]
+command = ["sh", "-c", '''
+echo half > made.txt; echo half > staged.txt; git add staged.txt; touch $MUSTER_ROOT/begun; sleep 600''']
 prompt = "none"
 writes = true
 """
@@ -120,7 +127,7 @@ def test_a_crew_whose_store_is_taken_ends_and_keeps_what_it_made(project: Projec
         said = _said(run)
         assert run.returncode == 1, said
     assert "every agent is stopped" in said
-    assert "Kept     p/long: 1 file changed" in said and "git show refs/muster/p/long/1" in said
+    assert "Kept     p/long: 2 files changed" in said and "git show refs/muster/p/long/1" in said
     (backup,) = (project.state_dir / "backups").iterdir()
     assert f"cp {backup}" in said, "the newest backup is named"
     assert git(project.root, "show", "refs/muster/p/long/1:made.txt") == "half"
@@ -142,6 +149,27 @@ def test_a_store_made_anew_writes_over_nothing_that_was_kept(project: Project) -
     assert refs[0] == "refs/muster/p/long/1" and re.fullmatch(rf"{refs[0]}-\d+", refs[1])
     parents = {git(project.root, "rev-parse", f"{ref}^") for ref in refs}
     assert len(parents) == 2, "each still is what it was"
+
+
+@pytest.mark.timeout(120)
+def test_a_deleted_state_folder_leaves_what_was_staged_and_says_so(project: Project) -> None:
+    with _run(project, "run", str(project.root / "plan.md"), "--workers", "1") as run:
+        shutil.rmtree(project.state_dir, ignore_errors=True)
+        said = _said(run)
+        assert run.returncode == 1, said
+    assert "neither staged nor committed are gone" in said
+    assert (
+        "Kept     p/long: 1 file changed, 1 insertion(+), as far as it was staged or committed; git show"
+        in said
+    )
+    kept = git(project.root, "ls-tree", "-r", "--name-only", "refs/muster/p/long/1").split()
+    assert "staged.txt" in kept and "made.txt" not in kept
+    assert _nobody_is_left(project)
+    for command in (("status",), ("task", "list"), ("db", "check")):
+        code, said = muster(project.root, *command)
+        assert code == 0 and "this store is new, and git has the work of earlier tasks" in said, said
+    assert muster(project.root, "task", "add", "x", "--agent", "shell", "--prompt", "true")[0] == 0
+    assert "this store is new" not in muster(project.root, "status")[1]
 
 
 @pytest.mark.timeout(120)
@@ -176,6 +204,30 @@ def test_down_needs_no_store_and_nobody_else(project: Project) -> None:
     assert "git show refs/muster/p/long/1" in said and "restore the newest backup" in said
     assert git(project.root, "show", "refs/muster/p/long/1:made.txt") == "half"
     assert _nobody_is_left(project)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.skipif(sys.platform != "linux", reason="the fault is made with seccomp")
+def test_a_failed_sync_ends_the_crew_until_a_person_has_looked(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hooks").mkdir()
+    (tmp_path / "hooks" / "sitecustomize.py").write_text(BREAKABLE)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "hooks"), str(Path(__file__).parent)]))
+    with _run(project, "run", str(project.root / "plan.md"), "--workers", "1") as run:
+        owner = holder(project.owner_lock)
+        assert owner
+        os.kill(owner, signal.SIGUSR1)
+        said = _said(run)
+        assert run.returncode == 1, said
+    assert "a write could not be synced" in said and "muster db check --resume" in said
+    assert "git show refs/muster/p/long/1" in said
+    assert _nobody_is_left(project)
+    code, said = muster(project.root, "status")
+    assert code == 1 and "a write could not be synced" in said
+    assert muster(project.root, "db", "check", "--resume")[0] == 0
+    code, said = muster(project.root, "status")
+    assert code == 0 and "1 running" in said, "the next crew resumes it"
 
 
 @pytest.mark.timeout(60)

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from muster.cli.plan_given import Given
-from muster.cli.plan_input import plan_body
+from muster.cli.plan_file import Given, plan_body
 from muster.config.project import Project
 from muster.config.settings import AgentConfig, Config
 from muster.model.commands import Spec

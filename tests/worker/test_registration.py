@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from around import worker_context
 from real_crew import crew, start
 
 from muster.cli.context import answers
@@ -18,8 +20,11 @@ from muster.client.http import Connection
 from muster.config.project import Project
 from muster.hosts.local_host import LocalHost
 from muster.model import commands as c
-from muster.model.errors import Unavailable
-from patience import PATIENCE_S, until
+from muster.model.errors import BadInput, OwnerUnavailable, Unavailable
+from muster.ports.host import ProcessId
+from muster.runtimes.chance import SystemChance
+from muster.worker.worker import Worker
+from patience import HOURS_S, PATIENCE_S, until
 
 WORKERS = 20
 
@@ -65,6 +70,38 @@ def test_all_who_register_are_known(project: Project) -> None:
 def test_nobody_is_registered_where_no_owner_is(tmp_path: Path) -> None:
     with pytest.raises(Unavailable):
         HttpCrew(Project(tmp_path).socket).register(_registration(1, LocalHost()))
+
+
+@pytest.mark.parametrize("up_s", [0.0, 1e6], ids=["just booted", "up for days"])
+def test_a_worker_that_begins_before_its_owner_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, up_s: float
+) -> None:
+    begun_s, clock = time.monotonic(), time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: clock() - begun_s + up_s)
+    crew = LateOwner()
+    worker = Worker(
+        crew,  # type: ignore[arg-type]
+        worker_context(tmp_path),
+        SystemChance(),
+        hostname="h",
+        boot_id="b",
+        process=ProcessId(1, 1),
+        slots=1,
+        general=(),
+        offers={},
+        orphan_grace_s=HOURS_S,
+    )
+    with pytest.raises(BadInput, match="heard"):
+        worker.run()
+    assert crew.asked == 3
+
+
+class LateOwner:
+    asked = 0
+
+    def register(self, command: c.Register) -> None:
+        self.asked += 1
+        raise BadInput("heard") if self.asked == 3 else OwnerUnavailable("not yet")
 
 
 def test_whoever_takes_the_place_of_a_dead_worker_goes_on_with_its_task(tmp_path: Path) -> None:

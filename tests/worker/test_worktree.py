@@ -19,7 +19,7 @@ from repositories import git, make_repository, tree
 
 from muster.model.refs import kept_ref, plan_branch, ref_part, task_branch
 from muster.worker.git import GitFailed, find_repository
-from muster.worker.worktree import SUBJECT_CHARS_MAX, MergeConflict, WorkMissing, Worktree
+from muster.worker.worktree import SUBJECT_CHARS_MAX, MergeConflict, WorkMissing, Worktree, deleted_trees
 
 # Where there is a repository
 
@@ -243,6 +243,29 @@ def test_work_kept_for_another_store_is_not_written_over(repository, home):
     second = replace(other, epoch=2)
     assert "attempt (#1)" in second.prepare()
     assert (second.cwd / "theirs.txt").exists() and not (second.cwd / "mine.txt").exists()
+
+
+def test_of_a_deleted_tree_what_git_has_is_kept(repository, home):
+    """Nobody has kept its work before: of files that were never staged nothing is left."""
+    for key in ("staged", "committed", "neither"):
+        made = tree(repository, key)
+        made.prepare()
+        (made.cwd / f"{key}.txt").write_text("half\n")
+        if key != "neither":
+            git(made.cwd, "add", ".")
+        if key == "committed":
+            git(made.cwd, "commit", "--quiet", "-m", "mine")
+    subprocess.run(["rm", "-rf", str(home / ".muster")], check=True)
+    deleted = deleted_trees(repository, home / ".muster" / "worktrees")
+    kept = {}
+    for path, admin in deleted.items():
+        found = Worktree.found(repository, path, admin)
+        assert found is not None
+        work = found.keep(admin)
+        assert work is not None
+        kept[found.key] = work.commits, git(home, "ls-tree", "--name-only", found.kept).count(".txt")
+        assert found.keep(admin) is None, "what is kept stays what it is"
+    assert kept == {"staged": (1, 2), "committed": (1, 2), "neither": (0, 1)}
 
 
 def test_a_project_that_was_moved_finds_its_trees_again(repository, home, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import time
@@ -33,6 +34,7 @@ from muster.model.errors import (
 )
 from muster.model.marks import worker_mark
 from muster.model.states import STOP_BY_S, CrewStatus
+from muster.model.wording import counted
 from muster.ports.host import ProcessId
 from muster.worker.supervisor import DISK_FULL, HELD, NO_STORE, Ended, Supervisor, recorded
 
@@ -215,8 +217,8 @@ class SupervisedCrew:
             )
         return StoreRefused(
             f"{self._project.state_dir} was deleted or replaced while its crew was at work; "
-            "the crew is ended, and what it had written is gone",
-            "run the plan again; `git clean` spares it with -e .muster",
+            "the crew is ended; the store, the logs, and files that were neither staged nor committed are gone",
+            "put it back, or run the plan again; `git clean` spares it with -e .muster",
         )
 
     def _ask(self, path: str) -> Any:
@@ -254,7 +256,7 @@ class SupervisedCrew:
         new = 0 if self._ordered is None else crew["workersOrdered"] - self._ordered
         self._ordered = crew["workersOrdered"]
         if new > 0 and not self.supervisor.draining:
-            self._say(f"Crew     {new} more {'worker' if new == 1 else 'workers'}, as ordered")
+            self._say(f"Crew     {counted(new, 'more worker')}, as ordered")
             self.supervisor.add_workers(new)
 
     def _kill_leftovers(self) -> bool:
@@ -280,7 +282,7 @@ class SupervisedCrew:
         Each step has its time, and the next one follows.
         """
         self.supervisor.drain()
-        step, told_s = DRAIN, 0.0
+        step, told_s = DRAIN, -math.inf
         self._heard_s = since_s = time.monotonic()
         while not self.supervisor.drained():
             now_s, wanted = time.monotonic(), max(self._interrupts.level, step)
@@ -290,7 +292,7 @@ class SupervisedCrew:
                 self._say(f"The owner has not answered for {OWNER_AWAY_S:.0f} s.")
                 wanted, step = KILL, STOP
             if wanted > step:
-                step, since_s, told_s = step + 1, now_s, 0.0
+                step, since_s, told_s = step + 1, now_s, -math.inf
                 self._say(_STEP_WORDS[step])
             if step == KILL:
                 self.kill()

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 
 from muster.app.core import Owner
+from muster.app.salvage import former_work
 from muster.app.settings import load_config
 from muster.config.project import Project
 from muster.config.settings import Config
@@ -35,6 +36,9 @@ class DirectTransport:
             raise
         self.halted = self._owner.halted()
         """Why nothing may be written; what is read may not be all there was."""
+        new = self.halted is None and self._owner.store.is_new
+        self.former = former_work(project) if new else ""
+        """What tells that there has been another store."""
         self._app = self._loop.run_until_complete(self._build())
         self._stack = contextlib.ExitStack()
         self._written = self._stack.enter_context(self._owner.wakeups.listen(EVENTS))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster.config.project import Project
 from muster.hosts.process_tree import PIDS_FILE
 from muster.worker.git import GitFailed, find_repository
-from muster.worker.worktree import Worktree
+from muster.worker.worktree import Worktree, deleted_trees
 from muster.worker.worktree_cleaner import tree_ids
 
 
@@ -19,18 +19,36 @@ def keep_work(project: Project, task_ids: set[int]) -> list[str]:
 
     Nobody may be at work there any more.
     """
-    trees = sorted(task_ids.intersection(tree_ids(project.worktrees_dir)))
-    repository = find_repository(project.root) if trees else None
+    repository = find_repository(project.root)
     if repository is None:
         return []
+    deleted = deleted_trees(repository, project.worktrees_dir)
+    there = task_ids.intersection(tree_ids(project.worktrees_dir))
     said = []
-    for path in (project.worktrees_dir / str(task_id) for task_id in trees):
+    for path in sorted({project.worktrees_dir / str(task_id) for task_id in there}.union(deleted)):
+        admin = deleted.get(path)
         try:
-            tree = Worktree.found(repository, path)
-            work = tree.keep() if tree is not None else None
+            tree = Worktree.found(repository, path, admin)
+            work = tree.keep(admin) if tree is not None else None
         except (GitFailed, OSError) as error:
             said.append(f"Left     {path} as it is: {error}")
             continue
-        if tree is not None and work is not None:
-            said.append(f"Kept     {tree.plan}/{tree.key}: {work.stat}; git show {tree.kept}")
+        if tree is None or work is None:
+            continue
+        name, only = f"{tree.plan}/{tree.key}", ", as far as it was staged or committed" if admin else ""
+        if admin and not work.commits:
+            said.append(f"Gone     {name}: its working tree was deleted, and nothing was staged or committed")
+        else:
+            said.append(f"Kept     {name}: {work.stat}{only}; git show {tree.kept}")
     return said
+
+
+def former_work(project: Project) -> str:
+    """For a store that has just been made: what git tells of one before it; empty where it tells nothing."""
+    repository = find_repository(project.root)
+    if repository is None or not repository.ask("for-each-ref", "--count=1", "refs/muster").stdout:
+        return ""
+    return (
+        "this store is new, and git has the work of earlier tasks: git for-each-ref refs/muster; "
+        "where a store was deleted, put its folder back, or a backup of it"
+    )

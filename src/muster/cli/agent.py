@@ -6,8 +6,8 @@ import argparse
 
 from muster.app.settings import load_config
 from muster.cli.context import connect, project_of
-from muster.cli.fields import add_fields, print_one, print_rows, refuse_unknown
-from muster.cli.output import Screen, clean, print_json, usage_words
+from muster.cli.fields import add_fields, answer, print_one, print_rows, refuse_unknown
+from muster.cli.output import Screen, clean, usage_words
 from muster.cli.status import pool_word
 from muster.client.api import path_of
 from muster.config.project import Project
@@ -24,15 +24,15 @@ _TRIED = ("version", "ok", "answer", "errorKind", "error", "seconds", "usage")
 
 def add(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    listing = verbs.add_parser("list", help="the agents of this project")
-    shown = verbs.add_parser("show", help="how one is started, and what it may do")
+    listing = verbs.add_parser("list", act=_list, help="the agents of this project")
+    shown = verbs.add_parser("show", act=_show, help="how one is started, and what it may do")
     shown.add_argument("name", metavar="NAME")
     add_fields(listing)
     add_fields(shown)
-    resumed = verbs.add_parser("resume", help="let it and its provider's others be tried again")
+    resumed = verbs.add_parser("resume", act=_resume, help="let it and its provider's others be tried again")
     resumed.add_argument("name", metavar="NAME")
     tried = verbs.add_parser(
-        "test", help="give it one trivial prompt; with a paid provider this costs a little"
+        "test", act=_test, help="give it one trivial prompt; with a paid provider this costs a little"
     )
     tried.add_argument("name", metavar="NAME")
     add_fields(tried)
@@ -41,25 +41,15 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> int:
+def _agent(args: argparse.Namespace) -> tuple[AgentConfig, Config, Project]:
+    """The one that is named.  Raises NotFound."""
     project = project_of(args)
     config = load_config(project.root)
-    if args.verb == "list":
-        return _list(args, config, project)
-    agent = _named(config, args.name)
-    if args.verb == "resume":
-        return _resume(args, agent)
-    if args.verb == "show":
-        return _show(args, agent, _look(agent, config, project))
-    return _test(args, agent, config, project)
-
-
-def _named(config: Config, name: str) -> AgentConfig:
-    agent = config.agents.get(name)
+    agent = config.agents.get(args.name)
     if agent is None:
         known = ", ".join(sorted(config.agents))
-        raise NotFound(f"no agent is called {name!r}; there are {known}", "muster agent list")
-    return agent
+        raise NotFound(f"no agent is called {args.name!r}; there are {known}", "muster agent list")
+    return agent, config, project
 
 
 def _look(agent: AgentConfig, config: Config, project: Project) -> Json:
@@ -77,7 +67,9 @@ def _look(agent: AgentConfig, config: Config, project: Project) -> Json:
     return look
 
 
-def _list(args: argparse.Namespace, config: Config, project: Project) -> int:
+def _list(args: argparse.Namespace) -> int:
+    project = project_of(args)
+    config = load_config(project.root)
     closed = _closed(args, project)
     looks = [
         {**_look(agent, config, project), "closed": closed.get(agent.pool)}
@@ -115,19 +107,20 @@ def _closed(args: argparse.Namespace, project: Project) -> Json:
         return {}  # what the agents are can be told all the same
 
 
-def _show(args: argparse.Namespace, agent: AgentConfig, look: Json) -> int:
-    look |= {
+def _show(args: argparse.Namespace) -> int:
+    agent, config, project = _agent(args)
+    look: Json = _look(agent, config, project) | {
         "command": list(agent.command),
         "model": agent.model,
         "permissionMode": agent.permission_mode,
         "maxBudgetUsd": agent.max_budget_usd,
         "args": list(agent.args),
+        # Values of variables may be secret: their names are enough.
         "env": sorted({*agent.env_names, *agent.env}),
         "slots": agent.slots,
         "capabilities": list(agent.capabilities),
         "profiles": list(agent.profiles),
     }
-    # Values of variables may be secret: their names are enough.
     named = {
         "agent": f"{look['name']}, kind {look['kind']}",
         "does": look["about"],
@@ -140,22 +133,19 @@ def _show(args: argparse.Namespace, agent: AgentConfig, look: Json) -> int:
         "env": ", ".join(look["env"]),
         "slots": "" if agent.slots is None else str(agent.slots),
     }
-    shown = [(name, clean(str(value))) for name, value in named.items() if value]
-    print_one(args, look, lambda: Screen(args.color).fields(shown))
+    print_one(args, look, lambda: _told(named, Screen(args.color)))
     return 0
 
 
-def _resume(args: argparse.Namespace, agent: AgentConfig) -> int:
+def _resume(args: argparse.Namespace) -> int:
+    agent, *_ = _agent(args)
     with connect(args) as context:
-        context.api.post(path_of("pools", agent.pool, "open"), {"actor": context.actor()})
-    if args.json:
-        print_json({"agent": agent.name, "provider": agent.pool, "open": True})
-    else:
-        print(f"{clean(agent.name)}  may be tried again, with all agents of {clean(agent.pool)}")
-    return 0
+        context.post(path_of("pools", agent.pool, "open"))
+    told = f"{clean(agent.name)}  may be tried again, with all agents of {clean(agent.pool)}"
+    return answer(args, {"agent": agent.name, "provider": agent.pool, "open": True}, told)
 
 
-def _test(args: argparse.Namespace, agent: AgentConfig, config: Config, project: Project) -> int:
+def _test(args: argparse.Namespace) -> int:
     from muster.app.agent_check import failure_hint, try_agent, version_of
     from muster.app.agents import agent_of, home_of
     from muster.ports.agent import Failed
@@ -163,6 +153,7 @@ def _test(args: argparse.Namespace, agent: AgentConfig, config: Config, project:
     refuse_unknown(args, lambda: (*_LOOKED, *_TRIED))
     if args.timeout < 1:
         raise BadInput(f"--timeout {args.timeout} is no time", "--timeout 120")
+    agent, config, project = _agent(args)
     look = _look(agent, config, project)
     if look["problem"]:
         raise MusterError(look["problem"], look["fix"])
@@ -199,4 +190,8 @@ def _tell(result: Json, screen: Screen) -> None:
         "took": f"{result['seconds']:.1f} s",
         "used": usage_words(result["usage"]) if result["usage"] else "",
     }
+    _told(named, screen)
+
+
+def _told(named: Json, screen: Screen) -> None:
     screen.fields([(name, clean(str(value))) for name, value in named.items() if value])

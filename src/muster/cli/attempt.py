@@ -8,7 +8,7 @@ import subprocess
 import sys
 from functools import partial
 
-from muster.cli.context import Context, connect
+from muster.cli.context import connect
 from muster.cli.fields import add_fields, names_of, print_one, print_rows
 from muster.cli.output import (
     BOLD,
@@ -16,16 +16,15 @@ from muster.cli.output import (
     GREEN,
     RED,
     Screen,
-    age,
     clean,
     clock_time,
     inert,
-    now_ms,
     print_json,
     ref_of,
 )
-from muster.cli.task import attempt_look
+from muster.cli.task import attempt_look, attempt_times, several
 from muster.client.api import task_path
+from muster.config.project import Project
 from muster.model.errors import NotFound
 from muster.model.json_value import Json
 from muster.model.refs import AttemptRefs, attempt_refs, kept_refs
@@ -33,10 +32,10 @@ from muster.model.refs import AttemptRefs, attempt_refs, kept_refs
 
 def add(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    listing = verbs.add_parser("list", help="all attempts of a task")
+    listing = verbs.add_parser("list", act=_list, help="all attempts of a task")
     listing.add_argument("ref", metavar="REF", help="the task")
-    show = verbs.add_parser("show", help="one attempt, with its events")
-    diff = verbs.add_parser("diff", help="what the task had changed when the attempt ended")
+    show = verbs.add_parser("show", act=_show, help="one attempt, with its events")
+    diff = verbs.add_parser("diff", act=_diff, help="what the task had changed when the attempt ended")
     for verb in (show, diff):
         verb.add_argument("ref", metavar="REF[#ATTEMPT]", help="its newest attempt where none is named")
     add_fields(listing)
@@ -44,42 +43,35 @@ def add(parser: argparse.ArgumentParser) -> None:
     diff.add_argument("--stat", action="store_true", help="only how much, by file")
 
 
-def run(args: argparse.Namespace) -> int:
+def _asked(args: argparse.Namespace) -> tuple[Project, Json, Json]:
+    """The task, and the attempt that is meant.  Raises NotFound where the task has never run."""
     with connect(args) as context:
         task_id, epoch = context.task_id(args.ref)
-        detail = context.api.get(task_path(task_id))
-        if args.verb == "list":
-            return _list(args, context, detail)
-        attempt = _chosen(detail, epoch)
-        shown = _show if args.verb == "show" else _diff
-        return shown(args, context, detail, attempt)
+        detail: Json = context.api.get(task_path(task_id))
+    attempts, ref = detail["attempts"], ref_of(detail["task"])
+    if not attempts and args.verb != "list":
+        raise NotFound(f"{ref} has not run yet", f"muster why {ref}")
+    newest = attempts[-1] if attempts else {}
+    return context.project, detail, next((one for one in attempts if one["epoch"] == epoch), newest)
 
 
-def _chosen(detail: Json, epoch: int | None) -> Json:
-    """Raises NotFound where the task has never run."""
-    attempts: list[Json] = detail["attempts"]
-    if not attempts:
-        raise NotFound(f"{ref_of(detail['task'])} has not run yet", f"muster why {ref_of(detail['task'])}")
-    return next((attempt for attempt in attempts if attempt["epoch"] == epoch), attempts[-1])
-
-
-def _works(context: Context, detail: Json, attempts: list[Json]) -> dict[int, str]:
+def _works(project: Project, detail: Json, attempts: list[Json]) -> dict[int, str]:
     """What each attempt has left.  One whose worker was killed could not tell; the next one kept it for it."""
     told = dict(detail["artifacts"])
     works = {attempt["epoch"]: told.get(f"work of attempt {attempt['epoch']}", "") for attempt in attempts}
     silent = [a["epoch"] for a in attempts if a["endedAtMs"] is not None and not works[a["epoch"]]]
     if silent:
         task = detail["task"]
-        there = _there(context, task)
+        there = _there(project, task)
         for epoch in silent:
             refs = _refs(task, epoch, there)
             if refs.kept in there:
-                works[epoch] = _kept(context, *refs)
+                works[epoch] = _kept(project, *refs)
     return works
 
 
-def _there(context: Context, task: Json) -> set[str]:
-    found = _git(context, "for-each-ref", "--format=%(refname)", kept_refs(task["plan"], task["key"]))
+def _there(project: Project, task: Json) -> set[str]:
+    found = _git(project, "for-each-ref", "--format=%(refname)", kept_refs(task["plan"], task["key"]))
     return set(found.stdout.decode().split())
 
 
@@ -87,7 +79,7 @@ def _refs(task: Json, epoch: int, there: set[str]) -> AttemptRefs:
     return attempt_refs(task["plan"], task["key"], epoch, task["id"], there)
 
 
-def _kept(context: Context, before: str, after: str) -> str:
+def _kept(project: Project, before: str, after: str) -> str:
     """As a worker says it."""
     from muster.worker.worktree import Work
 
@@ -96,22 +88,23 @@ def _kept(context: Context, before: str, after: str) -> str:
         ("rev-list", "--count", f"{before}..{after}"),
         ("diff", "--shortstat", before, after, "--"),
     )
-    commit, commits, stat = (_git(context, *words).stdout.decode().strip() for words in asked)
+    commit, commits, stat = (_git(project, *words).stdout.decode().strip() for words in asked)
     return str(Work(commit, int(commits), stat or "no change"))
 
 
-def _git(context: Context, *words: str) -> subprocess.CompletedProcess[bytes]:
+def _git(project: Project, *words: str) -> subprocess.CompletedProcess[bytes]:
     """In the project's folder, with the user's own settings but those of the caller's repository."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     asked = ["git", *words]
     try:
-        return subprocess.run(asked, cwd=context.project.root, env=env, capture_output=True, check=False)
+        return subprocess.run(asked, cwd=project.root, env=env, capture_output=True, check=False)
     except OSError:
         return subprocess.CompletedProcess(asked, 127, b"", b"git cannot be run")
 
 
-def _list(args: argparse.Namespace, context: Context, detail: Json) -> int:
-    works = _works(context, detail, detail["attempts"])
+def _list(args: argparse.Namespace) -> int:
+    project, detail, _ = _asked(args)
+    works = _works(project, detail, detail["attempts"])
     attempts = [{**attempt, "work": works[attempt["epoch"]]} for attempt in detail["attempts"]]
     names = partial(names_of, "AttemptView", "epoch", "work")
     print_rows(args, attempts, lambda: _table(attempts, Screen(args.color)), names=names)
@@ -127,8 +120,7 @@ def _table(attempts: list[Json], screen: Screen) -> None:
             f"#{attempt['epoch']}",
             attempt["status"],
             f"{attempt['worker']} {clean(attempt['agent'])}",
-            clock_time(_begun(attempt)),
-            _lasted(attempt),
+            *attempt_times(attempt),
             clean(attempt["error"] or attempt["work"]),
         ]
         for attempt in attempts
@@ -137,19 +129,10 @@ def _table(attempts: list[Json], screen: Screen) -> None:
     screen.table(["#", "STATUS", "WHO", "BEGUN", "TOOK", "WHAT"], rows, give=5, looks=looks)
 
 
-def _begun(attempt: Json) -> int:
-    at_ms: int = attempt["startedAtMs"] or attempt["assignedAtMs"]
-    return at_ms
-
-
-def _lasted(attempt: Json) -> str:
-    end = attempt["endedAtMs"]
-    return age((now_ms() if end is None else end) - _begun(attempt))
-
-
-def _show(args: argparse.Namespace, context: Context, detail: Json, attempt: Json) -> int:
+def _show(args: argparse.Namespace) -> int:
+    project, detail, attempt = _asked(args)
     events = [event for event in detail["events"] if event["epoch"] == attempt["epoch"]]
-    work = _works(context, detail, [attempt])[attempt["epoch"]]
+    work = _works(project, detail, [attempt])[attempt["epoch"]]
     told = {**attempt, "work": work, "events": events}
     print_one(args, told, lambda: _print_attempt(ref_of(detail["task"]), told, Screen(args.color)))
     return 0
@@ -160,7 +143,7 @@ def _print_attempt(ref: str, attempt: Json, screen: Screen) -> None:
     screen.line(f"{clean(ref)}#{epoch}  {screen.badge(attempt_look(attempt), attempt['status'])}")
     rows = [
         ("Who", f"{attempt['worker']} with agent {clean(attempt['agent'])}"),
-        ("When", f"{clock_time(_begun(attempt))}, for {_lasted(attempt)}"),
+        ("When", ", for ".join(attempt_times(attempt))),
     ]
     if attempt["exitCode"] is not None:
         rows.append(("Exit code", str(attempt["exitCode"])))
@@ -169,21 +152,22 @@ def _print_attempt(ref: str, attempt: Json, screen: Screen) -> None:
     if work:
         rows.append(("Work", clean(work)))
     told = [f"{clock_time(event['atMs'])}  {clean(event['message'])}" for event in attempt["events"]]
-    rows += [("" if at else "Events", line) for at, line in enumerate(told)]
-    rows.append(("Next", f"muster logs {clean(ref)}#{epoch}"))
-    if work:
-        rows.append(("", f"muster attempt diff {clean(ref)}#{epoch}"))
+    rows += several("Events", told)
+    rows += several(
+        "Next", [f"muster {verb} {clean(ref)}#{epoch}" for verb in ("logs", "attempt diff")[: 1 + bool(work)]]
+    )
     screen.fields(rows)
 
 
-def _diff(args: argparse.Namespace, context: Context, detail: Json, attempt: Json) -> int:
+def _diff(args: argparse.Namespace) -> int:
     """Read from the repository on this machine; raises NotFound where it has no work of that attempt."""
+    project, detail, attempt = _asked(args)
     task, epoch = detail["task"], attempt["epoch"]
-    before, after = _refs(task, epoch, _there(context, task))
+    before, after = _refs(task, epoch, _there(project, task))
     screen, on_terminal = Screen(args.color), sys.stdout.isatty()
     colour = "always" if screen.colour and not on_terminal else "never"
     options = ["--no-ext-diff", "--no-textconv", f"--color={colour}", *(["--stat"] if args.stat else [])]
-    done = _git(context, "diff", *options, before, after, "--")
+    done = _git(project, "diff", *options, before, after, "--")
     if done.returncode == 127:
         raise NotFound("git cannot be run", "install git")
     if done.returncode:

@@ -5,27 +5,19 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import time
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from muster.cli.context import Context, connect
-from muster.cli.fields import add_fields, names_of, print_rows
-from muster.cli.output import BOLD, Screen, age, clean, clock_time, inert, note, now_ms, print_json
+from muster.cli.fields import add_fields, answer, names_of, print_rows
+from muster.cli.output import BOLD, Screen, age, clean, clock_time, inert, note, now_ms, print_json, ref_of
 from muster.cli.refusals import refused
 from muster.cli.report import result_of, text_of
+from muster.cli.task import several
+from muster.cli.task_actions import one
 from muster.cli.values import time_s
-from muster.cli.waiting import (
-    ENDED,
-    Goal,
-    add_waiting,
-    await_tasks,
-    end_code,
-    last_event,
-    refuse_idle,
-    within,
-)
+from muster.cli.waiting import ENDED, Goal, Waiting, add_waiting
 from muster.client.api import task_path
 from muster.model.errors import BadInput, IllegalMove
 from muster.model.json_value import Json
@@ -91,14 +83,14 @@ def _take(args: argparse.Namespace) -> int:
 
     token = secrets.token_urlsafe(32)
     with connect(args) as context:
-        task_id = _task(context, args.ref)
+        task_id = one(context, args.ref)["id"]
         given = {"tokenHash": hashlib.sha256(token.encode()).hexdigest(), "leaseS": args.lease}
-        taken = _take_when_free(args, context, task_id, {"actor": context.actor(), **given})
+        taken = _take_when_free(Waiting(args, context, mute=True), task_id, given)
         job = taken["job"]
         env = {
             "MUSTER_SOCKET": str(context.project.socket),
             "MUSTER_TOKEN": token,
-            "MUSTER_TASK": _ref(job),
+            "MUSTER_TASK": ref_of(job),
             "MUSTER_TASK_ID": str(job["taskId"]),
             "MUSTER_EPOCH": str(job["epoch"]),
             "MUSTER_BY_HAND": "1",
@@ -107,41 +99,24 @@ def _take(args: argparse.Namespace) -> int:
         print_json({**taken, "env": env})
     elif args.env:
         print("\n".join(_exports(env)))
-        note(f"{_ref(job)} is yours as attempt {job['epoch']} until {_until(taken)}")
+        note(f"{ref_of(job)} is yours as attempt {job['epoch']} until {_until(taken)}")
     else:
         _show(taken, env, Screen(args.color))
     return 0
 
 
-def _take_when_free(args: argparse.Namespace, context: Context, task_id: int, body: Json) -> Json:
+def _take_when_free(waiting: Waiting, task_id: int, body: Json) -> Json:
     """With `--wait` as soon as the task waits for an agent.  Raises Conflict where it has ended, WaitTimeout."""
-    within_s = within(args)
-    deadline_s = time.monotonic() + (within_s or 0)
     while True:
         try:
-            taken: Json = context.api.post(task_path(task_id, "claim"), body)
+            taken: Json = waiting.context.post(task_path(task_id, "claim"), **body)
         except IllegalMove as error:
-            task = context.api.get(task_path(task_id))["task"]
-            if within_s is None or _is_free(task):  # then something else is in the way
-                raise refused(error, _ref(task), task_id) from None
+            task = waiting.context.api.get(task_path(task_id))["task"]
+            if waiting.within_s is None or _is_free(task):  # then something else is in the way
+                raise refused(error, ref_of(task), task_id) from None
         else:
             return taken
-        left_s = deadline_s - time.monotonic()
-        await_tasks(context, [task_id], FREE, within_s=left_s, screen=None, after=last_event(context))
-
-
-def _task(context: Context, reference: str) -> int:
-    task_id, epoch = context.task_id(reference)
-    if epoch is not None:
-        raise BadInput(
-            f"{reference} names an attempt; a claim makes a new one; nothing was changed",
-            f"leave out #{epoch}",
-        )
-    return task_id
-
-
-def _ref(job: Mapping[str, Any]) -> str:
-    return f"{job['plan']}/{job['key']}" if job["plan"] else str(job["key"])
+        waiting.tasks([task_id])
 
 
 def _until(held: Mapping[str, Any]) -> str:
@@ -155,19 +130,18 @@ def _exports(env: Mapping[str, str]) -> list[str]:
 
 def _show(taken: Json, env: Mapping[str, str], screen: Screen) -> None:
     job = taken["job"]
-    ref = clean(_ref(job))
+    ref = clean(ref_of(job))
     badge = screen.badge("running", f"yours as attempt {job['epoch']} until {_until(taken)}")
     screen.line(f"{screen.paint(ref, BOLD)}  {clean(job['title'])}  {badge}")
-    rows = _lines("Text", inert(job["description"])) + _lines("Note", inert(job["note"]))
-    if job["checkpoint"] is not None:
-        rows.append(("Saved", "muster report checkpoint --show   (what the attempt before has left)"))
-    rows += _lines("Export", "\n".join(_exports(env)))
-    rows += _lines("Next", f"muster claim renew {ref}\nmuster claim release {ref} --done")
-    screen.fields(rows)
-
-
-def _lines(name: str, text: str) -> list[tuple[str, str]]:
-    return [("" if at else name, line) for at, line in enumerate(text.splitlines())]
+    saved = "muster report checkpoint --show   (what the attempt before has left)"
+    rows = {
+        "Text": inert(job["description"]).splitlines(),
+        "Note": inert(job["note"]).splitlines(),
+        "Saved": [] if job["checkpoint"] is None else [saved],
+        "Export": _exports(env),
+        "Next": [f"muster claim renew {ref}", f"muster claim release {ref} --done"],
+    }
+    screen.fields([row for name, lines in rows.items() for row in several(name, lines)])
 
 
 def _mine(args: argparse.Namespace, context: Context) -> tuple[int, int | None]:
@@ -193,45 +167,31 @@ def _mine(args: argparse.Namespace, context: Context) -> tuple[int, int | None]:
 def _renew(args: argparse.Namespace) -> int:
     with connect(args) as context:
         task_id, epoch = _mine(args, context)
-        body = {"actor": context.actor(), "epoch": epoch, "leaseS": args.lease}
-        held = context.api.post(task_path(task_id, "claim/renew"), body)
-    if args.json:
-        print_json(held)
-        return 0
-    print(f"Yours    attempt {held['epoch']} until {_until(held)}")
+        held = context.post(task_path(task_id, "claim/renew"), epoch=epoch, leaseS=args.lease)
+    lines = [f"Yours    attempt {held['epoch']} until {_until(held)}"]
     if held["stop"] is not None:
-        print("Stop     somebody wants it back: muster claim release")
+        lines.append("Stop     somebody wants it back: muster claim release")
     if held["notice"]:
-        print(f"Note     {clean(held['notice'])}")
-    return 0
+        lines.append(f"Note     {clean(held['notice'])}")
+    return answer(args, held, *lines)
 
 
 def _release(args: argparse.Namespace) -> int:
     body = _outcome(args)
-    screen = None if args.json else Screen(args.color)
+    if args.done:
+        args.goal = ENDED._replace(needs_crew=False)
     with connect(args) as context:
-        if not args.done:
-            refuse_idle(args, context)
-        within_s = within(args)
-        after = 0 if within_s is None else last_event(context)
+        waiting = Waiting(args, context)
         task_id, epoch = _mine(args, context)
-        path = task_path(task_id, "claim/release")
-        moved = context.api.post(path, {"actor": context.actor(), "epoch": epoch, **body})
+        moved = context.post(task_path(task_id, "claim/release"), epoch=epoch, **body)
         task = context.api.get(task_path(task_id))["task"]
-        if screen is not None:
-            screen.line(f"{clean(_ref(task))}  {_ENDS[body['outcome']]}; {clean(task['why'])}")
-            screen.stream.flush()
-        ended = (
-            []
-            if within_s is None
-            else await_tasks(context, [task_id], within_s=within_s, screen=screen, after=after)
-        )
+        if not args.json:
+            told = {"released": "given back", "done": "completed", "failed": "failed"}[body["outcome"]]
+            print(f"{clean(ref_of(task))}  {told}; {clean(task['why'])}", flush=True)
+        ended = waiting.tasks([task_id])
     if args.json:
         print_json({**moved, **(ended[0] if ended else {})})
-    return end_code(ended)
-
-
-_ENDS = {"released": "given back", "done": "completed", "failed": "failed"}
+    return waiting.code(ended)
 
 
 def _outcome(args: argparse.Namespace) -> Json:
@@ -250,7 +210,7 @@ def _outcome(args: argparse.Namespace) -> Json:
 def _list(args: argparse.Namespace) -> int:
     with connect(args) as context:
         claims: list[Json] = context.api.get("/api/v1/claims")
-    rows = [{"ref": _ref(claim), **claim} for claim in claims]
+    rows = [{"ref": ref_of(claim), **claim} for claim in claims]
     names = partial(names_of, "ClaimView", "ref")
     print_rows(args, rows, lambda: _table(claims, Screen(args.color)), names=names)
     return 0
@@ -263,7 +223,7 @@ def _table(claims: list[Json], screen: Screen) -> None:
     now = now_ms()
     rows = [
         [
-            clean(_ref(claim)),
+            clean(ref_of(claim)),
             clean(claim["holder"]),
             clean(claim["agent"]),
             str(claim["epoch"]),

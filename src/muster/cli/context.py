@@ -64,8 +64,9 @@ class Context:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def actor(self) -> str:
-        return actor()
+    def post(self, path: str, **body: Any) -> Any:
+        """What this user does."""
+        return self.api.post(path, {"actor": actor(), **body})
 
     def tell_if_stale(self, tasks: Iterable[Mapping[str, Any]]) -> None:
         """A remark where a worker holds one of these tasks while nobody is up who would notice its death."""
@@ -181,6 +182,8 @@ def connect_to(project: Project, args: argparse.Namespace | None = None) -> Cont
                 if args is not None and args.rewound is None and isinstance(context.halted, StoreRewound):
                     args.rewound = context.halted
                     print_error(context.halted, as_json=args.json)
+                if args is not None and owner is not None and owner.former:
+                    note(owner.former)
                 return context
         if time.monotonic() > deadline_s:
             raise _held(project)

@@ -89,22 +89,22 @@ def _check(args: argparse.Namespace) -> int:
                 "--resume is for the project's own store, wholly checked", "muster db check --resume"
             )
         return _resume(args)
-    own = args.file is None
+    if args.file is not None:
+        return _show(args, examine(_path(args.file), quick=args.quick), None)
     project = project_of(args)
-    if own:
-        _require_store(project)
-    path = project.store if own else _path(args.file)
-    return _show(args, examine(path, quick=args.quick), own=own)
+    _require_store(project)
+    return _show(args, examine(project.store, quick=args.quick), project)
 
 
 def _resume(args: argparse.Namespace) -> int:
     from muster.app.restore import resume
 
     project = project_of(args)
-    return _show(args, resume(project), own=True)
+    return _show(args, resume(project), project)
 
 
-def _show(args: argparse.Namespace, report: Any, *, own: bool) -> int:
+def _show(args: argparse.Namespace, report: Any, own: Project | None) -> int:
+    """`own`: whose store it is; None for a backup."""
     findings = list(report.findings)
     halted = _halted(report.path) if own else None
     bad = bool(findings) or halted is not None
@@ -124,6 +124,11 @@ def _show(args: argparse.Namespace, report: Any, *, own: bool) -> int:
         from muster.app.store_file import restore_hint
 
         print(f"  hint  {restore_hint(report.path)}")
+    elif own and not report.tasks:
+        from muster.app.salvage import former_work
+
+        if former := former_work(own):
+            print(f"  note  {clean(former)}")
     return EXIT_FINDINGS if bad else 0
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from muster.cli.output import Screen, clean, print_json
+from muster.cli.output import Screen, clean, listed, print_json
 from muster.model.errors import BadInput
 
 TYPE_CHECKING = False
@@ -78,6 +78,19 @@ def print_rows(
         return
     for row in cells:
         screen.line("\t".join(row))
+
+
+def print_tasks(args: argparse.Namespace, tasks: Iterable[Json], show: Callable[[], None]) -> None:
+    print_rows(args, [listed(task) for task in tasks], show, names=task_names)
+
+
+def answer(args: argparse.Namespace, thing: Json, *lines: str) -> int:
+    """`thing` for programs, the lines for people; the exit code of what went well."""
+    if args.json:
+        print_json(thing)
+    else:
+        print("\n".join(lines), flush=True)
+    return 0
 
 
 def print_one(args: argparse.Namespace, thing: Json, show: Callable[[], None], *, whole: Any = None) -> None:

@@ -143,26 +143,6 @@ def listed(task: Mapping[str, Any]) -> dict[str, Any]:
     return {"ref": ref_of(task), "state": task_word(task), **task}
 
 
-def paint(text: str, code: str, *, colour: bool) -> str:
-    return f"\x1b[{code}m{text}{_RESET}" if colour and code else text
-
-
-def badge(look: str, *, colour: bool, ascii_only: bool, word: str | None = None) -> str:
-    """`● running`; `word` replaces the look's own."""
-    found = LOOKS.get(look, _UNKNOWN)
-    glyph = found.plain if ascii_only else found.glyph
-    return paint(f"{glyph} {look if word is None else word}".rstrip(), found.colour, colour=colour)
-
-
-def event_line(event: Mapping[str, Any], *, colour: bool, ascii_only: bool) -> str:
-    """`10:02:11 ● billing/model  running  worker-ab12 shell  attempt 1`."""
-    look, word, text = _told(event)
-    clock = paint(clock_time(event["atMs"]), DIM, colour=colour)
-    glyph = badge(look, colour=colour, ascii_only=ascii_only, word="")
-    painted = paint(word, LOOKS.get(look, _UNKNOWN).colour, colour=colour)
-    return "  ".join(filter(None, [f"{clock} {glyph} {clean(ref_of(event))}", painted, clean(text)]))
-
-
 def _told(event: Mapping[str, Any]) -> tuple[str, str, str]:
     """(look, word, the rest) of an event."""
     name, message = event["event"], event["message"]
@@ -222,11 +202,14 @@ class Screen:
     def line(self, text: str = "") -> None:
         print(text, file=self.stream)
 
-    def badge(self, look: str, word: str | None = None) -> str:
-        return badge(look, colour=self.colour, ascii_only=self.ascii_only, word=word)
-
     def paint(self, text: str, code: str) -> str:
-        return paint(text, code, colour=self.colour)
+        return f"\x1b[{code}m{text}{_RESET}" if self.colour and code else text
+
+    def badge(self, look: str, word: str | None = None) -> str:
+        """`● running`; `word` replaces the look's own."""
+        found = LOOKS.get(look, _UNKNOWN)
+        glyph = found.plain if self.ascii_only else found.glyph
+        return self.paint(f"{glyph} {look if word is None else word}".rstrip(), found.colour)
 
     def link(self, location: str) -> str:
         """A path or web address, cleaned; on a terminal one that can be clicked (OSC 8)."""
@@ -244,7 +227,11 @@ class Screen:
         return f"\x1b]8;;{target}\x1b\\{shown}\x1b]8;;\x1b\\"
 
     def event(self, event: Mapping[str, Any]) -> str:
-        return event_line(event, colour=self.colour, ascii_only=self.ascii_only)
+        """`10:02:11 ● billing/model  running  worker-ab12 shell  attempt 1`."""
+        look, word, text = _told(event)
+        first = f"{self.paint(clock_time(event['atMs']), DIM)} {self.badge(look, '')} {clean(ref_of(event))}"
+        painted = self.paint(word, LOOKS.get(look, _UNKNOWN).colour)
+        return "  ".join(filter(None, [first, painted, clean(text)]))
 
     def counts(self, counts: Mapping[str, int]) -> str:
         """`✓ 2 completed  ● 1 running`."""

@@ -3,28 +3,65 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 
-from muster.cli.context import connect, no_rows
-from muster.cli.fields import add_fields, names_of, print_rows
-from muster.cli.output import Screen, clean, print_json
-from muster.cli.plan_common import named, tell
-from muster.cli.plan_renamed import add_which
-from muster.cli.plan_wait import QUIET, SETTLED, PlanWait
-from muster.cli.waiting import add_waiting
+from muster.cli import plan_graph
+from muster.cli.context import Context, connect, no_rows, patiently, refuse_foreign
+from muster.cli.fields import add_fields, answer, names_of, print_one, print_rows
+from muster.cli.output import BOLD, GREEN, RED, YELLOW, Screen, clean, inert, note, print_json, task_word
+from muster.cli.plan_file import (
+    add_plan,
+    add_which,
+    dry_run,
+    follow,
+    former_source,
+    given_plan,
+    paused_line,
+    plan_body,
+    project_for,
+    refuse_file_of,
+    tick_boxes,
+)
+from muster.cli.task import find_tasks, table
+from muster.cli.waiting import EXIT_UNSUCCESSFUL, Goal, Waiting, add_waiting, is_still
 from muster.client.api import plan_path
+from muster.model.errors import BadInput
+from muster.model.fields import ATTRIBUTES
 from muster.model.json_value import Json
+from muster.model.states import FINAL, HELD, TaskStatus
+from muster.model.wording import counted
 
-_NAME_HELP = "what a plan from stdin is known by (default: its `# Title`)"
+TASKS_MAX = 100_000
+_ENDED = {TaskStatus.COMPLETED, TaskStatus.ARCHIVED, TaskStatus.CANCELLED}
+_WORDS = {"description": "text"} | {field.name: field.attribute for field in ATTRIBUTES.values()}
+"""Fields as a plan file calls them."""
+
+
+def _never(_: Json) -> bool:
+    raise AssertionError("a plan is no task")
+
+
+SETTLED = Goal("has settled", _never, _never, needs_crew=True)
+"""Everything has ended, or only a person can move what is left."""
+QUIET = Goal("has nothing running any more", _never, _never, needs_crew=False)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    adding = verbs.add_parser("add", help="add a plan file; `muster up` or `muster run` works on it")
+    adding = verbs.add_parser(
+        "add", act=_add, help="add a plan file; `muster up` or `muster run` works on it"
+    )
+    diff = verbs.add_parser("diff", act=_diff, help="what `add --update` would change")
     adding.add_argument(
         "plan", metavar="PLAN", help="a markdown file with `- [ ]` tasks; `-` reads it from stdin"
     )
-    adding.add_argument("--name", metavar="NAME", help=_NAME_HELP)
+    diff.add_argument("plan", metavar="PLAN", help="a markdown file; `-` reads it from stdin")
+    for verb in (adding, diff):
+        verb.add_argument(
+            "--name", metavar="NAME", help="what a plan from stdin is known by (default: its `# Title`)"
+        )
+        add_which(verb)
     adding.add_argument(
         "--update",
         action="store_true",
@@ -33,59 +70,176 @@ def add(parser: argparse.ArgumentParser) -> None:
     adding.add_argument(
         "--dry-run", action="store_true", help="show which agent would get each task, and why; change nothing"
     )
-    add_which(adding)
-    add_waiting(adding, SETTLED)
-    diff = verbs.add_parser("diff", help="what `add --update` would change")
-    diff.add_argument("plan", metavar="PLAN", help="a markdown file; `-` reads it from stdin")
-    diff.add_argument("--name", metavar="NAME", help=_NAME_HELP)
-    add_which(diff)
     add_fields(diff)
-    add_fields(verbs.add_parser("list", help="all plans with their progress"))
-    showing = verbs.add_parser("show", help="one plan: its progress and all its tasks")
-    showing.add_argument("name", metavar="NAME")
-    add_fields(showing)
-    graph = verbs.add_parser("graph", help="which task waits for which")
-    graph.add_argument("name", metavar="NAME")
-    kinds = graph.add_mutually_exclusive_group()
+    add_fields(verbs.add_parser("list", act=_list, help="all plans with their progress"))
+    named = {
+        name: verbs.add_parser(name, act=act, help=text)
+        for name, (act, text) in {
+            "show": (_show, "one plan: its progress and all its tasks"),
+            "graph": (_graph, "which task waits for which"),
+            "export": (_export, "write a plan as markdown, or with --json as data"),
+            "pause": (_pause, "hand out no more of its tasks; running ones finish"),
+            "resume": (_pause, "hand out its tasks again, also after the circuit breaker has paused it"),
+            "cancel": (_cancel, "end all its tasks for good; what runs is stopped"),
+            "forget": (
+                _forget,
+                "let go of a plan: what is left is cancelled, all of it archived, and its file is free",
+            ),
+        }.items()
+    }
+    for verb in named.values():
+        verb.add_argument("name", metavar="NAME")
+    add_fields(named["show"])
+    kinds = named["graph"].add_mutually_exclusive_group()
     kinds.add_argument("--dot", action="store_true", help="for Graphviz")
     kinds.add_argument("--mermaid", action="store_true", help="for Mermaid, as in markdown pages")
-    exporting = verbs.add_parser("export", help="write a plan as markdown, or with --json as data")
-    exporting.add_argument("name", metavar="NAME")
-    pausing = verbs.add_parser("pause", help="hand out no more of its tasks; running ones finish")
-    pausing.add_argument("name", metavar="NAME")
-    resuming = verbs.add_parser(
-        "resume", help="hand out its tasks again, also after the circuit breaker has paused it"
-    )
-    resuming.add_argument("name", metavar="NAME")
-    cancelling = verbs.add_parser("cancel", help="end all its tasks for good; what runs is stopped")
-    cancelling.add_argument("name", metavar="NAME")
-    cancelling.add_argument("--reason", metavar="TEXT", default="", help="kept in each task's events")
-    forgetting = verbs.add_parser(
-        "forget", help="let go of a plan: what is left is cancelled, all of it archived, and its file is free"
-    )
-    forgetting.add_argument("name", metavar="NAME")
-    add_waiting(resuming, SETTLED)
-    add_waiting(pausing, QUIET)
-    add_waiting(cancelling, QUIET)
+    named["cancel"].add_argument("--reason", metavar="TEXT", default="", help="kept in each task's events")
+    for verb, goal in (
+        (adding, SETTLED),
+        (named["resume"], SETTLED),
+        (named["pause"], QUIET),
+        (named["cancel"], QUIET),
+    ):
+        add_waiting(verb, goal)
 
 
-def run(args: argparse.Namespace) -> int:
-    verb: str = args.verb
-    if verb in {"add", "diff"}:
-        from muster.cli import plan_add
+def _add(args: argparse.Namespace) -> int:
+    from muster.app.settings import load_config
 
-        return plan_add.add(args) if verb == "add" else plan_add.diff(args)
-    if verb in {"show", "graph", "export"}:
-        from muster.cli import plan_view
+    given = given_plan(args)
+    if args.dry_run:
+        if args.wait is not None:
+            raise BadInput("--dry-run changes nothing, so there is nothing to wait for", "leave one out")
+        project = project_for(args, given)
+        refuse_foreign(project)
+        return dry_run(args, given, project, load_config(project.root))
+    with connect(args) as context:
+        content = plan_body(given, load_config(context.project.root), context.project)
+        refuse_file_of(context.api, given)
+        follow(args, context.api, context.project, given)
+        waiting = Waiting(args, context)
+        if args.update:
+            updated = context.api.post("/api/v1/plans/update", content)
+            return _end(waiting, updated, lambda: _tell_update(updated, Screen(args.color)))
+        if args.json:
+            return _end(waiting, context.api.post("/api/v1/plans", content), lambda: None)
+        name = add_plan(context.api, content, lambda text: print(clean(text), flush=True))
+        if context.direct:
+            run = ", or muster run with this plan," if given.path else ""
+            print(f"Next     muster up{run} works on it")
+        return _wait(waiting, name)
 
-        code: int = getattr(plan_view, verb)(args)
-        return code
-    others: dict[str, Callable[[argparse.Namespace], int]] = {
-        "list": _list,
-        "cancel": _cancel,
-        "forget": _forget,
+
+def _end(waiting: Waiting, done: Json, show: Callable[[], None]) -> int:
+    """Tells what was done to a plan; for programs after the wait, for it is one answer."""
+    if not waiting.args.json:
+        show()
+        sys.stdout.flush()
+    code = _wait(waiting, done["plan"] if "plan" in done else done["name"])
+    if waiting.args.json:
+        print_json(done)
+    return code
+
+
+def _tell_update(updated: Json, screen: Screen) -> None:
+    _tell_diff(updated["diff"], screen, done=True)
+    for key in updated["completed"]:
+        screen.line(f"{screen.badge('completed', '')} {clean(key)}  completed by its box")
+    screen.line(_sum(updated["diff"], "changed nothing"))
+
+
+def _diff(args: argparse.Namespace) -> int:
+    from muster.app.settings import load_config
+
+    given = given_plan(args)
+    with connect(args) as context:
+        content = plan_body(given, load_config(context.project.root), context.project)
+        refuse_file_of(context.api, given)
+        if (source := former_source(args, context.api, context.project, given)) is not None:
+            content["source"] = source
+        found = context.api.post("/api/v1/plans/diff", content)
+
+    def show() -> None:
+        screen = Screen(args.color)
+        _tell_diff(found, screen, done=False)
+        screen.line(_sum(found, "the file and the plan agree"))
+
+    print_one(args, found, show)
+    return 0
+
+
+def _tell_diff(found: Json, screen: Screen, *, done: bool) -> None:
+    for key in found["added"]:
+        screen.line(f"{screen.paint('+', GREEN)} {clean(key)}")
+    for key in found["restored"]:
+        screen.line(f"{screen.paint('+', GREEN)} {clean(key)}  is back, and starts anew")
+    for change in found["changed"]:
+        fields = ", ".join(_WORDS.get(name, name) for name in change["fields"])
+        screen.line(f"{screen.paint('~', YELLOW)} {clean(change['key'])}  {fields}{_kept(change)}")
+    for change in found["removed"]:
+        what = "archived" if change["status"] in FINAL else "cancelled"
+        what = "" if change["kept"] else f"  {what}" if done else f"  would be {what}"
+        screen.line(f"{screen.paint('-', RED)} {clean(change['key'])}{what}{_kept(change)}")
+
+
+def _kept(change: Json) -> str:
+    return f"  (stays as it is: {change['kept']})" if change["kept"] else ""
+
+
+def _sum(found: Json, nothing: str) -> str:
+    counts = {
+        "added": len(found["added"]) + len(found["restored"]),
+        "changed": sum(not change["kept"] for change in found["changed"]),
+        "removed": sum(not change["kept"] for change in found["removed"]),
+        "kept as they are": sum(bool(c["kept"]) for c in (*found["changed"], *found["removed"])),
     }
-    return others.get(verb, _move)(args)
+    told = ", ".join(f"{number} {word}" for word, number in counts.items() if number)
+    return f"{clean(found['plan'])}: {told or nothing}"
+
+
+def _wait(waiting: Waiting, name: str) -> int:
+    """Comes back when the plan has reached the goal: 0, or 5 where it settled with work that is not done.
+
+    At once where nothing was said of waiting.  Raises WaitTimeout, OwnerUnavailable.
+    """
+    if waiting.within_s is None:
+        return 0
+    context, quiet = waiting.context, waiting.goal is QUIET
+
+    def plan() -> Json:
+        found: Json = patiently(lambda: context.api.get(plan_path(name)))
+        return found
+
+    def left() -> str:
+        found = plan()
+        counts = found["plan"]["counts"]
+        reached: bool = found["settled"] if not quiet else not any(counts.get(status) for status in HELD)
+        if reached and quiet:
+            stopped = ("cancelled", "paused", "ready", "delayed")
+            reached = all(map(is_still, find_tasks(context, plan=name, names=stopped, limit=TASKS_MAX)))
+        return "" if reached else f"{name} will not go on"
+
+    def late() -> tuple[str, str]:
+        return f"{name} goes on: {_progress(plan()['plan'])} done", f"muster plan show {name}"
+
+    def show(events: list[Json]) -> None:
+        waiting.show(events, "plan", (name,))
+
+    waiting.until(left, late, show)
+    if waiting.screen is not None:
+        show(waiting.events(0))
+    return 0 if quiet else _outcome(waiting, plan()["plan"])
+
+
+def _outcome(waiting: Waiting, plan: Json) -> int:
+    name, screen = plan["name"], waiting.screen
+    if boxes := patiently(lambda: tick_boxes(waiting.context.api, name)):
+        note(f"boxes of {name} are {boxes}")
+    if screen is not None:
+        screen.line(f"{name}  {_progress(plan)}  {screen.counts(plan['counts'])}")
+        if plan["paused"]:
+            screen.line(paused_line(plan))
+    return EXIT_UNSUCCESSFUL if plan["counts"].keys() - _ENDED else 0
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -95,7 +249,7 @@ def _list(args: argparse.Namespace) -> int:
     def show() -> None:
         screen = Screen(args.color)
         for plan in plans:
-            tell(plan, screen)
+            _tell(plan, screen)
         if not plans:
             screen.line(no_rows(args, "plans"))
 
@@ -103,44 +257,150 @@ def _list(args: argparse.Namespace) -> int:
     return 0
 
 
-def _move(args: argparse.Namespace) -> int:
+def _pause(args: argparse.Namespace) -> int:
+    """Or resume it."""
     with connect(args) as context:
-        name = named(context, args.name)
-        waiting = PlanWait(args, context)
-        moved: Json = context.api.post(plan_path(name, args.verb), {"actor": context.actor()})
-        if args.json:
-            code = waiting.end(name)
-            print_json(moved)
-            return code
-        print(f"{clean(name)}  {'paused; what runs goes on' if moved['paused'] else 'goes on'}", flush=True)
-        return waiting.end(name)
+        name = _named(context, args.name)
+        waiting = Waiting(args, context)
+        moved: Json = context.post(plan_path(name, args.verb))
+        told = "paused; what runs goes on" if moved["paused"] else "goes on"
+        return _end(waiting, moved, lambda: print(f"{clean(name)}  {told}"))
 
 
 def _cancel(args: argparse.Namespace) -> int:
     with connect(args) as context:
-        name = named(context, args.name)
-        waiting = PlanWait(args, context)
-        body = {"actor": context.actor(), "reason": args.reason}
-        done: Json = context.api.post(plan_path(name, "cancel"), body)
-        if args.json:
-            code = waiting.end(name)
-            print_json({"plan": done["plan"], "cancelled": done["cancelled"], "stopped": done["stopped"]})
-            return code
+        name = _named(context, args.name)
+        waiting = Waiting(args, context)
+        done: Json = context.post(plan_path(name, "cancel"), reason=args.reason)
         stopped = f", {done['stopped']} of them while they ran" if done["stopped"] else ""
-        count = done["cancelled"]
-        told = f"{clean(done['plan'])}  {count} {'task' if count == 1 else 'tasks'} cancelled{stopped}"
-        print(told, flush=True)
-        return waiting.end(name)
+        told = f"{clean(done['plan'])}  {counted(done['cancelled'], 'task')} cancelled{stopped}"
+        return _end(
+            waiting, {key: done[key] for key in ("plan", "cancelled", "stopped")}, lambda: print(told)
+        )
 
 
 def _forget(args: argparse.Namespace) -> int:
     with connect(args) as context:
-        name = named(context, args.name)
-        done: Json = context.api.post(plan_path(name, "forget"), {"actor": context.actor()})
-    if args.json:
-        print_json({key: done[key] for key in ("plan", "cancelled", "archived")})
-        return 0
-    count = "1 task" if done["archived"] == 1 else f"{done['archived']} tasks"
+        done: Json = context.post(plan_path(_named(context, args.name), "forget"))
     cancelled = f", {done['cancelled']} of them cancelled" if done["cancelled"] else ""
-    print(f"{clean(done['plan'])}  forgotten: {count} archived{cancelled}; its file may be taken in anew")
+    told = f"{clean(done['plan'])}  forgotten: {counted(done['archived'], 'task')} archived{cancelled}"
+    kept = {key: done[key] for key in ("plan", "cancelled", "archived")}
+    return answer(args, kept, f"{told}; its file may be taken in anew")
+
+
+def _show(args: argparse.Namespace) -> int:
+    with connect(args) as context:
+        name = _named(context, args.name)
+        found: Json = context.api.get(plan_path(name))
+        tasks = find_tasks(context, plan=name, names=(), limit=TASKS_MAX)
+    whole = {**found, "tasks": tasks}
+    print_one(
+        args,
+        {**found["plan"], **whole, "plan": found["plan"]["name"]},
+        lambda: _print_plan(found, tasks, Screen(args.color)),
+        whole=whole,
+    )
     return 0
+
+
+def _print_plan(found: Json, tasks: list[Json], screen: Screen) -> None:
+    _tell(found["plan"], screen)
+    if found["plan"]["source"]:
+        screen.line(f"  {clean(found['plan']['source'])}")
+    for epic, counts in _epics(tasks).items():
+        screen.line(f"  {screen.paint(clean(epic), BOLD)}  {_progress({'counts': counts})}")
+    if tasks:
+        table(tasks, screen)
+
+
+def _epics(tasks: list[Json]) -> dict[str, dict[str, int]]:
+    """Tasks by epic and status; none where there is but one."""
+    epics: dict[str, dict[str, int]] = {}
+    for task in tasks:
+        counts = epics.setdefault(task["epic"] or "(no epic)", {})
+        counts[task["status"]] = counts.get(task["status"], 0) + 1
+    return epics if len(epics) > 1 else {}
+
+
+def _graph(args: argparse.Namespace) -> int:
+    with connect(args) as context:
+        name, tasks = _tasks(context, args.name)
+        looks = {
+            task["id"]: task_word(task) for task in find_tasks(context, plan=name, names=(), limit=TASKS_MAX)
+        }
+    found = plan_graph.graph_of(tasks, looks)
+    if args.json:
+        edges = [[parent, child] for child, parents in found.parents.items() for parent in parents]
+        print_json({"plan": name, "tasks": tasks, "edges": edges})
+        return 0
+    screen = Screen(args.color)
+    lines = plan_graph.dot(found, name) if args.dot else plan_graph.mermaid(found)
+    for line in lines if args.dot or args.mermaid else plan_graph.tree(found, screen):
+        screen.line(line)
+    return 0
+
+
+def _tasks(context: Context, text: str) -> tuple[str, list[Json]]:
+    name = _named(context, text)
+    tasks: list[Json] = context.api.get(plan_path(name, "tasks"))
+    return name, tasks
+
+
+def _export(args: argparse.Namespace) -> int:
+    with connect(args) as context:
+        name, tasks = _tasks(context, args.name)
+        if args.json:
+            print_json({"plan": name, "tasks": tasks})
+            return 0
+        root = context.project.root
+    import msgspec
+
+    from muster.app.settings import load_config
+    from muster.model.edits import KeptTask
+    from muster.model.errors import BadPlan
+    from muster.model.profiles import Chooser
+    from muster.plans.render import Usual, render
+
+    config = load_config(root)
+    usual = Usual(config.default_agent, int(config.task.timeout_s), config.task.retries)
+    kept = msgspec.convert(tasks, list[KeptTask])
+    choose = Chooser(config.profiles).choose
+    guessed = {
+        task.key: choose(task.title, task.description, f"{task.epic} {task.feature}").profile
+        for task in kept
+        if task.agent is None
+    }
+    try:
+        rendered = render(name, kept, usual, guessed)
+    except BadPlan as error:
+        raise BadPlan(
+            f"{name} cannot be written as a plan file:\n{error.message}", f"muster plan export {name} --json"
+        ) from None
+    print(inert(rendered.text) if sys.stdout.isatty() else rendered.text, end="")
+    for lost in rendered.lost:
+        note(lost)
+    return 0
+
+
+def _named(context: Context, text: str) -> str:
+    """The name of the plan that is meant: also by its file."""
+    if text.endswith(".md"):
+        source = context.project.source_of(text)
+        for plan in context.api.get("/api/v1/plans"):
+            if plan["source"] in {source, text}:
+                name: str = plan["name"]
+                return name
+    return text
+
+
+def _progress(plan: Json) -> str:
+    """`3 of 5`: what was cancelled or put away is no work any more."""
+    counts = plan["counts"]
+    wanted = sum(number for status, number in counts.items() if status not in {"CANCELLED", "ARCHIVED"})
+    return f"{counts.get('COMPLETED', 0)} of {wanted}"
+
+
+def _tell(plan: Json, screen: Screen) -> None:
+    screen.line(f"{clean(plan['name'])}  {_progress(plan)}  {screen.counts(plan['counts'])}")
+    if plan["paused"]:
+        screen.line(f"  {screen.badge('paused')}  {clean(paused_line(plan))}")

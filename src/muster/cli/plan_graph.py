@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from muster.cli.output import Screen, clean
 from muster.model.json_value import Json
@@ -26,17 +26,20 @@ _FILL = {
 
 class Graph(NamedTuple):
     tasks: dict[int, Json]
+    looks: Mapping[int, str]
+    """The one word for where each task stands."""
     parents: dict[int, list[int]]
     """What each task waits for, of this plan."""
     outside: dict[int, list[str]]
     """... and of other plans, by number."""
 
 
-def graph_of(tasks: Sequence[Json]) -> Graph:
+def graph_of(tasks: Sequence[Json], looks: Mapping[int, str]) -> Graph:
     by_id = {task["id"]: task for task in tasks}
     edges = {task["id"]: [(number, name) for number, name, _ in task["dependencies"]] for task in tasks}
     return Graph(
         by_id,
+        looks,
         {child: [number for number, _ in found if number in by_id] for child, found in edges.items()},
         {child: [name for number, name in found if number not in by_id] for child, found in edges.items()},
     )
@@ -72,15 +75,9 @@ def _line(graph: Graph, number: int, indent: str, parent: int | None, screen: Sc
     if others and parent is None:
         after = f"  (after {clean(', '.join(others))})"
     title = f"  {clean(task['title'])}" if task["title"] != task["key"] else ""
-    return f"{indent}{screen.badge(look(task), '')} {clean(task['key'])}{title}{after}"
-
-
-def look(task: Mapping[str, Any]) -> str:
-    """The word for where it stands, as far as the plan alone tells."""
-    status = TaskStatus(task["status"])
-    if status is TaskStatus.PENDING:
-        return "ready" if all(done for _, _, done in task["dependencies"]) else "blocked"
-    return {TaskStatus.ABORTED: "delayed"}.get(status, status.lower())
+    return (
+        f"{indent}{screen.badge(graph.looks.get(number, 'archived'), '')} {clean(task['key'])}{title}{after}"
+    )
 
 
 def _depths(graph: Graph) -> dict[int, int]:

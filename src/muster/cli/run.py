@@ -15,9 +15,16 @@ from muster.cli.context import actor, connect_to, refuse_foreign
 from muster.cli.copied import confirm_copy
 from muster.cli.feed import Feed, running
 from muster.cli.output import ref_of
-from muster.cli.plan_common import paused_line, tick_boxes
-from muster.cli.plan_input import add_plan, dry_run, plan_body, project_for
-from muster.cli.plan_renamed import add_which, follow
+from muster.cli.plan_file import (
+    add_plan,
+    add_which,
+    dry_run,
+    follow,
+    paused_line,
+    plan_body,
+    project_for,
+    tick_boxes,
+)
 from muster.cli.printer import EventPrinter
 from muster.cli.refusals import shell_word
 from muster.cli.trees import unseen_changes, where_the_work_is
@@ -31,8 +38,8 @@ from muster.hosts.file_lock import holder
 from muster.model.errors import BadInput, MusterError, OwnerUnavailable, Unavailable, from_wire
 from muster.model.json_value import Json
 from muster.model.states import CrewStatus, PauseReason
+from muster.model.wording import counted
 
-RESUME = """muster api POST /api/v1/crew --data '{"actor": "me", "status": "RUNNING"}'"""
 EXIT_OK, EXIT_UNSUCCESSFUL, EXIT_INTERRUPTED = 0, 5, 130
 TOLD_MAX = 10
 _End = tuple[int, str]
@@ -51,7 +58,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from muster.cli.plan_given import STDIN, Given
+    from muster.cli.plan_file import STDIN, Given
     from muster.plans.files import read_plan
 
     if args.plan == STDIN:
@@ -126,7 +133,7 @@ def _attached(args: argparse.Namespace, goal: _Goal, show: EventPrinter, interru
     if args.workers is not None:
         _say_workers(args.workers, len(crew["workers"]), show)
     if crew["crew"] == CrewStatus.PAUSED:
-        show.say(f"Crew     paused: it takes no new tasks. {RESUME} lets it go on")
+        show.say("Crew     paused: it takes no new tasks. `muster orchestrator resume` lets it go on")
     goal.begin(api)
     feed = Feed(project, crew["lastEventId"], show.event, show.footer, goal.name)
     while not goal.reached(api):
@@ -170,8 +177,7 @@ def _supervising(
     feed = None
     try:
         if crew.start():
-            workers = "1 worker" if count == 1 else f"{count} workers"
-            show.say(f"Crew     {workers}, state in {goal.project.state_dir}")
+            show.say(f"Crew     {counted(count, 'worker')}, state in {goal.project.state_dir}")
             after = crew.last_event()
             goal.begin(crew.api)
             feed = Feed(goal.project, after, show.event, show.footer, goal.name)

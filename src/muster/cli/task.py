@@ -6,7 +6,7 @@ from importlib import import_module
 from itertools import islice
 
 from muster.cli.context import Context, connect, no_rows
-from muster.cli.fields import add_fields, print_one, print_rows, task_names
+from muster.cli.fields import add_fields, print_one, print_tasks
 from muster.cli.output import (
     BOLD,
     Screen,
@@ -27,6 +27,7 @@ from muster.client.api import plan_path, task_path
 from muster.model.errors import BadInput
 from muster.model.json_value import Json
 from muster.model.states import TaskStatus
+from muster.model.wording import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,10 +90,7 @@ def add(parser: Parser) -> None:
 
 def _others() -> Iterable[Any]:
     """Modules with `add(verbs)`.  Those who only look need none of them, and they cost 3 ms."""
-    return (
-        import_module(f"muster.cli.{name}")
-        for name in ("task_add", "task_actions", "task_edit", "task_queue")
-    )
+    return (import_module(f"muster.cli.{name}") for name in ("task_fields", "task_actions"))
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -118,7 +116,7 @@ def _list(args: argparse.Namespace) -> int:
         else:
             print("no such task: muster status" if names or args.plan else no_rows(args))
 
-    print_rows(args, [listed(task) for task in tasks], show, names=task_names)
+    print_tasks(args, tasks, show)
     if more:
         note(f"there are more than {args.limit} tasks: --limit {args.limit * 10}")
     return 0
@@ -190,11 +188,11 @@ def _print_detail(detail: Json, screen: Screen) -> None:
     ref = clean(ref_of(task))
     screen.line(f"{screen.paint(ref, BOLD)}  {clean(task['title'])}  {screen.badge(task_word(task))}")
     rows = [("Why", clean(task["why"])), *_wishes(task)]
-    rows += _several(
+    rows += several(
         "Blocks", [clean(f"{task['plan']}/{key}" if task["plan"] else key) for key in detail["blocks"]]
     )
-    rows += _several("Attempts", [_attempt(attempt, screen) for attempt in detail["attempts"]])
-    rows += _several(
+    rows += several("Attempts", [_attempt(attempt, screen) for attempt in detail["attempts"]])
+    rows += several(
         "Artifacts", [f"{clean(name)}  {screen.link(location)}" for name, location in detail["artifacts"]]
     )
     if detail["result"] is not None:
@@ -202,9 +200,9 @@ def _print_detail(detail: Json, screen: Screen) -> None:
         cut = f"{result[:RESULT_SHOWN]}... (all of it: --json)" if len(result) > RESULT_SHOWN else result
         rows.append(("Result", cut))
     events = detail["events"]
-    rows += _several("Events", [_event(event) for event in events[-EVENTS_SHOWN:]])
-    rows += _several("Log tail", [inert(line) for line in detail["logTail"].splitlines()])
-    rows += _several("Next", _next(task, clean(shell_word(ref_of(task))), detail))
+    rows += several("Events", [_event(event) for event in events[-EVENTS_SHOWN:]])
+    rows += several("Log tail", [inert(line) for line in detail["logTail"].splitlines()])
+    rows += several("Next", _next(task, clean(shell_word(ref_of(task))), detail))
     screen.fields(rows)
 
 
@@ -225,10 +223,10 @@ def _wishes(task: Json) -> list[tuple[str, str]]:
     prompt = [inert(line[:PROMPT_COLUMNS_SHOWN]) for line in lines[:PROMPT_LINES_SHOWN]]
     if len(lines) > PROMPT_LINES_SHOWN or any(len(line) > PROMPT_COLUMNS_SHOWN for line in lines):
         prompt.append("... (all of it: --json)")
-    return rows + _several("Prompt", prompt)
+    return rows + several("Prompt", prompt)
 
 
-def _several(name: str, values: list[str]) -> list[tuple[str, str]]:
+def several(name: str, values: list[str]) -> list[tuple[str, str]]:
     return [("" if at else name, value) for at, value in enumerate(values)]
 
 
@@ -237,19 +235,24 @@ def attempt_look(attempt: Json) -> str:
     return _ENDS.get(attempt["status"], "waiting")
 
 
-def _attempt(attempt: Json, screen: Screen) -> str:
+def attempt_times(attempt: Json) -> tuple[str, str]:
+    """When it began, and how long it took, or takes already."""
     begun = attempt["startedAtMs"] or attempt["assignedAtMs"]
     end = attempt["endedAtMs"]
-    lasted = age((end if end is not None else now_ms()) - begun)
-    look = attempt_look(attempt)
-    parts = [f"#{attempt['epoch']} {clock_time(begun)}  {lasted}  {screen.badge(look, attempt['status'])}"]
+    return clock_time(begun), age((now_ms() if end is None else end) - begun)
+
+
+def _attempt(attempt: Json, screen: Screen) -> str:
+    begun, lasted = attempt_times(attempt)
+    badge = screen.badge(attempt_look(attempt), attempt["status"])
+    parts = [f"#{attempt['epoch']} {begun}  {lasted}  {badge}"]
     if attempt["errorKind"]:
         parts.append(attempt["errorKind"])
     if attempt["error"]:
         parts.append(clean(attempt["error"]))
     parts.append(f"{attempt['worker']} {clean(attempt['agent'])}")
     if number := attempt["checkpoints"]:
-        parts.append(f"{number} checkpoint{'' if number == 1 else 's'}")
+        parts.append(counted(number, "checkpoint"))
     if attempt.get("usage"):
         parts.append(usage_words(attempt["usage"]))
     return "  ".join(parts)

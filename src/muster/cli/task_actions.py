@@ -1,4 +1,4 @@
-"""`muster task retry | cancel | pause | resume | skip | complete | archive | transfer | depend`."""
+"""`muster task retry | cancel | pause | resume | ...`: what moves tasks; and `wait` and `next`."""
 
 from __future__ import annotations
 
@@ -7,53 +7,51 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from muster.cli.context import Context, connect
-from muster.cli.output import Screen, clean, note, print_error, print_json, ref_of
+from muster.cli.fields import add_fields, print_tasks, refuse_unknown, task_names
+from muster.cli.output import Screen, clean, note, print_error, print_json, ref_of, task_word
 from muster.cli.refusals import refused
-from muster.cli.waiting import (
-    ENDED,
-    RESTING,
-    STILL,
-    add_waiting,
-    await_tasks,
-    end_code,
-    last_event,
-    refuse_idle,
-    within,
-)
+from muster.cli.values import number
+from muster.cli.waiting import ENDED, FOREVER_S, RESTING, STILL, Waiting, add_waiting, duration_s
 from muster.client.api import task_path
 from muster.model.errors import BadInput, MusterError, NotFound
 from muster.model.json_value import Json
-from muster.model.states import TaskStatus
+from muster.model.states import HELD, TaskStatus
 
-_HELD = (TaskStatus.ASSIGNED, TaskStatus.RUNNING)
+Act = Callable[[Context, Json], Json]
+Tell = Callable[[Json, Json, Context], str]
+"""What was done to a task, of how it was, how it is, and who answers."""
+NEXT = 10
 
 
 def add(verbs: Any) -> None:
     parsers = {
         name: verbs.add_parser(name, act=act, help=text)
         for name, (act, text) in {
-            "retry": (retry, "run tasks again; a delayed retry runs now"),
+            "retry": (_retry, "run tasks again; a delayed retry runs now"),
             "cancel": (_cancel, "end tasks for good; running ones are stopped"),
             "pause": (_pause, "pause tasks; running ones save a checkpoint and stop"),
             "resume": (_resume, "resume paused tasks"),
-            "skip": (_skip, "skip unwanted tasks; their dependents run"),
-            "complete": (_complete, "tasks that a person has done; their dependents run"),
-            "archive": (archive, "hide ended tasks for good"),
+            "skip": (
+                _end("skip", TaskStatus.CANCELLED, "skipped"),
+                "skip unwanted tasks; their dependents run",
+            ),
+            "complete": (
+                _end("complete", TaskStatus.COMPLETED, "completed"),
+                "tasks that a person has done; their dependents run",
+            ),
+            "archive": (_end("archive", TaskStatus.ARCHIVED, "archived"), "hide ended tasks for good"),
             "transfer": (_transfer, "give tasks to another agent"),
             "depend": (_depend, "add dependencies to tasks that have not started"),
+            "wait": (_wait, "return when tasks have ended, well or not"),
         }.items()
     }
     for parser in parsers.values():
         parser.add_argument("refs", metavar="REF", nargs="+")
     add_retry_options(parsers["retry"])
-    for name, goal in {
-        "retry": ENDED,
-        "resume": ENDED,
-        "transfer": ENDED,
-        "cancel": STILL,
-        "pause": RESTING,
-    }.items():
-        add_waiting(parsers[name], goal)
+    for name in ("retry", "resume", "transfer"):
+        add_waiting(parsers[name], ENDED)
+    add_waiting(parsers["cancel"], STILL)
+    add_waiting(parsers["pause"], RESTING)
     for name in ("cancel", "skip"):
         parsers[name].add_argument("--reason", metavar="TEXT", default="", help="kept in the task's events")
     parsers["depend"].add_argument(
@@ -62,6 +60,20 @@ def add(verbs: Any) -> None:
     parsers["transfer"].add_argument(
         "--to", metavar="AGENT", required=True, help="the agent that is to do it"
     )
+    parsers["wait"].add_argument(
+        "--timeout",
+        dest="wait",
+        metavar="TIME",
+        type=duration_s,
+        default=FOREVER_S,
+        help="give up after this time (exit code 8)",
+    )
+    parsers["wait"].set_defaults(goal=ENDED._replace(needs_crew=False))
+    coming = verbs.add_parser("next", act=_next, help="the tasks that agents take next, in order")
+    some = number(1, 1000)
+    coming.add_argument("--limit", metavar="N", type=some, default=NEXT, help=f"at most N tasks ({NEXT})")
+    for parser in (parsers["wait"], coming):
+        add_fields(parser)
 
 
 def add_retry_options(parser: argparse.ArgumentParser) -> None:
@@ -77,10 +89,13 @@ def add_retry_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def retry(args: argparse.Namespace) -> int:
+def retrying(args: argparse.Namespace) -> Act:
+    return post("retry", note=args.note, fresh=args.begin == "start")
+
+
+def _retry(args: argparse.Namespace) -> int:
     def act(context: Context, task: Json) -> Json:
-        body = {"actor": context.actor(), "note": args.note, "fresh": args.begin == "start"}
-        moved: Json = context.api.post(task_path(task["id"], "retry"), body)
+        moved = retrying(args)(context, task)
         if args.note and moved["generation"] == task["generation"]:
             note(f"{ref_of(task)} only waited for its next try, which is now; the note was not kept")
         return moved
@@ -88,84 +103,73 @@ def retry(args: argparse.Namespace) -> int:
     def tell(task: Json, moved: Json, context: Context) -> str:
         anew = moved["generation"] != task["generation"]
         what = f"starts anew (generation {moved['generation']})" if anew else "its next try is due now"
-        return what + ("; `muster up` runs it" if context.direct else "")
+        return what + runs_it(context)
 
-    return each(args, "ready", act, tell)
+    return _each(args, "ready", act, tell)
+
+
+def runs_it(context: Context) -> str:
+    return "; `muster up` runs it" if context.direct else ""
 
 
 def _cancel(args: argparse.Namespace) -> int:
     def tell(task: Json, moved: Json, _: Context) -> str:
         if task["status"] == TaskStatus.CANCELLED:
             return "was cancelled already"
-        return f"cancelled; attempt {moved['epoch']} is stopped" if task["status"] in _HELD else "cancelled"
+        return f"cancelled; attempt {moved['epoch']} is stopped" if task["status"] in HELD else "cancelled"
 
-    return each(args, "cancelled", _post("cancel", {"reason": args.reason}), tell)
+    return _each(args, "cancelled", post("cancel", reason=args.reason), tell)
 
 
 def _pause(args: argparse.Namespace) -> int:
     def tell(task: Json, moved: Json, _: Context) -> str:
-        if task["status"] == TaskStatus.PAUSED:
-            return "was paused already"
-        held = moved["status"] in _HELD
-        return (
-            f"attempt {moved['epoch']} saves a checkpoint and stops; then it is paused" if held else "paused"
-        )
+        if moved["status"] in HELD:
+            return f"attempt {moved['epoch']} saves a checkpoint and stops; then it is paused"
+        return "was paused already" if task["status"] == TaskStatus.PAUSED else "paused"
 
-    return each(args, "paused", _post("pause"), tell)
+    return _each(args, "paused", post("pause"), tell)
 
 
 def _resume(args: argparse.Namespace) -> int:
     def tell(_: Json, moved: Json, context: Context) -> str:
-        if moved["status"] in _HELD:
-            return "goes on once its attempt has stopped"
-        return "goes on" + ("; `muster up` runs it" if context.direct else "")
+        held = moved["status"] in HELD
+        return "goes on once its attempt has stopped" if held else f"goes on{runs_it(context)}"
 
-    return each(args, "ready", _post("resume"), tell)
+    return _each(args, "ready", post("resume"), tell)
 
 
-def _skip(args: argparse.Namespace) -> int:
+def _end(action: str, status: TaskStatus, word: str) -> Callable[[argparse.Namespace], int]:
     def tell(task: Json, *_: object) -> str:
-        return "was skipped already" if task["status"] == TaskStatus.CANCELLED else "skipped"
+        return f"was {word} already" if task["status"] == status else word
 
-    return each(args, "cancelled", _post("skip", {"reason": args.reason}), tell)
+    def run(args: argparse.Namespace) -> int:
+        more = {"reason": args.reason} if action == "skip" else {}
+        return _each(args, status.lower(), post(action, **more), tell)
 
-
-def _complete(args: argparse.Namespace) -> int:
-    def tell(task: Json, *_: object) -> str:
-        return "was completed already" if task["status"] == TaskStatus.COMPLETED else "completed"
-
-    return each(args, "completed", _post("complete"), tell)
-
-
-def archive(args: argparse.Namespace) -> int:
-    def tell(task: Json, *_: object) -> str:
-        return "was archived already" if task["status"] == TaskStatus.ARCHIVED else "archived"
-
-    return each(args, "archived", _post("archive"), tell)
+    return run
 
 
 def _transfer(args: argparse.Namespace) -> int:
     def tell(_: Json, moved: Json, __: Context) -> str:
-        held = moved["status"] in _HELD
+        held = moved["status"] in HELD
         return f"goes to {clean(args.to)}" + (f" once attempt {moved['epoch']} has stopped" if held else "")
 
     with connect(args) as context:
         refuse_unknown_agent(context, args.to)
-    return each(args, "ready", _post("transfer", {"agent": args.to}), tell)
+    return _each(args, "ready", post("transfer", agent=args.to), tell)
 
 
 def _depend(args: argparse.Namespace) -> int:
     with connect(args) as context:
         parents = named(context, args.on)
     names = ", ".join(clean(ref_of(parent)) for parent in parents)
-    more = {"dependsOn": [parent["id"] for parent in parents]}
-    return each(args, "waiting", _post("depend", more), lambda *_: f"waits for {names}")
+    act = post("depend", dependsOn=[parent["id"] for parent in parents])
+    return _each(args, "waiting", act, lambda *_: f"waits for {names}")
 
 
-def _post(action: str, more: Json | None = None) -> Callable[[Context, Json], Json]:
+def post(action: str, **more: Any) -> Act:
     def act(context: Context, task: Json) -> Json:
-        body = {"actor": context.actor(), **(more or {})}
-        moved: Json = context.api.post(task_path(task["id"], action), body)
+        moved: Json = context.post(task_path(task["id"], action), **more)
         return moved
 
     return act
@@ -188,62 +192,41 @@ def refuse_unknown_agent(context: Context, name: str) -> None:
         )
 
 
-def each(
-    args: argparse.Namespace,
-    look: str,
-    act: Callable[[Context, Json], Json],
-    tell: Callable[[Json, Json, Context], str],
-) -> int:
-    """Finds all tasks before it touches one; the first refusal is the exit code, the others still happen."""
+def _each(args: argparse.Namespace, look: str, act: Act, tell: Tell) -> int:
+    """Finds all tasks before it touches one."""
     with connect(args) as context:
-        refuse_idle(args, context)
-        return act_on(context, args, named(context, args.refs), look, act=act, tell=tell)
+        return act_on(Waiting(args, context), named(context, args.refs), look, act, tell)
 
 
-def act_on(
-    context: Context,
-    args: argparse.Namespace,
-    tasks: Iterable[Json],
-    look: str,
-    *,
-    act: Callable[[Context, Json], Json],
-    tell: Callable[[Json, Json, Context], str],
-) -> int:
+def act_on(waiting: Waiting, tasks: Iterable[Json], look: str, act: Act, tell: Tell) -> int:
+    """The first refusal is the exit code, the others still happen."""
+    args = waiting.args
     done: list[Json] = []
-    moved_ids: list[int] = []
+    ids: list[int] = []
     code = 0
     screen = Screen(args.color)
-    within_s = within(args)
-    after = 0 if within_s is None else last_event(context)
     for task in tasks:
         try:
-            moved = act(context, task)
+            moved = act(waiting.context, task)
         except MusterError as error:
             code = code or error.exit_code
             if args.rewound is None:  # else it was told why already
                 print_error(refused(error, ref_of(task), task["id"]), as_json=args.json)
             continue
-        moved_ids.append(task["id"])
+        ids.append(task["id"])
         done.append({"ref": ref_of(task), "previousStatus": task["status"], **moved})
         if not args.json:
-            glyph = screen.badge(look, "")
-            screen.line(f"{glyph} {clean(ref_of(task))}  {tell(task, moved, context)}")
-    if within_s is not None:
-        shown = None if args.json else screen
-        ended = await_tasks(context, moved_ids, args.goal, within_s=within_s, screen=shown, after=after)
-        done = [{**row, **task} for row, task in zip(done, ended, strict=True)]
-        code = code or end_code(ended, args.goal)
+            told = tell(task, moved, waiting.context)
+            screen.line(f"{screen.badge(look, '')} {clean(ref_of(task))}  {told}")
+    ended = waiting.tasks(ids)
     if args.json:
-        print_json(done)
-    return code
+        print_json([{**row, **task} for row, task in zip(done, ended or [{}] * len(done), strict=True)])
+    return code or waiting.code(ended)
 
 
 def named(context: Context, references: Sequence[str]) -> list[Json]:
-    found: dict[int, Json] = {}
-    for reference in references:
-        task = one(context, reference)
-        found.setdefault(task["id"], task)
-    return list(found.values())
+    tasks = (one(context, reference) for reference in references)
+    return list({task["id"]: task for task in tasks}.values())
 
 
 def one(context: Context, reference: str) -> Json:
@@ -256,3 +239,32 @@ def one(context: Context, reference: str) -> Json:
         )
     task: Json = context.api.get(task_path(task_id))["task"]
     return task
+
+
+def _wait(args: argparse.Namespace) -> int:
+    refuse_unknown(args, task_names)
+    with connect(args) as context:
+        waiting = Waiting(args, context, mute=args.fields is not None)
+        tasks = waiting.tasks(task["id"] for task in named(context, args.refs))
+    print_tasks(args, tasks, lambda: show_tasks(tasks, Screen(args.color)))
+    return waiting.code(tasks)
+
+
+def show_tasks(tasks: Iterable[Json], screen: Screen) -> None:
+    for task in tasks:
+        screen.line(f"{screen.badge(task_word(task))}  {clean(ref_of(task))}  {clean(task['why'])}")
+
+
+def _next(args: argparse.Namespace) -> int:
+    with connect(args) as context:
+        found = context.api.get("/api/v1/agent-tasks/next", {"limit": args.limit})
+
+    def show() -> None:
+        screen = Screen(args.color)
+        for task in found:
+            screen.line(f"{screen.badge('ready', '')} {clean(ref_of(task))}  {clean(task['why'])}")
+        if not found:
+            screen.line("nothing is ready: muster status")
+
+    print_tasks(args, found, show)
+    return 0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable
+from functools import partial
 from typing import NamedTuple
 
 from muster.cli.context import WAIT_S, Context, patiently
@@ -105,72 +106,86 @@ def duration_s(text: str) -> float:
     return FOREVER_S if text == "inf" else time_s(text)
 
 
-def await_tasks(
-    context: Context,
-    ids: Sequence[int],
-    goal: Goal = ENDED,
-    *,
-    within_s: float,
-    screen: Screen | None,
-    after: int,
-) -> list[Json]:
-    """The tasks once all have reached the goal.  With `screen`: shows their events after number `after`.
+class Waiting:
+    """`--wait` of one command, made before anything is moved: so no event is missed.
 
-    Raises WaitTimeout, and OwnerUnavailable where nobody is up who could bring them there.
+    Raises OwnerUnavailable as `refuse_idle`.  `mute`: nothing is shown meanwhile.
     """
-    deadline_s = time.monotonic() + within_s
-    tasks = {task_id: _task(context, task_id) for task_id in ids}
-    while left := [task for task in tasks.values() if not goal.reached(task)]:
-        if context.direct:
-            raise OwnerUnavailable(f"no owner is up, so {_names(left)} will not end", "muster up, then again")
-        wait_s = min(WAIT_S, deadline_s - time.monotonic())
-        if wait_s <= 0:
-            told = "; ".join(f"{ref_of(task)}: {task['why']}" for task in left[:3])
-            again = " ".join(ref_of(task) for task in left[:3])
-            raise WaitTimeout(
-                f"waited {round(within_s, 1):g} s, and it goes on: {told}", f"muster task wait {again}"
-            )
-        events = events_after(context, after, wait_s)
-        for event in events:
-            after = event["id"]
-        for task_id in {event["taskId"] for event in events} & tasks.keys():
-            tasks[task_id] = _task(context, task_id)
-        if screen is not None:
-            _show(events, tasks, screen)
-    if screen is not None:
-        # An end may be seen in its task before it is among the events.
-        _show(context.api.get("/api/v1/events", {"after": after}), tasks, screen)
-    return list(tasks.values())
 
+    def __init__(self, args: argparse.Namespace, context: Context, *, mute: bool = False) -> None:
+        refuse_idle(args, context)
+        self.args = args
+        self.goal: Goal = getattr(args, "goal", ENDED)
+        self.within_s = within(args)
+        self.screen = None if mute or args.json else Screen(args.color)
+        self.context = context
+        self._deadline_s = time.monotonic() + (self.within_s or 0)
+        self._after: int = 0 if self.within_s is None else context.api.get("/api/v1/crew")["lastEventId"]
 
-def events_after(context: Context, after: int, wait_s: float) -> list[Json]:
-    query = {"after": after, "wait": round(wait_s, 3)}
-    events: list[Json] = patiently(lambda: context.api.get("/api/v1/events", query))
-    return events
+    def tasks(self, ids: Iterable[int]) -> list[Json]:
+        """The tasks once all have reached the goal; none, at once, where nothing was said of waiting."""
+        if self.within_s is None:
+            return []
+        tasks: dict[int, Json] = {}
 
+        def read(changed: Iterable[int]) -> None:
+            for path in map(task_path, changed):
+                task: Json = patiently(partial(self.context.api.get, path))["task"]
+                tasks[task["id"]] = task
 
-def _task(context: Context, task_id: int) -> Json:
-    task: Json = patiently(lambda: context.api.get(task_path(task_id)))["task"]
-    return task
+        def left() -> list[Json]:
+            return [task for task in tasks.values() if not self.goal.reached(task)]
 
+        def names() -> str:
+            more = f" and {len(left()) - 3} more" if len(left()) > 3 else ""
+            told = ", ".join(clean(ref_of(task)) for task in left()[:3])
+            return told and f"{told}{more} will not end"
 
-def _show(events: Iterable[Json], tasks: Mapping[int, Json], screen: Screen) -> None:
-    for event in events:
-        if event["taskId"] in tasks:
-            screen.line(screen.event(event))
-    screen.stream.flush()
+        def late() -> tuple[str, str]:
+            told = "; ".join(f"{ref_of(task)}: {task['why']}" for task in left()[:3])
+            return f"it goes on: {told}", f"muster task wait {' '.join(map(ref_of, left()[:3]))}"
 
+        def news(events: list[Json]) -> None:
+            read({event["taskId"] for event in events} & tasks.keys())
+            self.show(events, "taskId", tasks)
 
-def _names(tasks: Sequence[Json]) -> str:
-    more = f" and {len(tasks) - 3} more" if len(tasks) > 3 else ""
-    return ", ".join(clean(ref_of(task)) for task in tasks[:3]) + more
+        read(ids)
+        self.until(names, late, news)
+        if self.screen is not None:
+            # An end may be seen in its task before it is among the events.
+            self.show(self.events(0), "taskId", tasks)
+        return list(tasks.values())
 
+    def until(
+        self, left: Callable[[], str], late: Callable[[], tuple[str, str]], news: Callable[[list[Json]], None]
+    ) -> None:
+        """Hands on what happens until nothing is `left`; `late` tells what goes on, and what to do.
 
-def end_code(tasks: Iterable[Json], goal: Goal = ENDED) -> int:
-    """0 where each is as it was wanted, else 5."""
-    return 0 if all(goal.good(task) for task in tasks) else EXIT_UNSUCCESSFUL
+        Raises WaitTimeout, and OwnerUnavailable where nobody is up who could bring it to its goal.
+        """
+        while told := left():
+            if self.context.direct:
+                raise OwnerUnavailable(f"no owner is up, so {told}", "muster up, then again")
+            wait_s = min(WAIT_S, self._deadline_s - time.monotonic())
+            if wait_s <= 0:
+                goes_on, hint = late()
+                raise WaitTimeout(f"waited {self.within_s or 0:g} s, and {goes_on}", hint)
+            news(self.events(wait_s))
 
+    def events(self, wait_s: float) -> list[Json]:
+        """Those after the last ones."""
+        query = {"after": self._after, "wait": round(wait_s, 3)}
+        events: list[Json] = patiently(lambda: self.context.api.get("/api/v1/events", query))
+        self._after = events[-1]["id"] if events else self._after
+        return events
 
-def last_event(context: Context) -> int:
-    last: int = context.api.get("/api/v1/crew")["lastEventId"]
-    return last
+    def show(self, events: Iterable[Json], name: str, wanted: Container[object]) -> None:
+        if self.screen is not None:
+            for event in events:
+                if event[name] in wanted:
+                    self.screen.line(self.screen.event(event))
+            self.screen.stream.flush()
+
+    def code(self, tasks: Iterable[Json]) -> int:
+        """0 where each is as it was wanted, else 5."""
+        return 0 if all(self.goal.good(task) for task in tasks) else EXIT_UNSUCCESSFUL

@@ -6,7 +6,7 @@ import argparse
 import time
 
 from muster.cli.context import Context, connect, patiently
-from muster.cli.fields import add_fields, names_of, print_one, print_rows
+from muster.cli.fields import add_fields, answer, names_of, print_one, print_rows
 from muster.cli.output import BOLD, Screen, age, clean, now_ms, print_json
 from muster.cli.status import WORKER_LOOKS
 from muster.cli.values import number
@@ -169,14 +169,9 @@ def _start(args: argparse.Namespace) -> int:
                 f"{len(before)} workers are up, and {WORKERS_MAX} is the most; none was added",
                 f"muster worker start -n {max(1, WORKERS_MAX - len(before))}",
             )
-        order = {"actor": context.actor(), "add": args.number, "requestId": secrets.token_hex(8)}
-        context.api.post("/api/v1/crew/workers", order)
+        context.post("/api/v1/crew/workers", add=args.number, requestId=secrets.token_hex(8))
         added = _await(context, before, args.number)
-    if args.json:
-        print_json({"added": added})
-    else:
-        print("\n".join(f"{name}  started" for name in added))
-    return 0
+    return answer(args, {"added": added}, *(f"{name}  started" for name in added))
 
 
 def _await(context: Context, before: set[str], number: int) -> list[str]:
@@ -201,8 +196,7 @@ def _stop(args: argparse.Namespace) -> int:
         if worker["endedAtMs"] is not None:
             told = "has ended already"
         else:
-            body = {"actor": context.actor(), "stopByS": STOP_BY_S if args.now else None}
-            context.api.post(worker_path(name, "stop"), body)
+            context.post(worker_path(name, "stop"), stopByS=STOP_BY_S if args.now else None)
             held = ", ".join(map(clean, worker["holds"]))
             told = f"ends when it has {'given back' if args.now else 'finished'} {held}" if held else "ends"
         if not args.json:

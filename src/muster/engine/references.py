@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from muster.model.errors import Ambiguous, NotFound
+from muster.model.numbers import is_number
 from muster.model.views import TaskFilter
 from muster.ports.store import Reads
 
@@ -19,7 +20,7 @@ async def resolve(reads: Reads, reference: str) -> tuple[int, int | None]:
     found = await meant(reads, reference)
     if not found:  # a key may hold a # itself
         start, _, end = reference.rpartition("#")
-        if start and _is_number(end) and len(end) <= EPOCH_DIGITS_MAX:
+        if start and is_number(end) and len(end) <= EPOCH_DIGITS_MAX:
             name, number = start, end
             found = await meant(reads, name)
     if not found:
@@ -39,10 +40,10 @@ async def meant(reads: Reads, reference: str) -> list[int]:
     if reference in ("@last", "@failed"):
         newest = await reads.newest_task(failed=reference == "@failed")
         return [] if newest is None else [newest]
-    if _is_number(reference) and (found := await reads.find_number(int(reference), None)):
+    if is_number(reference) and (found := await reads.find_number(int(reference), None)):
         return found
     plan, slash, key = reference.partition("/")
-    if slash and _is_number(key) and (found := await reads.find_number(int(key), plan)):
+    if slash and is_number(key) and (found := await reads.find_number(int(key), plan)):
         return found
     candidates = [(plan, key), (None, reference)] if slash else [(None, reference)]
     for start in (False, True):
@@ -64,7 +65,3 @@ def did_you_mean(name: str, meant: Mapping[str, str]) -> str:
 
     close = get_close_matches(name, meant, n=1)
     return f"; did you mean {meant[close[0]]!r}?" if close else ""
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 19

@@ -119,7 +119,6 @@ class Worker:
             unfit=unfit,
         )
         wait_s = RECONNECT_FIRST_S
-        self._heard_s = time.monotonic()
         while True:
             try:
                 registered = self._crew.register(command)

@@ -86,12 +86,12 @@ class Worktree:
     """Of its task; commits are named after it."""
 
     @classmethod
-    def found(cls, repository: Repository, path: Path) -> Worktree | None:
+    def found(cls, repository: Repository, path: Path, admin: Path | None = None) -> Worktree | None:
         """Of the attempt that has begun in it last, as the tree itself tells; None where none has.
 
-        Raises GitFailed.
+        `admin` is git's own folder for a tree that was deleted.  Raises GitFailed.
         """
-        begun = cls(repository, path, "", "", 0)._begun()
+        begun = cls(repository, path, "", "", 0)._begun(admin)
         return begun and cls(repository, path, begun.plan, begun.key, begun.epoch)
 
     @property
@@ -138,14 +138,17 @@ class Worktree:
     def was_set_up(self) -> None:
         (self._admin() / _SET_UP).touch()
 
-    def keep(self) -> Work | None:
+    def keep(self, admin: Path | None = None) -> Work | None:
         """Commits all that is there, ignored files aside, behind the attempt's ref; tree and index stay.
 
+        Of a tree that was deleted `admin`, git's own folder for it, has what was staged or committed.
         None where the tree belongs to a newer attempt by now, which has kept our work before it began.
         """
         with self.repository.locked():
-            begun = self._begun()
-            return self._keep(begun) if begun is not None and begun.epoch == self.epoch else None
+            begun = self._begun(admin)
+            if admin is not None and self.repository.commit_of(self.kept):
+                return None  # from when the tree was there
+            return self._keep(begun, admin) if begun is not None and begun.epoch == self.epoch else None
 
     def check_work_of(self, epoch: int) -> None:
         """Call once prepared.  Raises WorkMissing where nothing is known of what that attempt has left."""
@@ -247,13 +250,13 @@ class Worktree:
             raise GitFailed(f"{self.path} is a copy of the working tree {_tree_of(admin)}")
         return admin
 
-    def _begun(self) -> Begun | None:
+    def _begun(self, admin: Path | None = None) -> Begun | None:
         """None where the tree was never finished: then no agent has been in it.
 
         Raises GitFailed where nobody can tell: such a tree may hold work, so it is neither taken nor removed.
         """
         try:
-            marker = self._admin() / _MARKER
+            marker = (admin or self._admin()) / _MARKER
         except GitFailed:
             return None
         try:
@@ -360,9 +363,9 @@ class Worktree:
             repository.run(*add, "--detach", str(path), base, keep=(lock,))
         self.cwd.mkdir(parents=True, exist_ok=True)
 
-    def _keep(self, begun: Begun) -> Work:
-        repository, path, admin = self.repository, self.path, self._admin()
-        head = repository.run("rev-parse", "HEAD", cwd=path)
+    def _keep(self, begun: Begun, deleted: Path | None = None) -> Work:
+        repository, path, admin = self.repository, None if deleted else self.path, deleted or self._admin()
+        head = repository.run("rev-parse", f"worktrees/{admin.name}/HEAD")
         index = admin / _INDEX
         index.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # with what git knows of the files it need not read them all
@@ -371,8 +374,8 @@ class Worktree:
         try:
             if not index.exists():
                 repository.run("read-tree", head, cwd=path, index=index)
-            # A file that we may not read stays in the tree, and the tree stays.
-            repository.ask("add", "--all", "--ignore-errors", "--", ":/", cwd=path, index=index)
+            if path is not None:  # a file that we may not read stays in the tree, and the tree stays
+                repository.ask("add", "--all", "--ignore-errors", "--", ":/", cwd=path, index=index)
             tree = repository.run("write-tree", cwd=path, index=index)
         finally:
             index.unlink(missing_ok=True)
@@ -451,6 +454,16 @@ def _tree_of(admin: Path) -> Path | None:
     except OSError:
         return None
     return _real(admin / text.strip()).parent
+
+
+def deleted_trees(repository: Repository, folder: Path) -> dict[Path, Path]:
+    """Trees in this folder that git knows and that are not there any more, with git's own folders for them."""
+    known = {_tree_of(admin): admin for admin in (repository.common / "worktrees").glob("*")}
+    return {
+        tree: admin
+        for tree, admin in known.items()
+        if tree is not None and tree.parent == _real(folder) and not (tree / ".git").exists()
+    }
 
 
 def _belongs_to_another(admin: Path) -> bool:

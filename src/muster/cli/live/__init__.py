@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from muster.cli.context import Context
+from muster.cli.context import Context, actor
 from muster.cli.live.draw import draw
 from muster.cli.live.feed import LiveFeed
 from muster.cli.live.state import State
@@ -19,7 +19,7 @@ def watch(context: Context, *, plan: str | None, colour: str) -> int:
     """Until `q`.  Raises KeyboardInterrupt on Ctrl-C, after the terminal is as it was."""
     state = State(plan=plan)
     screen = Screen(colour)
-    with LiveFeed(context.project, context.actor(), plan) as feed, Terminal(wake=feed.wake_fd) as terminal:
+    with LiveFeed(context.project, actor(), plan) as feed, Terminal(wake=feed.wake_fd) as terminal:
         while not state.done:
             for news in feed.take():
                 state.show(news)

@@ -144,6 +144,11 @@ class SqliteStore:
         self._witness = Witness(self._path, made._replace(settled=note.settled if note is not None else 0))
 
     @property
+    def is_new(self) -> bool:
+        """Nothing was ever written to it."""
+        return not self._tx.made.commits
+
+    @property
     def granted(self) -> int:
         """The highest epoch that the store or its witness knows."""
         return self._tx.made.epoch

@@ -1,10 +1,12 @@
-"""A plan file on its way in: who is to do what, and the request that adds it."""
+"""A plan file on its way in: what it holds, whose it is, who is to do what, and the request that adds it."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -12,23 +14,181 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from muster.cli.context import actor, connect_to, start_folder
-from muster.cli.output import Screen, clean, print_json
-from muster.cli.plan_given import Given
-from muster.cli.plan_renamed import former_source
+from muster.cli.output import Screen, clean, note, print_json
 from muster.client.api import Api, plan_path
 from muster.config.project import Project, find_project
 from muster.config.settings import Config
-from muster.model.errors import BadInput, BadPlan
+from muster.model.errors import BadInput, BadPlan, Conflict
 from muster.model.json_value import Json
 from muster.model.plan import PlanDocument, PlanTask
 from muster.model.profiles import GENERAL_PURPOSE, Choice, Chooser, by_words
 from muster.model.rows import Lane, WorkerRow
-from muster.model.states import TaskStatus, WorkerStatus
+from muster.model.states import FINAL, TaskStatus, WorkerStatus
 from muster.model.targets import required
 from muster.model.task import REMOVED
+from muster.model.wording import counted
 
 SHOWN_MAX = 20
-_NO_MORE = {TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.ARCHIVED}
+STDIN = "-"
+
+
+class Given(NamedTuple):
+    document: PlanDocument
+    path: Path | None
+    """None: there is no file, so the plan is known by its name, and no boxes are ticked."""
+
+    def source(self, project: Project) -> str | None:
+        """What the plan is known by, where it has a file."""
+        return None if self.path is None else project.source_of(self.path)
+
+    @property
+    def short(self) -> str:
+        """Before `:line` in errors."""
+        return "stdin" if self.path is None else self.path.name
+
+
+def given_plan(args: argparse.Namespace) -> Given:
+    """Raises BadPlan, and BadInput for a plan from stdin that has no name."""
+    if args.plan != STDIN:
+        from muster.plans.files import read_plan
+
+        if args.name is not None:
+            raise BadInput("--name is for a plan from stdin; a file is known by its path", "leave it out")
+        path = Path(args.plan)
+        return Given(read_plan(path), path)
+    document = _read_stdin()
+    name = args.name if args.name is not None else document.title and document.name
+    if not name.strip():
+        raise BadInput(
+            "a plan from stdin has no file that it could be named after; nothing was added",
+            "--name NAME, or one `# Title` in the plan",
+        )
+    return Given(replace(document, name=name), None)
+
+
+def _read_stdin() -> PlanDocument:
+    from muster.plans import markdown
+    from muster.plans.files import PLAN_BYTES_MAX
+
+    data = sys.stdin.buffer.read(PLAN_BYTES_MAX + 1) if sys.stdin is not None else b""
+    if len(data) > PLAN_BYTES_MAX:
+        raise BadPlan(
+            f"stdin: larger than {PLAN_BYTES_MAX // 1024 // 1024} MiB; nothing was added",
+            "Split it into several plans.",
+        )
+    return markdown.parse(markdown.decode(data, "stdin"), "stdin")
+
+
+class _Likely(NamedTuple):
+    """A plan whose file no longer holds it."""
+
+    name: str
+    source: str
+    common: int
+    """How many of its tasks are in the given file."""
+    tasks: int
+
+
+def add_which(parser: argparse.ArgumentParser) -> None:
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--as", dest="as_plan", metavar="NAME", help="its file was renamed: it is the plan NAME"
+    )
+    which.add_argument("--new", action="store_true", help="it is no renamed file, whatever it resembles")
+
+
+def former_source(args: argparse.Namespace, api: Api, project: Project, given: Given) -> str | None:
+    """What the plan in this file was known by, where that is another file; None where it is known, or new.
+
+    Asks at a terminal where that cannot be told for sure, and raises Conflict elsewhere.
+    """
+    plans: list[Json] = api.get("/api/v1/plans")
+    source = given.source(project)
+    if args.as_plan is not None:
+        return _named(args.as_plan, plans, project, source)
+    if source is None or args.new or any(plan["source"] == source for plan in plans):
+        return None
+    keys = {task.key for task in given.document.tasks}
+    likely = []
+    for plan in plans:
+        if plan["source"] is None:
+            continue
+        kept = [
+            t["key"] for t in api.get(plan_path(plan["name"], "tasks")) if t["status"] != TaskStatus.ARCHIVED
+        ]
+        common = len(keys.intersection(kept))
+        if (common or plan["name"] == given.document.name) and not _still_holds(
+            project, plan["source"], kept
+        ):
+            likely.append(_Likely(plan["name"], plan["source"], common, len(kept)))
+    if not likely:
+        return None
+    one = likely[0]
+    if len(likely) == 1 and 2 * one.common >= max(len(keys), one.tasks):
+        return one.source
+    return _asked(args, source, likely)
+
+
+def follow(args: argparse.Namespace, api: Api, project: Project, given: Given) -> None:
+    """As `former_source`; from now on the plan is known by this file."""
+    before = former_source(args, api, project, given)
+    if before is None:
+        return
+    (plan,) = (plan["name"] for plan in api.get("/api/v1/plans") if plan["source"] == before)
+    source = given.source(project)
+    api.post(plan_path(plan, "move"), {"actor": actor(), "source": source})
+    note(f"plan {clean(plan)} goes on: its file {clean(before)} is {clean(source or '')} now")
+
+
+def _named(name: str, plans: list[Json], project: Project, source: str | None) -> str | None:
+    """Raises BadInput, and Conflict where that plan still has its file."""
+    found: str | None = next((plan["source"] for plan in plans if plan["name"] == name), None)
+    if found is None or source is None:
+        raise BadInput(f"there is no plan {name!r} with a file; nothing was changed", "muster plan list")
+    if found == source:
+        return None
+    if (project.root / found).exists():
+        raise Conflict(
+            f"plan {name} still has its file {found}; nothing was changed",
+            f"remove that file first, or --new for a plan beside {name}",
+        )
+    return found
+
+
+def _still_holds(project: Project, source: str, kept: list[str]) -> bool:
+    """Whether the plan's own file is there, with at least half of its tasks."""
+    from muster.plans.files import read_plan
+
+    path = project.root / source
+    if not path.exists():
+        return False
+    try:
+        keys = {task.key for task in read_plan(path).tasks}
+    except BadPlan:
+        return True  # being edited, perhaps: whose it was it is
+    return 2 * len(keys.intersection(kept)) >= len(kept)
+
+
+def _asked(args: argparse.Namespace, source: str, likely: list[_Likely]) -> str | None:
+    told = [
+        f"{one.name}, whose file was {one.source} ({one.common} of its {one.tasks} tasks are in it)"
+        for one in likely
+    ]
+    if len(likely) == 1 and not args.json and sys.stdin.isatty() and sys.stderr.isatty():
+        question = f"{source} may be plan {told[0]}. Is it that plan? [y/n] "
+        while True:
+            print(clean(question), end="", file=sys.stderr, flush=True)
+            answer = sys.stdin.readline()
+            if answer.strip().lower() in {"y", "yes"}:
+                return likely[0].source
+            if answer.strip().lower() in {"n", "no"}:
+                return None
+            if not answer:
+                break
+    raise Conflict(
+        f"{source} may be the renamed file of plan {'; or of plan '.join(told)}; nothing was changed",
+        f"--as {likely[0].name} if it is; --new if it is another plan",
+    )
 
 
 class Assigned(NamedTuple):
@@ -120,7 +280,7 @@ def add_plan(api: Api, content: Json, say: Callable[[str], None]) -> str:
     added = api.post("/api/v1/plans", content)
     name: str = added["plan"]
     new, known = added["added"], added["existing"]
-    say(f"Plan     {name}: {new} {'task' if new == 1 else 'tasks'} added, {known} there already")
+    say(f"Plan     {name}: {counted(new, 'task')} added, {known} there already")
     if new and not known and name != content["plan"]:
         say(f"         not {content['plan']}: that is another plan (muster plan list)")
     if added["completed"]:
@@ -167,7 +327,7 @@ def _ended(api: Api, given: Given, source: str | None, *, anew: bool) -> dict[st
             return {
                 task["key"]: task["status"]
                 for task in api.get(plan_path(plan["name"], "tasks"))
-                if task["status"] in _NO_MORE
+                if task["status"] in FINAL
                 and not (anew and task["status"] == TaskStatus.CANCELLED and task["error"] == REMOVED)
             }
     return {}
@@ -225,7 +385,7 @@ def _print_takers(plan: str, rows: list[Json], screen: Screen) -> None:
             word = "completed" if row["done"] else row["status"].lower()
             counts[word] = counts.get(word, 0) + 1
     ended = ", ".join(f"{number} {word}" for word, number in sorted(counts.items()))
-    told = f"{clean(plan)}: {len(rows)} {'task' if len(rows) == 1 else 'tasks'}"
+    told = f"{clean(plan)}: {counted(len(rows), 'task')}"
     screen.line(told + (f" (not listed: {ended})" if ended else "") + "; nothing was changed")
 
 
@@ -306,3 +466,16 @@ def _words(choice: Choice) -> str:
     return said + (
         f" (tie with {', '.join(choice.ties)}: the first in [profiles] wins)" if choice.ties else ""
     )
+
+
+def paused_line(plan: Json) -> str:
+    """Why a plan is paused, and what goes on with it."""
+    failed = f"{counted(plan['failures'], 'task')} failed in a row"
+    reason = failed if plan["paused"] == "breaker" else "by a person"
+    return f"plan {plan['name']}: {reason}; `muster plan resume {plan['name']}` goes on"
+
+
+def tick_boxes(api: Api, name: str) -> str:
+    """Has the boxes of what is completed ticked now; says why some are not, empty where all are."""
+    waits: str = api.post(plan_path(name, "tick"), {})["waits"]
+    return f"not ticked yet: {clean(waits)}" if waits else ""
