@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import psutil
 import pytest
 
 from factories import plain_attempt, plain_task
@@ -40,7 +41,7 @@ def marked(folder: Path) -> list[Any]:
 
 def naming(folder: Path) -> list[str]:
     """Processes (owner, workers) that were started with this folder as an argument."""
-    table = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    table = subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     return [line for line in table.splitlines() if "muster.app." in line and str(folder) in line]
 
 
@@ -95,11 +96,14 @@ def test_the_whole_demo(tmp_path: Path) -> None:
     assert list((tmp_path / "home").iterdir()) == []
 
 
-@needs_git
-def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
-    env = environment(tmp_path)
+def at_work(tmp_path: Path) -> tuple[subprocess.Popen[str], Path]:
+    """A demo whose agents are at work, and its folder."""
     demo = subprocess.Popen(
-        [*MUSTER, "demo"], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [*MUSTER, "demo"],
+        env=environment(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     assert demo.stdout is not None
     folder = None
@@ -109,10 +113,27 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
         if "tally/words  running" in line:
             break
     assert folder is not None and folder.is_dir()
+    return demo, folder
+
+
+@needs_git
+def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
+    demo, folder = at_work(tmp_path)
     demo.send_signal(signal.SIGINT)
     said = demo.communicate(timeout=PATIENCE_S)[0]
     assert demo.returncode == 130, said
     assert "Interrupted" in said
+    assert not folder.exists()
+    assert marked(folder) == [] and naming(folder) == []
+
+
+@needs_git
+def test_a_run_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
+    demo, folder = at_work(tmp_path)
+    (run,) = [child for child in psutil.Process(demo.pid).children() if "run" in child.cmdline()]
+    run.kill()
+    said = demo.communicate(timeout=PATIENCE_S)[0]
+    assert demo.returncode == 1 and "which did not happen" in said
     assert not folder.exists()
     assert marked(folder) == [] and naming(folder) == []
 

@@ -17,6 +17,7 @@ from muster.client.api import plan_path
 from muster.model.errors import BadInput, Conflict
 from muster.model.json_value import Json
 from muster.model.states import ErrorKind, TaskStatus
+from muster.model.wording import counted
 
 LIMIT = 100_000
 SHOWN_MAX = 20
@@ -223,7 +224,7 @@ def _tell(args: argparse.Namespace, tasks: list[Json], missed: str) -> int:
 
 
 def _count(tasks: list[Json]) -> str:
-    return f"{len(tasks)} failed {'task' if len(tasks) == 1 else 'tasks'}"
+    return counted(len(tasks), "failed task")
 
 
 def _confirmed(args: argparse.Namespace, tasks: list[Json]) -> bool:

@@ -30,6 +30,7 @@ from muster.model.errors import BadInput
 from muster.model.fields import ATTRIBUTES
 from muster.model.json_value import Json
 from muster.model.states import FINAL, HELD, TaskStatus
+from muster.model.wording import counted
 
 TASKS_MAX = 100_000
 _ENDED = {TaskStatus.COMPLETED, TaskStatus.ARCHIVED, TaskStatus.CANCELLED}
@@ -37,13 +38,9 @@ _WORDS = {"description": "text"} | {field.name: field.attribute for field in ATT
 """Fields as a plan file calls them."""
 
 
-def _never(_: Json) -> bool:
-    raise AssertionError("a plan is no task")
-
-
-SETTLED = Goal("has settled", _never, _never, needs_crew=True)
+SETTLED = Goal("has settled", needs_crew=True)
 """Everything has ended, or only a person can move what is left."""
-QUIET = Goal("has nothing running any more", _never, _never, needs_crew=False)
+QUIET = Goal("has nothing running any more")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -272,7 +269,7 @@ def _cancel(args: argparse.Namespace) -> int:
         waiting = Waiting(args, context)
         done: Json = context.post(plan_path(name, "cancel"), reason=args.reason)
         stopped = f", {done['stopped']} of them while they ran" if done["stopped"] else ""
-        told = f"{clean(done['plan'])}  {_count(done['cancelled'])} cancelled{stopped}"
+        told = f"{clean(done['plan'])}  {counted(done['cancelled'], 'task')} cancelled{stopped}"
         return _end(
             waiting, {key: done[key] for key in ("plan", "cancelled", "stopped")}, lambda: print(told)
         )
@@ -282,13 +279,9 @@ def _forget(args: argparse.Namespace) -> int:
     with connect(args) as context:
         done: Json = context.post(plan_path(_named(context, args.name), "forget"))
     cancelled = f", {done['cancelled']} of them cancelled" if done["cancelled"] else ""
-    told = f"{clean(done['plan'])}  forgotten: {_count(done['archived'])} archived{cancelled}"
+    told = f"{clean(done['plan'])}  forgotten: {counted(done['archived'], 'task')} archived{cancelled}"
     kept = {key: done[key] for key in ("plan", "cancelled", "archived")}
     return answer(args, kept, f"{told}; its file may be taken in anew")
-
-
-def _count(number: int) -> str:
-    return f"{number} {'task' if number == 1 else 'tasks'}"
 
 
 def _show(args: argparse.Namespace) -> int:

@@ -86,6 +86,10 @@ class Story:
             self._run.wait(max(0.0, deadline_s - time.monotonic()))
         except subprocess.TimeoutExpired:
             self._run.kill()
+        if self._run.wait() < 0:  # it was killed, and has left its crew behind
+            subprocess.run(
+                [*MUSTER, "down", "--now"], cwd=self._project.root, capture_output=True, check=False
+            )
         self._reader.join(END_S)
         self._api.close()
 
@@ -96,11 +100,13 @@ class Story:
         """What the run prints: events as JSON, and remarks."""
         assert self._run.stdout is not None
         for line in self._run.stdout:
-            said = json.loads(line) if line.startswith("{") else {"type": "remark"}
-            if said["type"] == "event":
+            said = json.loads(line) if line.startswith("{") else {}
+            if said.get("type") == "event":
                 self.events.append(said)
                 self._show.event(said)
-            elif said["type"] == "remark":
+            elif "error" in said:
+                self._show.say(f"error: {said['error']['message']}")
+            elif not said:
                 self._show.say(line.rstrip())
 
     def _say(self, text: str, *more: str) -> None:
@@ -141,7 +147,7 @@ class Story:
                         return worker, line
             return None
 
-        worker, line = self._until(f"a worker for {number.name}", look)
+        worker, line = self._until(f"a worker to send {number.name} to", look)
         at_ms = time.time_ns() // 1_000_000
         os.kill(worker["pid"], number)
         fault = Fault(number.name, worker["id"], worker["pid"], line.task_id, line.key, line.epoch, at_ms)

@@ -41,8 +41,8 @@ from muster.stores.sqlite.sql_files import load_sql
 from muster.stores.sqlite.tx import SQL as ENGINE_SQL
 
 SQL = ENGINE_SQL | load_sql("reads.sql")
-_TASK_VIEWS = SQL["task_views"].replace("$by_id", "?4 IS NULL")
-_TASK_VIEWS_BY_ID = SQL["task_views"].replace("$by_id", "t.id IN (SELECT value FROM json_each(?4))")
+SQL["task_views_by_id"] = SQL["task_views"].replace("$by_id", "t.id IN (SELECT value FROM json_each(?4))")
+SQL["task_views"] = SQL["task_views"].replace("$by_id", "?4 IS NULL")
 
 
 def _json_or_none(values: Collection[object]) -> str | None:
@@ -66,20 +66,16 @@ class SqliteReads(SharedQueries):
     def close(self) -> None:
         self._db.close()
 
-    def _run(self, sql: str, bindings: tuple[Any, ...]) -> list[Any]:
+    def _all(self, name: str, *bindings: Any) -> list[Any]:
         try:
-            return self._db.execute(sql, bindings).fetchall()
+            return self._db.execute(SQL[name], bindings).fetchall()
         except apsw.Error as error:
             raise self._fault(error) from error
-
-    def _all(self, name: str, *bindings: Any) -> list[Any]:
-        return self._run(SQL[name], bindings)
 
     def _first(self, name: str, *bindings: Any) -> Any:
-        try:
-            return self._db.execute(SQL[name], bindings).fetchone()
-        except apsw.Error as error:
-            raise self._fault(error) from error
+        """None where there is none."""
+        rows = self._all(name, *bindings)
+        return rows[0] if rows else None
 
     async def open_attempts(self, after: tuple[int, int], limit: int) -> list[Attempt]:
         return [attempt_of(row) for row in self._all("open_attempts", *after, limit)]
@@ -140,8 +136,8 @@ class SqliteReads(SharedQueries):
         return int(self._first("last_event_id")[0])
 
     async def task_views(self, selection: TaskFilter) -> list[TaskView]:
-        sql = _TASK_VIEWS_BY_ID if selection.ids else _TASK_VIEWS
-        bindings = (
+        rows = self._all(
+            "task_views_by_id" if selection.ids else "task_views",
             selection.after_id,
             selection.plan,
             _json_or_none(selection.statuses),
@@ -151,7 +147,7 @@ class SqliteReads(SharedQueries):
             selection.parent_task_id,
             selection.limit,
         )
-        return [task_view_of(row) for row in self._run(sql, bindings)]
+        return [task_view_of(row) for row in rows]
 
     async def find_number(self, number: int, plan: str | None) -> list[int]:
         return [row[0] for row in self._all("find_number", number, plan)]
