@@ -15,7 +15,7 @@ from muster.engine.audit import add_seal
 from muster.engine.claims import Claims
 from muster.engine.clock_jumps import set_clock
 from muster.engine.dependencies import depend
-from muster.engine.enqueue import Enqueuer
+from muster.engine.enqueue import Enqueuer, lane_key
 from muster.engine.incarnation import restored
 from muster.engine.leader import check_term
 from muster.engine.manual import Manual
@@ -34,6 +34,7 @@ from muster.model.edits import CancelPlan, EditTask, UpdatePlan
 from muster.model.errors import MusterError, StoreRewound
 from muster.model.grants import Grants
 from muster.model.machine import TASK_COMMANDS
+from muster.model.rows import LaneKey
 from muster.model.task import Now
 from muster.ports.clock import Chance
 from muster.ports.runtime import EVENTS, READY, orders_for
@@ -189,8 +190,7 @@ class Engine:
 
     async def _transfer(self, view: View, command: c.Transfer) -> Answer:
         await view.flush()
-        view.task(command.task_id)
-        key = await view.tx.lane_key(command.task_id)
+        key = await _own_lane(view, command.task_id)
         lane_id = await self._memory.lane(view, key._replace(agent=command.agent))
         return moved(view.run(command.task_id, replace(command, lane_id=lane_id)))
 
@@ -200,8 +200,7 @@ class Engine:
     async def _drop_pin(self, view: View, command: c.DropPin) -> Answer:
         await check_term(view.tx, command.term)
         await view.flush()
-        view.task(command.task_id)
-        lane_id = await self._memory.lane(view, await view.tx.lane_key(command.task_id))
+        lane_id = await self._memory.lane(view, await _own_lane(view, command.task_id))
         return moved(view.run(command.task_id, replace(command, lane_id=lane_id)))
 
     async def _claim(self, view: View, command: c.Claim) -> Answer:
@@ -218,6 +217,14 @@ class Engine:
         ):
             topics.add(READY)
         return frozenset(topics)
+
+
+async def _own_lane(view: View, task_id: int) -> LaneKey:
+    """Where the task belongs by its own wishes, without any pin.  What was written before is flushed."""
+    task = view.task(task_id)
+    kept = await view.tx.kept_task(task_id)
+    assert kept is not None, "the view knows it"
+    return lane_key(task.plan_id or 0, kept)
 
 
 def _run(view: View, command: Any) -> Outcome:

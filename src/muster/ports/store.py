@@ -15,7 +15,7 @@ from muster.model.commands import AppendLog
 from muster.model.edits import Edit, KeptTask
 from muster.model.errors import StoreFault
 from muster.model.events import Event
-from muster.model.rows import Lane, LaneKey, NewTask, Plan, WorkerRow
+from muster.model.rows import Lane, NewTask, Plan, WorkerRow
 from muster.model.seals import Numbered, Seal
 from muster.model.states import ErrorKind
 from muster.model.task import Artifact, Attempt, Checkpoint, Now, Task
@@ -158,9 +158,6 @@ class Tx(Protocol):
     async def lanes(self) -> list[Lane]: ...
 
     async def add_lane(self, lane: Lane) -> None: ...
-
-    async def lane_key(self, task_id: int) -> LaneKey:
-        """Where the task belongs by its own wishes, without any pin."""
 
     async def open_by_agent(self) -> dict[str, int]:
         """Open attempts by agent."""

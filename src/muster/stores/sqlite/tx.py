@@ -7,19 +7,17 @@ from operator import itemgetter
 from typing import Any
 
 import apsw
-import msgspec
 from msgspec.structs import astuple
 
 from muster.model.commands import NUMBER_MAX
 from muster.model.edits import Edit, KeptTask
-from muster.model.rows import Lane, LaneKey, Plan, WorkerRow
+from muster.model.rows import Lane, Plan, WorkerRow
 from muster.model.seals import Seal
 from muster.model.states import (
     ATTEMPT_OPEN,
     FINAL,
     AttemptStatus,
 )
-from muster.model.targets import required
 from muster.model.task import BY_HAND, Attempt, Now, Task
 from muster.model.views import JobText
 from muster.ports.store import Existing, Writes
@@ -272,12 +270,6 @@ class SqliteTx(SharedQueries):
 
     async def add_lane(self, lane: Lane) -> None:
         self._all("insert_lane", *lane_row(lane))
-
-    async def lane_key(self, task_id: int) -> LaneKey:
-        plan_id, agent, capabilities, profile, limit_key, target = self._first("lane_of", task_id)
-        return LaneKey(
-            plan_id, agent, required(msgspec.json.decode(capabilities), target), profile, limit_key
-        )
 
     async def waiting(self) -> int:
         return int(self._first("waiting")[0])

@@ -133,11 +133,6 @@ SELECT $lane_columns FROM lanes
 -- name: insert_lane
 INSERT INTO lanes ($lane_columns) VALUES ($lane_slots)
 
--- name: lane_of
-SELECT t.plan_id, coalesce(t.agent, ''), t.capabilities, coalesce(t.profile, ''), coalesce(t.limit_key, ''),
-       t.target
-  FROM tasks t WHERE t.id = ?1
-
 -- name: open_by_agent
 SELECT agent, count(*) FROM attempts WHERE ended_at_ms IS NULL GROUP BY agent
 
