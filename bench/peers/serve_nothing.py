@@ -1,4 +1,4 @@
-"""A server that answers everything with the same 15 bytes.  Arguments: `httptools` or `uvicorn`, socket."""
+"""A server on httptools that answers everything with the same 15 bytes.  Argument: its socket."""
 
 import asyncio
 import socket
@@ -8,11 +8,10 @@ BODY = b'{"status":"ok"}'
 
 
 def main() -> None:
-    kind, path = sys.argv[1:]
     with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(path)
+        listening.bind(sys.argv[1])
         listening.listen(64)
-        asyncio.run(by_uvicorn(listening) if kind == "uvicorn" else by_httptools(listening))
+        asyncio.run(by_httptools(listening))
 
 
 async def by_httptools(listening: socket.socket) -> None:
@@ -34,19 +33,6 @@ async def by_httptools(listening: socket.socket) -> None:
 
     server = await asyncio.get_running_loop().create_unix_server(Connection, sock=listening)
     await server.serve_forever()
-
-
-async def by_uvicorn(listening: socket.socket) -> None:
-    import uvicorn
-
-    async def app(_, receive, send):
-        await receive()
-        length = (b"content-length", str(len(BODY)).encode())
-        await send({"type": "http.response.start", "status": 200, "headers": [length]})
-        await send({"type": "http.response.body", "body": BODY})
-
-    options = {"http": "httptools", "loop": "asyncio", "lifespan": "off", "access_log": False}
-    await uvicorn.Server(uvicorn.Config(app, log_config=None, **options)).serve(sockets=[listening])
 
 
 main()

@@ -307,6 +307,13 @@ def test_exit_codes_are_configurable(ended):
         (b"bad \xff byte\n", b"", "exit code 1: bad \N{REPLACEMENT CHARACTER} byte"),
         ("right\u202eleft\u0007\n".encode(), b"", "exit code 1: right left"),
         (b"text\n\x1b[2K\x1b[0m\n", b"", "exit code 1: text"),
+        (b"error: no such key\nhint: look it up\n", b"", "exit code 1: error: no such key"),
+        (b"error: no such key\n  hint  muster --help\n", b"", "exit code 1: error: no such key"),
+        (b"error: no such key\n  try: --help\n", b"", "exit code 1: error: no such key"),
+        (b"ls: no option 'x'\nTry 'ls --help' for more.\n", b"", "exit code 1: ls: no option 'x'"),
+        (b"error[E0308]: mismatch\n  = help: cast it\n", b"", "exit code 1: error[E0308]: mismatch"),
+        (b"hint: nothing else was said\n", b"", "exit code 1: hint: nothing else was said"),
+        (b"trying again\nnoted\n", b"", "exit code 1: noted"),
     ],
 )
 def test_the_last_words_are_quoted_without_control_characters(ended, stderr, stdout, expected):

@@ -127,6 +127,13 @@ def test_init_sets_up_the_agent_that_a_script_names(cli, root, permissions, mode
     assert ("Write OVERVIEW.md" in (root / "plan.md").read_text()) is writes, "a plan that it can do"
 
 
+def test_init_says_how_to_get_an_agent_that_is_not_on_path(cli, root, on_path):
+    ran = cli("init", "--agent", "claude", "--yes", env=on_path("codex"))
+    assert ran.code == 0
+    assert "Missing  claude is not on PATH: npm install -g @anthropic-ai/claude-code, or" in ran.out
+    assert ran.out.endswith("Next     muster doctor, then muster run plan.md\n")
+
+
 def test_init_can_leave_the_agents_on_path_alone(cli, root, on_path):
     assert cli("init", "--agent", "shell", env=on_path("claude")).code == 0
     assert load_config(root) == Config()
@@ -136,6 +143,7 @@ def test_init_can_leave_the_agents_on_path_alone(cli, root, on_path):
 def test_init_refuses_an_agent_that_it_does_not_know(cli, root):
     ran = cli("init", "--agent", "claud")
     assert (ran.code, "did you mean 'claude'?" in ran.err) == (2, True)
+    assert "'claud' is not one of claude, codex, shell;" in ran.err
     assert list(root.iterdir()) == []
 
 

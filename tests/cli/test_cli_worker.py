@@ -84,6 +84,9 @@ def test_without_a_project_or_a_crew(cli, root):
     assert cli("orchestrator", "status").code == 3
     cli("init")
     assert "STOPPED" in cli("orchestrator", "status").out
+    for verb in ("pause", "resume"):
+        ran = cli("orchestrator", verb)
+        assert (ran.code, "no crew is up; nothing was changed" in ran.err) == (7, True)
     assert cli("worker", "list").out == "no worker is up: muster up\n"
     assert cli("worker", "status").out == "no worker is up: muster up\n"
     assert json.loads(cli("orchestrator", "reconcile", "--json").out) == {

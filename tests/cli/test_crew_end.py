@@ -106,7 +106,8 @@ def test_a_paused_crew_finishes_what_runs_and_stays(folder: Path) -> None:
         assert muster(folder, "plan", "add", "plan.md").returncode == 0
         until((folder / "begun").exists, "the first task runs")
         workers = workers_of(folder)
-        set_crew(folder, "PAUSED")
+        paused = muster(folder, "orchestrator", "pause")
+        assert (paused.returncode, paused.stdout) == (0, "crew  paused; what runs goes on\n")
         (folder / "go").touch()
         until(
             lambda: (
@@ -115,7 +116,7 @@ def test_a_paused_crew_finishes_what_runs_and_stays(folder: Path) -> None:
             ),
             "what ran is finished",
         )
-        assert "the crew is paused" in muster(folder, "why", "p/two").stdout
+        assert "`muster orchestrator resume` goes on" in muster(folder, "why", "p/two").stdout
         owner = holder(Project(folder).owner_lock)
         assert owner
         os.kill(owner, signal.SIGKILL)
@@ -123,7 +124,7 @@ def test_a_paused_crew_finishes_what_runs_and_stays(folder: Path) -> None:
         until(lambda: answers(Project(folder).socket), "it answers")
         assert "the crew is paused" in muster(folder, "why", "p/two").stdout, "a new owner does not forget it"
         assert workers_of(folder) == workers
-        set_crew(folder, "RUNNING")
+        assert muster(folder, "orchestrator", "resume", "--json").stdout == '{"status": "RUNNING"}\n'
         until(lambda: "completed" in muster(folder, "task", "show", "p/two").stdout, "it goes on")
         assert workers_of(folder) == workers
         set_crew(folder, "STOPPED")

@@ -152,6 +152,11 @@ SENTENCES: list[tuple[TaskView, CrewFacts, str]] = [
         "lost 5 times, so it is not given out again: gone",
     ),
     (
+        view(T.FAILED, losses=1, error_kind=K.LOST, error="gone"),
+        BUSY_CREW,
+        "lost 1 time, so it is not given out again: gone",
+    ),
+    (
         view(T.FAILED, losses=5, error_kind=K.CRASH, error="x", done_epoch=2),
         BUSY_CREW,
         "attempt 2 is done, but its work could not be published 5 times: x; the work is kept (`muster attempt "

@@ -154,7 +154,7 @@ def _backoffs(one: Supervisor, lives_s: list[float]) -> list[str]:
         one.tick()
         child.due_s = 0.0
         one.tick()
-    return [line.split("started again in ")[1] for line in said]
+    return [line.split("starts again in ")[1] for line in said]
 
 
 @pytest.fixture

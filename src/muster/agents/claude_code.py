@@ -97,6 +97,7 @@ class ClaudeCodeAgent(StreamingAgent):
 KIND = AgentKind(
     program="claude",
     make=ClaudeCodeAgent,
+    install="npm install -g @anthropic-ai/claude-code",
     provider="anthropic",
     modes=tuple(ClaudeCodeAgent.dangers),
     levels={"read": "plan", "edit": "acceptEdits", "all": _BYPASS},

@@ -82,6 +82,7 @@ class CodexAgent(StreamingAgent):
 KIND = AgentKind(
     program="codex",
     make=CodexAgent,
+    install="npm install -g @openai/codex",
     provider="openai",
     modes=tuple(CodexAgent.dangers),
     levels={"read": "read-only", "edit": "workspace-write", "all": "danger-full-access"},

@@ -39,6 +39,10 @@ _OUT_OF_MEMORY = re.compile(
     r"\bMemoryError\b|out of memory|cannot allocate memory|bad_alloc|alloc(?:ation|ate memory)? failed",
     re.IGNORECASE,
 )
+_HINT = re.compile(
+    r"\W*(?:(?:hint|help|try|tip|fix|note|usage)(?::|\s\s)|try ['`]|for more |did you mean)",
+    re.IGNORECASE,
+)
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]P^_X][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
 
 
@@ -204,9 +208,10 @@ def last_words(folder: AttemptFolder) -> str:
 
 
 def last_line(path: Path) -> str:
-    """The last line of a file that says anything; empty where there is none."""
-    lines = reversed(_ESCAPE.sub("", tail(path)).splitlines())
-    return next((text for line in lines if (text := printable(line))), "")
+    """The last line of a file that says anything, and more than what to try next; empty where there is none."""
+    lines = _ESCAPE.sub("", tail(path)).splitlines()
+    said = [(text, _HINT.match(line)) for line in reversed(lines) if (text := printable(line))]
+    return next((text for text, hint in said if not hint), said[0][0] if said else "")
 
 
 def tail(path: Path) -> str:

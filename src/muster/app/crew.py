@@ -34,6 +34,7 @@ from muster.model.errors import (
 )
 from muster.model.marks import worker_mark
 from muster.model.states import STOP_BY_S, CrewStatus
+from muster.model.wording import counted
 from muster.ports.host import ProcessId
 from muster.worker.supervisor import DISK_FULL, HELD, NO_STORE, Ended, Supervisor, recorded
 
@@ -255,7 +256,7 @@ class SupervisedCrew:
         new = 0 if self._ordered is None else crew["workersOrdered"] - self._ordered
         self._ordered = crew["workersOrdered"]
         if new > 0 and not self.supervisor.draining:
-            self._say(f"Crew     {new} more {'worker' if new == 1 else 'workers'}, as ordered")
+            self._say(f"Crew     {counted(new, 'more worker')}, as ordered")
             self.supervisor.add_workers(new)
 
     def _kill_leftovers(self) -> bool:

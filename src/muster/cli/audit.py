@@ -10,6 +10,7 @@ from muster.cli.output import Screen, clean, note, now_ms, ref_of
 from muster.cli.values import number, time_s
 from muster.model.errors import BadInput
 from muster.model.json_value import Json
+from muster.model.wording import counted
 
 LEVELS = ("debug", "info", "warn", "error", "critical")
 LIMIT = 100
@@ -70,7 +71,8 @@ def _verify(args: argparse.Namespace) -> int:
     def show() -> None:
         for problem in report["problems"]:
             print(f"broken  {clean(problem)}")
-        counts = f"{report['sealed']} events sealed, {report['pruned']} pruned, in {report['seals']} seals"
+        seals = counted(report["seals"], "seal")
+        counts = f"{counted(report['sealed'], 'event')} sealed, {report['pruned']} pruned, in {seals}"
         print(f"{'whole' if report['whole'] else 'BROKEN'}: {counts}")
         if report["unsealed"]:
             print(

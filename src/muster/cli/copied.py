@@ -9,6 +9,7 @@ from muster.cli.output import clean
 from muster.config.identity import copied_error, look
 from muster.config.project import Project
 from muster.model.answers import StoreRestored
+from muster.model.wording import counted
 
 
 def confirm_copy(project: Project) -> None:
@@ -36,6 +37,6 @@ def confirm_copy(project: Project) -> None:
 
 def adopted(project: Project, done: StoreRestored) -> str:
     """What has changed by it."""
-    number = f"{done.lost} attempt" + ("s" if done.lost > 1 else "")
+    number = counted(done.lost, "attempt")
     lost = f"; {number} of the original counted as running here, and will begin anew" if done.lost else ""
     return clean(f"{project.folder} is a project of its own{lost}")

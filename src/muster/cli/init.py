@@ -191,7 +191,11 @@ def run(args: argparse.Namespace) -> int:
         print(
             f"Check    muster agent test {agents[0]}   a short round trip, which shows whether its login works"
         )
-    print(f"Next     muster run {PLAN_NAME}")
+    missing = [name for name in agents if name not in found]
+    for name in missing:
+        how = offered()[name][1].install or "install it"
+        print(f"Missing  {name} is not on PATH: {how}, or set its full path as agents.{name}.command")
+    print(f"Next     {'muster doctor, then ' if missing else ''}muster run {PLAN_NAME}")
     return 0
 
 

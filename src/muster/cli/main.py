@@ -36,7 +36,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "task": ("muster.cli.task", "add, list, show and steer tasks"),
     "claim": ("muster.cli.claim", "take a task by hand, renew it, give it back"),
     "worker": ("muster.cli.worker", "list, show, start and stop workers"),
-    "orchestrator": ("muster.cli.orchestrator", "start, stop, check or reconcile the whole crew"),
+    "orchestrator": (
+        "muster.cli.orchestrator",
+        "start, pause, resume, stop, check or reconcile the whole crew",
+    ),
     "config": ("muster.cli.config", "show settings and their origin, import those of other orchestrators"),
     "attempt": ("muster.cli.attempt", "the runs of a task, and what each has changed"),
     "worktree": ("muster.cli.worktree", "list or clear working trees of ended tasks"),
@@ -367,7 +370,9 @@ def _near(text: str, known: Iterable[str]) -> str:
 def _invalid_choice(message: str, parser: argparse.ArgumentParser) -> str:
     """Says it the same way in every version of Python, and shorter."""
     given = message.partition("invalid choice: ")[2].partition(" (")[0].strip("'\"")
-    known = [str(choice) for action in parser._actions for choice in action.choices or ()]
+    asked = message.partition("argument ")[2].partition(": ")[0]
+    actions = [action for action in parser._actions if argparse._get_action_name(action) == asked]
+    known = [str(choice) for action in actions for choice in action.choices or ()]
     return f"{given!r} is not one of {', '.join(known)}{_near(given, known)}"
 
 

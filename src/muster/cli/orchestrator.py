@@ -6,10 +6,11 @@ import argparse
 
 from muster.cli import down, up
 from muster.cli.context import connect, project_of
-from muster.cli.fields import add_fields, print_one
+from muster.cli.fields import add_fields, answer, print_one
 from muster.cli.output import Screen, age, now_ms, print_json
 from muster.model.errors import BadInput, OwnerUnavailable, StoreHalted
 from muster.model.json_value import Json
+from muster.model.states import CrewStatus
 
 _LOOKS = {"RUNNING": "running", "PAUSED": "paused", "STOPPED": "waiting", "ERROR": "failed"}
 _FIXED = (
@@ -26,6 +27,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     stopping = verbs.add_parser("stop", act=_stop, help="the same as `muster down`")
     down.add(stopping)
     stopping.add_argument("--graceful", action="store_true", help="finish what runs first, which is usual")
+    verbs.add_parser("pause", act=_set, help="hand out no more tasks; running ones finish, workers stay")
+    verbs.add_parser("resume", act=_set, help="hand out tasks again")
     telling = verbs.add_parser(
         "status", act=_status, help="whether it runs, since when, with which workers and claims"
     )
@@ -41,6 +44,19 @@ def _stop(args: argparse.Namespace) -> int:
     if args.graceful and args.now:
         raise BadInput("--graceful and --now exclude each other; nothing was stopped", "use one of them")
     return down.run(args)
+
+
+def _set(args: argparse.Namespace) -> int:
+    status = CrewStatus.PAUSED if args.verb == "pause" else CrewStatus.RUNNING
+    with connect(args) as context:
+        if context.direct:
+            raise OwnerUnavailable("no crew is up; nothing was changed", "muster up")
+        context.post("/api/v1/crew", status=status)
+    return answer(
+        args,
+        {"status": status},
+        f"crew  {'paused; what runs goes on' if args.verb == 'pause' else 'goes on'}",
+    )
 
 
 def _status(args: argparse.Namespace) -> int:

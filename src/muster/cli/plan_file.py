@@ -26,6 +26,7 @@ from muster.model.rows import Lane, WorkerRow
 from muster.model.states import FINAL, TaskStatus, WorkerStatus
 from muster.model.targets import required
 from muster.model.task import REMOVED
+from muster.model.wording import counted
 
 SHOWN_MAX = 20
 STDIN = "-"
@@ -86,14 +87,6 @@ class _Likely(NamedTuple):
     common: int
     """How many of its tasks are in the given file."""
     tasks: int
-
-
-def add_which(parser: argparse.ArgumentParser) -> None:
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        "--as", dest="as_plan", metavar="NAME", help="its file was renamed: it is the plan NAME"
-    )
-    which.add_argument("--new", action="store_true", help="it is no renamed file, whatever it resembles")
 
 
 def former_source(args: argparse.Namespace, api: Api, project: Project, given: Given) -> str | None:
@@ -279,7 +272,7 @@ def add_plan(api: Api, content: Json, say: Callable[[str], None]) -> str:
     added = api.post("/api/v1/plans", content)
     name: str = added["plan"]
     new, known = added["added"], added["existing"]
-    say(f"Plan     {name}: {new} {'task' if new == 1 else 'tasks'} added, {known} there already")
+    say(f"Plan     {name}: {counted(new, 'task')} added, {known} there already")
     if new and not known and name != content["plan"]:
         say(f"         not {content['plan']}: that is another plan (muster plan list)")
     if added["completed"]:
@@ -384,7 +377,7 @@ def _print_takers(plan: str, rows: list[Json], screen: Screen) -> None:
             word = "completed" if row["done"] else row["status"].lower()
             counts[word] = counts.get(word, 0) + 1
     ended = ", ".join(f"{number} {word}" for word, number in sorted(counts.items()))
-    told = f"{clean(plan)}: {len(rows)} {'task' if len(rows) == 1 else 'tasks'}"
+    told = f"{clean(plan)}: {counted(len(rows), 'task')}"
     screen.line(told + (f" (not listed: {ended})" if ended else "") + "; nothing was changed")
 
 
@@ -465,15 +458,3 @@ def _words(choice: Choice) -> str:
     return said + (
         f" (tie with {', '.join(choice.ties)}: the first in [profiles] wins)" if choice.ties else ""
     )
-
-
-def paused_line(plan: Json) -> str:
-    """Why a plan is paused, and what goes on with it."""
-    reason = f"{plan['failures']} tasks failed in a row" if plan["paused"] == "breaker" else "by a person"
-    return f"plan {plan['name']}: {reason}; `muster plan resume {plan['name']}` goes on"
-
-
-def tick_boxes(api: Api, name: str) -> str:
-    """Has the boxes of what is completed ticked now; says why some are not, empty where all are."""
-    waits: str = api.post(plan_path(name, "tick"), {})["waits"]
-    return f"not ticked yet: {clean(waits)}" if waits else ""

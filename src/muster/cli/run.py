@@ -14,19 +14,10 @@ from muster.app.settings import load_config
 from muster.cli.context import actor, connect_to, refuse_foreign
 from muster.cli.copied import confirm_copy
 from muster.cli.feed import Feed, running
-from muster.cli.output import ref_of
-from muster.cli.plan_file import (
-    add_plan,
-    add_which,
-    dry_run,
-    follow,
-    paused_line,
-    plan_body,
-    project_for,
-    tick_boxes,
-)
+from muster.cli.output import ref_of, shell_word
+from muster.cli.plan import add_which, paused_line, tick_boxes
+from muster.cli.plan_file import add_plan, dry_run, follow, plan_body, project_for
 from muster.cli.printer import EventPrinter
-from muster.cli.refusals import shell_word
 from muster.cli.trees import unseen_changes, where_the_work_is
 from muster.cli.worker import worker_count
 from muster.client.api import Api, plan_path
@@ -38,8 +29,8 @@ from muster.hosts.file_lock import holder
 from muster.model.errors import BadInput, MusterError, OwnerUnavailable, Unavailable, from_wire
 from muster.model.json_value import Json
 from muster.model.states import CrewStatus, PauseReason
+from muster.model.wording import counted
 
-RESUME = """muster api POST /api/v1/crew --data '{"actor": "me", "status": "RUNNING"}'"""
 EXIT_OK, EXIT_UNSUCCESSFUL, EXIT_INTERRUPTED = 0, 5, 130
 TOLD_MAX = 10
 _End = tuple[int, str]
@@ -133,7 +124,7 @@ def _attached(args: argparse.Namespace, goal: _Goal, show: EventPrinter, interru
     if args.workers is not None:
         _say_workers(args.workers, len(crew["workers"]), show)
     if crew["crew"] == CrewStatus.PAUSED:
-        show.say(f"Crew     paused: it takes no new tasks. {RESUME} lets it go on")
+        show.say("Crew     paused: it takes no new tasks. `muster orchestrator resume` lets it go on")
     goal.begin(api)
     feed = Feed(project, crew["lastEventId"], show.event, show.footer, goal.name)
     while not goal.reached(api):
@@ -177,8 +168,7 @@ def _supervising(
     feed = None
     try:
         if crew.start():
-            workers = "1 worker" if count == 1 else f"{count} workers"
-            show.say(f"Crew     {workers}, state in {goal.project.state_dir}")
+            show.say(f"Crew     {counted(count, 'worker')}, state in {goal.project.state_dir}")
             after = crew.last_event()
             goal.begin(crew.api)
             feed = Feed(goal.project, after, show.event, show.footer, goal.name)

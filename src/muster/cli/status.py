@@ -82,6 +82,8 @@ def _show(args: argparse.Namespace, answer: Json, screen: Screen) -> None:
         crew = answer["crew"].lower()
         look = {"running": "running", "paused": "paused", "error": "failed"}.get(crew, "waiting")
         screen.line(f"{screen.badge(look, f'crew {crew}')}, owner pid {owner['pid']}, up {up}")
+        if crew == "paused":
+            screen.line("  next: muster orchestrator resume")
     if answer["halted"] is not None and args.rewound is None:
         screen.line(f"{screen.badge('failed', 'store halted')}: {clean(answer['halted']['message'])}")
         screen.line(f"  next: {clean(answer['halted']['hint'])}")

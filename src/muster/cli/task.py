@@ -18,15 +18,16 @@ from muster.cli.output import (
     note,
     now_ms,
     ref_of,
+    shell_word,
     task_word,
     usage_words,
 )
-from muster.cli.refusals import shell_word
 from muster.cli.values import number
 from muster.client.api import plan_path, task_path
 from muster.model.errors import BadInput
 from muster.model.json_value import Json
 from muster.model.states import TaskStatus
+from muster.model.wording import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -251,7 +252,7 @@ def _attempt(attempt: Json, screen: Screen) -> str:
         parts.append(clean(attempt["error"]))
     parts.append(f"{attempt['worker']} {clean(attempt['agent'])}")
     if number := attempt["checkpoints"]:
-        parts.append(f"{number} checkpoint{'' if number == 1 else 's'}")
+        parts.append(counted(number, "checkpoint"))
     if attempt.get("usage"):
         parts.append(usage_words(attempt["usage"]))
     return "  ".join(parts)

@@ -8,8 +8,7 @@ from typing import Any
 
 from muster.cli.context import Context, connect
 from muster.cli.fields import add_fields, print_tasks, refuse_unknown, task_names
-from muster.cli.output import Screen, clean, note, print_error, print_json, ref_of, task_word
-from muster.cli.refusals import refused
+from muster.cli.output import Screen, clean, note, print_error, print_json, ref_of, refused, task_word
 from muster.cli.values import number
 from muster.cli.waiting import ENDED, FOREVER_S, RESTING, STILL, Waiting, add_waiting, duration_s
 from muster.client.api import task_path

@@ -22,6 +22,7 @@ from muster.config.project import Project
 from muster.config.settings import Config, cores
 from muster.hosts.file_lock import holder
 from muster.model.errors import Conflict, OwnerUnavailable, StoreFault
+from muster.model.wording import counted
 
 EXIT_OK, EXIT_INTERRUPTED = 0, 130
 
@@ -61,7 +62,7 @@ def _supervise(args: argparse.Namespace, project: Project, config: Config) -> in
         feed = None
         try:
             if crew.start():
-                show.say(f"Up       {count} workers; `muster down` or Ctrl-C stops them")
+                show.say(f"Up       {counted(count, 'worker')}; `muster down` or Ctrl-C stops them")
                 feed = Feed(project, crew.last_event(), show.event, show.footer)
             while not interrupts.level and not crew.supervisor.drained():
                 crew.tick()

@@ -26,6 +26,8 @@ class AgentKind:
     program: str
     make: Callable[[AgentConfig, Home | None], Agent]
     """Of its settings and its HOME, where that is not the user's."""
+    install: str = ""
+    """The command that installs it."""
     provider: str = ""
     """Whose quota its agents share; empty: each agent has one of its own."""
     modes: tuple[str, ...] = ()

@@ -15,6 +15,7 @@ from muster.model.events import Event, Level
 from muster.model.rows import Plan
 from muster.model.states import PauseReason, TaskStatus
 from muster.model.task import Now
+from muster.model.wording import counted
 
 FAILURES_MAX = 5
 
@@ -33,20 +34,20 @@ def count_ends(plan: Plan, ends: Sequence[bool], failures_max: int, now: Now) ->
     for completed in ends:
         failures = 0 if completed else failures + 1
         worst = max(worst, failures)
-    counted = replace(plan, failures=failures) if failures != plan.failures else plan
+    seen = replace(plan, failures=failures) if failures != plan.failures else plan
     if plan.paused_reason is None and 0 < failures_max <= worst:
         # A completion in the same transaction, after the last failure, does not unmake what was seen.
-        message = f"{worst} tasks of plan {plan.name} failed in a row: it gives out no more work"
+        message = f"{counted(worst, 'task')} of plan {plan.name} failed in a row: it gives out no more work"
         return _moved(
             plan,
-            replace(counted, paused_reason=PauseReason.BREAKER, failures=worst),
+            replace(seen, paused_reason=PauseReason.BREAKER, failures=worst),
             "plan_paused",
             message,
             "breaker",
             now=now,
             level=Level.ERROR,
         )
-    return PlanDecision(counted)
+    return PlanDecision(seen)
 
 
 def pause(plan: Plan, actor: str, now: Now) -> PlanDecision:

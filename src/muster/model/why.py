@@ -15,6 +15,7 @@ from muster.model.states import AttemptStatus, CrewStatus, ErrorKind, PauseReaso
 from muster.model.targets import required, target_of
 from muster.model.task import BY_HAND, CANCELLED, REMOVED
 from muster.model.views import PlanView, TaskView
+from muster.model.wording import counted
 
 
 class CrewFacts(Struct, frozen=True):
@@ -145,19 +146,19 @@ def _paused(task: TaskView) -> str:
 
 def _failed(task: TaskView) -> str:
     if task.done_epoch is not None:
-        attempt = f"{task.plan}/{task.key}#{task.done_epoch}"
+        attempt, times = f"{task.plan}/{task.key}#{task.done_epoch}", counted(task.losses, "time")
         return (
-            f"attempt {task.done_epoch} is done, but its work could not be published {task.losses} times: "
+            f"attempt {task.done_epoch} is done, but its work could not be published {times}: "
             f"{task.error}; the work is kept (`muster attempt diff {attempt}`), `muster task retry` publishes it"
         )
     if task.error_kind is ErrorKind.LOST:
-        return f"lost {task.losses} times, so it is not given out again: {task.error}"
+        return f"lost {counted(task.losses, 'time')}, so it is not given out again: {task.error}"
     if task.error_kind is ErrorKind.EXPIRED:
         return "its time was over before an agent could begin"
     if task.error_kind in {ErrorKind.INVALID, ErrorKind.OUT_OF_MEMORY}:
         return f"failed for good: {task.error}"
     runs = task.retries + 1
-    return f"failed after {runs} {'run' if runs == 1 else 'runs'}: {task.error}"
+    return f"failed after {counted(runs, 'run')}: {task.error}"
 
 
 def _waiting(task: TaskView, facts: CrewFacts) -> Reason:
@@ -176,7 +177,10 @@ def _waiting(task: TaskView, facts: CrewFacts) -> Reason:
     if unfit := _last_unfit(task, facts):
         return Reason(unfit, needs_person=True)
     if facts.crew is CrewStatus.PAUSED:
-        return Reason("the crew is paused, and takes no new tasks", needs_person=True)
+        return Reason(
+            "the crew is paused, and takes no new tasks: `muster orchestrator resume` goes on",
+            needs_person=True,
+        )
     if facts.crew is not CrewStatus.RUNNING:
         return Reason(f"the crew is {facts.crew.lower()}: `muster up` goes on")
     return _matching(task, facts)

@@ -359,7 +359,7 @@ class Supervisor:
         if now_s - child.started_s > STEADY_S or code == DECLARED_DEAD:
             child.backoff_s = BACKOFF_FIRST_S
         child.due_s = now_s + child.backoff_s
-        self._say(f"{how}; started again in {child.backoff_s:.1f} s")
+        self._say(f"{how}; starts again in {child.backoff_s:.1f} s")
         child.backoff_s = min(BACKOFF_CAP_S, child.backoff_s * 2)
 
 

@@ -18,6 +18,7 @@ from muster.cli.output import (
     width,
 )
 from muster.model.json_value import Json
+from muster.model.wording import counted
 
 _LOG_SHARE = 0.4
 _ROWS_MIN = 3
@@ -65,7 +66,7 @@ def _agents(state: State, columns: int, screen: Screen) -> str:
         hosts = [worker for worker in workers if name in worker["agents"] and name not in worker["unfit"]]
         busy = sum(task["agent"] == name for task in state.tasks.values())
         parts.append(f"{clean(name)} {busy} busy on {len(hosts)}")
-    text = f" {len(workers)} workers  " + "  ".join(parts) if workers else " no worker"
+    text = f" {counted(len(workers), 'worker')}  " + "  ".join(parts) if workers else " no worker"
     if state.cut:
         text += "  (not all that wait are listed)"
     return screen.paint(fit(text, columns).rstrip(), DIM)

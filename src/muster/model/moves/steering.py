@@ -13,6 +13,7 @@ from muster.model.moves.decision import Decision, Facts, moved
 from muster.model.moves.ending import stop
 from muster.model.states import HELD, STOP_BY_S, ErrorKind, PauseReason, StopAction, TaskStatus
 from muster.model.task import Attempt, Now, Task
+from muster.model.wording import counted
 
 _WAITING = frozenset({TaskStatus.PENDING, TaskStatus.ABORTED})
 
@@ -186,7 +187,7 @@ def depend(task: Task, facts: Facts, command: c.Depend, now: Now) -> Decision:
         task,
         now,
         "depends",
-        f"waits for {count} more {'task' if count == 1 else 'tasks'}, by {command.actor}",
+        f"waits for {counted(count, 'more task')}, by {command.actor}",
         command.actor,
         details={"on": command.depends_on},
         unmet=task.unmet + command.unmet,
