@@ -1,64 +1,50 @@
-"""What a request costs that does nothing: Muster's owner beside servers that know only one answer."""
+"""What a request costs that does nothing: Muster's owner, beside the same routes behind uvicorn."""
 
 from __future__ import annotations
 
 import selectors
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from outside import START_S, cpu_s, site, until
+from outside import cpu_s, site
 from peers_venv import Peers
 from setting import HERE, Setting, Stopwatch
 from table import Row, told
 
 CONNECTIONS = 8
+Cost = tuple[float, float]
+"""(microseconds of the server's CPU for a request, requests per second)."""
 REQUEST = b"GET /healthz HTTP/1.1\r\nHost: muster\r\nContent-Length: 0\r\n\r\n"
 
 
 def rows(setting: Setting) -> Iterator[Row]:
     number = setting.size(30_000, 3_000)
     peers = Peers()
-    bare, by_uvicorn, ours = list[float](), list[float](), list[float]()
-    rates: list[float] = []
+    by_uvicorn, ours = list[Cost](), list[Cost]()
     for _ in range(setting.repetitions):
-        with setting.place() as folder, _bare(folder / "s", sys.executable, "httptools") as pid:
-            bare.append(_ask(folder / "s", pid, number)[0])
         with setting.place() as folder, site(folder / "p") as project:
-            us, rate = _ask(Path(project.project.socket), project.owner().pid, number)
-            ours.append(us)
-            rates.append(rate)
+            ours.append(_ask(Path(project.project.socket), project.owner().pid, number))
         python = peers.python("uvicorn", setting)
         if python is not None:
-            with setting.place() as folder, _bare(folder / "s", python, "uvicorn") as pid:
-                by_uvicorn.append(_ask(folder / "s", pid, number)[0])
-    yield told("empty request, a bare httptools protocol", bare, "us", "CPU of the server's process")
+            with setting.place() as folder, site(folder / "p") as project:
+                packages = next(Path(python).parents[1].glob("lib/python*/site-packages"))
+                project.env["PYTHONPATH"] = f"{HERE / 'peers'}:{packages}"
+                pid = project.owner("owner_on_uvicorn").pid
+                by_uvicorn.append(_ask(Path(project.project.socket), pid, number))
+    yield from _told("Muster", ours, "CPU of the owner's process")
     if by_uvicorn:
-        yield told(
-            "empty request, a bare uvicorn application", by_uvicorn, "us", "likewise, without any routes"
-        )
+        yield from _told("Muster's routes behind uvicorn", by_uvicorn, "likewise")
     else:
-        yield Row("empty request, a bare uvicorn application", not_run=peers.refused["uvicorn"])
-    bound = f"likewise; with routes, refusals and decoding; {max(rates):,.0f} requests a second"
-    yield told(f"empty request, Muster, {CONNECTIONS} connections", ours, "us", bound)
+        yield Row("empty request, Muster's routes behind uvicorn", not_run=peers.refused["uvicorn"])
 
 
-@contextmanager
-def _bare(path: Path, python: str, kind: str) -> Iterator[int]:
-    script = HERE / "peers" / "serve_nothing.py"
-    with subprocess.Popen([python, str(script), kind, str(path)], stdin=subprocess.DEVNULL) as process:
-        try:
-            until(path.exists, START_S, f"the {kind} server listens")
-            yield process.pid
-        finally:
-            process.kill()
+def _told(what: str, costs: list[Cost], bound: str) -> Iterator[Row]:
+    yield told(f"empty request, {what}", [us for us, _ in costs], "us", bound)
+    yield told(f"  with {CONNECTIONS} connections", [rate for _, rate in costs], "/s")
 
 
-def _ask(path: Path, pid: int, number: int) -> tuple[float, float]:
-    """(microseconds of the server's CPU for a request, requests per second)."""
+def _ask(path: Path, pid: int, number: int) -> Cost:
     with selectors.DefaultSelector() as selector:
         callers = [socket.socket(socket.AF_UNIX) for _ in range(CONNECTIONS)]
         for caller in callers:

@@ -96,8 +96,8 @@ class Site:
         self.processes.append(process)
         return process
 
-    def owner(self) -> subprocess.Popen[bytes]:
-        process = self.spawn("muster.app.owner", str(self.root))
+    def owner(self, module: str = "muster.app.owner") -> subprocess.Popen[bytes]:
+        process = self.spawn(module, str(self.root))
         until(self.answers, START_S, "the owner answers")
         return process
 

@@ -175,7 +175,7 @@ def test_a_wrong_token(refused, owner, argv):
         (("done", "--result", "@broken"), "--result is not JSON in broken"),
         (("done", "--result", "[" * 100_000), "--result is not JSON"),
         (("fail",), "required: MESSAGE"),
-        (("fail", "m", "--kind", "crsh"), "did you mean crash?"),
+        (("fail", "m", "--kind", "crsh"), "did you mean 'crash'?"),
         (("progress", "1", "--timeout", "soon"), "'soon' is not a duration"),
     ],
 )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
+from functools import partial
 from typing import Any
 
 from muster.cli.context import connect
 from muster.cli.output import print_json
+from muster.cli.values import stdin_bytes
 from muster.model.errors import BadInput
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -39,13 +40,9 @@ def _content(args: argparse.Namespace) -> Any:
         return None if args.method == "GET" else {}
     if args.method == "GET":
         raise BadInput("a GET has no body; nothing was sent", "put it into the path: /api/v1/events?after=7")
-    data = args.data.encode() if args.data != "-" else sys.stdin.buffer.read(BODY_BYTES_MAX + 1)
-    if len(data) > BODY_BYTES_MAX:
-        raise BadInput(
-            f"the body has more than {BODY_BYTES_MAX} bytes; nothing was sent", "send less at once"
-        )
+    read = partial(stdin_bytes, "the body", BODY_BYTES_MAX, "send less at once")
     try:
-        return json.loads(data)
+        return json.loads(read() if args.data == "-" else args.data)
     except ValueError as error:
         raise BadInput(
             f"the body is no JSON: {error}; nothing was sent", '--data \'{"actor": "me"}\''

@@ -11,8 +11,19 @@ from typing import Any
 
 from muster.cli.context import Context, connect
 from muster.cli.fields import add_fields, answer, names_of, print_rows
-from muster.cli.output import BOLD, Screen, age, clean, clock_time, inert, note, now_ms, print_json, ref_of
-from muster.cli.refusals import refused
+from muster.cli.output import (
+    BOLD,
+    Screen,
+    age,
+    clean,
+    clock_time,
+    inert,
+    note,
+    now_ms,
+    print_json,
+    ref_of,
+    refused,
+)
 from muster.cli.report import result_of, text_of
 from muster.cli.task import several
 from muster.cli.task_actions import one
@@ -33,7 +44,7 @@ def _is_free(task: Json) -> bool:
     return task["status"] in FINAL or "claim" in task["actions"]
 
 
-FREE = Goal("can be taken", _is_free, lambda _: True, needs_crew=False)
+FREE = Goal("can be taken", reached=_is_free)
 
 _HELP = """\
 Takes a task as a worker would, for yourself: nobody else gets it while its lease holds.

@@ -10,7 +10,8 @@ from typing import Any
 
 from muster.cli.context import actor, project_of
 from muster.cli.copied import adopted
-from muster.cli.output import clean, print_json
+from muster.cli.fields import answer
+from muster.cli.output import clean, error_body, print_json
 from muster.client.http import answers
 from muster.config.project import Project
 from muster.model.errors import BadInput, MusterError
@@ -55,12 +56,12 @@ def _backup(args: argparse.Namespace) -> int:
         folder.mkdir(mode=0o700, exist_ok=True)
         target = folder / f"{time.strftime('%Y%m%d-%H%M%S')}.db"
     made = _back_up(project, target, force=args.force)
-    if args.json:
-        print_json(made)
-        return 0
-    print(f"backed up  {clean(made['path'])}  {_size(made['bytes'])}, {made['tasks']} tasks")
-    print(f"key        {project.key_file}  proves the audit; keep a copy of it beside the backups")
-    return 0
+    return answer(
+        args,
+        made,
+        f"backed up  {clean(made['path'])}  {_size(made['bytes'])}, {made['tasks']} tasks",
+        f"key        {project.key_file}  proves the audit; keep a copy of it beside the backups",
+    )
 
 
 def _back_up(project: Project, target: Path, *, force: bool) -> dict[str, Any]:
@@ -88,19 +89,15 @@ def _check(args: argparse.Namespace) -> int:
             raise BadInput(
                 "--resume is for the project's own store, wholly checked", "muster db check --resume"
             )
-        return _resume(args)
+        from muster.app.restore import resume
+
+        project = project_of(args)
+        return _show(args, resume(project), project)
     if args.file is not None:
         return _show(args, examine(_path(args.file), quick=args.quick), None)
     project = project_of(args)
     _require_store(project)
     return _show(args, examine(project.store, quick=args.quick), project)
-
-
-def _resume(args: argparse.Namespace) -> int:
-    from muster.app.restore import resume
-
-    project = project_of(args)
-    return _show(args, resume(project), project)
 
 
 def _show(args: argparse.Namespace, report: Any, own: Project | None) -> int:
@@ -109,7 +106,7 @@ def _show(args: argparse.Namespace, report: Any, own: Project | None) -> int:
     halted = _halted(report.path) if own else None
     bad = bool(findings) or halted is not None
     if args.json:
-        told = {"code": halted.code, "message": halted.message, "hint": halted.hint} if halted else None
+        told = error_body(halted) if halted else None
         print_json({**report._asdict(), "path": str(report.path), "ok": not bad, "halted": told})
         return EXIT_FINDINGS if bad else 0
     for finding in findings:
@@ -149,27 +146,23 @@ def _migrate(args: argparse.Namespace) -> int:
     from muster.app.restore import migrate
 
     done = migrate(project_of(args), dry_run=args.dry_run)
-    if args.json:
-        print_json({"from": done.before, "to": done.after, "dryRun": args.dry_run})
-    elif done.before == done.after:
-        print(f"schema {done.after} already: nothing to do")
-    else:
-        print(f"{'would go' if args.dry_run else 'went'} from schema {done.before} to {done.after}")
-    return 0
+    told = f"{'would go' if args.dry_run else 'went'} from schema {done.before} to {done.after}"
+    if done.before == done.after:
+        told = f"schema {done.after} already: nothing to do"
+    return answer(args, {"from": done.before, "to": done.after, "dryRun": args.dry_run}, told)
 
 
 def _restored(args: argparse.Namespace) -> int:
     from muster.app.restore import restored
 
     done = restored(project_of(args), actor())
-    if args.json:
-        print_json({"base": done.base, "missing": done.missing})
-    else:
-        print(f"restored: attempts are numbered above {done.base} from now on, older ones change nothing")
-        if done.missing:
-            print(f"  lost  {clean(done.missing)}")
-        print("  next  muster up, or muster run PLAN.md; what was done since the copy is done again")
-    return 0
+    return answer(
+        args,
+        {"base": done.base, "missing": done.missing},
+        f"restored: attempts are numbered above {done.base} from now on, older ones change nothing",
+        *([f"  lost  {clean(done.missing)}"] if done.missing else []),
+        "  next  muster up, or muster run PLAN.md; what was done since the copy is done again",
+    )
 
 
 def _adopt(args: argparse.Namespace) -> int:
@@ -177,12 +170,9 @@ def _adopt(args: argparse.Namespace) -> int:
 
     project = project_of(args)
     done = restored(project, actor(), adopt=True)
-    if args.json:
-        print_json({"base": done.base, "lost": done.lost})
-    else:
-        print(f"adopted: {adopted(project, done)}")
-        print("  next  muster up, or muster run PLAN.md; the tasks that are left are done here as well")
-    return 0
+    next_ = "  next  muster up, or muster run PLAN.md; the tasks that are left are done here as well"
+    told = {"base": done.base, "lost": done.lost}
+    return answer(args, told, f"adopted: {adopted(project, done)}", next_)
 
 
 def _path(text: str) -> Path:

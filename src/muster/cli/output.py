@@ -11,7 +11,7 @@ import sys
 import time
 from contextlib import suppress
 
-from muster.model.errors import MusterError
+from muster.model.errors import IllegalMove, MusterError
 from muster.model.states import TaskStatus
 
 TYPE_CHECKING = False
@@ -375,6 +375,28 @@ def drop_unwritten() -> None:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, stream.fileno())
             os.close(nowhere)
+
+
+def refused(error: MusterError, ref: str, task_id: int) -> MusterError:
+    """`error` about the task that people call `ref`: the engine knows it by its number only."""
+    number = str(task_id)
+    message = error.message.replace(f"task {number}", ref)
+    if ref not in message:
+        message = f"{ref}: {message}"
+    hint = error.hint.replace(number, shell_word(ref))
+    if isinstance(error, IllegalMove):
+        message += "" if "nothing was changed" in message else "; nothing was changed"
+        hint = hint or f"muster task show {shell_word(ref)}"
+    return type(error)(message, hint)
+
+
+def shell_word(text: str) -> str:
+    """`text` as it is typed into a shell; a key may hold blanks and `$`."""
+    if all(char.isalnum() or char in "/._-@" for char in text) and text.isascii():
+        return text
+    from shlex import quote
+
+    return quote(text)
 
 
 def note(text: str) -> None:

@@ -13,19 +13,10 @@ from muster.app.settings import load_config
 from muster.cli.context import actor, connect_to, refuse_foreign
 from muster.cli.copied import confirm_copy
 from muster.cli.feed import Feed, running
-from muster.cli.output import ref_of
-from muster.cli.plan_file import (
-    add_plan,
-    add_which,
-    dry_run,
-    follow,
-    paused_line,
-    plan_body,
-    project_for,
-    tick_boxes,
-)
+from muster.cli.output import ref_of, shell_word
+from muster.cli.plan import add_which, paused_line, tick_boxes
+from muster.cli.plan_file import add_plan, dry_run, follow, plan_body, project_for
 from muster.cli.printer import EventPrinter
-from muster.cli.refusals import shell_word
 from muster.cli.trees import unseen_changes, where_the_work_is
 from muster.cli.worker import worker_count
 from muster.client.api import Api, plan_path

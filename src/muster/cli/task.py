@@ -18,10 +18,10 @@ from muster.cli.output import (
     note,
     now_ms,
     ref_of,
+    shell_word,
     task_word,
     usage_words,
 )
-from muster.cli.refusals import shell_word
 from muster.cli.values import number
 from muster.client.api import plan_path, task_path
 from muster.model.errors import BadInput

@@ -8,8 +8,7 @@ from typing import Any
 
 from muster.cli.context import Context, connect
 from muster.cli.fields import add_fields, print_tasks, refuse_unknown, task_names
-from muster.cli.output import Screen, clean, note, print_error, print_json, ref_of, task_word
-from muster.cli.refusals import refused
+from muster.cli.output import Screen, clean, note, print_error, print_json, ref_of, refused, task_word
 from muster.cli.values import number
 from muster.cli.waiting import ENDED, FOREVER_S, RESTING, STILL, Waiting, add_waiting, duration_s
 from muster.client.api import task_path
@@ -198,8 +197,10 @@ def _each(args: argparse.Namespace, look: str, act: Act, tell: Tell) -> int:
         return act_on(Waiting(args, context), named(context, args.refs), look, act, tell)
 
 
-def act_on(waiting: Waiting, tasks: Iterable[Json], look: str, act: Act, tell: Tell) -> int:
-    """The first refusal is the exit code, the others still happen."""
+def act_on(
+    waiting: Waiting, tasks: Iterable[Json], look: str, act: Act, tell: Tell, *, alone: bool = False
+) -> int:
+    """The first refusal is the exit code, the others still happen.  `alone`: for programs it is no list."""
     args = waiting.args
     done: list[Json] = []
     ids: list[int] = []
@@ -220,7 +221,9 @@ def act_on(waiting: Waiting, tasks: Iterable[Json], look: str, act: Act, tell: T
             screen.line(f"{screen.badge(look, '')} {clean(ref_of(task))}  {told}")
     ended = waiting.tasks(ids)
     if args.json:
-        print_json([{**row, **task} for row, task in zip(done, ended or [{}] * len(done), strict=True)])
+        rows = [{**row, **task} for row, task in zip(done, ended or [{}] * len(done), strict=True)]
+        for answer in rows if alone else [rows]:
+            print_json(answer)
     return code or waiting.code(ended)
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from functools import partial
 from typing import Any
 
 from muster.cli.context import Context, connect, project_of
 from muster.cli.fields import add_fields, print_one, refuse_unknown, task_names
-from muster.cli.output import Screen, clean, listed, ref_of
-from muster.cli.refusals import refused
+from muster.cli.output import Screen, clean, listed, ref_of, refused
 from muster.cli.task_actions import one, refuse_unknown_agent
-from muster.cli.values import of_kind
+from muster.cli.values import of_kind, stdin_bytes
 from muster.cli.waiting import ENDED, FOREVER_S, Waiting, add_waiting
 from muster.client.api import task_path
 from muster.model import kinds
@@ -197,12 +195,7 @@ def _joined(field: Field, before: Any, value: Any) -> Any:
 def prompt_of(text: str) -> str:
     if text != "-":
         return text
-    data = sys.stdin.buffer.read(PROMPT_BYTES_MAX + 1)
-    if len(data) > PROMPT_BYTES_MAX:
-        raise BadInput(
-            f"the prompt has more than {PROMPT_BYTES_MAX} bytes; nothing was changed", "name a file in it"
-        )
     try:
-        return data.decode()
+        return stdin_bytes("the prompt", PROMPT_BYTES_MAX, "name a file in it").decode()
     except UnicodeDecodeError as error:
         raise BadInput(f"the prompt is not UTF-8: {error}; nothing was changed", "save it as UTF-8") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import ArgumentTypeError
 from functools import partial
 
@@ -31,6 +32,16 @@ def _number(least: int, most: int, text: str) -> int:
         return whole(text, least, most)
     except ValueError as error:
         raise ArgumentTypeError(str(error)) from None
+
+
+def stdin_bytes(what: str, most: int, hint: str) -> bytes:
+    """All of stdin.  Raises BadInput where that is too much."""
+    data = sys.stdin.buffer.read(most + 1) if sys.stdin is not None else b""
+    if len(data) > most:
+        from muster.model.errors import BadInput
+
+        raise BadInput(f"{what} has more than {most} bytes; nothing was changed", hint)
+    return data
 
 
 def time_s(text: str) -> float:

@@ -25,21 +25,12 @@ class Goal(NamedTuple):
 
     what: str
     """After `return when it ...`."""
-    reached: Callable[[Json], bool]
-    """Of a task."""
-    good: Callable[[Json], bool]
-    """Whether what was reached is what was wanted: else exit code 5."""
-    needs_crew: bool
+    needs_crew: bool = False
     """Nobody but a crew can bring it there."""
-
-
-def _has_ended(task: Json) -> bool:
-    return task["status"] in FINAL
-
-
-def _is_done(task: Json) -> bool:
-    """Archived tasks have ended, and somebody has seen how."""
-    return task["status"] in (TaskStatus.COMPLETED, TaskStatus.ARCHIVED)
+    reached: Callable[[Json], bool] = lambda _: True
+    """Of a task."""
+    good: Callable[[Json], bool] = lambda _: True
+    """Whether what was reached is what was wanted: else exit code 5."""
 
 
 def is_still(task: Json) -> bool:
@@ -51,13 +42,18 @@ def is_still(task: Json) -> bool:
     )
 
 
-def _rests(task: Json) -> bool:
-    return task["status"] in (TaskStatus.PAUSED, TaskStatus.COMPLETED, TaskStatus.ARCHIVED)
-
-
-ENDED = Goal("has ended", _has_ended, _is_done, needs_crew=True)
-STILL = Goal("no longer runs", is_still, lambda _: True, needs_crew=False)
-RESTING = Goal("has stopped", is_still, _rests, needs_crew=False)
+# Archived tasks have ended, and somebody has seen how.
+_DONE = frozenset({TaskStatus.COMPLETED, TaskStatus.ARCHIVED})
+ENDED = Goal(
+    "has ended",
+    needs_crew=True,
+    reached=lambda task: task["status"] in FINAL,
+    good=lambda task: task["status"] in _DONE,
+)
+STILL = Goal("no longer runs", reached=is_still)
+RESTING = Goal(
+    "has stopped", reached=is_still, good=lambda task: task["status"] in _DONE | {TaskStatus.PAUSED}
+)
 
 
 def add_waiting(parser: argparse.ArgumentParser, goal: Goal, *, what: str = "", timeout: bool = True) -> None:

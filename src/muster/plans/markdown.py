@@ -8,21 +8,24 @@ highest levels there are.  What is indented beneath a box is the task's prompt.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
 from muster.model.edits import slug
 from muster.model.errors import BadPlan
+from muster.model.graph import find_cycle
 from muster.model.kinds import PRIORITIES
 from muster.model.plan import PlanDocument, PlanTask
 
-from . import attributes, dependencies
+from . import attributes
 from .attributes import Attributes
 from .blocks import Blocks, Box, Heading, lines_of, scan
 from .problems import EXAMPLE, Problems, quoted
 
 BOM = "\ufeff"
+CYCLES_TOLD_MAX = 20
+CYCLE_SHOWN_MAX = 12
 
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _PRIORITY = re.compile(r"(?:\[(P[0-2])\]|\((P[0-2])\)|(P[0-2]):)(?:[ \t]+|\Z)")
@@ -197,9 +200,13 @@ def _find_duplicates(drafts: list[_Draft], problems: Problems) -> None:
     first: dict[str, _Draft] = {}
     for draft in drafts:
         other = first.setdefault(draft.key, draft)
-        if other is not draft:
-            explicit = bool(draft.attributes.id and other.named)
-            dependencies.duplicate(draft.key, draft.box.line, other.box.line, problems, explicit=explicit)
+        if other is draft:
+            continue
+        line, key = other.box.line, quoted(draft.key)
+        told = f"same task as line {line} ({key}): tell them apart with an {{#id}} on this line"
+        if draft.attributes.id and other.named:
+            told = f"{key} is also the id of line {line}: rename one of them"
+        problems.add(draft.box.line, told)
 
 
 def _dependencies(
@@ -214,13 +221,24 @@ def _dependencies(
             aliases.setdefault(alias, []).append(draft.key)
 
     def named(attribute: str, names: tuple[str, ...], line: int) -> tuple[str, ...]:
-        return dependencies.resolve(names, line, lines, aliases, problems, attribute=attribute)
+        """The keys of those that are named, each by its key or an alias."""
+        found: dict[str, None] = {}
+        for name in names:
+            meant = [name] if name in lines else aliases.get(name, [])
+            if len(meant) == 1:
+                found[meant[0]] = None
+            elif meant:
+                known = " and ".join(str(lines[key]) for key in meant)
+                problems.add(line, f"{attribute}={name} may be any of lines {known}: name one by its {{#id}}")
+            else:
+                problems.add(line, f"{attribute}={name}: no such task in this plan", name, lines.keys())
+        return tuple(found)
 
     after = {
         draft.key: named("after", draft.attributes.fields.get("depends_on", ()), draft.box.line)
         for draft in drafts
     }
-    dependencies.find_cycles(after, lines, problems)
+    _find_cycles(after, lines, problems, "waits for", "wait for")
     by_line = {draft.box.line: draft.key for draft in drafts}
     parents: dict[str, tuple[str, ...]] = {}
     for draft in drafts:
@@ -228,8 +246,29 @@ def _dependencies(
             parents[draft.key] = named("parent", (draft.attributes.fields["parent"],), draft.box.line)
         elif draft.box.outer is not None:
             parents[draft.key] = (by_line[draft.box.outer.line],)
-    dependencies.find_cycles(parents, lines, problems, "belong")
+    _find_cycles(parents, lines, problems, "belongs to", "belong to")
     return after, {key: found[0] for key, found in parents.items() if found}
+
+
+def _find_cycles(
+    after: Mapping[str, Sequence[str]], lines: Mapping[str, int], problems: Problems, one: str, several: str
+) -> None:
+    """Notes the cycles among tasks, up to a limit: each without the edge that closed the one before."""
+    left = {key: list(names) for key, names in after.items()}
+    for _ in range(CYCLES_TOLD_MAX):
+        if (cycle := find_cycle(left)) is None:
+            return
+        left[cycle[-2]].remove(cycle[-1])
+        if len(cycle) == 2:
+            problems.add(lines[cycle[0]], f"the task {one} itself: {' -> '.join(cycle)}")
+            continue
+        first = cycle.index(min(cycle, key=lambda key: lines[key]))
+        cycle = [*cycle[first:-1], *cycle[:first], cycle[first]]
+        begin = lines[cycle[0]]
+        if len(cycle) > CYCLE_SHOWN_MAX:
+            more = f"({len(cycle) - CYCLE_SHOWN_MAX} more)"
+            cycle = [*cycle[: CYCLE_SHOWN_MAX - 2], more, *cycle[-2:]]
+        problems.add(begin, f"these tasks {several} each other: {' -> '.join(cycle)}")
 
 
 def _task(draft: _Draft, after: tuple[str, ...], parent: str | None) -> PlanTask:

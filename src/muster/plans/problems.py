@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from difflib import get_close_matches
+from operator import itemgetter
 from typing import NoReturn
 
 from muster.model.errors import BadPlan
@@ -16,36 +16,28 @@ HINT = "Correct these lines and try again. Nothing was changed."
 EXAMPLE = "A task looks like this:  - [ ] Add the invoice model {#model agent=claude priority=P1}"
 
 
-@dataclass(slots=True, frozen=True)
-class Problem:
-    line: int
-    text: str
-    word: str = ""
-    choices: Collection[str] = ()
-
-    def told(self) -> str:
-        return self.text + did_you_mean(self.word, self.choices)
-
-
 class Problems:
     """Everything that is wrong with one file."""
 
     def __init__(self, file: str) -> None:
         self.file = file
-        self._found: list[Problem] = []
+        self._found: list[tuple[int, str, str, Collection[str]]] = []
 
     def __bool__(self) -> bool:
         return bool(self._found)
 
     def add(self, line: int, text: str, word: str = "", choices: Collection[str] = ()) -> None:
         """Notes a problem; `word` is what was written where one of `choices` is meant."""
-        self._found.append(Problem(line, text, word, choices))
+        self._found.append((line, text, word, choices))
 
     def told(self) -> list[str]:
         """A `file:line: problem` each, in the file's order, as many as are shown."""
-        found = sorted(self._found, key=lambda problem: problem.line)
+        found = sorted(self._found, key=itemgetter(0))
         # Only what is shown is compared with all the other words: 10,000 wrong names must not take an hour.
-        told = [f"{self.file}:{problem.line}: {problem.told()}" for problem in found[:SHOWN_MAX]]
+        told = [
+            f"{self.file}:{line}: {text}{did_you_mean(word, choices)}"
+            for line, text, word, choices in found[:SHOWN_MAX]
+        ]
         if len(found) > SHOWN_MAX:
             told.append(f"and {len(found) - SHOWN_MAX} more")
         return told

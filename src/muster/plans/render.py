@@ -74,7 +74,7 @@ def _headings(before: tuple[str, str], group: tuple[str, str]) -> list[str]:
 
 def _task(task: KeptTask, usual: Usual, keys: set[str], guessed: Mapping[str, str]) -> list[str]:
     title = " ".join(task.title.split())
-    box = "x" if _done(task) else " "
+    box = "x" if task.status is TaskStatus.COMPLETED else " "
     found = _attributes(task, usual, keys, guessed)
     derived = "/".join(part for part in (slug(task.epic), slug(task.feature), slug(title) or "task") if part)
     if task.key != derived and ID.fullmatch(task.key):
@@ -107,10 +107,6 @@ def _attributes(task: KeptTask, usual: Usual, keys: set[str], guessed: Mapping[s
 
 def _quoted(value: str) -> str:
     return f'"{value}"' if any(char in value for char in " \t\"'{}`") else value
-
-
-def _done(task: KeptTask) -> bool:
-    return task.status is TaskStatus.COMPLETED
 
 
 def _lost(text: str, name: str, tasks: Sequence[KeptTask], keys: set[str]) -> Iterable[str]:

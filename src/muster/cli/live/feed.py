@@ -13,8 +13,7 @@ from typing import Any, Self
 
 from muster.cli.live.listing import Listing
 from muster.cli.live.state import LOG_LINES_MAX, News, Prompt
-from muster.cli.output import inert
-from muster.cli.refusals import refused
+from muster.cli.output import inert, refused
 from muster.client.api import Api, task_path
 from muster.client.http import Connection
 from muster.config.project import Project

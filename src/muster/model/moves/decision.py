@@ -49,31 +49,6 @@ class Decision(Struct, frozen=True, gc=False):
 _encode = msgspec.json.Encoder().encode
 
 
-def event(
-    before: Task | None,
-    after: Task,
-    name: str,
-    message: str,
-    actor: str,
-    level: Level,
-    details: dict[str, Any],
-) -> Event:
-    return Event(
-        after.id,
-        after.event_seq,
-        after.updated_at_ms,
-        level,
-        name,
-        message,
-        _encode(details).decode() if details else "{}",
-        before.status if before else None,
-        after.status,
-        after.generation,
-        after.epoch,
-        actor,
-    )
-
-
 def moved(
     task: Task,
     now: Now,
@@ -86,7 +61,20 @@ def moved(
     **changes: Any,
 ) -> tuple[Task, Event]:
     after = replace(task, event_seq=task.event_seq + 1, updated_at_ms=now.wall_ms, **changes)
-    return after, event(task, after, name, message, actor, level, details or {})
+    return after, Event(
+        after.id,
+        after.event_seq,
+        now.wall_ms,
+        level,
+        name,
+        message,
+        _encode(details).decode() if details else "{}",
+        task.status,
+        after.status,
+        after.generation,
+        after.epoch,
+        actor,
+    )
 
 
 def refuse_rewound(task: Task, command: c.AttemptCommand) -> None:

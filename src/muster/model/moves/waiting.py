@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from muster.model import commands as c
 from muster.model.errors import IllegalMove
-from muster.model.events import Level
-from muster.model.moves.decision import Decision, Facts, close, event, left_running, moved
+from muster.model.events import Event, Level
+from muster.model.moves.decision import Decision, Facts, close, left_running, moved
 from muster.model.states import AttemptStatus, TaskStatus
 from muster.model.task import CANCELLED, FIELDS_OF_STATE, REMOVED, Now, Task
 
@@ -57,7 +57,11 @@ def enqueued(
         **{name: getattr(spec, name) for name in FIELDS_OF_STATE},
     )
     message = "added, already ticked in the plan" if done else "added"
-    return Decision(task, events=(event(None, task, "enqueued", message, actor, Level.INFO, {}),))
+    level, now_ms = Level.INFO, now.wall_ms
+    event = Event(
+        task.id, 1, now_ms, level, "enqueued", message, "{}", None, task.status, 1, task.epoch, actor
+    )
+    return Decision(task, events=(event,))
 
 
 _BETWEEN_TRIES = frozenset({TaskStatus.ABORTED, TaskStatus.PENDING})

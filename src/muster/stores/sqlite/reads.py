@@ -40,9 +40,9 @@ from muster.stores.sqlite.rows import (
 from muster.stores.sqlite.sql_files import load_sql
 from muster.stores.sqlite.tx import SQL as ENGINE_SQL
 
-SQL = load_sql("reads.sql")
-_TASK_VIEWS = SQL["task_views"].replace("$by_id", "?4 IS NULL")
-_TASK_VIEWS_BY_ID = SQL["task_views"].replace("$by_id", "t.id IN (SELECT value FROM json_each(?4))")
+SQL = ENGINE_SQL | load_sql("reads.sql")
+SQL["task_views_by_id"] = SQL["task_views"].replace("$by_id", "t.id IN (SELECT value FROM json_each(?4))")
+SQL["task_views"] = SQL["task_views"].replace("$by_id", "?4 IS NULL")
 
 
 def _json_or_none(values: Collection[object]) -> str | None:
@@ -66,23 +66,16 @@ class SqliteReads:
     def close(self) -> None:
         self._db.close()
 
-    def _run(self, sql: str, bindings: tuple[Any, ...]) -> list[Any]:
-        try:
-            return self._db.execute(sql, bindings).fetchall()
-        except apsw.Error as error:
-            raise self._fault(error) from error
-
-    def _run_first(self, sql: str, bindings: tuple[Any, ...]) -> Any:
-        try:
-            return self._db.execute(sql, bindings).fetchone()
-        except apsw.Error as error:
-            raise self._fault(error) from error
-
     def _all(self, name: str, *bindings: Any) -> list[Any]:
-        return self._run(SQL[name], bindings)
+        try:
+            return self._db.execute(SQL[name], bindings).fetchall()
+        except apsw.Error as error:
+            raise self._fault(error) from error
 
     def _first(self, name: str, *bindings: Any) -> Any:
-        return self._run_first(SQL[name], bindings)
+        """None where there is none."""
+        rows = self._all(name, *bindings)
+        return rows[0] if rows else None
 
     async def open_attempts(self, after: tuple[int, int], limit: int) -> list[Attempt]:
         return [attempt_of(row) for row in self._all("open_attempts", *after, limit)]
@@ -91,18 +84,17 @@ class SqliteReads:
         return [attempt_of(row) for row in self._all("lingering", limit)]
 
     async def living_workers(self) -> list[WorkerRow]:
-        rows = self._run(ENGINE_SQL["living_workers"], ())
-        return [worker_of(row) for row in rows]
+        return [worker_of(row) for row in self._all("living_workers")]
 
     async def worker(self, worker_id: str) -> WorkerRow | None:
-        row = self._run_first(ENGINE_SQL["worker"], (worker_id,))
+        row = self._first("worker", worker_id)
         return worker_of(row) if row else None
 
     async def open_by_agent(self) -> dict[str, int]:
-        return dict(self._run(ENGINE_SQL["open_by_agent"], ()))
+        return dict(self._all("open_by_agent"))
 
     async def open_by_limit(self) -> dict[str, int]:
-        return dict(self._run(ENGINE_SQL["open_by_limit"], ()))
+        return dict(self._all("open_by_limit"))
 
     async def due(self, wall_ms: int, limit: int) -> list[int]:
         return [row[0] for row in self._all("due", wall_ms, limit)]
@@ -142,7 +134,7 @@ class SqliteReads:
         return _plan_views(self._all("paused_plans"))
 
     async def kept_tasks(self, plan_id: int) -> list[KeptTask]:
-        return [kept_of(row) for row in self._run(ENGINE_SQL["kept_tasks"], (plan_id,))]
+        return [kept_of(row) for row in self._all("kept_tasks", plan_id)]
 
     async def plan_sources(self) -> list[Plan]:
         return [plan_of(row) for row in self._all("plan_sources")]
@@ -158,8 +150,8 @@ class SqliteReads:
         return int(self._first("last_event_id")[0])
 
     async def task_views(self, selection: TaskFilter) -> list[TaskView]:
-        sql = _TASK_VIEWS_BY_ID if selection.ids else _TASK_VIEWS
-        bindings = (
+        rows = self._all(
+            "task_views_by_id" if selection.ids else "task_views",
             selection.after_id,
             selection.plan,
             _json_or_none(selection.statuses),
@@ -169,7 +161,7 @@ class SqliteReads:
             selection.parent_task_id,
             selection.limit,
         )
-        return [task_view_of(row) for row in self._run(sql, bindings)]
+        return [task_view_of(row) for row in rows]
 
     async def find_number(self, number: int, plan: str | None) -> list[int]:
         return [row[0] for row in self._all("find_number", number, plan)]
@@ -198,7 +190,7 @@ class SqliteReads:
         return [event_view_of(row) for row in reversed(rows)]
 
     async def last_seal(self) -> Seal | None:
-        row = self._run_first(ENGINE_SQL["last_seal"], ())
+        row = self._first("last_seal")
         return Seal(*row) if row else None
 
     async def seals(self, after_id: int, limit: int) -> list[Seal]:
@@ -250,7 +242,7 @@ class SqliteReads:
         return worker_of(row) if row else None
 
     async def meta(self, name: str) -> str | None:
-        row = self._run_first(ENGINE_SQL["meta"], (name,))
+        row = self._first("meta", name)
         return str(row[0]) if row else None
 
     async def checkpoint(self, task_id: int) -> Checkpoint | None:

@@ -128,7 +128,7 @@ class SqliteTx:
 
     async def attempts(self, keys: Collection[tuple[int, int]]) -> list[Attempt]:
         known, missing = self._attempts.look_up(keys)
-        read = [attempt_of(row) for row in self._many("attempts", missing)] if missing else []
+        read = [attempt_of(row) for row in self._many("attempt", missing)] if missing else []
         self._attempts.put(read)
         return known + read
 

@@ -1,7 +1,7 @@
 -- name: tasks
 SELECT $task_columns FROM tasks WHERE id = ?1
 
--- name: attempts
+-- name: attempt
 SELECT $attempt_columns FROM attempts WHERE task_id = ?1 AND epoch = ?2
 
 -- name: held

@@ -24,9 +24,6 @@ SELECT t.id
 $open_lane
 SELECT EXISTS (SELECT 1 FROM claimable)
 
--- name: attempt
-SELECT $attempt_columns FROM attempts WHERE task_id = ?1 AND epoch = ?2
-
 -- name: plans
 -- Counted on an index alone: a million tasks take 50 ms.
 SELECT p.id, p.name, p.source, p.paused_reason, p.failures, t.status, t.number
