@@ -169,12 +169,18 @@ def run(args: argparse.Namespace) -> int:
     permissions = args.permissions or USUAL
     if agents and not args.permissions and not project.config_file.exists() and not (args.yes or args.json):
         permissions = _ask(agents)
-    parts = {
+    parts: dict[str, Callable[[], bool]] = {
         FILE_NAME: lambda: _write(project.config_file, settings_for(agents, permissions)),
         PLAN_NAME: lambda: _write(root / PLAN_NAME, plan_for(agents, permissions)),
         f"{STATE_DIR_NAME}/": lambda: _make_state(project.state_dir),
     }
-    made = [name for name, make in parts.items() if _attempt(root, make)]
+    try:
+        made = [name for name, make in parts.items() if make()]
+    except OSError as error:
+        raise MusterError(
+            f"cannot write {error.filename or root}: {error.strerror}; what was there is untouched",
+            f"make {root} a folder that you can write to, or choose another one: muster init -C DIR",
+        ) from error
     kept = [name for name in parts if name not in made]
     if args.json:
         chosen = {"agents": agents, "permissions": permissions if agents else None}
@@ -210,12 +216,11 @@ def _ask(agents: Sequence[str]) -> str:
             raise BadInput(
                 "no answer; nothing was written", "muster init --yes, or --permissions edit"
             ) from None
-        if given in ("", str(usual)):
-            return USUAL
-        if given in names:
-            return given
-        if given.isdigit() and 1 <= int(given) <= len(names):
-            return names[int(given) - 1]
+        meant = (
+            {"": USUAL} | {str(n): name for n, name in enumerate(names, 1)} | {name: name for name in names}
+        )
+        if given in meant:
+            return meant[given]
 
 
 def offered() -> dict[str, tuple[str, AgentKind]]:
@@ -256,16 +261,6 @@ def plan_for(agents: Sequence[str], permissions: str) -> str:
     return AGENT_PLAN.replace("{overview}", told[0]).replace("{gaps}", told[1])
 
 
-def _attempt(root: Path, make: Callable[[], bool]) -> bool:
-    try:
-        return make()
-    except OSError as error:
-        raise MusterError(
-            f"cannot write {error.filename or root}: {error.strerror}; what was there is untouched",
-            f"make {root} a folder that you can write to, or choose another one: muster init -C DIR",
-        ) from error
-
-
 def _write(path: Path, text: str) -> bool:
     """False where there is something of that name, whatever it is."""
     try:
@@ -277,14 +272,10 @@ def _write(path: Path, text: str) -> bool:
 
 
 def _make_state(folder: Path) -> bool:
-    try:
-        folder.mkdir(mode=0o700)
-    except FileExistsError:
-        if not folder.is_dir():
-            raise NotADirectoryError(20, "there is a file of that name", str(folder)) from None
-        created = False
-    else:
-        created = True
+    created = not folder.exists()
+    if not created and not folder.is_dir():
+        raise NotADirectoryError(20, "there is a file of that name", str(folder))
+    folder.mkdir(mode=0o700, exist_ok=True)
     _write(folder / ".gitignore", "*\n")
     return created
 
