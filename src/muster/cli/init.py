@@ -166,20 +166,16 @@ def run(args: argparse.Namespace) -> int:
     root = project.root
     found = [name for name in offered() if shutil.which(name)]
     agents = [name for name in dict.fromkeys(args.agent or found) if name != SHELL]
-    plan = root / PLAN_NAME
     permissions = args.permissions or USUAL
     if agents and not args.permissions and not project.config_file.exists() and not (args.yes or args.json):
         permissions = _ask(agents)
-    made = [
-        name
-        for name, make in (
-            (FILE_NAME, lambda: _write(project.config_file, settings_for(agents, permissions))),
-            (PLAN_NAME, lambda: _write(plan, plan_for(agents, permissions))),
-            (f"{STATE_DIR_NAME}/", lambda: _make_state(project.state_dir)),
-        )
-        if _attempt(root, make)
-    ]
-    kept = [name for name in (FILE_NAME, PLAN_NAME, f"{STATE_DIR_NAME}/") if name not in made]
+    parts = {
+        FILE_NAME: lambda: _write(project.config_file, settings_for(agents, permissions)),
+        PLAN_NAME: lambda: _write(root / PLAN_NAME, plan_for(agents, permissions)),
+        f"{STATE_DIR_NAME}/": lambda: _make_state(project.state_dir),
+    }
+    made = [name for name, make in parts.items() if _attempt(root, make)]
+    kept = [name for name in parts if name not in made]
     if args.json:
         chosen = {"agents": agents, "permissions": permissions if agents else None}
         print_json({"root": str(root), "found": found, **chosen, "created": made, "kept": kept})
@@ -188,9 +184,8 @@ def run(args: argparse.Namespace) -> int:
     if FILE_NAME in made and agents:
         print(f"Agents   {', '.join(agents)}: may {PERMISSIONS[permissions]} ({permissions})")
         print(f"         to change that, edit permission_mode in {FILE_NAME}")
-        print(
-            f"Check    muster agent test {agents[0]}   a short round trip, which shows whether its login works"
-        )
+        told = "a short round trip, which shows whether its login works"
+        print(f"Check    muster agent test {agents[0]}   {told}")
     missing = [name for name in agents if name not in found]
     for name in missing:
         how = offered()[name][1].install or "install it"
@@ -295,10 +290,8 @@ def _make_state(folder: Path) -> bool:
 
 
 def _tell(found: list[str], made: list[str], kept: list[str]) -> None:
-    if found:
-        print(f"Found    {', '.join(found)} on PATH")
-    else:
-        print(f"Found    neither {' nor '.join(offered())} on PATH; the agent `shell` is built in")
+    none = f"neither {' nor '.join(offered())} on PATH; the agent `shell` is built in"
+    print(f"Found    {', '.join(found)} on PATH" if found else f"Found    {none}")
     if made:
         print(f"Created  {', '.join(made)}")
     if kept:

@@ -89,8 +89,8 @@ class Engine:
             c.FreshLeases: self._workers.fresh_leases,
             c.Release: self._release,
             c.OpenPool: open_pool,
-            c.Transfer: self._transfer,
-            c.DropPin: self._drop_pin,
+            c.Transfer: self._set_lane,
+            c.DropPin: self._set_lane,
             c.Depend: self._depend,
             c.AppendLog: self._append_log,
             c.Take: self._manual.take,
@@ -131,7 +131,7 @@ class Engine:
             await self._plans.settle(view)
             await view.flush()
             for i, claim in claims:
-                claimed = await self._settled(self._claim, view, claim)
+                claimed = await self._settled(self._claims.claim, view, claim)
                 if isinstance(claimed, Claimed) and claimed.jobs:
                     given.append(claim)
                 outcomes[i] = _with_next(outcomes[i], claimed)
@@ -187,25 +187,20 @@ class Engine:
             command = replace(command, offset=command.offset + known, data=rest)
         return moved(view.run(command.task_id, command))
 
-    async def _transfer(self, view: View, command: c.Transfer) -> Answer:
+    async def _set_lane(self, view: View, command: c.Transfer | c.DropPin) -> Answer:
+        """A task with a pinned agent stands in the lane of that agent."""
+        if isinstance(command, c.DropPin):
+            await check_term(view.tx, command.term)
         await view.flush()
         view.task(command.task_id)
         key = await view.tx.lane_key(command.task_id)
-        lane_id = await self._memory.lane(view, key._replace(agent=command.agent))
+        if isinstance(command, c.Transfer):
+            key = key._replace(agent=command.agent)
+        lane_id = await self._memory.lane(view, key)
         return moved(view.run(command.task_id, replace(command, lane_id=lane_id)))
 
     async def _depend(self, view: View, command: c.Depend) -> Answer:
         return moved(await depend(view, command))
-
-    async def _drop_pin(self, view: View, command: c.DropPin) -> Answer:
-        await check_term(view.tx, command.term)
-        await view.flush()
-        view.task(command.task_id)
-        lane_id = await self._memory.lane(view, await view.tx.lane_key(command.task_id))
-        return moved(view.run(command.task_id, replace(command, lane_id=lane_id)))
-
-    async def _claim(self, view: View, command: c.Claim) -> Answer:
-        return await self._claims.claim(view, command)
 
     def _topics(self, view: View, commands: Sequence[c.Command]) -> frozenset[str]:
         topics = {orders_for(worker_id) for worker_id in view.disturbed}
