@@ -235,7 +235,7 @@ def plan_body(given: Given, config: Config, project: Project) -> Json:
 
 def _task_body(assigned: Assigned) -> Json:
     body: Json = to_builtins(replace(assigned.task, agent=assigned.agent, profile=assigned.profile))
-    del body["line"]
+    body.pop("line", None)
     return body
 
 

@@ -92,8 +92,7 @@ class _Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         self._target = b""
         self._headers: list[tuple[bytes, bytes]] = []
-        self._parts: list[bytes] = []
-        self._size = 0
+        self._body: bytearray | None = bytearray()
 
     def on_url(self, url: bytes) -> None:
         self._target += url
@@ -104,14 +103,16 @@ class _Connection(asyncio.Protocol):
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
-        self._size += len(body)
-        if self._size <= web_http.BODY_BYTES_MAX:
-            self._parts.append(body)
+        if self._body is not None and len(self._body) + len(body) <= web_http.BODY_BYTES_MAX:
+            self._body += body
+        else:
+            self._body = None
 
     def on_message_complete(self) -> None:
         method, target = self._parser.get_method().decode("ascii"), self._target.decode("latin-1")
-        body = b"".join(self._parts) if self._size <= web_http.BODY_BYTES_MAX else None
-        self._waiting.append((Request(method, target, self._headers, body), self._parser.should_keep_alive()))
+        request = Request(method, target, self._headers, self._body)
+        self._body = None  # a large one is not kept until the next request
+        self._waiting.append((request, self._parser.should_keep_alive()))
         if self._answering is None:
             self._answering = asyncio.get_running_loop().create_task(self._answer())
         elif len(self._waiting) == WAITING_MAX:
