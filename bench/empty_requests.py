@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import selectors
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from outside import START_S, cpu_s, site, until
+from outside import cpu_s, site
 from peers_venv import Peers
 from setting import HERE, Setting, Stopwatch
 from table import Row, told
@@ -24,10 +21,8 @@ REQUEST = b"GET /healthz HTTP/1.1\r\nHost: muster\r\nContent-Length: 0\r\n\r\n"
 def rows(setting: Setting) -> Iterator[Row]:
     number = setting.size(30_000, 3_000)
     peers = Peers()
-    bare, by_uvicorn, ours = list[Cost](), list[Cost](), list[Cost]()
+    by_uvicorn, ours = list[Cost](), list[Cost]()
     for _ in range(setting.repetitions):
-        with setting.place() as folder, _bare(folder / "s") as pid:
-            bare.append(_ask(folder / "s", pid, number))
         with setting.place() as folder, site(folder / "p") as project:
             ours.append(_ask(Path(project.project.socket), project.owner().pid, number))
         python = peers.python("uvicorn", setting)
@@ -37,8 +32,7 @@ def rows(setting: Setting) -> Iterator[Row]:
                 project.env["PYTHONPATH"] = f"{HERE / 'peers'}:{packages}"
                 pid = project.owner("owner_on_uvicorn").pid
                 by_uvicorn.append(_ask(Path(project.project.socket), pid, number))
-    yield from _told("a bare httptools protocol", bare, "CPU of the server's process")
-    yield from _told("Muster", ours, "likewise; with routes, refusals and decoding")
+    yield from _told("Muster", ours, "CPU of the owner's process")
     if by_uvicorn:
         yield from _told("Muster's routes behind uvicorn", by_uvicorn, "likewise")
     else:
@@ -48,17 +42,6 @@ def rows(setting: Setting) -> Iterator[Row]:
 def _told(what: str, costs: list[Cost], bound: str) -> Iterator[Row]:
     yield told(f"empty request, {what}", [us for us, _ in costs], "us", bound)
     yield told(f"  with {CONNECTIONS} connections", [rate for _, rate in costs], "/s")
-
-
-@contextmanager
-def _bare(path: Path) -> Iterator[int]:
-    argv = [sys.executable, str(HERE / "peers" / "serve_nothing.py"), str(path)]
-    with subprocess.Popen(argv, stdin=subprocess.DEVNULL) as process:
-        try:
-            until(path.exists, START_S, "the bare server listens")
-            yield process.pid
-        finally:
-            process.kill()
 
 
 def _ask(path: Path, pid: int, number: int) -> Cost:

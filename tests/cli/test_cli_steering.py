@@ -171,6 +171,14 @@ def test_a_question_goes_to_the_inbox_and_its_answer_to_the_next_attempt(cli, ow
     assert cli("report", "progress", "1", env=owner.inside()).code == 6
 
 
+def test_an_answer_is_one_thing_for_programs(cli, owner):
+    assert cli("report", "ask", "which schema?", env=owner.inside()).code == 0
+    told = json.loads(cli("answer", "api", "the new one", "--json").out)
+    assert (told["ref"], told["previousStatus"], told["status"]) == ("billing/api", "PAUSED", "PENDING")
+    again = cli("answer", "api", "the old one", "--json")
+    assert (again.code, again.out) == (6, "")
+
+
 def test_what_a_mistyped_reference_means_is_suggested(cli, owner):
     for words in (("task", "show", "billing/ap1"), ("task", "cancel", "testz"), ("logs", "doc")):
         ran = cli(*words)

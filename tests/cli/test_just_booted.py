@@ -12,7 +12,6 @@ import pytest
 
 from muster.app.crew import SupervisedCrew
 from muster.app.interrupts import Interrupts
-from muster.cli.run import _until_reached
 from muster.config.project import Project
 from muster.config.settings import Config
 from muster.hosts.local_host import LocalHost, become_subreaper
@@ -26,9 +25,8 @@ def just_booted(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_asks_at_once_whether_its_plan_is_done() -> None:
     ends_after_a_look = iter([False, True])
     supervisor = SimpleNamespace(drained=lambda: next(ends_after_a_look))
-    crew: Any = SimpleNamespace(tick=lambda: None, control=None, supervisor=supervisor)
-    goal: Any = SimpleNamespace(reached=lambda _: True)
-    assert _until_reached(crew, goal, Interrupts())
+    crew: Any = SimpleNamespace(tick=lambda: None, supervisor=supervisor, _interrupts=Interrupts())
+    assert SupervisedCrew.work_until(crew, lambda: True)
 
 
 def test_the_owner_is_told_at_once_that_its_crew_ends(

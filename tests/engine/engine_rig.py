@@ -22,6 +22,7 @@ from muster.model.states import HELD, ErrorKind, TaskStatus
 from muster.model.task import Attempt, Now, Task
 from muster.model.views import EventView, TaskFilter, TaskView
 from muster.ports.host import ProcessId
+from muster.stores.sqlite.history import read_rows
 from muster.stores.sqlite.store import MEMORY, SqliteStore
 from muster.testing.promises import History
 
@@ -262,7 +263,7 @@ def audited() -> Iterator[Rig]:
 
 
 def history_of(store: SqliteStore) -> History:
-    return History(**store.snapshot.history()._asdict())
+    return History(**read_rows(store._reader)._asdict())
 
 
 def event_of(view: EventView) -> Event:

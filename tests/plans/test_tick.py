@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -46,6 +48,20 @@ def test_a_tick_changes_exactly_the_boxes_asked_for(pieces, keys):
     assert after == rendered(pieces, keys)
     assert ticked == keys & there
     assert tick(after, keys) == (after, ticked)
+
+
+def test_a_tick_of_a_long_plan_does_not_hold_all_of_it_at_once():
+    number = 4000
+    data = "".join(
+        f"- [ ] Task {n} {{#t{n} agent=a}}\n  do the work number {n}\n" for n in range(number)
+    ).encode()
+    tracemalloc.start()
+    try:
+        tick(data, {"t7"})
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most / number < 900, "bytes a task; it took 1,250"
 
 
 def test_a_tick_needs_no_valid_dependencies_and_no_tasks():

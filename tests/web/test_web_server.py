@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
@@ -76,6 +77,19 @@ def test_a_request_may_come_byte_by_byte(wire: Wire) -> None:
         {"content-type": "application/json", "content-length": "15"},
         OK,
     )
+
+
+def test_a_large_body_is_held_once_and_not_until_the_next_request(wire: Wire) -> None:
+    large = post("/healthz", b"x" * 8_000_000)
+    tracemalloc.start()
+    try:
+        wire.send(large)
+        assert wire.reply()[0] == 405
+        until(lambda: tracemalloc.get_traced_memory()[0] < 1_000_000, "it is let go")
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 14_000_000
 
 
 def test_requests_in_a_heap_are_answered_in_their_order(wire: Wire) -> None:

@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from muster.app.agents import agents_of
 from muster.app.interrupts import DRAIN, KILL, STOP, Interrupts, ask
@@ -115,6 +115,13 @@ class SupervisedCrew:
         self._ordered: int | None = None
         """What was ordered before is no matter of this crew."""
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is not None:
+            self.give_up(error)
+
     def adopt(self) -> None:
         """Takes over what a dead supervisor has left running."""
         if found := self.supervisor.adopt():
@@ -206,6 +213,20 @@ class SupervisedCrew:
         self.supervisor.replace_silent({worker["pid"] for worker in workers}, self._lease_s)
         if self.supervisor.draining and crew["crew"] == CrewStatus.STOPPED:
             self.supervisor.drop_unknown({worker["pid"] for worker in workers})
+
+    def work_until(self, done: Callable[[], bool]) -> bool:
+        """False on Ctrl-C, or when somebody else ends the crew (`muster down`)."""
+        asked_s = -math.inf
+        while not self._interrupts.level:
+            self.tick()
+            if self.supervisor.drained():
+                return False
+            if time.monotonic() - asked_s > STATUS_S / 5:
+                asked_s = time.monotonic()
+                if done():
+                    return True
+            time.sleep(TICK_S)
+        return False
 
     def _displaced(self) -> StoreRefused:
         now = self._lock.path_now
@@ -436,10 +457,6 @@ def _bring_down(
         time.sleep(TICK_S / 2)
     if not is_up(project):
         return
-    crew = SupervisedCrew(project, config, 0, say=say, actor=actor, interrupts=interrupts)
-    try:
+    with SupervisedCrew(project, config, 0, say=say, actor=actor, interrupts=interrupts) as crew:
         crew.adopt()
         crew.wind_down()
-    except BaseException as error:
-        crew.give_up(error)
-        raise

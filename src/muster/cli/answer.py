@@ -28,4 +28,4 @@ def run(args: argparse.Namespace) -> int:
         waiting, task = Waiting(args, context), one(context, args.ref)
         act = post("answer", text=args.text)
         said = f"answered; it goes on with that{runs_it(context)}"
-        return act_on(waiting, [task], "ready", act, lambda *_: said)
+        return act_on(waiting, [task], "ready", act, lambda *_: said, alone=True)

@@ -9,14 +9,15 @@ from pathlib import Path
 
 from muster.app.settings import load_with_origins
 from muster.cli.context import project_of, start_folder
-from muster.cli.fields import add_fields, print_rows
-from muster.cli.output import Screen, clean, note, print_json
+from muster.cli.fields import add_fields, answer, print_rows
+from muster.cli.output import Screen, clean, note
 from muster.config.keys import settings
 from muster.config.layers import Layers
 from muster.config.project import FILE_NAME, ROOT_VARIABLE, Project
 from muster.config.settings import Config, cores
 from muster.model.errors import BadInput, Conflict
 from muster.model.json_value import Json
+from muster.model.wording import counted
 
 _FILE_BYTES_MAX = 1 << 20
 
@@ -87,29 +88,23 @@ def _import(args: argparse.Namespace) -> int:
     target = Project(start_folder(args.root)).config_file
     if args.write:
         _write(target, imported.toml)
-    if args.json:
-        print_json(
-            {
-                "kind": imported.kind,
-                "written": str(target) if args.write else None,
-                "settings": [
-                    {"key": one.setting.target, "value": one.value, "from": one.key, "line": one.line}
-                    for one in imported.taken
-                ],
-                "notCarriedOver": [
-                    {"from": one.key, "line": one.line, "note": one.setting.note} for one in imported.aside
-                ],
-                "toml": imported.toml,
-            }
-        )
-        return 0
-    if args.write:
-        print(f"Wrote    {target}: {len(imported.taken)} settings, read as {imported.kind}")
-        print("Next     muster config show --origin")
-        return 0
-    print(imported.toml, end="")
-    note(f"read as {imported.kind}; --write makes it {FILE_NAME}")
-    return 0
+    elif not args.json:
+        note(f"read as {imported.kind}; --write makes it {FILE_NAME}")
+    taken = [
+        {"key": one.setting.target, "value": one.value, "from": one.key, "line": one.line}
+        for one in imported.taken
+    ]
+    aside = [{"from": one.key, "line": one.line, "note": one.setting.note} for one in imported.aside]
+    told = {
+        "kind": imported.kind,
+        "written": str(target) if args.write else None,
+        "settings": taken,
+        "notCarriedOver": aside,
+        "toml": imported.toml,
+    }
+    wrote = f"Wrote    {target}: {counted(len(taken), 'setting')}, read as {imported.kind}"
+    lines = (wrote, "Next     muster config show --origin") if args.write else (imported.toml.rstrip("\n"),)
+    return answer(args, told, *lines)
 
 
 def _text(path: Path) -> str:

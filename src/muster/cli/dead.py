@@ -142,7 +142,7 @@ def _missed(name: str, wanted: Any, tasks: list[Json], criterion: Criterion) -> 
         if isinstance(wanted, float)
         else ", ".join([wanted] if isinstance(wanted, str) else wanted)
     )
-    return f"of {_count(tasks)} none fits --{name} {clean(told)}{known}"
+    return f"of {counted(len(tasks), 'failed task')} none fits --{name} {clean(told)}{known}"
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -219,23 +219,21 @@ def _tell(args: argparse.Namespace, tasks: list[Json], missed: str) -> int:
     else:
         _table(tasks, Screen(args.color))
         what = {"retry": "retried", "discard": "discarded"}[args.verb]
-        print(f"{_count(tasks)} would be {what}; nothing was changed")
+        print(f"{counted(len(tasks), 'failed task')} would be {what}; nothing was changed")
     return 0
-
-
-def _count(tasks: list[Json]) -> str:
-    return counted(len(tasks), "failed task")
 
 
 def _confirmed(args: argparse.Namespace, tasks: list[Json]) -> bool:
     """Asks only where somebody is there to answer; what it asks about is shown first, beside the answer."""
     if args.yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
         if not args.json:
-            print(_count(tasks))
+            print(counted(len(tasks), "failed task"))
         return True
     _table(tasks[:SHOWN_MAX], Screen(args.color, sys.stderr))
     if len(tasks) > SHOWN_MAX:
         print(f"and {len(tasks) - SHOWN_MAX} more: --dry-run shows all", file=sys.stderr)
     last = "" if args.verb == "retry" else " for good"
-    print(f"{args.verb} {_count(tasks)}{last}? [y/N] ", end="", file=sys.stderr, flush=True)
+    print(
+        f"{args.verb} {counted(len(tasks), 'failed task')}{last}? [y/N] ", end="", file=sys.stderr, flush=True
+    )
     return sys.stdin.readline().strip().lower() in ("y", "yes")

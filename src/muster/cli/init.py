@@ -166,20 +166,22 @@ def run(args: argparse.Namespace) -> int:
     root = project.root
     found = [name for name in offered() if shutil.which(name)]
     agents = [name for name in dict.fromkeys(args.agent or found) if name != SHELL]
-    plan = root / PLAN_NAME
     permissions = args.permissions or USUAL
     if agents and not args.permissions and not project.config_file.exists() and not (args.yes or args.json):
         permissions = _ask(agents)
-    made = [
-        name
-        for name, make in (
-            (FILE_NAME, lambda: _write(project.config_file, settings_for(agents, permissions))),
-            (PLAN_NAME, lambda: _write(plan, plan_for(agents, permissions))),
-            (f"{STATE_DIR_NAME}/", lambda: _make_state(project.state_dir)),
-        )
-        if _attempt(root, make)
-    ]
-    kept = [name for name in (FILE_NAME, PLAN_NAME, f"{STATE_DIR_NAME}/") if name not in made]
+    parts: dict[str, Callable[[], bool]] = {
+        FILE_NAME: lambda: _write(project.config_file, settings_for(agents, permissions)),
+        PLAN_NAME: lambda: _write(root / PLAN_NAME, plan_for(agents, permissions)),
+        f"{STATE_DIR_NAME}/": lambda: _make_state(project.state_dir),
+    }
+    try:
+        made = [name for name, make in parts.items() if make()]
+    except OSError as error:
+        raise MusterError(
+            f"cannot write {error.filename or root}: {error.strerror}; what was there is untouched",
+            f"make {root} a folder that you can write to, or choose another one: muster init -C DIR",
+        ) from error
+    kept = [name for name in parts if name not in made]
     if args.json:
         chosen = {"agents": agents, "permissions": permissions if agents else None}
         print_json({"root": str(root), "found": found, **chosen, "created": made, "kept": kept})
@@ -188,9 +190,8 @@ def run(args: argparse.Namespace) -> int:
     if FILE_NAME in made and agents:
         print(f"Agents   {', '.join(agents)}: may {PERMISSIONS[permissions]} ({permissions})")
         print(f"         to change that, edit permission_mode in {FILE_NAME}")
-        print(
-            f"Check    muster agent test {agents[0]}   a short round trip, which shows whether its login works"
-        )
+        told = "a short round trip, which shows whether its login works"
+        print(f"Check    muster agent test {agents[0]}   {told}")
     missing = [name for name in agents if name not in found]
     for name in missing:
         how = offered()[name][1].install or "install it"
@@ -215,12 +216,11 @@ def _ask(agents: Sequence[str]) -> str:
             raise BadInput(
                 "no answer; nothing was written", "muster init --yes, or --permissions edit"
             ) from None
-        if given in ("", str(usual)):
-            return USUAL
-        if given in names:
-            return given
-        if given.isdigit() and 1 <= int(given) <= len(names):
-            return names[int(given) - 1]
+        meant = (
+            {"": USUAL} | {str(n): name for n, name in enumerate(names, 1)} | {name: name for name in names}
+        )
+        if given in meant:
+            return meant[given]
 
 
 def offered() -> dict[str, tuple[str, AgentKind]]:
@@ -261,16 +261,6 @@ def plan_for(agents: Sequence[str], permissions: str) -> str:
     return AGENT_PLAN.replace("{overview}", told[0]).replace("{gaps}", told[1])
 
 
-def _attempt(root: Path, make: Callable[[], bool]) -> bool:
-    try:
-        return make()
-    except OSError as error:
-        raise MusterError(
-            f"cannot write {error.filename or root}: {error.strerror}; what was there is untouched",
-            f"make {root} a folder that you can write to, or choose another one: muster init -C DIR",
-        ) from error
-
-
 def _write(path: Path, text: str) -> bool:
     """False where there is something of that name, whatever it is."""
     try:
@@ -282,23 +272,17 @@ def _write(path: Path, text: str) -> bool:
 
 
 def _make_state(folder: Path) -> bool:
-    try:
-        folder.mkdir(mode=0o700)
-    except FileExistsError:
-        if not folder.is_dir():
-            raise NotADirectoryError(20, "there is a file of that name", str(folder)) from None
-        created = False
-    else:
-        created = True
+    created = not folder.exists()
+    if not created and not folder.is_dir():
+        raise NotADirectoryError(20, "there is a file of that name", str(folder))
+    folder.mkdir(mode=0o700, exist_ok=True)
     _write(folder / ".gitignore", "*\n")
     return created
 
 
 def _tell(found: list[str], made: list[str], kept: list[str]) -> None:
-    if found:
-        print(f"Found    {', '.join(found)} on PATH")
-    else:
-        print(f"Found    neither {' nor '.join(offered())} on PATH; the agent `shell` is built in")
+    none = f"neither {' nor '.join(offered())} on PATH; the agent `shell` is built in"
+    print(f"Found    {', '.join(found)} on PATH" if found else f"Found    {none}")
     if made:
         print(f"Created  {', '.join(made)}")
     if kept:

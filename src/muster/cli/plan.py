@@ -10,34 +10,16 @@ from muster.cli import plan_graph
 from muster.cli.context import Context, connect, no_rows, patiently, refuse_foreign
 from muster.cli.fields import add_fields, answer, names_of, print_one, print_rows
 from muster.cli.output import BOLD, GREEN, RED, YELLOW, Screen, clean, inert, note, print_json, task_word
-from muster.cli.plan_file import (
-    add_plan,
-    add_which,
-    dry_run,
-    follow,
-    former_source,
-    given_plan,
-    paused_line,
-    plan_body,
-    project_for,
-    refuse_file_of,
-    tick_boxes,
-)
 from muster.cli.task import find_tasks, table
 from muster.cli.waiting import EXIT_UNSUCCESSFUL, Goal, Waiting, add_waiting, is_still
-from muster.client.api import plan_path
+from muster.client.api import Api, plan_path
 from muster.model.errors import BadInput
-from muster.model.fields import ATTRIBUTES
 from muster.model.json_value import Json
 from muster.model.states import FINAL, HELD, TaskStatus
 from muster.model.wording import counted
 
 TASKS_MAX = 100_000
 _ENDED = {TaskStatus.COMPLETED, TaskStatus.ARCHIVED, TaskStatus.CANCELLED}
-_WORDS = {"description": "text"} | {field.name: field.attribute for field in ATTRIBUTES.values()}
-"""Fields as a plan file calls them."""
-
-
 SETTLED = Goal("has settled", needs_crew=True)
 """Everything has ended, or only a person can move what is left."""
 QUIET = Goal("has nothing running any more")
@@ -99,27 +81,36 @@ def add(parser: argparse.ArgumentParser) -> None:
         add_waiting(verb, goal)
 
 
+def add_which(parser: argparse.ArgumentParser) -> None:
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--as", dest="as_plan", metavar="NAME", help="its file was renamed: it is the plan NAME"
+    )
+    which.add_argument("--new", action="store_true", help="it is no renamed file, whatever it resembles")
+
+
 def _add(args: argparse.Namespace) -> int:
     from muster.app.settings import load_config
+    from muster.cli import plan_file
 
-    given = given_plan(args)
+    given = plan_file.given_plan(args)
     if args.dry_run:
         if args.wait is not None:
             raise BadInput("--dry-run changes nothing, so there is nothing to wait for", "leave one out")
-        project = project_for(args, given)
+        project = plan_file.project_for(args, given)
         refuse_foreign(project)
-        return dry_run(args, given, project, load_config(project.root))
+        return plan_file.dry_run(args, given, project, load_config(project.root))
     with connect(args) as context:
-        content = plan_body(given, load_config(context.project.root), context.project)
-        refuse_file_of(context.api, given)
-        follow(args, context.api, context.project, given)
+        content = plan_file.plan_body(given, load_config(context.project.root), context.project)
+        plan_file.refuse_file_of(context.api, given)
+        plan_file.follow(args, context.api, context.project, given)
         waiting = Waiting(args, context)
         if args.update:
             updated = context.api.post("/api/v1/plans/update", content)
             return _end(waiting, updated, lambda: _tell_update(updated, Screen(args.color)))
         if args.json:
             return _end(waiting, context.api.post("/api/v1/plans", content), lambda: None)
-        name = add_plan(context.api, content, lambda text: print(clean(text), flush=True))
+        name = plan_file.add_plan(context.api, content, lambda text: print(clean(text), flush=True))
         if context.direct:
             run = ", or muster run with this plan," if given.path else ""
             print(f"Next     muster up{run} works on it")
@@ -146,12 +137,13 @@ def _tell_update(updated: Json, screen: Screen) -> None:
 
 def _diff(args: argparse.Namespace) -> int:
     from muster.app.settings import load_config
+    from muster.cli import plan_file
 
-    given = given_plan(args)
+    given = plan_file.given_plan(args)
     with connect(args) as context:
-        content = plan_body(given, load_config(context.project.root), context.project)
-        refuse_file_of(context.api, given)
-        if (source := former_source(args, context.api, context.project, given)) is not None:
+        content = plan_file.plan_body(given, load_config(context.project.root), context.project)
+        plan_file.refuse_file_of(context.api, given)
+        if (source := plan_file.former_source(args, context.api, context.project, given)) is not None:
             content["source"] = source
         found = context.api.post("/api/v1/plans/diff", content)
 
@@ -165,12 +157,16 @@ def _diff(args: argparse.Namespace) -> int:
 
 
 def _tell_diff(found: Json, screen: Screen, *, done: bool) -> None:
+    """Fields are called as a plan file calls them."""
+    from muster.model.fields import ATTRIBUTES
+
     for key in found["added"]:
         screen.line(f"{screen.paint('+', GREEN)} {clean(key)}")
     for key in found["restored"]:
         screen.line(f"{screen.paint('+', GREEN)} {clean(key)}  is back, and starts anew")
+    words = {"description": "text"} | {field.name: field.attribute for field in ATTRIBUTES.values()}
     for change in found["changed"]:
-        fields = ", ".join(_WORDS.get(name, name) for name in change["fields"])
+        fields = ", ".join(words.get(name, name) for name in change["fields"])
         screen.line(f"{screen.paint('~', YELLOW)} {clean(change['key'])}  {fields}{_kept(change)}")
     for change in found["removed"]:
         what = "archived" if change["status"] in FINAL else "cancelled"
@@ -326,8 +322,7 @@ def _graph(args: argparse.Namespace) -> int:
         }
     found = plan_graph.graph_of(tasks, looks)
     if args.json:
-        edges = [[parent, child] for child, parents in found.parents.items() for parent in parents]
-        print_json({"plan": name, "tasks": tasks, "edges": edges})
+        print_json({"plan": name, "tasks": tasks, "edges": plan_graph.edges(found)})
         return 0
     screen = Screen(args.color)
     lines = plan_graph.dot(found, name) if args.dot else plan_graph.mermaid(found)
@@ -400,3 +395,16 @@ def _tell(plan: Json, screen: Screen) -> None:
     screen.line(f"{clean(plan['name'])}  {_progress(plan)}  {screen.counts(plan['counts'])}")
     if plan["paused"]:
         screen.line(f"  {screen.badge('paused')}  {clean(paused_line(plan))}")
+
+
+def paused_line(plan: Json) -> str:
+    """Why a plan is paused, and what goes on with it."""
+    failed = f"{counted(plan['failures'], 'task')} failed in a row"
+    reason = failed if plan["paused"] == "breaker" else "by a person"
+    return f"plan {plan['name']}: {reason}; `muster plan resume {plan['name']}` goes on"
+
+
+def tick_boxes(api: Api, name: str) -> str:
+    """Has the boxes of what is completed ticked now; says why some are not, empty where all are."""
+    waits: str = api.post(plan_path(name, "tick"), {})["waits"]
+    return f"not ticked yet: {clean(waits)}" if waits else ""

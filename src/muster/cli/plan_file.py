@@ -89,14 +89,6 @@ class _Likely(NamedTuple):
     tasks: int
 
 
-def add_which(parser: argparse.ArgumentParser) -> None:
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        "--as", dest="as_plan", metavar="NAME", help="its file was renamed: it is the plan NAME"
-    )
-    which.add_argument("--new", action="store_true", help="it is no renamed file, whatever it resembles")
-
-
 def former_source(args: argparse.Namespace, api: Api, project: Project, given: Given) -> str | None:
     """What the plan in this file was known by, where that is another file; None where it is known, or new.
 
@@ -243,7 +235,7 @@ def plan_body(given: Given, config: Config, project: Project) -> Json:
 
 def _task_body(assigned: Assigned) -> Json:
     body: Json = to_builtins(replace(assigned.task, agent=assigned.agent, profile=assigned.profile))
-    del body["line"]
+    body.pop("line", None)
     return body
 
 
@@ -466,16 +458,3 @@ def _words(choice: Choice) -> str:
     return said + (
         f" (tie with {', '.join(choice.ties)}: the first in [profiles] wins)" if choice.ties else ""
     )
-
-
-def paused_line(plan: Json) -> str:
-    """Why a plan is paused, and what goes on with it."""
-    failed = f"{counted(plan['failures'], 'task')} failed in a row"
-    reason = failed if plan["paused"] == "breaker" else "by a person"
-    return f"plan {plan['name']}: {reason}; `muster plan resume {plan['name']}` goes on"
-
-
-def tick_boxes(api: Api, name: str) -> str:
-    """Has the boxes of what is completed ticked now; says why some are not, empty where all are."""
-    waits: str = api.post(plan_path(name, "tick"), {})["waits"]
-    return f"not ticked yet: {clean(waits)}" if waits else ""

@@ -45,6 +45,11 @@ def graph_of(tasks: Sequence[Json], looks: Mapping[int, str]) -> Graph:
     )
 
 
+def edges(graph: Graph) -> list[tuple[int, int]]:
+    """(what is waited for, what waits)."""
+    return [(parent, child) for child, parents in graph.parents.items() for parent in parents]
+
+
 def tree(graph: Graph, screen: Screen) -> Iterator[str]:
     """Each task once, below the one of its dependencies that comes last; the others are named beside it."""
     depth = _depths(graph)
@@ -103,9 +108,7 @@ def dot(graph: Graph, name: str) -> Iterator[str]:
         fill = _FILL.get(task["status"])
         colour = f", fillcolor={fill}" if fill else ""
         yield f"  t{number} [label={_dot_text(task['key'])}, tooltip={_dot_text(task['title'])}{colour}];"
-    for child, parents in graph.parents.items():
-        for parent in parents:
-            yield f"  t{parent} -> t{child};"
+    yield from (f"  t{parent} -> t{child};" for parent, child in edges(graph))
     yield "}"
 
 
@@ -118,9 +121,7 @@ def mermaid(graph: Graph) -> Iterator[str]:
     yield "flowchart LR"
     for number, task in graph.tasks.items():
         yield f'  t{number}["{_mermaid_text(task["key"])}"]'
-    for child, parents in graph.parents.items():
-        for parent in parents:
-            yield f"  t{parent} --> t{child}"
+    yield from (f"  t{parent} --> t{child}" for parent, child in edges(graph))
 
 
 def _mermaid_text(text: str) -> str:

@@ -52,7 +52,9 @@ class EventPrinter:
             self._show(lambda: print_json({"type": "result", **told}, lines=True))
 
     def say(self, text: str) -> None:
-        self._show(lambda: print(inert(text), file=sys.stderr if self.as_json else sys.stdout))
+        """Nothing where there is nothing to say."""
+        if text:
+            self._show(lambda: print(inert(text), file=sys.stderr if self.as_json else sys.stdout))
 
     def _show(self, show: Callable[[], None]) -> None:
         """A terminal that was closed, or `| head`, must not cost the crew its supervisor."""

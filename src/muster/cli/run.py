@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import math
 import time
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
-from muster.app.crew import READY_S, STATUS_S, TICK_S, SupervisedCrew
+from muster.app.crew import READY_S, TICK_S, SupervisedCrew
 from muster.app.interrupts import Interrupts
 from muster.app.settings import load_config
 from muster.cli.context import actor, connect_to, refuse_foreign
 from muster.cli.copied import confirm_copy
 from muster.cli.feed import Feed, running
 from muster.cli.output import ref_of, shell_word
-from muster.cli.plan_file import (
-    add_plan,
-    add_which,
-    dry_run,
-    follow,
-    paused_line,
-    plan_body,
-    project_for,
-    tick_boxes,
-)
+from muster.cli.plan import add_which, paused_line, tick_boxes
+from muster.cli.plan_file import add_plan, dry_run, follow, plan_body, project_for
 from muster.cli.printer import EventPrinter
 from muster.cli.trees import unseen_changes, where_the_work_is
 from muster.cli.worker import worker_count
@@ -79,14 +70,14 @@ def run(args: argparse.Namespace) -> int:
         with connect_to(project) as context:
             follow(args, context.api, project, given)
     show = EventPrinter(as_json=args.json, colour=args.color)
-    _say(show, unseen_changes(config, project))
+    show.say(unseen_changes(config, project))
     goal = _Goal(project, content, show)
     try:
         code, outcome = _work(args, config, goal, show)
     except Exception as error:
         goal.tell(getattr(error, "exit_code", 1), "error")
         raise
-    _say(show, where_the_work_is(config, project, goal.name))
+    show.say(where_the_work_is(config, project, goal.name))
     return goal.tell(code, outcome)
 
 
@@ -97,11 +88,6 @@ def _await_old_crew(project: Project) -> None:
         if holder(project.supervisor_lock) is None:
             return
         time.sleep(TICK_S)
-
-
-def _say(show: EventPrinter, text: str) -> None:
-    if text:
-        show.say(text)
 
 
 def _work(args: argparse.Namespace, config: Config, goal: _Goal, show: EventPrinter) -> _End:
@@ -173,63 +159,40 @@ def _refuse_unsound(project: Project) -> None:
 def _supervising(
     crew: SupervisedCrew, count: int, goal: _Goal, show: EventPrinter, interrupts: Interrupts
 ) -> _End:
-    feed = None
-    try:
+    end: _End | None = None
+    with ExitStack() as stack, crew:
         if crew.start():
             show.say(f"Crew     {counted(count, 'worker')}, state in {goal.project.state_dir}")
             after = crew.last_event()
             goal.begin(crew.api)
-            feed = Feed(goal.project, after, show.event, show.footer, goal.name)
-            if _until_reached(crew, goal, interrupts):
+            feed = stack.enter_context(closing(Feed(goal.project, after, show.event, show.footer, goal.name)))
+            if crew.work_until(lambda: goal.reached(crew.control)):
                 feed.close()
                 end = _outcome(crew, goal, show)
-                _work_for_others(crew, goal.name, interrupts, show)
-                _say_drain(crew, interrupts, show)
-                crew.wind_down()
-                return end
-        _say_drain(crew, interrupts, show)
+                _work_for_others(crew, goal.name, show)
+        if interrupts.level:
+            _say_drain(crew, show)
         crew.wind_down()
-    except BaseException as error:
-        crew.give_up(error)
-        raise
-    finally:
-        if feed is not None:
-            feed.close()
-    show.say("Stopped. The same command resumes where it stopped.")
-    return EXIT_INTERRUPTED, "stopped"
+    if end is None:
+        show.say("Stopped. The same command resumes where it stopped.")
+    return end or (EXIT_INTERRUPTED, "stopped")
 
 
-def _work_for_others(crew: SupervisedCrew, own: str, interrupts: Interrupts, show: EventPrinter) -> None:
+def _work_for_others(crew: SupervisedCrew, own: str, show: EventPrinter) -> None:
     """Other plans of this project have the same crew: somebody may be waiting for them."""
     told: list[str] = []
-    while not interrupts.level and not crew.supervisor.drained():
-        try:
+
+    def settled() -> bool:
+        nonlocal told
+        with suppress(MusterError):
             names = [plan["name"] for plan in crew.control.get("/api/v1/status")["status"]["plans"]]
             others = [name for name in names if name != own and not _settled(crew.control, name)]
-        except MusterError:
-            others = told
-        if not others:
-            return
-        if others != told:
+            if others and others != told:
+                show.say(f"Crew     goes on with {', '.join(others)} (Ctrl-C: drain)")
             told = others
-            show.say(f"Crew     goes on with {', '.join(others)} (Ctrl-C: drain)")
-        crew.tick()
-        time.sleep(STATUS_S / 5)
+        return not told
 
-
-def _until_reached(crew: SupervisedCrew, goal: _Goal, interrupts: Interrupts) -> bool:
-    """False on Ctrl-C, or when somebody else ends the crew (`muster down`)."""
-    asked_s = -math.inf
-    while not interrupts.level:
-        crew.tick()
-        if crew.supervisor.drained():
-            return False
-        if time.monotonic() - asked_s > STATUS_S / 5:
-            asked_s = time.monotonic()
-            if goal.reached(crew.control):
-                return True
-        time.sleep(TICK_S)
-    return False
+    crew.work_until(settled)
 
 
 def _settled(api: Api, name: str) -> bool:
@@ -240,17 +203,12 @@ def _settled(api: Api, name: str) -> bool:
         return False
 
 
-def _say_drain(crew: SupervisedCrew, interrupts: Interrupts, show: EventPrinter) -> None:
-    if not interrupts.level:
-        return
-    try:
+def _say_drain(crew: SupervisedCrew, show: EventPrinter) -> None:
+    held: list[str] = []
+    with suppress(MusterError):
         held = running(crew.control)
-    except MusterError:
-        held = []
-    if held:
-        show.say(f"Draining: waiting for {', '.join(held)} (Ctrl-C: checkpoint, stop and give them back)")
-    else:
-        show.say("Draining: nothing is running")
+    waits = f"waiting for {', '.join(held)} (Ctrl-C: checkpoint, stop and give them back)"
+    show.say(f"Draining: {waits if held else 'nothing is running'}")
 
 
 def _outcome(crew: SupervisedCrew, goal: _Goal, show: EventPrinter) -> _End:

@@ -97,8 +97,7 @@ def _show(args: argparse.Namespace, answer: Json, screen: Screen) -> None:
 
 
 def _show_plans(plans: list[Json], screen: Screen) -> None:
-    screen.line()
-    screen.line("Plans")
+    screen.line("\nPlans")
     room = max(len(plan["name"]) for plan in plans)
     for plan in plans:
         paused = f"  {screen.badge('paused')}" if plan["paused"] else ""
@@ -107,16 +106,14 @@ def _show_plans(plans: list[Json], screen: Screen) -> None:
 
 def _show_workers(answer: Json, screen: Screen) -> None:
     if answer["workers"]:
-        screen.line()
-        screen.line("Workers")
+        screen.line("\nWorkers")
     for worker in answer["workers"]:
         holds = ", ".join(map(clean, worker["holds"])) or "nothing"
         badge = screen.badge(WORKER_LOOKS.get(worker["status"], "ready"), worker["status"])
         held = "held" if worker["status"] == "dead" else "holds"
         screen.line(f"  {worker['id']}  {badge}  pid {worker['pid']}  {held} {holds}")
     if answer["agents"]:
-        screen.line()
-        screen.line("Agents")
+        screen.line("\nAgents")
     for agent in answer["agents"]:
         badge = screen.badge(_AGENT_LOOKS.get(agent["status"], "waiting"), agent["status"])
         more = f"  {clean(agent['problem'])}" if agent["problem"] else ""
@@ -125,8 +122,7 @@ def _show_workers(answer: Json, screen: Screen) -> None:
 
 def _show_pools(pools: list[Json], screen: Screen) -> None:
     if pools:
-        screen.line()
-        screen.line("Providers that take no requests")
+        screen.line("\nProviders that take no requests")
     for pool in pools:
         screen.line(
             f"  {clean(pool['name'])}  {screen.badge('waiting', pool_word(pool))}  {clean(pool['reason'])}"
@@ -147,8 +143,7 @@ def _show_needs(answer: Json, screen: Screen) -> None:
     needs = answer["needsPerson"]
     if not needs:
         return
-    screen.line()
-    screen.line(f"Needs you ({len(needs)}{'' if answer['needsPersonComplete'] else ' or more'})")
+    screen.line(f"\nNeeds you ({len(needs)}{'' if answer['needsPersonComplete'] else ' or more'})")
     for need in needs[:SHOWN_MAX]:
         screen.line(f"  {screen.badge(need['state'])}  {clean(need['ref'])}  {clean(need['why'])}")
     if len(needs) > SHOWN_MAX:

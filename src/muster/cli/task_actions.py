@@ -197,8 +197,10 @@ def _each(args: argparse.Namespace, look: str, act: Act, tell: Tell) -> int:
         return act_on(Waiting(args, context), named(context, args.refs), look, act, tell)
 
 
-def act_on(waiting: Waiting, tasks: Iterable[Json], look: str, act: Act, tell: Tell) -> int:
-    """The first refusal is the exit code, the others still happen."""
+def act_on(
+    waiting: Waiting, tasks: Iterable[Json], look: str, act: Act, tell: Tell, *, alone: bool = False
+) -> int:
+    """The first refusal is the exit code, the others still happen.  `alone`: for programs it is no list."""
     args = waiting.args
     done: list[Json] = []
     ids: list[int] = []
@@ -219,7 +221,9 @@ def act_on(waiting: Waiting, tasks: Iterable[Json], look: str, act: Act, tell: T
             screen.line(f"{screen.badge(look, '')} {clean(ref_of(task))}  {told}")
     ended = waiting.tasks(ids)
     if args.json:
-        print_json([{**row, **task} for row, task in zip(done, ended or [{}] * len(done), strict=True)])
+        rows = [{**row, **task} for row, task in zip(done, ended or [{}] * len(done), strict=True)]
+        for answer in rows if alone else [rows]:
+            print_json(answer)
     return code or waiting.code(ended)
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 import subprocess
 import time
+from contextlib import ExitStack, closing
 
-from muster.app.crew import READY_S, TICK_S, SupervisedCrew
+from muster.app.crew import READY_S, SupervisedCrew
 from muster.app.interrupts import Interrupts
 from muster.app.parts import last_words, make_state_dir, python_module
 from muster.app.settings import load_config
 from muster.cli.context import actor, project_of
 from muster.cli.copied import confirm_copy
 from muster.cli.feed import Feed
-from muster.cli.output import print_json
+from muster.cli.fields import answer
 from muster.cli.printer import EventPrinter
 from muster.cli.worker import worker_count
 from muster.client.api import Api
@@ -59,21 +60,13 @@ def _supervise(args: argparse.Namespace, project: Project, config: Config) -> in
         except OwnerUnavailable:
             _refuse_two(project)
             raise
-        feed = None
-        try:
+        with ExitStack() as stack, crew:
             if crew.start():
                 show.say(f"Up       {counted(count, 'worker')}; `muster down` or Ctrl-C stops them")
                 feed = Feed(project, crew.last_event(), show.event, show.footer)
-            while not interrupts.level and not crew.supervisor.drained():
-                crew.tick()
-                time.sleep(TICK_S)
+                stack.enter_context(closing(feed))
+            crew.work_until(lambda: False)
             crew.wind_down()
-        except BaseException as error:
-            crew.give_up(error)
-            raise
-        finally:
-            if feed is not None:
-                feed.close()
         show.say("Stopped. `muster up` resumes where it stopped.")
         return EXIT_INTERRUPTED if interrupts.count else EXIT_OK
 
@@ -101,10 +94,7 @@ def _daemon(project: Project, args: argparse.Namespace) -> int:
             raise StoreFault(f"the crew did not start: {words}{goes_on}", "muster doctor")
         time.sleep(0.05)
     owner = Api(Connection(project.socket)).get("/api/v1/owner")["pid"]
-    if args.json:
-        print_json({"supervisor": process.pid, "owner": owner})
-    else:
-        print(f"Up       supervisor pid {process.pid}, owner pid {owner}; `muster down` stops them")
     # The daemon outlives this command on purpose.
     process.returncode = 0
-    return EXIT_OK
+    told = f"Up       supervisor pid {process.pid}, owner pid {owner}; `muster down` stops them"
+    return answer(args, {"supervisor": process.pid, "owner": owner}, told)

@@ -34,7 +34,6 @@ from muster.model.edits import CancelPlan, EditTask, UpdatePlan
 from muster.model.errors import MusterError, StoreRewound
 from muster.model.grants import Grants
 from muster.model.machine import TASK_COMMANDS
-from muster.model.rows import LaneKey
 from muster.model.task import Now
 from muster.ports.clock import Chance
 from muster.ports.runtime import EVENTS, READY, orders_for
@@ -90,8 +89,8 @@ class Engine:
             c.FreshLeases: self._workers.fresh_leases,
             c.Release: self._release,
             c.OpenPool: open_pool,
-            c.Transfer: self._transfer,
-            c.DropPin: self._drop_pin,
+            c.Transfer: self._set_lane,
+            c.DropPin: self._set_lane,
             c.Depend: self._depend,
             c.AppendLog: self._append_log,
             c.Take: self._manual.take,
@@ -132,7 +131,7 @@ class Engine:
             await self._plans.settle(view)
             await view.flush()
             for i, claim in claims:
-                claimed = await self._settled(self._claim, view, claim)
+                claimed = await self._settled(self._claims.claim, view, claim)
                 if isinstance(claimed, Claimed) and claimed.jobs:
                     given.append(claim)
                 outcomes[i] = _with_next(outcomes[i], claimed)
@@ -188,23 +187,21 @@ class Engine:
             command = replace(command, offset=command.offset + known, data=rest)
         return moved(view.run(command.task_id, command))
 
-    async def _transfer(self, view: View, command: c.Transfer) -> Answer:
+    async def _set_lane(self, view: View, command: c.Transfer | c.DropPin) -> Answer:
+        """A task with a pinned agent stands in the lane of that agent."""
+        if isinstance(command, c.DropPin):
+            await check_term(view.tx, command.term)
         await view.flush()
-        key = await _own_lane(view, command.task_id)
-        lane_id = await self._memory.lane(view, key._replace(agent=command.agent))
+        task, kept = view.task(command.task_id), await view.tx.kept_task(command.task_id)
+        assert kept is not None, "the view knows it"
+        key = lane_key(task.plan_id or 0, kept)
+        if isinstance(command, c.Transfer):
+            key = key._replace(agent=command.agent)
+        lane_id = await self._memory.lane(view, key)
         return moved(view.run(command.task_id, replace(command, lane_id=lane_id)))
 
     async def _depend(self, view: View, command: c.Depend) -> Answer:
         return moved(await depend(view, command))
-
-    async def _drop_pin(self, view: View, command: c.DropPin) -> Answer:
-        await check_term(view.tx, command.term)
-        await view.flush()
-        lane_id = await self._memory.lane(view, await _own_lane(view, command.task_id))
-        return moved(view.run(command.task_id, replace(command, lane_id=lane_id)))
-
-    async def _claim(self, view: View, command: c.Claim) -> Answer:
-        return await self._claims.claim(view, command)
 
     def _topics(self, view: View, commands: Sequence[c.Command]) -> frozenset[str]:
         topics = {orders_for(worker_id) for worker_id in view.disturbed}
@@ -217,14 +214,6 @@ class Engine:
         ):
             topics.add(READY)
         return frozenset(topics)
-
-
-async def _own_lane(view: View, task_id: int) -> LaneKey:
-    """Where the task belongs by its own wishes, without any pin.  What was written before is flushed."""
-    task = view.task(task_id)
-    kept = await view.tx.kept_task(task_id)
-    assert kept is not None, "the view knows it"
-    return lane_key(task.plan_id or 0, kept)
 
 
 def _run(view: View, command: Any) -> Outcome:

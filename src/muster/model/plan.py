@@ -7,7 +7,7 @@ from msgspec import Struct
 from muster.model.commands import Spec
 
 
-class PlanTask(Spec, frozen=True, kw_only=True):
+class PlanTask(Spec, frozen=True, kw_only=True, omit_defaults=True):
     """One `- [ ]` item; its key is `{#id}`, else a leading code (`T001.002:`), else heading path and title."""
 
     key: str

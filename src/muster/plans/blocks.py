@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 NESTED_ON_A_LINE_MAX = 32  # `- - - x`: bounds the work on a hostile line
@@ -103,10 +104,10 @@ def lines_of(text: str) -> Iterator[tuple[int, str]]:
 
 def scan(text: str) -> Blocks:
     """The headings and boxes of a document, in order.  Accepts any text and never raises."""
-    lines = list(lines_of(text))
     scanner = _Scanner()
-    for number in range(_front_matter([line for _, line in lines[:1000]]), len(lines)):
-        scanner.feed(number + 1, *lines[number])
+    matter = _front_matter([line for _, line in islice(lines_of(text), 1000)])
+    for number, (start, line) in islice(enumerate(lines_of(text), 1), matter, None):
+        scanner.feed(number, start, line)
     return scanner.blocks
 
 

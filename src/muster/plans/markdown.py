@@ -8,7 +8,7 @@ highest levels there are.  What is indented beneath a box is the task's prompt.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -67,7 +67,8 @@ def parse(text: str, file: str, doubts: Problems | None = None) -> PlanDocument:
     probably meant otherwise than it is read is a problem as well, unless `doubts` takes it.
     """
     problems = Problems(file)
-    levels, drafts = _read(text, problems, problems if doubts is None else doubts)
+    levels, found = _read(text, problems, problems if doubts is None else doubts)
+    drafts = list(found)
     if not drafts and not problems:
         raise BadPlan(f"{file}:1: the plan has no tasks", EXAMPLE)
     after, parents = _dependencies(drafts, problems)
@@ -90,9 +91,9 @@ def tick(data: bytes, keys: Collection[str], file: str = "the plan") -> tuple[by
     problems = Problems(file)
     # What only looks like a box or an attribute keeps no other box from being ticked.
     _, drafts = _read(text, problems, Problems(file))
+    meant = [draft for draft in drafts if draft.key in keys]
     if problems:
         problems.raise_all()
-    meant = [draft for draft in drafts if draft.key in keys]
     pieces, end = [], 0
     for box in (draft.box for draft in meant if not draft.box.done):
         pieces += [text[end : box.offset], "x"]
@@ -114,8 +115,11 @@ def decode(data: bytes, file: str) -> str:
         ) from None
 
 
-def _read(text: str, problems: Problems, doubts: Problems) -> tuple[_Levels, list[_Draft]]:
-    """`doubts` takes what was probably meant otherwise than it is read."""
+def _read(text: str, problems: Problems, doubts: Problems) -> tuple[_Levels, Iterator[_Draft]]:
+    """`doubts` takes what was probably meant otherwise than it is read.
+
+    The boxes come one by one: of a long plan, whoever looks for some of them is not to hold them all.
+    """
     _find_unfit_characters(text, problems)
     marked = len(BOM) if text.startswith(BOM) else 0
     blocks = scan(text[marked:])
@@ -124,16 +128,20 @@ def _read(text: str, problems: Problems, doubts: Problems) -> tuple[_Levels, lis
             line, f"this looks like a box, but is none: write {quoted(meant)}, or a \\ before its bracket"
         )
     levels = _levels(blocks)
-    prefixes: dict[tuple[Heading, ...], str] = {}
-    drafts = []
-    for box in blocks.boxes:
-        box.offset += marked
-        if box.path not in prefixes:
-            prefixes[box.path] = _prefix(levels.names(box.path))
-        drafts.append(_draft(box, prefixes[box.path], levels, problems))
-        attributes.doubt(drafts[-1].title, box.line, doubts)
-    _find_duplicates(drafts, problems)
-    return levels, drafts
+
+    def drafts() -> Iterator[_Draft]:
+        prefixes: dict[tuple[Heading, ...], str] = {}
+        first: dict[str, tuple[Box, bool]] = {}
+        for box in blocks.boxes:
+            box.offset += marked
+            if box.path not in prefixes:
+                prefixes[box.path] = _prefix(levels.names(box.path))
+            draft = _draft(box, prefixes[box.path], levels, problems)
+            attributes.doubt(draft.title, box.line, doubts)
+            _find_duplicate(draft, first.setdefault(draft.key, (box, draft.named)), problems)
+            yield draft
+
+    return levels, drafts()
 
 
 def _find_unfit_characters(text: str, problems: Problems) -> None:
@@ -196,17 +204,16 @@ def _leading_priority(text: str) -> tuple[int | None, str]:
     return PRIORITIES[match[1] or match[2] or match[3]], text[match.end() :]
 
 
-def _find_duplicates(drafts: list[_Draft], problems: Problems) -> None:
-    first: dict[str, _Draft] = {}
-    for draft in drafts:
-        other = first.setdefault(draft.key, draft)
-        if other is draft:
-            continue
-        line, key = other.box.line, quoted(draft.key)
-        told = f"same task as line {line} ({key}): tell them apart with an {{#id}} on this line"
-        if draft.attributes.id and other.named:
-            told = f"{key} is also the id of line {line}: rename one of them"
-        problems.add(draft.box.line, told)
+def _find_duplicate(draft: _Draft, first: tuple[Box, bool], problems: Problems) -> None:
+    """`first` is the first box with its key, and whether that is named."""
+    box, named = first
+    if box is draft.box:
+        return
+    line, key = box.line, quoted(draft.key)
+    told = f"same task as line {line} ({key}): tell them apart with an {{#id}} on this line"
+    if draft.attributes.id and named:
+        told = f"{key} is also the id of line {line}: rename one of them"
+    problems.add(draft.box.line, told)
 
 
 def _dependencies(

@@ -47,7 +47,11 @@ class Request:
     __slots__ = ("body", "gone", "headers", "method", "path", "query")
 
     def __init__(
-        self, method: str, target: str, headers: Iterable[tuple[bytes, bytes]] = (), body: bytes | None = b""
+        self,
+        method: str,
+        target: str,
+        headers: Iterable[tuple[bytes, bytes]] = (),
+        body: bytes | bytearray | None = b"",
     ) -> None:
         """A body of None was too large to be read."""
         self.method = method
@@ -82,7 +86,7 @@ def error_reply(error: MusterError, status: int | None = None) -> Reply:
     return json_reply(body, status or error.http_status)
 
 
-def decode_body(data: bytes | None, decoder: msgspec.json.Decoder[Any]) -> Any:
+def decode_body(data: bytes | bytearray | None, decoder: msgspec.json.Decoder[Any]) -> Any:
     """Raises BadInput that names the invalid field."""
     if data is None:
         raise BadInput(f"the request has more than {BODY_BYTES_MAX} bytes; nothing was changed")

@@ -75,7 +75,8 @@ class Route:
         if "request" in takes:
             given["request"] = request
         if self._decoder is not None:
-            given["body"] = await as_said_by(web, request, decode_body(request.body, self._decoder))
+            body, request.body = decode_body(request.body, self._decoder), b""  # no need to hold it twice
+            given["body"] = await as_said_by(web, request, body)
         return json_reply(await self._handler(web, **given), self._status)
 
 

@@ -1,8 +1,9 @@
 """The owner's HTTP/1.1 server on its unix socket.
 
-Built on httptools, because workers wait for it.  uvicorn alone spends more CPU on an empty request than this
-server and its routes together (`./run bench --only requests` measures both), sends head and body in two writes,
-which wake the caller twice, and takes 9 MB.  Callers are processes of the same OS user: there are no timeouts.
+Built on httptools, because workers wait for it. uvicorn spends 37 us of CPU on an empty request to the same
+routes, this server 17; 8 callers get 10,800 answers a second from it and 17,100 here (`./run bench --only
+requests`). uvicorn sends head and body in two writes, which wake the caller twice, and takes 9 MB. Callers are
+processes of the same OS user: there are no timeouts.
 """
 
 from __future__ import annotations
@@ -91,8 +92,7 @@ class _Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         self._target = b""
         self._headers: list[tuple[bytes, bytes]] = []
-        self._parts: list[bytes] = []
-        self._size = 0
+        self._body: bytearray | None = bytearray()
 
     def on_url(self, url: bytes) -> None:
         self._target += url
@@ -103,14 +103,16 @@ class _Connection(asyncio.Protocol):
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
-        self._size += len(body)
-        if self._size <= web_http.BODY_BYTES_MAX:
-            self._parts.append(body)
+        if self._body is not None and len(self._body) + len(body) <= web_http.BODY_BYTES_MAX:
+            self._body += body
+        else:
+            self._body = None
 
     def on_message_complete(self) -> None:
         method, target = self._parser.get_method().decode("ascii"), self._target.decode("latin-1")
-        body = b"".join(self._parts) if self._size <= web_http.BODY_BYTES_MAX else None
-        self._waiting.append((Request(method, target, self._headers, body), self._parser.should_keep_alive()))
+        request = Request(method, target, self._headers, self._body)
+        self._body = None  # a large one is not kept until the next request
+        self._waiting.append((request, self._parser.should_keep_alive()))
         if self._answering is None:
             self._answering = asyncio.get_running_loop().create_task(self._answer())
         elif len(self._waiting) == WAITING_MAX:

@@ -157,8 +157,11 @@ def _holder(fd: int) -> Proc | None:
 
 
 def find_repository(root: Path) -> Repository | None:
-    """The repository that `root` lies in; None where there is none, no git, or no commit to begin with."""
-    if shutil.which("git") is None:
+    """The repository that `root` lies in; None where there is none, no git, or no commit to begin with.
+
+    Nor where `root` is gone, as for a crew whose project was moved away.
+    """
+    if shutil.which("git") is None or not root.is_dir():
         return None
     probe = Repository(root, root, Path())
     found = probe.ask("rev-parse", "--show-toplevel", "--git-common-dir", "--is-bare-repository")

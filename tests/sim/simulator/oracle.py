@@ -18,11 +18,11 @@ from muster.model.events import Event
 from muster.model.machine import TASK_COMMANDS
 from muster.model.states import HELD, STOP_BY_S, StopAction, TaskStatus
 from muster.model.task import Now
-from muster.stores.sqlite.history import TaskSnapshot
 from muster.stores.sqlite.store import SqliteStore
 from muster.testing.promises import History, check
 from simulator.leases import Key, Leases
 from simulator.reference import Reference
+from simulator.snapshot import StoreSnapshot, TaskSnapshot
 from simulator.world import Broken, World
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ class Oracle:
         self.slots: dict[str, int] = {}
         self._drains: dict[str, float] = {}
         """How long each worker that is drained has to stop what it holds, in seconds."""
-        self._witness = store.snapshot
+        self._witness = StoreSnapshot(store)
         self._reads = store.reads
         self._last_event = 0
         self._term = 0

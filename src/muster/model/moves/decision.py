@@ -60,7 +60,22 @@ def moved(
     details: dict[str, Any] | None = None,
     **changes: Any,
 ) -> tuple[Task, Event]:
-    after = replace(task, event_seq=task.event_seq + 1, updated_at_ms=now.wall_ms, **changes)
+    return moved_by(task, now, name, message, actor, changes, level, details)
+
+
+def moved_by(
+    task: Task,
+    now: Now,
+    name: str,
+    message: str,
+    actor: str,
+    changes: dict[str, Any],
+    level: Level = Level.INFO,
+    details: dict[str, Any] | None = None,
+) -> tuple[Task, Event]:
+    """For moves of every task: Python takes a microsecond to sort out named arguments."""
+    changes["event_seq"], changes["updated_at_ms"] = task.event_seq + 1, now.wall_ms
+    after = replace(task, **changes)
     return after, Event(
         after.id,
         after.event_seq,

@@ -18,6 +18,7 @@ from muster.model.moves.decision import (
     lapsed,
     left_running,
     moved,
+    moved_by,
     refuse_rewound,
 )
 from muster.model.pools import FOR_A_PERSON
@@ -66,21 +67,17 @@ def _failed_by_own_word(facts: Facts, command: c.Complete) -> bool:
 def _completed(
     task: Task, attempt: Attempt, result: str | None, now: Now, *, exit_code: int | None
 ) -> Decision:
-    after, event = moved(
-        task,
-        now,
-        "completed",
-        f"attempt {task.epoch} completed",
-        attempt.worker_id,
-        details={} if exit_code is None else {"exitCode": exit_code},
-        status=TaskStatus.COMPLETED,
-        percent=100,
-        paused_reason=None,
-        error_kind=None,
-        error="",
-        ended_at_ms=now.wall_ms,
-        done_epoch=None,
-    )
+    changes = {
+        "status": TaskStatus.COMPLETED,
+        "percent": 100,
+        "paused_reason": None,
+        "error_kind": None,
+        "error": "",
+        "ended_at_ms": now.wall_ms,
+        "done_epoch": None,
+    }
+    said, details = f"attempt {task.epoch} completed", None if exit_code is None else {"exitCode": exit_code}
+    after, event = moved_by(task, now, "completed", said, attempt.worker_id, changes, details=details)
     closed = close(attempt, AttemptStatus.COMPLETED, now, exit_code=exit_code)
     return Decision(after, closed, (event,), unblocks=True, result=result)
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from muster.model import commands as c
 from muster.model.errors import BadInput, IllegalMove, StaleEpoch
 from muster.model.events import Event, Level
-from muster.model.moves.decision import Decision, Facts, current, moved
+from muster.model.moves.decision import Decision, Facts, current, moved, moved_by
 from muster.model.moves.overdue import expected_by, reported
 from muster.model.states import AttemptStatus, TaskStatus
 from muster.model.task import BY_HAND, Artifact, Attempt, Checkpoint, Now, Task
@@ -33,20 +33,16 @@ def _granted(task: Task, facts: Facts, command: c.Grant, now: Now) -> Decision:
         said = f"attempt {epoch} given to {command.worker_id} to publish the work of attempt {done_epoch}"
     else:
         said = f"attempt {epoch} given to {command.worker_id} with agent {command.agent}"
-    after, event = moved(
-        task,
-        now,
-        "claimed",
-        said,
-        command.worker_id,
-        details={"agent": command.agent, "worker": command.worker_id},
-        status=TaskStatus.ASSIGNED,
-        epoch=epoch,
-        percent=0,
-        step="",
-        overdue_at_ms=None,
-        done_epoch=done_epoch,
-    )
+    changes = {
+        "status": TaskStatus.ASSIGNED,
+        "epoch": epoch,
+        "percent": 0,
+        "step": "",
+        "overdue_at_ms": None,
+        "done_epoch": done_epoch,
+    }
+    details = {"agent": command.agent, "worker": command.worker_id}
+    after, event = moved_by(task, now, "claimed", said, command.worker_id, changes, details=details)
     attempt = Attempt(
         task_id=task.id,
         epoch=epoch,
@@ -81,20 +77,19 @@ def start(task: Task, facts: Facts, command: c.Start, now: Now) -> Decision:
 
 
 def _begun(task: Task, attempt: Attempt, now: Now, earlier: tuple[Event, ...] = ()) -> Decision:
-    after, event = moved(
-        task,
-        now,
-        "started",
+    said = (
         f"attempt {task.epoch} is at work, by hand"
         if attempt.by_hand
         else f"attempt {task.epoch} publishes on {attempt.worker_id}"
         if task.done_epoch is not None
-        else f"attempt {task.epoch} runs on {attempt.worker_id} with agent {attempt.agent}",
-        attempt.worker_id,
-        status=TaskStatus.RUNNING,
-        started_at_ms=now.wall_ms,
-        overdue_at_ms=None if task.done_epoch is not None else expected_by(task, now),
+        else f"attempt {task.epoch} runs on {attempt.worker_id} with agent {attempt.agent}"
     )
+    changes = {
+        "status": TaskStatus.RUNNING,
+        "started_at_ms": now.wall_ms,
+        "overdue_at_ms": None if task.done_epoch is not None else expected_by(task, now),
+    }
+    after, event = moved_by(task, now, "started", said, attempt.worker_id, changes)
     stopping = attempt.status is AttemptStatus.STOPPING
     begun = replace(
         attempt,

@@ -18,7 +18,7 @@ _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _ROWS = (Task, Attempt, Event, Plan, Lane, WorkerRow, Seal, Checkpoint, Artifact)
 
 
-def _filled_in() -> dict[str, str]:
+def filled_in() -> dict[str, str]:
     """What statements share: parts of them, and the columns of the rows' types."""
     # Filled in when it runs: only a condition without OR lets SQLite seek.
     fragments = _parts("fragments.sql", {})
@@ -42,4 +42,4 @@ def _parts(file: str, filled: dict[str, str]) -> dict[str, str]:
 
 def load_sql(file: str) -> dict[str, str]:
     """The statements of `sql/<file>` by name."""
-    return _parts(file, _filled_in())
+    return _parts(file, filled_in())

@@ -31,7 +31,6 @@ from muster.stores.sqlite.file import (
     written,
 )
 from muster.stores.sqlite.halt import Cause, Flag, Halt, classify
-from muster.stores.sqlite.history import StoreSnapshot
 from muster.stores.sqlite.reads import SqliteReads
 from muster.stores.sqlite.tx import SqliteTx
 from muster.stores.sqlite.witness import Made, Witness, last_note, missing
@@ -85,7 +84,6 @@ class SqliteStore:
         writer.set_wal_hook(self._checkpoint)
         self._tx = SqliteTx(writer)
         self.reads = SqliteReads(reader, self._read_fault)
-        self.snapshot = StoreSnapshot(reader)
         self._witness: Witness | None = None
         self.lost = ""
         """What was committed once and is not in the file, in words."""
