@@ -149,7 +149,7 @@ def test_a_plan_orchestrator_is_read(cli, root):
             "a.json",
             '{\n "workerPoolSze": 3,\n "name": 1}',
             2,
-            "a.json:2: unknown key workerPoolSze; did you mean workerPoolSize?",
+            "a.json:2: unknown key workerPoolSze; did you mean 'workerPoolSize'?",
         ),
         ("a.json", '{"workerPoolSize":\n 0}', 2, "a.json:1: workerPoolSize = 0 is not a whole number"),
         ("a.json", '{"workerPoolSize": true}', 2, "is not a whole number"),
@@ -163,7 +163,7 @@ def test_a_plan_orchestrator_is_read(cli, root):
             "a.yaml",
             "agent_cluster:\n  nam: x\n",
             2,
-            "a.yaml:2: unknown key agent_cluster.nam; did you mean agent_cluster.name?",
+            "a.yaml:2: unknown key agent_cluster.nam; did you mean 'agent_cluster.name'?",
         ),
         (
             "a.yaml",

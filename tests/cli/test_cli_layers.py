@@ -89,7 +89,7 @@ def test_doctor_names_what_stands_outside_of_the_project(cli, root, home):
     assert after["configuration"] == [(True, "valid", "")]
     good, strange, close = after["environment"]
     assert good == (True, "settings: MUSTER_TASK_RETRIES", "")
-    assert close == (None, "MUSTER_TASK_RETRYS is no setting", "did you mean MUSTER_TASK_RETRIES?")
+    assert close == (None, "MUSTER_TASK_RETRYS is no setting", "did you mean 'MUSTER_TASK_RETRIES'?")
     assert strange[:2] == (None, "MUSTER_QQ is no setting") and "unset MUSTER_QQ" in strange[2]
     file.write_text("[tsk]\n")
     ((ok, found, fix),) = checks()["configuration"]

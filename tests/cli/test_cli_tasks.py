@@ -101,7 +101,7 @@ def test_list_refuses_what_is_not_there(cli, owner):
     ran = cli("task", "list", "--plan", "biling")
     assert ran.code == 3 and "there is no plan 'biling'" in ran.err
     ran = cli("task", "list", "--status", "faild")
-    assert ran.code == 2 and "did you mean failed?" in ran.err
+    assert ran.code == 2 and "did you mean 'failed'?" in ran.err
 
 
 def test_show(cli, owner):

@@ -43,7 +43,7 @@ def keys_table() -> list[str]:
 
 def agents_table() -> list[str]:
     lines = ["| key of `[agents.NAME]` | what it is |", "|---|---|"]
-    return [*lines, *(f"| `{name}` | {says} |" for name, _, says in AGENT_KEYS)]
+    return [*lines, *(f"| `{key.path}` | {key.says} |" for key in AGENT_KEYS)]
 
 
 def foreign_table(kind: str) -> list[str]:
@@ -82,7 +82,7 @@ def test_every_key_that_is_read_is_listed(monkeypatch: pytest.MonkeyPatch) -> No
     load.parse_config(FULL, {**KINDS, "of-another-package": theirs})
     deeper = {"task.backoff", "agents.mine", "agents.mine.limits", "agents.mine.options.word"}
     tables = deeper | (FULL.keys() - {"agent"})
-    listed = {key.path for key in KEYS} | {f"agents.mine.{name}" for name, _, _ in AGENT_KEYS}
+    listed = {key.path for key in KEYS} | {f"agents.mine.{key.path}" for key in AGENT_KEYS}
     assert read - tables == listed
 
 

@@ -232,8 +232,8 @@ def test_every_other_variable_in_the_code_is_known_as_ours() -> None:
 def test_what_a_strange_variable_may_mean() -> None:
     env = dict.fromkeys(("MUSTER_TASK_RETRYS", "MUSTER_DEBGU", "MUSTER_XYZ", "MUSTER_ROOT", "MUSTERS"), "1")
     assert list(unknown_in(env | {"MUSTER_TASK_RETRIES": "1"})) == [
-        ("MUSTER_DEBGU", "MUSTER_DEBUG"),
-        ("MUSTER_TASK_RETRYS", "MUSTER_TASK_RETRIES"),
+        ("MUSTER_DEBGU", "did you mean 'MUSTER_DEBUG'?"),
+        ("MUSTER_TASK_RETRYS", "did you mean 'MUSTER_TASK_RETRIES'?"),
         ("MUSTER_XYZ", ""),
     ]
 

@@ -42,7 +42,7 @@ class Rig:
 
     def run(self, script: str, *, order_s: float | None = None, **limits: Any) -> c.Command:
         """Runs one attempt and returns its last word."""
-        agent = CommandAgent(AgentConfig("sh", ("sh", "-c", script), "none", limits=Limits(**limits)))
+        agent = CommandAgent(AgentConfig("sh", ("sh", "-c", script), prompt="none", limits=Limits(**limits)))
         around = worker_context(self.root, agents={"sh": agent})
         job = claimed_job("sh", task_id=self.task_id)
         with Orders() as orders:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster.config.project import Project
 from muster.engine.batch import drive
 from muster.hosts.attempt_folders import LocalFolders
-from muster.model.commands import NUMBER_MAX
+from muster.model.numbers import NUMBER_MAX
 from muster.model.views import TaskFilter
 from muster.ports.store import Reads
 

@@ -107,9 +107,9 @@ def _configuration(layers: Layers) -> Iterator[Check]:
 def _variables() -> Iterator[Check]:
     if names := [variable.name for variable in settings_in(os.environ)]:
         yield Check("environment", True, f"settings: {', '.join(names)}")
-    for name, near in unknown_in(os.environ):
-        fix = f"unset {name}, or name a setting: muster config show"
-        yield Check("environment", None, f"{name} is no setting", f"did you mean {near}?" if near else fix)
+    for name, meant in unknown_in(os.environ):
+        fix = meant or f"unset {name}, or name a setting: muster config show"
+        yield Check("environment", None, f"{name} is no setting", fix)
 
 
 def _guarded(name: str, check: Callable[[], Check]) -> Check:

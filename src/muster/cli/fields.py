@@ -10,6 +10,7 @@ import json
 
 from muster.cli.output import Screen, clean, listed, print_json
 from muster.model.errors import BadInput
+from muster.model.wording import near
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -117,12 +118,11 @@ def _chosen(text: str, known: Iterable[str]) -> list[str]:
     chosen = [name.strip() for name in text.split(",")]
     unknown = next((name for name in chosen if name not in known), None)
     if unknown is not None:
-        from difflib import get_close_matches
-
         lower = {name.lower(): name for name in known}
-        close = get_close_matches(unknown.lower(), list(lower), n=1)
-        near = f"; did you mean {lower[close[0]]!r}?" if close else ""
-        raise BadInput(f"there is no field {unknown!r}{near}", f"fields: {', '.join(known)}")
+        raise BadInput(
+            f"there is no field {unknown!r}{near(unknown.lower(), lower, lower)}",
+            f"fields: {', '.join(known)}",
+        )
     return chosen
 
 

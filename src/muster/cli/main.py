@@ -18,6 +18,7 @@ from muster import __version__
 from muster.cli.output import columns, drop_unwritten, one_row_per_line, print_error
 from muster.cli.terminal import gated
 from muster.model.errors import BadInput, MusterError, StoreRewound
+from muster.model.wording import near
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -219,9 +220,9 @@ def _run(name: str, rest: list[str], found: argparse.Namespace) -> int:
         culprit = next((text for text in extra if text.startswith("-")), extra[0])
         kind = "option" if culprit.startswith("-") else "argument"
         options = _options(_described(name, line, command))
-        near = _near(culprit.partition("=")[0], [*options, *_GLOBAL_OPTIONS])
+        meant = _near(culprit.partition("=")[0], [*options, *_GLOBAL_OPTIONS])
         asked = " ".join(filter(None, ["muster", name, getattr(args, "verb", None)]))
-        raise BadInput(f"{asked} knows no {kind} {culprit!r}{near}", f"{asked} --help")
+        raise BadInput(f"{asked} knows no {kind} {culprit!r}{meant}", f"{asked} --help")
     act = getattr(args, "act", None) or command.run
     args.rewound = None
     try:
@@ -293,8 +294,8 @@ def _split_globals(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]
         else:
             rest.append(text)
     if found.color not in COLOURS:
-        near = _near(found.color, COLOURS)
-        raise BadInput(f"--color {found.color!r} is none of auto, always, never{near}", "--color auto")
+        meant = _near(found.color, COLOURS)
+        raise BadInput(f"--color {found.color!r} is none of auto, always, never{meant}", "--color auto")
     return found, rest
 
 
@@ -342,9 +343,9 @@ def _help() -> str:
 def _refuse_unknown(name: str) -> NoReturn:
     kind = "option" if name.startswith("-") else "command"
     meant = _ELSEWHERE.get(name) or _noun_of(name)
-    near = f"; did you mean 'muster {meant}'?" if meant else _near(name, [*COMMANDS, *_GLOBAL_OPTIONS])
+    close = f"; did you mean 'muster {meant}'?" if meant else _near(name, [*COMMANDS, *_GLOBAL_OPTIONS])
     asked = " ".join(word for word in ("muster", meant, "--help" if meant != "--version" else None) if word)
-    raise BadInput(f"there is no {kind} {name!r}{near}", asked)
+    raise BadInput(f"there is no {kind} {name!r}{close}", asked)
 
 
 def _noun_of(name: str) -> str | None:
@@ -358,13 +359,10 @@ def _noun_of(name: str) -> str | None:
 
 
 def _near(text: str, known: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
     known = list(known)
     # What begins like it is meant: the first letters of a long option look like any short one.
     longer = [name for name in known if len(text) > len("--") and name.startswith(text)]
-    close = longer or get_close_matches(text, known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return f"; did you mean {longer[0]!r}?" if longer else near(text, known)
 
 
 def _invalid_choice(message: str, parser: argparse.ArgumentParser) -> str:

@@ -27,7 +27,7 @@ from muster.client.api import plan_path, task_path
 from muster.model.errors import BadInput
 from muster.model.json_value import Json
 from muster.model.states import TaskStatus
-from muster.model.wording import counted
+from muster.model.wording import counted, hint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,11 +97,9 @@ def _list(args: argparse.Namespace) -> int:
     names = [name.lower() for text in args.status for name in text.split(",") if name]
     for name in names:
         if name not in _STATES:
-            from difflib import get_close_matches
-
-            near = get_close_matches(name, _STATES, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(_STATES)}"
-            raise BadInput(f"--status {name!r} is no status", hint)
+            raise BadInput(
+                f"--status {name!r} is no status", hint(name, _STATES) or f"one of {', '.join(_STATES)}"
+            )
     with connect(args) as context:
         if args.plan is not None:
             context.api.get(plan_path(args.plan))  # refuses one that is not there

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from textwrap import dedent
 from typing import NamedTuple
 
 from muster.model.durations import duration_text
@@ -65,192 +66,110 @@ def _span(value: object) -> str:
     return f'"{duration_text(value)}"'
 
 
-_SECONDS, _MINUTES = _duration(1), _duration(60)
-_NOT_DEAD_YET = (
-    "a worker whose process is gone is dead at once; a silent one after its lease, not after a number of missed "
-    "heartbeats: `health.lease` is 15 s or three heartbeats, whichever is longer"
-)
-_ALWAYS = "Muster always does this; there is nothing to switch"
-_HERE = "a crew is what is up in one project's folder; it needs no name and no members' list"
+_READERS: Mapping[str, Callable[[object], str]] = {
+    "count": _count,
+    "count_or_zero": _count_or_zero,
+    "one_less": _one_less,
+    "seconds": _duration(1),
+    "minutes": _duration(60),
+    "span": _span,
+}
+_TABLES = {
+    POOL: """
+        workerPoolSize = workers.count count
+        heartbeatIntervalSeconds = health.heartbeat seconds
+            a worker whose process is gone is dead at once; a silent one after its lease, not after a number of
+            missed heartbeats: `health.lease` is 15 s or three heartbeats, whichever is longer
+        leaseDurationMinutes = health.claim_lease minutes
+            the lease of tasks that are taken by hand; workers have the short `health.lease`, which they renew
+        reconcileIntervalSeconds = (health.sweep) seconds
+            the usual 500ms costs next to nothing, and a longer one makes every recovery later
+        shutdownTimeoutSeconds = workers.drain seconds
+            heartbeats go on until the last task has ended
+        maxClaimRenewals = - count
+            renewals have no number: `task.timeout` bounds the whole attempt
+        name = -
+            workers have random names, so that none is mistaken for one that died
+        capabilities = -
+            kinds of task that an agent is good at: `profiles` of its [agents.NAME]
+    """,
+    CLUSTER: """
+        agent_cluster.name = -
+            a crew is what is up in one project's folder; it needs no name and no members' list
+        agent_cluster.target_group_id = -
+            tasks say what they need: `agent=`, `cap=`, `limit=`
+        agent_cluster.membership.minimum_agents = -
+            fewer workers than wished are never an error
+        agent_cluster.membership.desired_agents = workers.count count
+        agent_cluster.membership.max_agents = -
+            `muster worker start` adds workers by hand
+        agent_cluster.replication_mode = -
+            every worker takes tasks (active-active)
+        agent_cluster.failover.selection_strategy = -
+            tasks are taken by who is free, not given out
+        agent_cluster.failover.task_transfer_timeout = - span
+            a lost task is free at once; one that is transferred by hand waits 10 min for its new agent
+        agent_cluster.failover.max_transfer_retries = task.losses count
+            attempts lost to dead workers before a task is given up
+        agent_cluster.health_monitoring.heartbeat_interval = health.heartbeat span
+        agent_cluster.health_monitoring.warning_threshold = - span
+            silence is no degree: it has a lease
+        agent_cluster.health_monitoring.failure_threshold = health.lease span
+            a worker whose process is gone is dead at once; a silent one after its lease, not after a number of
+            missed heartbeats: `health.lease` is 15 s or three heartbeats, whichever is longer
+        agent_cluster.health_monitoring.health_check_interval = (health.sweep) span
+            the usual 500ms costs next to nothing, and a longer one makes every recovery later
+        agent_cluster.task_queue.max_delivery_attempts = task.retries one_less
+            retries are the runs after the first one
+        agent_cluster.task_queue.default_expiration = - span
+            tasks expire only where that was asked for: `muster task add --expires`
+        agent_cluster.task_queue.dead_letter_retention = - span
+            failed tasks stay until they are discarded: `muster dead discard`
+        agent_cluster.self_healing.enabled = -
+            Muster always does this; there is nothing to switch
+        agent_cluster.self_healing.cycle_interval = - span
+            Muster always does this; there is nothing to switch, at every `health.sweep`
+        agent_cluster.self_healing.drain_timeout = workers.drain span
+        agent_cluster.leader_election.enabled = -
+            one owner holds the store's lock; no election
+        agent_cluster.leader_election.election_interval = - span
+            a dead owner is restarted at once
+        agent_cluster.leader_election.lease_duration = - span
+            the lock ends with its holder
+    """,
+    PLANNER: """
+        orchestrator.max_concurrent_agents = workers.count count
+        orchestrator.poll_interval = - seconds
+            workers are woken when there is work
+        orchestrator.checkpoint_interval = - count
+            every change of state is written at once
+        orchestrator.retry_limit = task.retries count_or_zero
+            `executor.max_retries` goes before it
+        orchestrator.pause_on_failure_count = task.failures count_or_zero
+            pauses the plan, not the crew
+        executor.timeout = task.timeout seconds
+        executor.max_retries = task.retries count_or_zero
+        executor.retry_delay = task.backoff.first seconds
+            doubles up to `task.backoff.max`, with jitter
+        sync.interval = - seconds
+            boxes are ticked as tasks end
+        sync.debounce = - seconds
+            boxes are ticked as tasks end
+        agent_mappings.* = -
+            the words of each kind of task stand in [profiles]; an agent says its `profiles`
+    """,
+}
+"""Of each kind of file: `their key = ours reader`, and below it what differs.  Ours is `-` where there is none,
+in brackets where it is only a comment."""
 
-SETTINGS: tuple[Setting, ...] = (
-    Setting(POOL, "workerPoolSize", "workers.count", _count),
-    Setting(POOL, "heartbeatIntervalSeconds", "health.heartbeat", _SECONDS, _NOT_DEAD_YET),
-    Setting(
-        POOL,
-        "leaseDurationMinutes",
-        "health.claim_lease",
-        _MINUTES,
-        "the lease of tasks that are taken by hand; workers have the short `health.lease`, which they renew",
-    ),
-    Setting(
-        POOL,
-        "reconcileIntervalSeconds",
-        "health.sweep",
-        _SECONDS,
-        "the usual 500ms costs next to nothing, and a longer one makes every recovery later",
-        aside=True,
-    ),
-    Setting(
-        POOL,
-        "shutdownTimeoutSeconds",
-        "workers.drain",
-        _SECONDS,
-        "heartbeats go on until the last task has ended",
-    ),
-    Setting(
-        POOL,
-        "maxClaimRenewals",
-        "",
-        _count,
-        "renewals have no number: `task.timeout` bounds the whole attempt",
-    ),
-    Setting(POOL, "name", "", None, "workers have random names, so that none is mistaken for one that died"),
-    Setting(
-        POOL,
-        "capabilities",
-        "",
-        None,
-        "kinds of task that an agent is good at: `profiles` of its [agents.NAME]",
-    ),
-    Setting(CLUSTER, "agent_cluster.name", "", None, _HERE),
-    Setting(
-        CLUSTER,
-        "agent_cluster.target_group_id",
-        "",
-        None,
-        "tasks say what they need: `agent=`, `cap=`, `limit=`",
-    ),
-    Setting(
-        CLUSTER,
-        "agent_cluster.membership.minimum_agents",
-        "",
-        None,
-        "fewer workers than wished are never an error",
-    ),
-    Setting(CLUSTER, "agent_cluster.membership.desired_agents", "workers.count", _count),
-    Setting(
-        CLUSTER, "agent_cluster.membership.max_agents", "", None, "`muster worker start` adds workers by hand"
-    ),
-    Setting(CLUSTER, "agent_cluster.replication_mode", "", None, "every worker takes tasks (active-active)"),
-    Setting(
-        CLUSTER,
-        "agent_cluster.failover.selection_strategy",
-        "",
-        None,
-        "tasks are taken by who is free, not given out",
-    ),
-    Setting(
-        CLUSTER,
-        "agent_cluster.failover.task_transfer_timeout",
-        "",
-        _span,
-        "a lost task is free at once; one that is transferred by hand waits 10 min for its new agent",
-    ),
-    Setting(
-        CLUSTER,
-        "agent_cluster.failover.max_transfer_retries",
-        "task.losses",
-        _count,
-        "attempts lost to dead workers before a task is given up",
-    ),
-    Setting(CLUSTER, "agent_cluster.health_monitoring.heartbeat_interval", "health.heartbeat", _span),
-    Setting(
-        CLUSTER,
-        "agent_cluster.health_monitoring.warning_threshold",
-        "",
-        _span,
-        "silence is no degree: it has a lease",
-    ),
-    Setting(
-        CLUSTER, "agent_cluster.health_monitoring.failure_threshold", "health.lease", _span, _NOT_DEAD_YET
-    ),
-    Setting(
-        CLUSTER,
-        "agent_cluster.health_monitoring.health_check_interval",
-        "health.sweep",
-        _span,
-        "the usual 500ms costs next to nothing, and a longer one makes every recovery later",
-        aside=True,
-    ),
-    Setting(
-        CLUSTER,
-        "agent_cluster.task_queue.max_delivery_attempts",
-        "task.retries",
-        _one_less,
-        "retries are the runs after the first one",
-    ),
-    Setting(
-        CLUSTER,
-        "agent_cluster.task_queue.default_expiration",
-        "",
-        _span,
-        "tasks expire only where that was asked for: `muster task add --expires`",
-    ),
-    Setting(
-        CLUSTER,
-        "agent_cluster.task_queue.dead_letter_retention",
-        "",
-        _span,
-        "failed tasks stay until they are discarded: `muster dead discard`",
-    ),
-    Setting(CLUSTER, "agent_cluster.self_healing.enabled", "", None, _ALWAYS),
-    Setting(
-        CLUSTER, "agent_cluster.self_healing.cycle_interval", "", _span, f"{_ALWAYS}, at every `health.sweep`"
-    ),
-    Setting(CLUSTER, "agent_cluster.self_healing.drain_timeout", "workers.drain", _span),
-    Setting(
-        CLUSTER,
-        "agent_cluster.leader_election.enabled",
-        "",
-        None,
-        "one owner holds the store's lock; no election",
-    ),
-    Setting(
-        CLUSTER,
-        "agent_cluster.leader_election.election_interval",
-        "",
-        _span,
-        "a dead owner is restarted at once",
-    ),
-    Setting(
-        CLUSTER, "agent_cluster.leader_election.lease_duration", "", _span, "the lock ends with its holder"
-    ),
-    Setting(PLANNER, "orchestrator.max_concurrent_agents", "workers.count", _count),
-    Setting(PLANNER, "orchestrator.poll_interval", "", _SECONDS, "workers are woken when there is work"),
-    Setting(
-        PLANNER, "orchestrator.checkpoint_interval", "", _count, "every change of state is written at once"
-    ),
-    Setting(
-        PLANNER,
-        "orchestrator.retry_limit",
-        "task.retries",
-        _count_or_zero,
-        "`executor.max_retries` goes before it",
-    ),
-    Setting(
-        PLANNER,
-        "orchestrator.pause_on_failure_count",
-        "task.failures",
-        _count_or_zero,
-        "pauses the plan, not the crew",
-    ),
-    Setting(PLANNER, "executor.timeout", "task.timeout", _SECONDS),
-    Setting(PLANNER, "executor.max_retries", "task.retries", _count_or_zero),
-    Setting(
-        PLANNER,
-        "executor.retry_delay",
-        "task.backoff.first",
-        _SECONDS,
-        "doubles up to `task.backoff.max`, with jitter",
-    ),
-    Setting(PLANNER, "sync.interval", "", _SECONDS, "boxes are ticked as tasks end"),
-    Setting(PLANNER, "sync.debounce", "", _SECONDS, "boxes are ticked as tasks end"),
-    Setting(
-        PLANNER,
-        "agent_mappings.*",
-        "",
-        None,
-        "the words of each kind of task stand in [profiles]; an agent says its `profiles`",
-    ),
-)
+
+def _settings(kind: str, table: str) -> Iterator[Setting]:
+    for entry in re.split(r"\n(?=\S)", dedent(table).strip()):
+        row, _, note = entry.partition("\n")
+        source, _, target, *reader = row.split()
+        ours = "" if target == "-" else target.strip("()")
+        read = _READERS[reader[0]] if reader else None
+        yield Setting(kind, source, ours, read, " ".join(note.split()), target.startswith("("))
+
+
+SETTINGS = tuple(setting for kind, table in _TABLES.items() for setting in _settings(kind, table))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from difflib import get_close_matches
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ from muster.config.keys import KEYS
 from muster.config.layers import Layers, text_source
 from muster.config.load import checked
 from muster.model.errors import BadConfig, BadInput
+from muster.model.wording import near
 
 PROBLEMS_MAX = 20
 LEAVES_MAX = 1000
@@ -50,10 +50,7 @@ def import_settings(text: str, file: str) -> Imported:
     for key, line, value in leaves:
         setting = _setting(key, known, kind)
         if setting is None:
-            near = get_close_matches(_plain(key, kind), list(known), n=1)
-            problems.append(
-                f"{file}:{line}: unknown key {key}" + (f"; did you mean {near[0]}?" if near else "")
-            )
+            problems.append(f"{file}:{line}: unknown key {key}{near(_plain(key, kind), known)}")
             continue
         try:
             written = setting.read(value) if setting.read is not None else ""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from muster.config.tables import Table, fail, read_texts
+from muster.config.tables import Table, fail
+from muster.config.values import read_texts
 from muster.model.profiles import GENERAL_PURPOSE, words_of
 
 _TABLE = {

@@ -7,6 +7,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from muster.config.profiles import PROFILES
+from muster.config.tables import KeySpec, setting
+from muster.config.values import (
+    read_command,
+    read_count,
+    read_count_or_zero,
+    read_duration,
+    read_env,
+    read_env_names,
+    read_exit_codes,
+    read_files,
+    read_flag,
+    read_interval,
+    read_one_of,
+    read_size,
+    read_text,
+    read_texts,
+)
 from muster.model.limits import STALL_AFTER_S, Limits
 from muster.model.states import ErrorKind
 
@@ -25,17 +42,19 @@ HOMES = (USER_HOME, OWN_HOME)
 class TaskDefaults:
     """Limits of a task that sets none of its own.  `[task]`"""
 
-    timeout_s: float = 7200.0
-    retries: int = 3
-    """Runs after the first one."""
-    backoff_first_s: float = 30.0
-    backoff_cap_s: float = 300.0
-    losses_max: int = 5
-    """Attempts lost to dead workers before the task counts as poison."""
-    failures_max: int = 5
-    """Tasks of a plan that fail in a row before it is paused; 0: it never is."""
-    waiting_max: int = 100_000
-    """Tasks that may wait at one time; more are refused until the crew has caught up."""
+    timeout_s: float = setting(7200.0, "timeout", read_interval, "how long one attempt may take")
+    retries: int = setting(3, "retries", read_count_or_zero, "runs after the first one")
+    backoff_first_s: float = setting(
+        30.0, "backoff.first", read_duration, "the first wait before a retry; it doubles"
+    )
+    backoff_cap_s: float = setting(300.0, "backoff.max", read_duration, "the longest wait before a retry")
+    losses_max: int = setting(
+        5, "losses", read_count, "attempts lost to dead workers before a task is given up"
+    )
+    failures_max: int = setting(
+        5, "failures", read_count_or_zero, "failures in a row that pause a plan; 0: never"
+    )
+    waiting_max: int = setting(100_000, "waiting", read_count, "tasks that may wait; more are refused")
 
 
 def cores() -> int:
@@ -47,10 +66,11 @@ def cores() -> int:
 class WorkerSettings:
     """How many processes host agents on this machine.  `[workers]`"""
 
-    count: int | None = None
-    slots: int = 1
-    """Attempts that one worker runs at the same time."""
-    drain_s: float = 300.0
+    count: int | None = setting(
+        None, "count", read_count, "worker processes; usually one per core, at most 4"
+    )
+    slots: int = setting(1, "slots", read_count, "attempts that one worker runs at the same time")
+    drain_s: float = setting(300.0, "drain", read_duration, "what `down` and Ctrl-C wait for running tasks")
 
     def number(self, cores: int) -> int:
         """Workers to start on a machine with that many cores: as configured, else one per core, at most 4."""
@@ -61,15 +81,41 @@ class WorkerSettings:
 class Health:
     """How soon a silent holder of a task is given up.  `[health]`"""
 
-    heartbeat_s: float = 5.0
-    lease_s: float = 15.0
-    sweep_s: float = 0.5
-    claim_lease_s: float = 1800.0
-    """Of tasks that are taken by hand (`muster claim take`)."""
-    orphan_grace_s: float = 600.0
-    """How long the frozen work of a worker that cannot reach its store is kept before it is killed."""
-    stall_after_s: float = STALL_AFTER_S
-    """How long an attempt may show no sign of progress; 0: for ever."""
+    heartbeat_s: float = setting(5.0, "heartbeat", read_interval, "how often a worker is heard")
+    lease_s: float = setting(
+        15.0,
+        "lease",
+        read_interval,
+        "silence after which a worker's tasks go to others; 15 s or three heartbeats, whichever is longer",
+    )
+    sweep_s: float = setting(0.5, "sweep", read_interval, "how often the coordinator looks at all of them")
+    claim_lease_s: float = setting(1800.0, "claim_lease", read_interval, "the lease of a task taken by hand")
+    orphan_grace_s: float = setting(
+        600.0,
+        "orphan_grace",
+        read_duration,
+        "how long a worker that cannot reach its owner keeps its agents",
+    )
+    stall_after_s: float = setting(
+        STALL_AFTER_S,
+        "stall_after",
+        read_duration,
+        "how long an attempt may show no progress; 0: for ever",
+    )
+
+
+LIMITS: Mapping[str, KeySpec] = {
+    "memory_bytes": KeySpec("memory", read_size, "private memory of all its processes"),
+    "cpu_s": KeySpec("cpu", read_interval, "processor time of all its processes"),
+    "processes": KeySpec("processes", read_count, "how many they may be"),
+    "files": KeySpec("files", read_files, "open files of one process"),
+    "file_bytes": KeySpec("file_size", read_size, "size of a file that it writes"),
+    "output_bytes": KeySpec("output", read_size, "what one attempt may print"),
+}
+
+
+def _codes_shown(codes: Mapping[int, ErrorKind]) -> object:
+    return {str(code): kind.value for code, kind in codes.items()} or None
 
 
 @dataclass(frozen=True)
@@ -77,50 +123,80 @@ class AgentConfig:
     """One executor: a command that gets a prompt, or a CLI that Muster knows.  `[agents.NAME]`"""
 
     name: str
-    command: tuple[str, ...]
-    prompt: str = "argument"
-    """One of PROMPT_CHANNELS."""
-    env_names: tuple[str, ...] = ()
-    """Variables handed on from the worker's environment (`env`)."""
-    env: Mapping[str, str] = field(default_factory=dict)
-    """Variables set to fixed values (`set`)."""
-    exit_codes: Mapping[int, ErrorKind] = field(default_factory=dict)
-    """What an exit code means where that is not `crash`."""
-    capabilities: tuple[str, ...] = ()
-    profiles: tuple[str, ...] = ()
-    targets: tuple[str, ...] = ()
-    """What it serves: tasks with one of these targets may go to it."""
-    slots: int | None = None
-    """Most attempts of this agent at one time, over the whole crew; None: no limit."""
-    heartbeat_s: float | None = None
-    writes: bool = False
-    """It changes files: no other that does so may work in the same folder at the same time."""
-    home: str = USER_HOME
-    """One of HOMES."""
-    stall_after_s: float | None = None
-    """None: as for all agents."""
+    command: tuple[str, ...] = setting(
+        (), "command", read_command, "the program and its arguments; a kind knows its own"
+    )
+    kind: str = setting(
+        COMMAND,
+        "kind",
+        read_text,
+        "`command`, or a CLI that Muster or a package knows, like `claude-code`",
+    )
+    prompt: str = setting(
+        "argument",
+        "prompt",
+        read_one_of(PROMPT_CHANNELS, "no way to hand over a prompt"),
+        "how it gets its task: argument, script, file, stdin, none",
+    )
+    env_names: tuple[str, ...] = setting(
+        (), "env", read_env_names, "variables handed on from your environment"
+    )
+    env: Mapping[str, str] = setting(
+        {}, "set", read_env, "variables with a value of their own (only names are shown)"
+    )
+    exit_codes: Mapping[int, ErrorKind] = setting(
+        {}, "exit_codes", read_exit_codes, "what exit codes mean", _codes_shown
+    )
+    """What is not in it means `crash`."""
+    capabilities: tuple[str, ...] = setting(
+        (), "capabilities", read_texts, "what tasks with `cap=` may ask of it"
+    )
+    profiles: tuple[str, ...] = setting((), "profiles", read_texts, "kinds of task that prefer it")
+    targets: tuple[str, ...] = setting((), "targets", read_texts, "what tasks with `target=` may be about")
+    slots: int | None = setting(None, "slots", read_count, "its attempts at one time, over all workers")
+    heartbeat_s: float | None = setting(
+        None, "heartbeat", read_interval, "how often it is heard; its lease is at least three of these"
+    )
+    writes: bool = setting(
+        False, "writes", read_flag, "whether it changes files; a kind's own default is yes"
+    )
+    """No other that does so may work in the same folder at the same time."""
+    home: str = setting(
+        USER_HOME,
+        "home",
+        read_one_of(HOMES, "nobody's home"),
+        "its HOME: `user` for yours, `own` for one of each worker's own below `.muster/homes/`",
+    )
+    stall_after_s: float | None = setting(
+        None, "stall_after", read_duration, "as `health.stall_after`, for this agent"
+    )
     limits: Limits = field(default_factory=Limits)
-    """`[agents.NAME.limits]`"""
-    kind: str = COMMAND
-    """COMMAND, or what its AgentKind is called."""
-    model: str | None = None
-    permission_mode: str | None = None
-    """What the CLI may do without asking; where its kind has modes, it must be told."""
-    max_budget_usd: float | None = None
-    """Most that one run may cost."""
-    args: tuple[str, ...] = ()
-    """Further arguments for the CLI."""
-    provider: str | None = None
-    """Agents of one provider wait together when it is out of quota."""
-    options: Mapping[str, object] = field(default_factory=dict)
-    """Of its kind alone, which checks them by itself."""
+    """`[agents.NAME.limits]`: see LIMITS."""
+    provider: str | None = setting(None, "provider", read_text, "agents of one provider wait together")
+    """When it is out of quota."""
+    model: str | None = setting(None, "model", None, "of a kind: the model")
+    permission_mode: str | None = setting(
+        None, "permission_mode", None, "of a kind: what it may do without asking"
+    )
+    """Where its kind has modes, it must be told."""
+    max_budget_usd: float | None = setting(
+        None,
+        "max_budget_usd",
+        None,
+        "of a kind that keeps one: most that one run may cost, in dollars",
+    )
+    args: tuple[str, ...] = setting((), "args", None, "of a kind: further arguments")
+    options: Mapping[str, object] = setting(
+        {}, "options", None, "of a kind: settings of its own (only names are shown)"
+    )
+    """Its kind checks them by itself."""
 
     @property
     def pool(self) -> str:
         return self.provider or self.name
 
 
-SHELL = AgentConfig("shell", ("sh", "-eu"), "script")
+SHELL = AgentConfig("shell", ("sh", "-eu"), prompt="script")
 """Built in: the prompt is a shell script.  A project may redefine it."""
 
 
@@ -132,26 +208,26 @@ def built_in_agents() -> dict[str, AgentConfig]:
 class RetentionSettings:
     """How long what is over is kept.  `[retention]`"""
 
-    events_s: float = 90 * 86400.0
-    logs_s: float = 30 * 86400.0
-    """Output, its files, and the checkpoints of tasks that have ended."""
-    idempotency_s: float = 7 * 86400.0
-    trees_s: float = 14 * 86400.0
-    """Working trees of tasks that have ended, as far as they are still there; their work stays behind refs."""
+    events_s: float = setting(90 * 86400.0, "events", read_interval, "how long the audit is kept")
+    logs_s: float = setting(30 * 86400.0, "logs", read_interval, "output, and checkpoints of ended tasks")
+    idempotency_s: float = setting(
+        7 * 86400.0, "idempotency", read_interval, "how long idempotency keys count"
+    )
+    trees_s: float = setting(14 * 86400.0, "trees", read_interval, "working trees of tasks that have ended")
+    """As far as they are still there; their work stays behind refs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Git:
     """Where agents that write work, in a repository.  `[git]`"""
 
-    worktrees: bool = True
-    """Each task in a working tree and on a branch of its own; else one at a time in the project's folder."""
-    setup: str = ""
-    """A shell command that makes a new tree ready to work in."""
-    merge: bool = True
-    """Finished work goes on to the branch of its plan, where the next tasks begin."""
-    keep: bool = False
-    """Also the trees and branches of tasks that are done stay."""
+    worktrees: bool = setting(
+        True, "worktrees", read_flag, "whether each task that writes gets a tree and a branch"
+    )
+    """Else they work one at a time in the project's folder."""
+    setup: str = setting("", "setup", read_text, "a shell command that makes a new tree ready to work in")
+    merge: bool = setting(True, "merge", read_flag, "whether finished work goes on to the branch of its plan")
+    keep: bool = setting(False, "keep", read_flag, "whether trees and branches of tasks that are done stay")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,8 +242,7 @@ class Config:
     """Most tasks of one limit key that run at one time, over the whole crew.  `[limits]`"""
     profiles: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: PROFILES)
     """Words that ask for a kind of agent.  `[profiles]`"""
-    default_agent: str | None = None
-    """The agent of a task that names none (`agent` at the top of the file)."""
+    default_agent: str | None = setting(None, "agent", read_text, "the agent of tasks that name none")
 
     def lease_of(self, agent: AgentConfig) -> float:
         return max(self.health.lease_s, 3 * (agent.heartbeat_s or 0.0))
@@ -182,3 +257,13 @@ class Config:
         if self.default_agent is not None:
             return (self.default_agent,)
         return tuple(sorted(self.agents.keys() - {SHELL.name}))
+
+
+SECTIONS = {
+    "task": TaskDefaults,
+    "workers": WorkerSettings,
+    "health": Health,
+    "git": Git,
+    "retention": RetentionSettings,
+}
+"""The tables that are of one class each."""

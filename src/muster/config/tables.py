@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NoReturn, TypeVar
+from dataclasses import MISSING, field, fields
+from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 
 from muster.config.project import FILE_NAME
-from muster.config.sizes import parse_size
-from muster.model.durations import DURATION_HINT, parse_duration
 from muster.model.errors import BadConfig
+from muster.model.wording import hint
 
 _T = TypeVar("_T")
 _D = TypeVar("_D")
@@ -43,7 +43,7 @@ class Table:
         for key in self._raw:
             if key not in self._known:
                 known = "known keys: " + ", ".join(sorted(self._known))
-                fail(self.path(key), "is not a known key", near(key, self._known) or known)
+                fail(self.path(key), "is not a known key", hint(key, self._known) or known)
 
 
 def fail(key: str, problem: str, hint: str, *, against: str = "") -> NoReturn:
@@ -53,71 +53,57 @@ def fail(key: str, problem: str, hint: str, *, against: str = "") -> NoReturn:
     raise error
 
 
-def near(word: str, known: Mapping[str, object] | list[str] | tuple[str, ...]) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(word, list(known), n=1)
-    return f"did you mean {close[0]!r}?" if close else ""
-
-
 def read_table(key: str, value: object) -> Table:
     if not isinstance(value, Mapping):
         fail(key, f"{value!r} is not a table", f"write it as a section [{key}] or as {{ key = value }}")
     return Table(key, value)
 
 
-def read_text(key: str, value: object) -> str:
-    if not isinstance(value, str) or not value.strip() or "\0" in value:
-        fail(key, f"{value!r} is not a text", f'write {key.rpartition(".")[2]} = "..."')
-    return value
+class KeySpec(NamedTuple):
+    """One field of a class that stands for a table."""
+
+    name: str
+    """Its key there; with a dot, in a table of its own."""
+    read: Callable[[str, object], Any] | None
+    """None where something else decides whether and how."""
+    says: str
+    show: Callable[[Any], object] | None = None
+    """As it is written, where that does not follow from what it is."""
 
 
-def read_texts(key: str, value: object) -> tuple[str, ...]:
-    if isinstance(value, str):
-        parts = ", ".join(f'"{part}"' for part in value.split())
-        fail(key, "is one text where a list is needed", f"write {key.rpartition('.')[2]} = [{parts}]")
-    if not isinstance(value, list):
-        fail(key, f"{value!r} is not a list of texts", f'write {key.rpartition(".")[2]} = ["..."]')
-    return tuple(read_text(f"{key}[{at}]", item) for at, item in enumerate(value))
+def setting(
+    usual: _T,
+    name: str,
+    read: Callable[[str, object], Any] | None,
+    says: str,
+    show: Callable[[Any], object] | None = None,
+) -> _T:
+    """A field of a dataclass, with what it is called, how it is read and what it is, said once."""
+    metadata = {"setting": KeySpec(name, read, says, show)}
+    if isinstance(usual, dict):
+        return cast(_T, field(default_factory=usual.copy, metadata=metadata))
+    return field(default=usual, metadata=metadata)
 
 
-def read_whole(key: str, value: object, least: int) -> int:
-    # TOML's true is an int to Python.
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= 1_000_000:
-        fail(key, f"{value!r} is not a whole number from {least} up", "write it without quotes, like 3")
-    return value
+def settings_of(section: Any) -> dict[str, KeySpec]:
+    return {one.name: one.metadata["setting"] for one in fields(section) if one.metadata}
 
 
-def read_flag(key: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        fail(key, f"{value!r} is neither true nor false", "write true or false, without quotes")
-    return value
-
-
-def read_count(key: str, value: object) -> int:
-    return read_whole(key, value, 1)
-
-
-def read_count_or_zero(key: str, value: object) -> int:
-    return read_whole(key, value, 0)
-
-
-def read_duration(key: str, value: object) -> float:
-    try:
-        return parse_duration(value)  # type: ignore[arg-type]  # it refuses what is neither text nor number
-    except BadConfig as error:
-        fail(key, error.message, error.hint)
-
-
-def read_size(key: str, value: object) -> int:
-    try:
-        return parse_size(value)
-    except BadConfig as error:
-        fail(key, error.message, error.hint)
-
-
-def read_interval(key: str, value: object) -> float:
-    seconds = read_duration(key, value)
-    if seconds == 0:
-        fail(key, "may not be zero", DURATION_HINT)
-    return seconds
+def read_section(
+    table: Table, section: type[_T], given: Mapping[str, Any] = {}, named: Mapping[str, KeySpec] | None = None
+) -> _T:
+    """The table as that class, the rest of it refused.  `given` goes before the defaults of the class."""
+    values, tables = dict(given), {"": table}
+    usual = {one.name: one.default for one in fields(section)}  # type: ignore[arg-type]  # a dataclass
+    for name, one in (settings_of(section) if named is None else named).items():
+        if one.read is None:
+            continue
+        within, _, key = one.name.rpartition(".")
+        if within not in tables:
+            tables[within] = table.table(within)
+        found = tables[within].read(key, one.read, values.get(name, usual[name]))
+        if found is not MISSING:
+            values[name] = found
+    for one_table in tables.values():
+        one_table.refuse_the_rest()
+    return section(**values)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from muster.config.keys import KEYS, Key
+from muster.model.wording import hint
 
 PREFIX = "MUSTER_"
 VARIABLES: Mapping[str, Key] = {PREFIX + key.path.upper().replace(".", "_"): key for key in KEYS}
@@ -37,15 +38,12 @@ def settings_in(env: Mapping[str, str]) -> Iterator[Variable]:
 
 
 def unknown_in(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """(name, the nearest that there is, or nothing) of the variables that have our prefix and no meaning."""
-    from difflib import get_close_matches
-
+    """(name, which may have been meant, or nothing) of the variables that have our prefix and no meaning."""
     # Without the prefix, which would make all of them alike.
-    known = [name.removeprefix(PREFIX) for name in (*VARIABLES, *FOR_USERS)]
+    known = {name.removeprefix(PREFIX): name for name in (*VARIABLES, *FOR_USERS)}
     for name in sorted(env):
         if name.startswith(PREFIX) and name not in VARIABLES and name not in OURS:
-            close = get_close_matches(name.removeprefix(PREFIX), known, n=1)
-            yield name, PREFIX + close[0] if close else ""
+            yield name, hint(name.removeprefix(PREFIX), known, known)
 
 
 def _value(key: Key, text: str) -> object:

@@ -8,7 +8,7 @@ from msgspec.structs import asdict, replace
 
 from muster.engine.policy import Policy
 from muster.engine.pools import POOLS
-from muster.engine.references import did_you_mean, resolve
+from muster.engine.references import resolve
 from muster.engine.workers import CREW, ORDERED, ordered
 from muster.model.actions import actions
 from muster.model.edits import KeptTask, PlanDiff, UpdatePlan, compare, free_name
@@ -33,6 +33,7 @@ from muster.model.views import (
     WorkerView,
 )
 from muster.model.why import CrewFacts, reason, takers
+from muster.model.wording import near
 from muster.ports.clock import Clock
 from muster.ports.store import Reads
 
@@ -185,7 +186,7 @@ class Queries:
         view = await self._reads.plan_view(name)
         if view is None:
             names = {view.name: view.name for view in await self._reads.plans()}
-            raise NotFound(f"there is no plan {name!r}{did_you_mean(name, names)}", "muster plan list")
+            raise NotFound(f"there is no plan {name!r}{near(name, names)}", "muster plan list")
         return view
 
     async def _settled(self, plan: PlanView) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from muster.model.errors import Ambiguous, NotFound
 from muster.model.numbers import is_number
 from muster.model.views import TaskFilter
+from muster.model.wording import near
 from muster.ports.store import Reads
 
 EPOCH_DIGITS_MAX = 15
@@ -56,12 +55,4 @@ async def meant(reads: Reads, reference: str) -> list[int]:
 async def _near(reads: Reads, name: str) -> str:
     views = await reads.task_views(TaskFilter(limit=COMPARED_MAX))
     refs = {ref: f"{view.plan}/{view.key}" for view in views for ref in (view.key, f"{view.plan}/{view.key}")}
-    return did_you_mean(name, refs)
-
-
-def did_you_mean(name: str, meant: Mapping[str, str]) -> str:
-    """The end of a sentence; `meant` has by each word that may have been mistyped what is to be suggested."""
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, meant, n=1)
-    return f"; did you mean {meant[close[0]]!r}?" if close else ""
+    return near(name, refs, refs)

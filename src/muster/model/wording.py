@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
 
 def counted(number: int, what: str) -> str:
     """`1 task`, `2 tasks`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def hint(word: str, known: Iterable[str], meant: Mapping[str, str] | None = None) -> str:
+    """`did you mean 'this'?`, or nothing where nothing is like it; `meant` has what to say instead."""
+    from difflib import get_close_matches  # costs each command some ms, and few need it
+
+    close = next(iter(get_close_matches(word, list(known), n=1)), "")
+    return f"did you mean {(meant[close] if meant else close)!r}?" if close else ""
+
+
+def near(word: str, known: Iterable[str], meant: Mapping[str, str] | None = None) -> str:
+    """The same as the end of a sentence."""
+    told = hint(word, known, meant)
+    return told and f"; {told}"

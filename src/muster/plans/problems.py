@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from difflib import get_close_matches
 from operator import itemgetter
 from typing import NoReturn
 
 from muster.model.errors import BadPlan
+from muster.model.wording import near
 
 SHOWN_MAX = 20
 QUOTED_MAX = 60
@@ -51,9 +51,9 @@ def did_you_mean(word: str, choices: Collection[str]) -> str:
     """`; did you mean 'x'?`, or nothing where no choice is near."""
     if not word:
         return ""
-    near = [choice for choice in choices if choice.endswith("/" + word)][:1]
-    near = near or get_close_matches(word, choices, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return near(word, [choice for choice in choices if choice.endswith("/" + word)][:1]) or near(
+        word, choices
+    )
 
 
 def quoted(text: str) -> str:

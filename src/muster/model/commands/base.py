@@ -6,36 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from muster.model.numbers import NUMBER_MAX
-from muster.model.scalars import (
-    Count,
-    ExitCode,
-    Id,
-    Key,
-    LeaseSeconds,
-    Name,
-    Priority,
-    Seconds,
-    SortKey,
-    Text,
-    TokenHash,
-)
+from muster.model.scalars import Id, Key, Name, Seconds
 from muster.model.task import TaskFields
-
-__all__ = [
-    "NUMBER_MAX",
-    "Count",
-    "ExitCode",
-    "Id",
-    "Key",
-    "LeaseSeconds",
-    "Name",
-    "Priority",
-    "Seconds",
-    "SortKey",
-    "Text",
-    "TokenHash",
-]
 
 CHECKPOINT_BYTES_MAX = 1 << 20
 RESULT_BYTES_MAX = 1 << 20

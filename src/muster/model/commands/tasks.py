@@ -1,4 +1,4 @@
-"""What is said of tasks and plans: by people, by who claims them, and what follows in the same transaction."""
+"""What is said of tasks, plans and attempts: by people, by who holds it, and what follows from that at once."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from muster.model.commands.base import Command, Id, LeaseSeconds, Name, Spec, Text, TokenHash
-from muster.model.states import PauseReason
+from muster.model.commands.base import RESULT_BYTES_MAX, AttemptCommand, Command, Spec
+from muster.model.scalars import Count, ExitCode, Id, LeaseSeconds, Name, Text, TokenHash
+from muster.model.states import ErrorKind, PauseReason, StopAction
+from muster.model.usage import Usage
 
 
 class Enqueue(Command, frozen=True, kw_only=True):
@@ -194,3 +196,158 @@ class ResumePlan(Command, frozen=True, kw_only=True):
 
     plan: Name
     actor: Name
+
+
+class Start(AttemptCommand, frozen=True, kw_only=True):
+    token_hash: TokenHash
+    session_key: Text | None = None
+    session_usage: Usage | None = None
+    """What the session that it resumes had cost in all before."""
+
+
+class Account(AttemptCommand, frozen=True, kw_only=True):
+    """What the agent's output has told of itself.  What is None stays as it was."""
+
+    session_key: Text | None = None
+    """Empty: its session is gone, and no later attempt is to resume it or an older one."""
+    usage: Usage | None = None
+    """What this attempt has cost so far."""
+    session_usage: Usage | None = None
+    """What its session has cost in all."""
+
+
+class Renew(AttemptCommand, frozen=True, kw_only=True):
+    """One attempt's share of its worker's heartbeat."""
+
+    fresh: bool = False
+    """The owner itself stood still and could hear nobody: the time to stop in begins anew as well (S15)."""
+
+
+class Progress(AttemptCommand, frozen=True, kw_only=True):
+    percent: Annotated[int, Meta(ge=0, le=100)] | None = None
+    step: Annotated[str, Meta(max_length=500)] | None = None
+    estimated_completion_at_ms: Annotated[int, Meta(ge=0)] | None = None
+    """Wall time at which the agent expects to be done."""
+
+
+class SaveCheckpoint(AttemptCommand, frozen=True, kw_only=True):
+    """One that was taken before the last one, and comes after it, is accepted and dropped (S16)."""
+
+    data: bytes
+    taken_us: Count = 0
+    """When it was taken, in microseconds ..."""
+    taken_on: Annotated[str, Meta(max_length=200)] = ""
+    """... on this clock, told by its boot; two of different clocks stand in the order in which they come."""
+
+
+class AddArtifact(AttemptCommand, frozen=True, kw_only=True):
+    name: Name
+    location: Text
+
+
+class Declare(AttemptCommand, frozen=True, kw_only=True):
+    """The agent's own word on how it ended, before its process has.  The worker's report settles it."""
+
+    by_worker: bool = False
+    """Its process has ended well, and its worker publishes its work next.  Refused where the agent has reported
+    a failure; a result that it has reported stays."""
+
+    kind: ErrorKind | None = None
+    text: Annotated[str, Meta(max_length=RESULT_BYTES_MAX)] = "null"
+    """The result as JSON, or the failure's message."""
+
+
+class Suspect(AttemptCommand, frozen=True, kw_only=True):
+    """The attempt's process lives and shows no progress; or it does again, with no evidence."""
+
+    evidence: Annotated[str, Meta(max_length=2000)] = ""
+
+
+class Ask(AttemptCommand, frozen=True, kw_only=True):
+    """The agent needs a person's word: the task pauses, its slot is free, the answer resumes it."""
+
+    question: Annotated[str, Meta(min_length=1, max_length=10_000)]
+
+
+class Finish(AttemptCommand, frozen=True, kw_only=True):
+    """Base of a holder's last word on its attempt."""
+
+    then: Claim | None = None
+    """What its worker wants next, claimed in the same transaction.  Only where the word was accepted: after a
+    refusal the worker claims by the same request id, for an earlier try of it may have brought something."""
+
+
+class Complete(Finish, frozen=True, kw_only=True):
+    result: Annotated[str, Meta(max_length=RESULT_BYTES_MAX)] | None = None
+    """JSON."""
+    spoken: bool = False
+    """The result is only what the agent said last: one that it has reported on purpose comes before it."""
+    exit_code: ExitCode | None = None
+
+
+class Fail(Finish, frozen=True, kw_only=True):
+    kind: ErrorKind
+    message: Text
+    exit_code: ExitCode | None = None
+    done: bool = False
+    """The work itself is done, only publishing it has failed: the next attempt tries that again."""
+    retry_after_s: Annotated[float, Meta(ge=0, le=30 * 86400)] | None = None
+
+
+class Release(Finish, frozen=True, kw_only=True):
+    reason: Text
+    unfit_agent: Text | None = None
+    """Set where the agent cannot run on this worker: what is missing."""
+
+
+class AppendLog(AttemptCommand, frozen=True, kw_only=True):
+    stream: Annotated[str, Meta(pattern="^(stdout|stderr)$")]
+    offset: Count
+    """Position of the first byte in the stream; a chunk that is already known is accepted and dropped."""
+    data: bytes
+
+
+class ProcessesExited(AttemptCommand, frozen=True, kw_only=True):
+    """The processes of an attempt that somebody else has ended are gone: its task may be given out again."""
+
+    term: int | None = None
+    """Set where it is the coordinator's word: the worker is dead, or its lease is over."""
+
+
+class RequestStop(AttemptCommand, frozen=True, kw_only=True):
+    action: StopAction
+    stop_by_s: float
+    actor: Name
+
+
+class Reap(AttemptCommand, frozen=True, kw_only=True):
+    """The coordinator's word that an attempt's holder is gone."""
+
+    term: int
+    reason: Text
+    proven: bool
+    """True: the holder's process is known to be dead.  False: its lease ran out."""
+    tree_killed: bool = True
+    """Whether the attempt's processes were killed first, as they are on the coordinator's own host."""
+
+
+class Readopt(AttemptCommand, frozen=True, kw_only=True):
+    """A worker that was given up is heard again, its process still at work, and nobody has taken the task."""
+
+
+class Extend(AttemptCommand, frozen=True, kw_only=True):
+    """The holder by hand is still at it."""
+
+    actor: Name
+    lease_ms: int | None = None
+    """None: as long as the last one."""
+
+
+class GiveBack(AttemptCommand, frozen=True, kw_only=True):
+    """The holder by hand is done with it, one way or another; by default it goes back to the queue."""
+
+    actor: Name
+    done: bool = False
+    failed: ErrorKind | None = None
+    text: Annotated[str, Meta(max_length=RESULT_BYTES_MAX)] = ""
+    """The result as JSON, or the failure's message."""

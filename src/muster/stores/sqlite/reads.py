@@ -9,7 +9,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from muster.model.commands import NUMBER_MAX
+from muster.model.numbers import NUMBER_MAX
 from muster.model.rows import Plan, WorkerRow
 from muster.model.seals import Numbered, Seal
 from muster.model.states import (

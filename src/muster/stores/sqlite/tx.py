@@ -9,8 +9,8 @@ from typing import Any
 import apsw
 from msgspec.structs import astuple
 
-from muster.model.commands import NUMBER_MAX
 from muster.model.edits import Edit, KeptTask
+from muster.model.numbers import NUMBER_MAX
 from muster.model.rows import Lane, Plan, WorkerRow
 from muster.model.seals import Seal
 from muster.model.states import (

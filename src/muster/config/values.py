@@ -1,0 +1,156 @@
+"""The values of `muster.toml`: what each stands for, or a BadConfig with the key and the fix."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from muster.config.tables import fail, read_table
+from muster.model.durations import DURATION_HINT, parse_duration
+from muster.model.errors import BadConfig
+from muster.model.states import ErrorKind
+from muster.model.wording import hint
+
+SIZE_HINT = 'write it like "500KB", "64MB", "4GB" or "1.5GB"; a bare number is bytes'
+_SIZE_MAX = 1 << 50
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(?:([KMGT])i?)?B?", re.IGNORECASE)
+_POWER = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+_LEAST_BYTES = 1 << 20
+_LEAST_FILES = 16
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def read_text(key: str, value: object) -> str:
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        fail(key, f"{value!r} is not a text", f'write {key.rpartition(".")[2]} = "..."')
+    return value
+
+
+def read_texts(key: str, value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        parts = ", ".join(f'"{part}"' for part in value.split())
+        fail(key, "is one text where a list is needed", f"write {key.rpartition('.')[2]} = [{parts}]")
+    if not isinstance(value, list):
+        fail(key, f"{value!r} is not a list of texts", f'write {key.rpartition(".")[2]} = ["..."]')
+    return tuple(read_text(f"{key}[{at}]", item) for at, item in enumerate(value))
+
+
+def read_whole(key: str, value: object, least: int) -> int:
+    # TOML's true is an int to Python.
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= 1_000_000:
+        fail(key, f"{value!r} is not a whole number from {least} up", "write it without quotes, like 3")
+    return value
+
+
+def read_flag(key: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        fail(key, f"{value!r} is neither true nor false", "write true or false, without quotes")
+    return value
+
+
+def read_count(key: str, value: object) -> int:
+    return read_whole(key, value, 1)
+
+
+def read_count_or_zero(key: str, value: object) -> int:
+    return read_whole(key, value, 0)
+
+
+def read_duration(key: str, value: object) -> float:
+    try:
+        return parse_duration(value)  # type: ignore[arg-type]  # it refuses what is neither text nor number
+    except BadConfig as error:
+        fail(key, error.message, error.hint)
+
+
+def read_interval(key: str, value: object) -> float:
+    seconds = read_duration(key, value)
+    if seconds == 0:
+        fail(key, "may not be zero", DURATION_HINT)
+    return seconds
+
+
+def read_one_of(known: tuple[str, ...], what: str) -> Callable[[str, object], str]:
+    def read(key: str, value: object) -> str:
+        text = read_text(key, value)
+        if text not in known:
+            quoted = ", ".join(f'"{word}"' for word in known)
+            fail(key, f"{text!r} is {what}", hint(text, known) or f"write one of {quoted}")
+        return text
+
+    return read
+
+
+def read_dollars(key: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1e6:
+        fail(key, f"{value!r} is not an amount of dollars", "write it without quotes, like 2.50")
+    return float(value)
+
+
+def read_command(key: str, value: object) -> tuple[str, ...]:
+    if isinstance(value, list) and value:
+        program, *arguments = value
+        if all(isinstance(argument, str) and "\0" not in argument for argument in arguments):
+            return (read_text(f"{key}[0]", program), *arguments)  # an argument may well be empty
+    return read_texts(key, value)
+
+
+def read_size(key: str, value: object) -> int:
+    """Bytes in `4GB`, `512 MiB`, `64k` or a number; all of them are powers of 1024."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        size = float(value)
+    elif isinstance(value, str) and (match := _SIZE.fullmatch(value.strip())):
+        size = float(match[1]) * 1024 ** _POWER[(match[2] or "").upper()]
+    else:
+        fail(key, f"{value!r} is not a size", SIZE_HINT)
+    if not 0 <= size <= _SIZE_MAX:
+        fail(key, f"{value!r} is out of range for a size", SIZE_HINT)
+    if size < _LEAST_BYTES:
+        fail(key, f"{value!r} is less than 1 MB, and nothing could run", SIZE_HINT)
+    return int(size)
+
+
+def read_files(key: str, value: object) -> int:
+    return read_whole(key, value, _LEAST_FILES)
+
+
+def read_env_names(key: str, value: object) -> tuple[str, ...]:
+    names = read_texts(key, value)
+    for name in names:
+        if not _ENV_NAME.fullmatch(name):
+            fail(key, f"{name!r} is not a variable's name", 'for a value write set = { NAME = "value" }')
+    return names
+
+
+def read_env(key: str, value: object) -> dict[str, str]:
+    variables: dict[str, str] = {}
+    for name in (table := read_table(key, value)).names():
+        if not _ENV_NAME.fullmatch(name):
+            fail(table.path(name), "is not a variable's name", "use letters, digits and '_'")
+        variables[name] = table.read(name, _env_value, "")
+    return variables
+
+
+def _env_value(key: str, value: object) -> str:
+    if not isinstance(value, str) or "\0" in value:
+        fail(key, "is not a text", "put the value in quotes")  # it may be secret: never repeat it
+    return value
+
+
+def read_exit_codes(key: str, value: object) -> dict[int, ErrorKind]:
+    table = read_table(key, value)
+    kinds: dict[int, ErrorKind] = {}
+    for kind in ErrorKind:
+        for code in table.read(kind.value, _codes, ()):
+            if code in kinds:
+                fail(table.path(kind), f"{code} is {kinds[code].value} as well", "keep it in one list")
+            kinds[code] = kind
+    table.refuse_the_rest()
+    return kinds
+
+
+def _codes(key: str, value: object) -> tuple[int, ...]:
+    codes = value if isinstance(value, list) else None
+    if codes is None or not all(type(code) is int and 1 <= code <= 255 for code in codes):
+        fail(key, f"{value!r} is not a list of exit codes", "write it like [64, 65], each from 1 to 255")
+    return tuple(codes)
