@@ -7,7 +7,7 @@ import json
 import pytest
 
 from muster.app.settings import load_config
-from muster.config.lines import key_lines, line_of
+from muster.config.layers import key_lines, line_of
 
 POOL = """\
 {

@@ -208,7 +208,7 @@ def test_every_end_of_a_run_for_programs_has_one_result(folder: Path, way: str) 
     assert result.keys() == RESULT_KEYS
     code, outcome, counts = {
         "store gone": (1, "error", None),
-    }.get(way, (130, "stopped", {"pending": 1, "blocked": 1}))
+    }.get(way, (130, "stopped", {"ready": 1, "blocked": 1}))
     assert (run.returncode, result["exitCode"], result["outcome"]) == (code, code, outcome)
     assert result["counts"] == counts
     left = [task["ref"] for task in result["left"] or ()]

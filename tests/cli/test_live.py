@@ -17,7 +17,7 @@ import time
 import pyte
 import pytest
 
-from muster.cli.live import listing
+from muster.cli.live import feed
 from muster.cli.live.draw import draw
 from muster.cli.live.state import LOG_LINES_MAX, News, Prompt, State
 from muster.cli.output import Screen, width
@@ -34,7 +34,8 @@ COLUMNS, ROWS = 100, 24
 
 def task(number, status="PENDING", **more):
     row = {"id": number, "plan": "p", "key": f"t{number}", "title": f"Task {number}", "status": status}
-    row |= {"unmet": 0, "nextAttemptAtMs": None, "attemptStatus": None, "epoch": 0, "why": f"reason {number}"}
+    row |= {"state": {"PENDING": "ready", "ABORTED": "delayed"}.get(status, status.lower())}
+    row |= {"epoch": 0, "why": f"reason {number}"}
     row |= {"agent": None, "wantedAgent": None, "percent": 0, "step": "", "startedAtMs": None}
     row |= {"actions": ["resume"] if status == "PAUSED" else ["pause", "cancel", "retry"]}
     return {**row, **more}
@@ -247,7 +248,7 @@ def end(owner, key, job):
 
 @pytest.mark.parametrize("between_s", [60, 0], ids=["asked for as a whole", "one by one"])
 def test_what_was_seen_is_still_there_when_it_has_ended_among_many(empty, monkeypatch, between_s):
-    monkeypatch.setattr(listing, "TASKS_MAX", 3)
+    monkeypatch.setattr(feed, "TASKS_MAX", 3)
     empty.do(
         c.Enqueue(
             plan="old",
@@ -259,7 +260,7 @@ def test_what_was_seen_is_still_there_when_it_has_ended_among_many(empty, monkey
     many(empty, 3)
     connection = Connection(empty.socket)
     now_s = 0.0  # of a machine that has just started
-    tasks = listing.Listing(Api(connection), None, lambda: now_s)
+    tasks = feed.Listing(Api(connection), None, lambda: now_s)
 
     def look():
         nonlocal now_s

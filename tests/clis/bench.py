@@ -13,7 +13,7 @@ from model_stub import ModelStub
 
 from muster.app.agents import agent_of
 from muster.app.settings import KINDS
-from muster.config.agents import read_agents
+from muster.config.load import read_agents
 from muster.config.project import Project
 from muster.config.settings import Config
 from muster.config.tables import Table

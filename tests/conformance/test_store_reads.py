@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from store_rows import NOW, PLAN_ID, Subject, make_attempt, make_event, make_task, make_worker, new_task
 
-from muster.engine.references import meant
+from muster.engine.queries import meant
 from muster.model.states import AttemptStatus, TaskStatus
 from muster.model.views import TaskFilter
 

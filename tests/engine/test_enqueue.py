@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.engine.batch import drive
-from muster.engine.ids import Ids
+from muster.engine.memory import Ids
 from muster.engine.policy import Policy
 from muster.model import commands as c
 from muster.model.edits import EditTask

@@ -13,8 +13,7 @@ from muster.engine.policy import Policy
 from muster.model import commands as c
 from muster.model.commands import Offer
 from muster.model.edits import EditTask
-from muster.model.profiles import Chooser
-from muster.model.targets import offered
+from muster.model.profiles import Chooser, offered
 from muster.ports.runtime import READY
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from muster.model.errors import BadPlan
 from muster.plans import files as plan_files
 from muster.plans.files import LocalPlanFiles, Moment, exchange
-from muster.ports.plan import PlanFiles
+from muster.ports.files import PlanFiles
 
 PLAN = "# Billing\r\n- [ ] Model {#model}\r\n- [ ] Docs {#docs}\r\n"
 TICKED = PLAN.replace("[ ] Model", "[x] Model")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from repositories import git, make_repository, tree
 
-from muster.hosts.cwd_scan import at_work_in
+from muster.hosts.process_table import at_work_in
 from muster.model.refs import kept_ref, kept_refs, plan_branch, task_branch
 from muster.worker.git import GitFailed, Repository
 from muster.worker.worktree import Worktree

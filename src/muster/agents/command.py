@@ -23,12 +23,20 @@ from muster.agents.inputs import (
     write_inputs,
     write_private,
 )
-from muster.agents.script import script_of
 from muster.config.settings import AgentConfig
 from muster.hosts.oom import oom_kills
 from muster.model.errors import AgentUnfit, BadInput, Unavailable
 from muster.model.states import ErrorKind
 from muster.ports.agent import AgentEvent, AttemptFolder, Exit, Failed, Home, Job, Launch, Outcome
+
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n(.*?)^ {0,3}\1[`~]*[ \t]*$", re.MULTILINE | re.DOTALL)
+
+
+def script_of(prompt: str) -> str:
+    """People put commands into fences; to a shell the fence itself would be a command substitution."""
+    blocks = [match[2] for match in _FENCE.finditer(prompt + "\n")]
+    return "\n".join(blocks) if blocks else prompt
+
 
 EXIT_CODES: Mapping[int, ErrorKind] = MappingProxyType(
     {64: ErrorKind.INVALID, 65: ErrorKind.INVALID, 78: ErrorKind.INVALID}

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from muster.config.project import Project
 from muster.config.settings import Config
-from muster.hosts.cwd_scan import at_work_in
 from muster.hosts.file_lock import refuse_shared
+from muster.hosts.process_table import at_work_in
 from muster.model.commands import Offer
 from muster.model.errors import MusterError, StoreFault, StoreFull, StoreRefused, Unavailable
-from muster.model.targets import offered
+from muster.model.profiles import offered
 from muster.worker.git import Repository, find_repository
 from muster.worker.supervisor import CANNOT_START, DISK_FULL, ENDED, FIX, HELD, NO_STORE
 from muster.worker.workdir import Trees

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from muster.cli.context import connect, project_of
 from muster.cli.fields import add_fields, print_rows, task_names
-from muster.cli.output import Screen, age, clean, listed, now_ms, ref_of, task_word
+from muster.cli.output import Screen, age, clean, listed, now_ms, ref_of
 from muster.cli.task import what_next
 from muster.model.errors import BadConfig
 from muster.model.json_value import Json
@@ -52,7 +52,7 @@ def _open(args: argparse.Namespace, pool: str) -> str:
 
 def _table(tasks: list[Json], screen: Screen) -> None:
     plain = Screen("never")
-    looks = [task_word(task) for task in tasks]
+    looks = [task["state"] for task in tasks]
     rows = [
         [
             plain.badge(look),

@@ -55,17 +55,8 @@ LOOKS: dict[str, Look] = {
 _UNKNOWN = Look("·", "-", "")
 _ALL_GLYPHS = "".join(look.glyph for look in LOOKS.values())
 
-_WORDS = {
-    TaskStatus.ASSIGNED: "assigned",
-    TaskStatus.RUNNING: "running",
-    TaskStatus.PAUSED: "paused",
-    TaskStatus.COMPLETED: "completed",
-    TaskStatus.FAILED: "failed",
-    TaskStatus.ABORTED: "delayed",
-    TaskStatus.CANCELLED: "cancelled",
-    TaskStatus.ARCHIVED: "archived",
-}
-_COUNT_WORDS = {status.value: _WORDS.get(status, "waiting") for status in TaskStatus}
+_COUNT_WORDS = {status.value: status.lower() for status in TaskStatus}
+_COUNT_WORDS |= {TaskStatus.PENDING: "waiting", TaskStatus.ABORTED: "delayed"}
 _COUNT_ORDER = (
     *(TaskStatus.COMPLETED, TaskStatus.RUNNING, TaskStatus.ASSIGNED, TaskStatus.PENDING),
     *(TaskStatus.ABORTED, TaskStatus.PAUSED, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.ARCHIVED),
@@ -124,23 +115,14 @@ def inert(text: str) -> str:
     return "".join(char if char in "\n\t" else _inert(char) for char in text)
 
 
-def task_word(task: Mapping[str, Any]) -> str:
-    """The one word for where a task stands: a key of LOOKS."""
-    if task["status"] == TaskStatus.PENDING:
-        if task["unmet"]:
-            return "blocked"
-        return "delayed" if task["nextAttemptAtMs"] is not None else "ready"
-    return "stopping" if task["attemptStatus"] == "stopping" else _WORDS[task["status"]]
-
-
 def ref_of(row: Mapping[str, Any]) -> str:
     """`plan/key` of a task or an event."""
     return f"{row['plan']}/{row['key']}" if row["plan"] else str(row["key"])
 
 
 def listed(task: Mapping[str, Any]) -> dict[str, Any]:
-    """A task as it is listed for programs: with its reference and the one word for where it stands."""
-    return {"ref": ref_of(task), "state": task_word(task), **task}
+    """A task as it is listed for programs: with its reference before all."""
+    return {"ref": ref_of(task), "state": task["state"], **task}
 
 
 def _told(event: Mapping[str, Any]) -> tuple[str, str, str]:

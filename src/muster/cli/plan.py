@@ -9,9 +9,9 @@ from collections.abc import Callable
 from muster.cli import plan_graph
 from muster.cli.context import Context, connect, no_rows, patiently, refuse_foreign
 from muster.cli.fields import add_fields, answer, names_of, print_one, print_rows
-from muster.cli.output import BOLD, GREEN, RED, YELLOW, Screen, clean, inert, note, print_json, task_word
+from muster.cli.output import BOLD, GREEN, RED, YELLOW, Screen, clean, inert, note, print_json
 from muster.cli.task import find_tasks, table
-from muster.cli.waiting import EXIT_UNSUCCESSFUL, Goal, Waiting, add_waiting, is_still
+from muster.cli.waiting import EXIT_UNSUCCESSFUL, Goal, Waiting, add_waiting
 from muster.client.api import Api, plan_path
 from muster.model.errors import BadInput
 from muster.model.json_value import Json
@@ -208,7 +208,8 @@ def _wait(waiting: Waiting, name: str) -> int:
         reached: bool = found["settled"] if not quiet else not any(counts.get(status) for status in HELD)
         if reached and quiet:
             stopped = ("cancelled", "paused", "ready", "delayed")
-            reached = all(map(is_still, find_tasks(context, plan=name, names=stopped, limit=TASKS_MAX)))
+            tasks = find_tasks(context, plan=name, names=stopped, limit=TASKS_MAX)
+            reached = not any(task["atWork"] for task in tasks)
         return "" if reached else f"{name} will not go on"
 
     def late() -> tuple[str, str]:
@@ -318,7 +319,7 @@ def _graph(args: argparse.Namespace) -> int:
     with connect(args) as context:
         name, tasks = _tasks(context, args.name)
         looks = {
-            task["id"]: task_word(task) for task in find_tasks(context, plan=name, names=(), limit=TASKS_MAX)
+            task["id"]: task["state"] for task in find_tasks(context, plan=name, names=(), limit=TASKS_MAX)
         }
     found = plan_graph.graph_of(tasks, looks)
     if args.json:

@@ -21,10 +21,9 @@ from muster.config.settings import Config
 from muster.model.errors import BadInput, BadPlan, Conflict
 from muster.model.json_value import Json
 from muster.model.plan import PlanDocument, PlanTask
-from muster.model.profiles import GENERAL_PURPOSE, Choice, Chooser, by_words
+from muster.model.profiles import GENERAL_PURPOSE, Choice, Chooser, by_words, required
 from muster.model.rows import Lane, WorkerRow
 from muster.model.states import FINAL, TaskStatus, WorkerStatus
-from muster.model.targets import required
 from muster.model.task import REMOVED
 from muster.model.wording import counted
 

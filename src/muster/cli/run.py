@@ -279,8 +279,7 @@ class _Goal:
             api.rows("/api/v1/agent-tasks", {"plan": self.name}), key=lambda task: task["status"] != "FAILED"
         )
         for task in tasks:
-            word = "blocked" if task["status"] == "PENDING" and task["unmet"] else task["status"].lower()
-            counts[word] = counts.get(word, 0) + 1
+            counts[task["state"]] = counts.get(task["state"], 0) + 1
         stuck = [task for task in tasks if task["status"] not in ("COMPLETED", "ARCHIVED", "CANCELLED")]
         left = [{"ref": ref_of(task), "status": task["status"], "why": task["why"]} for task in stuck]
         self._result |= {"counts": counts, "left": left}

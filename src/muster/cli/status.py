@@ -6,7 +6,7 @@ import time
 
 from muster.cli.context import LAST_HEARD, Context, connect, no_rows
 from muster.cli.fields import add_fields, print_one
-from muster.cli.output import Screen, age, clean, now_ms, plan_counts, ref_of, task_word
+from muster.cli.output import Screen, age, clean, now_ms, plan_counts, ref_of
 from muster.model.json_value import Json
 from muster.model.states import AgentStatus
 
@@ -62,7 +62,7 @@ def _need(task: Json) -> Json:
         "ref": ref_of(task),
         "title": task["title"],
         "status": task["status"],
-        "state": task_word(task),
+        "state": task["state"],
         "why": task["why"],
     }
 

@@ -19,7 +19,6 @@ from muster.cli.output import (
     now_ms,
     ref_of,
     shell_word,
-    task_word,
     usage_words,
 )
 from muster.cli.values import number
@@ -133,13 +132,13 @@ def find_tasks(
 
 
 def _fits(task: Json, statuses: tuple[TaskStatus, ...], word: str | None) -> bool:
-    return task["status"] in statuses and word in (None, task_word(task))
+    return task["status"] in statuses and word in (None, task["state"])
 
 
 def table(tasks: list[Json], screen: Screen) -> None:
     plain = Screen("never")
     now = now_ms()
-    looks = [task_word(task) for task in tasks]
+    looks = [task["state"] for task in tasks]
     rows = [
         [
             plain.badge(look),
@@ -184,7 +183,7 @@ def _all_events(context: Context, task_id: int, newest: list[Json]) -> list[Json
 def _print_detail(detail: Json, screen: Screen) -> None:
     task = detail["task"]
     ref = clean(ref_of(task))
-    screen.line(f"{screen.paint(ref, BOLD)}  {clean(task['title'])}  {screen.badge(task_word(task))}")
+    screen.line(f"{screen.paint(ref, BOLD)}  {clean(task['title'])}  {screen.badge(task['state'])}")
     rows = [("Why", clean(task["why"])), *_wishes(task)]
     rows += several(
         "Blocks", [clean(f"{task['plan']}/{key}" if task["plan"] else key) for key in detail["blocks"]]

@@ -8,7 +8,7 @@ from typing import Any
 
 from muster.cli.context import Context, connect
 from muster.cli.fields import add_fields, print_tasks, refuse_unknown, task_names
-from muster.cli.output import Screen, clean, note, print_error, print_json, ref_of, refused, task_word
+from muster.cli.output import Screen, clean, note, print_error, print_json, ref_of, refused
 from muster.cli.values import number
 from muster.cli.waiting import ENDED, FOREVER_S, RESTING, STILL, Waiting, add_waiting, duration_s
 from muster.client.api import task_path
@@ -255,7 +255,7 @@ def _wait(args: argparse.Namespace) -> int:
 
 def show_tasks(tasks: Iterable[Json], screen: Screen) -> None:
     for task in tasks:
-        screen.line(f"{screen.badge(task_word(task))}  {clean(ref_of(task))}  {clean(task['why'])}")
+        screen.line(f"{screen.badge(task['state'])}  {clean(ref_of(task))}  {clean(task['why'])}")
 
 
 def _next(args: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ from muster.cli.values import time_s
 from muster.client.api import task_path
 from muster.model.errors import BadInput, OwnerUnavailable, WaitTimeout
 from muster.model.json_value import Json
-from muster.model.states import ATTEMPT_OPEN, FINAL, HELD, TaskStatus
+from muster.model.states import FINAL, TaskStatus
 
 EXIT_UNSUCCESSFUL = 5
 FOREVER_S = float("inf")
@@ -33,15 +33,6 @@ class Goal(NamedTuple):
     """Whether what was reached is what was wanted: else exit code 5."""
 
 
-def is_still(task: Json) -> bool:
-    """Nothing of it runs any more: neither an attempt nor what one has left behind."""
-    return (
-        task["status"] not in HELD
-        and task["attemptStatus"] not in ATTEMPT_OPEN
-        and task["lingeringEpoch"] is None
-    )
-
-
 # Archived tasks have ended, and somebody has seen how.
 _DONE = frozenset({TaskStatus.COMPLETED, TaskStatus.ARCHIVED})
 ENDED = Goal(
@@ -50,9 +41,11 @@ ENDED = Goal(
     reached=lambda task: task["status"] in FINAL,
     good=lambda task: task["status"] in _DONE,
 )
-STILL = Goal("no longer runs", reached=is_still)
+STILL = Goal("no longer runs", reached=lambda task: not task["atWork"])
 RESTING = Goal(
-    "has stopped", reached=is_still, good=lambda task: task["status"] in _DONE | {TaskStatus.PAUSED}
+    "has stopped",
+    reached=lambda task: not task["atWork"],
+    good=lambda task: task["status"] in _DONE | {TaskStatus.PAUSED},
 )
 
 

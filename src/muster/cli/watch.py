@@ -9,7 +9,7 @@ import sys
 import time
 
 from muster.cli.context import WAIT_S, Context, connect, no_rows
-from muster.cli.output import Screen, clean, note, print_json, ref_of, task_word
+from muster.cli.output import Screen, clean, note, print_json, ref_of
 from muster.cli.task import find_tasks
 from muster.client.api import plan_path
 from muster.client.http import answers
@@ -79,7 +79,7 @@ def _present(context: Context, args: argparse.Namespace, screen: Screen) -> int:
         for plan in plans:
             screen.line(f"{clean(plan['name'])}  {screen.counts(plan['counts'])}")
         for task in tasks[:SHOWN_MAX]:
-            screen.line(f"  {screen.badge(task_word(task))}  {clean(ref_of(task))}  {clean(task['why'])}")
+            screen.line(f"  {screen.badge(task['state'])}  {clean(ref_of(task))}  {clean(task['why'])}")
         if len(tasks) > SHOWN_MAX:
             screen.line("  and more: muster task list")
         if not plans:

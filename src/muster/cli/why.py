@@ -7,7 +7,7 @@ from typing import Any
 
 from muster.cli.context import connect
 from muster.cli.fields import add_fields, print_one
-from muster.cli.output import Screen, age, clean, clock_time, now_ms, ref_of, task_word
+from muster.cli.output import Screen, age, clean, clock_time, now_ms, ref_of
 from muster.client.api import task_path
 
 _EVIDENCE = frozenset({"suspected", "recovered", "lost", "failed", "stop_requested", "asked", "expired"})
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
 
     def show() -> None:
         screen = Screen(args.color)
-        screen.line(f"{screen.badge(task_word(task))}  {clean(ref_of(task))}  {clean(task['why'])}")
+        screen.line(f"{screen.badge(task['state'])}  {clean(ref_of(task))}  {clean(task['why'])}")
         rows = [(clock_time(event["atMs"]), clean(event["message"])) for event in evidence]
         screen.fields([*rows, *_attempt(detail)])
 

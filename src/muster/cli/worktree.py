@@ -11,7 +11,7 @@ from typing import NamedTuple
 from muster.app.settings import load_config
 from muster.cli.context import Context, connect
 from muster.cli.fields import add_fields, print_rows
-from muster.cli.output import Screen, age, clean, now_ms, print_json, ref_of, task_word
+from muster.cli.output import Screen, age, clean, now_ms, print_json, ref_of
 from muster.client.api import task_path
 from muster.config.identity import refuse_copy
 from muster.model.durations import duration_text
@@ -19,7 +19,7 @@ from muster.model.errors import IllegalMove, NotFound
 from muster.model.json_value import Json
 from muster.model.refs import kept_refs
 from muster.model.states import FINAL, TaskStatus
-from muster.ports.trees import TaskTrees
+from muster.ports.files import TaskTrees
 
 MEASURE_S = 10.0
 """How long the sizes may take in all."""
@@ -124,7 +124,7 @@ def _print_list(screen: Screen, left: list[Left], kept_s: float) -> None:
         ]
         for one in left
     ]
-    looks = [task_word(one.task) if one.task else "archived" for one in left]
+    looks = [one.task["state"] if one.task else "archived" for one in left]
     screen.table(["STATUS", "TASK", "ENDED", "SIZE", "TREE"], rows, give=4, looks=looks)
     ended = [one for one in left if one.over]
     if ended:

@@ -20,6 +20,16 @@ STATE_DIR_NAME = ".muster"
 ROOT_VARIABLE = "MUSTER_ROOT"
 
 
+class _Below:
+    """A path within `.muster/`."""
+
+    def __init__(self, *parts: str) -> None:
+        self._parts = parts
+
+    def __get__(self, project: Project, _: type) -> Path:
+        return project.root.joinpath(STATE_DIR_NAME, *self._parts)
+
+
 class Project:
     """A folder, and the paths in it."""
 
@@ -65,63 +75,28 @@ class Project:
     def config_file(self) -> Path:
         return self.root / FILE_NAME
 
-    @property
-    def state_dir(self) -> Path:
-        return self.root / STATE_DIR_NAME
-
-    @property
-    def store(self) -> Path:
-        return self.state_dir / "state.db"
-
-    @property
-    def key_file(self) -> Path:
-        """Seals the audit."""
-        return self.state_dir / "key"
+    state_dir = _Below()
+    store = _Below("state.db")
+    key_file = _Below("key")
+    """Seals the audit."""
+    owner_lock = _Below("owner.lock")
+    supervisor_lock = _Below("supervisor.lock")
+    crew_file = _Below("crew")
+    """The processes that its supervisor has started."""
+    log_file = _Below("muster.log")
+    old_log_file = _Below("muster.log.1")
+    """What the log became when it was too long."""
+    homes_dir = _Below("homes")
+    """Of agents with a HOME of their own."""
+    seats_dir = _Below("seats")
+    """A lock for each worker whose agents have a HOME of their own."""
+    worktrees_dir = _Below("worktrees")
+    attempts_dir = _Below("attempts")
 
     @property
     def has_begun(self) -> bool:
         """There is a store, or there has been one: its key is made after it."""
         return self.store.exists() or self.key_file.exists()
-
-    @property
-    def owner_lock(self) -> Path:
-        return self.state_dir / "owner.lock"
-
-    @property
-    def supervisor_lock(self) -> Path:
-        return self.state_dir / "supervisor.lock"
-
-    @property
-    def crew_file(self) -> Path:
-        """The processes that its supervisor has started."""
-        return self.state_dir / "crew"
-
-    @property
-    def log_file(self) -> Path:
-        return self.state_dir / "muster.log"
-
-    @property
-    def old_log_file(self) -> Path:
-        """What the log became when it was too long."""
-        return self.state_dir / "muster.log.1"
-
-    @property
-    def homes_dir(self) -> Path:
-        """Of agents with a HOME of their own."""
-        return self.state_dir / "homes"
-
-    @property
-    def seats_dir(self) -> Path:
-        """A lock for each worker whose agents have a HOME of their own."""
-        return self.state_dir / "seats"
-
-    @property
-    def worktrees_dir(self) -> Path:
-        return self.state_dir / "worktrees"
-
-    @property
-    def attempts_dir(self) -> Path:
-        return self.state_dir / "attempts"
 
 
 def find_project(start: str | os.PathLike[str], env: Mapping[str, str]) -> Project | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from muster.engine.leader import check_term
+from muster.engine.fence import check_term
 from muster.engine.service import PAGE_ROWS
 from muster.engine.view import View
 from muster.model import commands as c

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.engine.leader import check_term
+from muster.engine.fence import check_term
 from muster.engine.pools import shift_pools
 from muster.engine.view import View
 from muster.model import commands as c

@@ -16,24 +16,25 @@ from muster.engine.claims import Claims
 from muster.engine.clock_jumps import set_clock
 from muster.engine.dependencies import depend
 from muster.engine.enqueue import Enqueuer, lane_key
+from muster.engine.fence import check_term
 from muster.engine.incarnation import restored
-from muster.engine.leader import check_term
 from muster.engine.manual import Manual
 from muster.engine.memory import Memory
 from muster.engine.plan_update import PlanUpdater
-from muster.engine.plans import Plans
 from muster.engine.policy import Policy
 from muster.engine.pools import close_pools, open_pool, reopen_for
-from muster.engine.prune import prune, prune_events
-from muster.engine.reconcile import reconcile
 from muster.engine.view import View, moved
 from muster.engine.workers import Workers
+from muster.model import breaker
 from muster.model import commands as c
-from muster.model.answers import Answer, Claimed, Moved
+from muster.model.answers import Answer, Claimed, Moved, PlanMoved, Pruned, Reconciled
+from muster.model.breaker import PlanDecision
 from muster.model.edits import CancelPlan, EditTask, UpdatePlan
-from muster.model.errors import MusterError, StoreRewound
+from muster.model.errors import Conflict, MusterError, NotFound, StoreRewound
 from muster.model.grants import Grants
 from muster.model.machine import TASK_COMMANDS
+from muster.model.rows import WORKSPACE_ID, Plan
+from muster.model.states import HELD
 from muster.model.task import Now
 from muster.ports.clock import Chance
 from muster.ports.runtime import EVENTS, READY, orders_for
@@ -240,3 +241,84 @@ def _named_tasks(commands: Sequence[c.Command]) -> list[int]:
         elif isinstance(command, c.Heartbeat):
             ids.update(task_id for task_id, _ in command.attempts)
     return list(ids)
+
+
+async def prune(view: View, command: c.Prune) -> Pruned:
+    await check_term(view.tx, command.term)
+    tx = view.tx
+    return Pruned(
+        logs=await tx.prune_logs(command.logs_before_ms, command.limit),
+        checkpoints=await tx.prune_checkpoints(command.logs_before_ms, command.limit),
+        keys=await tx.prune_idempotency(command.keys_before_ms, command.limit),
+    )
+
+
+async def prune_events(view: View, command: c.PruneEvents) -> Pruned:
+    """One sealed range goes; its seal stays, with a signature under its end."""
+    await check_term(view.tx, command.term)
+    return Pruned(events=await view.tx.prune_events(command.to_id, command.at_ms, command.proof))
+
+
+async def reconcile(view: View, command: c.Reconcile) -> Reconciled:
+    """Looks at the suspects again, in this transaction, and mends what is wrong."""
+    await check_term(view.tx, command.term)
+    await view.flush()
+    await view.load(command.task_ids)
+    orphans = stale = 0
+    for task_id in command.task_ids:
+        before, attempt = view.task(task_id), view.attempt(task_id)
+        edges = await view.tx.settle_done_parents(task_id)
+        unmet = await view.tx.unmet(task_id)
+        after = view.run(task_id, c.Repair(task_id=task_id, unmet=unmet))
+        if before.status in HELD and (attempt is None or not attempt.open):
+            orphans += 1
+        elif edges or after is not before:
+            stale += 1
+    return Reconciled(orphaned_tasks_recovered=orphans, stale_states_fixed=stale)
+
+
+class Plans:
+    def __init__(self, failures_max: int) -> None:
+        self._failures_max = failures_max
+
+    async def pause(self, view: View, command: c.PausePlan) -> PlanMoved:
+        """What runs goes on; nothing more is given out."""
+        plan = await self._named(view, command.plan)
+        return await self._keep(view, plan, breaker.pause(plan, command.actor, view.now))
+
+    async def move(self, view: View, command: c.MovePlan) -> PlanMoved:
+        """Raises Conflict where another plan has that file."""
+        plan = await self._named(view, command.plan)
+        other = await view.tx.plan_by_source(WORKSPACE_ID, command.source)
+        if other is not None and other.id != plan.id:
+            raise Conflict(f"{command.source} is the file of plan {other.name}; nothing was changed")
+        return await self._keep(view, plan, breaker.move(plan, command.source, command.actor, view.now))
+
+    async def resume(self, view: View, command: c.ResumePlan) -> PlanMoved:
+        plan = await self._named(view, command.plan)
+        moved = await self._keep(view, plan, breaker.resume(plan, command.actor, view.now))
+        view.became_ready = True
+        return moved
+
+    async def settle(self, view: View) -> None:
+        """Counts what ended in this transaction, before anything more is given out by it."""
+        ended, view.ended = view.ended, {}
+        for plan_id, ends in ended.items():
+            plan = await view.tx.plan(plan_id)
+            if plan is not None:
+                await self._keep(view, plan, breaker.count_ends(plan, ends, self._failures_max, view.now))
+
+    async def _named(self, view: View, name: str) -> Plan:
+        await self.settle(view)  # a neighbour in this batch may have failed for the last time
+        plan = await view.tx.plan_by_name(WORKSPACE_ID, name)
+        if plan is None:
+            raise NotFound(f"there is no plan {name!r}", "muster plan list")
+        return plan
+
+    async def _keep(self, view: View, before: Plan, decision: PlanDecision) -> PlanMoved:
+        plan = decision.plan
+        if plan != before:
+            await view.tx.update_plan(plan)
+        if decision.event is not None:
+            view.record(decision.event)
+        return PlanMoved(plan=plan.name, paused=plan.paused_reason, failures=plan.failures)

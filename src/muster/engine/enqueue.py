@@ -18,10 +18,9 @@ from muster.model.edits import free_name, short_slug, values_of
 from muster.model.errors import BadInput, Conflict, IllegalMove, Overloaded
 from muster.model.graph import find_cycle
 from muster.model.moves.waiting import enqueued
-from muster.model.profiles import Chooser, by_words
+from muster.model.profiles import Chooser, by_words, required
 from muster.model.rows import WORKSPACE_ID, LaneKey, NewTask, Plan
 from muster.model.states import FailedDependency
-from muster.model.targets import required
 from muster.model.task import TaskFields
 from muster.ports.store import Existing
 

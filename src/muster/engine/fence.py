@@ -1,11 +1,12 @@
-"""The fence against a store that was put back: what an epoch that it does not know means (S2)."""
+"""The fences: against a store that was put back (S2), and against a coordinator whose term is over (S10)."""
 
 from __future__ import annotations
 
 from muster.model.commands import AttemptCommand
-from muster.model.errors import NotFound, StaleEpoch, StoreRewound
+from muster.model.errors import NotFound, StaleEpoch, StoreRewound, TermOver
 from muster.model.grants import Grants
 from muster.model.task import Attempt, Task
+from muster.ports.store import Tx
 
 
 class Incarnation:
@@ -52,3 +53,23 @@ def _of_another(attempt: Attempt | None, command: AttemptCommand) -> bool:
     if not command.proof or attempt is None or attempt.epoch != command.epoch:
         return False
     return command.proof.rpartition(".")[0] != attempt.worker_id
+
+
+_TERM = "term"
+
+
+async def present_term(tx: Tx) -> int:
+    return int(await tx.meta(_TERM) or 0)
+
+
+async def take_term(tx: Tx) -> int:
+    term = await present_term(tx) + 1
+    await tx.set_meta(_TERM, str(term))
+    return term
+
+
+async def check_term(tx: Tx, term: int) -> None:
+    """Raises TermOver where another coordinator has taken over since `term` was taken."""
+    present = await present_term(tx)
+    if term != present:
+        raise TermOver(f"this coordinator's term {term} is over; term {present} leads now")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from muster.engine.audit import LOST_HEAD
-from muster.engine.leader import present_term
+from muster.engine.fence import present_term
 from muster.engine.view import View
 from muster.model import commands as c
 from muster.model.answers import StoreRestored

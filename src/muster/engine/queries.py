@@ -8,12 +8,12 @@ from msgspec.structs import asdict, replace
 
 from muster.engine.policy import Policy
 from muster.engine.pools import POOLS
-from muster.engine.references import resolve
 from muster.engine.workers import CREW, ORDERED, ordered
 from muster.model.actions import actions
 from muster.model.edits import KeptTask, PlanDiff, UpdatePlan, compare, free_name
-from muster.model.errors import NotFound
+from muster.model.errors import Ambiguous, NotFound
 from muster.model.moves.decision import lapsed
+from muster.model.numbers import is_number
 from muster.model.pools import CLOSING, Pool, Pools, pools_of
 from muster.model.rows import ANY_AGENT, agent_views, worker_view
 from muster.model.states import HELD, CrewStatus, TaskStatus
@@ -32,10 +32,60 @@ from muster.model.views import (
     TaskView,
     WorkerView,
 )
-from muster.model.why import CrewFacts, reason, takers
+from muster.model.why import CrewFacts, at_work, reason, state_of, takers
 from muster.model.wording import near
 from muster.ports.clock import Clock
 from muster.ports.store import Reads
+
+EPOCH_DIGITS_MAX = 15
+COMPARED_MAX = 2000
+"""Tasks whose names are compared with one that is not there."""
+
+
+async def resolve(reads: Reads, reference: str) -> tuple[int, int | None]:
+    """(task id, epoch).  Raises NotFound and Ambiguous, each with what is near."""
+    name, number = reference, ""
+    found = await meant(reads, reference)
+    if not found:  # a key may hold a # itself
+        start, _, end = reference.rpartition("#")
+        if start and is_number(end) and len(end) <= EPOCH_DIGITS_MAX:
+            name, number = start, end
+            found = await meant(reads, name)
+    if not found:
+        raise NotFound(f"there is no task {name!r}{await _near(reads, name)}", "muster task list")
+    if len(found) > 1:
+        views = await reads.task_views(TaskFilter(ids=tuple(found)))
+        names = ", ".join(f"{view.plan}/{view.key}" for view in views[:5])
+        raise Ambiguous(f"{name!r} may be any of {names}", "write plan/key in full")
+    epoch = int(number) if number else None
+    if epoch is not None and await reads.attempt(found[0], epoch) is None:
+        raise NotFound(f"task {name!r} has no attempt {epoch}", f"muster task show {name}")
+    return found[0], epoch
+
+
+async def meant(reads: Reads, reference: str) -> list[int]:
+    """Ids of the tasks that a reference without an epoch may mean."""
+    if reference in ("@last", "@failed"):
+        newest = await reads.newest_task(failed=reference == "@failed")
+        return [] if newest is None else [newest]
+    if is_number(reference) and (found := await reads.find_number(int(reference), None)):
+        return found
+    plan, slash, key = reference.partition("/")
+    if slash and is_number(key) and (found := await reads.find_number(int(key), plan)):
+        return found
+    candidates = [(plan, key), (None, reference)] if slash else [(None, reference)]
+    for start in (False, True):
+        for of_plan, name in candidates:
+            if found := await reads.find_key(name, of_plan, start=start):
+                return found
+    return []
+
+
+async def _near(reads: Reads, name: str) -> str:
+    views = await reads.task_views(TaskFilter(limit=COMPARED_MAX))
+    refs = {ref: f"{view.plan}/{view.key}" for view in views for ref in (view.key, f"{view.plan}/{view.key}")}
+    return near(name, refs, refs)
+
 
 LOG_TAIL_CHUNKS = 50
 LOG_TAIL_LINES = 20
@@ -289,7 +339,14 @@ class Queries:
 
 def _judged(view: TaskView, facts: CrewFacts) -> TaskView:
     found = reason(view, facts)
-    return replace(view, why=found.text, needs_person=found.needs_person, actions=actions(view))
+    return replace(
+        view,
+        state=state_of(view),
+        at_work=at_work(view),
+        why=found.text,
+        needs_person=found.needs_person,
+        actions=actions(view),
+    )
 
 
 def _claim_view(attempt: Attempt, task: TaskView, now: Now) -> ClaimView:

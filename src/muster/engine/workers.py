@@ -7,8 +7,8 @@ from itertools import chain, repeat
 from msgspec.structs import replace
 
 from muster.engine.capacity import capacity
+from muster.engine.fence import check_term, take_term
 from muster.engine.incarnation import PROJECT
-from muster.engine.leader import check_term, take_term
 from muster.engine.policy import Policy
 from muster.engine.view import View
 from muster.model import commands as c

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 class MusterError(Exception):
     code = "error"
+    """On the wire: the class's own name, `bad_input` for BadInput."""
     exit_code = 1
     http_status = 500
 
@@ -26,23 +27,26 @@ class MusterError(Exception):
         self.message = message
         self.hint = hint
 
+    def __init_subclass__(cls) -> None:
+        if "code" not in vars(cls):
+            words = "".join(f"_{char.lower()}" if char.isupper() else char for char in cls.__name__)
+            cls.code = words.strip("_").removesuffix("_error")
+
 
 class CallerError(MusterError):
-    code = "caller"
+    pass
 
 
 class BadInput(CallerError):
-    code = "bad_input"
     exit_code = 2
     http_status = 422
 
 
 class BadPlan(BadInput):
-    code = "bad_plan"
+    pass
 
 
 class BadConfig(BadInput):
-    code = "bad_config"
     key = ""
     """The dotted key of the settings that is wrong, where it is one."""
     against = ""
@@ -50,25 +54,21 @@ class BadConfig(BadInput):
 
 
 class NotFound(CallerError):
-    code = "not_found"
     exit_code = 3
     http_status = 404
 
 
 class Ambiguous(CallerError):
-    code = "ambiguous"
     exit_code = 3
     http_status = 409
 
 
 class NotAllowed(CallerError):
-    code = "not_allowed"
     exit_code = 4
     http_status = 401
 
 
 class Conflict(CallerError):
-    code = "conflict"
     exit_code = 6
     http_status = 409
 
@@ -76,78 +76,65 @@ class Conflict(CallerError):
 class StaleEpoch(Conflict):
     """The attempt behind this write has ended; a newer one may hold the task."""
 
-    code = "stale_epoch"
-
 
 class TermOver(Conflict):
     """Another coordinator leads now."""
 
-    code = "term_over"
-
 
 class IllegalMove(Conflict):
-    code = "illegal_move"
+    pass
 
 
 class Unavailable(MusterError):
-    code = "unavailable"
     exit_code = 7
     http_status = 503
 
 
 class OwnerUnavailable(Unavailable):
-    code = "owner_unavailable"
+    pass
 
 
 class Overloaded(Unavailable):
     """The queue is full: backpressure, not a fault."""
 
-    code = "overloaded"
     exit_code = 1
     http_status = 429
 
 
 class StoreFault(MusterError):
-    code = "store_fault"
     http_status = 507
 
 
 class StoreFull(Unavailable):
     """The disk is full: what was asked was not written, and works again once there is space."""
 
-    code = "store_full"
     http_status = 507
 
 
 class StoreHalted(StoreFault):
-    code = "store_halted"
+    pass
 
 
 class StoreRewound(StoreFault):
-    code = "store_rewound"
+    pass
 
 
 class ProjectCopied(StoreFault):
     """The store is that of the folder that this one was copied from, until a person makes it this one's own."""
 
-    code = "project_copied"
-
 
 class StoreRefused(StoreFault):
-    code = "store_refused"
+    pass
 
 
 class WaitTimeout(MusterError):
     """What was waited for has not happened yet; nothing was changed."""
 
-    code = "wait_timeout"
     exit_code = 8
 
 
 class AgentUnfit(MusterError):
     """The agent's binary or directory is missing: the agent is marked, the task goes back unharmed."""
-
-    code = "agent_unfit"
 
 
 def _tree(root: type[MusterError]) -> dict[str, type[MusterError]]:

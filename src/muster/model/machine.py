@@ -12,7 +12,7 @@ from typing import Any
 
 from muster.model import commands as c
 from muster.model.edits import Edit
-from muster.model.moves import editing, ending, manual, overdue, repair, steering, waiting, working
+from muster.model.moves import editing, ending, manual, steering, waiting, working
 from muster.model.moves.decision import Decision, Facts
 from muster.model.task import Now, Task
 
@@ -48,8 +48,8 @@ _DECIDERS: dict[type[c.Command], _Decider] = {
     c.Transfer: steering.transfer,
     c.DropPin: steering.drop_pin,
     c.Expire: steering.expire,
-    c.Overdue: overdue.overdue,
-    c.Repair: repair.mend,
+    c.Overdue: working.overdue,
+    c.Repair: editing.mend,
     c.Skip: steering.skip,
     c.Depend: steering.depend,
     c.Archive: steering.archive,

@@ -2,12 +2,15 @@
 
 A table names words for each kind.  A word counts where it stands as a word of its own, in whatever form (`tests`,
 `tested`), never inside another one: the `ui` of `build` is none.
+
+What a task is about, where not every agent can reach it (a host, a repository), is its target: to the matching
+one more thing that the agent must offer; people write and read it as itself.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -99,3 +102,21 @@ class Chooser:
         forms = [word, *(word.removesuffix(ending) for ending in _ENDINGS if word.endswith(ending))]
         found = [entry for form in forms for entry in self._whole.get(form, ())]
         return found + [entry for start, entry in self._starts if word.startswith(start)]
+
+
+_MARK = "target:"
+
+
+def required(capabilities: Iterable[str], target: str | None) -> tuple[str, ...]:
+    """Everything that an agent must offer for a task, in order."""
+    return tuple(sorted({*capabilities, *((_MARK + target,) if target else ())}))
+
+
+def offered(capabilities: Iterable[str], targets: Iterable[str]) -> tuple[str, ...]:
+    """Everything that an agent offers."""
+    return (*capabilities, *(_MARK + target for target in targets))
+
+
+def target_of(requirement: str) -> str | None:
+    """The target that is required; None for a capability."""
+    return requirement.removeprefix(_MARK) if requirement.startswith(_MARK) else None

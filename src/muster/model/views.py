@@ -68,6 +68,10 @@ class TaskView(CommonFields, frozen=True, kw_only=True):
     """Of its newest attempt, also when that has ended."""
     stop_action: StopAction | None = None
     """Why its attempt is being stopped."""
+    state: str = ""
+    """One word for where it stands."""
+    at_work: bool = False
+    """Something of it runs: an attempt, or what one has left behind."""
     why: str = ""
     """One sentence: why it is where it is."""
     needs_person: bool = False

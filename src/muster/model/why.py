@@ -10,9 +10,17 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from muster.model.pools import Pool
+from muster.model.profiles import required, target_of
 from muster.model.rows import ANY_AGENT
-from muster.model.states import AttemptStatus, CrewStatus, ErrorKind, PauseReason, TaskStatus
-from muster.model.targets import required, target_of
+from muster.model.states import (
+    ATTEMPT_OPEN,
+    HELD,
+    AttemptStatus,
+    CrewStatus,
+    ErrorKind,
+    PauseReason,
+    TaskStatus,
+)
 from muster.model.task import BY_HAND, CANCELLED, REMOVED
 from muster.model.views import PlanView, TaskView
 from muster.model.wording import counted
@@ -81,6 +89,20 @@ class Reason(NamedTuple):
     text: str
     needs_person: bool = False
     """Nothing moves the task before a person does something, here or to what it waits for."""
+
+
+def state_of(task: TaskView) -> str:
+    if task.status is TaskStatus.PENDING and task.unmet:
+        return "blocked"
+    if task.status is TaskStatus.PENDING:
+        return "ready" if task.next_attempt_at_ms is None else "delayed"
+    if task.attempt_status is AttemptStatus.STOPPING:
+        return "stopping"
+    return "delayed" if task.status is TaskStatus.ABORTED else task.status.lower()
+
+
+def at_work(task: TaskView) -> bool:
+    return task.status in HELD or task.attempt_status in ATTEMPT_OPEN or task.lingering_epoch is not None
 
 
 def why(task: TaskView, facts: CrewFacts) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from muster.engine import commands as engine_commands
-from muster.engine import leader, prune, workers
+from muster.engine import fence, workers
 from muster.engine.audit import add_seal
 from muster.engine.batch import Batcher
 from muster.engine.claims import Claims
@@ -17,8 +17,7 @@ from muster.engine.enqueue import Enqueuer
 from muster.engine.memory import Memory
 from muster.engine.policy import Policy
 from muster.engine.services import reaper as reaper_module
-from muster.engine.services.brake import Brake
-from muster.engine.services.reaper import Reaper
+from muster.engine.services.reaper import Brake, Reaper
 from muster.engine.services.scheduler import Scheduler
 from muster.engine.view import View
 from muster.engine.workers import Workers
@@ -187,10 +186,10 @@ def term_not_checked(planting: Planting) -> None:
     async def check_term(_tx: Any, _term: int) -> None:
         return None
 
-    for module in (engine_commands, workers, prune):
+    for module in (engine_commands, workers):
         planting.put(module, "check_term", check_term)
     planting.put(add_seal.__globals__, "check_term", check_term)
-    planting.put(leader, "check_term", check_term)
+    planting.put(fence, "check_term", check_term)
 
 
 @plant("leases are kept on the wall clock")

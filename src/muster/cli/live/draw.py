@@ -14,7 +14,6 @@ from muster.cli.output import (
     fit,
     plan_counts,
     ref_of,
-    task_word,
     width,
 )
 from muster.model.json_value import Json
@@ -82,7 +81,7 @@ def _tasks(state: State, columns: int, room: int, screen: Screen, now_ms: int) -
 
 
 def _task(row: Json, columns: int, refs: int, screen: Screen, now_ms: int, *, chosen: bool) -> str:
-    word = task_word(row)
+    word = row["state"]
     plain = Screen("never")
     held = row["agent"] is not None
     since = age(now_ms - row["startedAtMs"]) if held and row["startedAtMs"] else ""

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from muster.cli.output import ref_of, task_word
+from muster.cli.output import ref_of
 from muster.model.json_value import Json
 from muster.model.states import FINAL, TaskStatus
 
@@ -117,7 +117,7 @@ class State:
     def _fits(self, task: Json) -> bool:
         if not (self.show_ended or task["id"] in self._seen_open or task["status"] == TaskStatus.FAILED):
             return False
-        said = f"{ref_of(task)} {task['title']} {task_word(task)} {task['why']}"
+        said = f"{ref_of(task)} {task['title']} {task['state']} {task['why']}"
         return self.filter.casefold() in said.casefold()
 
     def _take_log(self, lines: Sequence[str]) -> None:

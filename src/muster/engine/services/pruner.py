@@ -11,7 +11,7 @@ from muster.model.retention import Retention
 from muster.model.seals import Signer
 from muster.ports.clock import Clock
 from muster.ports.engine import Execute
-from muster.ports.folders import Folders
+from muster.ports.files import Folders
 from muster.ports.store import Reads
 
 CATCH_UP_S = 0.5

@@ -12,7 +12,7 @@ from muster.model.errors import BadPlan, MusterError
 from muster.model.rows import Plan
 from muster.ports.clock import Clock
 from muster.ports.engine import Execute
-from muster.ports.plan import PlanFiles
+from muster.ports.files import PlanFiles
 from muster.ports.store import Reads
 
 log = logging.getLogger(__name__)

@@ -13,8 +13,8 @@ from muster.engine.service import PAGE_ROWS, Service
 from muster.model.retention import tree_is_over
 from muster.model.views import TaskFilter
 from muster.ports.clock import Clock
+from muster.ports.files import TaskTrees
 from muster.ports.store import Reads
-from muster.ports.trees import TaskTrees
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""The move by which a person changes what a task is, not where it stands."""
+"""Moves that change what stands in a task's row: what a person edits, and what does not agree with the facts."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from muster.model import commands as c
 from muster.model.edits import EDITABLE, Edit
 from muster.model.errors import IllegalMove
-from muster.model.moves.decision import Decision, Facts, moved
-from muster.model.states import HELD, TaskStatus
+from muster.model.events import Level
+from muster.model.moves.decision import Decision, Facts, close, left_running, moved
+from muster.model.states import HELD, AttemptStatus, TaskStatus
 from muster.model.task import FIELDS_OF_STATE, Now, Task
 
 
@@ -50,3 +52,32 @@ def _due_ms(task: Task, not_before_ms: int, now: Now) -> int | None:
         return max(task.next_attempt_at_ms or 0, not_before_ms)
     waits = task.status in {TaskStatus.PENDING, TaskStatus.PAUSED} and not_before_ms > now.wall_ms
     return not_before_ms if waits else None
+
+
+def mend(task: Task, facts: Facts, command: c.Repair, now: Now) -> Decision:
+    attempt = facts.attempt if facts.attempt is not None and facts.attempt.open else None
+    wrong: list[str] = []
+    changes: dict[str, Any] = {}
+    closed = None
+    if task.status in HELD and attempt is None:
+        wrong.append(f"it was {task.status} and no attempt held it")
+        changes["status"] = TaskStatus.PENDING
+    elif task.status not in HELD and attempt is not None:
+        wrong.append(f"attempt {attempt.epoch} was open while the task is {task.status}")
+        changes["lingering_epoch"] = left_running(attempt)
+        closed = close(attempt, AttemptStatus.CANCELLED, now, error="its task was not held by it")
+    if command.unmet != task.unmet:
+        wrong.append(f"it counted {task.unmet} unmet dependencies and has {command.unmet}")
+        changes["unmet"] = command.unmet
+    if not wrong:
+        return Decision(task)
+    after, event = moved(
+        task,
+        now,
+        "reconciled",
+        "; ".join(wrong),
+        "coordinator",
+        level=Level.WARN,
+        **changes,
+    )
+    return Decision(after, closed, (event,))

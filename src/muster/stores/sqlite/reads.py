@@ -10,13 +10,13 @@ import apsw
 import msgspec
 
 from muster.model.numbers import NUMBER_MAX
+from muster.model.profiles import required
 from muster.model.rows import Plan, WorkerRow
 from muster.model.seals import Numbered, Seal
 from muster.model.states import (
     ErrorKind,
     PauseReason,
 )
-from muster.model.targets import required
 from muster.model.task import Artifact, Attempt, Checkpoint
 from muster.model.views import (
     AttemptView,

@@ -91,6 +91,12 @@ iif(a.ended_at_ms IS NULL, a.stop_action, NULL)
 -- name: taskview_why
 ''
 
+-- name: taskview_state
+''
+
+-- name: taskview_at_work
+0
+
 -- name: unmet
 (SELECT count(*) FROM dependencies d WHERE d.child_id = t.id AND d.met = 0)
 
