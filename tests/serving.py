@@ -13,8 +13,7 @@ from muster.engine.queries import Queries
 from muster.model.answers import AuditReport, BackedUp, Reconciled
 from muster.model.errors import StoreFault
 from muster.model.seals import Signer
-from muster.runtimes.clock import SystemClock
-from muster.runtimes.local import LocalWakeups
+from muster.runtimes.local import LocalWakeups, SystemClock
 from muster.stores.sqlite.copies import back_up
 from muster.stores.sqlite.store import SqliteStore
 from muster.web.backend import Backend

@@ -26,9 +26,7 @@ from muster.engine.policy import Policy
 from muster.model import commands as c
 from muster.model.states import ErrorKind
 from muster.model.views import TaskFilter
-from muster.runtimes.chance import SystemChance
-from muster.runtimes.clock import SystemClock
-from muster.runtimes.local import LocalWakeups
+from muster.runtimes.local import LocalWakeups, SystemChance, SystemClock
 from muster.stores.sqlite.store import SqliteStore
 from muster.web.app import build
 from muster.web.backend import Backend

@@ -9,7 +9,7 @@ import pytest
 
 from muster.agents.command import CommandAgent
 from muster.app.settings import KINDS
-from muster.config import foreign, load
+from muster.config import importing, load
 from muster.config.keys import AGENT_KEYS, KEYS
 from muster.config.kinds import AgentKind
 from muster.config.settings import Config
@@ -48,7 +48,7 @@ def agents_table() -> list[str]:
 
 def foreign_table(kind: str) -> list[str]:
     lines = [f"| {kind} | Muster | what differs |", "|---|---|---|"]
-    for setting in foreign.SETTINGS:
+    for setting in importing.SETTINGS:
         if setting.kind == kind:
             target = f"`{setting.target}`" if setting.target else "-"
             target += ", left at its default" if setting.aside else ""
@@ -59,7 +59,7 @@ def foreign_table(kind: str) -> list[str]:
 TABLES = {
     "keys": keys_table(),
     "agents": agents_table(),
-    **{kind: foreign_table(kind) for kind in (foreign.POOL, foreign.CLUSTER, foreign.PLANNER)},
+    **{kind: foreign_table(kind) for kind in (importing.POOL, importing.CLUSTER, importing.PLANNER)},
 }
 
 
@@ -88,5 +88,5 @@ def test_every_key_that_is_read_is_listed(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_every_foreign_key_leads_to_a_key_of_ours() -> None:
     ours = {key.path for key in KEYS}
-    assert {setting.target for setting in foreign.SETTINGS if setting.target} <= ours
-    assert all(setting.note or setting.target for setting in foreign.SETTINGS), "what becomes of it?"
+    assert {setting.target for setting in importing.SETTINGS if setting.target} <= ours
+    assert all(setting.note or setting.target for setting in importing.SETTINGS), "what becomes of it?"

@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 from git_projects import git
 
+from muster.cli.feed import EventPrinter
 from muster.cli.main import main
 from muster.cli.output import Screen
-from muster.cli.printer import EventPrinter
 from muster.cli.terminal import gated, harmless
 from muster.model import commands as c
 from muster.model.refs import base_ref, kept_ref

@@ -24,9 +24,9 @@ from muster.engine.commands import Applied, Engine
 from muster.engine.policy import Policy
 from muster.model import commands as c
 from muster.model.errors import StoreFault
-from muster.model.grants import Grants
+from muster.model.seals import Grants
 from muster.model.task import Now
-from muster.ports.clock import Chance
+from muster.ports.runtime import Chance
 from muster.ports.store import Reads, Store, Tx
 
 T = TypeVar("T")

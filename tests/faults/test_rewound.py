@@ -24,7 +24,7 @@ from muster.engine.queries import Queries
 from muster.model import commands as c
 from muster.model.answers import ClaimedJob, StoreRestored
 from muster.model.errors import NotAllowed, NotFound, StaleEpoch, StoreRewound
-from muster.model.grants import Grants
+from muster.model.seals import Grants
 from muster.stores.sqlite.copies import back_up, examine
 from muster.stores.sqlite.store import SqliteStore
 from muster.stores.sqlite.witness import witness_of

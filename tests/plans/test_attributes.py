@@ -14,9 +14,9 @@ from muster.cli.plan_file import Given, plan_body
 from muster.config.project import Project
 from muster.config.settings import AgentConfig, Config
 from muster.model.commands import Spec
+from muster.model.edits import PlanTask
 from muster.model.errors import BadPlan
 from muster.model.fields import ATTRIBUTES
-from muster.model.plan import PlanTask
 from muster.plans.markdown import parse, tick
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from muster.model.edits import PlanTask
 from muster.model.errors import BadPlan
-from muster.model.plan import PlanTask
 from muster.plans.markdown import parse
 
 

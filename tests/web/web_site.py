@@ -19,9 +19,7 @@ from muster.engine.batch import Batcher
 from muster.engine.commands import Engine
 from muster.engine.policy import Policy
 from muster.model.states import CrewStatus
-from muster.runtimes.chance import SystemChance
-from muster.runtimes.clock import SystemClock
-from muster.runtimes.local import LocalWakeups
+from muster.runtimes.local import LocalWakeups, SystemChance, SystemClock
 from muster.stores.sqlite.store import SqliteStore
 from muster.web.app import build
 from muster.web.server import serve

@@ -39,9 +39,7 @@ from muster.model.errors import MusterError, ProjectCopied, StoreFault
 from muster.model.retention import Retention
 from muster.model.retry import RetryPolicy
 from muster.plans.files import LocalPlanFiles
-from muster.runtimes.chance import SystemChance
-from muster.runtimes.clock import SystemClock
-from muster.runtimes.local import LocalWakeups
+from muster.runtimes.local import LocalWakeups, SystemChance, SystemClock
 from muster.stores.sqlite.copies import back_up
 from muster.stores.sqlite.halt import Cause, Halt
 from muster.web.backend import Backend

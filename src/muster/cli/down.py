@@ -9,9 +9,8 @@ from muster.app.crew import CONTROL_S, bring_down, is_up
 from muster.app.interrupts import DRAIN, STOP, Interrupts
 from muster.app.settings import load_config
 from muster.cli.context import actor, attempt_headers, connect_to, project_of
-from muster.cli.feed import running
+from muster.cli.feed import EventPrinter, running
 from muster.cli.output import clean, note, ref_of
-from muster.cli.printer import EventPrinter
 from muster.client.api import Api, task_path
 from muster.client.http import Connection
 from muster.config.project import Project

@@ -18,9 +18,9 @@ from muster.cli.output import Screen, clean, note, print_json
 from muster.client.api import Api, plan_path
 from muster.config.project import Project, find_project
 from muster.config.settings import Config
+from muster.model.edits import PlanDocument, PlanTask
 from muster.model.errors import BadInput, BadPlan, Conflict
 from muster.model.json_value import Json
-from muster.model.plan import PlanDocument, PlanTask
 from muster.model.profiles import GENERAL_PURPOSE, Choice, Chooser, by_words, required
 from muster.model.rows import Lane, WorkerRow
 from muster.model.states import FINAL, TaskStatus, WorkerStatus

@@ -81,7 +81,7 @@ def _dry_run(args: argparse.Namespace) -> int:
     """As `muster plan add --dry-run` says it for a whole file.  Raises NotFound for an unknown agent."""
     from muster.app.settings import load_config
     from muster.cli.plan_file import show_takers
-    from muster.model.plan import PlanDocument, PlanTask
+    from muster.model.edits import PlanDocument, PlanTask
 
     if args.fields is not None or args.wait is not None:
         raise BadInput("--dry-run adds nothing that could be waited for or have fields", "leave these out")

@@ -13,9 +13,8 @@ from muster.app.parts import last_words, make_state_dir, python_module
 from muster.app.settings import load_config
 from muster.cli.context import actor, project_of
 from muster.cli.copied import confirm_copy
-from muster.cli.feed import Feed
+from muster.cli.feed import EventPrinter, Feed
 from muster.cli.fields import answer
-from muster.cli.printer import EventPrinter
 from muster.cli.worker import worker_count
 from muster.client.api import Api
 from muster.client.http import Connection, answers

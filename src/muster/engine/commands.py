@@ -31,13 +31,12 @@ from muster.model.answers import Answer, Claimed, Moved, PlanMoved, Pruned, Reco
 from muster.model.breaker import PlanDecision
 from muster.model.edits import CancelPlan, EditTask, UpdatePlan
 from muster.model.errors import Conflict, MusterError, NotFound, StoreRewound
-from muster.model.grants import Grants
 from muster.model.machine import TASK_COMMANDS
 from muster.model.rows import WORKSPACE_ID, Plan
+from muster.model.seals import Grants
 from muster.model.states import HELD
 from muster.model.task import Now
-from muster.ports.clock import Chance
-from muster.ports.runtime import EVENTS, READY, orders_for
+from muster.ports.runtime import EVENTS, READY, Chance, orders_for
 from muster.ports.store import Store, Tx
 
 Outcome = Answer | MusterError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster.model.commands import AttemptCommand
 from muster.model.errors import NotFound, StaleEpoch, StoreRewound, TermOver
-from muster.model.grants import Grants
+from muster.model.seals import Grants
 from muster.model.task import Attempt, Task
 from muster.ports.store import Tx
 

@@ -8,8 +8,8 @@ from muster.engine.fence import Incarnation
 from muster.engine.incarnation import read_incarnation
 from muster.engine.view import View
 from muster.model import commands as c
-from muster.model.grants import Grants
 from muster.model.rows import WORKSPACE_ID, Lane, LaneKey
+from muster.model.seals import Grants
 from muster.ports.store import Tx
 
 _EPOCH_MS = 1_735_689_600_000

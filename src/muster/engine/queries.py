@@ -23,7 +23,6 @@ from muster.model.views import (
     CrewView,
     EventView,
     Inbox,
-    LogChunk,
     PlanProgress,
     PlanView,
     StatusView,
@@ -34,7 +33,7 @@ from muster.model.views import (
 )
 from muster.model.why import CrewFacts, at_work, reason, state_of, takers
 from muster.model.wording import near
-from muster.ports.clock import Clock
+from muster.ports.runtime import Clock
 from muster.ports.store import Reads
 
 EPOCH_DIGITS_MAX = 15
@@ -195,9 +194,6 @@ class Queries:
     async def events(self, *, after_id: int, task_id: int | None, limit: int) -> list[EventView]:
         return await self._reads.events(after_id=after_id, task_id=task_id, limit=min(limit, EVENTS_MAX))
 
-    async def log(self, task_id: int, epoch: int, *, after: int, limit: int) -> list[tuple[int, LogChunk]]:
-        return await self._reads.log(task_id, epoch, after=after, limit=limit)
-
     async def claims(self) -> list[ClaimView]:
         """All open attempts, oldest task first."""
         now = self._clock.now()
@@ -209,9 +205,6 @@ class Queries:
             tasks = {view.id: view for view in await self._reads.task_views(TaskFilter(ids=ids))}
             claims += [_claim_view(attempt, tasks[attempt.task_id], now) for attempt in page]
         return claims
-
-    async def log_tail(self, task_id: int, epoch: int, *, limit: int) -> list[tuple[int, LogChunk]]:
-        return await self._reads.log_tail(task_id, epoch, limit=limit)
 
     async def plan(self, name: str) -> PlanProgress:
         """Raises NotFound for a plan that is not there."""

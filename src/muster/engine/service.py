@@ -6,7 +6,7 @@ import logging
 import traceback
 
 from muster.model.errors import MusterError, TermOver
-from muster.ports.clock import Clock
+from muster.ports.runtime import Clock
 
 log = logging.getLogger(__name__)
 

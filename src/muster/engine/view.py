@@ -16,7 +16,7 @@ from muster.model.retry import RetryPolicy
 from muster.model.rows import NewTask
 from muster.model.states import HELD, AttemptStatus, ErrorKind, FailedDependency, TaskStatus
 from muster.model.task import Attempt, Now, Task
-from muster.ports.clock import Chance
+from muster.ports.runtime import Chance
 from muster.ports.store import Tx, Writes
 
 TITLE_SHOWN = 80

@@ -1,4 +1,4 @@
-"""Changing tasks that are there already: one by one, or a whole plan after its file was edited.
+"""A plan as its file has it, and changing tasks that are there already: one by one, or after a file was edited.
 
 Pure.  `compare` says what a plan's file and the kept plan disagree about; `muster plan diff` shows that, and
 `UpdatePlan` applies it.
@@ -11,13 +11,29 @@ import unicodedata
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, get_type_hints
 
-from msgspec import UNSET, UnsetType, convert, defstruct
+from msgspec import UNSET, Struct, UnsetType, convert, defstruct
 
 from muster.model import commands as c
 from muster.model import fields
 from muster.model.answers import Answer
+from muster.model.commands import Spec
 from muster.model.states import HELD, TaskStatus
 from muster.model.task import REMOVED, TaskFields
+
+
+class PlanTask(Spec, frozen=True, kw_only=True, omit_defaults=True):
+    """One `- [ ]` item; its key is `{#id}`, else a leading code (`T001.002:`), else heading path and title."""
+
+    key: str
+    line: int = 0
+    """1-based line of the box in the file."""
+
+
+class PlanDocument(Struct, frozen=True, kw_only=True):
+    name: str
+    title: str
+    tasks: tuple[PlanTask, ...]
+
 
 EDITABLE = frozenset(
     {TaskStatus.PENDING, TaskStatus.ABORTED, TaskStatus.PAUSED, TaskStatus.FAILED, TaskStatus.CANCELLED}

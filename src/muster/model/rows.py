@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from muster.model.commands import Offer
 from muster.model.profiles import GENERAL_PURPOSE
@@ -139,6 +140,9 @@ class WorkerRow(Struct, frozen=True, gc=False):
         return self.unfit | {ANY_AGENT: f"{first} cannot run: {self.unfit[first]}"}
 
 
+_SHOWN = frozenset(WorkerView.__struct_fields__)
+
+
 def worker_view(worker: WorkerRow, holds: tuple[str, ...]) -> WorkerView:
     """The row says what the last heartbeat knew; an attempt may have begun or ended since."""
     status = worker.status
@@ -146,20 +150,8 @@ def worker_view(worker: WorkerRow, holds: tuple[str, ...]) -> WorkerView:
         status = WorkerStatus.STOPPING
     elif status in {WorkerStatus.IDLE, WorkerStatus.BUSY}:
         status = WorkerStatus.BUSY if holds else WorkerStatus.IDLE
-    return WorkerView(
-        id=worker.id,
-        hostname=worker.hostname,
-        pid=worker.pid,
-        status=status,
-        agents=worker.agents,
-        unfit=worker.unfit,
-        holds=holds,
-        last_seen_at_ms=worker.last_seen_at_ms,
-        slots=worker.slots,
-        registered_at_ms=worker.registered_at_ms,
-        ended_at_ms=worker.ended_at_ms,
-        reason=worker.reason,
-    )
+    shared = {name: value for name, value in asdict(worker).items() if name in _SHOWN}
+    return WorkerView(**shared | {"status": status, "holds": holds})
 
 
 def agent_views(workers: Sequence[WorkerView], held: Sequence[TaskView]) -> list[AgentView]:

@@ -2,11 +2,15 @@
 
 A seal covers a range of events with a keyed hash (BLAKE2b) of each, so that a verdict can name the event, and
 the head of the seal before it.  When retention drops a range, its seal stays as a signed stub.
+
+With the same key an attempt's worker can prove that it was granted: a store that was put back does not know the
+epochs that it had granted since (S2).  A mistyped or made-up epoch is stale, and no more than that.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -15,7 +19,27 @@ from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from muster.model.events import Event
-from muster.model.grants import Grants
+
+_MAC_BYTES = 16
+
+
+class Grants:
+    def __init__(self, key: bytes) -> None:
+        self._key = hashlib.blake2b(key, person=b"muster-grants").digest()
+
+    def proof(self, incarnation: str, task_id: int, epoch: int, worker_id: str) -> str:
+        """For the worker that the attempt is given to; `incarnation` is the store's."""
+        data = f"{incarnation}/{task_id}/{epoch}/{worker_id}".encode()
+        mac = hashlib.blake2b(data, key=self._key, digest_size=_MAC_BYTES, person=b"muster-grant").hexdigest()
+        return f"{worker_id}.{mac}"
+
+    def holds(self, incarnation: str, task_id: int, epoch: int, proof: str) -> bool:
+        """True where this incarnation of the store has granted that epoch to the worker that the proof names."""
+        worker_id, dot, _ = proof.rpartition(".")
+        return bool(dot) and hmac.compare_digest(
+            self.proof(incarnation, task_id, epoch, worker_id).encode(), proof.encode()
+        )
+
 
 GENESIS = "0" * 64
 """What the first seal follows."""

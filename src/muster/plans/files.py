@@ -21,8 +21,8 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from muster.model.edits import PlanDocument
 from muster.model.errors import BadPlan
-from muster.model.plan import PlanDocument
 
 from . import markdown
 

@@ -12,11 +12,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from muster.model.edits import slug
+from muster.model.edits import PlanDocument, PlanTask, slug
 from muster.model.errors import BadPlan
 from muster.model.graph import find_cycle
 from muster.model.kinds import PRIORITIES
-from muster.model.plan import PlanDocument, PlanTask
 
 from . import attributes
 from .attributes import Attributes

@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from muster.model.edits import KeptTask, differences, slug, task_fields_of
+from muster.model.edits import KeptTask, PlanTask, differences, slug, task_fields_of
 from muster.model.fields import ATTRIBUTES
-from muster.model.plan import PlanTask
 from muster.model.states import TaskStatus
 from muster.model.task import TaskFields
 

@@ -1,10 +1,12 @@
-"""Wake-ups.  A hint may be lost, doubled or late; whoever waits polls as well."""
+"""Clocks, chance, and wake-ups: a hint may be lost, doubled or late; whoever waits polls as well."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Protocol
+
+from muster.model.task import Now
 
 READY = "ready"
 """Some task became claimable."""
@@ -30,3 +32,20 @@ class Wakeups(Protocol):
         """For the end: nobody is to be kept waiting."""
 
     def listen(self, topic: str) -> AbstractContextManager[Listener]: ...
+
+
+class Clock(Protocol):
+    def now(self) -> Now: ...
+
+    def utc_offset_s(self, at_ms: int) -> int:
+        """What this place's clocks on the wall show more than UTC, at a wall time in milliseconds."""
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class Chance(Protocol):
+    def fraction(self) -> float:
+        """Uniform in [0, 1)."""
+
+    def name(self, length: int) -> str:
+        """Random characters of [a-z0-9]."""

@@ -83,7 +83,29 @@ class Writes(Struct):
         return any(astuple(self))
 
 
-class Tx(Protocol):
+class Common(Protocol):
+    """What a write transaction and the readers ask alike."""
+
+    async def living_workers(self) -> list[WorkerRow]: ...
+
+    async def worker(self, worker_id: str) -> WorkerRow | None:
+        """Also one that has ended."""
+
+    async def open_by_agent(self) -> dict[str, int]:
+        """Open attempts by agent."""
+
+    async def open_by_limit(self) -> dict[str, int]:
+        """Open attempts by limit key."""
+
+    async def kept_tasks(self, plan_id: int) -> list[KeptTask]:
+        """All tasks of the plan, in the order in which they were added."""
+
+    async def last_seal(self) -> Seal | None: ...
+
+    async def meta(self, name: str) -> str | None: ...
+
+
+class Tx(Common, Protocol):
     """One write transaction."""
 
     async def tasks(self, ids: Collection[int]) -> list[Task]: ...
@@ -133,9 +155,6 @@ class Tx(Protocol):
     async def existing_ids(self, ids: Collection[int]) -> list[Existing]:
         """Those of the tasks that are there."""
 
-    async def kept_tasks(self, plan_id: int) -> list[KeptTask]:
-        """All tasks of the plan, in the order in which they were added."""
-
     async def kept_task(self, task_id: int) -> KeptTask | None: ...
 
     async def dependencies(self, child_ids: Collection[int]) -> list[tuple[int, int]]:
@@ -159,12 +178,6 @@ class Tx(Protocol):
 
     async def add_lane(self, lane: Lane) -> None: ...
 
-    async def open_by_agent(self) -> dict[str, int]:
-        """Open attempts by agent."""
-
-    async def open_by_limit(self) -> dict[str, int]:
-        """Open attempts by limit key."""
-
     async def waiting(self) -> int:
         """How many tasks are PENDING."""
 
@@ -186,16 +199,10 @@ class Tx(Protocol):
     async def settle_dependency(self, parent_id: int, child_id: int) -> bool:
         """Marks one dependency as met; False where it was already."""
 
-    async def worker(self, worker_id: str) -> WorkerRow | None: ...
-
     async def put_worker(self, worker: WorkerRow) -> None: ...
-
-    async def living_workers(self) -> list[WorkerRow]: ...
 
     async def logged(self, task_id: int, epoch: int, stream: str, offset: int) -> int:
         """Length of the output chunk that begins there, in bytes; 0 where there is none."""
-
-    async def meta(self, name: str) -> str | None: ...
 
     async def set_meta(self, name: str, value: str) -> None: ...
 
@@ -222,15 +229,13 @@ class Tx(Protocol):
     async def unmet(self, task_id: int) -> int:
         """How many of its dependencies are marked as unmet."""
 
-    async def last_seal(self) -> Seal | None: ...
-
     async def add_seal(self, seal: Seal) -> None: ...
 
     async def last_id(self) -> int:
         """The highest id in use in any table that the engine numbers; 0 for an empty store."""
 
 
-class Reads(Protocol):
+class Reads(Common, Protocol):
     """Queries outside write transactions, on the last committed state."""
 
     async def open_attempts(self, after: tuple[int, int], limit: int) -> list[Attempt]:
@@ -238,17 +243,6 @@ class Reads(Protocol):
 
     async def lingering(self, limit: int) -> list[Attempt]:
         """Ended attempts whose processes may still be at work, of tasks that wait for that."""
-
-    async def living_workers(self) -> list[WorkerRow]: ...
-
-    async def worker(self, worker_id: str) -> WorkerRow | None:
-        """Also one that has ended."""
-
-    async def open_by_agent(self) -> dict[str, int]:
-        """Open attempts by agent."""
-
-    async def open_by_limit(self) -> dict[str, int]:
-        """Open attempts by limit key."""
 
     async def due(self, wall_ms: int, limit: int) -> list[int]:
         """Ids of tasks whose due time has come, the longest overdue first."""
@@ -282,9 +276,6 @@ class Reads(Protocol):
 
     async def paused_plans(self) -> list[PlanView]:
         """Those that give out no work, without their counts."""
-
-    async def kept_tasks(self, plan_id: int) -> list[KeptTask]:
-        """All tasks of the plan, in the order in which they were added."""
 
     async def plan_sources(self) -> list[Plan]: ...
 
@@ -322,8 +313,6 @@ class Reads(Protocol):
         self, *, task_id: int | None, levels: Collection[str], since_ms: int, limit: int
     ) -> list[EventView]:
         """The newest events of these levels, oldest of them first."""
-
-    async def last_seal(self) -> Seal | None: ...
 
     async def seals(self, after_id: int, limit: int) -> list[Seal]:
         """Seals whose last event is newer than `after_id`, in order."""
@@ -363,8 +352,6 @@ class Reads(Protocol):
 
     async def last_worker(self) -> WorkerRow | None:
         """The one that was heard last, also where it has ended."""
-
-    async def meta(self, name: str) -> str | None: ...
 
     async def checkpoint(self, task_id: int) -> Checkpoint | None: ...
 

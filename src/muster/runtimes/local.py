@@ -1,10 +1,16 @@
-"""Wake-ups within one process."""
+"""What a process has by itself: wake-ups, clocks, chance."""
 
 from __future__ import annotations
 
 import asyncio
+import random
+import secrets
+import string
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+
+from muster.model.task import Now
 
 
 class LocalListener:
@@ -55,3 +61,49 @@ class LocalWakeups:
             self._listeners[topic].pop(listener, None)
             if not self._listeners[topic]:
                 del self._listeners[topic]
+
+
+_LETTERS = (string.ascii_lowercase + string.digits).encode()
+_WHOLE_ROUNDS = 256 - 256 % len(_LETTERS)
+_BROKEN_ROUND = bytes(range(_WHOLE_ROUNDS, 256))
+_LETTER_OF = (_LETTERS * (256 // len(_LETTERS) + 1))[:256]
+
+
+class SystemChance:
+    def __init__(self) -> None:
+        # Jitter needs no secrecy, and every decided command draws one: the system's own source costs a call each.
+        self._random = random.Random(secrets.randbits(128))  # noqa: S311
+
+    def fraction(self) -> float:
+        return self._random.random()
+
+    def name(self, length: int) -> str:
+        # 36 letters do not divide 256: bytes of the last, broken round are thrown away, so that all are alike.
+        made = ""
+        while len(made) < length:
+            made += secrets.token_bytes(2 * length).translate(_LETTER_OF, _BROKEN_ROUND).decode()
+        return made[:length]
+
+
+_COUNTS_SUSPEND: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Linux has a clock of its own for that; macOS's CLOCK_MONOTONIC counts suspend, unlike `time.monotonic`."""
+
+
+class SystemClock:
+    """`mono_ms` stands still while the machine is suspended: CLOCK_MONOTONIC on Linux, mach time on macOS."""
+
+    def __init__(self, boot_id: str) -> None:
+        self._boot_id = boot_id
+
+    def now(self) -> Now:
+        return Now(time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000, self._boot_id)
+
+    def utc_offset_s(self, at_ms: int) -> int:
+        return time.localtime(at_ms / 1000).tm_gmtoff
+
+    def elapsed_ms(self) -> int:
+        """Since the boot, suspend included."""
+        return time.clock_gettime_ns(_COUNTS_SUSPEND) // 1_000_000
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)

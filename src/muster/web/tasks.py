@@ -121,9 +121,9 @@ async def logs(web: Backend, request: Request, task_id: int, query: LogsQuery) -
         attempt = await web.reads.attempt(task_id, query.epoch)
         over = attempt is None or not attempt.open
         if query.last:
-            chunks[:] = await web.queries.log_tail(task_id, query.epoch, limit=query.last)
+            chunks[:] = await web.reads.log_tail(task_id, query.epoch, limit=query.last)
         else:
-            chunks[:] = await web.queries.log(task_id, query.epoch, after=query.after, limit=LOG_PAGE_CHUNKS)
+            chunks[:] = await web.reads.log(task_id, query.epoch, after=query.after, limit=LOG_PAGE_CHUNKS)
         return bool(chunks) or over
 
     await web.hold(request, EVENTS, query.wait, look)

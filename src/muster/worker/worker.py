@@ -10,9 +10,9 @@ import time
 from muster.model import commands as c
 from muster.model.answers import Claimed, ClaimedJob, HeartbeatAnswer
 from muster.model.errors import AgentUnfit, Conflict, MusterError
-from muster.ports.clock import Chance
 from muster.ports.crew import Crew
 from muster.ports.host import ProcessId
+from muster.ports.runtime import Chance
 from muster.worker.lease_guard import LOOK_S, LeaseGuard, boot_s, margin_s
 from muster.worker.orders import Order, Orders
 from muster.worker.runner import AWAY, RECONNECT_CAP_S, RECONNECT_FIRST_S, Runner, WorkerContext

@@ -16,9 +16,8 @@ from muster.engine.services.ticker import Ticker
 from muster.model.answers import Answer, TookOver
 from muster.model.commands import Command, NewBoot
 from muster.model.errors import MusterError, StoreFull, TermOver
-from muster.model.grants import Grants
 from muster.model.retention import Retention
-from muster.model.seals import Signer
+from muster.model.seals import Grants, Signer
 from muster.model.task import Now
 from muster.ports.store import Reads, Store, Tx
 from muster.runtimes.local import LocalWakeups

@@ -24,8 +24,8 @@ from muster.app.interrupts import Interrupts
 from muster.cli.demo import proof
 from muster.cli.demo.agent import NOTES_DIR
 from muster.cli.demo.story import WORKERS, Story
+from muster.cli.feed import EventPrinter
 from muster.cli.output import BOLD, Screen, print_json
-from muster.cli.printer import EventPrinter
 from muster.cli.run import EXIT_INTERRUPTED
 from muster.config.project import Project
 from muster.config.variables import VARIABLES

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from muster.app.interrupts import KILL, Interrupts
 from muster.cli.demo.agent import ATTEMPT_OVER, NOTES_DIR
 from muster.cli.demo.proof import Fault, LateWrite, Line, read_ledger
-from muster.cli.printer import EventPrinter
+from muster.cli.feed import EventPrinter
 from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config.project import Project

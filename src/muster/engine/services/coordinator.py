@@ -12,9 +12,9 @@ from muster.engine.services.sealer import Sealer
 from muster.engine.services.ticker import Ticker
 from muster.model.retention import Retention
 from muster.model.seals import Signer
-from muster.ports.clock import Clock
 from muster.ports.engine import Execute
 from muster.ports.files import Folders
+from muster.ports.runtime import Clock
 from muster.ports.store import Reads
 
 

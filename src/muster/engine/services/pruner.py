@@ -9,9 +9,9 @@ from muster.model.answers import Pruned
 from muster.model.commands import Prune, PruneEvents
 from muster.model.retention import Retention
 from muster.model.seals import Signer
-from muster.ports.clock import Clock
 from muster.ports.engine import Execute
 from muster.ports.files import Folders
+from muster.ports.runtime import Clock
 from muster.ports.store import Reads
 
 CATCH_UP_S = 0.5

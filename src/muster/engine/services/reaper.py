@@ -17,9 +17,9 @@ from muster.model.moves.decision import lapsed
 from muster.model.rows import WorkerRow
 from muster.model.states import AttemptStatus
 from muster.model.task import Attempt, Now
-from muster.ports.clock import Clock
 from muster.ports.engine import Execute
 from muster.ports.host import Host, ProcessId
+from muster.ports.runtime import Clock
 from muster.ports.store import Reads
 
 AGENTS_MIN = 10

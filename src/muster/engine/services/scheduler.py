@@ -10,8 +10,8 @@ from muster.engine.service import PAGE_ROWS, Service
 from muster.model.commands import Command, DropPin, Expire, Overdue, Promote, SetClock
 from muster.model.errors import IllegalMove, MusterError
 from muster.model.task import Now
-from muster.ports.clock import Clock
 from muster.ports.engine import Execute
+from muster.ports.runtime import Clock
 from muster.ports.store import Reads
 
 log = logging.getLogger(__name__)

@@ -7,8 +7,8 @@ import logging
 from muster.engine.service import PAGE_ROWS, Service
 from muster.model.commands import AddSeal
 from muster.model.seals import GENESIS, Signer
-from muster.ports.clock import Clock
 from muster.ports.engine import Execute
+from muster.ports.runtime import Clock
 from muster.ports.store import Reads
 
 log = logging.getLogger(__name__)

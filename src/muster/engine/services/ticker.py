@@ -10,9 +10,9 @@ from muster.engine.service import Service
 from muster.model.commands import SetTicked
 from muster.model.errors import BadPlan, MusterError
 from muster.model.rows import Plan
-from muster.ports.clock import Clock
 from muster.ports.engine import Execute
 from muster.ports.files import PlanFiles
+from muster.ports.runtime import Clock
 from muster.ports.store import Reads
 
 log = logging.getLogger(__name__)

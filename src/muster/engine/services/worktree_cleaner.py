@@ -12,8 +12,8 @@ from functools import partial
 from muster.engine.service import PAGE_ROWS, Service
 from muster.model.retention import tree_is_over
 from muster.model.views import TaskFilter
-from muster.ports.clock import Clock
 from muster.ports.files import TaskTrees
+from muster.ports.runtime import Clock
 from muster.ports.store import Reads
 
 log = logging.getLogger(__name__)
