@@ -6,7 +6,7 @@ from itertools import chain, repeat
 
 from msgspec.structs import replace
 
-from muster.engine.claims import capacity
+from muster.engine.capacity import capacity
 from muster.engine.fence import check_term, take_term
 from muster.engine.incarnation import PROJECT
 from muster.engine.policy import Policy
