@@ -26,7 +26,7 @@ from muster.cli.init import PLAN, settings_for
 from muster.cli.plan_file import Given, plan_body
 from muster.config import load
 from muster.config.project import Project
-from muster.config.settings import Config
+from muster.config.settings import Config, TaskDefaults
 from muster.hosts.local_host import LocalHost
 from muster.hosts.process_tree import Record
 from muster.model.commands import Enqueue, Offer
@@ -178,7 +178,8 @@ def test_every_option_of_the_example_is_valid_once_uncommented():
     config = parse_config(tomllib.loads(text))
     assert config.default_agent == "check"
     assert set(config.agents) == {"shell", "claude", "codex", "check"}
-    assert (config.task, config.health) == (Config().task, Config().health)
+    asked = TaskDefaults(check="make test", review="person", rubric="...")
+    assert (config.task, config.health) == (asked, Config().health)
 
 
 def test_the_example_plan_really_runs(root):

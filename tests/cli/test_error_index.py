@@ -61,7 +61,9 @@ def test_every_kind_of_failure_says_what_it_costs() -> None:
     told = {row[0].strip("`"): row for row in rows("How an attempt fails")}
     assert told.keys() == {kind.value for kind in ErrorKind}
     for kind, spend in SPENDS.items():
-        if spend in COSTS:
+        if spend in (Spend.ROUND, Spend.PERSON):
+            assert "person" in " ".join(told[kind]) or "accept" in " ".join(told[kind]), kind
+        elif spend in COSTS:
             assert told[kind][2].startswith(COSTS[spend]), kind
         else:
             assert "fails" in told[kind][2], kind

@@ -92,12 +92,13 @@ def test_each_task_works_apart_and_their_work_comes_together(repository):
 
 
 def test_boxes_that_muster_has_ticked_are_no_change_to_commit(project):
-    (project / "plan.md").write_text("# P\n- [ ] One {#one}\n  true\n")
+    (project / "plan.md").write_text("# P\n- [ ] One {#one changes=none}\n  true\n")
     commit_first(project, "muster.toml", "plan.md")
     assert muster(project, "run", "plan.md").returncode == 0
     assert git(project, "status", "--porcelain") == " M plan.md"
     assert "uncommitted" not in muster(project, "run", "plan.md").stdout
-    (project / "plan.md").write_text((project / "plan.md").read_text() + "- [ ] Two {#two}\n  echo new\n")
+    more = "- [ ] Two {#two changes=none}\n  echo new\n"
+    (project / "plan.md").write_text((project / "plan.md").read_text() + more)
     assert "1 file has uncommitted changes" in muster(project, "run", "plan.md").stdout
 
 
@@ -161,8 +162,8 @@ def test_without_a_repository_one_writes_at_a_time(project):
     assert muster(project, "attempt", "diff", "t0").returncode == 3
 
 
-def test_agents_that_do_not_write_work_in_the_projects_folder(repository):
-    (repository / "muster.toml").write_text(CONFIG.replace("writes = true", "writes = false"))
+def test_agents_whose_workdir_is_the_project_work_in_its_folder(repository):
+    (repository / "muster.toml").write_text(CONFIG.replace("writes = true", 'workdir = "project"'))
     (repository / "plan.md").write_text("# P\n- [ ] Here {#here}\n  touch here.txt\n")
     assert muster(repository, "run", "plan.md").returncode == 0
     assert (repository / "here.txt").exists()

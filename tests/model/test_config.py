@@ -156,7 +156,13 @@ def test_one_worker_per_core_but_at_most_four(cores: int, workers: int) -> None:
         ("[tasks]", ["tasks", "did you mean 'task'?"]),
         ("[task]\nretrys = 1", ["task.retrys", "did you mean 'retries'?"]),
         ("[task.backoff]\nfrist = 1", ["task.backoff.frist", "did you mean 'first'?"]),
-        ("[task]\nzzz = 1", ["task.zzz", "known keys: backoff, failures, losses, retries, timeout"]),
+        (
+            "[task]\nzzz = 1",
+            [
+                "task.zzz",
+                "known keys: backoff, check, failures, losses, retries, review, rounds, rubric, timeout, waiting",
+            ],
+        ),
         ("task = 5", ["task", "[task]"]),
         ('[task]\ntimeout = "soon"', ["task.timeout", "'soon'", '"30s"']),
         ("[task]\ntimeout = 0", ["task.timeout", "zero"]),

@@ -135,6 +135,8 @@ def test_any_number_of_failures_gives_a_bounded_wait(spent: int, jitter: float, 
     after = run(task, make_attempt(), fail(kind), jitter=jitter, retry=policy).task
     if after.next_attempt_at_ms is not None:
         assert 0 <= after.next_attempt_at_ms - NOW.wall_ms <= CAP_MS
+    elif kind is ErrorKind.REVIEW:
+        assert after.status is TaskStatus.PAUSED
     elif kind in FOR_A_PERSON:
         assert after.status is TaskStatus.PENDING
     else:

@@ -44,6 +44,7 @@ def test_a_field_can_be_written_and_read_again(field) -> None:
         "sort_key": -3,
         "max_retries": 2,
         "on_failed": "skip",
+        "changes": "none",
         "timeout_s": 90,
         "estimated_s": SECONDS_MAX,
         "delay_s": 60,

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
+from muster.worker.commits import Signature
 from muster.worker.git import Repository
+from muster.worker.publisher import PublishedWork, Publisher
+from muster.worker.publishing import FILE_BYTES_MAX, Publishing
 from muster.worker.worktree import Worktree
 
 GIT_ENV = {
@@ -41,9 +45,21 @@ def make_repository(folder: Path) -> Path:
     return folder
 
 
-def tree(repository: Repository, key: str = "t", epoch: int = 1, title: str = "") -> Worktree:
+def tree(
+    repository: Repository, key: str = "t", epoch: int = 1, title: str = "", *, branched: bool = True
+) -> Worktree:
     path = repository.top / ".muster" / "worktrees" / key
-    return Worktree(repository, path, "plan", key, epoch, title)
+    signature = Signature(task=f"plan/{key}", title=title)
+    return Worktree(repository, path, "plan", key, epoch, signature, branched)
+
+
+def publish(
+    tree: Worktree, check: Callable[[], str] | None = None, intend: Callable[..., bool] = lambda *_: True
+) -> PublishedWork:
+    publisher = Publisher(
+        Publishing(tree, FILE_BYTES_MAX), check=check, intend=intend, stopping=lambda: False
+    )
+    return publisher.publish(merge=True)
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:

@@ -37,7 +37,7 @@ GIT = """\
 # After the git command that the file "strike" names, whoever has called git is dead.
 PATH={path}
 git "$@"; code=$?
-case " $* " in *"$(cat {folder}/strike 2>/dev/null || echo nothing)"*)
+case " $* " in *"$(cat {folder}/strike 2>/dev/null || echo no such command)"*)
     mv {folder}/strike {folder}/struck 2>/dev/null && kill -{signal} $PPID
     # Of a process that is stopped, some threads may go on for a while on a busy machine.
     while cat /proc/$PPID/task/*/status 2>/dev/null | grep -q '^State:.[RSD]'; do sleep 0.01; done;; esac

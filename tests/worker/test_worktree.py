@@ -15,11 +15,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from repositories import git, make_repository, tree
+from repositories import git, make_repository, publish, tree
 
 from muster.model.refs import kept_ref, plan_branch, ref_part, task_branch
+from muster.worker.commits import SUBJECT_CHARS_MAX
 from muster.worker.git import GitFailed, find_repository
-from muster.worker.worktree import SUBJECT_CHARS_MAX, MergeConflict, WorkMissing, Worktree, deleted_trees
+from muster.worker.publishing import SentBack
+from muster.worker.tree_links import deleted_trees
+from muster.worker.worktree import WorkMissing, Worktree
 
 # Where there is a repository
 
@@ -58,7 +61,7 @@ def test_an_attempts_work_comes_to_the_plans_branch(repository, home, untouched)
     (made.cwd / "c.txt").write_text("not committed\n")
     work = made.keep()
     assert work is not None and work.commits == 2 and work.stat.startswith("2 files changed, 2 insertions")
-    made.publish()
+    publish(made)
     assert git(home, "show", f"{plan_branch('plan')}:c.txt") == "not committed"
     assert git(made.cwd, "status", "--porcelain") == ""
     made.clear()
@@ -74,7 +77,7 @@ def test_the_next_task_sees_the_last_ones_work_and_parallel_ones_are_merged(repo
         (one.cwd / one.key).write_text(one.key)
     for one in trees:
         one.keep()
-        one.publish()
+        publish(one)
         one.clear()
     child = tree(repository, "child")
     child.prepare()
@@ -89,15 +92,18 @@ def test_commits_are_named_after_the_task(repository, home):
         (one.cwd / one.key).write_text(one.key)
     works = [one.keep() for one in trees]
     for one in trees:
-        one.publish()
+        publish(one)
     subjects = [git(home, "log", "-1", "--format=%s", work.commit) for work in works]
     assert subjects[0] == "Add the invoice model"
     assert subjects[1].startswith("A title of many words") and subjects[1].endswith("...")
     assert subjects[2] == "plan/z", "better than nothing"
-    assert git(home, "log", "-1", "--format=%s", plan_branch("plan")) == "Merge: plan/z"
+    assert git(home, "log", "-1", "--format=%s", plan_branch("plan")) == "plan/z"
     everything = git(home, "log", "--format=%s", plan_branch("plan")).splitlines()
     assert max(map(len, everything)) <= SUBJECT_CHARS_MAX
-    assert "Muster-Attempt: plan/x#1" in git(home, "log", "-1", "--format=%b", works[0].commit)
+    assert git(home, "log", "-1", "--format=%b", works[0].commit).split("\n") == [
+        "Task: plan/x",
+        "Attempt: 1",
+    ]
     assert str(works[0]).startswith(f"commit {works[0].commit[:12]}, 1 since")
 
 
@@ -111,11 +117,11 @@ def test_who_has_lost_the_tree_publishes_nothing_of_it(repository, home):
     after.prepare()
     (after.cwd / "half").write_text("half")
     with pytest.raises(GitFailed, match="attempt 1 has no part"):
-        late.publish()
+        publish(late)
     assert repository.commit_of(plan_branch("plan")) is None
     after.check_work_of(1)
     after.keep()
-    after.publish()
+    publish(after)
     assert git(home, "show", f"{plan_branch('plan')}:x") == "x"
     with pytest.raises(WorkMissing, match="attempt 7 is done, and it is not here"):
         after.check_work_of(7)
@@ -126,31 +132,12 @@ def test_what_a_person_has_merged_and_gone_on_from_is_not_gone_back_to(repositor
     one.prepare()
     (one.cwd / "x").write_text("x")
     one.keep()
-    one.publish()
+    publish(one)
     git(home, "merge", "--quiet", plan_branch("plan"))
     git(home, "commit", "--quiet", "--allow-empty", "-m", "more")
     after = tree(repository, "y")
     after.prepare()
     assert git(after.cwd, "rev-parse", "HEAD") == git(home, "rev-parse", "main")
-
-
-def test_a_conflict_is_told_and_the_next_attempt_can_mend_it(repository, home, untouched):
-    trees = [tree(repository, key) for key in ("x", "y")]
-    for one in trees:
-        one.prepare()
-        (one.cwd / "a.txt").write_text(f"{one.key}\n")
-        one.keep()
-    trees[0].publish()
-    with pytest.raises(MergeConflict, match=r"muster/plan/plan: a\.txt"):
-        trees[1].publish()
-    again = tree(repository, "y", epoch=2)
-    told = again.prepare()
-    assert "attempt (#1)" in told and "muster/plan/plan has moved on" in told
-    assert (again.cwd / "a.txt").read_text() == "y\n"
-    git(again.cwd, "merge", "--quiet", "-X", "ours", plan_branch("plan"))
-    again.keep()
-    again.publish()
-    assert git(home, "show", f"{plan_branch('plan')}:a.txt") == "y"
 
 
 def test_a_change_of_the_same_size_in_the_second_of_the_checkout_is_kept(repository, home):
@@ -174,7 +161,7 @@ def test_a_branch_that_a_person_works_on_is_not_moved(repository, home, tmp_path
     (one.cwd / "x").write_text("x")
     one.keep()
     with pytest.raises(GitFailed, match=r"checked out in .*mine"):
-        one.publish()
+        publish(one)
     assert git(home, "rev-parse", plan_branch("plan")) == git(home, "rev-parse", "main")
 
 
@@ -194,7 +181,8 @@ def test_a_repository_in_the_tree_is_never_cleared_away(repository):
     made.prepare()
     make_repository(made.cwd / "nested")
     made.keep()
-    made.publish()
+    with pytest.raises(SentBack, match="nested is a git repository"):
+        publish(made)
     made.clear()
     assert (made.cwd / "nested" / "a.txt").exists()
 
@@ -237,7 +225,7 @@ def test_work_kept_for_another_store_is_not_written_over(repository, home):
     assert other.kept == "refs/muster/plan/t/1-1234" and first.kept == "refs/muster/plan/t/1"
     assert set(before.splitlines()) < set(git(home, "for-each-ref", "refs/muster").splitlines())
     assert git(home, "show", f"{other.kept}:theirs.txt") == "theirs"
-    other.publish()
+    publish(other)
     assert git(home, "show", f"{plan_branch('plan')}:theirs.txt") == "theirs"
     other.clear()
     second = replace(other, epoch=2)
@@ -266,6 +254,18 @@ def test_of_a_deleted_tree_what_git_has_is_kept(repository, home):
         kept[found.key] = work.commits, git(home, "ls-tree", "--name-only", found.kept).count(".txt")
         assert found.keep(admin) is None, "what is kept stays what it is"
     assert kept == {"staged": (1, 2), "committed": (1, 2), "neither": (0, 1)}
+
+
+def test_kept_work_stays_where_somebody_has_tidied_the_tree_since(repository, home):
+    first = tree(repository)
+    first.prepare()
+    (first.cwd / "work.txt").write_text("an hour of work\n")
+    kept = first.keep().commit
+    (first.cwd / "work.txt").unlink()
+    (first.cwd / "other.txt").write_text("x")
+    tree(repository, epoch=2).prepare()
+    assert git(home, "show", f"refs/muster/plan/t/1-was-{kept[:12]}:work.txt") == "an hour of work"
+    assert git(home, "show", f"{kept_ref('plan', 't', 1)}:other.txt") == "x"
 
 
 def test_a_project_that_was_moved_finds_its_trees_again(repository, home, tmp_path):
@@ -299,7 +299,7 @@ def test_an_empty_submodule_is_no_reason_to_stay(repository, home):
     made = tree(repository)
     made.prepare()
     made.keep()
-    made.publish()
+    publish(made)
     made.clear()
     assert not made.path.exists()
 
@@ -326,7 +326,7 @@ def test_many_workers_make_their_trees_at_once(repository, home, untouched):
             one.prepare()
             (one.cwd / one.key).write_text(one.key)
             one.keep()
-            one.publish()
+            publish(one)
             one.clear()
         except BaseException as error:
             failures.append(error)
@@ -346,16 +346,16 @@ _MAKER = """
 import sys
 from dataclasses import replace
 from pathlib import Path
+sys.path.insert(0, sys.argv[3])
+from repositories import publish, tree
 from muster.worker.git import find_repository
-from muster.worker.worktree import SUBJECT_CHARS_MAX, Worktree
-repository = find_repository(Path(sys.argv[1]))
-made = Worktree(repository, repository.top / ".muster/worktrees/t", "plan", "t", int(sys.argv[2]))
+made = tree(find_repository(Path(sys.argv[1])), "t", int(sys.argv[2]))
 print("ready", flush=True)
 made.prepare()
 (made.cwd / f"by-{sys.argv[2]}").write_text("x")
 print("wrote", flush=True)
 made.keep()
-made.publish()
+publish(made)
 print("done", flush=True)
 """
 
@@ -366,10 +366,12 @@ def test_a_maker_that_is_killed_anywhere_is_followed_by_one_that_works(repositor
     rounds, wrote, done = 6, [], 0
     for epoch in range(1, rounds + 1):
         maker = subprocess.Popen(
-            [sys.executable, "-c", _MAKER, str(home), str(epoch)], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", _MAKER, str(home), str(epoch), str(Path(__file__).parent)],
+            stdout=subprocess.PIPE,
+            text=True,
         )
         assert maker.stdout is not None and maker.stdout.readline() == "ready\n"
-        time.sleep(chance.uniform(0, 0.2))
+        time.sleep(chance.uniform(0, 0.5))
         maker.send_signal(signal.SIGKILL)
         said = maker.stdout.read().split()
         wrote += [f"by-{epoch}"] if "wrote" in said else []
@@ -379,8 +381,9 @@ def test_a_maker_that_is_killed_anywhere_is_followed_by_one_that_works(repositor
     last = tree(repository, epoch=rounds + 1)
     last.prepare()
     assert set(wrote) <= {path.name for path in last.cwd.iterdir()}
+    (last.cwd / "last").write_text("x")
     last.keep()
-    last.publish()
+    publish(last)
     assert set(wrote) <= set(git(home, "ls-tree", "--name-only", plan_branch("plan")).splitlines())
     assert git(home, "fsck", "--no-dangling") == ""
     assert done < rounds, "none was killed in time: nothing was proved"

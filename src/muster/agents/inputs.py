@@ -87,6 +87,7 @@ def prompt_of(job: Job) -> str:
 
 def with_notes(text: str, job: Job) -> str:
     """`text` with what a person and the folder's earlier attempts want this one to know."""
+    text = f"{text}\n\nWhy your last result was not taken: {job.sent_back}\n" if job.sent_back else text
     text = f"{text}\n\nNote from a person: {job.note}\n" if job.note else text
     return f"{text}\n\n{job.told}\n" if job.told else text
 

@@ -123,7 +123,9 @@ class StreamingAgent:
 def resume_prompt(job: Job) -> str:
     """For a session that knows the task already."""
     text = (
-        f"Your work on this task ({job.title}) was interrupted before it was done. "
+        f"Your result for this task ({job.title}) was not taken yet.  Go on until it can be."
+        if job.sent_back
+        else f"Your work on this task ({job.title}) was interrupted before it was done. "
         "Look at what is there already, then finish it."
     )
     return with_notes(text, job)

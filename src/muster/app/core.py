@@ -11,6 +11,7 @@ import logging
 from pathlib import Path
 from typing import Self
 
+from muster.app.branches import LocalBranches
 from muster.app.detached_call import detached_call
 from muster.app.key import logged_heads, open_store, signer_of
 from muster.app.parts import local_trees, make_state_dir, repository_of
@@ -21,6 +22,7 @@ from muster.engine.audit import Auditor
 from muster.engine.batch import Batcher
 from muster.engine.commands import Engine
 from muster.engine.incarnation import PROJECT
+from muster.engine.intents import Intents
 from muster.engine.policy import Policy
 from muster.engine.queries import Queries
 from muster.engine.service import Service
@@ -51,7 +53,12 @@ def policy_of(config: Config, hostname: str = "", *, writers: frozenset[str] = f
     """`writers` are the agents that share one folder for what they write."""
     task = config.task
     return Policy(
-        retry=RetryPolicy(first_s=task.backoff_first_s, cap_s=task.backoff_cap_s, losses_max=task.losses_max),
+        retry=RetryPolicy(
+            first_s=task.backoff_first_s,
+            cap_s=task.backoff_cap_s,
+            losses_max=task.losses_max,
+            rounds_max=task.rounds,
+        ),
         lease_s=config.health.lease_s,
         leases={agent.name: config.lease_of(agent) for agent in config.agents.values() if agent.heartbeat_s},
         heartbeat_s=config.health.heartbeat_s,
@@ -113,6 +120,8 @@ class Owner:
                 slow_ms=own_stall_ms(self._config.health.lease_s),
             )
             stack.callback(self.batcher.close)
+            branches = None if self._repository is None else LocalBranches(self._repository)
+            self.intents = Intents(self.batcher, self.store.reads, self.clock, branches)
             self.ticker = Ticker(
                 self.clock,
                 self.store.reads,
@@ -128,7 +137,7 @@ class Owner:
 
     def backend(self) -> Backend:
         return Backend(
-            engine=self.batcher,
+            engine=self.intents,
             reads=self.store.reads,
             queries=Queries(self.store.reads, self.clock, self._policy),
             wakeups=self.wakeups,
@@ -183,6 +192,7 @@ class Owner:
             led_since_ms=self._led_since_ms,
             detached_call=asyncio.to_thread,
             absences=self.batcher.absences,
+            was_published=self.intents.settle,
         )
         self._reaper = reaper
         self._reconciler = Reconciler(reaper, self.store.reads, self.batcher, term=self.term)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from muster.config.project import Project
-from muster.config.settings import Config
+from muster.config.settings import PROJECT_WORKDIR, Config
 from muster.hosts.file_lock import refuse_shared
 from muster.hosts.process_table import at_work_in
 from muster.model.commands import Offer
@@ -24,8 +24,8 @@ from muster.worker.worktree_cleaner import LocalTrees
 
 
 def repository_of(config: Config, project: Project) -> Repository | None:
-    """Where the agents that write get trees of their own; None: they share the project's folder."""
-    found = find_repository(project.root) if config.git.worktrees and config.writers else None
+    """Where tasks get working trees of their own; None: all work in the project's folder."""
+    found = find_repository(project.root, config.git.author) if config.git.worktrees else None
     return found and replace(found, lease_s=max(map(config.lease_of, config.agents.values())))
 
 
@@ -37,9 +37,12 @@ def trees_of(config: Config, project: Project) -> Trees | None:
         repository=repository,
         folder=project.worktrees_dir,
         writers=config.writers,
+        readers=frozenset(name for name, agent in config.agents.items() if agent.writes is False),
+        here=frozenset(name for name, agent in config.agents.items() if agent.workdir == PROJECT_WORKDIR),
         setup=config.git.setup,
         merge=config.git.merge,
         keep=config.git.keep,
+        file_bytes_max=config.git.max_file_bytes,
     )
 
 

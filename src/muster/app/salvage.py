@@ -5,7 +5,8 @@ from __future__ import annotations
 from muster.config.project import Project
 from muster.hosts.process_tree import PIDS_FILE
 from muster.worker.git import GitFailed, find_repository
-from muster.worker.worktree import Worktree, deleted_trees
+from muster.worker.tree_links import deleted_trees
+from muster.worker.worktree import Worktree
 from muster.worker.worktree_cleaner import tree_ids
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+from muster.agents.inputs import base_env
 from muster.app.agents import agents_of, take_seat
 from muster.app.parts import offers_of, run_logged, trees_of
 from muster.app.settings import load_config
 from muster.client.crew import HttpCrew
 from muster.config.identity import settle
 from muster.config.project import Project
+from muster.config.settings import AgentConfig, Config
 from muster.hosts.local_host import LocalHost, become_subreaper
 from muster.hosts.process import LocalLauncher
 from muster.hosts.process_tree import kill_recorded
@@ -20,6 +23,12 @@ from muster.runtimes.local import SystemChance
 from muster.worker.runner import WorkerContext
 from muster.worker.supervisor import DECLARED_DEAD, DRAINED
 from muster.worker.worker import Worker
+
+
+def asked_of(config: Config, usual: str, own: Callable[[AgentConfig], str | None]) -> dict[str, str]:
+    """By agent, what is asked of its work.  Who only reads has none, unless it was said."""
+    agents = config.agents.items()
+    return {name: own(agent) or ("" if agent.writes is False else usual) for name, agent in agents}
 
 
 def run_worker(root: Path) -> int:
@@ -37,6 +46,10 @@ def run_worker(root: Path) -> int:
         agents=agents_of(config, project, take_seat(config, project)),
         launcher=LocalLauncher(host),
         trees=trees_of(config, project),
+        checks=asked_of(config, config.task.check, lambda agent: agent.check),
+        reviews=asked_of(config, config.task.review, lambda agent: agent.review),
+        rubric=config.task.rubric,
+        env=base_env((), {}),
     )
     worker = Worker(
         HttpCrew(project.socket),

@@ -81,7 +81,9 @@ def running(api: Api) -> list[str]:
     return [reference for worker in workers for reference in worker["holds"]]
 
 
-QUIET_EVENTS = frozenset({"enqueued", "unblocked", "promoted", "claimed", "checkpoint"})
+QUIET_EVENTS = frozenset(
+    {"enqueued", "unblocked", "promoted", "claimed", "checkpoint", "declared", "publishing"}
+)
 """Steps that nobody waits for; `muster task show` and `muster watch` have them all."""
 
 

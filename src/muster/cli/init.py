@@ -43,6 +43,10 @@ CONFIG = """\
 #losses = 5                                # attempts lost to dead workers before a task is given up
 #failures = 5                              # failures in a row that pause a plan; 0: never
 #waiting = 100_000                         # tasks that may wait; more are refused
+#check = "make test"                       # what work has to pass, merged, before its task is done
+#review = "person"                         # who accepts it then: an agent's name, or you
+#rubric = "..."                            # what an agent that reviews is to go by
+#rounds = 3                                # how often work goes back to its agent before you are asked
 
 [workers]
 #count = 2          # processes that run agents; usually one per core, at most 4
@@ -65,12 +69,14 @@ CONFIG = """\
 #orphan_grace = "10m"
 #stall_after = "10m"   # without output, processor time and writing: suspected to hang, then stopped
 
-# In a repository, agents with writes = true work in trees and on branches of their own; elsewhere one at a time.
+# In a repository each task works in a tree of its own; elsewhere agents with writes = true work one at a time.
 [git]
 #worktrees = true
 #setup = "npm ci"   # makes a new tree ready to work in
 #merge = true       # finished work goes on to the branch muster/plan/NAME
 #keep = false       # trees and branches of finished tasks stay
+#author = "Crew <crew@example.org>"   # of Muster's commits
+#max_file = "100MB"   # a larger file is published once you have accepted it
 
 [retention]
 #events = "90d"       # the audit

@@ -263,7 +263,8 @@ def _event(event: Json) -> str:
 
 _COMMANDS = {
     "answer": "muster answer {} TEXT",
-    "resume": "muster task resume {}",
+    "accept": "muster task accept {}",
+    "resume": "muster task resume {} [--note TEXT]",
     "retry": "muster task retry {} [--note TEXT]",
     "pause": "muster task pause {}",
     "cancel": "muster task cancel {}",

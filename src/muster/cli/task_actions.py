@@ -39,6 +39,7 @@ def add(verbs: Any) -> None:
                 "tasks that a person has done; their dependents run",
             ),
             "archive": (_end("archive", TaskStatus.ARCHIVED, "archived"), "hide ended tasks for good"),
+            "accept": (_accept, "take the reviewed work of tasks as it is; it is published next"),
             "transfer": (_transfer, "give tasks to another agent"),
             "depend": (_depend, "add dependencies to tasks that have not started"),
             "wait": (_wait, "return when tasks have ended, well or not"),
@@ -47,7 +48,8 @@ def add(verbs: Any) -> None:
     for parser in parsers.values():
         parser.add_argument("refs", metavar="REF", nargs="+")
     add_retry_options(parsers["retry"])
-    for name in ("retry", "resume", "transfer"):
+    parsers["resume"].add_argument("--note", metavar="TEXT", default="", help="something for the agent")
+    for name in ("retry", "resume", "transfer", "accept"):
         add_waiting(parsers[name], ENDED)
     add_waiting(parsers["cancel"], STILL)
     add_waiting(parsers["pause"], RESTING)
@@ -134,7 +136,14 @@ def _resume(args: argparse.Namespace) -> int:
         held = moved["status"] in HELD
         return "goes on once its attempt has stopped" if held else f"goes on{runs_it(context)}"
 
-    return _each(args, "ready", post("resume"), tell)
+    return _each(args, "ready", post("resume", note=args.note), tell)
+
+
+def _accept(args: argparse.Namespace) -> int:
+    def tell(_: Json, __: Json, context: Context) -> str:
+        return f"accepted; its work is published next{runs_it(context)}"
+
+    return _each(args, "ready", post("accept"), tell)
 
 
 def _end(action: str, status: TaskStatus, word: str) -> Callable[[argparse.Namespace], int]:

@@ -117,7 +117,7 @@ def _agent(key: str, value: object, kinds: Kinds) -> AgentConfig:
     given: dict[str, Any] = {
         "name": name,
         "limits": read_section(table.table("limits"), Limits, named=LIMITS),
-        "writes": kind is not None,
+        "writes": True if kind is not None else None,
     }
     if kind is not None:
         given |= {"command": (kind.program,), "provider": kind.provider or None}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from muster.config.profiles import PROFILES
 from muster.config.tables import KeySpec, setting
 from muster.config.values import (
+    read_author,
     read_command,
     read_count,
     read_count_or_zero,
@@ -36,6 +37,9 @@ COMMAND = "command"
 USER_HOME, OWN_HOME = "user", "own"
 HOMES = (USER_HOME, OWN_HOME)
 """Whose HOME an agent gets: that of the user who runs the crew, or one of its own under `.muster/homes/`."""
+OWN_WORKDIR, PROJECT_WORKDIR = "own", "project"
+WORKDIRS = (OWN_WORKDIR, PROJECT_WORKDIR)
+"""Where an agent works in a repository."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +59,14 @@ class TaskDefaults:
         5, "failures", read_count_or_zero, "failures in a row that pause a plan; 0: never"
     )
     waiting_max: int = setting(100_000, "waiting", read_count, "tasks that may wait; more are refused")
+    check: str = setting("", "check", read_text, "a shell command that work has to pass on the plan's branch")
+    review: str = setting(
+        "", "review", read_text, "who accepts work that has passed its check: an agent, or `person`"
+    )
+    rubric: str = setting("", "rubric", read_text, "what an agent that reviews is to go by")
+    rounds: int = setting(
+        3, "rounds", read_count_or_zero, "how often work goes back to its agent before a person is asked"
+    )
 
 
 def cores() -> int:
@@ -157,10 +169,21 @@ class AgentConfig:
     heartbeat_s: float | None = setting(
         None, "heartbeat", read_interval, "how often it is heard; its lease is at least three of these"
     )
-    writes: bool = setting(
-        False, "writes", read_flag, "whether it changes files; a kind's own default is yes"
+    writes: bool | None = setting(
+        None,
+        "writes",
+        read_flag,
+        "`true`: its work is to change files (a kind's own default), `false`: it only reads; else it may",
     )
-    """No other that does so may work in the same folder at the same time."""
+    """Where it is true, no other such agent may work in the same folder at the same time."""
+    workdir: str = setting(
+        OWN_WORKDIR,
+        "workdir",
+        read_one_of(WORKDIRS, "no place to work in"),
+        "`own`: a working tree of each task, `project`: the project's folder itself",
+    )
+    check: str | None = setting(None, "check", read_text, "as `task.check`, for its work")
+    review: str | None = setting(None, "review", read_text, "as `task.review`, for its work")
     home: str = setting(
         USER_HOME,
         "home",
@@ -222,12 +245,16 @@ class Git:
     """Where agents that write work, in a repository.  `[git]`"""
 
     worktrees: bool = setting(
-        True, "worktrees", read_flag, "whether each task that writes gets a tree and a branch"
+        True, "worktrees", read_flag, "whether each task gets a working tree of its own"
     )
-    """Else they work one at a time in the project's folder."""
+    """Else all work in the project's folder, those that write one at a time."""
     setup: str = setting("", "setup", read_text, "a shell command that makes a new tree ready to work in")
     merge: bool = setting(True, "merge", read_flag, "whether finished work goes on to the branch of its plan")
     keep: bool = setting(False, "keep", read_flag, "whether trees and branches of tasks that are done stay")
+    author: str = setting("", "author", read_author, "`Name <mail>` of Muster's commits; else yours")
+    max_file_bytes: int = setting(
+        100_000_000, "max_file", read_size, "a larger file is published once a person has accepted it"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

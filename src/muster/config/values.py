@@ -17,6 +17,7 @@ _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(?:([KMGT])i?)?B?", re.IGNORECASE)
 _POWER = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 _LEAST_BYTES = 1 << 20
 _LEAST_FILES = 16
+_AUTHOR = re.compile(r"[^<>\n]+ <[^<>\s]+>")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -24,6 +25,13 @@ def read_text(key: str, value: object) -> str:
     if not isinstance(value, str) or not value.strip() or "\0" in value:
         fail(key, f"{value!r} is not a text", f'write {key.rpartition(".")[2]} = "..."')
     return value
+
+
+def read_author(key: str, value: object) -> str:
+    text = read_text(key, value)
+    if not _AUTHOR.fullmatch(text):
+        fail(key, f"{text!r} is not a name and an address", 'write it like "Crew <crew@example.com>"')
+    return text
 
 
 def read_texts(key: str, value: object) -> tuple[str, ...]:

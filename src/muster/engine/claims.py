@@ -18,7 +18,15 @@ from muster.model.errors import Conflict
 from muster.model.rows import Lane, WorkerRow
 from muster.model.states import CrewStatus
 from muster.model.task import BY_HAND, Attempt, Task
+from muster.model.touches import overlap
 from muster.model.usage import usage_of
+
+TOUCHING_MAX = 100
+"""So many tasks of one lane are passed over, because they would change the files of one that runs."""
+
+
+def _meet(task: Task, other: Task) -> bool:
+    return task.plan_id == other.plan_id and overlap(task.touches, other.touches)
 
 
 class Claims:
@@ -57,12 +65,17 @@ class Claims:
     async def _choose(self, view: View, worker: WorkerRow, free: int) -> list[tuple[Task, str]]:
         candidates: list[tuple[tuple[int, ...], Task, Lane, list[str]]] = []
         closed = await closed_pools(view)
+        held = await view.tx.touching()
+        await view.load(held)
+        touched = [view.task(task_id) for task_id in held]
+        # Of those at the head of a lane, some may have to wait.
+        most = free + TOUCHING_MAX if touched else free
         for lane_id in await view.tx.open_lanes():
             lane = self._memory.lanes[lane_id]
             agents = [agent for agent in lane.agents_for(worker) if self._policy.pool(agent) not in closed]
             if agents:
                 mismatch = lane.mismatch(worker.offer(agents[0]))
-                for task in await view.tx.ready(lane_id, free):
+                for task in await view.tx.ready(lane_id, most):
                     place = (-task.half_done, -task.priority, mismatch, task.sort_key, task.id)
                     candidates.append((place, task, lane, agents))
         candidates.sort(key=lambda candidate: candidate[0])
@@ -71,9 +84,12 @@ class Claims:
         for _, task, lane, agents in candidates:
             if len(chosen) == free:
                 break
+            if task.touches and any(_meet(task, other) for other in touched):
+                continue
             agent = left.take(lane.limit_key, agents) if left else agents[0]
             if agent is not None:
                 chosen.append((task, agent))
+                touched.append(task)
         return chosen
 
     async def has_room(self, view: View, limit_key: str | None) -> bool:
@@ -114,6 +130,11 @@ class Claims:
                     title=text.title,
                     description=text.description,
                     note=task.note,
+                    sent_back=task.sent_back,
+                    check_command=text.check_command,
+                    review=text.review,
+                    changes=text.changes,
+                    accepted=task.accepted,
                     timeout_s=task.timeout_s * task.timeout_factor,
                     session_key=text.session_key,
                     checkpoint=text.checkpoint,

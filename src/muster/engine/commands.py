@@ -210,6 +210,7 @@ class Engine:
         if (
             view.became_ready
             or (self.policy.limited and view.freed_place)
+            or view.freed_files
             or c.SetCrew in set(map(type, commands))
         ):
             topics.add(READY)

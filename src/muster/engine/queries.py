@@ -299,6 +299,7 @@ class Queries:
             paused=paused,
             closed=closed,
             pools=pools,
+            touching=await self._touching(),
             utc_offset_s=self._clock.utc_offset_s(latest_ms),
         )
 
@@ -315,6 +316,11 @@ class Queries:
         """Tasks above `after` whose own time is that of this pool, because they were refused by it; a page."""
         agents = {agent for agent in (pool, *self._policy.pools) if self._policy.pool(agent) == pool}
         return await self._reads.parked(sorted(CLOSING), sorted(agents), after=after, limit=PARKED_MAX)
+
+    async def _touching(self) -> tuple[tuple[str, str, str], ...]:
+        ids = tuple(await self._reads.touching())
+        views = await self._reads.task_views(TaskFilter(ids=ids)) if ids else []
+        return tuple((view.plan, f"{view.plan}/{view.key}", view.touches) for view in views)
 
     async def _full(self) -> tuple[dict[str, int], dict[str, int]]:
         """(agents, limit keys) that have no place left, each with its number of places."""

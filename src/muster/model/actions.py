@@ -37,6 +37,7 @@ _ATTEMPT = decide(
 _BY: dict[str, Any] = {"task_id": 1, "actor": "somebody"}
 _COMMANDS: dict[str, c.Command] = {
     "answer": c.AnswerQuestion(**_BY, text="."),
+    "accept": c.Accept(**_BY),
     "resume": c.Resume(**_BY),
     "retry": c.Retry(**_BY),
     "pause": c.Pause(**_BY),

@@ -54,6 +54,14 @@ class ClaimedJob(Answer, frozen=True, kw_only=True):
     proof: str = ""
     """That this attempt was granted; goes with every word on it."""
     session_usage: Usage | None = None
+    check_command: str = ""
+    """As in the task's fields."""
+    review: str = ""
+    changes: str = ""
+    accepted: bool = False
+    """A person has taken the work as it is."""
+    sent_back: str = ""
+    """Why the last result was not taken."""
     publishes: int | None = None
     """Set: no agent is to run; the work of this earlier attempt, by `agent`, is done and is to be published."""
 

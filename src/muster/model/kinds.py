@@ -98,6 +98,15 @@ def _choice(text: str) -> FailedDependency:
     return FailedDependency(text)
 
 
+def _only(word: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text != word:
+            raise ValueError(text)
+        return text
+
+    return read
+
+
 def _list(read: Callable[[str], str]) -> Callable[[str], tuple[str, ...]]:
     return lambda text: tuple(dict.fromkeys(read(part.strip()) for part in text.split(",")))
 
@@ -121,6 +130,7 @@ PAIRS = Kind(
     "K=V",
     lambda given: ",".join(f"{name}={value}" for name, value in given.items()),
 )
+CHANGES = Kind(_only("none"), "none", "none", choices=("none",))
 ON_FAILED = Kind(
     _choice, "block, skip or run", "|".join(FailedDependency), choices=tuple(map(str, FailedDependency))
 )

@@ -12,7 +12,7 @@ from typing import Any
 
 from muster.model import commands as c
 from muster.model.edits import Edit
-from muster.model.moves import editing, ending, manual, steering, waiting, working
+from muster.model.moves import editing, ending, manual, publishing, steering, waiting, working
 from muster.model.moves.decision import Decision, Facts
 from muster.model.task import Now, Task
 
@@ -26,6 +26,9 @@ _DECIDERS: dict[type[c.Command], _Decider] = {
     c.AddArtifact: working.add_artifact,
     c.Declare: working.declare,
     c.Suspect: working.suspect,
+    c.Publish: publishing.publish,
+    c.Published: publishing.published,
+    c.Accept: publishing.accept,
     c.AppendLog: working.append_log,
     c.Account: working.account,
     c.Ask: ending.ask,

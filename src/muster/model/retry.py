@@ -16,6 +16,10 @@ class Spend(Enum):
     LOSS = "loss"
     NOTHING = "nothing"
     """Goes back to PENDING and waits for the agent's provider."""
+    ROUND = "round"
+    """Goes back to its agent, at once and with the reason; after the last round to a person."""
+    PERSON = "person"
+    """Pauses until a person has looked at it."""
     ALL = "all"
     """FAILED at once: another attempt would end the same way."""
 
@@ -31,6 +35,8 @@ SPENDS: dict[ErrorKind, Spend] = {
     ErrorKind.AUTH: Spend.NOTHING,
     ErrorKind.BILLING: Spend.NOTHING,
     ErrorKind.EXPIRED: Spend.ALL,
+    ErrorKind.REWORK: Spend.ROUND,
+    ErrorKind.REVIEW: Spend.PERSON,
 }
 
 TIMEOUT_FACTOR_MAX = 4
@@ -43,6 +49,8 @@ class RetryPolicy(Struct, frozen=True, gc=False):
     first_s: float = 30.0
     cap_s: float = 300.0
     losses_max: int = 5
+    rounds_max: int = 3
+    """How often work goes back to its agent before a person is asked."""
 
 
 _EXPONENT_MAX = 62

@@ -16,6 +16,8 @@ Key = Annotated[str, Meta(min_length=1)]
 """Of a task within its plan: headings and title make it, so it may be long."""
 Count = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
 Id = Annotated[int, Meta(ge=1, le=NUMBER_MAX)]
+Changes = Annotated[str, Meta(pattern="^(none)?$")]
+"""`none`, or empty."""
 Priority = Annotated[int, Meta(ge=1, le=10)]
 SortKey = Annotated[int, Meta(ge=-NUMBER_MAX, le=NUMBER_MAX)]
 Seconds = Annotated[int, Meta(ge=1, le=SECONDS_MAX)]

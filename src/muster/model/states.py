@@ -69,6 +69,10 @@ class ErrorKind(StrEnum):
     BILLING = "billing"
     OUT_OF_MEMORY = "out_of_memory"
     EXPIRED = "expired"
+    REWORK = "rework"
+    """Said to be done, and not to be taken as it is: it goes back to its agent."""
+    REVIEW = "review"
+    """Said to be done, and a person has to say what becomes of it."""
 
 
 STOP_BY_S = 15.0

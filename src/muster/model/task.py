@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from muster.model.scalars import Count, Key, Name, Priority, Retries, Seconds, SortKey, Title
+from muster.model.scalars import (
+    Changes,
+    Count,
+    Key,
+    Name,
+    Priority,
+    Retries,
+    Seconds,
+    SortKey,
+    Text,
+    Title,
+)
 from muster.model.states import (
     ATTEMPT_OPEN,
     FINAL,
@@ -23,6 +34,12 @@ from muster.model.states import (
 CANCELLED, REMOVED = "cancelled", "removed"
 """`Task.error` of a task that a person did not want begins with this, before who and why; a removed one was taken
 out of its plan file."""
+
+PERSON = "person"
+"""`TaskFields.review` of a task whose work a person accepts; no agent can have this name."""
+
+NO_CHANGES = "none"
+"""`TaskFields.changes` of a task that is done without changing a file."""
 
 BY_HAND = "by hand"
 """`Attempt.agent` of an attempt that a person, or a program outside of Muster, has taken; no agent can have this
@@ -67,6 +84,14 @@ class CommonFields(Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """Wall time after which no attempt is to begin."""
     tags: tuple[Name, ...] = ()
     metadata: dict[Name, str] = {}
+    check_command: str = ""
+    """The shell command that its work has to pass on the plan's branch before it is done; empty: its agent's."""
+    review: str = ""
+    """Who has to accept its work once the check has passed: the name of an agent, or PERSON; empty: nobody."""
+    changes: Changes = ""
+    """NO_CHANGES, or empty."""
+    touches: Text = ""
+    """Patterns of the files that it changes, with commas between them: see `model.touches`."""
     epic: str = ""
     feature: str = ""
 
@@ -139,6 +164,13 @@ class Task(Struct, frozen=True, gc=False):
     publish, and run no agent."""
     skipped: bool = False
     """It is not to be done, and what waits for it goes on."""
+    rounds: int = 0
+    """How often its work was sent back to its agent since a person last looked at it."""
+    sent_back: str = ""
+    """Why its last result was not taken; the agent is told."""
+    touches: str = ""
+    accepted: bool = False
+    """A person takes its work as it is: no check is run any more."""
 
     @property
     def ready(self) -> bool:
@@ -219,6 +251,8 @@ class Attempt(Struct, frozen=True, gc=False):
     """What its session has cost in all, the same way."""
     checkpoint_taken: str = ""
     """When the last checkpoint was taken: clock and microseconds; empty where its client did not say."""
+    intent: str = ""
+    """`branch old new`, where it is about to move the plan's branch between these commits."""
 
     @property
     def open(self) -> bool:

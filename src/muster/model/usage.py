@@ -21,6 +21,16 @@ class Usage(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fi
     estimated: bool = False
     """Counted from single messages, because the process was gone before it could sum up."""
 
+    def plus(self, other: Usage) -> Usage:
+        costs = [usage.cost_microusd for usage in (self, other) if usage.cost_microusd is not None]
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cost_microusd=sum(costs) if costs else None,
+            estimated=self.estimated or other.estimated,
+        )
+
     def since(self, mark: Usage | None) -> Usage:
         """What was added to a conversation's total since it stood at `mark`.
 

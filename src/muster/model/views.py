@@ -229,6 +229,9 @@ class JobText(Struct, frozen=True, gc=False):
     key: str
     title: str
     description: str
+    check_command: str
+    review: str
+    changes: str
     session_key: str | None
     """Of the newest earlier attempt by the same agent; empty where its session is gone."""
     session_usage: str | None

@@ -22,6 +22,7 @@ from muster.model.states import (
     TaskStatus,
 )
 from muster.model.task import BY_HAND, CANCELLED, REMOVED
+from muster.model.touches import overlap
 from muster.model.views import PlanView, TaskView
 from muster.model.wording import counted
 
@@ -53,6 +54,8 @@ class CrewFacts(Struct, frozen=True):
     """Agents whose provider takes no requests now, with the provider's name."""
     pools: Mapping[str, Pool] = {}
     """Closed providers, by name."""
+    touching: tuple[tuple[str, str, str], ...] = ()
+    """(plan, name, files) of the tasks that run and say which files they change."""
     utc_offset_s: int = 0
     """Of the clocks that the reader looks at."""
 
@@ -161,7 +164,7 @@ def _paused(task: TaskView) -> str:
         case PauseReason.BUDGET:
             return "paused, its budget is used up"
         case PauseReason.REVIEW:
-            return "waits for a review"
+            return f"waits for a review: {task.error}" if task.error else "waits for a review"
         case _:
             return "paused by a person"
 
@@ -230,6 +233,8 @@ def _delayed(task: TaskView, at_ms: int, facts: CrewFacts) -> str:
                 return f"{when}: {task.error}"
             names = (name for name, pool in facts.pools.items() if pool.task == task.id)
             return _parked(kind, next(names, "its provider"), at_ms, task.error, facts)
+        case ErrorKind.REWORK:
+            return f"goes back to its agent: {task.error}"
         case ErrorKind.AUTH | ErrorKind.BILLING:
             return f"login or billing needs a person, {when}: {task.error}"
         case _ if task.done_epoch is not None:
@@ -300,6 +305,9 @@ def _parked(kind: ErrorKind, provider: str, until_ms: int, reason: str, facts: C
 
 def _among(names: list[str], task: TaskView, facts: CrewFacts) -> str:
     """Some agent can do it: what keeps it from beginning now."""
+    for plan, name, files in facts.touching if task.touches else ():
+        if plan == task.plan and overlap(task.touches, files):
+            return f"waits for {name}, which changes the same files ({files})"
     most = facts.full_limits.get(task.limit_key or "")
     if most is not None:
         return f"waits for its turn: {most} of {most} tasks of limit {task.limit_key} run already"

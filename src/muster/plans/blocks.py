@@ -65,6 +65,8 @@ class Box:
 
 @dataclass(slots=True)
 class Blocks:
+    matter: str = ""
+    """The YAML block at the top, without its marks."""
     headings: list[Heading] = field(default_factory=list)
     boxes: list[Box] = field(default_factory=list)
     near_boxes: list[tuple[int, str]] = field(default_factory=list)
@@ -105,7 +107,9 @@ def lines_of(text: str) -> Iterator[tuple[int, str]]:
 def scan(text: str) -> Blocks:
     """The headings and boxes of a document, in order.  Accepts any text and never raises."""
     scanner = _Scanner()
-    matter = _front_matter([line for _, line in islice(lines_of(text), 1000)])
+    top = [line for _, line in islice(lines_of(text), 1000)]
+    matter = _front_matter(top)
+    scanner.blocks.matter = "\n".join(top[1 : matter - 1]) if matter else ""
     for number, (start, line) in islice(enumerate(lines_of(text), 1), matter, None):
         scanner.feed(number, start, line)
     return scanner.blocks

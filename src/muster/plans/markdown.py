@@ -14,6 +14,7 @@ from pathlib import PurePath
 
 from muster.model.edits import PlanDocument, PlanTask, slug
 from muster.model.errors import BadPlan
+from muster.model.fields import ATTRIBUTES
 from muster.model.graph import find_cycle
 from muster.model.kinds import PRIORITIES
 
@@ -26,6 +27,8 @@ BOM = "\ufeff"
 CYCLES_TOLD_MAX = 20
 CYCLE_SHOWN_MAX = 12
 
+PLAN_WIDE = ("check", "review")
+"""Attributes that a front matter may give to all tasks of its plan."""
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _PRIORITY = re.compile(r"(?:\[(P[0-2])\]|\((P[0-2])\)|(P[0-2]):)(?:[ \t]+|\Z)")
 _CODE = re.compile(r"([A-Za-z]+[-.]?[0-9][A-Za-z0-9]*(?:[.-][A-Za-z0-9]+)*):(?:[ \t]+|\Z)")
@@ -53,6 +56,8 @@ class _Levels:
     title: str
     epic: int
     feature: int
+    usual: dict[str, str]
+    """What the front matter says for all tasks, by field."""
 
     def names(self, path: Iterable[Heading]) -> list[Heading]:
         """The headings that are part of a task's identity: all but the plan's title."""
@@ -76,7 +81,7 @@ def parse(text: str, file: str, doubts: Problems | None = None) -> PlanDocument:
     return PlanDocument(
         name=slug(levels.title) or slug(PurePath(file).stem) or "plan",
         title=levels.title,
-        tasks=tuple(_task(draft, after[draft.key], parents.get(draft.key)) for draft in drafts),
+        tasks=tuple(_task(draft, levels, after[draft.key], parents.get(draft.key)) for draft in drafts),
     )
 
 
@@ -126,7 +131,7 @@ def _read(text: str, problems: Problems, doubts: Problems) -> tuple[_Levels, Ite
         doubts.add(
             line, f"this looks like a box, but is none: write {quoted(meant)}, or a \\ before its bracket"
         )
-    levels = _levels(blocks)
+    levels = _levels(blocks, doubts)
 
     def drafts() -> Iterator[_Draft]:
         prefixes: dict[tuple[Heading, ...], str] = {}
@@ -153,12 +158,30 @@ def _find_unfit_characters(text: str, problems: Problems) -> None:
             )
 
 
-def _levels(blocks: Blocks) -> _Levels:
+def _levels(blocks: Blocks, doubts: Problems) -> _Levels:
     tops = [heading.text for heading in blocks.headings if heading.level == 1]
     title = tops[0] if len(tops) == 1 else ""
     below = sorted({heading.level for heading in blocks.headings if not (title and heading.level == 1)})
     epic, feature, *_ = *below, 0, 0
-    return _Levels(title, epic, feature)
+    return _Levels(title, epic, feature, _usual(blocks.matter, doubts) if blocks.matter else {})
+
+
+def _usual(matter: str, doubts: Problems) -> dict[str, str]:
+    """The rest of a front matter is for other programs."""
+    import yaml
+
+    try:
+        said = yaml.safe_load(matter)
+    except yaml.YAMLError as error:
+        doubts.add(
+            1, f"the front matter is no YAML, so nothing of it is heeded: {' '.join(str(error).split())}"
+        )
+        return {}
+    found = {name: said[name] for name in PLAN_WIDE if name in said} if isinstance(said, dict) else {}
+    for name, value in found.items():
+        if not isinstance(value, str):
+            doubts.add(1, f"{name} of the front matter is {value!r}, and not a text: put it in quotes")
+    return {ATTRIBUTES[name].name: value for name, value in found.items() if isinstance(value, str)}
 
 
 def _prefix(names: list[Heading]) -> str:
@@ -277,9 +300,10 @@ def _find_cycles(
         problems.add(begin, f"these tasks {several} each other: {' -> '.join(cycle)}")
 
 
-def _task(draft: _Draft, after: tuple[str, ...], parent: str | None) -> PlanTask:
+def _task(draft: _Draft, levels: _Levels, after: tuple[str, ...], parent: str | None) -> PlanTask:
     return PlanTask(
-        **draft.attributes.fields
+        **levels.usual
+        | draft.attributes.fields
         | {"depends_on": after, "parent": parent}
         | {"title": draft.title, "description": draft.box.body(), "done": draft.box.done}
         | {"key": draft.key, "epic": draft.epic, "feature": draft.feature, "line": draft.box.line}

@@ -29,6 +29,8 @@ class Job:
     timeout_s: float
     note: str = ""
     """What a person wants this attempt to know."""
+    sent_back: str = ""
+    """Why the result of the last attempt was not taken."""
     told: str = ""
     """What it should know of the folder that it works in."""
     session_usage: Usage | None = None

@@ -22,6 +22,7 @@ COMMANDS: dict[str, type[c.Command]] = {
     "release": c.Release,
     "declare": c.Declare,
     "gone": c.ProcessesExited,
+    "publish": c.Publish,
     "log": c.AppendLog,
     "suspect": c.Suspect,
     "account": c.Account,

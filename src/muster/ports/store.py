@@ -94,6 +94,9 @@ class Common(Protocol):
     async def open_by_agent(self) -> dict[str, int]:
         """Open attempts by agent."""
 
+    async def touching(self) -> list[int]:
+        """Tasks that an agent holds and that say which files they change."""
+
     async def open_by_limit(self) -> dict[str, int]:
         """Open attempts by limit key."""
 

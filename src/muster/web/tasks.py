@@ -144,7 +144,8 @@ async def add(web: Backend, body: AddBody) -> Reply:
 
 
 routes.command(f"{_TASK}/pause", c.Pause, "actor")
-routes.command(f"{_TASK}/resume", c.Resume, "actor")
+routes.command(f"{_TASK}/resume", c.Resume, "actor", "note")
+routes.command(f"{_TASK}/accept", c.Accept, "actor")
 routes.command(f"{_TASK}/complete", c.CompleteByPerson, "actor")
 routes.command(f"{_TASK}/archive", c.Archive, "actor")
 routes.command(f"{_TASK}/answer", c.AnswerQuestion, "actor", "text")

@@ -28,6 +28,7 @@ _OPTIONS = {
     "maintenance.auto": "false",
 }
 _NOBODY = {"NAME": "Muster", "EMAIL": "muster@localhost"}
+_WHO = ("AUTHOR", "COMMITTER")
 _LOCK = "muster.lock"
 _LOCK_LOOK_S = 0.02
 _SAID_MAX = 500
@@ -37,6 +38,8 @@ GIT_S = 900.0
 
 class GitFailed(Unavailable):
     """A git command failed; the text holds its last words."""
+
+    code = Unavailable.code
 
 
 @dataclass(frozen=True)
@@ -63,11 +66,17 @@ class Repository:
         return done.stdout.rstrip("\n")
 
     def ask(
-        self, *arguments: str, cwd: Path | None = None, keep: tuple[int, ...] = (), index: Path | None = None
+        self,
+        *arguments: str,
+        cwd: Path | None = None,
+        keep: tuple[int, ...] = (),
+        index: Path | None = None,
+        given: str = "",
     ) -> subprocess.CompletedProcess[str]:
         """As `run`, whatever the exit code.  Raises GitFailed where it does not end.
 
-        `keep` are descriptors that git holds open while it runs, `index` is used in place of the tree's own.
+        `keep` are descriptors that git holds open while it runs, `index` is used in place of the tree's own, and
+        `given` is what it reads from standard input.
         """
         env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         env |= {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C", **self.identity}
@@ -79,7 +88,7 @@ class Repository:
                 ["git", *options, *arguments],
                 cwd=cwd or self.top,
                 env=env,
-                stdin=subprocess.DEVNULL,
+                input=given,
                 capture_output=True,
                 text=True,
                 errors="surrogateescape",
@@ -95,8 +104,15 @@ class Repository:
         found = self.ask("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", cwd=cwd)
         return found.stdout.strip() if found.returncode == 0 else None
 
+    def says(self, name: str, what: str) -> str:
+        """Of a commit, in the placeholders of `git log`; empty where there is none."""
+        return self.ask("log", "-1", f"--format={what}", name, "--").stdout.rstrip("\n")
+
     def is_ancestor(self, old: str, new: str) -> bool:
         return self.ask("merge-base", "--is-ancestor", old, new).returncode == 0
+
+    def same_tree(self, one: str, other: str) -> bool:
+        return self.run("rev-parse", f"{one}^{{tree}}") == self.run("rev-parse", f"{other}^{{tree}}")
 
     def checked_out(self, branch: str) -> str | None:
         """The working tree that has this branch checked out."""
@@ -109,13 +125,17 @@ class Repository:
                 return workdir
         return None
 
+    @property
+    def lock_file(self) -> Path:
+        return self.common / _LOCK
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[int]:
         """One at a time, over all workers and projects of this repository.  Yields the lock's descriptor.
 
         Hand it on to git: a git that outlives its killed worker goes on holding the lock.
         """
-        fd = os.open(self.common / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             self._take(fd)
             yield fd
@@ -156,10 +176,11 @@ def _holder(fd: int) -> Proc | None:
     return found if found is not None and b"%d" % found.start == start else None
 
 
-def find_repository(root: Path) -> Repository | None:
+def find_repository(root: Path, author: str = "") -> Repository | None:
     """The repository that `root` lies in; None where there is none, no git, or no commit to begin with.
 
-    Nor where `root` is gone, as for a crew whose project was moved away.
+    Nor where `root` is gone, as for a crew whose project was moved away.  `author` (`Name <mail>`) is who its
+    commits name, where that is not the user.
     """
     if shutil.which("git") is None or not root.is_dir():
         return None
@@ -172,11 +193,8 @@ def find_repository(root: Path) -> Repository | None:
     if not root.resolve().is_relative_to(top):
         return None  # a copy whose repository is set to the folder of its original
     known = probe.ask("var", "GIT_COMMITTER_IDENT").returncode == 0
-    identity = (
-        {}
-        if known
-        else {
-            f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in _NOBODY.items()
-        }
-    )
+    identity = {} if known else {f"GIT_{who}_{what}": _NOBODY[what] for who in _WHO for what in _NOBODY}
+    if author:
+        name, _, mail = author.rstrip(">").partition(" <")
+        identity |= {"GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": mail}
     return Repository(top, (root / lines[1]).resolve(), root.resolve().relative_to(top), identity)

@@ -32,7 +32,19 @@ Send = Callable[[c.AttemptCommand], None]
 class OutputReader:
     """Reads the file by itself: what the agent said is understood even while no owner takes its log."""
 
-    def __init__(self, job: ClaimedJob, stdout: Path, stream: AgentStream, session_key: str | None) -> None:
+    def __init__(
+        self,
+        job: ClaimedJob,
+        stdout: Path,
+        stream: AgentStream,
+        session_key: str | None,
+        *,
+        spent: Usage | None = None,
+        guest: bool = False,
+    ) -> None:
+        """`guest`: not the attempt's own agent.  Only what it costs is told, on top of what was `spent`."""
+        self._spent = spent
+        self._guest = guest
         self._job = job
         self._stdout = stdout
         self._stream = stream
@@ -49,6 +61,12 @@ class OutputReader:
     def ended(self) -> bool:
         """The agent has said how its work ended."""
         return self._stream.ended
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the attempt has cost by the agent's word."""
+        own = self._stream.usage
+        return own.plus(self._spent) if own is not None and self._spent is not None else own
 
     @property
     def lingers(self) -> bool:
@@ -84,15 +102,15 @@ class OutputReader:
         self._account(send)
 
     def _account(self, send: Send) -> None:
-        fresh = (self._session, self._stream.usage)
+        fresh = (self._session, self.usage)
         if fresh == self._told:
             return
         account = c.Account(
             task_id=self._job.task_id,
             epoch=self._job.epoch,
-            session_key=self._session,
-            usage=self._stream.usage,
-            session_usage=self._stream.session_usage,
+            session_key=None if self._guest else self._session,
+            usage=self.usage,
+            session_usage=None if self._guest else self._stream.session_usage,
         )
         send(account)
         self._told = fresh

@@ -10,9 +10,8 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -23,10 +22,10 @@ from muster.model.errors import AgentUnfit, BadInput, Conflict, MusterError, Sto
 from muster.model.limits import Limits
 from muster.model.marks import WORKER, attempt_mark
 from muster.model.states import ErrorKind
+from muster.model.usage import Usage
 from muster.ports.agent import (
     Agent,
     AttemptFolder,
-    Exit,
     Failed,
     Job,
     Launch,
@@ -34,15 +33,19 @@ from muster.ports.agent import (
     RunningProcess,
 )
 from muster.ports.crew import Crew
-from muster.worker.git import GitFailed
+from muster.worker.checks import said_or
+from muster.worker.ends import End
+from muster.worker.handing_on import HandingOn
 from muster.worker.orders import Order, Orders
 from muster.worker.output_reader import READ_S, OutputReader, wait_and_read
 from muster.worker.port_ranges import PORTS, port_range
+from muster.worker.publishing import Over
+from muster.worker.reviewing import Reviewer
 from muster.worker.tail import Tail
-from muster.worker.watchdog import StopVerdict, Watchdog
+from muster.worker.watchdog import Watchdog
 from muster.worker.words import Words, cut
 from muster.worker.workdir import Trees, Workdir, workdir_of
-from muster.worker.worktree import MergeConflict, Work, WorkMissing
+from muster.worker.worktree import Work, WorkMissing
 
 log = logging.getLogger(__name__)
 
@@ -67,25 +70,14 @@ class WorkerContext:
     agents: Mapping[str, Agent]
     launcher: Launcher
     trees: Trees | None = None
-    """How agents that write are kept apart; None: all work in `root`."""
-
-
-class _End(NamedTuple):
-    """Why nobody waits for the process any more."""
-
-    code: int | None = None
-    """Its root has ended by itself."""
-    exit_code: int = 0
-    """How it ended in the end."""
-    abandoned: bool = False
-    timed_out: bool = False
-    stopped: bool = False
-    """On request."""
-    verdict: StopVerdict | None = None
-    starved: str = ""
-    """How the kernel has killed it for want of memory."""
-    lingers: bool = False
-    """It has said how its work ended, or what it waits for, and does not end."""
+    """How agents are kept apart; None: all work in `root`."""
+    checks: Mapping[str, str] = field(default_factory=dict)
+    """What each agent's work has to pass, where its task does not say."""
+    reviews: Mapping[str, str] = field(default_factory=dict)
+    """Who reviews each agent's work, in the same way."""
+    rubric: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Of checks, which are no agent's process."""
 
 
 class Runner:
@@ -114,6 +106,8 @@ class Runner:
         self._settled = False
         """The owner has taken our word on how the attempt ended."""
         self._suspected = ""
+        self._usage: Usage | None = None
+        self._ref = f"{job.plan}/{job.key}"
         self._tails = (Tail("stdout", self._folder.stdout), Tail("stderr", self._folder.stderr))
 
     def run(self) -> Claimed | None:
@@ -132,7 +126,7 @@ class Runner:
             self._settle(self._words.failure(ErrorKind.INVALID, f"{error.message}; {error.hint}"))
         except WorkMissing as error:
             self._settle(self._words.failure(ErrorKind.CRASH, f"{error.message}; {error.hint}"))
-        except Conflict as error:
+        except (Conflict, Over) as error:
             log.info("attempt %s#%s is over: %s", self._job.task_id, self._job.epoch, error)
         except (Unavailable, OSError) as error:
             # It spends a retry: what the host does not allow now must not be tried at full speed for ever.
@@ -160,6 +154,7 @@ class Runner:
         )
         self._begun = True
         if self._report(start):
+            self._folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._conclude(workdir, self._words.complete())
 
     def _work(self, agent: Agent, workdir: Workdir, port: int | None) -> None:
@@ -187,12 +182,7 @@ class Runner:
         if end.abandoned:
             workdir.keep()
             return
-        ended = Exit(
-            code=end.exit_code,
-            timed_out=end.timed_out,
-            given_up=end.lingers,
-            out_of_memory=end.starved,
-        )
+        ended = end.exit
         word = self._word_of(end)
         if word is None:
             outcome = stream.outcome(ended, self._folder)
@@ -217,7 +207,7 @@ class Runner:
         self._settle(word or self._words.failure(ErrorKind.CRASH, message, end.exit_code))
         return False
 
-    def _carry_out(self, launch: Launch, output_reader: OutputReader | None = None) -> _End:
+    def _carry_out(self, launch: Launch, output_reader: OutputReader | None = None) -> End:
         """Runs one process to its end, and sends on all that it printed.  Nothing of its tree is left."""
         mark = attempt_mark(self._around.worker_id, self._job.task_id, self._job.epoch)
         process = self._around.launcher.start(launch, self._folder, mark=mark)
@@ -237,6 +227,7 @@ class Runner:
             # The last words decide how it ended, unless that is known already.
             output_reader.listen(READ_S if end.verdict is not None else math.inf)
             self._account(output_reader)
+            self._usage = output_reader.usage
         self._cut_output(launch.limits)
         return end
 
@@ -256,7 +247,7 @@ class Runner:
             else:
                 return
 
-    def _word_of(self, end: _End) -> c.Finish | None:
+    def _word_of(self, end: End) -> c.Finish | None:
         """What is to be reported where that does not depend on the agent."""
         if end.verdict is not None:
             return self._words.failure(end.verdict.kind, end.verdict.message, end.exit_code)
@@ -264,24 +255,41 @@ class Runner:
 
     def _conclude(self, workdir: Workdir, word: c.Finish) -> None:
         """Keeps the work, hands it on where the attempt succeeded, and reports how it ended."""
+        if isinstance(word, c.Complete):
+            workdir.sign(self._words.signature(word, self._usage))
         work = workdir.keep()
         if work is not None and not self._show(work):
             return  # another attempt has the task: what we made is kept, and goes no further
-        if workdir.apart and isinstance(word, c.Complete) and self._report(self._words.done(word)):
-            word = self._publish(workdir, word)
+        if isinstance(word, c.Complete):
+            word = self._handing_on(workdir).settle(word)
         # Nobody is to wait for a task while we clear.
         if self._settle(word, keeps_slot=not workdir.apart) and isinstance(word, c.Complete):
             workdir.clear()
 
-    def _publish(self, workdir: Workdir, word: c.Complete) -> c.Complete | c.Fail:
-        try:
-            workdir.publish()
-        except MergeConflict as error:
-            return self._words.failure(ErrorKind.CRASH, f"{error.message}; {error.hint}", word.exit_code)
-        except GitFailed as error:
-            message = f"{error.message}: {error.hint}"
-            return self._words.failure(ErrorKind.CRASH, message, word.exit_code, done=True)
-        return word
+    def _handing_on(self, workdir: Workdir) -> HandingOn:
+        env = {**self._around.env, **self._environment("", workdir, None)}
+        return HandingOn(
+            self._job,
+            workdir,
+            self._words,
+            trees=self._around.trees,
+            check=said_or(self._job.check_command, self._around.checks, self._job),
+            review=said_or(self._job.review, self._around.reviews, self._job),
+            reviewer=Reviewer(
+                self._job,
+                self._around.agents,
+                self._folder,
+                self._around.rubric,
+                env,
+                self._carry_out,
+                self._usage,
+            ),
+            env=env,
+            stdout=self._folder.stdout,
+            report=self._report,
+            run=self._carry_out,
+            stopping=lambda: self._orders.given is not None,
+        )
 
     def _show(self, work: Work) -> bool:
         """Tells what the attempt has made.  False where it is over: this is the fence before its work goes on."""
@@ -293,25 +301,25 @@ class Runner:
         )
         return self._report(made)
 
-    def _watch(self, process: RunningProcess, limits: Limits, output_reader: OutputReader | None) -> _End:
+    def _watch(self, process: RunningProcess, limits: Limits, output_reader: OutputReader | None) -> End:
         """Until the process ends, an order comes, its time is over or it may not go on."""
         deadline_s = time.monotonic() + self._job.timeout_s
         watchdog = Watchdog(limits, self._folder, self._job.agent, now_s=time.monotonic())
         while True:
             left_s = deadline_s + self._orders.lease_guard.stood_still_s - time.monotonic()
             if left_s <= 0:
-                return _End(timed_out=True)
+                return End(timed_out=True)
             exit_code = wait_and_read(process, min(watchdog.look_s, left_s), self._orders, output_reader)
             if exit_code is not None:
-                return _End(code=exit_code)
+                return End(code=exit_code)
             if self._orders.given is not None:
                 self._orders.seen()
-                return _End(stopped=True)
+                return End(stopped=True)
             if output_reader is not None and output_reader.lingers:
-                return _End(lingers=True)
+                return End(lingers=True)
             verdict = watchdog.look(process.usage(), time.monotonic(), frozen=process.frozen)
             if verdict is not None:
-                return _End(verdict=verdict)
+                return End(verdict=verdict)
             self._tell(watchdog.notice)
             with contextlib.suppress(*AWAY):
                 self._doubt(watchdog.suspicion)
@@ -322,7 +330,7 @@ class Runner:
                     output_reader.listen()
                     output_reader.tell(self._send)
 
-    def _end(self, process: RunningProcess, end: _End) -> int:
+    def _end(self, process: RunningProcess, end: End) -> int:
         """Ends the tree in the way that its end asks for; returns the root's exit code."""
         if end.code is not None:
             process.sweep()
@@ -390,7 +398,7 @@ class Runner:
         return Job(
             task_id=job.task_id,
             epoch=job.epoch,
-            ref=f"{job.plan}/{job.key}",
+            ref=self._ref,
             title=job.title,
             prompt=job.description,
             session_key=job.session_key or None,
@@ -398,6 +406,7 @@ class Runner:
             checkpoint=job.checkpoint,
             timeout_s=job.timeout_s,
             note=job.note,
+            sent_back=job.sent_back,
             told=told,
         )
 
@@ -410,7 +419,7 @@ class Runner:
             WORKER: self._around.worker_id,
             "MUSTER_ROOT": str(self._around.root),
             "MUSTER_SOCKET": str(self._around.socket),
-            "MUSTER_TOKEN": token,
+            **({"MUSTER_TOKEN": token} if token else {}),
             "MUSTER_NOTICE": str(self._folder.notice),
         }
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from muster.model import commands as c
 from muster.model.answers import ClaimedJob
 from muster.model.states import ErrorKind
+from muster.model.task import NO_CHANGES
+from muster.model.usage import Usage
 from muster.ports.agent import Completed, Exit, Outcome
+from muster.worker.commits import Signature
+from muster.worker.publisher import PublishedWork
 from muster.worker.watchdog import full_disk
 
 RETRY_AFTER_MAX_S = 30 * 86400.0
@@ -41,6 +48,31 @@ class Words:
         job = self._job
         return c.Declare(task_id=job.task_id, epoch=job.epoch, text=word.result or "null", by_worker=True)
 
+    def published(
+        self, word: c.Complete, published: PublishedWork, *, checked: bool, must: bool
+    ) -> c.Complete | c.Fail:
+        """`must`: a person looks at work of its agent that changes nothing, unless a check has passed."""
+        job = self._job
+        if published.changed or checked or not must or job.changes == NO_CHANGES or job.accepted:
+            return replace(word, changed=published.changed, large=published.large)
+        return self.failure(
+            ErrorKind.REVIEW,
+            "its agent says that it is done, and has changed nothing; "
+            "muster task accept takes that, muster task resume --note tells the agent what is missing",
+            word.exit_code,
+        )
+
+    def signature(self, word: c.Complete, usage: Usage | None) -> Signature:
+        job = self._job
+        said = word.result if word.spoken else None
+        return Signature(
+            task=f"{job.plan}/{job.key}",
+            title=job.title,
+            agent=job.agent,
+            said=_last_words(said) if said else "",
+            cost=_cost(usage) if usage else "",
+        )
+
     def failure(
         self,
         kind: ErrorKind,
@@ -67,6 +99,18 @@ class Words:
             reason=cut(reason, MESSAGE_CHARS_MAX),
             unfit_agent=unfit,
         )
+
+
+def _last_words(result: str) -> str:
+    """The last paragraph of what the agent said, as JSON; empty where it is no text."""
+    said = json.loads(result)
+    text = said.get("text") if isinstance(said, dict) else None
+    return text.strip().split("\n\n")[-1] if isinstance(text, str) else ""
+
+
+def _cost(usage: Usage) -> str:
+    dollars = "" if usage.cost_microusd is None else f"${usage.cost_microusd / 1e6:.2f}, "
+    return f"{dollars}{usage.input_tokens + usage.output_tokens:,} tokens"
 
 
 def cut(text: str, limit: int) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
 from muster.model.answers import ClaimedJob
+from muster.worker.commits import Signature
 from muster.worker.git import GitFailed, Repository
+from muster.worker.publishing import FILE_BYTES_MAX, Publishing
 from muster.worker.worktree import Work, Worktree
 
 log = logging.getLogger(__name__)
@@ -21,7 +23,7 @@ class Workdir(Protocol):
 
     @property
     def apart(self) -> bool:
-        """What is done here is to be published, and then cleared away, which takes its time."""
+        """It is made for the attempt, and cleared away after it, which takes its time."""
 
     @property
     def env(self) -> Mapping[str, str]: ...
@@ -38,11 +40,14 @@ class Workdir(Protocol):
 
     def was_set_up(self) -> None: ...
 
+    def sign(self, signature: Signature) -> None:
+        """For the commits of what is done here."""
+
     def keep(self) -> Work | None:
         """Puts away what the attempt has left.  Never raises."""
 
-    def publish(self) -> None:
-        """Hands kept work on.  Raises MergeConflict, GitFailed."""
+    def publishing(self) -> Publishing | None:
+        """How work that is done goes on from here; None: it does not."""
 
     def clear(self) -> None:
         """After work that was accepted.  Never raises."""
@@ -65,10 +70,13 @@ class Folder:
 
     def was_set_up(self) -> None: ...
 
+    def sign(self, signature: Signature) -> None: ...
+
     def keep(self) -> Work | None:
         return None
 
-    def publish(self) -> None: ...
+    def publishing(self) -> Publishing | None:
+        return None
 
     def clear(self) -> None: ...
 
@@ -79,10 +87,16 @@ class Trees:
 
     repository: Repository
     folder: Path
-    writers: frozenset[str]
+    writers: frozenset[str] = frozenset()
+    """Agents whose work is to change files."""
+    readers: frozenset[str] = frozenset()
+    """Agents that change nothing: they see what the plan's branch has, and what they leave goes nowhere."""
+    here: frozenset[str] = frozenset()
+    """Agents that work in the project's own folder all the same."""
     setup: str = ""
     merge: bool = True
     keep: bool = False
+    file_bytes_max: int = FILE_BYTES_MAX
 
 
 @dataclass
@@ -100,10 +114,10 @@ class Tree:
 
     @property
     def env(self) -> Mapping[str, str]:
-        return {"MUSTER_BRANCH": self.tree.branch}
+        return {"MUSTER_BRANCH": self.tree.branch} if self.tree.branched else {}
 
     def begin(self) -> None:
-        self.told = self.tree.prepare()
+        self.told = self.tree.prepare(merge=self.publishes is None)
         if self.publishes is not None:
             self.tree.check_work_of(self.publishes)
 
@@ -113,6 +127,9 @@ class Tree:
     def was_set_up(self) -> None:
         self.tree.was_set_up()
 
+    def sign(self, signature: Signature) -> None:
+        self.tree = replace(self.tree, signature=signature)
+
     def keep(self) -> Work | None:
         try:
             return self.tree.keep()
@@ -121,8 +138,8 @@ class Tree:
             log.warning("the work in %s could not be kept: %s", self.tree.path, error)
             return None
 
-    def publish(self) -> None:
-        self.tree.publish(merge=self.rules.merge)
+    def publishing(self) -> Publishing | None:
+        return Publishing(self.tree, self.rules.file_bytes_max) if self.tree.branched else None
 
     def clear(self) -> None:
         if self.rules.keep:
@@ -134,12 +151,16 @@ class Tree:
 
 
 def workdir_of(job: ClaimedJob, root: Path, trees: Trees | None) -> Workdir:
-    if trees is None:
+    if trees is None or (job.agent in trees.here and job.publishes is None):
         return Folder(root)
-    path = trees.folder / str(job.task_id)
-    # What was done is published also where its agent does not write any more, or is not known.
-    if job.agent not in trees.writers and not (job.publishes is not None and path.is_dir()):
-        return Folder(root)
-    return Tree(
-        trees, Worktree(trees.repository, path, job.plan, job.key, job.epoch, job.title), job.publishes
+    tree = Worktree(
+        trees.repository,
+        trees.folder / str(job.task_id),
+        job.plan,
+        job.key,
+        job.epoch,
+        Signature(task=f"{job.plan}/{job.key}", title=job.title, agent=job.agent),
+        # What was done is published also where its agent does not write any more.
+        branched=job.agent not in trees.readers or job.publishes is not None,
     )
+    return Tree(trees, tree, job.publishes)

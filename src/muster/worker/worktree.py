@@ -6,9 +6,7 @@ anything of it is removed.
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,25 +25,18 @@ from muster.model.refs import (
     plan_branch,
     task_branch,
 )
+from muster.worker.commits import NOBODY, Signature, stage
 from muster.worker.git import GitFailed, Repository
+from muster.worker.merging import merge_plan
+from muster.worker.tree_links import LINK_BYTES_MAX, admin_of, real, rejoin, tree_of
 
 log = logging.getLogger(__name__)
 
-SUBJECT_CHARS_MAX = 72
-"""A line of `git log` shows no more."""
 SHORT_HASH_CHARS = 12
 _MARKER = "muster-attempt"
 _SET_UP = "muster-set-up"
-_INDEX = "muster-index"
 _STALE = ("index.lock", "HEAD.lock")
 _GITLINK = "160000 "
-_LINK_BYTES_MAX = 1 << 14
-
-
-class MergeConflict(MusterError):
-    """The work of a task does not fit to that of the others."""
-
-    code = "merge_conflict"
 
 
 class WorkMissing(MusterError):
@@ -82,8 +73,10 @@ class Worktree:
     plan: str
     key: str
     epoch: int
-    title: str = ""
-    """Of its task; commits are named after it."""
+    signature: Signature = NOBODY
+    """For the commits of its work."""
+    branched: bool = True
+    """Its work goes to a branch of its own; else nothing that is changed here goes anywhere."""
 
     @classmethod
     def found(cls, repository: Repository, path: Path, admin: Path | None = None) -> Worktree | None:
@@ -91,8 +84,9 @@ class Worktree:
 
         `admin` is git's own folder for a tree that was deleted.  Raises GitFailed.
         """
-        begun = cls(repository, path, "", "", 0)._begun(admin)
-        return begun and cls(repository, path, begun.plan, begun.key, begun.epoch)
+        begun = cls(repository, path, "", "", 0).begun(admin)
+        signature = Signature(task=f"{begun.plan}/{begun.key}") if begun else NOBODY
+        return begun and cls(repository, path, begun.plan, begun.key, begun.epoch, signature)
 
     @property
     def cwd(self) -> Path:
@@ -103,18 +97,32 @@ class Worktree:
         return self._refs(self.epoch).kept
 
     @property
+    def base(self) -> str:
+        """The ref of where it began."""
+        return self._refs(self.epoch).base
+
+    @property
     def branch(self) -> str:
         return task_branch(self.plan, self.key)
 
-    def prepare(self) -> str:
+    @property
+    def head(self) -> str:
+        """The whole name of its branch."""
+        return f"refs/heads/{self.branch}"
+
+    def message(self) -> str:
+        return self.signature.message(self.epoch)
+
+    def prepare(self, *, merge: bool = True) -> str:
         """Makes the tree, or takes over what an earlier attempt left, and says what to tell the agent.
 
-        May be killed at any moment and is then simply done again.  Raises GitFailed.
+        With `merge`, for an agent that goes on there, what others have published since is merged into it.  May be
+        killed at any moment and is then simply done again.  Raises GitFailed.
         """
         repository = self.repository
         with repository.locked() as lock:
             self._find_again()
-            begun = self._begun()
+            begun = self.begun()
             refs = self._refs(self.epoch, begins=begun is None or begun.epoch != self.epoch)
             if begun is None:
                 start, origin = self._choose_start()
@@ -129,14 +137,20 @@ class Worktree:
             # The base stays: what the task has done, over all its attempts.
             repository.run("update-ref", refs.base, base)
             self._mark(base)
-            return self._hand_over(origin)
+            if not self.branched:
+                self._move_on()
+                return ""
+            told = [self._hand_over(origin)]
+            if merge and origin is not None:
+                told.append(self._catch_up())
+            return "  ".join(filter(None, told))
 
     @property
     def needs_setup(self) -> bool:
-        return not (self._admin() / _SET_UP).exists()
+        return not (self.admin() / _SET_UP).exists()
 
     def was_set_up(self) -> None:
-        (self._admin() / _SET_UP).touch()
+        (self.admin() / _SET_UP).touch()
 
     def keep(self, admin: Path | None = None) -> Work | None:
         """Commits all that is there, ignored files aside, behind the attempt's ref; tree and index stay.
@@ -145,7 +159,7 @@ class Worktree:
         None where the tree belongs to a newer attempt by now, which has kept our work before it began.
         """
         with self.repository.locked():
-            begun = self._begun(admin)
+            begun = self.begun(admin)
             if admin is not None and self.repository.commit_of(self.kept):
                 return None  # from when the tree was there
             return self._keep(begun, admin) if begun is not None and begun.epoch == self.epoch else None
@@ -158,36 +172,15 @@ class Worktree:
                 "a further attempt does it again",
             )
 
-    def publish(self, *, merge: bool = True) -> None:
-        """Brings the kept work onto the task's branch, and with `merge` from there onto the plan's.
-
-        May be killed at any moment, and done again by a later attempt.  Raises MergeConflict, or GitFailed where
-        a person has the plan's branch checked out, or a later attempt has the tree.
-        """
-        repository = self.repository
-        with repository.locked():
-            begun = self._begun()
-            if begun is None or begun.epoch != self.epoch:
-                raise GitFailed(f"attempt {self.epoch} has no part in {self.path} any more")
-            commit = repository.run("rev-parse", self.kept)
-            if commit != repository.commit_of("HEAD", self.path):
-                repository.run(
-                    "update-ref", "-m", "muster: what was not committed", "HEAD", commit, cwd=self.path
-                )
-                repository.run("read-tree", commit, cwd=self.path)
-            if repository.checked_out(self.branch) in (None, str(self.path)):
-                repository.run("update-ref", f"refs/heads/{self.branch}", commit)
-            if merge:
-                self._merge(commit)
-
     def clear(self) -> None:
         """Removes the tree, and the branch once the plan's has it.  What git does not know stays where it is."""
         repository = self.repository
         with repository.locked() as lock:
-            begun = self._begun()
+            begun = self.begun()
             if begun is None or begun.epoch != self.epoch:
                 return
-            if self._holds_repositories() or repository.run("status", "--porcelain", cwd=self.path):
+            dirty = self.branched and repository.run("status", "--porcelain", cwd=self.path)
+            if dirty or self._holds_repositories():
                 log.info("%s is left: it holds files that are in no commit of this repository", self.path)
                 return
             self._remove(lock)
@@ -205,9 +198,9 @@ class Worktree:
         """
         repository = self.repository
         with repository.locked() as lock:
-            self._rejoin()
-            self._admin()
-            begun = self._begun()
+            rejoin(self.path, self.repository.common)
+            self.admin()
+            begun = self.begun()
             if begun is not None and begun.epoch > self.epoch:
                 return f"attempt {begun.epoch} has begun in it"
             if why := in_the_way():
@@ -238,29 +231,29 @@ class Worktree:
         folders = [self.path / link for link in links]
         return any(folder.is_dir() and any(folder.iterdir()) for folder in folders)
 
-    def _admin(self) -> Path:
+    def admin(self) -> Path:
         """Git's own folder for this tree.  Raises GitFailed where it is none."""
         try:
-            admin = _admin_of(self.path)
+            admin = admin_of(self.path)
         except OSError as error:
             raise GitFailed(f"{self.path} is no working tree: {error}") from error
         if admin.parent != self.repository.common / "worktrees" or not admin.is_dir():
             raise GitFailed(f"{self.path} is a working tree of another repository: {admin}")
-        if _tree_of(admin) != _real(self.path):
-            raise GitFailed(f"{self.path} is a copy of the working tree {_tree_of(admin)}")
+        if tree_of(admin) != real(self.path):
+            raise GitFailed(f"{self.path} is a copy of the working tree {tree_of(admin)}")
         return admin
 
-    def _begun(self, admin: Path | None = None) -> Begun | None:
+    def begun(self, admin: Path | None = None) -> Begun | None:
         """None where the tree was never finished: then no agent has been in it.
 
         Raises GitFailed where nobody can tell: such a tree may hold work, so it is neither taken nor removed.
         """
         try:
-            marker = (admin or self._admin()) / _MARKER
+            marker = (admin or self.admin()) / _MARKER
         except GitFailed:
             return None
         try:
-            epoch, base, plan, key = read_plain(marker, _LINK_BYTES_MAX).decode().split()
+            epoch, base, plan, key = read_plain(marker, LINK_BYTES_MAX).decode().split()
             return Begun(int(epoch), base, unquote(plan), unquote(key))
         except FileNotFoundError:
             return None
@@ -272,20 +265,20 @@ class Worktree:
 
     def _remove(self, lock: int) -> None:
         """Whatever ends us on the way: what is half removed is no attempt's work any more."""
-        (self._admin() / _MARKER).unlink(missing_ok=True)
+        (self.admin() / _MARKER).unlink(missing_ok=True)
         self.repository.run("worktree", "remove", "--force", "--force", str(self.path), keep=(lock,))
 
     def _unlock(self) -> None:
         for name in _STALE:  # whoever made them is dead
-            (self._admin() / name).unlink(missing_ok=True)
+            (self.admin() / name).unlink(missing_ok=True)
 
     def _find_again(self) -> None:
         """Joins the tree to its repository after both were moved; what belongs to no repository is put aside."""
         if self.path.is_symlink() or not self.path.is_dir():
             return
-        self._rejoin()
+        rejoin(self.path, self.repository.common)
         try:
-            self._admin()
+            self.admin()
         except GitFailed as error:
             if not any(self.path.iterdir()):
                 return
@@ -295,26 +288,9 @@ class Worktree:
             if (aside / ".git").is_file():  # git in there would write to what the link leads to
                 (aside / ".git").unlink()
 
-    def _rejoin(self) -> None:
-        """Links the tree and git's folder for it to each other again, after both were moved or copied.
-
-        Not `git worktree repair`: in a copy it takes git's folder of the original.
-        """
-        path, admins = _real(self.path), self.repository.common / "worktrees"
-        try:
-            admin = admins / _admin_of(path).name
-        except FileNotFoundError:  # an agent has deleted the link
-            admin = next((known for known in admins.glob("*") if _tree_of(known) == path), path)
-        except OSError:
-            return
-        if not (admin / "gitdir").is_file() or (_tree_of(admin) != path and _belongs_to_another(admin)):
-            return
-        for link, target in ((path / ".git", f"gitdir: {admin}"), (admin / "gitdir", f"{path}/.git")):
-            replace_plain(link, os.fsencode(f"{target}\n"), lasting=True)
-
     def _mark(self, base: str) -> None:
         said = f"{self.epoch} {base} {quote(self.plan)} {quote(self.key)}\n"
-        replace_plain(self._admin() / _MARKER, said.encode(), lasting=True)
+        replace_plain(self.admin() / _MARKER, said.encode(), lasting=True)
 
     def _there(self) -> set[str]:
         """All refs of attempts at a task of this name."""
@@ -334,14 +310,18 @@ class Worktree:
         epochs = {int(name) for name in names if name.isdigit()}
         for epoch in sorted((epoch for epoch in epochs if epoch < self.epoch), reverse=True):
             commit = self.repository.commit_of(self._refs(epoch).kept)
-            if commit is not None:
+            if commit is not None and self.branched:
                 return commit, epoch
-        head, tip = self.repository.run("rev-parse", "HEAD"), self._plan_tip()
+        return self._start(), None
+
+    def _start(self) -> str:
+        """Where work on this plan begins now: at its branch, where that has what the user's HEAD has not."""
+        head, tip = self.repository.run("rev-parse", "HEAD"), self.plan_tip()
         # What a person has merged already, and gone on from, is no place to begin.
         behind = tip is None or self.repository.is_ancestor(tip, head)
-        return (head if behind else tip or head), None
+        return head if behind else tip or head
 
-    def _plan_tip(self) -> str | None:
+    def plan_tip(self) -> str | None:
         return self.repository.commit_of(f"refs/heads/{plan_branch(self.plan)}")
 
     def _create(self, base: str, lock: int) -> None:
@@ -349,14 +329,14 @@ class Worktree:
         if path.exists() or path.is_symlink():
             _remove(path)
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        tip = repository.commit_of(f"refs/heads/{self.branch}")
+        tip = repository.commit_of(f"refs/heads/{self.branch}") if self.branched else None
         if tip is not None and not repository.is_ancestor(tip, base):
             # Whatever it is, perhaps a person's: the branch is to begin anew, its commits are not to be lost.
             aside = kept_ref(self.plan, self.key, f"before-{tip[:SHORT_HASH_CHARS]}")
             repository.run("update-ref", aside, tip)
         # Forced twice: over the record of a tree that was killed in the making, which is locked.
         add = ("worktree", "add", "--quiet", "--force", "--force")
-        if repository.checked_out(self.branch) in (None, str(path)):
+        if self.branched and repository.checked_out(self.branch) in (None, str(path)):
             repository.run("update-ref", f"refs/heads/{self.branch}", base)
             repository.run(*add, str(path), self.branch, keep=(lock,))
         else:
@@ -364,121 +344,50 @@ class Worktree:
         self.cwd.mkdir(parents=True, exist_ok=True)
 
     def _keep(self, begun: Begun, deleted: Path | None = None) -> Work:
-        repository, path, admin = self.repository, None if deleted else self.path, deleted or self._admin()
+        repository, admin = self.repository, deleted or self.admin()
         head = repository.run("rev-parse", f"worktrees/{admin.name}/HEAD")
-        index = admin / _INDEX
-        index.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # with what git knows of the files it need not read them all
-            # With its time: git reads those files again that may have changed since in the same second.
-            shutil.copy2(admin / "index", index)
-        try:
-            if not index.exists():
-                repository.run("read-tree", head, cwd=path, index=index)
-            if path is not None:  # a file that we may not read stays in the tree, and the tree stays
-                repository.ask("add", "--all", "--ignore-errors", "--", ":/", cwd=path, index=index)
-            tree = repository.run("write-tree", cwd=path, index=index)
-        finally:
-            index.unlink(missing_ok=True)
-        commit = head
-        if tree != repository.run("rev-parse", f"{head}^{{tree}}"):
-            commit = repository.run("commit-tree", tree, "-p", head, "-m", self._message("", begun.epoch))
-        repository.run("update-ref", self._refs(begun.epoch).kept, commit)
+        kept, message = self._refs(begun.epoch).kept, self.signature.message(begun.epoch)
+        staged = stage(repository, None if deleted else self.path, admin, head)
+        commit = staged.commit(repository, admin, head, message, kept)
+        self.put(kept, commit)
         stat = repository.run("diff", "--shortstat", begun.base, commit).strip() or "no change"
         commits = int(repository.run("rev-list", "--count", f"{begun.base}..{commit}"))
         return Work(commit, commits, stat)
 
-    def _merge(self, commit: str) -> None:
-        repository, branch = self.repository, plan_branch(self.plan)
-        tip = self._plan_tip()
-        start = tip or repository.run("rev-parse", self._refs(self.epoch).base)
-        if repository.is_ancestor(commit, start):
-            new = start
-        elif repository.is_ancestor(start, commit):
-            new = commit
-        else:
-            new = self._merged(start, commit)
-        if new == tip:
-            return
-        workdir = repository.checked_out(branch)
-        if workdir is not None:
-            raise GitFailed(
-                f"branch {branch} is checked out in {workdir}, and no branch is moved under a person's feet",
-                f"git -C {workdir} switch -",
-            )
-        repository.run("update-ref", f"refs/heads/{branch}", new, tip or "0" * len(new))
+    def put(self, kept: str, commit: str) -> None:
+        """Keeps a commit behind this ref; one that stood there, and is no part of it, gets a name of its own."""
+        before = self.repository.commit_of(kept)
+        if before is not None and not self.repository.is_ancestor(before, commit):
+            self.repository.run("update-ref", f"{kept}-was-{before[:SHORT_HASH_CHARS]}", before)
+        self.repository.run("update-ref", kept, commit)
 
-    def _merged(self, ours: str, theirs: str) -> str:
-        repository = self.repository
-        done = repository.ask("merge-tree", "--write-tree", "--name-only", "--no-messages", ours, theirs)
-        tree, *files = done.stdout.splitlines() or [""]
-        if done.returncode == 1:
-            raise MergeConflict(
-                f"its work does not merge with branch {plan_branch(self.plan)}: {', '.join(files[:10])}",
-                f"a further attempt is asked to merge it; by hand: git merge {self.branch}",
-            )
-        if done.returncode:
-            raise GitFailed(f"git merge-tree failed: {done.stderr.strip()}", "it needs git 2.38 or newer")
-        message = self._message("Merge: ", self.epoch)
-        return repository.run("commit-tree", tree, "-p", ours, "-p", theirs, "-m", message)
+    def _move_on(self) -> None:
+        """To where the plan's branch is now: nothing that was changed here is anybody's work."""
+        start, path = self._start(), self.path
+        self.repository.run("reset", "--hard", "--quiet", cwd=path)
+        self.repository.run("clean", "-ffdq", cwd=path)
+        self.repository.run("checkout", "--quiet", "--detach", start, cwd=path)
 
-    def _message(self, before: str, epoch: int) -> str:
-        """The task's title in one line, and whose work it is as a trailer."""
-        task = f"{self.plan}/{self.key}"
-        title = " ".join(self.title.split()) or task
-        room = SUBJECT_CHARS_MAX - len(before)
-        subject = title if len(title) <= room else f"{title[: room - 3].rstrip()}..."
-        return f"{before}{subject}\n\nMuster-Attempt: {task}#{epoch}"
+    def _catch_up(self) -> str:
+        tip, begun = self.plan_tip(), self.begun()
+        if tip is None or begun is None:
+            return ""
+        return merge_plan(
+            self.repository,
+            self.path,
+            tip=tip,
+            base=begun.base,
+            keep=lambda: self._keep(begun).commit,
+            message=self.message(),
+        )
 
     def _hand_over(self, origin: int | None) -> str:
         if origin is None:
             return ""
-        told = (
+        return (
             f"An earlier attempt (#{origin}) was ended before it had finished.  What it left is in this folder; "
             f"what it has changed: git diff {self._refs(self.epoch).base}.  Go on from there."
         )
-        tip = self._plan_tip()
-        head = self.repository.commit_of("HEAD", self.path)
-        if tip is not None and head is not None and not self.repository.is_ancestor(tip, head):
-            told += f"  Branch {plan_branch(self.plan)} has moved on since: merge it into your work."
-        return told
-
-
-def _real(path: Path) -> Path:
-    return Path(os.path.realpath(path))
-
-
-def _tree_of(admin: Path) -> Path | None:
-    """The working tree that git's folder names."""
-    try:
-        text = read_plain(admin / "gitdir", _LINK_BYTES_MAX).decode("utf-8", "surrogateescape")
-    except OSError:
-        return None
-    return _real(admin / text.strip()).parent
-
-
-def deleted_trees(repository: Repository, folder: Path) -> dict[Path, Path]:
-    """Trees in this folder that git knows and that are not there any more, with git's own folders for them."""
-    known = {_tree_of(admin): admin for admin in (repository.common / "worktrees").glob("*")}
-    return {
-        tree: admin
-        for tree, admin in known.items()
-        if tree is not None and tree.parent == _real(folder) and not (tree / ".git").exists()
-    }
-
-
-def _belongs_to_another(admin: Path) -> bool:
-    """Whether the tree that it names is there, and says so as well."""
-    tree = _tree_of(admin)
-    try:
-        return tree is not None and _admin_of(tree) == admin
-    except OSError:
-        return False
-
-
-def _admin_of(tree: Path) -> Path:
-    """Git's folder that a working tree names.  Raises OSError."""
-    text = read_plain(tree / ".git", _LINK_BYTES_MAX).decode("utf-8", "surrogateescape")
-    return _real(tree / text.removeprefix("gitdir:").strip())
 
 
 def _remove(path: Path) -> None:

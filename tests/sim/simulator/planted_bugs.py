@@ -23,7 +23,7 @@ from muster.engine.view import View
 from muster.engine.workers import Workers
 from muster.model import commands as c
 from muster.model import machine
-from muster.model.moves import decision, ending, waiting, working
+from muster.model.moves import decision, ending, publishing, waiting, working
 from muster.model.moves.decision import Decision, Facts, moved
 from muster.model.states import AttemptStatus, TaskStatus
 from muster.model.task import Attempt, Now, Task
@@ -279,7 +279,7 @@ def done_before_published(planting: Planting) -> None:
         said = task.done_epoch is not None and attempt is not None and attempt.open
         if not said or attempt is None or attempt.epoch != command.epoch:
             return real(task, facts, command, now)
-        return ending._completed(task, attempt, attempt.declared, now, exit_code=None)
+        return publishing.completed(task, attempt, attempt.declared, now, exit_code=None)
 
     real = ending.reap
     planting.put(machine._DECIDERS, c.Reap, reap)

@@ -70,6 +70,10 @@ async def at_once(work: Callable[[], object]) -> None:
     work()
 
 
+async def not_known(attempt: Attempt) -> bool:  # noqa: ARG001
+    return False
+
+
 class Reaper(Service):
     """`sweep` kills the recorded processes of workers that are gone: those that shed their mark.
 
@@ -77,7 +81,8 @@ class Reaper(Service):
     meanwhile.
 
     `led_since_ms` is when the term was taken: a slow start after that is a stall like any other.  `absences`
-    counts how often the store was away, which is nobody's silence either.
+    counts how often the store was away, which is nobody's silence either.  `was_published` ends an attempt whose
+    worker died after it had moved its plan's branch, and says so.
 
     A worker is dead by proof (its process is gone) or by silence (its lease is over).
 
@@ -100,6 +105,7 @@ class Reaper(Service):
         led_since_ms: int | None = None,
         detached_call: Callable[[Callable[[], object]], Awaitable[object]] = at_once,
         absences: Callable[[], int] = lambda: 0,
+        was_published: Callable[[Attempt], Awaitable[bool]] = not_known,
     ) -> None:
         super().__init__(clock)
         self._reads = reads
@@ -107,6 +113,7 @@ class Reaper(Service):
         self._host = host
         self._sweep = sweep
         self._aside = detached_call
+        self._was_published = was_published
         self._term = term
         self._stall_ms = interval_s * 1000 + own_stall_ms(lease_s)
         self._absences = absences
@@ -291,6 +298,8 @@ class Reaper(Service):
             tree_killed=here,
         )
         try:
+            if attempt.intent and await self._was_published(attempt):
+                return
             await self._engine.execute(reap)
             self.reaped += 1
         except TermOver:

@@ -106,6 +106,15 @@ class Pause(Command, frozen=True, kw_only=True):
 class Resume(Command, frozen=True, kw_only=True):
     task_id: int
     actor: Name
+    note: Text = ""
+    """For its agent."""
+
+
+class Accept(Command, frozen=True, kw_only=True):
+    """A person has reviewed the work, and takes it as it is: it is published without another check."""
+
+    task_id: int
+    actor: Name
 
 
 class AnswerQuestion(Command, frozen=True, kw_only=True):
@@ -283,6 +292,24 @@ class Complete(Finish, frozen=True, kw_only=True):
     spoken: bool = False
     """The result is only what the agent said last: one that it has reported on purpose comes before it."""
     exit_code: ExitCode | None = None
+    changed: bool = True
+    """False: its work has changed nothing on the plan's branch."""
+    large: tuple[Annotated[str, Meta(max_length=4200)], ...] = ()
+    """Files that people should know of for their size."""
+
+
+class Publish(AttemptCommand, frozen=True, kw_only=True):
+    """The worker is about to move the plan's branch: until it says how that went, nobody ends the attempt."""
+
+    branch: Name
+    old: Name
+    new: Name
+
+
+class Published(AttemptCommand, frozen=True, kw_only=True):
+    """The coordinator has looked whether the branch was moved, while nobody could move it."""
+
+    done: bool
 
 
 class Fail(Finish, frozen=True, kw_only=True):

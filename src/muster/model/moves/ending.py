@@ -18,9 +18,9 @@ from muster.model.moves.decision import (
     lapsed,
     left_running,
     moved,
-    moved_by,
     refuse_rewound,
 )
+from muster.model.moves.publishing import completed, sent_back
 from muster.model.pools import FOR_A_PERSON
 from muster.model.retry import SPENDS, TIMEOUT_FACTOR_MAX, Spend, backoff_ms
 from muster.model.states import AttemptStatus, ErrorKind, PauseReason, StopAction, TaskStatus
@@ -51,7 +51,7 @@ def complete(task: Task, facts: Facts, command: c.Complete, now: Now) -> Decisio
         result = attempt.declared
     if result == "null":
         result = None
-    return _completed(task, attempt, result, now, exit_code=command.exit_code)
+    return completed(task, attempt, result, now, exit_code=command.exit_code, told=command)
 
 
 def _failed_by_own_word(facts: Facts, command: c.Complete) -> bool:
@@ -62,24 +62,6 @@ def _failed_by_own_word(facts: Facts, command: c.Complete) -> bool:
         and attempt.declared_kind is not None
         and ended_as(facts, command, AttemptStatus.FAILED, AttemptStatus.RELEASED, AttemptStatus.LOST)
     )
-
-
-def _completed(
-    task: Task, attempt: Attempt, result: str | None, now: Now, *, exit_code: int | None
-) -> Decision:
-    changes = {
-        "status": TaskStatus.COMPLETED,
-        "percent": 100,
-        "paused_reason": None,
-        "error_kind": None,
-        "error": "",
-        "ended_at_ms": now.wall_ms,
-        "done_epoch": None,
-    }
-    said, details = f"attempt {task.epoch} completed", None if exit_code is None else {"exitCode": exit_code}
-    after, event = moved_by(task, now, "completed", said, attempt.worker_id, changes, details=details)
-    closed = close(attempt, AttemptStatus.COMPLETED, now, exit_code=exit_code)
-    return Decision(after, closed, (event,), unblocks=True, result=result)
 
 
 def fail(task: Task, facts: Facts, command: c.Fail, now: Now) -> Decision:
@@ -103,6 +85,8 @@ def _failed(task: Task, attempt: Attempt, command: c.Fail, facts: Facts, now: No
     spend = SPENDS[command.kind]
     if spend is Spend.NOTHING:
         return _wait_for_provider(task, attempt, command, facts, now)
+    if spend in (Spend.ROUND, Spend.PERSON):
+        return sent_back(task, attempt, command, facts, now)
     changes, wait_ms = _spent(task, command, facts)
     if spend is not Spend.LOSS and not command.done:
         changes["done_epoch"] = None

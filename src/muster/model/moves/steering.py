@@ -57,7 +57,13 @@ def resume(task: Task, facts: Facts, command: c.Resume, now: Now) -> Decision:
         raise IllegalMove(
             f"task {task.id} waits for an answer: {task.question}", f"muster answer {task.id} TEXT"
         )
-    return _resumed(task, "resumed", f"resumed by {command.actor}", command.actor, now)
+    # After a review it is its agent's again, with all its rounds.
+    changes: dict[str, Any] = (
+        {"done_epoch": None, "rounds": 0} if task.paused_reason is PauseReason.REVIEW else {}
+    )
+    if command.note:
+        changes["note"] = command.note
+    return _resumed(task, "resumed", f"resumed by {command.actor}", command.actor, now, **changes)
 
 
 def _changed_stop(task: Task, attempt: Attempt, actor: str, now: Now) -> Decision:

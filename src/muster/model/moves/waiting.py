@@ -8,6 +8,7 @@ from muster.model import commands as c
 from muster.model.errors import IllegalMove
 from muster.model.events import Event, Level
 from muster.model.moves.decision import Decision, Facts, close, left_running, moved
+from muster.model.moves.publishing import refuse_while_publishing
 from muster.model.states import AttemptStatus, TaskStatus
 from muster.model.task import CANCELLED, FIELDS_OF_STATE, REMOVED, Now, Task
 
@@ -90,6 +91,7 @@ def cancel(task: Task, facts: Facts, command: c.Cancel, now: Now) -> Decision:
         return Decision(task)
     if task.final:
         raise IllegalMove(f"task {task.id} is {task.status} already and cannot be cancelled")
+    refuse_while_publishing(task, facts.attempt)
     said = f"{CANCELLED} by {command.actor}" + (f": {command.reason}" if command.reason else "")
     attempt = facts.attempt
     after, event = moved(
@@ -154,6 +156,9 @@ def retry(task: Task, facts: Facts, command: c.Retry, now: Now) -> Decision:
         done_epoch=None if command.fresh or command.note else task.done_epoch,
         ended_at_ms=None,
         skipped=False,
+        rounds=0,
+        sent_back="",
+        accepted=False,
     )
     return Decision(after, events=(event,))
 

@@ -32,6 +32,9 @@ class SharedQueries(ABC):
     async def open_by_agent(self) -> dict[str, int]:
         return dict(self._all("open_by_agent"))
 
+    async def touching(self) -> list[int]:
+        return [row[0] for row in self._all("touching")]
+
     async def open_by_limit(self) -> dict[str, int]:
         return dict(self._all("open_by_limit"))
 

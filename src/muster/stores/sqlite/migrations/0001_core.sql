@@ -78,6 +78,10 @@ CREATE TABLE tasks (
     estimated_s        INTEGER,
     done_epoch         INTEGER,
     skipped            INTEGER NOT NULL CHECK (skipped IN (0, 1)),
+    rounds             INTEGER NOT NULL,
+    sent_back          TEXT NOT NULL,
+    touches            TEXT NOT NULL,
+    accepted           INTEGER NOT NULL CHECK (accepted IN (0, 1)),
     key                TEXT,
     title              TEXT NOT NULL,
     description        TEXT NOT NULL,
@@ -87,6 +91,9 @@ CREATE TABLE tasks (
     tags               TEXT NOT NULL,
     metadata           TEXT NOT NULL,
     parent_task_id     INTEGER,
+    check_command      TEXT NOT NULL,
+    review             TEXT NOT NULL,
+    changes            TEXT NOT NULL,
     epic               TEXT NOT NULL,
     feature            TEXT NOT NULL,
     created_by         TEXT NOT NULL,
@@ -98,7 +105,7 @@ CREATE TABLE tasks (
     result             TEXT,
     ready              INTEGER NOT NULL GENERATED ALWAYS AS (
         status = 'PENDING' AND unmet = 0 AND next_attempt_at_ms IS NULL AND lingering_epoch IS NULL) VIRTUAL,
-    half_done          INTEGER NOT NULL GENERATED ALWAYS AS (error_kind IS 'lost' OR done_epoch IS NOT NULL) VIRTUAL,
+    half_done          INTEGER NOT NULL GENERATED ALWAYS AS (error_kind IS 'lost' OR error_kind IS 'rework' OR done_epoch IS NOT NULL) VIRTUAL,
     done               INTEGER NOT NULL GENERATED ALWAYS AS (
         status = 'COMPLETED' OR skipped OR (status = 'ARCHIVED' AND error_kind IS NULL AND error = '')) VIRTUAL,
     dead               INTEGER NOT NULL GENERATED ALWAYS AS (
@@ -113,6 +120,7 @@ CREATE INDEX tasks_aim ON tasks (pinned_until_ms) WHERE pinned_until_ms IS NOT N
 CREATE INDEX tasks_overdue ON tasks (overdue_at_ms) WHERE overdue_at_ms IS NOT NULL AND status = 'RUNNING';
 CREATE INDEX tasks_parent ON tasks (parent_task_id) WHERE parent_task_id IS NOT NULL;
 CREATE INDEX tasks_counts ON tasks (plan_id, status);
+CREATE INDEX tasks_touching ON tasks (id) WHERE touches <> '' AND (status = 'ASSIGNED' OR status = 'RUNNING');
 CREATE INDEX tasks_lingering ON tasks (id) WHERE lingering_epoch IS NOT NULL;
 
 CREATE TABLE dependencies (
@@ -157,6 +165,7 @@ CREATE TABLE attempts (
     checkpoint_taken TEXT NOT NULL,
     usage            TEXT,
     session_usage    TEXT,
+    intent           TEXT NOT NULL,
     PRIMARY KEY (task_id, epoch),
     CHECK ((ended_at_ms IS NULL) = (status = 'assigned' OR status = 'running' OR status = 'stopping'))
 ) STRICT, WITHOUT ROWID;

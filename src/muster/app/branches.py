@@ -1,0 +1,43 @@
+"""The branches of this host's repository.  Implements ports.branches."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import time
+from collections.abc import Awaitable, Callable
+
+from muster.app.detached_call import detached_call
+from muster.worker.git import Repository
+
+LOCK_S = 10.0
+"""How long a worker that moves a branch is waited for."""
+LOOK_S = 0.05
+
+
+class LocalBranches:
+    def __init__(self, repository: Repository) -> None:
+        self._repository = repository
+
+    async def settle(self, branch: str, commit: str, told: Callable[[bool], Awaitable[None]]) -> bool:
+        fd = os.open(self._repository.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            deadline_s = time.monotonic() + LOCK_S
+            while not _taken(fd):
+                if time.monotonic() >= deadline_s:
+                    return False
+                await asyncio.sleep(LOOK_S)
+            ref = f"refs/heads/{branch}"
+            await told(await detached_call(self._repository.is_ancestor, commit, ref))
+            return True
+        finally:
+            os.close(fd)
+
+
+def _taken(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

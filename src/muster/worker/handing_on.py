@@ -1,0 +1,115 @@
+"""What becomes of work whose agent says that it is done: checked, published, or given back with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from muster.model import commands as c
+from muster.model.answers import ClaimedJob
+from muster.model.states import ErrorKind
+from muster.model.task import PERSON
+from muster.ports.agent import Launch
+from muster.worker.checks import check_words
+from muster.worker.ends import End
+from muster.worker.git import GitFailed
+from muster.worker.publisher import Publisher, Stopped
+from muster.worker.publishing import ForReview, Over, Publishing, SentBack
+from muster.worker.reviewing import NoVerdict, Reviewer
+from muster.worker.words import Words, cut
+from muster.worker.workdir import Trees, Workdir
+
+STEP_CHARS_MAX = 500
+
+
+@dataclass(frozen=True)
+class HandingOn:
+    job: ClaimedJob
+    workdir: Workdir
+    words: Words
+    trees: Trees | None
+    check: str
+    """The command; empty: none."""
+    review: str
+    """An agent's name, or PERSON; empty: nobody."""
+    reviewer: Reviewer
+    env: Mapping[str, str]
+    stdout: Path
+    """Where the check prints to."""
+    report: Callable[[c.AttemptCommand], bool]
+    """False where the attempt is over."""
+    run: Callable[[Launch], End]
+    stopping: Callable[[], bool]
+
+    def settle(self, word: c.Complete) -> c.Finish:
+        """What is to be said of the attempt in the end.  Raises Over where there is nothing to say."""
+        publishing = self.workdir.publishing()
+        try:
+            if publishing is None:
+                if self.asked and (why := self._look("HEAD")):
+                    raise SentBack(why)
+                return word
+            if not self.report(self.words.done(word)):
+                return word  # what it has reported itself, or its end, stands
+            return self._publish(publishing, word)
+        except Stopped as error:
+            return self.words.release(error.message)
+        except SentBack as error:
+            return self.words.failure(ErrorKind.REWORK, error.words, word.exit_code)
+        except ForReview as error:
+            return self.words.failure(ErrorKind.REVIEW, error.words, word.exit_code)
+        except (GitFailed, NoVerdict) as error:
+            message = f"{error.message}: {error.hint}"
+            return self.words.failure(ErrorKind.CRASH, message, word.exit_code, done=True)
+
+    def _publish(self, publishing: Publishing, word: c.Complete) -> c.Finish:
+        publisher = Publisher(
+            publishing,
+            check=(lambda: self._look(publishing.tree.base)) if self.asked else None,
+            intend=self._intend,
+            stopping=self.stopping,
+        )
+        published = publisher.publish(merge=self.trees is None or self.trees.merge)
+        must = self.trees is not None and self.job.agent in self.trees.writers
+        return self.words.published(word, published, checked=self.asked, must=must)
+
+    def _intend(self, branch: str, old: str, new: str) -> bool:
+        job = self.job
+        return self.report(c.Publish(task_id=job.task_id, epoch=job.epoch, branch=branch, old=old, new=new))
+
+    @property
+    def asked(self) -> bool:
+        return bool(self.check or self.review)
+
+    def _look(self, base: str) -> str:
+        """Why the work is not to be taken; empty where it is.  Raises Over, Stopped, ForReview, NoVerdict."""
+        if self.check and (why := self._checked()):
+            return why
+        if self.review == PERSON:
+            raise ForReview(
+                f"its work is for you to review{self._diff(base)}",
+                "muster task accept takes it, muster task resume --note gives it back",
+            )
+        return self.reviewer.look(self.review, self.workdir.cwd, base) if self.review else ""
+
+    def _diff(self, base: str) -> str:
+        publishing = self.workdir.publishing()
+        return "" if publishing is None else f": git diff {base} {publishing.tree.kept}"
+
+    def _checked(self) -> str:
+        """Why the check has not passed; empty where it has."""
+        job = self.job
+        step = cut(f"check: {self.check}", STEP_CHARS_MAX)
+        self.report(c.Progress(task_id=job.task_id, epoch=job.epoch, step=step))
+        begins = self.stdout.stat().st_size if self.stdout.exists() else 0
+        argv = ("sh", "-c", f"exec 2>&1\n{self.check}")
+        end = self.run(Launch(argv=argv, env=self.env, cwd=self.workdir.cwd))
+        if end.abandoned:
+            raise Over(f"attempt {job.epoch} of {job.plan}/{job.key} is over")
+        if end.stopped:
+            raise Stopped("stopped in its check")
+        if end.code == 0:
+            return ""
+        why = "ran longer than its time limit" if end.timed_out else f"exit code {end.exit_code}"
+        return check_words(self.check, end.verdict.message if end.verdict else why, self.stdout, begins)

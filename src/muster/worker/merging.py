@@ -1,0 +1,76 @@
+"""A merge that is prepared in a task's own working tree, for its agent to solve.
+
+Agents that may not run git, or whose sandbox keeps git's own files from them, could not begin one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from muster.worker.git import Repository
+from muster.worker.tree_links import admin_of
+
+OF_A_MERGE = ("MERGE_HEAD", "MERGE_MSG", "MERGE_MODE", "AUTO_MERGE")
+NAMED_MAX = 10
+
+
+def merge_plan(
+    repository: Repository, path: Path, *, tip: str, base: str, keep: Callable[[], str], message: str
+) -> str:
+    """Merges `tip`, where the plan's branch stands, into the tree at `path`; what to tell the agent of it.
+
+    `keep` commits all that is there, `base` is where the task began.  A conflict is left in the tree as git
+    leaves it; whoever has the tree next finds it there.  Raises GitFailed.
+    """
+    if repository.commit_of("MERGE_HEAD", path) is None:
+        head = repository.run("rev-parse", "HEAD", cwd=path)
+        if repository.is_ancestor(tip, head):
+            return ""
+        commit = keep()
+        if commit != head:
+            repository.run("update-ref", "-m", "muster: what was not committed", "HEAD", commit, cwd=path)
+        repository.run("read-tree", commit, cwd=path)
+        done = repository.ask("merge", "--no-ff", "--no-commit", "--quiet", tip, cwd=path)
+        if done.returncode == 0:
+            _commit(repository, path, commit, tip, message)
+            return "What other tasks have published since is merged into it."
+        if repository.commit_of("MERGE_HEAD", path) is None:
+            return f"Other work has been published since, and could not be merged: {done.stderr.strip()}"
+    files = repository.run("diff", "--name-only", "--diff-filter=U", "-z", cwd=path).strip("\0").split("\0")
+    return _conflict(list(filter(None, files)), _others(repository, base, tip, files))
+
+
+def forget_merge(path: Path) -> None:
+    """After its commit: git takes it for under way as long as it finds these."""
+    for name in OF_A_MERGE:
+        (admin_of(path) / name).unlink(missing_ok=True)
+
+
+def _commit(repository: Repository, path: Path, ours: str, theirs: str, message: str) -> None:
+    content = repository.run("write-tree", cwd=path)
+    merged = repository.run("commit-tree", content, "-p", theirs, "-p", ours, "-m", message)
+    repository.run("update-ref", "HEAD", merged, cwd=path)
+    forget_merge(path)
+
+
+def _others(repository: Repository, base: str, tip: str, files: list[str]) -> list[str]:
+    """The tasks that have changed these files between the two commits."""
+    said = repository.run(
+        "log", "--format=%(trailers:key=Task,valueonly,separator=%x20) (%s)", f"{base}..{tip}", "--", *files
+    )
+    named = [line for line in said.splitlines() if not line.startswith(" ")]
+    return list(dict.fromkeys(named))[:NAMED_MAX]
+
+
+def _conflict(files: list[str], others: list[str]) -> str:
+    if not files:
+        return "A merge with what other tasks have published is under way here.  Muster commits it."
+    other = f"the work of {', '.join(others)}" if others else "what others have published"
+    named = f"{', '.join(files[:NAMED_MAX])}{' and more' if len(files) > NAMED_MAX else ''}"
+    return (
+        f"Your work and {other} change the same lines.  Their merge is begun in this folder; there are "
+        f"conflicts in {named}.  Edit these files so "
+        "that the intent of both sides holds, and remove the markers (<<<<<<<, =======, >>>>>>>).  You need not "
+        "run git: Muster commits the merge when you are done."
+    )

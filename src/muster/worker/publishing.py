@@ -1,0 +1,266 @@
+"""What an attempt has left, on its way to the branch of its plan: collected, merged, and moved there in one step.
+
+Nothing is published that is not whole: what git would not take in, what is half merged, or what holds conflict
+markers goes back to the agent, or to a person, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from muster.model.refs import plan_branch
+from muster.worker.commits import Staged, stage
+from muster.worker.git import GitFailed
+from muster.worker.merging import NAMED_MAX, forget_merge
+from muster.worker.worktree import Worktree
+
+LARGE_BYTES = 10_000_000
+"""Files above this are named to people."""
+FILE_BYTES_MAX = 100_000_000
+"""Files above this are for a person to decide on.  GitHub refuses them (docs.github.com, "About large files")."""
+_UNDER_WAY = {
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+}
+_NO_WHITESPACE = "core.whitespace=-blank-at-eol,-blank-at-eof,-space-before-tab,cr-at-eol"
+_GITLINK = "160000"
+
+
+class NotPublished(Exception):
+    """Work that is done does not reach its plan's branch now; `hint` says what would help."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    @property
+    def words(self) -> str:
+        return f"{self.message}; {self.hint}" if self.hint else self.message
+
+
+class SentBack(NotPublished):
+    """The work cannot be taken as it is.  Its agent is told why, and goes on with it."""
+
+
+class ForReview(NotPublished):
+    """No agent can say what is to become of this work: a person has to."""
+
+
+class Collected(NamedTuple):
+    commit: str
+    large: tuple[str, ...]
+    """Files of more than LARGE_BYTES, with their sizes."""
+
+
+class Merged(NamedTuple):
+    old: str | None
+    """Where the plan's branch stood; None: it does not exist yet."""
+    new: str
+    changed: bool
+    """The branch gets something by it."""
+
+
+@dataclass(frozen=True)
+class Publishing:
+    tree: Worktree
+    file_bytes_max: int
+    """A larger file is for a person to decide on."""
+
+    def collect(self) -> Collected:
+        """Commits all that is in the tree, at its HEAD and behind the attempt's ref.
+
+        Raises SentBack, ForReview, and GitFailed where a later attempt has the tree.
+        """
+        tree, repository = self.tree, self.tree.repository
+        with repository.locked():
+            begun, admin = tree.begun(), tree.admin()
+            if begun is None or begun.epoch != tree.epoch:
+                raise GitFailed(f"attempt {tree.epoch} has no part in {tree.path} any more")
+            for name, what in _UNDER_WAY.items():
+                if (admin / name).exists():
+                    raise SentBack(
+                        f"a {what} is under way in its working tree, so its work is half done",
+                        f"finish the {what}, or undo it: git {what} --abort",
+                    )
+            head = repository.run("rev-parse", "HEAD", cwd=tree.path)
+            staged = stage(repository, tree.path, admin, head)
+            if staged.refused:
+                raise _not_taken_in(staged.refused)
+            self._refuse_repositories(begun.base, staged)
+            self._refuse_markers(begun.base, staged)
+            large = self._large(begun.base, staged)
+            commit = staged.commit(repository, admin, head, tree.message(), tree.kept)
+            tree.put(tree.kept, commit)
+            if commit != head:
+                repository.run(
+                    "update-ref", "-m", "muster: what was not committed", "HEAD", commit, cwd=tree.path
+                )
+            repository.run("read-tree", commit, cwd=tree.path)
+            forget_merge(tree.path)
+            if left := repository.run("status", "--porcelain", cwd=tree.path):
+                raise ForReview(
+                    f"git does not take in all of its work: {_named(left.splitlines())}",
+                    f"look at it: git -C {tree.path} status",
+                )
+            if repository.checked_out(tree.branch) in (None, str(tree.path)):
+                repository.run("update-ref", f"refs/heads/{tree.branch}", commit)
+            return Collected(commit, large)
+
+    def merge(self, commit: str) -> Merged:
+        """The commit that the plan's branch would move to, and that nothing points to yet.  Raises SentBack."""
+        tree, repository = self.tree, self.tree.repository
+        base = repository.run("rev-parse", tree.base)
+        tip = tree.plan_tip()
+        start = tip or base
+        if repository.is_ancestor(commit, start):
+            # An earlier attempt may have been killed after it had moved the branch.
+            return Merged(tip, start, not repository.is_ancestor(commit, base))
+        behind = repository.is_ancestor(start, commit)
+        if behind and repository.run("rev-parse", f"{commit}^") == start:
+            new = commit
+        else:
+            new = self._merged(start, commit)
+        changed = not repository.same_tree(start, new)
+        return Merged(tip, new if changed else start, changed)
+
+    def changed(self, commit: str) -> bool:
+        """Whether the task has changed anything since it began."""
+        tree = self.tree
+        return not tree.repository.same_tree(tree.base, commit)
+
+    def show(self, commit: str) -> None:
+        """Puts this commit into the tree, for a check.  All that is there has been collected."""
+        tree, repository = self.tree, self.tree.repository
+        with repository.locked():
+            self._tidy()
+            if repository.run("rev-parse", "HEAD", cwd=tree.path) == commit:
+                return
+            if repository.ask("symbolic-ref", "--quiet", "HEAD", cwd=tree.path).stdout.strip() == tree.head:
+                repository.run("reset", "--hard", "--quiet", commit, cwd=tree.path)
+            else:  # no branch of the agent's own is moved
+                repository.run("checkout", "--quiet", "--detach", commit, cwd=tree.path)
+            tree.put(tree.kept, commit)
+
+    def tidy(self) -> None:
+        """Removes what a check has left."""
+        with self.tree.repository.locked():
+            self._tidy()
+
+    def _tidy(self) -> None:
+        tree, repository = self.tree, self.tree.repository
+        repository.run("reset", "--hard", "--quiet", cwd=tree.path)
+        repository.run("clean", "-ffdq", cwd=tree.path)
+
+    def advance(self, merged: Merged, intend: Callable[[str, str, str], bool]) -> bool:
+        """Moves the plan's branch; False where it has moved meanwhile, so that the merge is to be made again.
+
+        `intend(branch, old, new)` notes what is about to happen, and says whether the attempt may still do it; no
+        one else moves a branch of this repository's plans between that and the move.  Raises Over where it may
+        not, and GitFailed where a person has the branch checked out.
+        """
+        tree, repository = self.tree, self.tree.repository
+        branch = plan_branch(tree.plan)
+        with repository.locked():
+            tip = tree.plan_tip()
+            if tip != merged.old:
+                return False
+            if merged.new == tip or not merged.changed:
+                return True
+            if (folder := repository.checked_out(branch)) is not None:
+                raise GitFailed(
+                    f"branch {branch} is checked out in {folder}, and no branch is moved under a person's feet",
+                    f"git -C {folder} switch -",
+                )
+            nothing = "0" * len(merged.new)
+            if not intend(branch, tip or nothing, merged.new):
+                raise Over(f"attempt {tree.epoch} of {tree.plan}/{tree.key} is over")
+            repository.run("update-ref", f"refs/heads/{branch}", merged.new, tip or nothing)
+        return True
+
+    def _merged(self, ours: str, theirs: str) -> str:
+        tree, repository = self.tree, self.tree.repository
+        done = repository.ask("merge-tree", "--write-tree", "--name-only", "--no-messages", ours, theirs)
+        content, *files = done.stdout.splitlines() or [""]
+        if done.returncode == 1:
+            raise SentBack(
+                f"its work does not merge with branch {plan_branch(tree.plan)}: {_named(files)}",
+                f"by hand: git merge {tree.branch}",
+            )
+        if done.returncode:
+            raise GitFailed(f"git merge-tree failed: {done.stderr.strip()}", "it needs git 2.38 or newer")
+        return repository.run("commit-tree", content, "-p", ours, "-p", theirs, "-m", tree.message())
+
+    def _refuse_repositories(self, base: str, staged: Staged) -> None:
+        """Of a repository within this one git keeps no more than a commit's name, so its files would be lost."""
+        tree, repository = self.tree, self.tree.repository
+        for mode, commit, path in staged.changed(repository, base):
+            if mode != _GITLINK:
+                continue
+            inner = tree.path / path
+            elsewhere = (
+                repository.ask("branch", "--remotes", "--contains", commit, cwd=inner)
+                if inner.is_dir()
+                else None
+            )
+            if elsewhere is not None and elsewhere.returncode == 0 and elsewhere.stdout.strip():
+                continue  # a submodule at a commit that others can get as well
+            raise SentBack(
+                f"{path} is a git repository of its own, of which only a commit's name would be kept",
+                f"if its files belong to this work, remove {path}/.git; else move it out of the working tree",
+            )
+
+    def _refuse_markers(self, base: str, staged: Staged) -> None:
+        repository, half = self.tree.repository, []
+        done = repository.ask("-c", _NO_WHITESPACE, "diff", "--check", base, staged.tree)
+        found: dict[str, list[int]] = {}
+        for line in done.stdout.splitlines():
+            place, colon, _ = line.partition(": leftover conflict marker")
+            if colon:
+                path, _, number = place.rpartition(":")
+                found.setdefault(path, []).append(int(number))
+        for path, numbers in found.items():
+            lines = repository.ask("cat-file", "blob", f"{staged.tree}:{path}").stdout.split("\n")
+            begins = {lines[number - 1][:7] for number in numbers if number <= len(lines)}
+            if {"<" * 7, ">" * 7} <= begins:  # seven equal signs alone are a heading in some languages
+                half.append(f"{path}:{numbers[0]}")
+        if half:
+            raise SentBack(
+                f"there are conflict markers in what it has changed: {_named(half)}",
+                "decide on each side, and remove the lines that begin with <<<<<<<, ======= and >>>>>>>",
+            )
+
+    def _large(self, base: str, staged: Staged) -> tuple[str, ...]:
+        sizes = staged.sizes(self.tree.repository, base)
+        if too_large := [_sized(path, size) for path, size in sizes if size > self.file_bytes_max]:
+            raise ForReview(
+                f"it has made files of more than {self.file_bytes_max / 1e6:,.0f} MB: {_named(too_large)}",
+                "muster task accept takes them; muster task resume --note tells the agent what to do instead; "
+                "git.max_file of muster.toml is the limit",
+            )
+        return tuple(_sized(path, size) for path, size in sizes if size > LARGE_BYTES)
+
+
+class Over(NotPublished):
+    """Another attempt has the task, or it has ended: ours goes no further."""
+
+
+def _not_taken_in(said: str) -> NotPublished:
+    message = f"git cannot take in all of its work: {said}"
+    if "filter" in said:
+        return ForReview(message, "install what the filter of .gitattributes runs, then: muster task accept")
+    return SentBack(message, "remove what does not belong to the work, or make it readable")
+
+
+def _sized(path: str, size: int) -> str:
+    return f"{path} ({size / 1e6:,.0f} MB)"
+
+
+def _named(names: Iterable[str]) -> str:
+    listed = [name.strip() for name in names]
+    more = f" and {len(listed) - NAMED_MAX} more" if len(listed) > NAMED_MAX else ""
+    return ", ".join(listed[:NAMED_MAX]) + more

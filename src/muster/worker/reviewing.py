@@ -1,0 +1,95 @@
+"""An agent that looks at the finished work of another one, and says whether it is to be taken."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from muster.model.answers import ClaimedJob
+from muster.model.states import ErrorKind
+from muster.model.usage import Usage
+from muster.ports.agent import Agent, AttemptFolder, Completed, Failed, Job, Launch
+from muster.worker.ends import End
+from muster.worker.output_reader import OutputReader
+from muster.worker.publisher import Stopped
+from muster.worker.publishing import NotPublished, Over
+
+_VERDICT = re.compile(r"^\W*(ACCEPT|REJECT)\b[\s:.*-]*(.*)$", re.MULTILINE | re.DOTALL)
+
+
+class NoVerdict(NotPublished):
+    """The reviewer could not do its work: that says nothing about the work it should have looked at."""
+
+
+@dataclass(frozen=True)
+class Reviewer:
+    job: ClaimedJob
+    agents: Mapping[str, Agent]
+    folder: AttemptFolder
+    rubric: str
+    env: Mapping[str, str]
+    run: Callable[[Launch, OutputReader], End]
+    spent: Usage | None
+    """What the attempt has cost before."""
+
+    def look(self, name: str, cwd: Path, base: str) -> str:
+        """Why agent `name` does not accept what was changed since `base`; empty where it does.
+
+        Raises NoVerdict, Over, Stopped.
+        """
+        agent = self.agents.get(name)
+        if agent is None:
+            raise NoVerdict(
+                f"the agent that is to review it, {name}, is not configured here", "muster agent list"
+            )
+        job = Job(
+            task_id=self.job.task_id,
+            epoch=self.job.epoch,
+            ref=f"{self.job.plan}/{self.job.key}",
+            title=f"Review: {self.job.title}",
+            prompt=self._prompt(base),
+            session_key=None,
+            checkpoint=None,
+            timeout_s=self.job.timeout_s,
+        )
+        launch = agent.launch(job, self.folder, cwd=cwd, extra_env=self.env)
+        stream = agent.stream(job, launch)
+        reader = OutputReader(
+            self.job, self.folder.stdout, stream, launch.session_key, spent=self.spent, guest=True
+        )
+        end = self.run(launch, reader)
+        if end.abandoned:
+            raise Over(f"attempt {self.job.epoch} of {self.job.plan}/{self.job.key} is over")
+        if end.stopped:
+            raise Stopped("stopped in its review")
+        outcome = stream.outcome(end.exit, self.folder)
+        if isinstance(outcome, Failed):
+            if outcome.kind is ErrorKind.CRASH and end.code:
+                return f"reviewer {name} does not accept it: {outcome.message}"
+            raise NoVerdict(f"reviewer {name} has failed: {outcome.message}", "muster agent test")
+        return _verdict(name, outcome)
+
+    def _prompt(self, base: str) -> str:
+        rubric = f"\n\nWhat to go by:\n{self.rubric}" if self.rubric else ""
+        return (
+            "Another agent says that it has done the task below.  Its work is in this folder; what it has "
+            f"changed: git diff {base}.  Look at it and decide whether it is to be taken.  Change nothing.  End "
+            "with one line that begins with ACCEPT, or with REJECT and what has to be mended."
+            f"{rubric}\n\nThe task: {self.job.title}\n\n{self.job.description}"
+        )
+
+
+def _verdict(name: str, outcome: Completed) -> str:
+    """A command says it by its exit code; who talks has to say the word."""
+    said = json.loads(outcome.result) if outcome.result is not None else None
+    text = said.get("text") if isinstance(said, dict) and outcome.spoken else None
+    if text is None:
+        return ""
+    found = _VERDICT.findall(text)
+    if not found:
+        raise NoVerdict(f"reviewer {name} has said neither ACCEPT nor REJECT", "muster logs")
+    word, why = found[-1]
+    return "" if word == "ACCEPT" else f"reviewer {name} does not accept it: {why.strip()}"

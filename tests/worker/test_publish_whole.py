@@ -1,0 +1,256 @@
+"""S18: what is published is all that the agent has left, or nothing and why."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from repositories import git, make_repository, publish, tree
+
+from muster.model.refs import plan_branch
+from muster.worker.git import find_repository
+from muster.worker.publishing import LARGE_BYTES, ForReview, Publishing, SentBack
+
+BRANCH = plan_branch("plan")
+
+
+@pytest.fixture
+def home(tmp_path):
+    return make_repository(tmp_path / "home")
+
+
+@pytest.fixture
+def repository(home):
+    return find_repository(home)
+
+
+@pytest.fixture
+def made(repository):
+    begun = tree(repository)
+    begun.prepare()
+    return begun
+
+
+def no_branch(home) -> bool:
+    return not git(home, "branch", "--list", BRANCH)
+
+
+@pytest.mark.promise("S18")
+def test_a_file_that_a_filter_refuses_is_for_a_person(made, home):
+    git(home, "config", "filter.lfs.clean", "no-such-program")
+    git(home, "config", "filter.lfs.required", "true")
+    (made.cwd / ".gitattributes").write_text("*.bin filter=lfs\n")
+    (made.cwd / "a.bin").write_text("x")
+    with pytest.raises(ForReview, match=r"cannot take in all of its work: .*clean filter 'lfs' failed"):
+        publish(made)
+    assert no_branch(home)
+
+
+@pytest.mark.promise("S18")
+def test_a_repository_of_the_agents_own_is_refused_and_its_files_can_be_kept(made, home):
+    make_repository(made.cwd / "nested")
+    with pytest.raises(SentBack, match="nested is a git repository of its own") as refused:
+        publish(made)
+    assert "remove nested/.git" in refused.value.hint and no_branch(home)
+    shutil.rmtree(made.cwd / "nested" / ".git")
+    assert publish(made).changed
+    assert git(home, "show", f"{BRANCH}:nested/a.txt") == "a"
+
+
+@pytest.mark.promise("S18")
+def test_an_empty_repository_of_the_agents_own_is_refused_too(made, home):
+    git(made.cwd, "init", "--quiet", "nested")
+    (made.cwd / "nested" / "x").write_text("x")
+    with pytest.raises(SentBack, match="nested"):
+        publish(made)
+    assert no_branch(home)
+
+
+def conflicting(repository, home):
+    """The tree of a task whose agent is to solve a conflict with what `plan/x` has published."""
+    one, other = tree(repository, "x", title="Blue"), tree(repository, "y")
+    for each in (one, other):
+        each.prepare()
+        (each.cwd / "a.txt").write_text(f"{each.key}\n")
+        each.keep()
+    publish(one)
+    with pytest.raises(SentBack, match=r"does not merge with branch muster/plan/plan: a\.txt"):
+        publish(other)
+    again = tree(repository, "y", epoch=2)
+    return again, again.prepare()
+
+
+@pytest.mark.promise("S18")
+def test_muster_prepares_the_merge_the_agent_edits_and_muster_commits_it(repository, home):
+    again, told = conflicting(repository, home)
+    assert "conflicts in a.txt" in told and "plan/x (Blue)" in told
+    assert "<<<<<<<" in (again.cwd / "a.txt").read_text()
+    with pytest.raises(SentBack, match=r"conflict markers in what it has changed: a\.txt:1"):
+        publish(again)
+    (again.cwd / "a.txt").write_text("x and y\n")
+    again.keep()  # as at the end of each attempt
+    before = git(home, "rev-parse", BRANCH)
+    assert publish(again).changed
+    assert git(home, "show", f"{BRANCH}:a.txt") == "x and y"
+    assert before in git(home, "log", "--format=%P", BRANCH), "the merge names both sides"
+    signed = git(home, "log", "--first-parent", "--format=%(trailers:key=Task,valueonly)", BRANCH)
+    assert signed.split() == ["plan/y", "plan/x"]
+
+
+@pytest.mark.promise("S18")
+def test_a_prepared_merge_survives_the_death_of_its_attempt(repository, home):
+    conflicting(repository, home)
+    third = tree(repository, "y", epoch=3)
+    assert "conflicts in a.txt" in third.prepare(), "the next attempt goes on with it"
+    (third.cwd / "a.txt").write_text("both\n")
+    last = tree(repository, "y", epoch=4)
+    last.prepare(merge=False)  # its agent had said that it was done
+    assert publish(last).changed
+    assert git(home, "show", f"{BRANCH}:a.txt") == "both"
+
+
+@pytest.mark.promise("S18")
+def test_what_others_have_published_is_merged_where_nothing_conflicts(repository, home):
+    one, other = tree(repository, "x"), tree(repository, "y")
+    for each in (one, other):
+        each.prepare()
+        (each.cwd / each.key).write_text(each.key)
+        each.keep()
+    publish(one)
+    again = tree(repository, "y", epoch=2)
+    assert "is merged into it" in again.prepare()
+    assert (again.cwd / "x").read_text() == "x"
+    publish(again)
+    assert git(home, "show", f"{BRANCH}:y") == "y"
+
+
+@pytest.mark.promise("S18")
+@pytest.mark.parametrize("operation", ["rebase", "cherry-pick"])
+def test_an_operation_that_is_under_way_is_not_done(made, home, operation):
+    git(made.cwd, "switch", "--quiet", "-c", "side")
+    (made.cwd / "a.txt").write_text("side\n")
+    git(made.cwd, "commit", "--quiet", "-am", "side")
+    git(made.cwd, "switch", "--quiet", made.branch)
+    (made.cwd / "a.txt").write_text("mine\n")
+    git(made.cwd, "commit", "--quiet", "-am", "mine")
+    with pytest.raises(AssertionError):
+        git(made.cwd, operation, "side")
+    with pytest.raises(SentBack, match=f"a {operation} is under way"):
+        publish(made)
+    git(made.cwd, operation, "--abort")
+    publish(made)
+    assert git(home, "show", f"{BRANCH}:a.txt") == "mine"
+
+
+@pytest.mark.promise("S18")
+def test_a_heading_of_equal_signs_is_no_conflict(made, home):
+    (made.cwd / "doc.rst").write_text("Chapter\n=======\n")
+    publish(made)
+    assert "Chapter" in git(home, "show", f"{BRANCH}:doc.rst")
+
+
+@pytest.mark.promise("S18")
+def test_large_files_are_named_and_too_large_ones_wait_for_a_person(made, home):
+    (made.cwd / "big.bin").write_bytes(b"x" * (LARGE_BYTES + 1))
+    with pytest.raises(ForReview, match=r"more than 5 MB: big\.bin \(10 MB\)"):
+        Publishing(made, 5_000_000).collect()
+    assert publish(made).large == ("big.bin (10 MB)",)
+
+
+@pytest.mark.promise("S18")
+def test_a_check_sees_the_merged_tree_and_leaves_nothing_behind(repository, home):
+    one, other = tree(repository, "x"), tree(repository, "y")
+    for each in (one, other):
+        each.prepare()
+        (each.cwd / each.key).write_text(each.key)
+        each.keep()
+    publish(one)
+    seen = []
+
+    def check() -> str:
+        seen.append(sorted(path.name for path in other.cwd.iterdir() if len(path.name) == 1))
+        (other.cwd / "dropping").write_text("x")
+        return "" if len(seen) > 1 else "it is red"
+
+    before = git(home, "rev-parse", BRANCH)
+    with pytest.raises(SentBack, match="it is red"):
+        publish(other, check)
+    assert git(home, "rev-parse", BRANCH) == before, "no red branch"
+    publish(other, check)
+    assert seen == [["x", "y"]] * 2
+    assert git(home, "ls-tree", "--name-only", BRANCH).split() == [".gitignore", "a.txt", "x", "y"]
+    other.clear()
+    assert not other.path.exists()
+
+
+@pytest.mark.promise("S18")
+def test_what_was_published_meanwhile_is_checked_with_it(repository, home):
+    one, other = tree(repository, "x"), tree(repository, "y")
+    for each in (one, other):
+        each.prepare()
+        (each.cwd / each.key).write_text(each.key)
+        each.keep()
+    seen = []
+
+    def check() -> str:
+        seen.append((other.cwd / "x").exists())
+        if len(seen) == 1:
+            publish(one)  # a task without a check does not wait for its turn
+        return ""
+
+    publish(other, check)
+    assert seen == [False, True]
+
+
+def test_an_attempt_without_a_change_says_so_and_moves_nothing(made, home):
+    assert not publish(made).changed
+    assert no_branch(home)
+
+
+def test_work_that_was_published_before_its_worker_died_is_a_change(made, home):
+    (made.cwd / "x").write_text("x")
+    made.keep()
+    publish(made)
+    after = tree(made.repository, epoch=2)
+    after.prepare(merge=False)
+    assert publish(after).changed
+    assert git(home, "rev-list", "--count", BRANCH) == "2"
+
+
+def test_a_reader_sees_the_plans_branch_and_leaves_nothing_on_it(repository, home):
+    one = tree(repository, "x")
+    one.prepare()
+    (one.cwd / "x").write_text("x")
+    one.keep()
+    publish(one)
+    reader = tree(repository, "r", branched=False)
+    assert reader.prepare() == ""
+    assert (reader.cwd / "x").read_text() == "x"
+    (reader.cwd / "note").write_text("n")
+    work = reader.keep()
+    assert git(home, "show", f"{work.commit}:note") == "n", "what it left is kept all the same"
+    reader.clear()
+    assert not reader.path.exists(), "it is kept behind its ref"
+    again = tree(repository, "r", epoch=2, branched=False)
+    again.prepare()
+    assert not (again.cwd / "note").exists()
+    assert git(home, "for-each-ref", "refs/heads/muster/task/plan/r") == ""
+
+
+def test_an_agent_may_commit_the_merge_by_itself(repository, home):
+    trees = [tree(repository, key) for key in ("x", "y")]
+    for one in trees:
+        one.prepare()
+        (one.cwd / "a.txt").write_text(f"{one.key}\n")
+        one.keep()
+    publish(trees[0])
+    with pytest.raises(SentBack, match=r"muster/plan/plan: a\.txt"):
+        publish(trees[1])
+    again = tree(repository, "y", epoch=2)
+    told = again.prepare()
+    assert "attempt (#1)" in told and "conflicts in a.txt" in told
+    git(again.cwd, "checkout", "--ours", "a.txt")
+    git(again.cwd, "commit", "--quiet", "-am", "merged by the agent itself")
+    again.keep()
+    publish(again)
+    assert git(home, "show", f"{BRANCH}:a.txt") == "y"
