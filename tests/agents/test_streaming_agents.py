@@ -69,12 +69,16 @@ def test_claude_gets_a_session_of_our_choice_and_is_told_its_prompt(
     )
     assert rest == f"{expected} {launch.session_key}"
     assert launch.talk is not None
-    said = {"role": "user", "content": "Write the API\n\n--version"}
-    assert json.loads(launch.talk.first) == {"type": "user", "message": said}
+    first = json.loads(launch.talk.first)
+    text, _, how = first["message"]["content"].partition("--version")
+    assert (first["type"], text, first["message"]["role"]) == ("user", "Write the API\n\n", "user")
+    assert "`muster: ask QUESTION`" in how, "in this mode it may not run commands"
+    assert "muster report" not in how
+    assert str(folder.notice) not in how, "it takes messages"
     assert json.loads(launch.talk.stop)["request"] == {"subtype": "interrupt"}
     assert launch.talk.first.endswith(b"\n")
     assert launch.talk.stop.endswith(b"\n")
-    assert folder.prompt.read_text() == "Write the API\n\n--version"
+    assert folder.prompt.read_text() == first["message"]["content"]
     env = launch.env
     assert (env["CLAUDE_CODE_MAX_RETRIES"], env["ANTHROPIC_API_KEY"], env["MUSTER_TOKEN"]) == ("2", "k", "t")
     assert "SECRET" not in env

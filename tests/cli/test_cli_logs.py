@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
+from pathlib import Path
 
 import pytest
 
-from muster.cli.logs import Inert
+from muster.cli.raw import Inert
 from muster.model import commands as c
 from patience import PATIENCE_S
 
@@ -64,7 +65,8 @@ def test_what_was_printed_last_before_the_worker_was_killed_is_named(cli, owner,
         (("logs", "nope"), 3, "there is no task 'nope'"),
         (("logs", "billing/"), 3, "may be any of"),
         (("logs", "api#7"), 3, "has no attempt 7"),
-        (("logs", "api", "--json"), 2, "logs are bytes"),
+        (("logs", "api", "--json", "--raw"), 2, "--raw gives bytes"),
+        (("logs", "api", "--follow", "--grep", "x"), 2, "--follow is for one task"),
         (("watch", "--plan", "nope"), 3, "there is no plan 'nope'"),
     ],
 )
@@ -163,3 +165,79 @@ def test_watch_in_json_is_one_object_a_line(start, owner):
     owner.do(c.Complete(task_id=owner.tasks()["api"].id, epoch=1, exit_code=0))
     event = json.loads(process.stdout.readline())
     assert (event["type"], event["event"], event["key"]) == ("event", "completed", "api")
+
+
+CLAUDE = """[agents.claude]
+kind = "claude-code"
+permission_mode = "acceptEdits"
+[agents.shell]
+command = ["true"]
+"""
+
+
+@pytest.fixture
+def spoken(owner, root):
+    """`api` is an agent's that speaks in JSON lines, cut into chunks, with stderr in between."""
+    (root / "muster.toml").write_text(CLAUDE)
+    owner.register("worker-zzzzzzzz", agents=("claude",), general=("claude",))
+    owner.do(
+        c.Enqueue(plan="said", source=None, actor="u", tasks=(c.Spec(title="T", key="it", agent="claude"),))
+    )
+    claim = c.Claim(worker_id="worker-zzzzzzzz", request_id="said")
+    [job] = owner.do(claim).jobs
+    owner.begin(job)
+    data = (Path(__file__).parents[1] / "agents" / "streams" / "claude-code.tools.jsonl").read_bytes()
+    for at in range(0, len(data), 700):
+        owner.log(job.task_id, 1, data[at : at + 700], offset=at)
+        if at == 700:
+            owner.log(job.task_id, 1, b"node: deprecated\n", stream="stderr")
+    return data
+
+
+def test_what_an_agent_said_and_did_is_readable(cli, spoken):
+    shown = cli("logs", "said/it").out.splitlines()
+    assert [line for line in shown if not line.startswith("stderr")] == [
+        "▸ Bash: echo hello > made.txt",
+        "  (Bash completed with no output)",
+        "▸ Bash: cat made.txt",
+        "  hello",
+        "I made it.",
+        "Σ 3 turns, 3,600 tokens in, 150 out, $0.0114",
+    ]
+    assert "stderr: node: deprecated" in shown
+    assert cli("logs", "said/it", "--raw", "--stream", "stdout").raw == spoken
+    rows = [json.loads(line) for line in cli("logs", "said/it", "--json").out.splitlines()]
+    assert rows[-1]["kind"] == "cost"
+    [printed] = [row for row in rows if row["stream"] == "stderr"]
+    of = {"ref": "said/it", "taskId": printed["taskId"], "attempt": 1}
+    assert printed == of | {"stream": "stderr", "kind": "output", "tool": "", "text": "node: deprecated"}
+
+
+def test_task_show_and_attempt_show_tell_it_too(cli, spoken):
+    for argv in (("task", "show", "said/it"), ("attempt", "show", "said/it")):
+        shown = cli(*argv).out
+        assert "▸ Bash: cat made.txt" in shown
+        assert "I made it." in shown
+        assert "tool_use" not in shown
+
+
+def test_a_text_is_found_in_all_attempts_and_tasks_of_a_plan(cli, spoken, owner):
+    owner.log(owner.tasks()["api"].id, 1, b"nothing\nHELLO there\n")
+    assert cli("logs", "said/it", "--grep", "made.TXT").out.splitlines() == [
+        "said/it#1  Bash: echo hello > made.txt",
+        "said/it#1  Bash: cat made.txt",
+    ]
+    assert cli("logs", "billing", "--grep", "hello").out.splitlines() == ["billing/api#1  HELLO there"]
+    everything = cli("logs", "billing").out
+    assert "billing/api#1  shell  running" in everything
+    assert "3 failed" in everything
+
+
+def test_what_comes_is_shown_as_it_comes(start, owner, spoken):
+    process = start("logs", "said/it", "-f")
+    for _ in range(6):
+        process.stdout.readline()
+    line = {"type": "assistant", "message": {"id": "m9", "content": [{"type": "text", "text": "Late news."}]}}
+    owner.log(owner.tasks()["it"].id, 1, json.dumps(line).encode() + b"\n", offset=len(spoken))
+    while b"Late news." not in (line := process.stdout.readline()):
+        assert line

@@ -360,3 +360,15 @@ def test_what_an_agent_does_to_tasks_is_its_own_word(cli, owner, refused, root):
     agent = "attempt:billing/api#1"
     assert [by[name] for name in ("enqueued", "edited", "cancelled")] == [agent] * 3
     assert by["paused"].startswith("user:"), "an agent of another project has no word of its own here"
+
+
+def test_a_sandbox_that_refuses_sockets_is_told_of_at_once(cli, owner, monkeypatch):
+    def refuse(path):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("muster.client.http._connect", refuse)
+    ran = cli("report", "progress", "40", env=owner.inside())
+    assert ran.code == 4
+    assert "may not reach Muster (Operation not permitted)" in ran.err
+    assert "`muster: progress 40 TEXT`" in ran.err
+    assert "trying for" not in ran.err

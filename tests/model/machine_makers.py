@@ -117,6 +117,7 @@ def commands(epoch: int = 4) -> dict[str, c.Command]:
         "pause": c.Pause(task_id=7, actor="ada"),
         "resume": c.Resume(task_id=7, actor="ada"),
         "answer": c.AnswerQuestion(task_id=7, actor="ada", text="the blue one"),
+        "tell": c.Tell(task_id=7, actor="ada", text="use tabs"),
         "transfer": c.Transfer(task_id=7, actor="ada", agent="codex", lane_id=6),
         "drop pin": c.DropPin(task_id=7, term=1, lane_id=5),
         "expire": c.Expire(task_id=7, term=1),

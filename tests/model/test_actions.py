@@ -38,7 +38,7 @@ CASES: list[tuple[T, dict[str, Any], tuple[str, ...]]] = [
     (
         T.PAUSED,
         {"paused_reason": PauseReason.USER},
-        ("resume", "cancel", "complete", "skip", "transfer", "edit"),
+        ("resume", "cancel", "complete", "skip", "transfer", "edit", "claim"),
     ),
     (T.FAILED, {}, ("retry", "complete", "skip", "edit", "archive")),
     (T.CANCELLED, {}, ("retry", "edit", "archive")),

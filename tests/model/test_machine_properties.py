@@ -30,7 +30,7 @@ from muster.model.usage import Usage
 from searches import properties
 
 POLICY = RetryPolicy()
-STEERING = ["pause", "resume", "answer", "transfer", "skip", "expire", "drop pin", "depend"]
+STEERING = ["pause", "resume", "answer", "tell", "transfer", "skip", "expire", "drop pin", "depend"]
 EPOCH_OFFSETS = st.sampled_from([0, 0, 0, 0, -1, -2, 1])
 KINDS = st.sampled_from([*ErrorKind, ErrorKind.CRASH, ErrorKind.CRASH, ErrorKind.LOST, ErrorKind.LOST])
 
@@ -207,6 +207,7 @@ class OneTask(RuleBasedStateMachine):
             "pause": c.Pause(task_id=7, actor="ada"),
             "resume": c.Resume(task_id=7, actor="ada"),
             "answer": c.AnswerQuestion(task_id=7, actor="ada", text="this one"),
+            "tell": c.Tell(task_id=7, actor="ada", text="use tabs"),
             "transfer": c.Transfer(task_id=7, actor="ada", agent="codex", lane_id=6),
             "skip": c.Skip(task_id=7, actor="ada"),
             "expire": c.Expire(task_id=7, term=1),

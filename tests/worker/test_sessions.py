@@ -103,7 +103,7 @@ def test_a_killed_agent_is_resumed_in_its_session_and_both_runs_are_booked(proje
         while not (project / "begun").exists() or not (project / "begun").read_text():
             assert time.monotonic() < deadline_s
             time.sleep(0.02)
-        while show(project, "plan/long")["task"]["step"] != "Bash: make test":
+        while show(project, "plan/long")["task"]["step"] != "step 1: Bash: make test":
             assert time.monotonic() < deadline_s
         os.kill(int((project / "begun").read_text()), signal.SIGKILL)
         assert run.wait(PATIENCE_S) == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
@@ -14,7 +14,9 @@ import msgspec
 from muster.agents.inputs import exit_failure, printable, shorten, with_result
 from muster.agents.jsonlines import JsonLines, count_of, dict_of, list_of, text_of
 from muster.agents.provider import refusal
-from muster.agents.streaming import StreamingAgent, is_root, not_done, step_of
+from muster.agents.reports import reports_in
+from muster.agents.streaming import StreamingAgent, is_root, not_done, step_of, target_of
+from muster.agents.transcript import answered, content_text, cost, message, todo_percent, todo_text
 from muster.config.kinds import GIVEN, USE_MODE, USE_MODEL, AgentKind
 from muster.model.errors import AgentUnfit
 from muster.model.limits import Limits
@@ -23,6 +25,8 @@ from muster.model.usage import Usage
 from muster.ports.agent import (
     AgentEvent,
     AttemptFolder,
+    Did,
+    Entry,
     Exit,
     Failed,
     Job,
@@ -56,6 +60,7 @@ class ClaudeCodeAgent(StreamingAgent):
         *("CLAUDE_CONFIG_DIR", "CLAUDE_CODE_OAUTH_TOKEN", "IS_SANDBOX"),
     )
     config_env: ClassVar[str] = "CLAUDE_CONFIG_DIR"
+    free_mode: ClassVar[str] = _BYPASS
     own_env: ClassVar[Mapping[str, str]] = {
         "CLAUDE_CODE_MAX_RETRIES": RETRIES,
         "DISABLE_AUTOUPDATER": "1",
@@ -80,8 +85,7 @@ class ClaudeCodeAgent(StreamingAgent):
         return [*argv, *self.config.args, "--resume" if resumes else "--session-id", session_key]
 
     def talk(self, prompt: str) -> Talk:
-        said = {"type": "user", "message": {"role": "user", "content": prompt}}
-        return Talk(first=msgspec.json.encode(said) + b"\n", stop=msgspec.json.encode(_INTERRUPT) + b"\n")
+        return Talk(first=_message(prompt), stop=msgspec.json.encode(_INTERRUPT) + b"\n", message=_message)
 
     def new_session(self) -> str:
         return str(uuid.uuid4())
@@ -92,6 +96,55 @@ class ClaudeCodeAgent(StreamingAgent):
 
     def stream(self, job: Job, launch: Launch) -> ClaudeStream:
         return ClaudeStream(self.mark(job, launch), launch.limits)
+
+
+def _message(text: str) -> bytes:
+    said = {"type": "user", "message": {"role": "user", "content": text}}
+    return msgspec.json.encode(said) + b"\n"
+
+
+def entries(line: dict[str, Any]) -> Iterator[Entry]:
+    """As `AgentKind.entries`."""
+    said = dict_of(line, "message")
+    match text_of(line, "type"):
+        case "assistant" if text_of(line, "error"):
+            yield Entry(did=Did.ERROR, text=content_text(said) or text_of(line, "error"))
+        case "assistant":
+            for part in list_of(said, "content"):
+                yield from message(text_of(part, "text"))
+                if text_of(part, "type") == "tool_use":
+                    yield _used(text_of(part, "name"), dict_of(part, "input"))
+        case "user":
+            for part in list_of(said, "content"):
+                if text_of(part, "type") == "tool_result":
+                    yield answered(content_text(part), failed=part.get("is_error") is True)
+        case "system" if text_of(line, "subtype") in ("api_retry", "retry"):
+            why = text_of(line, "error") or "an error"
+            number = count_of(line, "attempt")
+            again = f", try {number + 1} of {count_of(line, 'max_retries') + 1}" if number else ""
+            yield Entry(did=Did.RETRY, text=f"the provider answered with {why}{again}")
+        case "result":
+            if line.get("is_error") is True:
+                errors = "; ".join(map(str, list_of(line, "errors")))
+                yield Entry(did=Did.ERROR, text=text_of(line, "result") or errors or text_of(line, "subtype"))
+            usage = dict_of(line, "usage")
+            read = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+            yield cost(
+                tokens_in=sum(count_of(usage, name) for name in read),
+                tokens_out=count_of(usage, "output_tokens"),
+                usd=line.get("total_cost_usd"),
+                turns=count_of(line, "num_turns"),
+            )
+
+
+def _used(tool: str, given: dict[str, Any]) -> Entry:
+    todos = list_of(given, "todos")
+    text = todo_text(todos, _is_done, "content") if todos else target_of(given)
+    return Entry(did=Did.TOOL, tool=printable(tool), text=text)
+
+
+def _is_done(item: object) -> bool:
+    return text_of(item, "status") == "completed"
 
 
 KIND = AgentKind(
@@ -110,6 +163,9 @@ KIND = AgentKind(
         "--model": USE_MODEL,
     },
     budget=True,
+    entries=entries,
+    talks=True,
+    resume=("--resume", "{session}"),
 )
 
 
@@ -131,6 +187,7 @@ class ClaudeStream:
         self._reset_at_s: float | None = None
         self._final: dict[str, Any] | None = None
         self._ended = False
+        self._todos: dict[object, object] = {}
 
     @property
     def usage(self) -> Usage | None:
@@ -184,6 +241,8 @@ class ClaudeStream:
             case "assistant":
                 self._ended = False  # a turn of its own, as when work in the background has ended
                 events += self._message(line)
+            case "system" if text_of(line, "subtype") == "init":
+                self._ended = False  # it was told something at its last word: another turn begins
             case "system" if text_of(line, "subtype") == "api_retry":
                 why = text_of(line, "error") or "an error"
                 events.append(Step(f"the provider answered with {why}, the CLI tries again"))
@@ -200,11 +259,27 @@ class ClaudeStream:
             self._refused = {**line, "said": said}
             return []
         self._count(message)
+        parts = list_of(message, "content")
+        reports = [report for part in parts for report in reports_in(text_of(part, "text"))]
+        tools = [part for part in parts if text_of(part, "type") == "tool_use"]
         return [
-            Step(step_of(text_of(part, "name"), dict_of(part, "input")))
-            for part in list_of(message, "content")
-            if text_of(part, "type") == "tool_use"
+            *reports,
+            *(Step(step_of(text_of(one, "name"), dict_of(one, "input")), self._listed(one)) for one in tools),
         ]
+
+    def _listed(self, tool: dict[str, Any]) -> int | None:
+        """How far it is by its list, where this tool has changed that: one list, or a task after the other."""
+        given = dict_of(tool, "input")
+        match text_of(tool, "name"):
+            case "TodoWrite":
+                self._todos = dict(enumerate(list_of(given, "todos")))
+            case "TaskCreate":
+                self._todos[str(len(self._todos) + 1)] = {}
+            case "TaskUpdate" if text_of(given, "taskId") in self._todos:
+                self._todos[text_of(given, "taskId")] = given
+            case _:
+                return None
+        return todo_percent([*self._todos.values()], _is_done)
 
     def _count(self, message: dict[str, Any]) -> None:
         usage = dict_of(message, "usage")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
 from typing import Any, ClassVar
 
 from muster.agents.inputs import exit_failure, last_line, printable, tail, with_result
-from muster.agents.jsonlines import JsonLines, count_of, dict_of, text_of
+from muster.agents.jsonlines import JsonLines, count_of, dict_of, list_of, text_of
 from muster.agents.provider import refusal
+from muster.agents.reports import reports_in
 from muster.agents.streaming import StreamingAgent, not_done, step_of
+from muster.agents.transcript import answered, content_text, cost, message, todo_percent, todo_text
 from muster.config.kinds import GIVEN, USE_MODE, USE_MODEL, AgentKind
 from muster.model.limits import Limits
 from muster.model.states import ErrorKind
@@ -20,6 +24,8 @@ from muster.model.usage import Usage
 from muster.ports.agent import (
     AgentEvent,
     AttemptFolder,
+    Did,
+    Entry,
     Exit,
     Failed,
     Job,
@@ -59,6 +65,7 @@ class CodexAgent(StreamingAgent):
         "CODEX_HOME",
     )
     config_env: ClassVar[str] = "CODEX_HOME"
+    free_mode: ClassVar[str] = "danger-full-access"
 
     def arguments(self, session_key: str | None, *, resumes: bool) -> list[str]:
         # As overrides: `exec resume` knows no --sandbox.
@@ -79,6 +86,65 @@ class CodexAgent(StreamingAgent):
         return CodexStream(self.mark(job, launch), launch.limits)
 
 
+def entries(line: dict[str, Any]) -> Iterator[Entry]:
+    """As `AgentKind.entries`."""
+    item, error = dict_of(line, "item"), text_of(line, "message")
+    match text_of(line, "type"):
+        case "item.started":
+            yield from _begun(item)
+        case "item.completed":
+            yield from _done(item)
+        case "item.updated" if text_of(item, "type") == "todo_list":
+            yield from _begun(item)
+        case "error":
+            yield Entry(did=Did.RETRY if error.startswith("Reconnecting") else Did.ERROR, text=error)
+        case "turn.failed":
+            yield Entry(did=Did.ERROR, text=text_of(dict_of(line, "error"), "message") or "its turn failed")
+        case "turn.completed":
+            usage = dict_of(line, "usage")
+            tokens = (count_of(usage, "input_tokens"), count_of(usage, "output_tokens"))
+            yield cost(tokens_in=tokens[0], tokens_out=tokens[1])
+
+
+def _begun(item: dict[str, Any]) -> Iterator[Entry]:
+    kind, todos = text_of(item, "type"), list_of(item, "items")
+    if todos:
+        yield Entry(did=Did.TOOL, tool="todo", text=todo_text(todos, _is_done, "text"))
+    elif kind in _TOOLS and kind != "file_change":
+        said = (text_of(item, name) for name in ("command", "tool", "query"))
+        text = next(filter(None, said), "")
+        with contextlib.suppress(ValueError):  # it stands there as one that a shell was given
+            text = text if " -lc " not in text else shlex.split(text)[-1]
+        yield Entry(did=Did.TOOL, tool=_TOOLS[kind], text=text)
+
+
+def _done(item: dict[str, Any]) -> Iterator[Entry]:
+    match text_of(item, "type"):
+        case "agent_message":
+            yield from message(text_of(item, "text"))
+        case "error":
+            yield Entry(did=Did.ERROR, text=text_of(item, "message"))
+        case "file_change":
+            paths = ", ".join(text_of(change, "path") for change in list_of(item, "changes"))
+            yield Entry(did=Did.TOOL, tool="edit", text=paths)
+            if text_of(item, "status") != "completed":
+                yield answered(text_of(item, "status"), failed=True)
+        case "command_execution":
+            code = item.get("exit_code")
+            said = text_of(item, "aggregated_output")
+            failed = code != 0 or text_of(item, "status") == "declined"
+            end = f"exit code {code}" if isinstance(code, int) else text_of(item, "status")
+            yield answered(f"{end}\n{said}" if failed else said, failed=failed)
+        case "mcp_tool_call":
+            failed = text_of(item, "status") != "completed"
+            said = text_of(dict_of(item, "error"), "message") or content_text(dict_of(item, "result"))
+            yield answered(said, failed=failed)
+
+
+def _is_done(item: object) -> bool:
+    return isinstance(item, dict) and item.get("completed") is True
+
+
 KIND = AgentKind(
     program="codex",
     make=CodexAgent,
@@ -95,6 +161,8 @@ KIND = AgentKind(
         **dict.fromkeys(("-m", "--model"), USE_MODEL),
     },
     short_values=True,
+    entries=entries,
+    resume=("resume", "{session}"),
 )
 
 
@@ -183,10 +251,14 @@ class CodexStream:
             case "thread.started" if text_of(line, "thread_id"):
                 self._thread = text_of(line, "thread_id")
                 return [SessionSeen(self._thread)]
+            case "item.started" | "item.updated" if text_of(item, "type") == "todo_list":
+                todos = list_of(item, "items")
+                return [Step(todo_text(todos, _is_done, "text"), todo_percent(todos, _is_done))]
             case "item.started":
                 return self._tool(item)
             case "item.completed" if text_of(item, "type") == "agent_message":
                 self._text = text_of(item, "text")
+                return [*reports_in(self._text)]
             case "turn.started":
                 self._ended = ""
             case "error":

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from muster.agents.handover import hand_over
 from muster.agents.inputs import (
     MESSAGE_CHARS_MAX,
     base_env,
@@ -18,8 +19,11 @@ from muster.agents.inputs import (
     refuse_unpassable,
     with_notes,
     write_inputs,
+    write_private,
 )
 from muster.agents.jsonlines import text_of
+from muster.agents.reports import how_to_report
+from muster.agents.transcript import Reader
 from muster.config.settings import AgentConfig
 from muster.model.errors import AgentUnfit, Unavailable
 from muster.model.states import ErrorKind
@@ -27,6 +31,7 @@ from muster.model.usage import Usage
 from muster.ports.agent import AttemptFolder, Failed, Home, Job, Launch, Talk
 
 STEP_CHARS_MAX = 200
+BEGINS = "goes on"
 _TELLING = ("command", "file_path", "path", "pattern", "url", "query", "description", "prompt")
 """The inputs of tools that say in a line what is done."""
 
@@ -38,6 +43,8 @@ class StreamingAgent:
     config: AgentConfig
     home: Home | None = None
     """Where that is not the user's."""
+    reader: Callable[[], Reader] = Reader
+    """How the output of earlier attempts is read, which may be other agents'."""
 
     dangers: ClassVar[Mapping[str, str]]
     """What each permission mode lets it do, in half a sentence."""
@@ -45,6 +52,8 @@ class StreamingAgent:
     """Variables that the CLI needs to find its login."""
     config_env: ClassVar[str]
     """The variable that names the folder of its settings, login and sessions."""
+    free_mode: ClassVar[str] = ""
+    """The permission mode in which it may run any command."""
     own_env: ClassVar[Mapping[str, str]] = {}
     """Variables that it is always given, unless the configuration sets them."""
 
@@ -91,7 +100,10 @@ class StreamingAgent:
         env = self._env()
         resumes = bool(job.session_key) and self.knows(job.session_key or "", env)
         try:
-            prompt = resume_prompt(job) if resumes else prompt_of(job)
+            prompt, begins = resume_prompt(job), _resumed(job)
+            if not resumes:
+                prompt, begins = self._anew(job, folder)
+            prompt = f"{prompt.rstrip()}\n\n{self._how_to_report(folder)}\n"
             write_inputs(job, folder, prompt=prompt, home=self.home)
         except OSError as exc:
             raise Unavailable(f"cannot write the attempt's folder {folder.path}: {exc}") from exc
@@ -104,12 +116,33 @@ class StreamingAgent:
             talk=self.talk(prompt),
             limits=self.config.limits,
             session_key=session_key,
+            begins=begins,
         )
+
+    def _anew(self, job: Job, folder: AttemptFolder) -> tuple[str, str]:
+        """The prompt of a session that begins, and what is said of it; the hand-over is written on the way."""
+        prompt = prompt_of(job)
+        known = hand_over(job, folder, prompt, self.reader()) if job.epoch > 1 else ""
+        if not known:
+            return prompt, ""
+        folder.path.mkdir(parents=True, exist_ok=True)
+        write_private(folder.hand_over, known.encode(errors="replace"))
+        told = f"An earlier attempt has worked on this. Read {folder.hand_over.absolute()} first, then go on."
+        return f"{prompt.rstrip()}\n\n{told}\n", f"{BEGINS} anew, with a hand-over: {folder.hand_over}"
+
+    def _how_to_report(self, folder: AttemptFolder) -> str:
+        takes_messages = (talk := self.talk("")) is not None and talk.message is not None
+        notice = "" if takes_messages else str(folder.notice.absolute())
+        return how_to_report(commands=self.mode == self.free_mode, notice=notice)
 
     def mark(self, job: Job, launch: Launch) -> Usage | None:
         """The session's total before this launch; None for a session that begins."""
         resumes = launch.session_key is not None and launch.session_key == job.session_key
         return job.session_usage if resumes else None
+
+    def for_a_person(self) -> dict[str, str]:
+        """The environment in which a person finds its sessions and its login."""
+        return {**os.environ, **self._env()}
 
     def _env(self) -> dict[str, str]:
         shared = {} if self.home is None else {self.config_env: str(self.home.shared.absolute())}
@@ -118,6 +151,15 @@ class StreamingAgent:
         if "HOME" not in env:
             raise AgentUnfit(f"agent {self.name}: HOME is not set", "set HOME, or add it to the agent's set")
         return env
+
+
+def _resumed(job: Job) -> str:
+    """What going on in its session saves: to do and to pay that again."""
+    used = job.session_usage
+    known = "" if used is None else f", which holds {used.input_tokens + used.output_tokens:,} tokens of work"
+    if used is not None and used.cost_microusd:
+        known += f" (${used.cost_microusd / 1e6:.2f})"
+    return f"{BEGINS} in its session {job.session_key}{known}"
 
 
 def resume_prompt(job: Job) -> str:
@@ -137,9 +179,14 @@ def is_root() -> bool:
 
 def step_of(tool: str, given: dict[str, Any]) -> str:
     """`Bash: make test`."""
-    telling = next((text_of(given, name) for name in _TELLING if text_of(given, name)), "")
+    telling = target_of(given)
     text = printable(f"{tool}: {telling}" if telling else tool)
     return text if len(text) <= STEP_CHARS_MAX else text[: STEP_CHARS_MAX - 1] + "…"
+
+
+def target_of(given: dict[str, Any]) -> str:
+    """What a tool is used on, by the one of its inputs that says most."""
+    return next((text_of(given, name) for name in _TELLING if text_of(given, name)), "")
 
 
 def not_done(what: str, fix: str) -> Failed:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import count
 
 from muster.agents.command import CommandAgent
+from muster.agents.streaming import StreamingAgent
+from muster.agents.transcript import Reader
 from muster.app.settings import KINDS
 from muster.config.project import Project
 from muster.config.settings import COMMAND, OWN_HOME, AgentConfig, Config
@@ -31,7 +34,8 @@ def agent_of(agent: AgentConfig, config: Config, project: Project, seat: int = N
     if agent.kind == COMMAND:
         return CommandAgent(agent, home)
     try:
-        return KINDS[agent.kind].make(agent, home)
+        made = KINDS[agent.kind].make(agent, home)
+        return replace(made, reader=partial(reader_of, config)) if isinstance(made, StreamingAgent) else made
     except MusterError:
         raise
     except Exception as error:
@@ -40,6 +44,17 @@ def agent_of(agent: AgentConfig, config: Config, project: Project, seat: int = N
             f"muster.toml: agents.{agent.name}: kind {agent.kind!r} cannot be used: {error!r}",
             "see the package that brings it",
         ) from error
+
+
+def reader_of(config: Config, agent: str = "") -> Reader:
+    """How the output of this agent is read: plain for a command, else as its kind does.  What that does not know,
+    and an agent that is not configured, is read as any other kind does: it may have reviewed the work."""
+    own = config.agents.get(agent)
+    if own is not None and (own.kind == COMMAND or KINDS[own.kind].entries is None):
+        return Reader()
+    others = {one.kind for one in config.agents.values() if one.kind != COMMAND}
+    names = [own.kind, *sorted(others - {own.kind})] if own else sorted(KINDS)
+    return Reader(tuple(entries for name in names if (entries := KINDS[name].entries) is not None))
 
 
 def home_of(agent: AgentConfig, project: Project, seat: int = NO_SEAT) -> Home | None:

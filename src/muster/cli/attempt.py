@@ -8,7 +8,8 @@ import subprocess
 import sys
 from functools import partial
 
-from muster.cli.context import connect
+from muster.agents.streaming import BEGINS
+from muster.cli.context import Context, connect
 from muster.cli.fields import add_fields, names_of, print_one, print_rows
 from muster.cli.output import (
     BOLD,
@@ -21,13 +22,17 @@ from muster.cli.output import (
     inert,
     print_json,
     ref_of,
+    usage_words,
 )
 from muster.cli.task import attempt_look, attempt_times, several
+from muster.cli.transcripts import Readers, tail, tail_lines
 from muster.client.api import task_path
 from muster.config.project import Project
 from muster.model.errors import NotFound
 from muster.model.json_value import Json
 from muster.model.refs import AttemptRefs, attempt_refs, kept_refs
+
+SAID_LINES = 20
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -46,8 +51,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 def _asked(args: argparse.Namespace) -> tuple[Project, Json, Json]:
     """The task, and the attempt that is meant.  Raises NotFound where the task has never run."""
     with connect(args) as context:
-        task_id, epoch = context.task_id(args.ref)
-        detail: Json = context.api.get(task_path(task_id))
+        return _found(args, context)
+
+
+def _found(args: argparse.Namespace, context: Context) -> tuple[Project, Json, Json]:
+    task_id, epoch = context.task_id(args.ref)
+    detail: Json = context.api.get(task_path(task_id))
     attempts, ref = detail["attempts"], ref_of(detail["task"])
     if not attempts and args.verb != "list":
         raise NotFound(f"{ref} has not run yet", f"muster why {ref}")
@@ -130,15 +139,19 @@ def _table(attempts: list[Json], screen: Screen) -> None:
 
 
 def _show(args: argparse.Namespace) -> int:
-    project, detail, attempt = _asked(args)
+    with connect(args) as context:
+        project, detail, attempt = _found(args, context)
+        told = tail(context.api, Readers(project), detail["task"]["id"], attempt["epoch"], attempt["agent"])
     events = [event for event in detail["events"] if event["epoch"] == attempt["epoch"]]
     work = _works(project, detail, [attempt])[attempt["epoch"]]
-    told = {**attempt, "work": work, "events": events}
-    print_one(args, told, lambda: _print_attempt(ref_of(detail["task"]), told, Screen(args.color)))
+    thing = {**attempt, "work": work, "events": events}
+    screen = Screen(args.color)
+    said = tail_lines(told, screen, SAID_LINES)
+    print_one(args, thing, lambda: _print_attempt(ref_of(detail["task"]), thing, said, screen))
     return 0
 
 
-def _print_attempt(ref: str, attempt: Json, screen: Screen) -> None:
+def _print_attempt(ref: str, attempt: Json, said: list[str], screen: Screen) -> None:
     epoch, work = attempt["epoch"], attempt["work"]
     screen.line(f"{clean(ref)}#{epoch}  {screen.badge(attempt_look(attempt), attempt['status'])}")
     rows = [
@@ -151,6 +164,11 @@ def _print_attempt(ref: str, attempt: Json, screen: Screen) -> None:
         rows.append(("Error", " ".join(filter(None, [attempt["errorKind"], clean(attempt["error"])]))))
     if work:
         rows.append(("Work", clean(work)))
+    began = (event["message"] for event in attempt["events"] if event["event"] == "progress")
+    rows += [("Resume", clean(said)) for said in began if said.startswith(BEGINS)][:1]
+    if attempt["usage"]:
+        rows.append(("Cost", usage_words(attempt["usage"])))
+    rows += several("Said", said)
     told = [f"{clock_time(event['atMs'])}  {clean(event['message'])}" for event in attempt["events"]]
     rows += several("Events", told)
     rows += several(

@@ -30,6 +30,7 @@ from muster.cli.task_actions import one
 from muster.cli.values import time_s
 from muster.cli.waiting import ENDED, Goal, Waiting, add_waiting
 from muster.client.api import task_path
+from muster.config.project import Project
 from muster.model.errors import BadInput, IllegalMove
 from muster.model.json_value import Json
 from muster.model.states import FINAL, ErrorKind
@@ -98,14 +99,7 @@ def _take(args: argparse.Namespace) -> int:
         given = {"tokenHash": hashlib.sha256(token.encode()).hexdigest(), "leaseS": args.lease}
         taken = _take_when_free(Waiting(args, context, mute=True), task_id, given)
         job = taken["job"]
-        env = {
-            "MUSTER_SOCKET": str(context.project.socket),
-            "MUSTER_TOKEN": token,
-            "MUSTER_TASK": ref_of(job),
-            "MUSTER_TASK_ID": str(job["taskId"]),
-            "MUSTER_EPOCH": str(job["epoch"]),
-            "MUSTER_BY_HAND": "1",
-        }
+        env = env_of(context.project, job, token)
     if args.json:
         print_json({**taken, "env": env})
     elif args.env:
@@ -114,6 +108,18 @@ def _take(args: argparse.Namespace) -> int:
     else:
         _show(taken, env, Screen(args.color))
     return 0
+
+
+def env_of(project: Project, job: Json, token: str) -> dict[str, str]:
+    """What `muster report` needs."""
+    return {
+        "MUSTER_SOCKET": str(project.socket),
+        "MUSTER_TOKEN": token,
+        "MUSTER_TASK": ref_of(job),
+        "MUSTER_TASK_ID": str(job["taskId"]),
+        "MUSTER_EPOCH": str(job["epoch"]),
+        "MUSTER_BY_HAND": "1",
+    }
 
 
 def _take_when_free(waiting: Waiting, task_id: int, body: Json) -> Json:

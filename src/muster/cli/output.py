@@ -83,6 +83,7 @@ _EVENTS = {
     "asked": ("paused", "asked"),
     "answered": ("ready", "answered"),
     "resumed": ("ready", "resumed"),
+    "told": ("running", "told"),
     "transferred": ("ready", "transferred"),
     "aim_dropped": ("ready", "for any agent again"),
     "readopted": ("running", "is back"),

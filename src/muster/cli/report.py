@@ -17,12 +17,12 @@ from muster.cli.values import number, time_s
 from muster.client.api import Api, error_of
 from muster.client.http import REPLY_S, Connection
 from muster.config.project import Project
-from muster.model.errors import BadInput, NotFound
+from muster.model.errors import BadInput, NotAllowed, NotFound, Unavailable
 from muster.model.states import ErrorKind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any, BinaryIO
 
     from muster.client.api import Transport
@@ -143,10 +143,24 @@ def run(args: argparse.Namespace) -> int:
         return error.exit_code
     with _connection(attempt) as connection:
         api = Api(connection, attempt.headers)
-        answer = patiently(lambda: api.post(attempt.path(args.verb), content), args.timeout)
+        answer = patiently(lambda: _reach(lambda: api.post(attempt.path(args.verb), content)), args.timeout)
     if args.json:
         print_json(answer)
     return 0
+
+
+def _reach(call: Callable[[], Any]) -> Any:
+    """Raises NotAllowed where a sandbox keeps this process from the owner: waiting would not help."""
+    try:
+        return call()
+    except Unavailable as error:
+        if not isinstance(error.__cause__, PermissionError):
+            raise
+        raise NotAllowed(
+            f"nothing was reported: this process may not reach Muster ({error.__cause__.strerror})",
+            "write `muster: progress 40 TEXT`, `muster: checkpoint TEXT` or `muster: ask QUESTION` as a line "
+            "of its own in a message instead",
+        ) from error
 
 
 def _attempt(env: Mapping[str, str]) -> ReportingAttempt:

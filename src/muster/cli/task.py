@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 LIMIT = 500
-EVENTS_SHOWN = 10
+EVENTS_SHOWN = LINES_SHOWN = 10
 EVENTS_PAGE = 1000
 RESULT_SHOWN = 2000
 PROMPT_LINES_SHOWN = 12
@@ -160,11 +160,25 @@ def _show(args: argparse.Namespace) -> int:
         if args.json or args.fields is not None:
             detail["events"] = _all_events(context, task_id, detail["events"])
         context.tell_if_stale([detail["task"]])
+        said = _said(args, context, detail)
     if epoch is not None:
         detail["attempts"] = [attempt for attempt in detail["attempts"] if attempt["epoch"] == epoch]
     thing = {**listed(detail["task"]), **detail}
-    print_one(args, thing, lambda: _print_detail(detail, Screen(args.color)), whole=detail)
+    print_one(args, thing, lambda: _print_detail(detail, Screen(args.color), said), whole=detail)
     return 0
+
+
+def _said(args: argparse.Namespace, context: Context, detail: Json) -> list[str]:
+    """The end of what its newest attempt has said and done; for a plain command of what it has printed."""
+    printed = [inert(line) for line in detail["logTail"].splitlines()]
+    if args.json or args.fields is not None or '{"' not in detail["logTail"]:
+        return printed
+    from muster.cli.transcripts import Readers, agent_of, tail, tail_lines
+
+    task = detail["task"]
+    agent = agent_of(detail, task["epoch"])
+    told = tail(context.api, Readers(context.project), task["id"], task["epoch"], agent)
+    return tail_lines(told, Screen(args.color), LINES_SHOWN) or printed
 
 
 def _all_events(context: Context, task_id: int, newest: list[Json]) -> list[Json]:
@@ -180,7 +194,7 @@ def _all_events(context: Context, task_id: int, newest: list[Json]) -> list[Json
     return events
 
 
-def _print_detail(detail: Json, screen: Screen) -> None:
+def _print_detail(detail: Json, screen: Screen, said: list[str]) -> None:
     task = detail["task"]
     ref = clean(ref_of(task))
     screen.line(f"{screen.paint(ref, BOLD)}  {clean(task['title'])}  {screen.badge(task['state'])}")
@@ -198,7 +212,7 @@ def _print_detail(detail: Json, screen: Screen) -> None:
         rows.append(("Result", cut))
     events = detail["events"]
     rows += several("Events", [_event(event) for event in events[-EVENTS_SHOWN:]])
-    rows += several("Log tail", [inert(line) for line in detail["logTail"].splitlines()])
+    rows += several("Log tail", said)
     rows += several("Next", _next(task, clean(shell_word(ref_of(task))), detail))
     screen.fields(rows)
 

@@ -7,12 +7,13 @@ Each kind states it as one AgentKind beside its adapter, which an entry point of
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from muster.config.settings import AgentConfig
 from muster.config.tables import fail
-from muster.ports.agent import Agent, Home
+from muster.ports.agent import Agent, Entry, Home
 
 GIVEN = "leave it out: Muster gives it"
 USE_MODE = "write permission_mode instead, so that muster doctor can tell what it may do"
@@ -42,6 +43,15 @@ class AgentKind:
     """It keeps a limit in dollars itself."""
     short_values: bool = False
     """It takes the value of a short option also without a space, and settings as `-c name=value`."""
+    entries: Callable[[dict[str, Any]], Iterable[Entry]] | None = None
+    """What people should read of one line of its standard output, for `muster logs`; None: its output as it is.
+
+    A line that it does not know gives nothing.
+    """
+    talks: bool = False
+    """It takes messages while it works, by `Launch.talk`."""
+    resume: tuple[str, ...] = ()
+    """Arguments that open a session of its own for a person, with `{session}` in them."""
 
     def refuse(self, key: str, args: tuple[str, ...]) -> None:
         """Raises BadConfig where `args` would say again what is stated elsewhere."""

@@ -190,6 +190,13 @@ class LocalProcess:
     def talks(self) -> bool:
         return self._speech is not None and not (self._speech.ends or self._speech.closed)
 
+    def say(self, data: bytes) -> bool:
+        """To a process that is talked to.  False where it does not listen, or has not taken what came before."""
+        if self._speech is None or not self._speech.open:
+            return False
+        self._speech.say(data)
+        return True
+
     def hang_up(self) -> None:
         """Closes the standard input of a process that is talked to, once all before is written."""
         if self._speech is not None:

@@ -48,6 +48,7 @@ _DECIDERS: dict[type[c.Command], _Decider] = {
     c.Pause: steering.pause,
     c.Resume: steering.resume,
     c.AnswerQuestion: steering.answer,
+    c.Tell: steering.tell,
     c.Transfer: steering.transfer,
     c.DropPin: steering.drop_pin,
     c.Expire: steering.expire,

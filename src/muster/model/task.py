@@ -179,6 +179,12 @@ class Task(Struct, frozen=True, gc=False):
         return waiting and self.lingering_epoch is None
 
     @property
+    def for_its_person(self) -> bool:
+        """A person has paused it, so a person may have it; an agent may not."""
+        paused = self.status is TaskStatus.PAUSED and self.paused_reason is PauseReason.USER
+        return paused and self.unmet == 0 and self.lingering_epoch is None
+
+    @property
     def half_done(self) -> bool:
         """An attempt at it was lost, or has its work still to publish: it goes before all others."""
         return self.error_kind is ErrorKind.LOST or self.done_epoch is not None

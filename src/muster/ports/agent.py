@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -35,6 +36,8 @@ class Job:
     """What it should know of the folder that it works in."""
     session_usage: Usage | None = None
     """What the session had cost in all when it was last heard of."""
+    diff: str = ""
+    """What earlier attempts have changed, where that is known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +85,10 @@ class AttemptFolder:
     def checkpoint(self) -> Path:
         return self.path / "checkpoint"
 
+    @property
+    def hand_over(self) -> Path:
+        return self.path / "handover.md"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Talk:
@@ -91,6 +98,8 @@ class Talk:
     """Its task."""
     stop: bytes
     """Asks it to stop what it does, and to sum up."""
+    message: Callable[[str], bytes] | None = None
+    """What tells it something more in between; None: nothing can."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +116,8 @@ class Launch:
     limits: Limits = field(default_factory=Limits)
     session_key: str | None = None
     """The session that this process opens or resumes, where it is known before it starts."""
+    begins: str = ""
+    """What it goes on from, for people; empty for a first attempt."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,9 +167,46 @@ class Step:
     """The agent does something now: a tool that it uses, a provider that it waits for."""
 
     text: str
+    percent: int | None = None
+    """How far it is by its own list of what is to do; None where it keeps none, or has not changed it."""
 
 
-AgentEvent = SessionSeen | Step
+@dataclass(frozen=True)
+class Reported:
+    """A message of the agent holds a report to Muster: it may not run `muster report`, or need not."""
+
+    verb: str
+    """progress, checkpoint or ask."""
+    text: str
+
+
+AgentEvent = SessionSeen | Step | Reported
+
+
+class Did(StrEnum):
+    """What an entry of a transcript is about."""
+
+    MESSAGE = "message"
+    TOOL = "tool"
+    RESULT = "result"
+    ERROR = "error"
+    RETRY = "retry"
+    """Its CLI tries its provider again."""
+    COST = "cost"
+    OUTPUT = "output"
+    """A line as it was printed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """Something that an agent said or did, for people."""
+
+    did: Did
+    text: str
+    tool: str = ""
+    """The tool that is used; `text` is its target."""
+    goes_on: bool = False
+    """A part of the same message as the entry before."""
 
 
 class AgentStream(Protocol):
@@ -271,6 +319,9 @@ class RunningProcess(Protocol):
     @property
     def talks(self) -> bool:
         """Its standard input is open: it ends only some time after `hang_up`."""
+
+    def say(self, data: bytes) -> bool:
+        """Hands it on by its standard input.  False where that is closed, or has not taken what came before."""
 
     def hang_up(self) -> None:
         """Closes the standard input that `Launch.talk` has opened, once all before is written.  Never blocks."""

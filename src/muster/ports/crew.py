@@ -17,6 +17,7 @@ COMMANDS: dict[str, type[c.Command]] = {
     "progress": c.Progress,
     "checkpoint": c.SaveCheckpoint,
     "artifact": c.AddArtifact,
+    "ask": c.Ask,
     "complete": c.Complete,
     "fail": c.Fail,
     "release": c.Release,

@@ -17,10 +17,8 @@ from muster.worker.git import GitFailed
 from muster.worker.publisher import Publisher, Stopped
 from muster.worker.publishing import ForReview, Over, Publishing, SentBack
 from muster.worker.reviewing import NoVerdict, Reviewer
-from muster.worker.words import Words, cut
+from muster.worker.words import Words
 from muster.worker.workdir import Trees, Workdir
-
-STEP_CHARS_MAX = 500
 
 
 @dataclass(frozen=True)
@@ -99,14 +97,12 @@ class HandingOn:
 
     def _checked(self) -> str:
         """Why the check has not passed; empty where it has."""
-        job = self.job
-        step = cut(f"check: {self.check}", STEP_CHARS_MAX)
-        self.report(c.Progress(task_id=job.task_id, epoch=job.epoch, step=step))
+        self.report(self.words.step(f"check: {self.check}"))
         begins = self.stdout.stat().st_size if self.stdout.exists() else 0
         argv = ("sh", "-c", f"exec 2>&1\n{self.check}")
         end = self.run(Launch(argv=argv, env=self.env, cwd=self.workdir.cwd))
         if end.abandoned:
-            raise Over(f"attempt {job.epoch} of {job.plan}/{job.key} is over")
+            raise Over(f"attempt {self.job.epoch} of {self.job.plan}/{self.job.key} is over")
         if end.stopped:
             raise Stopped("stopped in its check")
         if end.code == 0:

@@ -11,7 +11,7 @@ from pathlib import Path
 from muster.model import commands as c
 from muster.model.answers import ClaimedJob
 from muster.model.usage import Usage
-from muster.ports.agent import AgentStream, RunningProcess, SessionSeen, Step
+from muster.ports.agent import AgentStream, Reported, RunningProcess, SessionSeen, Step
 from muster.worker.orders import Orders
 
 log = logging.getLogger(__name__)
@@ -24,6 +24,7 @@ LINGER_S = 60.0
 """How long a process may live on, in silence, after its agent has said how its work ended."""
 STEP_S = 5.0
 """Steps are told at most this often: each is an event that is kept."""
+REPORT_CHARS_MAX = 10_000
 _CHUNK_BYTES = 1 << 20
 
 Send = Callable[[c.AttemptCommand], None]
@@ -50,6 +51,10 @@ class OutputReader:
         self._stream = stream
         self._offset = _size(stdout)  # what a set-up has printed before is not the agent's
         self._step = ""
+        self._steps = 0
+        self._reports: list[Reported] = []
+        """Not told yet."""
+        self._percent: int | None = None
         self._told_step = ""
         self._told_step_s = float("-inf")
         self._session = session_key
@@ -84,16 +89,41 @@ class OutputReader:
                 match event:
                     case SessionSeen(key):
                         self._session = key
-                    case Step(text):
-                        self._step = text
+                    case Step():
+                        self._take_step(event)
+                    case Reported() if not self._guest:
+                        self._reports.append(event)
             if time.monotonic() >= until_s:
                 return
+
+    def _command(self, report: Reported) -> c.AttemptCommand:
+        """The same as of `muster report`."""
+        task_id, epoch, text = self._job.task_id, self._job.epoch, report.text
+        if report.verb == "ask":
+            return c.Ask(task_id=task_id, epoch=epoch, question=text[:REPORT_CHARS_MAX])
+        if report.verb == "checkpoint":
+            return c.SaveCheckpoint(task_id=task_id, epoch=epoch, data=text.encode())
+        number, _, step = text.partition(" ")
+        number = number.removesuffix("%")
+        percent = int(number) if number.isdecimal() and int(number) <= 100 else None
+        step = text if percent is None else step
+        return c.Progress(task_id=task_id, epoch=epoch, percent=percent, step=step[:500] or None)
+
+    def _take_step(self, step: Step) -> None:
+        """With its number where the agent keeps no list that says how far it is."""
+        self._steps += 1
+        self._percent = self._percent if step.percent is None else step.percent
+        self._step = step.text if self._percent is not None else f"step {self._steps}: {step.text}"
 
     def tell(self, send: Send, *, last: bool = False) -> None:
         """Passes on what is new since it was told; what `send` refuses stays new."""
         now_s = time.monotonic()
+        while self._reports:
+            send(self._command(self._reports[0]))
+            del self._reports[0]
         if self._step != self._told_step and not last and now_s - self._told_step_s >= STEP_S:
-            send(c.Progress(task_id=self._job.task_id, epoch=self._job.epoch, step=self._step[:500]))
+            step, percent = self._step[:500], self._percent
+            send(c.Progress(task_id=self._job.task_id, epoch=self._job.epoch, step=step, percent=percent))
             self._told_step, self._told_step_s = self._step, now_s
         self._account(send)
 

@@ -27,7 +27,6 @@ from muster.ports.agent import (
     Agent,
     AttemptFolder,
     Failed,
-    Job,
     Launch,
     Launcher,
     RunningProcess,
@@ -41,6 +40,7 @@ from muster.worker.output_reader import READ_S, OutputReader, wait_and_read
 from muster.worker.port_ranges import PORTS, port_range
 from muster.worker.publishing import Over
 from muster.worker.reviewing import Reviewer
+from muster.worker.speaking import Speaker
 from muster.worker.tail import Tail
 from muster.worker.watchdog import Watchdog
 from muster.worker.words import Words, cut
@@ -160,7 +160,7 @@ class Runner:
     def _work(self, agent: Agent, workdir: Workdir, port: int | None) -> None:
         # With the proof of the grant: a store that was put back knows neither this attempt nor its token.
         token = f"{secrets.token_urlsafe(32)}.{self._job.proof}"
-        job = self._job_of_agent(workdir.told)
+        job = self._words.job(workdir.told, workdir.diff() if self._job.epoch > 1 else "")
         env = self._environment(token, workdir, port)
         launch = agent.launch(job, self._folder, cwd=workdir.cwd, extra_env=env)
         stream = agent.stream(job, launch)
@@ -175,6 +175,9 @@ class Runner:
         self._begun = True
         if not self._report(start):
             return
+        if launch.begins:
+            with contextlib.suppress(*AWAY):
+                self._send(self._words.step(launch.begins))
         if not self._set_up(workdir, launch):
             return
         output_reader = OutputReader(self._job, self._folder.stdout, stream, launch.session_key)
@@ -213,7 +216,7 @@ class Runner:
         process = self._around.launcher.start(launch, self._folder, mark=mark)
         try:
             with self._orders.lease_guard.guarding(process):
-                end = self._watch(process, launch.limits, output_reader)
+                end = self._watch(process, launch, output_reader)
             if self._orders.given is Order.ABANDON:
                 process.kill()
                 return end._replace(abandoned=True)
@@ -301,10 +304,11 @@ class Runner:
         )
         return self._report(made)
 
-    def _watch(self, process: RunningProcess, limits: Limits, output_reader: OutputReader | None) -> End:
+    def _watch(self, process: RunningProcess, launch: Launch, output_reader: OutputReader | None) -> End:
         """Until the process ends, an order comes, its time is over or it may not go on."""
         deadline_s = time.monotonic() + self._job.timeout_s
-        watchdog = Watchdog(limits, self._folder, self._job.agent, now_s=time.monotonic())
+        watchdog = Watchdog(launch.limits, self._folder, self._job.agent, now_s=time.monotonic())
+        speaker = Speaker(process, launch.talk)
         while True:
             left_s = deadline_s + self._orders.lease_guard.stood_still_s - time.monotonic()
             if left_s <= 0:
@@ -322,6 +326,8 @@ class Runner:
                 return End(verdict=verdict)
             self._tell(watchdog.notice)
             with contextlib.suppress(*AWAY):
+                for told in speaker.tell(self._orders.notice, watchdog.notice):
+                    self._send(self._words.step(f"is told: {told}"))
                 self._doubt(watchdog.suspicion)
             # An owner that is away for a while must not keep us from watching: the files keep the output.
             with contextlib.suppress(*AWAY):
@@ -392,23 +398,6 @@ class Runner:
             log.warning("the notice for %s#%s: %s", self._job.task_id, self._job.epoch, error)
             return
         self._told = notice
-
-    def _job_of_agent(self, told: str) -> Job:
-        job = self._job
-        return Job(
-            task_id=job.task_id,
-            epoch=job.epoch,
-            ref=self._ref,
-            title=job.title,
-            prompt=job.description,
-            session_key=job.session_key or None,
-            session_usage=job.session_usage,
-            checkpoint=job.checkpoint,
-            timeout_s=job.timeout_s,
-            note=job.note,
-            sent_back=job.sent_back,
-            told=told,
-        )
 
     def _environment(self, token: str, workdir: Workdir, port: int | None) -> dict[str, str]:
         ports = {} if port is None else {"MUSTER_PORT_BASE": str(port), "MUSTER_PORT_COUNT": str(PORTS)}

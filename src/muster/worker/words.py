@@ -13,18 +13,41 @@ from muster.model.answers import ClaimedJob
 from muster.model.states import ErrorKind
 from muster.model.task import NO_CHANGES
 from muster.model.usage import Usage
-from muster.ports.agent import Completed, Exit, Outcome
+from muster.ports.agent import Completed, Exit, Job, Outcome
 from muster.worker.commits import Signature
 from muster.worker.publisher import PublishedWork
 from muster.worker.watchdog import full_disk
 
 RETRY_AFTER_MAX_S = 30 * 86400.0
 MESSAGE_CHARS_MAX = 5000
+STEP_CHARS_MAX = 500
 
 
 class Words:
     def __init__(self, job: ClaimedJob) -> None:
         self._job = job
+
+    def job(self, told: str, diff: str) -> Job:
+        """The attempt as its agent sees it."""
+        job = self._job
+        return Job(
+            task_id=job.task_id,
+            epoch=job.epoch,
+            ref=f"{job.plan}/{job.key}",
+            title=job.title,
+            prompt=job.description,
+            session_key=job.session_key or None,
+            session_usage=job.session_usage,
+            checkpoint=job.checkpoint,
+            timeout_s=job.timeout_s,
+            note=job.note,
+            sent_back=job.sent_back,
+            told=told,
+            diff=diff,
+        )
+
+    def step(self, step: str) -> c.Progress:
+        return c.Progress(task_id=self._job.task_id, epoch=self._job.epoch, step=cut(step, STEP_CHARS_MAX))
 
     def on(self, outcome: Outcome, ended: Exit, folder: Path, cwd: Path) -> c.Complete | c.Fail:
         """On what its agent has left; `folder` is the attempt's own."""

@@ -43,6 +43,9 @@ class Workdir(Protocol):
     def sign(self, signature: Signature) -> None:
         """For the commits of what is done here."""
 
+    def diff(self) -> str:
+        """What earlier attempts have changed here; empty where nothing is known of that."""
+
     def keep(self) -> Work | None:
         """Puts away what the attempt has left.  Never raises."""
 
@@ -71,6 +74,9 @@ class Folder:
     def was_set_up(self) -> None: ...
 
     def sign(self, signature: Signature) -> None: ...
+
+    def diff(self) -> str:
+        return ""
 
     def keep(self) -> Work | None:
         return None
@@ -129,6 +135,13 @@ class Tree:
 
     def sign(self, signature: Signature) -> None:
         self.tree = replace(self.tree, signature=signature)
+
+    def diff(self) -> str:
+        try:
+            return self.tree.diff()
+        except (GitFailed, OSError) as error:
+            log.info("what was changed in %s is not known: %s", self.tree.path, error)
+            return ""
 
     def keep(self) -> Work | None:
         try:

@@ -145,6 +145,13 @@ class Worktree:
                 told.append(self._catch_up())
             return "  ".join(filter(None, told))
 
+    def diff(self) -> str:
+        """What has been changed since the task began; of files that no commit holds yet, the names."""
+        run, shown = self.repository.run, ("--no-ext-diff", "--no-textconv", "--no-color")
+        new = run("ls-files", "--others", "--exclude-standard", cwd=self.path)
+        changed = run("diff", *shown, "--stat", "-p", self.base, "--", cwd=self.path)
+        return f"{changed}\n\nNew files:\n{new}" if new else changed
+
     @property
     def needs_setup(self) -> bool:
         return not (self.admin() / _SET_UP).exists()

@@ -86,7 +86,7 @@ def _task(row: Json, columns: int, refs: int, screen: Screen, now_ms: int, *, ch
     held = row["agent"] is not None
     since = age(now_ms - row["startedAtMs"]) if held and row["startedAtMs"] else ""
     who = f"{clean(row['agent'] or row['wantedAgent'] or '-')} #{row['epoch']}" if row["epoch"] else "-"
-    percent = f"{row['percent']:3d}%" if held else "    "
+    percent = f"{row['percent']:3d}%" if held and row["percent"] else "    "
     text = "  ".join(
         [
             fit(plain.badge(word), _STATE_WIDTH),

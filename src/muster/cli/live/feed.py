@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import codecs
 import math
 import os
 import queue
@@ -13,8 +12,10 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from typing import Any, Self
 
+from muster.agents.transcript import Reader
 from muster.cli.live.state import LOG_LINES_MAX, News, Prompt
-from muster.cli.output import inert, refused
+from muster.cli.output import Screen, refused
+from muster.cli.transcripts import Readers, Streams, agent_of, lines_of
 from muster.client.api import Api, task_path
 from muster.client.http import Connection
 from muster.config.project import Project
@@ -108,7 +109,7 @@ class LiveFeed:
         self._stop = threading.Event()
         self._news: queue.SimpleQueue[News] = queue.SimpleQueue()
         self._wanted: tuple[int, int] | None = None
-        self._log = _Log()
+        self._log = _Log(project)
         self.wake_fd, self._wake = os.pipe()
         os.set_blocking(self._wake, False)
         self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
@@ -137,7 +138,7 @@ class LiveFeed:
                 news = self._read(self._do_asked())
             except Unavailable as error:
                 news = News(link=f"no owner: {error.message}", cut=self._listing.cut)
-                self._log = _Log()
+                self._log.forget()
             except MusterError as error:
                 news = News(told=error.message, cut=self._listing.cut)
             self._news.put(news)
@@ -170,11 +171,16 @@ class LiveFeed:
 class _Log:
     """The output of one attempt as whole lines, from its end on."""
 
-    def __init__(self) -> None:
+    def __init__(self, project: Project) -> None:
         self.of: tuple[int, int] | None = None
         self._after = 0
-        self._decoders: dict[str, Any] = {}
-        self._rest: dict[str, str] = {}
+        self._project = project
+        self._readers: Readers | None = None
+        self._streams = Streams(Reader(()))
+        self._screen = Screen("never")
+
+    def forget(self) -> None:
+        self.of, self._after = None, 0
 
     def read(self, api: Api, wanted: tuple[int, int] | None) -> tuple[str, ...]:
         if wanted is None:
@@ -182,18 +188,19 @@ class _Log:
             return ()
         query: Json = {"epoch": wanted[1], "after": self._after}
         if wanted != self.of:
-            self.of, self._after, self._decoders, self._rest = wanted, 0, {}, {}
+            detail = api.get(task_path(wanted[0]))
+            self._readers = self._readers or Readers(self._project)
+            self._streams = Streams(self._readers.of(agent_of(detail, wanted[1])))
+            self.of, self._after = wanted, 0
             query = {"epoch": wanted[1], "last": _TAIL_CHUNKS}
         answer = api.get(task_path(wanted[0], "logs"), query)
         self._after = max(self._after, answer["next"])
         lines: list[str] = []
         for chunk in answer["chunks"]:
-            lines += self._lines(chunk["stream"], base64.b64decode(chunk["data"]))
-        return tuple(lines[-LOG_LINES_MAX:])
-
-    def _lines(self, stream: str, data: bytes) -> list[str]:
-        decode = self._decoders.setdefault(stream, codecs.getincrementaldecoder("utf-8")("replace")).decode
-        text = self._rest.get(stream, "") + decode(data)
-        *lines, rest = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        self._rest[stream] = rest[-LINE_CHARS_MAX:]
-        return [inert(line[:LINE_CHARS_MAX]) for line in lines]
+            stream, data = chunk["stream"], base64.b64decode(chunk["data"])
+            for entry in self._streams.feed(stream, chunk["offset"], data):
+                lines += lines_of(entry, self._screen, stream=stream)
+        if answer["done"]:
+            for stream, entry in self._streams.end():
+                lines += lines_of(entry, self._screen, stream=stream)
+        return tuple(line[:LINE_CHARS_MAX] for line in lines[-LOG_LINES_MAX:])

@@ -123,6 +123,14 @@ class AnswerQuestion(Command, frozen=True, kw_only=True):
     text: Annotated[str, Meta(min_length=1, max_length=10_000)]
 
 
+class Tell(Command, frozen=True, kw_only=True):
+    """Something that the task's agent should know: the one that runs, and those that come after it."""
+
+    task_id: int
+    actor: Name
+    text: Annotated[str, Meta(min_length=1, max_length=10_000)]
+
+
 class Transfer(Command, frozen=True, kw_only=True):
     """To another agent: a running attempt is stopped with a checkpoint first."""
 

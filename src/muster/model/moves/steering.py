@@ -11,6 +11,7 @@ from muster.model.errors import IllegalMove
 from muster.model.events import Level
 from muster.model.moves.decision import Decision, Facts, moved
 from muster.model.moves.ending import stop
+from muster.model.notices import NOTE_CHARS_MAX, TOLD, with_notice
 from muster.model.states import HELD, STOP_BY_S, ErrorKind, PauseReason, StopAction, TaskStatus
 from muster.model.task import Attempt, Now, Task
 from muster.model.wording import counted
@@ -93,6 +94,24 @@ def answer(task: Task, facts: Facts, command: c.AnswerQuestion, now: Now) -> Dec
         raise IllegalMove(f"task {task.id} has asked nothing; it is {task.status}", "muster inbox")
     note = f"You asked: {task.question}\nThe answer: {command.text}"
     return _resumed(task, "answered", f"{command.actor}: {command.text}", command.actor, now, note=note)
+
+
+def tell(task: Task, facts: Facts, command: c.Tell, now: Now) -> Decision:
+    """An open attempt is told as with a notice of ours; whoever comes after it finds it in the note."""
+    if task.final:
+        raise IllegalMove(
+            f"task {task.id} is {task.status}: no agent is at it", f"muster task retry {task.id} --note TEXT"
+        )
+    if task.paused_reason is PauseReason.QUESTION:
+        raise IllegalMove(f"task {task.id} has asked: {task.question}", f"muster answer {task.id} TEXT")
+    text = "\n".join(line for line in command.text.splitlines() if line.strip())
+    note = f"{task.note}\n\n{text}".strip()[-NOTE_CHARS_MAX:]
+    after, event = moved(task, now, "told", text, command.actor, note=note)
+    attempt = facts.attempt
+    if attempt is None or not attempt.open:
+        return Decision(after, events=(event,))
+    notice = with_notice(attempt.notice, f"{TOLD}{text}")
+    return Decision(after, replace(attempt, notice=notice), (event,))
 
 
 def transfer(task: Task, facts: Facts, command: c.Transfer, now: Now) -> Decision:

@@ -12,6 +12,7 @@ from muster.model import commands as c
 from muster.model.errors import BadInput, IllegalMove, StaleEpoch
 from muster.model.events import Event, Level
 from muster.model.moves.decision import Decision, Facts, current, moved, moved_by
+from muster.model.notices import only_told, with_notice
 from muster.model.states import STOP_BY_S, AttemptStatus, StopAction, TaskStatus
 from muster.model.task import BY_HAND, Artifact, Attempt, Checkpoint, Now, Task
 from muster.model.usage import usage_json
@@ -25,10 +26,10 @@ def grant(task: Task, facts: Facts, command: c.Grant, now: Now) -> Decision:
 
 
 def _granted(task: Task, facts: Facts, command: c.Grant, now: Now) -> Decision:
-    if not task.ready:
+    by_hand = command.agent == BY_HAND
+    if not (task.ready or (by_hand and task.for_its_person)):
         raise IllegalMove(f"task {task.id} is {task.status} and cannot be claimed")
     epoch = max(task.epoch, command.base) + 1
-    by_hand = command.agent == BY_HAND
     done_epoch = None if by_hand else task.done_epoch
     if by_hand:
         said = f"attempt {epoch} taken by hand, by {command.worker_id}"
@@ -38,6 +39,7 @@ def _granted(task: Task, facts: Facts, command: c.Grant, now: Now) -> Decision:
         said = f"attempt {epoch} given to {command.worker_id} with agent {command.agent}"
     changes = {
         "status": TaskStatus.ASSIGNED,
+        "paused_reason": None,
         "epoch": epoch,
         "percent": 0,
         "step": "",
@@ -135,7 +137,7 @@ def progress(task: Task, facts: Facts, command: c.Progress, now: Now) -> Decisio
         task,
         now,
         "progress",
-        f"{percent} % {step}".strip(),
+        f"{percent} % {step}".strip() if percent or not step else step,
         attempt.worker_id,
         level=Level.DEBUG,
         details={"percent": percent, "step": step},
@@ -300,7 +302,8 @@ def _notice(task: Task, attempt: Attempt, now: Now) -> Decision:
         level=Level.WARN,
         overdue_at_ms=now.wall_ms + STOP_AFTER_MS,
     )
-    return Decision(after, replace(attempt, notice=notice, noticed_mono_ms=now.mono_ms), (event,))
+    told = replace(attempt, notice=with_notice(attempt.notice, notice), noticed_mono_ms=now.mono_ms)
+    return Decision(after, told, (event,))
 
 
 def _stop(task: Task, attempt: Attempt, now: Now) -> Decision:
@@ -338,7 +341,7 @@ def reported(
     due_ms = estimate_ms + NOTICE_AFTER_MS if estimate_ms is not None else None
     if due_ms is not None and (due_ms > now.wall_ms or not noticed):
         if noticed:
-            attempt = replace(attempt, notice="", noticed_mono_ms=None)
+            attempt = replace(attempt, notice=only_told(attempt.notice), noticed_mono_ms=None)
         return replace(task, overdue_at_ms=due_ms), attempt
     if noticed and advanced:
         attempt = replace(attempt, noticed_mono_ms=now.mono_ms)

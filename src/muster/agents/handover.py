@@ -1,0 +1,66 @@
+"""What the next attempt is given where no session can be resumed: all that is known of the work, in a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from muster.agents.transcript import Reader, Transcript
+from muster.ports.agent import AttemptFolder, Did, Entry, Job
+
+TAIL_BYTES = 512 << 10
+TAIL_CHARS = 20_000
+DIFF_CHARS = 60_000
+CHECKPOINT_CHARS = 20_000
+ENTRY_CHARS = 1000
+
+
+def hand_over(job: Job, folder: AttemptFolder, prompt: str, reader: Reader) -> str:
+    """The text of the file; empty where no attempt has left anything."""
+    said = _said(folder, job.epoch, reader)
+    saved = "" if job.checkpoint is None else job.checkpoint.decode(errors="replace")[:CHECKPOINT_CHARS]
+    if not (said or saved or job.diff):
+        return ""
+    parts = [
+        ("The task", prompt),
+        ("The last checkpoint", saved),
+        ("What has been changed so far, against where the task began", job.diff[:DIFF_CHARS]),
+        ("What earlier attempts have said and done last", said),
+    ]
+    return "\n".join(f"# {title}\n\n{text.strip()}\n" for title, text in parts if text.strip())
+
+
+def _said(folder: AttemptFolder, epoch: int, reader: Reader) -> str:
+    """The end of the transcript of the newest attempt that has printed anything on this host."""
+    for path in _earlier(folder.path, epoch):
+        try:
+            fd = os.open(path / "stdout", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                begin = max(0, os.fstat(fd).st_size - TAIL_BYTES)
+                data = os.pread(fd, TAIL_BYTES, begin)
+            finally:
+                os.close(fd)
+        except OSError:
+            continue
+        transcript = Transcript(reader, from_middle=begin > 0)
+        lines = [_line(entry) for entry in (*transcript.feed(data), *transcript.end())]
+        if lines:
+            return "\n".join([f"(attempt {path.name})", "\n".join(lines)[-TAIL_CHARS:]])
+    return ""
+
+
+def _earlier(folder: Path, epoch: int) -> Iterator[Path]:
+    try:
+        names = [path.name for path in folder.parent.iterdir() if path.name.isdigit()]
+    except OSError:
+        return
+    numbers = sorted(map(int, names), reverse=True)
+    yield from (folder.parent / str(number) for number in numbers if number < epoch)
+
+
+def _line(entry: Entry) -> str:
+    text = entry.text if len(entry.text) <= ENTRY_CHARS else f"{entry.text[:ENTRY_CHARS]} ..."
+    if entry.did is Did.TOOL:
+        return f"> {entry.tool}: {text}"
+    return f"{entry.did.value}: {text}" if entry.did in (Did.RESULT, Did.ERROR, Did.RETRY) else text

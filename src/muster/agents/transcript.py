@@ -1,0 +1,137 @@
+"""What an agent said and did, from the bytes that it has printed: for whoever reads them, in entries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from muster.agents.jsonlines import LINE_BYTES_MAX, list_of, text_of
+from muster.model.wording import counted
+from muster.ports.agent import Did, Entry
+
+Entries = Callable[[dict[str, Any]], Iterable[Entry]]
+_decode = msgspec.json.Decoder().decode
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How lines are read: as its agent's kind does, else as that of another, who may have reviewed its work."""
+
+    kinds: Sequence[Entries] = ()
+
+    def entries(self, line: bytes) -> list[Entry]:
+        text = line.decode(errors="replace").rstrip("\r")
+        if self.kinds and text.lstrip().startswith("{"):
+            try:
+                value = _decode(line)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                value = None if text.rstrip().endswith("}") else {"type": ""}  # one that was cut off
+            if isinstance(value, dict):
+                found = next((told for kind in self.kinds if (told := list(kind(value)))), [])
+                if found or isinstance(value.get("type"), str) or "jsonrpc" in value:
+                    return found
+        # A program that draws over its line ends each picture with a carriage return.
+        parts = text.split("\r") if text.strip() or not self.kinds else []
+        return [Entry(did=Did.OUTPUT, text=part) for part in parts]
+
+
+class Transcript:
+    """Bytes of one stream in, cut anywhere; entries out.  No process, clock or file."""
+
+    def __init__(self, reader: Reader, *, from_middle: bool = False) -> None:
+        """`from_middle`: the first line may have begun before the first byte that is fed."""
+        self._reader = reader
+        self._rest = bytearray()
+        self._skip = from_middle and bool(reader.kinds)
+        self._message: Entry | None = None
+        self._error: Entry | None = None
+
+    def feed(self, data: bytes) -> Iterator[Entry]:
+        begin = 0
+        while (end := data.find(b"\n", begin)) >= 0:
+            self._rest += data[begin:end]
+            line, skip = bytes(self._rest), self._skip
+            self._rest, self._skip = bytearray(), False
+            if not skip:
+                yield from self._joined(self._reader.entries(line))
+            begin = end + 1
+        self._rest += data[begin:]
+        if len(self._rest) > LINE_BYTES_MAX:
+            self._rest, self._skip = bytearray(), True
+
+    def gap(self) -> None:
+        """Bytes are missing here: where lines are objects, what is left of one says nothing."""
+        if self._reader.kinds:
+            self._rest, self._skip = bytearray(), True
+
+    def end(self) -> Iterator[Entry]:
+        if self._rest and not self._skip:
+            yield from self._joined(self._reader.entries(bytes(self._rest)))
+        self._rest = bytearray()
+        if self._message is not None:
+            yield self._message
+            self._message = None
+
+    def _joined(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+        """With the parts of a message as one entry, and without an error that is told again in the same words."""
+        for entry in entries:
+            if entry.did is Did.ERROR and entry == self._error:
+                continue
+            self._error = entry if entry.did in (Did.ERROR, Did.COST) else None
+            last, self._message = self._message, None
+            if last is not None and entry.goes_on and entry.did is last.did:
+                self._message = replace(last, text=last.text + entry.text)
+            else:
+                if last is not None:
+                    yield last
+                if entry.goes_on:
+                    self._message = entry
+                else:
+                    yield entry
+
+
+def read_transcript(entries: Entries, data: bytes) -> Iterator[Entry]:
+    """All of it at once."""
+    transcript = Transcript(Reader((entries,)))
+    yield from transcript.feed(data)
+    yield from transcript.end()
+
+
+def message(text: str, *, goes_on: bool = False) -> Iterator[Entry]:
+    if text.strip() or goes_on:
+        yield Entry(did=Did.MESSAGE, text=text if goes_on else text.strip(), goes_on=goes_on)
+
+
+def answered(text: str, *, failed: bool) -> Entry:
+    """What a tool has brought."""
+    return Entry(did=Did.ERROR if failed else Did.RESULT, text=text.strip() or "(nothing)")
+
+
+def cost(*, tokens_in: int, tokens_out: int, usd: object = None, turns: int = 0) -> Entry:
+    told = [f"{tokens_in:,} tokens in, {tokens_out:,} out"]
+    if turns:
+        told.insert(0, counted(turns, "turn"))
+    if isinstance(usd, float | int):
+        told.append(f"${usd:.4f}")
+    return Entry(did=Did.COST, text=", ".join(told))
+
+
+def todo_percent(items: Sequence[Any], is_done: Callable[[Any], bool]) -> int | None:
+    """How far an agent is by its own list; None where that is empty."""
+    return 100 * sum(map(is_done, items)) // len(items) if items else None
+
+
+def todo_text(items: Sequence[Any], is_done: Callable[[Any], bool], name: str) -> str:
+    """`2 of 5 done; next: write the tests`."""
+    open_ones = [text_of(item, name) for item in items if not is_done(item)]
+    done = f"{len(items) - len(open_ones)} of {len(items)} done"
+    return f"{done}; next: {open_ones[0]}" if open_ones else done
+
+
+def content_text(holder: object, name: str = "content") -> str:
+    """A text, or the texts of a list of parts."""
+    parts = [text_of(part, "text") for part in list_of(holder, name)]
+    return text_of(holder, name) or "\n".join(filter(None, parts))

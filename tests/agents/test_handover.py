@@ -1,0 +1,71 @@
+"""What is handed over where no session can be resumed, and how agents report in their words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from factories import plain_job
+from muster.agents.claude_code import KIND
+from muster.agents.handover import hand_over
+from muster.agents.reports import how_to_report, reports_in
+from muster.agents.transcript import Reader
+from muster.ports.agent import AttemptFolder, Reported
+
+STREAMS = Path(__file__).parent / "streams"
+
+
+def test_checkpoint_diff_and_the_end_of_what_was_said(tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "stdout").write_bytes((STREAMS / "claude-code.tools.jsonl").read_bytes())
+    (tmp_path / "2").mkdir()  # it has printed nothing
+    job = plain_job(epoch=3, checkpoint=b"page 12", diff="+new line")
+    assert KIND.entries is not None
+    text = hand_over(
+        job, AttemptFolder(path=tmp_path / "3"), "Do it.\n\nNote: tabs.", Reader((KIND.entries,))
+    )
+    titles = [line for line in text.splitlines() if line.startswith("# ")]
+    assert [title[2:20] for title in titles] == [
+        "The task",
+        "The last checkpoin",
+        "What has been chan",
+        "What earlier attem",
+    ]
+    for known in ("Note: tabs.", "page 12", "+new line", "(attempt 1)", "> Bash: cat made.txt", "I made it."):
+        assert known in text
+
+
+def test_there_is_nothing_to_hand_over_where_nothing_was_left(tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    assert hand_over(plain_job(epoch=2), AttemptFolder(path=tmp_path / "2"), "Do it.", Reader()) == ""
+
+
+def test_a_link_in_the_place_of_its_output_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret\n")
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "stdout").symlink_to(tmp_path / "secret")
+    assert hand_over(plain_job(epoch=2), AttemptFolder(path=tmp_path / "2"), "Do it.", Reader()) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Well.\nmuster: ask blue or green?\n", [Reported("ask", "blue or green?")]),
+        ("`muster: progress 40 reading`", [Reported("progress", "40 reading")]),
+        ("- **Muster: checkpoint page 12**", [Reported("checkpoint", "page 12")]),
+        ("I may write muster: ask QUESTION to ask.", []),
+        ("muster: ask", []),
+        ("muster: delete everything", []),
+    ],
+)
+def test_only_whole_lines_are_reports(text: str, found: list[Reported]) -> None:
+    assert reports_in(text) == found
+
+
+def test_the_way_to_report_is_one_that_its_mode_allows() -> None:
+    assert "muster report ask" in how_to_report(commands=True, notice="")
+    told = how_to_report(commands=False, notice="/x/notice")
+    assert "muster report" not in told
+    assert "/x/notice" in told
+    assert len(told.splitlines()) == 2

@@ -1,0 +1,129 @@
+"""What a running agent is told and reports in its words, who takes its session over, and what it hands over."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from test_sessions import CONFIG, FAKE, MUSTER, muster, prompts, show
+
+from patience import PATIENCE_S
+
+_LISTENS = """\
+if "listen" in prompt and not resumes:
+    say(type="assistant", message=dict(id="m1", usage=dict(input_tokens=100), content=[dict(type="text",
+        text="I begin.\\nmuster: progress 40 reading\\nmuster: checkpoint page 12")]))
+    pathlib.Path("begun").write_text(str(os.getpid()))
+    told = json.loads(sys.stdin.readline())["message"]["content"]
+    end(2, result="I was told: " + told)
+    sys.exit()
+if "asks" in prompt and "You asked" not in prompt:
+    say(type="assistant", message=dict(id="m1", usage=dict(), content=[dict(type="text",
+        text="Hm.\\n\\nmuster: ask blue or green?")]))
+    end(1)
+    sys.exit()
+if resumes or "wait" not in prompt:
+"""
+_ATTACHED = """\
+if "-p" not in sys.argv:
+    pathlib.Path("attached").write_text(json.dumps([sys.argv[1:], os.environ["MUSTER_TASK"]]))
+    sys.exit()
+resumes = "--resume" in sys.argv
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    fake = FAKE.replace('if resumes or "wait" not in prompt:\n', _LISTENS)
+    fake = fake.replace('resumes = "--resume" in sys.argv\n', _ATTACHED)
+    (tmp_path / "claude").write_text(fake.replace("{python}", sys.executable))
+    (tmp_path / "claude").chmod(0o755)
+    (tmp_path / "muster.toml").write_text(CONFIG.format(fake=tmp_path / "claude", home=tmp_path / "home"))
+    return tmp_path
+
+
+def until_begun(folder: Path) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not (folder / "begun").exists():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+
+
+def test_a_message_reaches_an_agent_that_listens_and_its_reports_count(project: Path) -> None:
+    (project / "plan.md").write_text("# Plan\n- [ ] It {#it}\n  listen\n")
+    with subprocess.Popen([*MUSTER, "run", "plan.md"], cwd=project, stdout=subprocess.PIPE) as run:
+        until_begun(project)
+        told = muster(project, "tell", "plan/it", "Use tabs.")
+        assert "claude, which reads it at its next turn" in told.stdout, told.stderr
+        assert run.wait(PATIENCE_S) == 0
+    detail = show(project, "plan/it")
+    assert "I was told: Message from a person: Use tabs." in str(detail["result"])
+    events = [(event["event"], event["message"]) for event in detail["events"]]
+    assert ("progress", "40 % reading") in events
+    assert ("progress", "40 % is told: Message from a person: Use tabs.") in events
+    assert ("told", "Use tabs.") in events
+    assert detail["attempts"][0]["checkpoints"] == 1
+    late = muster(project, "tell", "plan/it", "Too late.")
+    assert late.returncode == 6
+    assert "muster task retry plan/it --note" in late.stderr
+
+
+def test_a_question_in_its_words_is_asked_and_answered_in_its_session(project: Path) -> None:
+    (project / "plan.md").write_text("# Plan\n- [ ] It {#it}\n  asks\n")
+    muster(project, "run", "plan.md")
+    assert show(project, "plan/it")["task"]["question"] == "blue or green?"
+    assert muster(project, "answer", "plan/it", "blue").returncode == 0
+    assert muster(project, "run", "plan.md").returncode == 0
+    (key, _, _), (again, resumed, prompt) = prompts(project)
+    assert (again, resumed) == (key, True)
+    assert "The answer: blue" in prompt
+
+
+def test_a_person_takes_the_session_over_and_gives_it_back(project: Path) -> None:
+    (project / "plan.md").write_text("# Plan\n- [ ] It {#it}\n  wait for it\n")
+    with subprocess.Popen([*MUSTER, "run", "plan.md"], cwd=project, stdout=subprocess.PIPE) as run:
+        until_begun(project)
+        done = muster(project, "attach", "plan/it")
+        assert done.returncode == 0, done.stderr
+        assert "given back" in done.stdout
+        assert run.wait(PATIENCE_S) == 0
+    attempts = show(project, "plan/it")["attempts"]
+    session = attempts[0]["sessionKey"]
+    assert json.loads((project / "attached").read_text()) == [["--resume", session], "plan/it"]
+    assert [(attempt["agent"], attempt["sessionKey"]) for attempt in attempts] == [
+        ("claude", session),
+        ("by hand", None),
+        ("claude", session),
+    ]
+    resumed = muster(project, "attempt", "show", "plan/it").stdout
+    assert f"goes on in its session {session}" in resumed
+    other = muster(project, "attach", "plan/nope")
+    assert other.returncode == 3
+
+
+def test_where_no_session_is_left_all_that_is_known_is_handed_over(project: Path) -> None:
+    """The agent is killed, and its session is gone: the next one reads a file that its prompt names."""
+    (project / "plan.md").write_text("# Plan\n- [ ] It {#it}\n  wait for it\n")
+    with subprocess.Popen([*MUSTER, "run", "plan.md"], cwd=project, stdout=subprocess.PIPE) as run:
+        until_begun(project)
+        for transcript in (project / "home" / "projects" / "p").iterdir():
+            transcript.unlink()
+        (project / "begun").rename(project / "begun.1")
+        os.kill(int((project / "begun.1").read_text()), 9)
+        until_begun(project)
+        assert muster(project, "task", "cancel", "plan/it").returncode == 0
+        run.wait(PATIENCE_S)
+    _, (_, resumed, prompt) = prompts(project)[:2]
+    assert not resumed
+    [path] = project.glob(".muster/attempts/*/2/handover.md")
+    assert f"Read {path} first" in prompt
+    known = path.read_text()
+    assert "# The task" in known
+    assert "wait for it" in known
+    assert "(attempt 1)\n> Bash: make test" in known
+    assert path.stat().st_mode & 0o777 == 0o600
