@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from contextlib import ExitStack
 
@@ -242,6 +241,6 @@ def patiently(call: Callable[[], T], away_s: float = AWAY_S, *, quiet: bool = Fa
                 raise
             if not told:
                 told = True
-                print(f"note: {error.message}; trying for {left_s:.0f} s", file=sys.stderr, flush=True)
+                note(f"{error.message}; trying for {left_s:.0f} s")
         time.sleep(min(delay_s, left_s))
         delay_s = min(delay_s * 2, _BACKOFF_CAP_S)
