@@ -10,6 +10,7 @@ from muster.cli.output import note, print_error
 from muster.client.api import Api
 from muster.client.http import Connection, answers
 from muster.config.project import Project, find_project
+from muster.hosts.full_disk import full_disk
 from muster.model.errors import (
     BadInput,
     NotAllowed,
@@ -183,6 +184,8 @@ def connect_to(project: Project, args: argparse.Namespace | None = None) -> Cont
                     print_error(context.halted, as_json=args.json)
                 if args is not None and owner is not None and owner.former:
                     note(owner.former)
+                if args is not None and (full := full_disk(os.path.dirname(project.socket))):
+                    note(f"{full}; until then nothing is written")
                 return context
         if time.monotonic() > deadline_s:
             raise _held(project)
