@@ -408,6 +408,8 @@ class Runner:
             note=job.note,
             sent_back=job.sent_back,
             told=told,
+            model=job.model,
+            system_prompt=job.system_prompt,
         )
 
     def _environment(self, token: str, workdir: Workdir, port: int | None) -> dict[str, str]:
