@@ -7,6 +7,7 @@ import os
 import signal
 import stat
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -294,6 +295,41 @@ def test_exit_codes_are_configurable(ended):
     assert outcome == Failed(kind=K.RATE_LIMIT, message="exit code 75: boom")
     outcome = agent("run", exit_codes={75: K.RATE_LIMIT}).outcome(Exit(code=64), ended)
     assert isinstance(outcome, Failed) and outcome.kind is K.INVALID, "those of sysexits.h stay"
+
+
+PATTERNS = {
+    "success_pattern": r"^Tokens: ",
+    "failure_pattern": r"litellm\.\w+",
+    "wait_pattern": r"[Rr]ate limit(?:, try again in (\d+) s)?",
+}
+
+
+@pytest.mark.parametrize(
+    ("stdout", "code", "kind", "message"),
+    [
+        ("Tokens: 4\n", 0, None, ""),
+        ("rate limit, try again in 5 s\nTokens: 4\n", 0, None, ""),
+        ("half of it\n", 0, K.CRASH, "success_pattern matches nothing"),
+        ("litellm.Odd: who knows\nTokens: 4\n", 0, K.CRASH, "litellm.Odd: who knows"),
+        ("a\nlitellm.AuthenticationError: wrong key\n", 0, K.AUTH, "litellm.AuthenticationError: wrong key"),
+        ("litellm.X: your credit balance is too low\n", 1, K.BILLING, "credit balance"),
+        ("litellm.X: whatever\n", 64, K.INVALID, "exit code 64"),
+        ("litellm.X: rate limit\n", 0, K.RATE_LIMIT, "litellm.X: rate limit"),
+        ("Rate limit, try again in 90 s\n", 1, K.QUOTA, "try again in 90 s"),
+        ("Tokens: 4\n", 3, K.CRASH, "exit code 3"),
+        ("Rate limit\n", -9, K.LOST, "killed by SIGKILL"),
+    ],
+)
+def test_what_is_printed_may_say_otherwise_than_the_exit_code(ended, stdout, code, kind, message):
+    ended.stdout.write_text(stdout)
+    outcome = agent("run", **PATTERNS).outcome(Exit(code=code), ended)
+    if kind is None:
+        assert outcome == Completed()
+        return
+    assert isinstance(outcome, Failed)
+    assert (outcome.kind, message in outcome.message) == (kind, True), outcome
+    if kind is K.QUOTA:
+        assert outcome.reset_at_s and 60 < outcome.reset_at_s - time.time() <= 90
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from muster.agents.acp import AcpStream
+from muster.agents.aider import AiderStream
 from muster.agents.claude_code import ClaudeStream
 from muster.agents.codex import CodexStream
+from muster.agents.gemini import GeminiStream
 from muster.agents.jsonlines import LINE_BYTES_MAX, JsonLines
+from muster.agents.letta import LettaStream
+from muster.agents.opencode import OpencodeStream
 from muster.agents.provider import refusal
+from muster.agents.qwen_code import QwenStream
+from muster.agents.streaming import EventStream
 from muster.model.limits import Limits
 from muster.model.states import ErrorKind
 from muster.model.usage import Usage
@@ -20,7 +27,16 @@ from muster.ports.agent import AttemptFolder, Completed, Exit, Failed, Outcome, 
 
 K = ErrorKind
 STREAMS = Path(__file__).parent / "streams"
-PARSERS = {"claude-code": ClaudeStream, "codex": CodexStream}
+PARSERS: dict[str, type[EventStream]] = {
+    "claude-code": ClaudeStream,
+    "codex": CodexStream,
+    "gemini": GeminiStream,
+    "qwen-code": QwenStream,
+    "opencode": OpencodeStream,
+    "letta": LettaStream,
+    "aider": AiderStream,
+    "acp": AcpStream,
+}
 ENDS: dict[str, tuple[int, ErrorKind | None]] = {
     "claude-code.plain": (0, None),
     "claude-code.tools": (0, None),
@@ -50,6 +66,39 @@ ENDS: dict[str, tuple[int, ErrorKind | None]] = {
     "codex.unfinished": (1, K.CRASH),
     "codex.killed": (-9, K.LOST),
     "codex.interrupted": (1, K.CRASH),
+    "gemini.plain": (0, None),
+    "gemini.tools": (0, None),
+    "gemini.e401": (145, K.AUTH),
+    "gemini.billing": (144, K.BILLING),
+    "gemini.quota": (173, K.RATE_LIMIT),
+    "gemini.e429": (173, K.RATE_LIMIT),
+    "gemini.e529": (17, K.RATE_LIMIT),
+    "gemini.e400": (144, K.INVALID),
+    # What tells it is in its log alone.
+    "gemini.e404": (1, K.CRASH),
+    "gemini.cut": (1, K.CRASH),
+    "gemini.unfinished": (0, K.CRASH),
+    "gemini.killed": (-9, K.LOST),
+    "gemini.interrupted": (0, K.CRASH),
+    "qwen-code.plain": (0, None),
+    "qwen-code.tools": (0, None),
+    "qwen-code.e401": (1, K.AUTH),
+    "qwen-code.billing": (1, K.BILLING),
+    "qwen-code.e400": (1, K.INVALID),
+    "qwen-code.e404": (1, K.INVALID),
+    "qwen-code.cut": (1, K.CRASH),
+    "qwen-code.unfinished": (1, K.CRASH),
+    "qwen-code.killed": (-9, K.LOST),
+    "qwen-code.interrupted": (-2, K.LOST),
+    "opencode.plain": (0, None),
+    "opencode.tools": (0, None),
+    "opencode.e401": (1, K.AUTH),
+    "opencode.billing": (1, K.BILLING),
+    "opencode.e400": (1, K.INVALID),
+    "opencode.e404": (1, K.INVALID),
+    "opencode.unfinished": (-2, K.LOST),
+    "opencode.killed": (-9, K.LOST),
+    "opencode.interrupted": (-2, K.LOST),
 }
 """Each recording with its exit code, and what it means; None: done."""
 HUGE = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -59,7 +108,7 @@ def recorded(name: str) -> bytes:
     return (STREAMS / f"{name}.jsonl").read_bytes()
 
 
-def parser(name: str, mark: Usage | None = None) -> ClaudeStream | CodexStream:
+def parser(name: str, mark: Usage | None = None) -> EventStream:
     return PARSERS[name.partition(".")[0]](mark, Limits())
 
 
@@ -148,11 +197,25 @@ NAMES = st.sampled_from(
         *("type", "subtype", "session_id", "message", "usage", "result", "is_error", "permission_denials"),
         *("modelUsage", "item", "error", "content", "rate_limit_info", "thread_id", "total_cost_usd"),
         *("num_turns", "errors", "terminal_reason", "api_error_status"),
+        *("part", "state", "tokens", "cost", "reason", "data", "statusCode", "responseHeaders", "sessionID"),
+        *(
+            "status",
+            "stats",
+            "parameters",
+            "params",
+            "update",
+            "sessionUpdate",
+            "toolCallId",
+            "rawInput",
+            "id",
+        ),
+        *("session", "denied", "resumable", "stopReason", "_meta", "quota", "token_count"),
     ]
 )
 WORDS = st.sampled_from(
     [
         *("assistant", "system", "result", "api_retry", "success", "permission_denied", "rejected", "error"),
+        *("step_start", "step_finish", "tool_use", "text", "init", "tool_call", "agent_message_chunk"),
         *("thread.started", "turn.completed", "turn.failed", "item.started", "item.completed"),
     ]
 )

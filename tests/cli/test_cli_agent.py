@@ -194,7 +194,7 @@ def test_init_offers_a_foreign_kind_and_doctor_checks_it(root, plugin, tmp_path)
     (tmp_path / "site" / "echo-cli").write_text("#!/bin/sh\n")
     (tmp_path / "site" / "echo-cli").chmod(0o755)
     env = {**plugin, "PATH": f"{tmp_path / 'site'}:/usr/bin:/bin"}
-    assert "claude, codex, echo-cli" in " ".join(muster(root, env, "init", "--help").stdout.split())
+    assert "echo-cli" in " ".join(muster(root, env, "init", "--help").stdout.split())
     made = muster(root, env, "init", "--yes", "--permissions", "all", "--json")
     assert json.loads(made.stdout)["agents"] == ["echo-cli"]
     settings = root / "muster.toml"
@@ -210,3 +210,37 @@ def test_init_offers_a_foreign_kind_and_doctor_checks_it(root, plugin, tmp_path)
     assert "echoes tame" in muster(root, env, "doctor").stdout
     shown = json.loads(muster(root, env, "agent", "show", "echo-cli", "--json").stdout)
     assert (shown["provider"], shown["permissionMode"]) == ("the-hills", "tame")
+
+
+def test_a_task_says_its_model_and_adds_to_the_instructions(cli, root):
+    (root / "muster.toml").write_text(
+        'agent = "m"\n[agents.m]\nmodel = "usual"\nprompt = "none"\n'
+        """command = ["sh", "-c", 'echo "$1/$2"', "x", "{model}", "{system_prompt}"]\n"""
+    )
+    (root / "plan.md").write_text(
+        '# P\n- [ ] A {#a model=big/1 system-prompt="Be brief."}\n- [ ] B {#b}\n'
+        "- [ ] C {#c agent=shell model=big/1}\n\n      true\n"
+    )
+    assert muster(root, {}, "run", "plan.md").returncode == 5
+    assert muster(root, {}, "logs", "a").stdout == "big/1/Be brief.\n"
+    assert muster(root, {}, "logs", "b").stdout == "usual/\n"
+    why = muster(root, {}, "why", "c").stdout
+    assert "agent shell cannot be given a model" in " ".join(why.split())
+    shown = json.loads(muster(root, {}, "task", "show", "a", "--json").stdout)["task"]
+    assert (shown["model"], shown["systemPrompt"]) == ("big/1", "Be brief.")
+
+
+def test_what_a_command_prints_decides_where_its_exit_code_lies(cli, root):
+    (root / "muster.toml").write_text(
+        "agent = 'm'\n[agents.m]\nprompt = 'script'\ncommand = ['sh', '-eu']\nsuccess_pattern = '^done$'\n"
+        "failure_pattern = '^Error: '\n[task]\nretries = 0\n"
+    )
+    (root / "plan.md").write_text(
+        "# P\n- [ ] A {#a}\n\n      echo done\n- [ ] B {#b}\n\n      echo done; echo 'Error: it broke'\n"
+        "- [ ] C {#c}\n\n      echo half\n"
+    )
+    assert muster(root, {}, "run", "plan.md").returncode == 5
+    said = {name: " ".join(muster(root, {}, "why", name).stdout.split()) for name in ("a", "b", "c")}
+    assert "completed" in said["a"]
+    assert "Error: it broke" in said["b"]
+    assert "success_pattern matches nothing" in said["c"]

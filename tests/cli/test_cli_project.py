@@ -143,7 +143,7 @@ def test_init_can_leave_the_agents_on_path_alone(cli, root, on_path):
 def test_init_refuses_an_agent_that_it_does_not_know(cli, root):
     ran = cli("init", "--agent", "claud")
     assert (ran.code, "did you mean 'claude'?" in ran.err) == (2, True)
-    assert "'claud' is not one of claude, codex, shell;" in ran.err
+    assert "'claud' is not one of claude, codex, gemini, letta, opencode, qwen, aider, shell;" in ran.err
     assert list(root.iterdir()) == []
 
 
@@ -177,7 +177,8 @@ def test_every_option_of_the_example_is_valid_once_uncommented():
     text = re.sub(r"^#(?=[a-z\[])", "", settings_for([], "edit"), flags=re.MULTILINE)
     config = parse_config(tomllib.loads(text))
     assert config.default_agent == "check"
-    assert set(config.agents) == {"shell", "claude", "codex", "check"}
+    clis = {"aider", "claude", "codex", "gemini", "letta", "opencode", "qwen"}
+    assert set(config.agents) == {"shell", "check", *clis}
     asked = TaskDefaults(check="make test", review="person", rubric="...")
     assert (config.task, config.health) == (asked, Config().health)
 

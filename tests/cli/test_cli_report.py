@@ -10,11 +10,13 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from muster.engine.batch import drive
 from muster.model import commands as c
+from patience import PATIENCE_S
 
 MUSTER = [sys.executable, "-m", "muster.cli.main"]
 VERBS = (
@@ -203,6 +205,18 @@ def test_a_report_waits_for_an_owner_that_restarts(cli, owner):
     ran = cli("report", "progress", "60", env=inside)
     assert ran.code == 0, ran.err
     assert "trying for 60 s" in ran.err
+    assert owner.tasks()["api"].percent == 60
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full device")
+def test_a_report_waits_though_its_note_cannot_be_written(owner):
+    """As on a full disk, which holds the attempt's stderr as well."""
+    inside = os.environ | owner.inside()
+    owner.stop()
+    with Path("/dev/full").open("w") as full:
+        report = subprocess.Popen([*MUSTER, "report", "progress", "60"], env=inside, stderr=full)
+        threading.Timer(1, owner.start).start()
+        assert report.wait(PATIENCE_S) == 0
     assert owner.tasks()["api"].percent == 60
 
 

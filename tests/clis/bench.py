@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -34,7 +36,17 @@ from muster.ports.agent import (
 )
 
 LIMIT_S = 60.0
-MODES = {"claude-code": "bypassPermissions", "codex": "danger-full-access"}
+MODES = {
+    "claude-code": "bypassPermissions",
+    "codex": "danger-full-access",
+    "gemini": "yolo",
+    "qwen-code": "yolo",
+    "opencode": "allow",
+    "letta": "unrestricted",
+    "aider": "code",
+    "acp:opencode": "all",
+    "acp:gemini": "all",
+}
 """The permission modes that allow everything."""
 
 
@@ -56,9 +68,13 @@ class Bench:
     @property
     def settings(self) -> dict[str, object]:
         """As they would stand in `muster.toml`."""
-        own = _claude if self.kind == "claude-code" else _codex
-        settings = own(self) | {"kind": self.kind, "permission_mode": self.permission_mode}
-        settings["command"] = [str(install(self.kind))]
+        (self.root / "home").mkdir(exist_ok=True)
+        settings = _SETTINGS[self.kind](self) | {
+            "kind": self.kind.partition(":")[0],
+            "permission_mode": self.permission_mode,
+        }
+        if "command" not in settings:
+            settings["command"] = [str(install(self.kind))]
         for name, value in self.extra.items():
             old = settings.get(name)
             settings[name] = [*old, *value] if isinstance(old, list) and isinstance(value, list) else value
@@ -66,7 +82,7 @@ class Bench:
 
     def agent(self) -> Agent:
         [config] = read_agents(Table("agents", {"cli": self.settings}), KINDS)
-        return agent_of(config, Config(), Project(install(self.kind).parent))
+        return agent_of(config, Config(), Project(self.root))
 
     def job(self, scenario: str, **changes: object) -> Job:
         fields: dict[str, object] = {
@@ -94,7 +110,8 @@ class Bench:
         stream = agent.stream(job, launch)
         begun_s = time.monotonic()
         process = LocalLauncher().start(launch, folder, mark=f"MUSTER_MARK={self.epoch}-{os.getpid()}")
-        stopped, events, heard = False, [], 0
+        stopped, events, heard, heard_s = False, [], 0, begun_s
+        given_up = False
         try:
             if meanwhile is not None:
                 stopped = meanwhile(process) is not None
@@ -104,11 +121,20 @@ class Bench:
                     said = file.read()
                 events += stream.feed(said)
                 heard += len(said)
+                heard_s = time.monotonic() if said else heard_s
                 if stream.ended:
                     process.hang_up()
+                if stream.patience_s is not None and time.monotonic() > heard_s + stream.patience_s:
+                    code, given_up = process.stop(grace_s=5.0, on_step=self.steps.append), True
+                    break
         finally:
             left = process.sweep()
-        ended = Exit(code=-9 if code is None else code, timed_out=code is None, stopped_by_us=stopped)
+        ended = Exit(
+            code=-9 if code is None else code,
+            timed_out=code is None,
+            stopped_by_us=stopped,
+            given_up=given_up,
+        )
         data = folder.stdout.read_bytes()
         events += stream.feed(data[heard:])
         return Ran(
@@ -160,9 +186,12 @@ class Bench:
 
     def until(self, name: str) -> None:
         """Until the agent's tool has made this file."""
+        self.until_true((self.root / name).exists, name)
+
+    def until_true(self, found: Callable[[], bool], what: str) -> None:
         deadline_s = time.monotonic() + LIMIT_S
-        while not (self.root / name).exists():
-            assert time.monotonic() < deadline_s, f"{name} was not made"
+        while not found():
+            assert time.monotonic() < deadline_s, f"not in time: {what}"
             time.sleep(0.01)
 
 
@@ -181,8 +210,10 @@ class Ran:
 
     @property
     def session(self) -> str:
-        """As the CLI itself has named it."""
-        [key] = [event.key for event in self.events if isinstance(event, SessionSeen)]
+        """As the CLI itself has named it, or as we did where it tells none."""
+        keys = [event.key for event in self.events if isinstance(event, SessionSeen)]
+        [key] = keys or [self.session_key]
+        assert key is not None
         return key
 
 
@@ -221,3 +252,104 @@ def _codex(bench: Bench) -> dict[str, object]:
         "set": {"HOME": str(bench.root / "home"), "CODEX_HOME": str(home), "STUB_KEY": "dummy"},
         "args": [part for name, value in provider.items() for part in ("-c", f"{name}={value}")],
     }
+
+
+def _gemini(bench: Bench) -> dict[str, object]:
+    home = bench.root / "home"
+    (home / ".gemini").mkdir(parents=True, exist_ok=True)
+    # With an address of another server it would not take the key otherwise.
+    chosen = {"security": {"auth": {"selectedType": "gemini-api-key"}}, "general": {"maxAttempts": 1}}
+    (home / ".gemini" / "settings.json").write_text(json.dumps(chosen))
+    return {
+        "model": "gemini-2.5-pro",
+        "set": {"HOME": str(home), "GOOGLE_GEMINI_BASE_URL": bench.url, "GEMINI_API_KEY": "dummy"},
+        "args": [],
+    }
+
+
+def _qwen(bench: Bench) -> dict[str, object]:
+    (bench.root / "home" / ".qwen").mkdir(exist_ok=True)
+    # After its work it asks what is worth remembering, and counts that as well.
+    chosen = {"memory": {"enableManagedAutoMemory": False}}
+    (bench.root / "home" / ".qwen" / "settings.json").write_text(json.dumps(chosen))
+    return {
+        "model": "qwen3-coder-plus",
+        "set": {
+            "HOME": str(bench.root / "home"),
+            "OPENAI_BASE_URL": f"{bench.url}/v1",
+            "OPENAI_API_KEY": "dummy",
+        },
+        "args": ["--auth-type", "openai"],
+    }
+
+
+def _opencode(bench: Bench) -> dict[str, object]:
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "options": {"baseURL": f"{bench.url}/v1", "apiKey": "dummy"},
+        "models": {"m": {"cost": {"input": 3.0, "output": 15.0}}},
+    }
+    return {
+        "model": "stub/m",
+        "set": {
+            "HOME": str(bench.root / "home"),
+            "OPENCODE_CONFIG_CONTENT": json.dumps({"provider": {"stub": provider}}),
+        },
+        "args": [],
+    }
+
+
+def _letta(bench: Bench) -> dict[str, object]:
+    home, local = bench.root / "home", ["--backend", "local"]
+    if not (home / ".letta").exists():
+        connect = [*local, "connect", "lmstudio", "--base-url", f"{bench.url}/v1"]
+        subprocess.run(
+            [str(install("letta")), *connect],
+            env={**os.environ, "HOME": str(home)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=True,
+        )
+    return {"model": "lmstudio/stub", "set": {"HOME": str(home)}, "args": [*local, "--no-memfs"]}
+
+
+def _aider(bench: Bench) -> dict[str, object]:
+    return {
+        "model": "openai/aider",
+        "set": {
+            "HOME": str(bench.root / "home"),
+            "OPENAI_API_BASE": f"{bench.url}/v1",
+            "OPENAI_API_KEY": "dummy",
+        },
+        "args": [],
+    }
+
+
+def _acp_gemini(bench: Bench) -> dict[str, object]:
+    settings = _gemini(bench)
+    given = settings["set"]
+    assert isinstance(given, dict)
+    given["GEMINI_CLI_TRUST_WORKSPACE"] = "true"
+    return settings | {"command": [str(install("gemini")), "--acp"]}
+
+
+def _acp_opencode(bench: Bench) -> dict[str, object]:
+    settings = _opencode(bench)
+    model = {"model": settings.pop("model")}
+    given = settings["set"]
+    assert isinstance(given, dict)
+    given["OPENCODE_CONFIG_CONTENT"] = json.dumps(json.loads(given["OPENCODE_CONFIG_CONTENT"]) | model)
+    return settings | {"command": [str(install("opencode")), "acp"]}
+
+
+_SETTINGS: dict[str, Callable[[Bench], dict[str, object]]] = {
+    "claude-code": _claude,
+    "codex": _codex,
+    "gemini": _gemini,
+    "qwen-code": _qwen,
+    "opencode": _opencode,
+    "letta": _letta,
+    "aider": _aider,
+    "acp:opencode": _acp_opencode,
+    "acp:gemini": _acp_gemini,
+}

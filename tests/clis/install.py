@@ -1,19 +1,33 @@
-"""The agent CLIs that the contract tests run: pinned, from npm, into a cache folder outside of the checkout."""
+"""The agent CLIs that the contract tests run: pinned, from npm or PyPI, cached outside the checkout."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
-PINS = {"claude-code": "@anthropic-ai/claude-code@2.1.328", "codex": "@openai/codex@0.169.0"}
+PINS = {
+    "claude-code": "@anthropic-ai/claude-code@2.1.328",
+    "codex": "@openai/codex@0.169.0",
+    "gemini": "@google/gemini-cli@0.61.0",
+    "qwen-code": "@qwen-code/qwen-code@0.24.4",
+    "opencode": "opencode-ai@1.18.33",
+    "letta": "@letta-ai/letta-code@0.25.9",
+}
+PYTHON_PINS = {"aider": "aider-chat==0.86.2"}
 """Without an exact version npm quietly takes an old one where it thinks Node too old."""
 _BINARIES = {
     "claude-code": ["node_modules/@anthropic-ai/claude-code-*/claude"],
     "codex": ["node_modules/@openai/codex-*/vendor/*/bin/codex"],
+    "gemini": ["node_modules/.bin/gemini"],
+    "qwen-code": ["node_modules/.bin/qwen"],
+    "opencode": ["node_modules/opencode-*-*/bin/opencode"],
+    "letta": ["node_modules/.bin/letta"],
+    "aider": ["venv/bin/aider"],
 }
-"""The programs themselves, without the wrappers in JavaScript: those leave a process behind when killed."""
+"""The programs themselves, without wrappers in JavaScript where there are any: those leave a process behind."""
 
 
 class NotInstalled(Exception):
@@ -34,10 +48,12 @@ def binary(kind: str) -> Path | None:
 
 
 def install(kind: str) -> Path:
-    """Raises NotInstalled where npm is missing or fails."""
+    """Raises NotInstalled where npm, or a Python that it wants, is missing or fails."""
     found = binary(kind)
     if found is not None:
         return found
+    if kind in PYTHON_PINS:
+        return _from_pypi(kind)
     npm = shutil.which("npm")
     if npm is None:
         raise NotInstalled("npm is not on PATH: install Node.js 20 or newer")
@@ -61,5 +77,24 @@ def install(kind: str) -> Path:
     return found
 
 
+def _from_pypi(kind: str) -> Path:
+    names = ("python3.12", "python3.11", "python3.10")  # it wants none that is newer
+    python = next(filter(None, map(shutil.which, names)), sys.executable)
+    venv = _folder(kind) / "venv"
+    for command in (
+        [python, "-m", "venv", str(venv)],
+        [str(venv / "bin" / "pip"), "install", "--quiet", PYTHON_PINS[kind]],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise NotInstalled(
+                f"{command[0]} could not install {PYTHON_PINS[kind]}: {done.stderr.strip()[-300:]}"
+            )
+    found = binary(kind)
+    assert found is not None
+    return found
+
+
 def _folder(kind: str) -> Path:
-    return cache_folder() / PINS[kind].rpartition("/")[2].replace("@", "-")
+    pin = {**PINS, **PYTHON_PINS}[kind]
+    return cache_folder() / pin.rpartition("/")[2].replace("==", "-").replace("@", "-")

@@ -110,21 +110,24 @@ def p99(values: list[float]) -> float:
     return sorted(values)[min(len(values) - 1, int(len(values) * 0.99))]
 
 
-@pytest.mark.parametrize("kind", ["claude-code", "codex"])
+@pytest.mark.parametrize("kind", MODES)
 def test_a_plan_is_done_with_tools_and_its_cost_is_known(tmp_path: Path, stub: ModelStub, kind: str) -> None:
     folder = project(tmp_path, stub, kind)
+    work = "edit" if kind == "aider" else "tools"
     (folder / "plan.md").write_text(
-        "# Plan\n- [ ] Make it {#make}\n\n  stub: tools\n- [ ] Then {#then after=make}\n\n  stub: plain\n"
+        f"# Plan\n- [ ] Make it {{#make}}\n\n  stub: {work}\n- [ ] Then {{#then after=make}}\n\n  stub: plain\n"
     )
     done = muster(folder, "run", "plan.md", "--workers", "2")
     assert done.returncode == 0, done.stdout + done.stderr
     assert (folder / "made.txt").read_text() == "hello\n"
     detail = show(folder, "plan/make")
     [attempt] = detail["attempts"]  # type: ignore[misc]
-    assert json.loads(str(detail["result"])) == {"text": "I made it."}
-    assert attempt["usage"]["outputTokens"] == 150  # type: ignore[call-overload]
     assert attempt["sessionKey"]  # type: ignore[call-overload]
-    assert "150 out" in muster(folder, "task", "show", "plan/make").stdout
+    if kind != "aider":
+        assert json.loads(str(detail["result"])) == {"text": "I made it."}
+    if not attempt["usage"]["estimated"]:  # type: ignore[call-overload]
+        assert attempt["usage"]["outputTokens"] == 150  # type: ignore[call-overload]
+        assert "150 out" in muster(folder, "task", "show", "plan/make").stdout
 
 
 def test_a_killed_cli_goes_on_in_its_own_session_within_two_seconds(tmp_path: Path, stub: ModelStub) -> None:

@@ -20,6 +20,11 @@ from bench import MODES, Bench, Ran
 from muster.ports.agent import RunningProcess
 
 OUT = Path(__file__).parents[1] / "agents" / "streams"
+SILENT = {
+    "qwen-code": {"quota", "e429", "e529"},
+    "opencode": {"quota", "e429", "e529", "cut"},
+}
+"""Refusals that a CLI tries again for minutes, without a word."""
 PLAIN = ("plain", "tools", "e401", "billing", "quota", "e429", "e529", "e400", "e404", "cut", "unfinished")
 
 LISTS = re.compile(
@@ -55,14 +60,15 @@ def record(kind: str, name: str, scenario: str, stub: ModelStub, **options: obje
 def main() -> int:
     OUT.mkdir(exist_ok=True)
     with ModelStub(SCENARIOS) as stub:
-        for kind in MODES:
-            for name in PLAIN:
+        for kind in sys.argv[1:] or ("claude-code", "codex", "gemini", "qwen-code", "opencode"):
+            for name in [name for name in PLAIN if name not in SILENT.get(kind, ())]:
                 stub.refused.clear()
                 record(kind, name, name, stub)
             for name, number in (("killed", signal.SIGKILL), ("interrupted", signal.SIGINT)):
                 record(kind, name, "slow", stub, number=number)
-        record("claude-code", "budget", "loop", stub, extra={"max_budget_usd": 0.02})
-        record("claude-code", "refused", "tools", stub, mode="dontAsk")
+        if "claude-code" in sys.argv or not sys.argv[1:]:
+            record("claude-code", "budget", "loop", stub, extra={"max_budget_usd": 0.02})
+            record("claude-code", "refused", "tools", stub, mode="dontAsk")
     return 0
 
 

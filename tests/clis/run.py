@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from install import PINS, NotInstalled, install
+from install import PINS, PYTHON_PINS, NotInstalled, install
 
 HERE = Path(__file__).parent
 NOWHERE = "http://127.0.0.1:9"
@@ -21,7 +21,7 @@ LOOPBACK_ONLY = 'ip link set lo up && exec "$@"'
 
 def main(arguments: list[str]) -> int:
     try:
-        for kind in PINS:
+        for kind in (*PINS, *PYTHON_PINS):
             print(f"{kind}: {install(kind)}", flush=True)
     except NotInstalled as error:
         print(f"not run: the contract tests on real agent CLIs: {error}", file=sys.stderr)

@@ -8,6 +8,8 @@ WAIT = "touch begun; while ! test -e go; do sleep 0.05; done; echo waited"
 SCENARIOS: dict[str, Scenario] = {
     "plain": [Say("All is done.")],
     "tools": [Shell("echo hello > made.txt"), Shell("cat made.txt"), Say("I made it.")],
+    # What aider reads as an edit: it gives its model no tools.
+    "edit": [Say("made.txt\n```\nhello\n```\n")],
     "slow": [Shell("echo one >> steps.txt"), Shell(WAIT), Say("It took a while.")],
     "loop": [*(Shell("true") for _ in range(40))],
     "e401": [Refuse(401, "authentication_error")],

@@ -183,13 +183,13 @@ class ReferenceModel:
 
     def fail(self, key: str, epoch: int, kind: str, retry_after_s: float | None) -> str:
         task = self.tasks[key]
-        if self._ended(task, epoch, "failed", "released") or (
-            kind == "lost" and self._ended(task, epoch, "lost")
-        ):
+        said = task["attempt"] and task["attempt"]["kind"]
+        lost = ("lost",) if said or kind == "lost" else ()
+        if self._ended(task, epoch, "failed", "released", *lost):
             return ""
         if refused := self._stale(task, epoch):
             return refused
-        self._fail(key, kind, retry_after_s)
+        self._fail(key, said or kind, retry_after_s)
         return ""
 
     def release(self, key: str, epoch: int) -> str:

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0, reason="a small disk is mounted, which is for root"
 )
 SIZE = 8 << 20
+MUSTER = [sys.executable, "-m", "muster.cli.main"]
 
 
 @pytest.fixture
@@ -56,6 +57,13 @@ def test_nobody_is_reaped_because_the_disk_is_full(rig: Rig) -> None:
     until(lambda: len(rig.running()) == 2 and len(rig.saved()) > 4, "both agents are at work")
     workers = {worker["id"] for worker in rig.workers()}
     filler = fill(rig)
+    words = f"the disk of {rig.root / '.muster'} is full: free some room"
+    for argv in ("status", "task list"):
+        done = subprocess.run(
+            [*MUSTER, "-C", str(rig.root), *argv.split()], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0 and words in done.stderr, done.stdout + done.stderr
+    until(lambda: words in (rig.root / "up.log").read_text(), "its supervisor says so, too")
     saved = rig.saved()
     told: list[str] = ["t0", "t1"]
     refused = 0
@@ -97,7 +105,7 @@ def test_nobody_is_reaped_because_the_disk_is_full(rig: Rig) -> None:
 def test_a_crew_that_starts_on_a_full_disk_says_so(rig: Rig) -> None:
     rig.down()
     fill(rig)
-    run = [sys.executable, "-m", "muster.cli.main", "-C", str(rig.root)]
+    run = [*MUSTER, "-C", str(rig.root)]
     for argv in (["status"], ["task", "add", "t", "--agent", "work"], ["db", "backup"]):
         done = subprocess.run([*run, *argv], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
         assert done.returncode in (1, 7), done.stdout + done.stderr

@@ -72,6 +72,24 @@ def test_a_project_moved_under_its_crew_ends_it_and_goes_on_in_its_new_place(
         assert not here.root.exists(), "nothing was written to the old place"
 
 
+@pytest.mark.promise("S19")
+def test_a_state_folder_renamed_under_its_crew_is_named_with_the_way_back(here: Site) -> None:
+    here.add()
+    crew = subprocess.Popen([*RUN, str(here.root), "up", "--workers", "1"], stderr=subprocess.PIPE)
+    until(here.begun, "an agent is at work")
+    aside = here.root / "aside"
+    here.project.state_dir.rename(aside)
+    _, said = crew.communicate(timeout=PATIENCE_S)
+    assert crew.returncode == 1
+    assert f"{here.project.state_dir} was moved to {aside} while".encode() in said, said
+    assert f"mv {aside} {here.project.state_dir}; muster up".encode() in said, said
+    assert not here.project.state_dir.exists(), "or it could not be put back"
+    aside.rename(here.project.state_dir)
+    here.go()
+    code, told = here.run()
+    assert code == 0 and "2 completed" in told, told
+
+
 def test_run_right_after_the_move_waits_for_the_old_crew_to_end(here: Site, tmp_path: Path) -> None:
     here.add()
     here.up()

@@ -364,6 +364,14 @@ def test_the_ladder_ends_at_the_rung_that_works(hostiles, handlers, steps, code)
     assert process.poll() == code
 
 
+def test_who_takes_no_interrupt_is_terminated_at_once(hostiles):
+    argv = (sys.executable, "-S", "-E", "-c", DIE_ON.format(handlers="signal.signal(signal.SIGTERM, end)"))
+    launch = Launch(argv=argv, env={"PATH": os.environ["PATH"]}, cwd=hostiles.tmp_path, interrupts=False)
+    process = hostiles.launcher.start(launch, hostiles.folder(), mark=hostiles.mark_of("1"))
+    hostiles.until_said("ready")
+    assert stop(process, HOURS_S) == (["terminate"], 15)
+
+
 def test_no_rung_is_taken_once_all_have_ended(hostiles):
     process = hostiles.start("true")
     assert process.wait(PATIENCE_S) == 0

@@ -197,6 +197,11 @@ def test_one_worker_per_core_but_at_most_four(cores: int, workers: int) -> None:
         ('[agents.x]\ncommand = ["x"]\nwrites = "yes"', ["agents.x.writes", "without quotes"]),
         ("[git]\nworktree = true", ["git.worktree", "did you mean 'worktrees'?"]),
         ("[git]\nsetup = 5", ["git.setup"]),
+        ("[agents.x]\ncommand = ['x']\nwait_pattern = '(a'", ["wait_pattern", "no regular expression"]),
+        (
+            "[agents.x]\nkind = 'codex'\npermission_mode = 'read-only'\nfailure_pattern = 'a'",
+            ["failure_pattern", "is not for kind 'codex'"],
+        ),
         ('[agents.x]\ncommand = ["x"]\nexit_codes = {invlid = [1]}', ["invlid", "did you mean 'invalid'?"]),
         ('[agents.x]\ncommand = ["x"]\nexit_codes = {invalid = [0]}', ["exit_codes.invalid", "1 to 255"]),
         ('[agents.x]\ncommand = ["x"]\nexit_codes = {invalid = [true]}', ["exit_codes.invalid"]),

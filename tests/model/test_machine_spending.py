@@ -184,6 +184,26 @@ def test_a_declared_failure_is_a_failure_whatever_the_exit_code(kind: ErrorKind)
     assert not decision.unblocks
     again = run(decision.task, decision.attempt, complete)
     assert (again.task, again.attempt, again.events) == (decision.task, None, ())
+    fail = c.Fail(task_id=7, epoch=4, kind=K.CRASH, message="exit code 1: usage limit", exit_code=1)
+    badly = run(task, attempt, fail)
+    assert (badly.task.status, badly.task.retries) == (plain.task.status, plain.task.retries)
+    assert (badly.task.error_kind, badly.task.error) == (kind, "the API is gone")
+    assert badly.attempt.exit_code == 1
+    assert run(badly.task, badly.attempt, fail).events == (), "repeated"
+
+
+def test_an_exit_code_that_contradicts_a_declared_result_says_so() -> None:
+    task, attempt = said(None, "1")
+    fail = c.Fail(task_id=7, epoch=4, kind=K.CRASH, message="exit code 1: oops", exit_code=1)
+    after = run(task, attempt, fail).task
+    assert (after.error_kind, after.done_epoch) == (K.CRASH, None)
+    assert after.error == "it had reported done, then ended with exit code 1: oops"
+    after = run(task, attempt, replace(fail, message="killed by SIGSEGV", exit_code=-11)).task
+    assert after.error == "it had reported done, then ended badly: killed by SIGSEGV"
+    lost = replace(fail, kind=K.LOST, message="killed by SIGKILL from outside", exit_code=-9)
+    decision = run(task, attempt, lost)
+    assert decision.task.done_epoch == 4, "its work is published"
+    assert run(decision.task, decision.attempt, lost).events == (), "repeated"
 
 
 def test_a_declared_failure_outlives_its_worker() -> None:

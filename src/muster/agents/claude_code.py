@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 import msgspec
 
 from muster.agents.inputs import exit_failure, printable, shorten, with_result
-from muster.agents.jsonlines import JsonLines, count_of, dict_of, list_of, text_of
+from muster.agents.jsonlines import count_of, dict_of, list_of, text_of
 from muster.agents.provider import refusal
 from muster.agents.reports import reports_in
-from muster.agents.streaming import StreamingAgent, is_root, not_done, step_of, target_of
+from muster.agents.streaming import EventStream, StreamingAgent, is_root, not_done, step_of, target_of
 from muster.agents.transcript import answered, content_text, cost, message, todo_percent, todo_text
 from muster.config.kinds import GIVEN, USE_MODE, USE_MODEL, AgentKind
 from muster.model.errors import AgentUnfit
@@ -32,7 +32,6 @@ from muster.ports.agent import (
     Job,
     Launch,
     Outcome,
-    SessionSeen,
     Step,
     Talk,
 )
@@ -61,6 +60,7 @@ class ClaudeCodeAgent(StreamingAgent):
     )
     config_env: ClassVar[str] = "CLAUDE_CONFIG_DIR"
     free_mode: ClassVar[str] = _BYPASS
+    spoken: ClassVar[bool] = True
     own_env: ClassVar[Mapping[str, str]] = {
         "CLAUDE_CODE_MAX_RETRIES": RETRIES,
         "DISABLE_AUTOUPDATER": "1",
@@ -83,6 +83,9 @@ class ClaudeCodeAgent(StreamingAgent):
             argv += ["--max-budget-usd", f"{self.config.max_budget_usd:g}"]
         assert session_key is not None
         return [*argv, *self.config.args, "--resume" if resumes else "--session-id", session_key]
+
+    def instructed(self, text: str) -> list[str]:
+        return [f"--append-system-prompt={text}"]
 
     def talk(self, prompt: str) -> Talk:
         return Talk(first=_message(prompt), stop=msgspec.json.encode(_INTERRUPT) + b"\n", message=_message)
@@ -169,57 +172,30 @@ KIND = AgentKind(
 )
 
 
-class ClaudeStream:
-    """Reads `--output-format stream-json`: bytes in, events out; no process, clock or file.
-
-    `mark` is what the session had cost before this process resumed it: its totals go on counting.
-    """
+class ClaudeStream(EventStream):
+    """Reads `--output-format stream-json`."""
 
     def __init__(self, mark: Usage | None, limits: Limits) -> None:
-        self._limits = limits
-        self._lines = JsonLines()
-        self._mark = mark
-        self._session = ""
-        self._seen: dict[str, Usage] = {}
+        super().__init__(mark, limits)
+        self._counted: dict[str, Usage] = {}
         """By message: one that is told in several lines counts once."""
-        self._total: Usage | None = None
         self._refused: dict[str, Any] = {}
         self._reset_at_s: float | None = None
         self._final: dict[str, Any] | None = None
-        self._ended = False
         self._todos: dict[object, object] = {}
 
     @property
     def usage(self) -> Usage | None:
-        if self._total is not None:
-            return self._total.since(self._mark)
-        if not self._seen:
-            return None
+        if self._total is not None or not self._counted:
+            return super().usage
         return Usage(
-            input_tokens=sum(usage.input_tokens for usage in self._seen.values()),
-            cached_tokens=sum(usage.cached_tokens for usage in self._seen.values()),
-            output_tokens=sum(usage.output_tokens for usage in self._seen.values()),
+            input_tokens=sum(usage.input_tokens for usage in self._counted.values()),
+            cached_tokens=sum(usage.cached_tokens for usage in self._counted.values()),
+            output_tokens=sum(usage.output_tokens for usage in self._counted.values()),
             estimated=True,
         )
 
-    @property
-    def session_usage(self) -> Usage | None:
-        return self._mark if self._total is None else self._total
-
-    @property
-    def ended(self) -> bool:
-        return self._ended
-
-    @property
-    def patience_s(self) -> None:
-        return None  # it waits at most twice, and never long
-
-    def feed(self, data: bytes) -> list[AgentEvent]:
-        return [event for line in self._lines.feed(data) for event in self._line(line)]
-
-    def outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:
-        if exit.timed_out or exit.stopped_by_us:
-            return exit_failure(exit, folder, self._limits)
+    def _outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:
         if self._final is None:
             return self._without_an_end(exit, folder)
         failed = self._failure(self._final)
@@ -230,19 +206,15 @@ class ClaudeStream:
         return with_result(folder, text_of(self._final, "result"))
 
     def _line(self, line: dict[str, Any]) -> list[AgentEvent]:
-        events: list[AgentEvent] = []
-        session = text_of(line, "session_id")
-        if session and not self._session:
-            self._session = session
-            events.append(SessionSeen(session))
+        events = self._seen(text_of(line, "session_id"))
         if text_of(dict_of(line, "rate_limit_info"), "status") == "rejected":
             self._reset_at_s = count_of(dict_of(line, "rate_limit_info"), "resetsAt") or None
         match text_of(line, "type"):
             case "assistant":
-                self._ended = False  # a turn of its own, as when work in the background has ended
+                self.ended = False  # a turn of its own, as when work in the background has ended
                 events += self._message(line)
             case "system" if text_of(line, "subtype") == "init":
-                self._ended = False  # it was told something at its last word: another turn begins
+                self.ended = False  # it was told something at its last word: another turn begins
             case "system" if text_of(line, "subtype") == "api_retry":
                 why = text_of(line, "error") or "an error"
                 events.append(Step(f"the provider answered with {why}, the CLI tries again"))
@@ -289,8 +261,8 @@ class ClaudeStream:
             for part in list_of(message, "content")
         )
         name = text_of(message, "id")
-        before = self._seen.get(name)
-        self._seen[name] = Usage(
+        before = self._counted.get(name)
+        self._counted[name] = Usage(
             input_tokens=count_of(usage, "input_tokens")
             + count_of(usage, "cache_creation_input_tokens")
             + cached,
@@ -299,7 +271,7 @@ class ClaudeStream:
         )
 
     def _end(self, line: dict[str, Any]) -> None:
-        self._final, self._ended = line, True
+        self._final, self.ended = line, True
         models = dict_of(line, "modelUsage")
         if not models:
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping
@@ -12,10 +13,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from muster.agents.inputs import exit_failure, last_line, printable, tail, with_result
-from muster.agents.jsonlines import JsonLines, count_of, dict_of, list_of, text_of
+from muster.agents.jsonlines import count_of, dict_of, list_of, text_of
 from muster.agents.provider import refusal
 from muster.agents.reports import reports_in
-from muster.agents.streaming import StreamingAgent, not_done, step_of
+from muster.agents.streaming import EventStream, StreamingAgent, not_done, step_of
 from muster.agents.transcript import answered, content_text, cost, message, todo_percent, todo_text
 from muster.config.kinds import GIVEN, USE_MODE, USE_MODEL, AgentKind
 from muster.model.limits import Limits
@@ -31,7 +32,6 @@ from muster.ports.agent import (
     Job,
     Launch,
     Outcome,
-    SessionSeen,
     Step,
 )
 
@@ -66,6 +66,7 @@ class CodexAgent(StreamingAgent):
     )
     config_env: ClassVar[str] = "CODEX_HOME"
     free_mode: ClassVar[str] = "danger-full-access"
+    spoken: ClassVar[bool] = True
 
     def arguments(self, session_key: str | None, *, resumes: bool) -> list[str]:
         # As overrides: `exec resume` knows no --sandbox.
@@ -74,6 +75,9 @@ class CodexAgent(StreamingAgent):
         if self.config.model is not None:
             argv += ["--model", self.config.model]
         return [*argv, *self.config.args, *([session_key] if resumes and session_key else []), "-"]
+
+    def instructed(self, text: str) -> list[str]:
+        return ["-c", f"developer_instructions={json.dumps(text)}"]
 
     def new_session(self) -> None:
         return None
@@ -166,56 +170,25 @@ KIND = AgentKind(
 )
 
 
-class CodexStream:
-    """Reads `codex exec --json`: bytes in, events out; no process, clock or file.
-
-    `mark` is what the thread had cost before this process resumed it: its totals go on counting.
-    """
+class CodexStream(EventStream):
+    """Reads `codex exec --json`."""
 
     def __init__(self, mark: Usage | None, limits: Limits) -> None:
-        self._limits = limits
-        self._lines = JsonLines()
-        self._mark = mark
-        self._thread = ""
-        self._total: Usage | None = None
-        self._text = ""
+        super().__init__(mark, limits)
         self._error = ""
-        self._waits = False
-        """Its provider has said "not now", and it is going to try again."""
         self._declined = ""
-        self._ended = ""
+        self._final = ""
         """The type of the final event."""
 
-    @property
-    def usage(self) -> Usage | None:
-        return None if self._total is None else self._total.since(self._mark)
-
-    @property
-    def session_usage(self) -> Usage | None:
-        return self._mark if self._total is None else self._total
-
-    @property
-    def ended(self) -> bool:
-        return bool(self._ended)
-
-    @property
-    def patience_s(self) -> float | None:
-        return WAIT_S if self._waits else None
-
-    def feed(self, data: bytes) -> list[AgentEvent]:
-        return [event for line in self._lines.feed(data) for event in self._line(line)]
-
-    def outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:
-        if exit.timed_out or exit.stopped_by_us:
-            return exit_failure(exit, folder, self._limits)
-        if self._ended == "turn.failed" or (exit.given_up and self._waits):
+    def _outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:
+        if self._final == "turn.failed" or (exit.given_up and self.patience_s):
             return self._refusal()
-        if self._ended == "turn.completed" and (exit.code == 0 or exit.given_up):
+        if self._final == "turn.completed" and (exit.code == 0 or exit.given_up):
             return self._denial(folder) or with_result(folder, self._text)
         if exit.code == 0:
             return Failed(kind=ErrorKind.CRASH, message="exit code 0, but codex's final event is missing")
         failed = exit_failure(exit, folder, self._limits)
-        gone = not self._thread and bool(_GONE.search(last_line(folder.stderr)))
+        gone = not self._session and bool(_GONE.search(last_line(folder.stderr)))
         return Failed(kind=failed.kind, message=failed.message, session_gone=gone)
 
     def _refusal(self) -> Failed:
@@ -244,13 +217,12 @@ class CodexStream:
 
     def _line(self, line: dict[str, Any]) -> list[AgentEvent]:
         item = dict_of(line, "item")
-        self._waits = False
+        self.patience_s = None
         if text_of(item, "status") == "declined" and not self._declined:
             self._declined = text_of(item, "command") or text_of(item, "type")
         match text_of(line, "type"):
-            case "thread.started" if text_of(line, "thread_id"):
-                self._thread = text_of(line, "thread_id")
-                return [SessionSeen(self._thread)]
+            case "thread.started":
+                return self._seen(text_of(line, "thread_id"))
             case "item.started" | "item.updated" if text_of(item, "type") == "todo_list":
                 todos = list_of(item, "items")
                 return [Step(todo_text(todos, _is_done, "text"), todo_percent(todos, _is_done))]
@@ -260,14 +232,15 @@ class CodexStream:
                 self._text = text_of(item, "text")
                 return [*reports_in(self._text)]
             case "turn.started":
-                self._ended = ""
+                self._final, self.ended = "", False
             case "error":
                 # Not the end yet: codex may try again.
                 self._error = text_of(line, "message")
-                self._waits = self._error.startswith("Reconnecting") and self._status() == 429
+                if self._error.startswith("Reconnecting") and self._status() == 429:
+                    self.patience_s = WAIT_S
                 return [Step(step_of("the provider", {"command": self._error}))]
             case "turn.completed" | "turn.failed" as ended:
-                self._ended = ended
+                self._final, self.ended = ended, True
                 self._end(line)
         return []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,14 +16,17 @@ from muster.agents.inputs import (
     job_env,
     last_words,
     out_of_memory,
+    printable,
     prompt_of,
     read_result,
     refuse_unpassable,
     shorten,
     signal_cause,
+    tail,
     write_inputs,
     write_private,
 )
+from muster.agents.provider import refusal
 from muster.config.settings import AgentConfig
 from muster.hosts.oom import oom_kills
 from muster.model.errors import AgentUnfit, BadInput, Unavailable
@@ -41,7 +45,7 @@ def script_of(prompt: str) -> str:
 EXIT_CODES: Mapping[int, ErrorKind] = MappingProxyType(
     {64: ErrorKind.INVALID, 65: ErrorKind.INVALID, 78: ErrorKind.INVALID}
 )
-_PLACEHOLDER = re.compile(r"\{(prompt|prompt_file|task|title)\}")
+_PLACEHOLDER = re.compile(r"\{(prompt|prompt_file|task|title|model|system_prompt)\}")
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,8 @@ class CommandAgent:
         if exit.stopped_by_us:
             # Many CLIs exit with 0 when interrupted, so the code proves nothing.
             return Failed(kind=ErrorKind.LOST, message="stopped on request before it had finished")
+        if exit.code >= 0 and (failed := self._said_otherwise(exit, folder)):
+            return failed
         if exit.code == 0:
             return read_result(folder.result)
         kind, cause = self._cause(exit, folder)
@@ -109,12 +115,36 @@ class CommandAgent:
         if exit.code < 0:
             return signal_cause(-exit.code)
         cause = f"exit code {exit.code}"
-        meaning = {**EXIT_CODES, **self.config.exit_codes}.get(exit.code)
-        if meaning is not None:
-            return meaning, cause
+        if exit.code in self._meanings:
+            return self._meanings[exit.code], cause
         if exit.code == 128 + signal.SIGKILL and oom_kills() is None:
             return ErrorKind.OUT_OF_MEMORY, f"{cause}, most likely killed for want of memory"
         return ErrorKind.CRASH, cause
+
+    def _said_otherwise(self, exit: Exit, folder: AttemptFolder) -> Failed | None:
+        """What its output tells beyond its exit code."""
+        success, failure, wait = (
+            self.config.success_pattern,
+            self.config.failure_pattern,
+            self.config.wait_pattern,
+        )
+        if not (success or failure or wait):
+            return None
+        said = f"{tail(folder.stdout)}\n{tail(folder.stderr)}"
+        wrong, unproven = _found(failure, said), bool(success) and not _found(success, said)
+        if exit.code == 0 and not wrong and not unproven:
+            return None
+        if waits := _found(wait, said):
+            return _waits(waits)
+        if wrong and exit.code not in self._meanings:
+            return refusal(_line_of(wrong))
+        if exit.code == 0:
+            return Failed(kind=ErrorKind.CRASH, message="exit code 0, but success_pattern matches nothing")
+        return None
+
+    @property
+    def _meanings(self) -> Mapping[int, ErrorKind]:
+        return {**EXIT_CODES, **self.config.exit_codes}
 
     def _argv(self, job: Job, folder: AttemptFolder) -> tuple[str, ...]:
         values = {
@@ -122,7 +152,15 @@ class CommandAgent:
             "prompt_file": str(folder.prompt.absolute()),
             "task": job.ref,
             "title": job.title,
+            "model": job.model or self.config.model or "",
+            "system_prompt": job.system_prompt,
         }
+        for name, wanted in (("model", job.model), ("system_prompt", job.system_prompt)):
+            if wanted and not any(f"{{{name}}}" in element for element in self.config.command):
+                raise BadInput(
+                    f"agent {self.name} cannot be given a {name.replace('_', ' ')}",
+                    f"write {{{name}}} in command of [agents.{self.name}], or name another agent",
+                )
         argv = [_fill(element, values) for element in self.config.command]
         if self.config.prompt == "script":
             if not job.prompt.strip():
@@ -156,6 +194,27 @@ class SilentStream:
 
     def outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:
         return self._agent.outcome(exit, folder)
+
+
+def _found(pattern: str | None, said: str) -> re.Match[str] | None:
+    return re.search(pattern, said, re.MULTILINE) if pattern is not None else None
+
+
+def _line_of(found: re.Match[str]) -> str:
+    """The whole line, or lines, that it stands in."""
+    end = found.string.find("\n", found.end())
+    return found.string[found.string.rfind("\n", 0, found.start()) + 1 : None if end < 0 else end]
+
+
+def _waits(found: re.Match[str]) -> Failed:
+    """Its first group may say for how many seconds."""
+    seconds = found[1] if found.re.groups else None
+    known = seconds is not None and re.fullmatch(r"\d{1,6}(\.\d+)?", seconds)
+    return Failed(
+        kind=ErrorKind.QUOTA if known else ErrorKind.RATE_LIMIT,
+        message=shorten(printable(_line_of(found))),
+        reset_at_s=time.time() + float(seconds) if seconds and known else None,
+    )
 
 
 def _fill(template: str, values: Mapping[str, str]) -> str:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
+
+import msgspec
 
 from muster.agents.handover import hand_over
 from muster.agents.inputs import (
     MESSAGE_CHARS_MAX,
     base_env,
     check_binary,
+    exit_failure,
     job_env,
     printable,
     prompt_of,
@@ -21,14 +24,26 @@ from muster.agents.inputs import (
     write_inputs,
     write_private,
 )
-from muster.agents.jsonlines import text_of
+from muster.agents.jsonlines import JsonLines, text_of
 from muster.agents.reports import how_to_report
 from muster.agents.transcript import Reader
 from muster.config.settings import AgentConfig
-from muster.model.errors import AgentUnfit, Unavailable
+from muster.model.errors import AgentUnfit, BadInput, Unavailable
+from muster.model.limits import Limits
 from muster.model.states import ErrorKind
 from muster.model.usage import Usage
-from muster.ports.agent import AttemptFolder, Failed, Home, Job, Launch, Talk
+from muster.ports.agent import (
+    AgentEvent,
+    AttemptFolder,
+    Exit,
+    Failed,
+    Home,
+    Job,
+    Launch,
+    Outcome,
+    SessionSeen,
+    Talk,
+)
 
 STEP_CHARS_MAX = 200
 BEGINS = "goes on"
@@ -54,8 +69,14 @@ class StreamingAgent:
     """The variable that names the folder of its settings, login and sessions."""
     free_mode: ClassVar[str] = ""
     """The permission mode in which it may run any command."""
+    spoken: ClassVar[bool] = False
+    """Its stream finds reports in messages."""
     own_env: ClassVar[Mapping[str, str]] = {}
     """Variables that it is always given, unless the configuration sets them."""
+    interrupts: ClassVar[bool] = True
+    """It ends by an interrupt."""
+    defaults: ClassVar[tuple[str, object]] = ("", None)
+    """A variable that names a file of settings below the user's, and what we want to stand there."""
 
     @property
     def name(self) -> str:
@@ -77,6 +98,13 @@ class StreamingAgent:
     def arguments(self, session_key: str | None, *, resumes: bool) -> list[str]:
         """All that follows the command."""
         raise NotImplementedError
+
+    def instructed(self, text: str) -> list[str]:  # noqa: ARG002
+        """The arguments that add `text` to its own instructions.  Raises BadInput where there are none."""
+        raise BadInput(
+            f"agent {self.name} cannot be given a system prompt",
+            "write it into the task's text, or name another agent",
+        )
 
     def new_session(self) -> str | None:
         """The key of a session to be opened, where that can be chosen before."""
@@ -105,15 +133,20 @@ class StreamingAgent:
                 prompt, begins = self._anew(job, folder)
             prompt = f"{prompt.rstrip()}\n\n{self._how_to_report(folder)}\n"
             write_inputs(job, folder, prompt=prompt, home=self.home)
+            if self.defaults[0]:
+                path = folder.path.absolute() / "defaults.json"
+                write_private(path, msgspec.json.encode(self.defaults[1]))
+                env.setdefault(self.defaults[0], str(path))
         except OSError as exc:
             raise Unavailable(f"cannot write the attempt's folder {folder.path}: {exc}") from exc
         session_key = job.session_key if resumes else self.new_session()
         return Launch(
-            argv=(*self.config.command, *self.arguments(session_key, resumes=resumes)),
+            argv=(*self.config.command, *self._for(job).arguments(session_key, resumes=resumes)),
             env=env | job_env(job, folder) | dict(extra_env),
             cwd=cwd,
             stdin=folder.prompt.absolute(),
             talk=self.talk(prompt),
+            interrupts=self.interrupts,
             limits=self.config.limits,
             session_key=session_key,
             begins=begins,
@@ -133,7 +166,13 @@ class StreamingAgent:
     def _how_to_report(self, folder: AttemptFolder) -> str:
         takes_messages = (talk := self.talk("")) is not None and talk.message is not None
         notice = "" if takes_messages else str(folder.notice.absolute())
-        return how_to_report(commands=self.mode == self.free_mode, notice=notice)
+        return how_to_report(commands=not self.spoken or self.mode == self.free_mode, notice=notice)
+
+    def _for(self, job: Job) -> Self:
+        """With what the task itself wants."""
+        told = self.instructed(job.system_prompt) if job.system_prompt else []
+        config = replace(self.config, model=job.model or self.config.model, args=(*told, *self.config.args))
+        return replace(self, config=config)
 
     def mark(self, job: Job, launch: Launch) -> Usage | None:
         """The session's total before this launch; None for a session that begins."""
@@ -160,6 +199,54 @@ def _resumed(job: Job) -> str:
     if used is not None and used.cost_microusd:
         known += f" (${used.cost_microusd / 1e6:.2f})"
     return f"{BEGINS} in its session {job.session_key}{known}"
+
+
+class EventStream:
+    """Base of the parsers: JSON lines in, events out; no process, clock or file.
+
+    `mark` is what the session had cost before this process resumed it, where its totals go on counting.
+    """
+
+    patience_s: float | None = None
+
+    def __init__(self, mark: Usage | None, limits: Limits) -> None:
+        self._limits = limits
+        self._lines = JsonLines()
+        self._mark = mark
+        self._session = ""
+        self._total: Usage | None = None
+        self._text = ""
+        """What the agent has said last."""
+        self.ended = False
+
+    @property
+    def usage(self) -> Usage | None:
+        return None if self._total is None else self._total.since(self._mark)
+
+    @property
+    def session_usage(self) -> Usage | None:
+        return self._mark if self._total is None else self._total
+
+    def feed(self, data: bytes) -> list[AgentEvent]:
+        return [event for line in self._lines.feed(data) for event in self._line(line)]
+
+    def outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:
+        if exit.timed_out or exit.stopped_by_us:
+            return exit_failure(exit, folder, self._limits)
+        return self._outcome(exit, folder)
+
+    def _line(self, line: dict[str, Any]) -> list[AgentEvent]:
+        raise NotImplementedError
+
+    def _outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:
+        """Of an end that was not ours."""
+        raise NotImplementedError
+
+    def _seen(self, session: str) -> list[AgentEvent]:
+        if not session or self._session:
+            return []
+        self._session = session
+        return [SessionSeen(session)]
 
 
 def resume_prompt(job: Job) -> str:

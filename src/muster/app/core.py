@@ -139,7 +139,7 @@ class Owner:
         return Backend(
             engine=self.intents,
             reads=self.store.reads,
-            queries=Queries(self.store.reads, self.clock, self._policy),
+            queries=Queries(self.store.reads, self.clock, self._policy, crew_up=self.long_lived),
             wakeups=self.wakeups,
             owner=self,
         )

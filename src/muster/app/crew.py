@@ -230,6 +230,12 @@ class SupervisedCrew:
 
     def _displaced(self) -> StoreRefused:
         now = self._lock.path_now
+        if now is not None and self._project.root.exists():
+            state_dir = self._project.state_dir
+            return StoreRefused(
+                f"{state_dir} was moved to {now.parent} while its crew was at work; the crew is ended",
+                f"put it back, and go on: mv {now.parent} {state_dir}; muster up",
+            )
         if now is not None:
             place = now.parent.parent
             return StoreRefused(

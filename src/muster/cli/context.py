@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from contextlib import ExitStack
 
@@ -11,6 +10,7 @@ from muster.cli.output import note, print_error
 from muster.client.api import Api
 from muster.client.http import Connection, answers
 from muster.config.project import Project, find_project
+from muster.hosts.full_disk import full_disk
 from muster.model.errors import (
     BadInput,
     NotAllowed,
@@ -184,6 +184,8 @@ def connect_to(project: Project, args: argparse.Namespace | None = None) -> Cont
                     print_error(context.halted, as_json=args.json)
                 if args is not None and owner is not None and owner.former:
                     note(owner.former)
+                if args is not None and (full := full_disk(os.path.dirname(project.socket))):
+                    note(f"{full}; until then nothing is written")
                 return context
         if time.monotonic() > deadline_s:
             raise _held(project)
@@ -242,6 +244,6 @@ def patiently(call: Callable[[], T], away_s: float = AWAY_S, *, quiet: bool = Fa
                 raise
             if not told:
                 told = True
-                print(f"note: {error.message}; trying for {left_s:.0f} s", file=sys.stderr, flush=True)
+                note(f"{error.message}; trying for {left_s:.0f} s")
         time.sleep(min(delay_s, left_s))
         delay_s = min(delay_s * 2, _BACKOFF_CAP_S)

@@ -13,6 +13,7 @@ from muster.cli.terminal import beneath
 from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config.project import Project
+from muster.hosts.full_disk import full_disk
 from muster.model.errors import MusterError
 
 FOOTER_TASKS = 5
@@ -25,15 +26,13 @@ class Feed:
         self,
         project: Project,
         after: int,
-        show: Callable[[dict[str, Any]], None],
-        footer: Callable[[str], None] | None = None,
+        show: EventPrinter,
         plan: str | None = None,
     ) -> None:
-        """`footer` is told how far things are, those of `plan` where one is named."""
+        """Its footer is told how far things are, those of `plan` where one is named."""
         self._project = project
         self._after = after
         self._show = show
-        self._footer = footer
         self._plan = plan
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="feed", daemon=True)
@@ -45,12 +44,16 @@ class Feed:
         self._thread.join(timeout=5.0)
 
     def _follow(self) -> None:
-        api = Api(Connection(self._project.socket))
+        api, told = Api(Connection(self._project.socket)), ""
         while True:
             last = self._closing.is_set()
+            full = full_disk(self._project.state_dir)
+            if full != told:
+                told = full
+                self._show.say(full and f"{full}; until then nothing is written")
             try:
-                if self._footer is not None:
-                    self._footer("" if last else _progress(api, self._plan))
+                if self._show.footer is not None:
+                    self._show.footer("" if last else _progress(api, self._plan))
                 page = api.get("/api/v1/events", {"after": self._after, "wait": 0 if last else 1})
             except MusterError:
                 if last:
@@ -59,7 +62,7 @@ class Feed:
                 continue
             for event in page:
                 self._after = event["id"]
-                self._show(event)
+                self._show.event(event)
             if last and not page:
                 return
 

@@ -231,12 +231,13 @@ def _ask(agents: Sequence[str]) -> str:
 
 def offered() -> dict[str, tuple[str, AgentKind]]:
     """The kinds that can be set up with no more than a permission mode, by their program."""
-    found = {}
+    found: dict[str, tuple[str, AgentKind]] = {}
     for name in KINDS:
         with contextlib.suppress(Exception):  # somebody else's that is broken: who names it is told
             if KINDS[name].levels:
                 found[KINDS[name].program] = (name, KINDS[name])
-    return found
+    # Those that can do most come first: the first one on PATH becomes the default.
+    return dict(sorted(found.items(), key=lambda item: -len(set(item[1][1].levels.values()))))
 
 
 def settings_for(agents: Sequence[str], permissions: str) -> str:
@@ -287,7 +288,7 @@ def _make_state(folder: Path) -> bool:
 
 
 def _tell(found: list[str], made: list[str], kept: list[str]) -> None:
-    none = f"neither {' nor '.join(offered())} on PATH; the agent `shell` is built in"
+    none = f"none of {', '.join(offered())} on PATH; the agent `shell` is built in"
     print(f"Found    {', '.join(found)} on PATH" if found else f"Found    {none}")
     if made:
         print(f"Created  {', '.join(made)}")

@@ -383,8 +383,9 @@ def shell_word(text: str) -> str:
 
 
 def note(text: str) -> None:
-    """A remark beside the answer."""
-    print(f"note: {inert(text)}", file=sys.stderr, flush=True)
+    """A remark beside the answer: where it cannot be written, as on a full disk, the command goes on."""
+    with suppress(OSError):
+        print(f"note: {inert(text)}", file=sys.stderr, flush=True)
 
 
 def usage_words(usage: Mapping[str, Any]) -> str:

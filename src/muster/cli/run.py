@@ -120,7 +120,7 @@ def _attached(args: argparse.Namespace, goal: _Goal, show: EventPrinter, interru
     if crew["crew"] == CrewStatus.PAUSED:
         show.say("Crew     paused: it takes no new tasks. `muster orchestrator resume` lets it go on")
     goal.begin(api)
-    feed = Feed(project, crew["lastEventId"], show.event, show.footer, goal.name)
+    feed = Feed(project, crew["lastEventId"], show, goal.name)
     while not goal.reached(api):
         if interrupts.count:
             feed.close()
@@ -165,7 +165,7 @@ def _supervising(
             show.say(f"Crew     {counted(count, 'worker')}, state in {goal.project.state_dir}")
             after = crew.last_event()
             goal.begin(crew.api)
-            feed = stack.enter_context(closing(Feed(goal.project, after, show.event, show.footer, goal.name)))
+            feed = stack.enter_context(closing(Feed(goal.project, after, show, goal.name)))
             if crew.work_until(lambda: goal.reached(crew.control)):
                 feed.close()
                 end = _outcome(crew, goal, show)

@@ -62,7 +62,7 @@ def _supervise(args: argparse.Namespace, project: Project, config: Config) -> in
         with ExitStack() as stack, crew:
             if crew.start():
                 show.say(f"Up       {counted(count, 'worker')}; `muster down` or Ctrl-C stops them")
-                feed = Feed(project, crew.last_event(), show.event, show.footer)
+                feed = Feed(project, crew.last_event(), show)
                 stack.enter_context(closing(feed))
             crew.work_until(lambda: False)
             crew.wind_down()

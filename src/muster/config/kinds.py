@@ -24,9 +24,10 @@ _ATTACHED = re.compile(r"-[a-zA-Z](?=[^-])")
 
 @dataclass(frozen=True, kw_only=True)
 class AgentKind:
-    program: str
     make: Callable[[AgentConfig, Home | None], Agent]
     """Of its settings and its HOME, where that is not the user's."""
+    program: str = ""
+    """Its usual command; without one, settings must have a command."""
     install: str = ""
     """The command that installs it."""
     provider: str = ""

@@ -120,7 +120,7 @@ def _agent(key: str, value: object, kinds: Kinds) -> AgentConfig:
         "writes": True if kind is not None else None,
     }
     if kind is not None:
-        given |= {"command": (kind.program,), "provider": kind.provider or None}
+        given |= {"command": (kind.program,) if kind.program else (), "provider": kind.provider or None}
         given |= _of_kind(table, kind_name, kind)
     parsed = read_section(table, AgentConfig, given)
     for twice in sorted(parsed.env.keys() & set(parsed.env_names)):
@@ -143,7 +143,7 @@ def _kind(key: str, name: str, kinds: Kinds) -> AgentKind:
 
 def _of_kind(table: Table, name: str, kind: AgentKind) -> dict[str, Any]:
     """The settings that only agents of a kind have."""
-    for only in ("prompt", "exit_codes"):
+    for only in ("prompt", "exit_codes", "success_pattern", "failure_pattern", "wait_pattern"):
         if table.has(only):
             fail(table.path(only), f"is not for kind {name!r}", "leave it out: Muster knows this CLI")
     own: dict[str, Any] = {}
@@ -162,10 +162,7 @@ def _of_kind(table: Table, name: str, kind: AgentKind) -> dict[str, Any]:
         own["max_budget_usd"] = table.read("max_budget_usd", read_dollars, None)
     if kind.options:
         own["options"] = table.read("options", lambda k, v: _options(k, v, kind.options), {})
-    return own | {
-        "model": table.read("model", read_text, None),
-        "args": table.read("args", lambda k, v: _cli_args(k, v, kind), ()),
-    }
+    return own | {"args": table.read("args", lambda k, v: _cli_args(k, v, kind), ())}
 
 
 def _cli_args(key: str, value: object, kind: AgentKind) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from muster.config.values import (
     read_flag,
     read_interval,
     read_one_of,
+    read_pattern,
     read_size,
     read_text,
     read_texts,
@@ -160,6 +161,18 @@ class AgentConfig:
         {}, "exit_codes", read_exit_codes, "what exit codes mean", _codes_shown
     )
     """What is not in it means `crash`."""
+    success_pattern: str | None = setting(
+        None, "success_pattern", read_pattern, "a regular expression that the output of a success has"
+    )
+    failure_pattern: str | None = setting(
+        None, "failure_pattern", read_pattern, "one that only the output of a failure has"
+    )
+    wait_pattern: str | None = setting(
+        None,
+        "wait_pattern",
+        read_pattern,
+        "one that says, after a failure, that its provider wants it to wait",
+    )
     capabilities: tuple[str, ...] = setting(
         (), "capabilities", read_texts, "what tasks with `cap=` may ask of it"
     )
@@ -197,7 +210,9 @@ class AgentConfig:
     """`[agents.NAME.limits]`: see LIMITS."""
     provider: str | None = setting(None, "provider", read_text, "agents of one provider wait together")
     """When it is out of quota."""
-    model: str | None = setting(None, "model", None, "of a kind: the model")
+    model: str | None = setting(
+        None, "model", read_text, "the model; in another command `{model}` stands for it"
+    )
     permission_mode: str | None = setting(
         None, "permission_mode", None, "of a kind: what it may do without asking"
     )

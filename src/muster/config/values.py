@@ -145,6 +145,17 @@ def _env_value(key: str, value: object) -> str:
     return value
 
 
+def read_pattern(key: str, value: object) -> str:
+    text = read_text(key, value)
+    try:
+        re.compile(text, re.MULTILINE)
+    except re.error as error:
+        fail(
+            key, f"{text!r} is no regular expression: {error}", "write it like '^Error: .*', in single quotes"
+        )
+    return text
+
+
 def read_exit_codes(key: str, value: object) -> dict[int, ErrorKind]:
     table = read_table(key, value)
     kinds: dict[int, ErrorKind] = {}

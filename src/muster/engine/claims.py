@@ -141,6 +141,8 @@ class Claims:
                     proof=view.incarnation.proof(attempt),
                     session_usage=usage_of(text.session_usage),
                     publishes=publishes,
+                    model=text.model,
+                    system_prompt=text.system_prompt,
                 )
             )
         return tuple(jobs)

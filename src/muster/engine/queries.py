@@ -100,10 +100,12 @@ _NO_FACTS = CrewFacts(now_ms=0, crew=CrewStatus.RUNNING, free={}, unfit={})
 
 
 class Queries:
-    def __init__(self, reads: Reads, clock: Clock, policy: Policy) -> None:
+    def __init__(self, reads: Reads, clock: Clock, policy: Policy, *, crew_up: bool = True) -> None:
+        """`crew_up`: False where nobody hands out work, whatever workers the store still knows."""
         self._reads = reads
         self._clock = clock
         self._policy = policy
+        self._crew_up = crew_up
 
     async def status(self) -> StatusView:
         crew = await self.crew()
@@ -274,6 +276,9 @@ class Queries:
             elif worker.general:
                 unfit[ANY_AGENT] = worker.all_unfit()[ANY_AGENT]
         unfit = {agent: missing for agent, missing in unfit.items() if agent not in free}
+        last_unfit = status.last_unfit
+        if not self._crew_up:
+            last_unfit, free, unfit = {**last_unfit, **unfit}, {}, {}
         crew, now_ms = CrewStatus(status.crew), self._clock.now().wall_ms
         pools = await self.pools()
         closed = self._closed_agents(general | free.keys() - {ANY_AGENT}, pools)
@@ -291,7 +296,7 @@ class Queries:
             crew=crew,
             free=free,
             unfit=unfit,
-            last_unfit=status.last_unfit,
+            last_unfit=last_unfit,
             capabilities=capabilities,
             general=frozenset(general),
             full_agents=full_agents,

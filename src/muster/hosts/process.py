@@ -77,6 +77,7 @@ class LocalLauncher:
             self._trees[popen.pid] = tree
         if launch.talk is not None and stdin_writer is not None:
             process.talk(launch.talk, stdin_writer)
+        process.interrupts = launch.interrupts
         self._record(tree, folder.path / PIDS_FILE)
         return process
 
@@ -159,6 +160,7 @@ class LocalProcess:
         self._frozen: set[ProcessId] = set()
         self._speech: StdinWriter | None = None
         self._stop_message = b""
+        self.interrupts = True
 
     @property
     def pid(self) -> int:
@@ -251,7 +253,8 @@ class LocalProcess:
         the root's exit code.
         """
         self._look()
-        for step, take in (self._first_rung(), ("terminate", lambda: self._signal_group(signal.SIGTERM))):
+        first = (self._first_rung(),) if self.interrupts or self._speech is not None else ()
+        for step, take in (*first, ("terminate", lambda: self._signal_group(signal.SIGTERM))):
             if self._group_gone_within(0):
                 break
             on_step(step)

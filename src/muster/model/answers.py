@@ -64,6 +64,8 @@ class ClaimedJob(Answer, frozen=True, kw_only=True):
     """Why the last result was not taken."""
     publishes: int | None = None
     """Set: no agent is to run; the work of this earlier attempt, by `agent`, is done and is to be published."""
+    model: str | None = None
+    system_prompt: str = ""
 
 
 class Claimed(Answer, frozen=True, kw_only=True):

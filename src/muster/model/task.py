@@ -62,6 +62,9 @@ class CommonFields(Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     title: Title
     description: str = ""
     """The prompt."""
+    model: Name | None = None
+    """None, like an empty system prompt: what the agent's settings say."""
+    system_prompt: str = ""
     capabilities: tuple[Name, ...] = ()
     """What the agent must be able to do."""
     profile: Name | None = None

@@ -229,6 +229,8 @@ class JobText(Struct, frozen=True, gc=False):
     key: str
     title: str
     description: str
+    model: str | None
+    system_prompt: str
     check_command: str
     review: str
     changes: str

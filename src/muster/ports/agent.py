@@ -38,6 +38,10 @@ class Job:
     """What the session had cost in all when it was last heard of."""
     diff: str = ""
     """What earlier attempts have changed, where that is known."""
+    model: str | None = None
+    """That of the task; None: the agent's own."""
+    system_prompt: str = ""
+    """What the task adds to the agent's own instructions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +117,8 @@ class Launch:
     """None is /dev/null: agent CLIs hang on an open, silent pipe."""
     talk: Talk | None = None
     """Standard input is a pipe then, in place of `stdin`: `talk.first` is written to it, and it stays open."""
+    interrupts: bool = True
+    """It ends by an interrupt.  One that does not is terminated at once."""
     limits: Limits = field(default_factory=Limits)
     session_key: str | None = None
     """The session that this process opens or resumes, where it is known before it starts."""

@@ -25,7 +25,6 @@ WRITTEN_LEAST, WRITTEN_PER_S = 512, 64
 DISK_RESERVE_BYTES = 128 << 20
 DISK_SUSPECT_BYTES = 64 << 20
 """Who has written less than this has not filled the disk."""
-DISK_FULL_BYTES = 64 << 10
 TOLD_PART = 0.8
 
 
@@ -161,17 +160,6 @@ class Watchdog:
             return None
         message = f"it hung: {evidence} (health.stall_after, {self._key}.stall_after)"
         return StopVerdict(kind=ErrorKind.CRASH, message=message, urgent=False)
-
-
-def full_disk(*folders: Path) -> str:
-    """A remark on a disk that takes nothing more: who fails on it cannot say so itself.  Empty where it does."""
-    for folder in folders:
-        try:
-            if shutil.disk_usage(folder).free < DISK_FULL_BYTES:
-                return f"; the disk of {folder} is full: free some room"
-        except OSError:
-            continue
-    return ""
 
 
 def size(number: float) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from muster.hosts.full_disk import full_disk
 from muster.model import commands as c
 from muster.model.answers import ClaimedJob
 from muster.model.states import ErrorKind
@@ -16,7 +17,6 @@ from muster.model.usage import Usage
 from muster.ports.agent import Completed, Exit, Job, Outcome
 from muster.worker.commits import Signature
 from muster.worker.publisher import PublishedWork
-from muster.worker.watchdog import full_disk
 
 RETRY_AFTER_MAX_S = 30 * 86400.0
 MESSAGE_CHARS_MAX = 5000
@@ -44,6 +44,8 @@ class Words:
             sent_back=job.sent_back,
             told=told,
             diff=diff,
+            model=job.model,
+            system_prompt=job.system_prompt,
         )
 
     def step(self, step: str) -> c.Progress:
@@ -56,7 +58,8 @@ class Words:
             return self.complete(result, spoken=outcome.spoken, exit_code=ended.code)
         retry_after_s = None if outcome.reset_at_s is None else outcome.reset_at_s - time.time()
         full = full_disk(folder, cwd) if outcome.kind is ErrorKind.CRASH else ""
-        return self.failure(outcome.kind, outcome.message + full, ended.code, retry_after_s)
+        message = f"{outcome.message}; {full}" if full else outcome.message
+        return self.failure(outcome.kind, message, ended.code, retry_after_s)
 
     def complete(
         self, result: str | None = None, *, spoken: bool = False, exit_code: int | None = None

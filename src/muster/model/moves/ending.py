@@ -54,8 +54,8 @@ def complete(task: Task, facts: Facts, command: c.Complete, now: Now) -> Decisio
     return completed(task, attempt, result, now, exit_code=command.exit_code, told=command)
 
 
-def _failed_by_own_word(facts: Facts, command: c.Complete) -> bool:
-    """True where a first `complete` has ended the attempt as the failure that its agent had declared."""
+def _failed_by_own_word(facts: Facts, command: c.Finish) -> bool:
+    """True where its first end has ended the attempt as the failure that its agent had declared."""
     attempt = facts.attempt
     return (
         attempt is not None
@@ -65,12 +65,16 @@ def _failed_by_own_word(facts: Facts, command: c.Complete) -> bool:
 
 
 def fail(task: Task, facts: Facts, command: c.Fail, now: Now) -> Decision:
-    if ended_as(facts, command, AttemptStatus.FAILED, AttemptStatus.RELEASED) or _lost_by_own_word(
-        facts, command
-    ):
+    known = ended_as(facts, command, AttemptStatus.FAILED, AttemptStatus.RELEASED)
+    if known or _failed_by_own_word(facts, command) or _lost_by_own_word(facts, command):
         return Decision(task)
     # By its holder's own word: a heartbeat that was on its way must not bring it back.
     attempt = replace(current(task, facts, command), tree_killed=True)
+    if attempt.declared_kind is not None:  # what its agent has said holds, whatever its exit code
+        command = replace(command, kind=attempt.declared_kind, message=attempt.declared or "")
+    elif attempt.declared is not None and command.exit_code and command.kind is not ErrorKind.LOST:
+        how = "with" if command.message.startswith("exit code ") else "badly:"
+        command = replace(command, message=f"it had reported done, then ended {how} {command.message}")
     return _failed(task, attempt, command, facts, now)
 
 

@@ -149,7 +149,7 @@ class SqliteTx(SharedQueries):
         plans: dict[int | None, str] = {None: ""}
         made = []
         for row in self._many("job_texts", [(i,) for i in ids]):
-            task_id, plan_id, epoch, fresh_after, key, title, text, check, review, changes, done_by = row
+            task_id, plan_id, epoch, fresh_after, *told, done_by = row
             if plan_id not in plans:
                 plan = await self.plan(plan_id)
                 plans[plan_id] = plan.name if plan else ""
@@ -158,9 +158,8 @@ class SqliteTx(SharedQueries):
             first = self._attempts.get((task_id, 1)) if epoch == 1 else None
             if epoch and (first is None or first.checkpoints):
                 left = self._first("resumption", task_id, fresh_after, epoch)
-            made.append(
-                JobText(task_id, plans[plan_id], key, title, text, check, review, changes, *left, done_by)
-            )
+            fields: tuple[Any, ...] = (task_id, plans[plan_id], *told, *left, done_by)
+            made.append(JobText(*fields))
         return made
 
     async def settle_dependencies(self, parent_ids: Collection[int]) -> list[tuple[int, int]]:

@@ -85,6 +85,8 @@ CREATE TABLE tasks (
     key                TEXT,
     title              TEXT NOT NULL,
     description        TEXT NOT NULL,
+    model              TEXT,
+    system_prompt      TEXT NOT NULL,
     agent              TEXT,
     capabilities       TEXT NOT NULL,
     profile            TEXT,

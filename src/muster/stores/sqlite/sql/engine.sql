@@ -24,7 +24,8 @@ SELECT $task_columns FROM tasks
 SELECT id FROM tasks WHERE touches <> '' AND (status = 'ASSIGNED' OR status = 'RUNNING')
 
 -- name: job_texts
-SELECT id, plan_id, epoch, fresh_after_epoch, coalesce(key, CAST(id AS TEXT)), title, description, check_command, review, changes,
+SELECT id, plan_id, epoch, fresh_after_epoch, coalesce(key, CAST(id AS TEXT)), title, description,
+       model, system_prompt, check_command, review, changes,
        (SELECT a.agent FROM attempts a WHERE a.task_id = t.id AND a.epoch = t.done_epoch)
   FROM tasks t WHERE id = ?1
 

@@ -1,0 +1,175 @@
+"""Gemini CLI as an agent: `gemini -o stream-json`, its session chosen by us and resumed after a kill."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from glob import escape
+from pathlib import Path
+from typing import Any, ClassVar
+
+from muster.agents.inputs import exit_failure, tail, with_result
+from muster.agents.jsonlines import count_of, dict_of, text_of
+from muster.agents.provider import refusal
+from muster.agents.streaming import EventStream, StreamingAgent, step_of, target_of
+from muster.agents.transcript import answered, cost, message
+from muster.config.kinds import GIVEN, USE_MODE, USE_MODEL, AgentKind
+from muster.model.limits import Limits
+from muster.model.states import ErrorKind
+from muster.model.usage import Usage
+from muster.ports.agent import AgentEvent, AttemptFolder, Did, Entry, Exit, Failed, Job, Launch, Outcome, Step
+
+_NO_SUCH_SESSION = 42
+_CODES = {status % 256: status for status in (400, 401, 403, 404, 429, 500, 502, 503, 504, 529)}
+"""It exits with the HTTP status, of which the system keeps the lower byte."""
+_STATUS = re.compile(r'"code": ?(\d{3})\b|^ *(?:status|code): (\d{3}),?$', re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class GeminiAgent(StreamingAgent):
+    dangers: ClassVar[Mapping[str, str]] = {
+        "plan": "it may read and plan, not change anything",
+        "default": "it may only read: nobody is there to approve more",
+        "auto_edit": "it may change files here; it has no shell",
+        "yolo": "it may do anything that your user may, without asking",
+    }
+    usual_env: ClassVar[tuple[str, ...]] = (
+        *("GEMINI_API_KEY", "GEMINI_CLI_HOME", "GOOGLE_API_KEY", "GOOGLE_APPLICATION_CREDENTIALS"),
+        *("GOOGLE_CLOUD_LOCATION", "GOOGLE_CLOUD_PROJECT", "GOOGLE_GEMINI_BASE_URL"),
+        *("GOOGLE_GENAI_USE_GCA", "GOOGLE_GENAI_USE_VERTEXAI"),
+    )
+    config_env: ClassVar[str] = "GEMINI_CLI_HOME"
+    free_mode: ClassVar[str] = "yolo"
+    own_env: ClassVar[Mapping[str, str]] = {
+        # Its wrapper takes no signals: without it they reach the agent itself.
+        "GEMINI_CLI_NO_RELAUNCH": "true",
+        # A working tree is always new to it, and what it may do there is said by its mode.
+        "GEMINI_CLI_TRUST_WORKSPACE": "true",
+    }
+
+    # Its usual ten tries hide a busy provider for minutes, and waiting is our trade.
+    defaults: ClassVar[tuple[str, object]] = (
+        "GEMINI_CLI_SYSTEM_DEFAULTS_PATH",
+        {"general": {"maxAttempts": 3}},
+    )
+
+    def arguments(self, session_key: str | None, *, resumes: bool) -> list[str]:
+        assert session_key is not None
+        model = [] if self.config.model is None else ["--model", self.config.model]
+        session = ["--resume" if resumes else "--session-id", session_key]
+        return [
+            "--output-format",
+            "stream-json",
+            "--approval-mode",
+            self.mode,
+            *model,
+            *self.config.args,
+            *session,
+        ]
+
+    def new_session(self) -> str:
+        return str(uuid.uuid4())
+
+    def knows(self, session_key: str, env: Mapping[str, str]) -> bool:
+        home = Path(env.get(self.config_env) or env["HOME"]) / ".gemini"
+        return any(home.glob(f"tmp/*/chats/session-*-{escape(session_key[:8])}.json*"))
+
+    def stream(self, job: Job, launch: Launch) -> GeminiStream:  # noqa: ARG002
+        return GeminiStream(None, launch.limits)  # it counts each run by itself
+
+
+def entries(line: dict[str, Any]) -> Iterator[Entry]:
+    """As `AgentKind.entries`."""
+    error = text_of(dict_of(line, "error"), "message") or text_of(line, "message")
+    match text_of(line, "type"):
+        case "message" if text_of(line, "role") == "assistant":
+            yield from message(text_of(line, "content"), goes_on=line.get("delta") is True)
+        case "tool_use":
+            target = target_of(dict_of(line, "parameters"))
+            yield Entry(did=Did.TOOL, tool=text_of(line, "tool_name"), text=target)
+        case "tool_result":
+            yield answered(text_of(line, "output") or error, failed=text_of(line, "status") == "error")
+        case "error":
+            yield Entry(did=Did.ERROR, text=error)
+        case "result":
+            if text_of(line, "status") != "success":
+                yield Entry(did=Did.ERROR, text=error or "ended with an error")
+            stats = dict_of(line, "stats")
+            tokens = (count_of(stats, "input_tokens"), count_of(stats, "output_tokens"))
+            yield cost(tokens_in=tokens[0], tokens_out=tokens[1])
+
+
+KIND = AgentKind(
+    program="gemini",
+    make=GeminiAgent,
+    install="npm install -g @google/gemini-cli",
+    provider="google",
+    modes=tuple(GeminiAgent.dangers),
+    levels={"read": "plan", "edit": "auto_edit", "all": "yolo"},
+    refused={
+        **dict.fromkeys(("--approval-mode", "-y", "--yolo"), USE_MODE),
+        **dict.fromkeys(("-p", "--prompt", "-i", "--prompt-interactive", "-o", "--output-format"), GIVEN),
+        **dict.fromkeys(
+            ("-r", "--resume", "--session-id", "--session-file", "--acp", "--experimental-acp"), GIVEN
+        ),
+        **dict.fromkeys(("-m", "--model"), USE_MODEL),
+    },
+    entries=entries,
+)
+
+
+class GeminiStream(EventStream):
+    """Reads `--output-format stream-json`."""
+
+    def __init__(self, mark: Usage | None, limits: Limits) -> None:
+        super().__init__(mark, limits)
+        self._error = ""
+        self._status = ""
+
+    def _line(self, line: dict[str, Any]) -> list[AgentEvent]:
+        match text_of(line, "type"):
+            case "init":
+                return self._seen(text_of(line, "session_id"))
+            case "message" if text_of(line, "role") == "assistant":
+                self._text += text_of(line, "content")
+            case "tool_use":
+                self._text = ""
+                return [Step(step_of(text_of(line, "tool_name"), dict_of(line, "parameters")))]
+            case "error":
+                self._error = text_of(line, "message")
+            case "result":
+                self._end(line)
+        return []
+
+    def _end(self, line: dict[str, Any]) -> None:
+        self._status, self.ended = text_of(line, "status"), True
+        self._error = text_of(dict_of(line, "error"), "message") or self._error
+        stats = dict_of(line, "stats")
+        self._total = Usage(
+            input_tokens=count_of(stats, "input_tokens"),
+            cached_tokens=count_of(stats, "cached"),
+            output_tokens=count_of(stats, "output_tokens"),
+        )
+
+    def _outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:
+        if self._status == "success" and (exit.code == 0 or exit.given_up):
+            return with_result(folder, self._text)
+        if self._status and self._status != "success":
+            return refusal(self._error or "gemini ended with an error", status=self._http(exit, folder))
+        if exit.code == 0:
+            return Failed(kind=ErrorKind.CRASH, message="exit code 0, but gemini's final event is missing")
+        failed = exit_failure(exit, folder, self._limits)
+        gone = exit.code == _NO_SUCH_SESSION and not self._session
+        return Failed(kind=failed.kind, message=failed.message, session_gone=gone)
+
+    def _http(self, exit: Exit, folder: AttemptFolder) -> int | None:
+        """What its provider has answered: in its words, by its exit code, or in its log."""
+        found = _STATUS.search(self._error)
+        logged = _STATUS.findall(tail(folder.stderr))
+        if found:
+            return int(found[1] or found[2])
+        if exit.code > 1:
+            return _CODES.get(exit.code)
+        return int(logged[-1][0] or logged[-1][1]) if logged and exit.code else None

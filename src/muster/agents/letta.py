@@ -1,0 +1,165 @@
+"""Letta Code as an agent: `letta -p`, its conversation learned from its first line and resumed after a kill.
+
+A provider that ends its answer in good order but too early is not noticed by it, nor by us.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from muster.agents.inputs import exit_failure, with_result
+from muster.agents.jsonlines import count_of, dict_of, list_of, text_of
+from muster.agents.provider import refusal
+from muster.agents.streaming import EventStream, StreamingAgent, step_of, target_of
+from muster.agents.transcript import cost, message
+from muster.config.kinds import GIVEN, USE_MODE, USE_MODEL, AgentKind
+from muster.model.limits import Limits
+from muster.model.states import ErrorKind
+from muster.model.usage import Usage
+from muster.ports.agent import AgentEvent, AttemptFolder, Did, Entry, Exit, Failed, Job, Launch, Outcome, Step
+
+_STATUS = re.compile(r"\b([45]\d\d)\b")
+_INNER = re.compile(r'"message": "([^"]+)"')
+_LOCAL = "local-"
+"""Its conversations on this machine are called that; all others are at its server."""
+
+
+@dataclass(frozen=True)
+class LettaAgent(StreamingAgent):
+    dangers: ClassVar[Mapping[str, str]] = {
+        "plan": "it may read and plan, not change anything",
+        "standard": "it may do what its own settings allow: nobody is there to approve more",
+        "acceptEdits": "it may change files here; other tools only as its settings allow",
+        "unrestricted": "it may do anything that your user may, without asking",
+    }
+    usual_env: ClassVar[tuple[str, ...]] = (
+        *("LETTA_API_KEY", "LETTA_BASE_URL", "LETTA_HOME", "LETTA_LOCAL_BACKEND_DIR"),
+        *("ANTHROPIC_API_KEY", "OPENAI_API_KEY"),
+    )
+    config_env: ClassVar[str] = "LETTA_LOCAL_BACKEND_DIR"
+    free_mode: ClassVar[str] = "unrestricted"
+
+    def arguments(self, session_key: str | None, *, resumes: bool) -> list[str]:
+        argv = ["--output-format", "stream-json", "--permission-mode", self.mode]
+        argv += [] if self.config.model is None else ["--model", self.config.model]
+        session = ["--conversation", session_key] if resumes and session_key else ["--new-agent"]
+        return [*argv, *self.config.args, *session, "-p"]
+
+    def new_session(self) -> None:
+        return None
+
+    def knows(self, session_key: str, env: Mapping[str, str]) -> bool:
+        if not session_key.startswith(_LOCAL):
+            return True
+        store = Path(env.get(self.config_env) or Path(env["HOME"]) / ".letta" / "lc-local-backend")
+        name = base64.urlsafe_b64encode(f"conversation:{session_key}".encode()).decode().rstrip("=")
+        return (store / "conversations" / name).is_dir()
+
+    def stream(self, job: Job, launch: Launch) -> LettaStream:  # noqa: ARG002
+        return LettaStream(None, launch.limits)  # it counts each run by itself
+
+
+def entries(line: dict[str, Any]) -> Iterator[Entry]:
+    """As `AgentKind.entries`."""
+    match text_of(line, "type"):
+        case "auto_approval":
+            call = dict_of(line, "tool_call")
+            target = target_of(_given(text_of(call, "arguments")))
+            yield Entry(did=Did.TOOL, tool=text_of(call, "name"), text=target)
+        case "message" if text_of(line, "message_type") == "assistant_message":
+            yield from message("".join(text_of(part, "text") for part in list_of(line, "content")))
+        case "retry":
+            yield Entry(did=Did.RETRY, text="the provider refused")
+        case "error":
+            yield Entry(did=Did.ERROR, text=text_of(line, "message") or "ended with an error")
+        case "result":
+            usage = dict_of(line, "usage")
+            read = count_of(usage, "prompt_tokens") + count_of(usage, "cached_input_tokens")
+            yield cost(tokens_in=read, tokens_out=count_of(usage, "completion_tokens"))
+
+
+KIND = AgentKind(
+    program="letta",
+    make=LettaAgent,
+    install="npm install -g @letta-ai/letta-code",
+    modes=tuple(LettaAgent.dangers),
+    levels={"read": "plan", "edit": "acceptEdits", "all": "unrestricted"},
+    refused={
+        **dict.fromkeys(("--permission-mode", "--yolo"), USE_MODE),
+        **dict.fromkeys(("-p", "--prompt", "--output-format", "--input-format"), GIVEN),
+        **dict.fromkeys(("--new", "--new-agent", "-r", "--resume", "--conversation"), GIVEN),
+        **dict.fromkeys(("-m", "--model"), USE_MODEL),
+    },
+    entries=entries,
+)
+
+
+class LettaStream(EventStream):
+    """Reads `--output-format stream-json`."""
+
+    def __init__(self, mark: Usage | None, limits: Limits) -> None:
+        super().__init__(mark, limits)
+        self._error = ""
+        self._final: dict[str, Any] | None = None
+
+    def _line(self, line: dict[str, Any]) -> list[AgentEvent]:
+        match text_of(line, "type"):
+            case "system":
+                return self._seen(text_of(line, "conversation_id"))
+            case "auto_approval":
+                call = dict_of(line, "tool_call")
+                self._error = ""
+                return [Step(step_of(text_of(call, "name"), _given(text_of(call, "arguments"))))]
+            case "message" if text_of(line, "message_type") == "assistant_message":
+                self._error = ""
+                self._text = "".join(text_of(part, "text") for part in list_of(line, "content"))
+            case "retry":
+                return [Step("the provider refused, the CLI tries again")]
+            case "error":
+                self._error = text_of(line, "message")
+            case "result":
+                self._end(line)
+        return []
+
+    def _end(self, line: dict[str, Any]) -> None:
+        self._final, self.ended = line, True
+        usage = dict_of(line, "usage")
+        cached = count_of(usage, "cached_input_tokens")
+        self._total = Usage(
+            input_tokens=count_of(usage, "prompt_tokens") + cached + count_of(usage, "cache_write_tokens"),
+            cached_tokens=cached,
+            output_tokens=count_of(usage, "completion_tokens"),
+        )
+
+    def _outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:
+        final = self._final
+        if final is not None and text_of(final, "subtype") == "success" and (exit.code == 0 or exit.given_up):
+            return with_result(folder, text_of(final, "result") or self._text)
+        if self._error or final is not None:
+            inner = _INNER.search(self._error)
+            said = (
+                (inner[1] if inner else self._error)
+                or text_of(final, "result")
+                or "letta ended with an error"
+            )
+            status = _STATUS.search(said)
+            return refusal(said, status=int(status[1]) if status else None)
+        if exit.code == 0:
+            return Failed(kind=ErrorKind.CRASH, message="exit code 0, but letta's final event is missing")
+        failed = exit_failure(exit, folder, self._limits)
+        gone = not self._session and "onversation" in failed.message and "not found" in failed.message
+        return Failed(kind=failed.kind, message=failed.message, session_gone=gone)
+
+
+def _given(arguments: str) -> dict[str, Any]:
+    try:
+        given = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return {}
+    return given if isinstance(given, dict) else {}

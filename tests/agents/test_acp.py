@@ -1,0 +1,172 @@
+"""The Agent Client Protocol: our side of it against an agent that says what it is told to say."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from factories import plain_job
+from muster.agents.acp import AcpAgent, AcpStream
+from muster.config.settings import AgentConfig
+from muster.model.errors import BadInput
+from muster.model.limits import Limits
+from muster.model.states import ErrorKind
+from muster.ports.agent import AttemptFolder, Completed, Exit, Failed, Outcome, SessionSeen, Step
+from patience import PATIENCE_S
+
+AGENT = """
+import json, sys, time
+loads, wants = {loads}, {wants!r}
+def say(**line):
+    print(json.dumps({{"jsonrpc": "2.0", **line}}), flush=True)
+def update(**what):
+    say(method="session/update", params={{"sessionId": "s1", "update": what}})
+print("noise that is no JSON", flush=True)
+for data in sys.stdin:
+    asked = json.loads(data)
+    way, number = asked.get("method"), asked.get("id")
+    if way == "initialize":
+        say(id=number, result={{"protocolVersion": 1, "agentCapabilities": {{"loadSession": loads}}}})
+    elif way == "session/new":
+        say(id=number, result={{"sessionId": "s1"}})
+    elif way == "session/load":
+        update(sessionUpdate="agent_message_chunk", content={{"type": "text", "text": "an old story"}})
+        if wants == "gone":
+            say(id=number, error={{"code": -32602, "message": "no such session"}})
+        else:
+            say(id=number, result={{}})
+    elif way == "session/set_model":
+        say(id=number, error={{"code": -32601, "message": "no models here"}})
+    elif way == "session/prompt":
+        if wants == "hang":
+            open("begun", "w").close()
+            continue
+        if wants == "error":
+            say(id=number, error={{"code": -32603, "message": "Internal", "data": {{"details": "429 wait"}}}})
+            continue
+        update(sessionUpdate="tool_call", toolCallId="t1", title="bash", kind="execute", status="pending")
+        make = {{"command": "make"}}
+        update(sessionUpdate="tool_call_update", toolCallId="t1", rawInput=make, status="in_progress")
+        options = [{{"optionId": "yes", "kind": "allow_once"}}, {{"optionId": "no", "kind": "reject_once"}}]
+        say(id="p1", method="session/request_permission",
+            params={{"sessionId": "s1", "toolCall": {{"toolCallId": "t1", "title": "make"}}, "options": options}})
+        answer = json.loads(sys.stdin.readline())["result"]["outcome"]
+        update(sessionUpdate="agent_message_chunk", content={{"type": "text", "text": answer["optionId"] + ", "}})
+        told = asked["params"]["prompt"][0]["text"][:5]
+        update(sessionUpdate="agent_message_chunk", content={{"type": "text", "text": told}})
+        usage = {{"inputTokens": 8, "cachedReadTokens": 2, "outputTokens": 5}}
+        say(id=number, result={{"stopReason": "end_turn", "usage": usage}})
+    elif way == "session/cancel":
+        say(id=3, result={{"stopReason": "cancelled"}})
+"""
+
+
+class Cli:
+    def __init__(self, root: Path, folder: AttemptFolder) -> None:
+        self.root, self.folder = root, folder
+
+    def start(
+        self, wants: str, *, mode: str = "all", loads: bool = True, **job: object
+    ) -> subprocess.Popen[bytes]:
+        (self.root / "agent.py").write_text(AGENT.format(loads=loads, wants=wants))
+        command = (sys.executable, str(self.root / "agent.py"))
+        config = AgentConfig("a", command, permission_mode=mode, env={"HOME": str(self.root)})
+        launch = AcpAgent(config).launch(plain_job(**job), self.folder, cwd=self.root, extra_env={})
+        assert launch.stdin is not None
+        with launch.stdin.open("rb") as prompt:
+            return subprocess.Popen(
+                launch.argv, env=dict(launch.env), cwd=self.root, stdin=prompt, stdout=subprocess.PIPE
+            )
+
+    def run(self, wants: str = "", **options: object) -> tuple[AcpStream, list[object], Outcome]:
+        process = self.start(wants, **options)  # type: ignore[arg-type]
+        said, _ = process.communicate(timeout=PATIENCE_S)
+        stream = AcpStream(None, Limits())
+        events: list[object] = list(stream.feed(said))
+        return stream, events, stream.outcome(Exit(code=process.returncode), self.folder)
+
+
+@pytest.fixture
+def cli(tmp_path: Path, folder: AttemptFolder) -> Cli:
+    return Cli(tmp_path, folder)
+
+
+def test_a_turn_from_its_prompt_to_its_end(cli: Cli) -> None:
+    stream, events, outcome = cli.run()
+    assert outcome == Completed(result=b'{"text":"yes, Write"}', spoken=True)
+    assert events == [SessionSeen("s1"), Step("execute: make")]
+    assert stream.usage is not None
+    assert stream.usage.estimated, "some tell less than the turn"
+    assert (stream.usage.input_tokens, stream.usage.cached_tokens, stream.usage.output_tokens) == (10, 2, 5)
+
+
+@pytest.mark.parametrize("mode", ["read", "edit"])
+def test_what_a_mode_does_not_allow_is_refused_and_no_success(cli: Cli, mode: str) -> None:
+    _, _, outcome = cli.run(mode=mode)
+    assert isinstance(outcome, Failed)
+    assert outcome.kind is ErrorKind.INVALID
+    assert "may not do what it wanted to: make" in outcome.message
+
+
+def test_a_session_is_loaded_without_its_old_story(cli: Cli) -> None:
+    _, events, outcome = cli.run(session_key="s1")
+    assert outcome == Completed(result=b'{"text":"yes, Your "}', spoken=True)
+    assert events[0] == SessionSeen("s1")
+
+
+def test_a_session_that_it_has_lost_is_gone(cli: Cli) -> None:
+    _, _, outcome = cli.run("gone", session_key="s1")
+    assert isinstance(outcome, Failed)
+    assert outcome.session_gone
+
+
+def test_an_agent_that_loads_no_sessions_has_none_that_is_kept(cli: Cli) -> None:
+    _, events, _ = cli.run(loads=False)
+    assert not any(isinstance(event, SessionSeen) for event in events)
+
+
+def test_a_refusal_of_its_provider_is_found_in_its_words(cli: Cli) -> None:
+    _, _, outcome = cli.run("error")
+    assert isinstance(outcome, Failed)
+    assert outcome.kind is ErrorKind.RATE_LIMIT
+
+
+def test_a_model_that_it_does_not_take_and_a_system_prompt_are_refused(cli: Cli) -> None:
+    _, _, outcome = cli.run(model="m")
+    assert isinstance(outcome, Failed)
+    assert outcome.kind is ErrorKind.INVALID
+    assert "no models here" in outcome.message
+    with pytest.raises(BadInput, match="system prompt"):
+        cli.start("", system_prompt="Be brief.")
+
+
+def test_an_interrupt_is_told_to_it_as_the_protocol_wants(cli: Cli) -> None:
+    process = cli.start("hang")
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not (cli.root / "begun").exists():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGINT)
+    said, _ = process.communicate(timeout=PATIENCE_S)
+    stream = AcpStream(None, Limits())
+    stream.feed(said)
+    assert process.returncode == 0
+    outcome = stream.outcome(Exit(code=0), cli.folder)
+    assert isinstance(outcome, Failed)
+    assert outcome.kind is ErrorKind.LOST
+
+
+def test_an_agent_that_ends_too_early_is_no_success(cli: Cli) -> None:
+    (cli.root / "agent.py").write_text("")
+    command = (sys.executable, "-c", "raise SystemExit(3)")
+    config = AgentConfig("a", command, permission_mode="all", env={"HOME": str(cli.root)})
+    launch = AcpAgent(config).launch(plain_job(), cli.folder, cwd=cli.root, extra_env={})
+    ended = subprocess.run(launch.argv, env=dict(launch.env), input=b"x", capture_output=True, check=False)
+    assert ended.returncode == 3
+    assert isinstance(AcpStream(None, Limits()).outcome(Exit(code=3), cli.folder), Failed)

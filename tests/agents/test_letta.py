@@ -1,0 +1,78 @@
+"""Letta Code as an agent: how it is started, and what its own words mean."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from factories import plain_job
+from muster.agents.letta import KIND, LettaAgent, LettaStream
+from muster.config.settings import AgentConfig
+from muster.model.limits import Limits
+from muster.model.states import ErrorKind
+from muster.ports.agent import AttemptFolder, Completed, Exit, Failed, SessionSeen, Step
+
+USED = {"prompt_tokens": 800, "cached_input_tokens": 200, "completion_tokens": 50}
+DONE = {"type": "result", "subtype": "success", "result": "All is done.", "usage": USED}
+
+
+def fed(*lines: dict[str, object]) -> LettaStream:
+    stream = LettaStream(None, Limits())
+    stream.feed(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+    return stream
+
+
+def test_a_conversation_is_resumed_where_it_is_held(tmp_path: Path, folder: AttemptFolder) -> None:
+    config = AgentConfig("l", ("sh",), permission_mode="plan", model="a/b", env={"HOME": str(tmp_path)})
+    made, job = LettaAgent(config), plain_job(session_key="local-conv-2")
+    usual = ("sh", "--output-format", "stream-json", "--permission-mode", "plan", "--model", "a/b")
+    assert made.launch(job, folder, cwd=tmp_path, extra_env={}).argv == (*usual, "--new-agent", "-p")
+    kept = tmp_path / ".letta" / "lc-local-backend" / "conversations" / "Y29udmVyc2F0aW9uOmxvY2FsLWNvbnYtMg"
+    kept.mkdir(parents=True)
+    resumed = made.launch(job, folder, cwd=tmp_path, extra_env={})
+    assert resumed.argv == (*usual, "--conversation", "local-conv-2", "-p")
+    served = made.launch(plain_job(session_key="conv-77"), folder, cwd=tmp_path, extra_env={})
+    assert served.argv[-3:-1] == ("--conversation", "conv-77"), "what its server holds is not seen from here"
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "kind"),
+    [
+        ([DONE], 0, None),
+        ([{"type": "error", "message": "401 no"}], 1, ErrorKind.AUTH),
+        ([{"type": "error", "message": "429 no"}, {"type": "retry"}, DONE], 0, None),
+        ([{"type": "error", "message": "429 no"}], 1, ErrorKind.RATE_LIMIT),
+        ([{**DONE, "subtype": "error"}], 1, ErrorKind.CRASH),
+        ([], 0, ErrorKind.CRASH),
+        ([], -9, ErrorKind.LOST),
+    ],
+)
+def test_what_its_lines_mean(
+    folder: AttemptFolder, lines: list[dict[str, object]], code: int, kind: ErrorKind | None
+) -> None:
+    outcome = fed(*lines).outcome(Exit(code=code), folder)
+    if kind is None:
+        assert outcome == Completed(result=b'{"text":"All is done."}', spoken=True)
+    else:
+        assert isinstance(outcome, Failed)
+        assert outcome.kind is kind, outcome
+
+
+def test_tools_are_steps_and_cached_tokens_are_input(folder: AttemptFolder) -> None:
+    stream = LettaStream(None, Limits())
+    call = {"name": "Bash", "arguments": '{"command": "make"}'}
+    lines = [{"type": "system", "conversation_id": "c1"}, {"type": "auto_approval", "tool_call": call}, DONE]
+    events = stream.feed(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+    assert events == [SessionSeen("c1"), Step("Bash: make")]
+    assert stream.usage is not None
+    assert (stream.usage.input_tokens, stream.usage.cached_tokens, stream.usage.output_tokens) == (
+        1000,
+        200,
+        50,
+    )
+
+
+def test_its_modes_are_those_of_init() -> None:
+    assert set(KIND.levels.values()) <= set(KIND.modes)
