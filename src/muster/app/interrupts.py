@@ -7,6 +7,8 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from muster.model.errors import NotAllowed
+
 DRAIN, STOP, KILL = 1, 2, 3
 """Let the agents finish; have them save a checkpoint and stop; kill everything."""
 _SIGNALS = {DRAIN: signal.SIGUSR1, STOP: signal.SIGUSR2}
@@ -56,3 +58,6 @@ def ask(supervisor: int, level: int) -> None:
             os.kill(supervisor, number)
         except ProcessLookupError:
             return
+        except PermissionError:
+            told = f"process {supervisor} was started by another user"
+            raise NotAllowed(f"{told}, and takes no orders from you", "sudo muster down") from None

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
-from muster.cli.output import note, print_error
+from muster.cli.output import note, print_error, shell_word
 from muster.client.api import Api
 from muster.client.http import Connection, answers
-from muster.config.project import Project, find_project
+from muster.config.project import STATE_DIR_NAME, Project, find_project
 from muster.hosts.full_disk import full_disk
 from muster.model.errors import (
     BadInput,
+    MusterError,
     NotAllowed,
     NotFound,
     OwnerUnavailable,
@@ -209,10 +210,7 @@ def _reach(project: Project, stack: ExitStack) -> tuple[Transport | None, Direct
         # Another one was quicker; look again.
         return None, None
     except PermissionError as error:
-        raise NotAllowed(
-            f"{error.filename or project.state_dir}: permission denied",
-            f"run it as the user who owns {project.state_dir}",
-        ) from error
+        raise denied(error) from error
 
 
 def _holder(project: Project) -> int | None:
@@ -221,8 +219,32 @@ def _holder(project: Project) -> int | None:
     return holder(project.owner_lock)
 
 
-def _held(project: Project) -> OwnerUnavailable:
+def denied(error: PermissionError) -> NotAllowed:
+    """Which file keeps us out, and the command that lets us in."""
+    path = error.filename or ""
+    try:
+        owner = os.lstat(path).st_uid
+    except OSError:
+        return NotAllowed(f"{path or 'another user has started it'}: {error.strerror}", "sudo muster ...")
+    if owner == os.geteuid():
+        return NotAllowed(f"{path}: permission denied", f"chmod u+rwX {shell_word(path)}")
+    above, found, _ = path.partition(f"/{STATE_DIR_NAME}/")
+    place = shell_word(above + found.rstrip("/") if found else path)
+    return NotAllowed(
+        f"{path} belongs to {user_name(owner)}: permission denied",
+        f"sudo chown -R {user_name(os.geteuid())} {place}",
+    )
+
+
+def _held(project: Project) -> MusterError:
     pid = _holder(project)
+    with suppress(OSError):
+        starter = os.stat(project.socket).st_uid
+        if os.geteuid() not in (starter, 0):
+            name, folder = user_name(starter), shell_word(project.folder)
+            return NotAllowed(
+                f"{name} has started the crew of {project.folder}", f"sudo -u {name} muster -C {folder} down"
+            )
     who = f"process {pid}" if pid is not None and pid > 0 else "another process"
     end_it = f"; if it hangs: kill {pid}, then muster up" if pid is not None and pid > 0 else ""
     return OwnerUnavailable(

@@ -181,6 +181,12 @@ def _main(argv: Sequence[str] | None) -> int:
     except MusterError as error:
         print_error(error, as_json=as_json)
         code = error.exit_code
+    except PermissionError as error:
+        from muster.cli.context import denied
+
+        refused = denied(error)
+        print_error(refused, as_json=as_json)
+        code = refused.exit_code
     except OSError as error:
         if error.errno not in _UNWRITTEN or error.filename is not None:
             return _end(_bug(error, as_json))
