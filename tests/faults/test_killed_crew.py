@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from copies import Site, site
+from copies import RUN, Site, site
 
 from muster.hosts.file_lock import holder
 from muster.hosts.local_host import LocalHost
-from patience import until
+from patience import PATIENCE_S, until
 
 
 @pytest.fixture
@@ -42,3 +43,16 @@ def test_what_waits_while_nobody_is_up_waits_for_a_crew(here: Site) -> None:
         code, said = here(*command)
         assert code == 0 and "no worker is up: `muster up` starts some" in said, said
         assert "free worker" not in said and "takes it now" not in said, said
+
+
+def test_down_of_a_crew_that_was_stopped_says_its_steps(here: Site) -> None:
+    here.add()
+    here.up()
+    send_all(here, signal.SIGSTOP)
+    down = subprocess.Popen([*RUN, str(here.root), "down"], stdout=subprocess.PIPE, text=True)
+    assert down.stdout is not None
+    assert "does not answer" in down.stdout.readline()
+    assert "Draining: plan/one" in down.stdout.readline(), "what it waits for, once the owner tells"
+    os.kill(down.pid, signal.SIGINT)  # the next step: it gives its task back
+    said, _ = down.communicate(timeout=PATIENCE_S)
+    assert down.returncode == 0 and "Given back: plan/one" in said and "Stopped." in said, said

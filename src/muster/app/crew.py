@@ -420,15 +420,27 @@ def left_running(project: Project) -> list[tuple[str, ProcessId]]:
 
 
 def bring_down(
-    project: Project, config: Config, *, say: Callable[[str], None], actor: str, interrupts: Interrupts
+    project: Project,
+    config: Config,
+    *,
+    say: Callable[[str], None],
+    actor: str,
+    interrupts: Interrupts,
+    look: Callable[[], None],
 ) -> None:
     """Has the supervisor end its crew; where there is none, or it does not obey, does so itself.
+
+    `look` is called while it waits for the supervisor.
 
     Raises StoreFault once everybody has ended, where the store is not sound.
     """
     there = _processes(project)
     try:
-        _bring_down(project, config, say=say, actor=actor, interrupts=interrupts)
+        _await_supervisor(project, config, say, interrupts, look)
+        if is_up(project):
+            with SupervisedCrew(project, config, 0, say=say, actor=actor, interrupts=interrupts) as crew:
+                crew.adopt()
+                crew.wind_down()
     finally:
         _await_end(there, say)
 
@@ -448,8 +460,12 @@ def _await_end(there: set[ProcessId], say: Callable[[str], None]) -> None:
         say(f"Left     still ending after {OWNER_END_S:.0f} s: pid {', '.join(map(str, left))}")
 
 
-def _bring_down(
-    project: Project, config: Config, *, say: Callable[[str], None], actor: str, interrupts: Interrupts
+def _await_supervisor(
+    project: Project,
+    config: Config,
+    say: Callable[[str], None],
+    interrupts: Interrupts,
+    look: Callable[[], None],
 ) -> None:
     deadline_s = time.monotonic() + config.workers.drain_s + 2 * STOP_S
     asked, asked_s = 0, 0.0
@@ -458,11 +474,8 @@ def _bring_down(
         if level > asked or time.monotonic() - asked_s > STATUS_S:
             if level > max(asked, DRAIN):
                 say(_STEP_WORDS[level])
+            if asked:
+                look()
             asked, asked_s = level, time.monotonic()
             ask(supervisor, level)
         time.sleep(TICK_S / 2)
-    if not is_up(project):
-        return
-    with SupervisedCrew(project, config, 0, say=say, actor=actor, interrupts=interrupts) as crew:
-        crew.adopt()
-        crew.wind_down()

@@ -31,16 +31,26 @@ def run(args: argparse.Namespace) -> int:
     if not is_up(project):
         show.say("Nothing is up.")
         return EXIT_OK
-    held = _held(project)
-    with Interrupts(STOP if args.now else DRAIN).counting() as interrupts:
-        if held and not args.now:
+    held: list[str] | None = None
+
+    def look() -> None:
+        """Until the owner tells what runs: one that was stopped does once it was told to go on."""
+        nonlocal held
+        if held is None and (held := _held(project)) and not args.now:
             show.say(f"Draining: {', '.join(held)} (Ctrl-C: checkpoint, stop and give them back now)")
+
+    look()
+    if held is None:
+        show.say("The owner does not answer; whoever was stopped is told to go on and end")
+    with Interrupts(STOP if args.now else DRAIN).counting() as interrupts:
         try:
-            bring_down(project, _config(project), say=show.say, actor=actor(), interrupts=interrupts)
+            bring_down(
+                project, _config(project), say=show.say, actor=actor(), interrupts=interrupts, look=look
+            )
         except StoreFault as error:
             show.say(f"Stopped. The store needs a person: {error.hint}")
             return EXIT_OK
-    if back := _given_back(project, held):
+    if back := _given_back(project, held or []):
         show.say(f"Given back: {', '.join(back)}")
     show.say("Stopped. `muster up` resumes where it stopped.")
     return EXIT_OK
@@ -55,13 +65,13 @@ def _config(project: Project) -> Config:
         return Config()
 
 
-def _held(project: Project) -> list[str]:
-    """References of what runs, also where the owner that tells hangs: then nothing."""
+def _held(project: Project) -> list[str] | None:
+    """References of what runs; None where the owner that tells hangs."""
     with closing(Api(Connection(project.socket), attempt_headers(project), reply_s=CONTROL_S)) as api:
         try:
             return running(api)
         except MusterError:
-            return []
+            return None
 
 
 def _given_back(project: Project, held: list[str]) -> list[str]:
