@@ -53,6 +53,7 @@ def test_version(cli):
             "no option '--staus=x'; did you mean '--status'?",
             "muster task list --help",
         ),
+        (("task", "retry", "x", "--dry-run"), "knows no option '--dry-run'\n", "muster task retry --help"),
         (("task", "list", "--sta", "x"), "did you mean '--status'?", "muster task list --help"),
         (("comp",), "did you mean 'completion'?", "muster --help"),
         (("stop",), "there is no command 'stop'; did you mean 'muster down'?", "muster down --help"),

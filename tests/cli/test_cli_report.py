@@ -165,6 +165,9 @@ def test_a_wrong_token(refused, owner, argv):
         ),
         (("checkpoint", "--", "sh", "-c", "echo half; kill -9 $$"), "sh ended with exit code -9"),
         (("checkpoint", "--", "head", "-c", "1048577", "/dev/zero"), "more than 1048576 bytes"),
+        (("checkpoint", "--text", ""), "the checkpoint is empty; nothing was sent, the last one is kept"),
+        (("checkpoint", "/dev/null", "--end", ""), "the checkpoint is empty"),
+        (("checkpoint", "--", "true"), "the checkpoint is empty"),
         (("checkpoint", "absent"), "cannot read absent: No such file"),
         (("checkpoint", "."), "cannot read .: Is a directory"),
         (("checkpoint", "large"), "more than 1048576 bytes; the last one is kept"),
@@ -252,7 +255,8 @@ echo '{{"last": 4711}}' | {muster} report checkpoint -
 
 @pytest.mark.promise("S16")
 @pytest.mark.parametrize(
-    "written", [b"", b"12", b"half", b'{"rows": 1, "la', b"[1, 2", b'"text', b"true", b'{"a": 1}\n{"b": 2}\n']
+    "written",
+    [b"", b"12", b"half", b'{"rows": 1, "la', b"[1, 2", b'"text', b"true", b"[NaN]", b'{"a": 1}\n{"b": 2}\n'],
 )
 def test_half_of_a_checkpoint_does_not_take_the_place_of_a_whole_one(root, owner, written):
     """By a real pipe whose writer is killed."""

@@ -108,7 +108,7 @@ def _newest(context: Context, task_id: int, out: Out, *, follow: bool) -> None:
             wrote = _attempt(context, detail, epoch, out, follow=follow)
             shown = epoch
             if not follow and not wrote:
-                _explain_silence(task)
+                _explain_silence(task, [attempt["epoch"] for attempt in detail["attempts"]])
             if follow:
                 continue
         elif not follow:
@@ -121,8 +121,9 @@ def _newest(context: Context, task_id: int, out: Out, *, follow: bool) -> None:
         _await_news(context, task_id, detail["events"])
 
 
-def _explain_silence(task: Json) -> None:
-    earlier = f"; earlier ones: muster logs {ref_of(task)}#{task['epoch'] - 1}" if task["epoch"] > 1 else ""
+def _explain_silence(task: Json, epochs: list[int]) -> None:
+    """`epochs` of its attempts, the newest one last: after `db restored` they are no numbers in a row."""
+    earlier = f"; earlier ones: muster logs {ref_of(task)}#{epochs[-2]}" if len(epochs) > 1 else ""
     note(f"attempt {task['epoch']} has printed nothing{earlier}")
 
 

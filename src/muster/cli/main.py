@@ -227,7 +227,7 @@ def _run(name: str, rest: list[str], found: argparse.Namespace) -> int:
     if extra:
         culprit = next((text for text in extra if text.startswith("-")), extra[0])
         kind = "option" if culprit.startswith("-") else "argument"
-        options = _options(_described(name, line, command))
+        options = _options(_described(name, line, command, asked))
         meant = _near(culprit.partition("=")[0], [*options, *_GLOBAL_OPTIONS])
         asked = " ".join(filter(None, ["muster", name, getattr(args, "verb", None)]))
         raise BadInput(f"{asked} knows no {kind} {culprit!r}{meant}", f"{asked} --help")
@@ -392,7 +392,7 @@ def _options(parser: argparse.ArgumentParser) -> list[str]:
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for below in action.choices.values():
-                found += _options(below)
+                found += _options(below) if isinstance(below, argparse.ArgumentParser) else []
     return found
 
 

@@ -222,6 +222,11 @@ def _checkpoint(args: argparse.Namespace) -> dict[str, Any]:
         )
     if args.end is not None:
         data = _before(args.end, data)
+    if not data:
+        raise BadInput(
+            "the checkpoint is empty; nothing was sent, the last one is kept",
+            "save what the next attempt needs",
+        )
     # Which of two is the newer one is told by when they were taken: one of them may be held up on its way.
     taken = {"takenUs": time.monotonic_ns() // 1000, "takenOn": _this_boot()}
     return {"data": base64.b64encode(data).decode(), **taken}
@@ -363,7 +368,7 @@ def _stamp(file: BinaryIO) -> tuple[int, int] | None:
 def _refuse_half(data: bytes) -> None:
     """A pipe ends the same way when its writer was killed: only what shows its own end is known to be whole."""
     try:
-        whole = isinstance(json.loads(data), dict | list | str)
+        whole = isinstance(json.loads(data, parse_constant=_refuse_constant), dict | list | str)
     except (ValueError, RecursionError):
         whole = False
     if not whole:
