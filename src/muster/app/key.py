@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import secrets
-from pathlib import Path
 
 from muster.app.lost import lost_attempts
 from muster.config.project import Project
 from muster.engine.services.sealer import LOGGED_HEAD
+from muster.hosts.plain_files import replace_plain
 from muster.model.errors import NotFound, StoreRefused
 from muster.model.seals import Signer
 from muster.stores.sqlite.file import gone
@@ -26,7 +25,9 @@ def signer_of(project: Project) -> Signer:
     try:
         text = path.read_text("ascii", errors="replace").strip()
     except FileNotFoundError:
-        return Signer(_make(path))
+        key = secrets.token_bytes(_KEY_BYTES)
+        replace_plain(path, key.hex().encode() + b"\n", lasting=True)
+        return Signer(key)
     if not re.fullmatch(f"[0-9a-f]{{{2 * _KEY_BYTES}}}", text):
         raise StoreRefused(
             f"{path} holds no key; nothing was changed",
@@ -50,19 +51,6 @@ def require_store(project: Project) -> None:
     if project.has_begun:
         raise gone(project.store)
     raise NotFound(f"there is no store at {project.store}", "muster run PLAN.md makes one")
-
-
-def _make(path: Path) -> bytes:
-    key = secrets.token_bytes(_KEY_BYTES)
-    fresh = path.with_suffix(".new")
-    fresh.unlink(missing_ok=True)
-    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "wb") as file:
-        file.write(key.hex().encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
-    return key
 
 
 def logged_heads(project: Project) -> list[str]:

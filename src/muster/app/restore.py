@@ -25,7 +25,7 @@ from muster.ports.store import Reads
 from muster.runtimes.local import SystemChance, SystemClock
 from muster.stores.sqlite.copies import CopyReport, examine, write_anew
 from muster.stores.sqlite.file import halt_of
-from muster.stores.sqlite.store import SqliteStore
+from muster.stores.sqlite.store import SqliteStore, refuse_newer
 
 INCARNATION_CHARS = 16
 
@@ -56,11 +56,7 @@ def migrate(project: Project, *, dry_run: bool) -> Migrated:
     """Brings the schema up to date.  Raises StoreRefused for one that is newer."""
     with alone(project):
         found = examine(project.store, quick=True)
-        if found.schema > found.newest:
-            raise StoreRefused(
-                f"{project.store} has schema {found.schema}; this Muster knows up to {found.newest}",
-                "upgrade Muster: pip install -U musterd",
-            )
+        refuse_newer(project.store, found.schema)
         if not dry_run:
             SqliteStore.open(project.store).close()
         return Migrated(found.schema, found.newest)

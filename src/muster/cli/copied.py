@@ -6,6 +6,7 @@ import sys
 
 from muster.cli.context import actor
 from muster.cli.output import clean
+from muster.cli.values import agreed
 from muster.config.identity import copied_error, look
 from muster.config.project import Project
 from muster.model.answers import StoreRestored
@@ -21,13 +22,7 @@ def confirm_copy(project: Project) -> None:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise error
     print(f"{clean(error.message)}.", file=sys.stderr)
-    print(
-        "Go on here, as a project of its own, with the tasks that are left? [y/N] ",
-        end="",
-        file=sys.stderr,
-        flush=True,
-    )
-    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+    if not agreed("Go on here, as a project of its own, with the tasks that are left?"):
         raise error
     from muster.app.restore import restored
 

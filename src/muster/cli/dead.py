@@ -12,6 +12,7 @@ from muster.cli.fields import add_fields, print_tasks
 from muster.cli.output import Screen, age, clean, listed, note, now_ms, print_json, ref_of
 from muster.cli.task import find_tasks
 from muster.cli.task_actions import act_on, add_retry_options, named, post, retrying
+from muster.cli.values import agreed
 from muster.cli.waiting import ENDED, Waiting, add_waiting, duration_s, refuse_idle
 from muster.client.api import plan_path
 from muster.model.errors import BadInput, Conflict
@@ -233,7 +234,4 @@ def _confirmed(args: argparse.Namespace, tasks: list[Json]) -> bool:
     if len(tasks) > SHOWN_MAX:
         print(f"and {len(tasks) - SHOWN_MAX} more: --dry-run shows all", file=sys.stderr)
     last = "" if args.verb == "retry" else " for good"
-    print(
-        f"{args.verb} {counted(len(tasks), 'failed task')}{last}? [y/N] ", end="", file=sys.stderr, flush=True
-    )
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return agreed(f"{args.verb} {counted(len(tasks), 'failed task')}{last}?")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -23,11 +24,11 @@ from muster.model.errors import BadInput, BadPlan, Conflict
 from muster.model.json_value import Json
 from muster.model.profiles import GENERAL_PURPOSE, Choice, Chooser, by_words, required
 from muster.model.rows import Lane, WorkerRow
-from muster.model.states import FINAL, TaskStatus, WorkerStatus
+from muster.model.states import FINAL, TaskStatus
 from muster.model.task import REMOVED
 from muster.model.wording import counted
+from muster.plans.problems import Problems
 
-SHOWN_MAX = 20
 STDIN = "-"
 
 
@@ -240,30 +241,27 @@ def _task_body(assigned: Assigned) -> Json:
 
 def _refuse_unmanned(given: Given, config: Config) -> None:
     """A shell is only asked where that was said: it would run prose as a script."""
-    problems, hints = [], set()
+    problems, hints = Problems(given.short), set()
     known = ", ".join(sorted(config.agents))
     scripts = {agent.name for agent in config.agents.values() if agent.prompt == "script"}
     for task, agent, *_ in assign(given.document, config):
-        where = f"{given.short}:{task.line}: task {task.key}"
+        name = f"task {task.key}"
         hint = (
             f"write agent=NAME (known: {known}; `shell` runs a task's text as a script), "
             'or add [agents.NAME], or `agent = "NAME"` for all, to muster.toml'
         )
         if task.agent is not None and task.agent not in config.agents:
-            problems.append(f"{where} wants agent {task.agent}, which is not configured")
+            problems.add(task.line, f"{name} wants agent {task.agent}, which is not configured")
         elif task.agent is None and not task.done and not config.general:
-            problems.append(f"{where} names no agent, and none is configured")
+            problems.add(task.line, f"{name} names no agent, and none is configured")
         elif agent in scripts and not task.done and not task.description.strip():
-            problems.append(f"{where} has no text, and agent {agent} runs a task's text as a script")
+            problems.add(task.line, f"{name} has no text, and agent {agent} runs a task's text as a script")
             hint = "write the commands below the task's line, indented"
         else:
             continue
         hints.add(hint)
     if problems:
-        more = f"\nand {len(problems) - SHOWN_MAX} more" if len(problems) > SHOWN_MAX else ""
-        raise BadPlan(
-            "\n".join(problems[:SHOWN_MAX]) + more + "\nnothing was added", "; ".join(sorted(hints))
-        )
+        raise BadPlan("\n".join([*problems.told(), "nothing was added"]), "; ".join(sorted(hints)))
 
 
 def add_plan(api: Api, content: Json, say: Callable[[str], None]) -> str:
@@ -370,11 +368,8 @@ def _print_takers(plan: str, rows: list[Json], screen: Screen) -> None:
     ]
     if listed:
         screen.table(["TASK", "AFTER", "AGENT", "PROFILE", "WHY"], cells, give=4, looks=[""] * len(listed))
-    counts: dict[str, int] = {}
-    for row in rows:
-        if row["done"] or row["status"]:
-            word = "completed" if row["done"] else row["status"].lower()
-            counts[word] = counts.get(word, 0) + 1
+    words = ("completed" if row["done"] else (row["status"] or "").lower() for row in rows)
+    counts = Counter(filter(None, words))
     ended = ", ".join(f"{number} {word}" for word, number in sorted(counts.items()))
     told = f"{clean(plan)}: {counted(len(rows), 'task')}"
     screen.line(told + (f" (not listed: {ended})" if ended else "") + "; nothing was changed")
@@ -394,14 +389,6 @@ def _everybody(config: Config) -> WorkerRow:
         agents=tuple(config.agents),
         general=config.general,
         offers=offers_of(config),
-        unfit={},
-        status=WorkerStatus.IDLE,
-        registered_at_ms=0,
-        last_seen_at_ms=0,
-        heard_mono_ms=0,
-        ended_at_ms=None,
-        permanent=False,
-        reason="",
     )
 
 

@@ -44,6 +44,12 @@ def stdin_bytes(what: str, most: int, hint: str) -> bytes:
     return data
 
 
+def agreed(question: str) -> bool:
+    """Asks on stderr; no answer is a no."""
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
 def time_s(text: str) -> float:
     from muster.model.durations import parse_duration
     from muster.model.errors import BadConfig

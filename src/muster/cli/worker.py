@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections import Counter
 
 from muster.cli.context import Context, connect, patiently
 from muster.cli.fields import add_fields, answer, names_of, print_one, print_rows
@@ -69,18 +70,16 @@ def _worker(context: Context, name: str) -> Json:
 def _list(args: argparse.Namespace) -> int:
     with connect(args) as context:
         workers = _living(context)
-
-    def show() -> None:
-        if workers:
-            _table(workers, Screen(args.color))
-        else:
-            print("no worker is up: muster up")
-
-    print_rows(args, workers, show, names=lambda: names_of("WorkerView"))
+    print_rows(
+        args, workers, lambda: _table(workers, Screen(args.color)), names=lambda: names_of("WorkerView")
+    )
     return 0
 
 
 def _table(workers: list[Json], screen: Screen) -> None:
+    if not workers:
+        screen.line("no worker is up: muster up")
+        return
     now = now_ms()
     rows = [
         [
@@ -129,9 +128,7 @@ def _status(args: argparse.Namespace) -> int:
         return _show(args)
     with connect(args) as context:
         workers = _living(context)
-    counts: dict[str, int] = {}
-    for worker in workers:
-        counts[worker["status"]] = counts.get(worker["status"], 0) + 1
+    counts = Counter(worker["status"] for worker in workers)
     holds = [reference for worker in workers for reference in worker["holds"]]
     quietest_ms = max((now_ms() - worker["lastSeenAtMs"] for worker in workers), default=None)
     told = {"workers": len(workers), "counts": counts, "holds": holds, "longestSilenceMs": quietest_ms}

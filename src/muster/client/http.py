@@ -11,12 +11,13 @@ from __future__ import annotations
 import _socket
 import os
 import sys
+from contextlib import contextmanager
 
 from muster.model.errors import OwnerUnavailable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 CONNECT_S = 5.0
 REPLY_S = 30.0
@@ -62,11 +63,7 @@ class Connection:
         kept = self._socket is not None
         try:
             return self._exchange(message, reply_s)
-        except Lost as error:
-            self.close()
-            if not kept:
-                raise self._unavailable(error) from error
-        except OSError as error:
+        except (Lost, OSError) as error:
             self.close()
             if not kept or isinstance(error, TimeoutError):
                 raise self._unavailable(error) from error
@@ -126,25 +123,20 @@ def _connect(path: str) -> _socket.socket:
     return connection
 
 
-class address:  # noqa: N801 - used like a function
-    """Context manager: a name short enough for a socket's address, also where the folder lies deep."""
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = os.fspath(path)
-        self._folder: int | None = None
-
-    def __enter__(self) -> str:
-        if len(os.fsencode(self._path)) <= _SOCKET_PATH_MAX:
-            return self._path
-        if sys.platform != "linux":
-            raise OSError(f"the path of {self._path} is too long for a socket; move the project up")
-        folder, name = os.path.split(self._path)
-        self._folder = os.open(folder, os.O_PATH | os.O_DIRECTORY)
-        return f"/proc/self/fd/{self._folder}/{name}"
-
-    def __exit__(self, *_: object) -> None:
-        if self._folder is not None:
-            os.close(self._folder)
+@contextmanager
+def address(path: str | os.PathLike[str]) -> Iterator[str]:
+    """A name short enough for a socket's address, also where the folder lies deep."""
+    if len(os.fsencode(path)) <= _SOCKET_PATH_MAX:
+        yield os.fspath(path)
+        return
+    if sys.platform != "linux":
+        raise OSError(f"the path of {os.fspath(path)} is too long for a socket; move the project up")
+    folder, name = os.path.split(os.fspath(path))
+    fd = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{fd}/{name}"
+    finally:
+        os.close(fd)
 
 
 def answers(path: str | os.PathLike[str]) -> bool:

@@ -17,6 +17,7 @@ from muster.model.errors import BadConfig, BadInput
 from muster.model.wording import near
 
 POOL, CLUSTER, PLANNER = "worker pool (JSON)", "agent cluster (YAML)", "plan orchestrator (JSON)"
+COUNT_MAX = 1_000_000
 _SPAN = re.compile(r"(?:(\d{1,4})\.)?(\d{1,2}):(\d{2}):(\d{2})")
 
 
@@ -35,22 +36,13 @@ class Setting(NamedTuple):
     """Written as a comment: Muster's own default serves the purpose better."""
 
 
-def _number(value: object, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ValueError(f"a whole number from {least} to {most}")
-    return value
+def _count(least: int, less: int = 0) -> Callable[[object], str]:
+    def read(value: object) -> str:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= COUNT_MAX:
+            raise ValueError(f"a whole number from {least} to {COUNT_MAX}")
+        return str(value - less)
 
-
-def _count(value: object) -> str:
-    return str(_number(value, 1, 1_000_000))
-
-
-def _count_or_zero(value: object) -> str:
-    return str(_number(value, 0, 1_000_000))
-
-
-def _one_less(value: object) -> str:
-    return str(_number(value, 1, 1_000_000) - 1)
+    return read
 
 
 def _duration(unit_s: float) -> Callable[[object], str]:
@@ -74,9 +66,9 @@ def _span(value: object) -> str:
 
 
 _READERS: Mapping[str, Callable[[object], str]] = {
-    "count": _count,
-    "count_or_zero": _count_or_zero,
-    "one_less": _one_less,
+    "count": _count(1),
+    "count_or_zero": _count(0),
+    "one_less": _count(1, less=1),
     "seconds": _duration(1),
     "minutes": _duration(60),
     "span": _span,
@@ -215,9 +207,10 @@ def import_settings(text: str, file: str) -> Imported:
     problems: list[str] = []
     found: list[Found] = []
     for key, line, value in leaves:
-        setting = _setting(key, known, kind)
+        plain = _plain(key, kind)
+        setting = known.get(plain) or known.get(f"{plain.rpartition('.')[0]}.*")
         if setting is None:
-            problems.append(f"{file}:{line}: unknown key {key}{near(_plain(key, kind), known)}")
+            problems.append(f"{file}:{line}: unknown key {key}{near(plain, known)}")
             continue
         try:
             written = setting.read(value) if setting.read is not None else ""
@@ -303,11 +296,6 @@ def _plain(key: str, kind: str) -> str:
         return key
     table, dot, name = key.rpartition(".")
     return _CAPITAL.sub(lambda match: match[1].upper(), name) if table + dot in _POOL_TABLES else key
-
-
-def _setting(key: str, known: dict[str, Setting], kind: str) -> Setting | None:
-    plain = _plain(key, kind)
-    return known.get(plain) or known.get(f"{plain.rpartition('.')[0]}.*")
 
 
 def _sorted_out(kind: str, found: list[Found], file: str) -> Imported:

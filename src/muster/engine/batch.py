@@ -152,18 +152,16 @@ class Batcher:
         except MusterError as error:
             _settle([(reply, error) for _, reply in calls])
         except Exception as error:
-            self._commit_one_by_one(calls, error)
+            if len(calls) == 1:
+                log.exception("%s failed", type(calls[0][0]).__name__)
+                _settle([(calls[0][1], error)])
+                return
+            for call in calls:  # one poisoned command must not fail its neighbours
+                self._commit([call])
         else:
-            self._answer(calls, applied)
-
-    def _commit_one_by_one(self, calls: list[Call], error: Exception) -> None:
-        """One poisoned command must not fail its neighbours."""
-        if len(calls) == 1:
-            log.error("%s failed", type(calls[0][0]).__name__, exc_info=error)
-            _settle([(calls[0][1], error)])
-            return
-        for call in calls:
-            self._commit([call])
+            self._publish(applied.topics)
+            outcomes = zip(calls, applied.outcomes, strict=True)
+            _settle([(reply, outcome) for (_, reply), outcome in outcomes])
 
     def _apply(self, calls: list[Call]) -> Applied:
         now = self._now()
@@ -178,10 +176,6 @@ class Batcher:
             if refused or self._now().mono_ms - now.mono_ms > self._slow_ms:
                 self._absent += 1
             self._began_ms = None
-
-    def _answer(self, calls: list[Call], applied: Applied) -> None:
-        self._publish(applied.topics)
-        _settle([(reply, outcome) for (_, reply), outcome in zip(calls, applied.outcomes, strict=True)])
 
 
 def _shutting_down() -> Unavailable:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+
 from msgspec.structs import replace
 
 from muster.engine.view import View
 from muster.model import commands as c
 from muster.model.errors import BadInput
+from muster.model.graph import find_cycle
 from muster.model.states import FailedDependency
 from muster.model.task import Task
+
+Node = int | str
+"""A task by its number; one that is being added by its key."""
 
 
 async def depend(view: View, command: c.Depend) -> Task:
@@ -21,10 +27,11 @@ async def depend(view: View, command: c.Depend) -> Task:
         view.task(parent_id)
     known = {parent for _, parent in await view.tx.parents([child.id])}
     fresh = [parent_id for parent_id in wanted if parent_id not in known]
-    cycle = await _cycle(view, child.id, fresh)
-    if cycle:
-        texts = {text.task_id: text.key for text in await view.tx.job_texts(cycle)}
-        names = " -> ".join(texts[task_id] for task_id in cycle)
+    cycle = await cycle_with(view, {child.id: fresh})
+    if cycle is not None:
+        texts = await view.tx.job_texts([number for number in cycle if isinstance(number, int)])
+        keys: dict[Node, str] = {text.task_id: text.key for text in texts}
+        names = " -> ".join(keys[number] for number in cycle)
         raise BadInput(f"dependencies would form a cycle: {names}; nothing was changed")
     parents = await view.tx.existing_ids(fresh)
     unmet = sum(not parent.done for parent in parents)
@@ -36,22 +43,14 @@ async def depend(view: View, command: c.Depend) -> Task:
     return task
 
 
-async def _cycle(view: View, child_id: int, parent_ids: list[int]) -> list[int]:
-    """`[child, parent, ..., child]` where the child is among what its new parents wait for; else empty."""
-    if child_id in parent_ids:
-        return [child_id, child_id]
-    below = dict.fromkeys(parent_ids, child_id)
-    edge = list(parent_ids)
-    while edge:
-        found = await view.tx.parents(edge)
-        edge = []
-        for task_id, parent_id in found:
-            if parent_id == child_id:
-                path = [child_id, task_id]
-                while path[-1] != child_id:
-                    path.append(below[path[-1]])
-                return path[::-1]
-            if parent_id not in below:
-                below[parent_id] = task_id
-                edge.append(parent_id)
-    return []
+async def cycle_with(view: View, edges: Mapping[Node, Sequence[Node]]) -> list[Node] | None:
+    """A cycle, as `find_cycle` has it, among these edges and the store's of all tasks that have none here."""
+    graph = dict(edges)
+    parents: Iterable[Sequence[Node]] = edges.values()
+    while todo := {node for group in parents for node in group if isinstance(node, int)} - graph.keys():
+        found: dict[Node, list[Node]] = {number: [] for number in todo}
+        for parent, child in await view.tx.dependencies(todo):
+            found[child].append(parent)
+        graph |= found
+        parents = found.values()
+    return find_cycle(graph)

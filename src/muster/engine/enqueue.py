@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from muster.engine.memory import Memory
-from muster.engine.policy import F, Policy
+from muster.engine.policy import Policy
 from muster.engine.view import View
 from muster.model import commands as c
 from muster.model.answers import Done, Enqueued
@@ -33,7 +33,7 @@ PAGE_TASKS = 500
 class Enqueuer:
     def __init__(self, memory: Memory, policy: Policy) -> None:
         self._memory = memory
-        self._policy = policy
+        self.policy = policy
         self._chooser = Chooser(policy.profiles)
 
     async def set_ticked(self, view: View, command: c.SetTicked) -> Done:
@@ -179,11 +179,11 @@ class Enqueuer:
         Counting costs a scan, so it is done only when what was counted last does not suffice.
         """
         if count > self._memory.room:
-            self._memory.room = self._policy.waiting_max - await view.tx.waiting()
+            self._memory.room = self.policy.waiting_max - await view.tx.waiting()
         if count > self._memory.room:
             raise Overloaded(
-                f"{self._policy.waiting_max - self._memory.room} tasks wait already and at most "
-                f"{self._policy.waiting_max} may; none of the {count} was added",
+                f"{self.policy.waiting_max - self._memory.room} tasks wait already and at most "
+                f"{self.policy.waiting_max} may; none of the {count} was added",
                 "let the crew catch up, or raise [task] waiting in muster.toml",
             )
         self._memory.room -= count
@@ -216,7 +216,7 @@ class Enqueuer:
             edges[spec.key] = spec.depends_on
         for spec in command.tasks:
             if not spec.done:
-                self._policy.refuse_bare_script(spec)
+                self.policy.refuse_bare_script(spec)
             named = [("depends on", parent) for parent in spec.depends_on]
             if spec.parent is not None:
                 named.append(("belongs to", spec.parent))
@@ -258,7 +258,7 @@ class Enqueuer:
         done: set[str],
     ) -> None:
         parents = tuple({ids[parent]: parent in done for parent in spec.depends_on}.items())
-        spec = self.filled(self._with_profile(spec))
+        spec = self.policy.filled(self._with_profile(spec))
         lane = lane_key(plan.id, spec)
         decision = enqueued(
             spec,
@@ -290,18 +290,11 @@ class Enqueuer:
             decision.task,
         )
 
-    def filled(self, fields: F) -> F:
-        return self._policy.filled(fields)
-
-    def check_edited(self, fields: TaskFields) -> None:
-        """Raises BadInput."""
-        self._policy.refuse_bare_script(fields)
-
     def _with_profile(self, spec: c.Spec) -> c.Spec:
         """With the kind of agent that its words ask for, where it is left to them."""
         asks = bool(spec.capabilities or spec.target)
-        usual = self._policy.usual_agent
-        if not self._policy.profiles or not by_words(spec.agent, spec.profile, asks=asks, usual=usual):
+        usual = self.policy.usual_agent
+        if not self.policy.profiles or not by_words(spec.agent, spec.profile, asks=asks, usual=usual):
             return spec
         choice = self._chooser.choose(spec.title, spec.description, f"{spec.epic} {spec.feature}")
         return replace(spec, profile=choice.profile)

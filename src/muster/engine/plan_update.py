@@ -7,9 +7,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from muster.engine.dependencies import Node, cycle_with
 from muster.engine.enqueue import Enqueuer, lane_key
 from muster.engine.memory import Memory
-from muster.engine.view import View
+from muster.engine.view import View, moved
 from muster.model import breaker
 from muster.model import commands as c
 from muster.model.answers import Moved
@@ -28,7 +29,6 @@ from muster.model.edits import (
     task_fields_of,
 )
 from muster.model.errors import BadInput, Conflict, NotFound
-from muster.model.graph import find_cycle
 from muster.model.rows import WORKSPACE_ID, Plan
 from muster.model.states import FINAL, HELD, FailedDependency
 from muster.model.task import Now, Task, TaskFields
@@ -36,14 +36,12 @@ from muster.model.task import Now, Task, TaskFields
 KEPT_CHARS_MAX = 2000
 """As much of an old text stands in the audit."""
 
-Node = int | str
-"""A task by its number; one that is being added by its key."""
-
 
 class PlanUpdater:
     def __init__(self, enqueuer: Enqueuer, memory: Memory) -> None:
         self._memory = memory
         self._enqueuer = enqueuer
+        self._policy = enqueuer.policy
 
     async def update(self, view: View, command: UpdatePlan) -> PlanUpdated:
         """Adds, edits and takes out until the plan is what its file says; one event for each task.
@@ -58,7 +56,7 @@ class PlanUpdater:
         plan = await self._enqueuer.find_plan(view, command)
         tasks = await view.tx.kept_tasks(plan.id) if plan else []
         kept = {task.key: task for task in tasks}
-        command = replace(command, tasks=tuple(map(self._enqueuer.filled, command.tasks)))
+        command = replace(command, tasks=tuple(map(self._policy.filled, command.tasks)))
         diff = compare(plan.name if plan else command.plan, command.tasks, kept)
         await self._refuse_cycle(view, _edges(command, kept, diff), kept)
         added = await self._enqueuer.enqueue(view, command)
@@ -113,10 +111,9 @@ class PlanUpdater:
             edges: dict[Node, tuple[Node, ...]] = {kept.id: tuple(named.values())}
             await self._refuse_cycle(view, edges, {kept.key: kept})
         fields = task_fields_of(replace(task_fields_of(kept), **given))
-        await self._edit(view, kept, self._enqueuer.filled(fields), ids, command.actor)
+        await self._edit(view, kept, self._policy.filled(fields), ids, command.actor)
         await view.flush()
-        task = view.task(kept.id)
-        return Moved(task_id=task.id, status=task.status, epoch=task.epoch, generation=task.generation)
+        return moved(view.task(kept.id))
 
     def _absolute(self, given: Mapping[str, Any], now: Now) -> dict[str, Any]:
         """With points in time where durations were given."""
@@ -156,7 +153,7 @@ class PlanUpdater:
     async def _edit(
         self, view: View, kept: KeptTask, fields: TaskFields, ids: Mapping[str, int], actor: str
     ) -> None:
-        self._enqueuer.check_edited(fields)
+        self._policy.refuse_bare_script(fields)
         before = task_fields_of(kept)
         changed = differences(before, fields)
         task = view.task(kept.id)
@@ -190,15 +187,7 @@ class PlanUpdater:
         self, view: View, edges: Mapping[Node, tuple[Node, ...]], kept: Mapping[str, KeptTask]
     ) -> None:
         """Raises BadInput where what is to be, with the store's word on all other tasks, has a cycle (S8)."""
-        graph: dict[Node, tuple[Node, ...]] = dict(edges)
-        todo = _unknown(graph, edges.values())
-        while todo:
-            found: dict[int, list[Node]] = {number: [] for number in todo}
-            for parent, child in await view.tx.dependencies(todo):
-                found[child].append(parent)
-            graph |= {number: tuple(parents) for number, parents in found.items()}
-            todo = _unknown(graph, found.values())
-        cycle = find_cycle(graph)
+        cycle = await cycle_with(view, edges)
         if cycle is not None:
             names: dict[Node, str] = {task.id: key for key, task in kept.items()}
             told = " -> ".join(names.get(node, str(node)) for node in cycle)
@@ -258,10 +247,6 @@ def _edges(command: UpdatePlan, kept: Mapping[str, KeptTask], diff: PlanDiff) ->
         for spec in command.tasks
         if spec.key not in staying
     }
-
-
-def _unknown(graph: Mapping[Node, object], parents: Iterable[Iterable[Node]]) -> set[int]:
-    return {node for group in parents for node in group if isinstance(node, int) and node not in graph}
 
 
 def _shortened(value: Any) -> Any:

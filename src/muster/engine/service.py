@@ -18,6 +18,9 @@ class Service:
 
     name = "service"
     interval_s = 0.5
+    catch_up_s = 0.0
+    behind = False
+    """There is more to do than one round took: the next one begins after `catch_up_s`."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -26,7 +29,7 @@ class Service:
         raise NotImplementedError
 
     async def pause(self) -> None:
-        await self.clock.sleep(self.interval_s)
+        await self.clock.sleep(self.catch_up_s if self.behind else self.interval_s)
 
     async def run(self) -> None:
         """Ends only by cancellation, or where another coordinator has taken over."""

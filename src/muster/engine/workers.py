@@ -66,13 +66,9 @@ class Workers:
                 general=command.general,
                 offers=command.offers,
                 unfit=command.unfit,
-                status=WorkerStatus.IDLE,
                 registered_at_ms=now.wall_ms,
                 last_seen_at_ms=now.wall_ms,
                 heard_mono_ms=now.mono_ms,
-                ended_at_ms=None,
-                permanent=False,
-                reason="",
             )
         )
         view.wrote_events = True

@@ -43,20 +43,16 @@ class Lock:
     @property
     def in_place(self) -> bool:
         """False once the file was deleted or replaced: then another process may hold a lock of its own."""
-        try:
-            there = self._path.stat()
-        except OSError:
-            return False
-        ours = os.fstat(self._fd)
-        return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
+        with contextlib.suppress(OSError):
+            return os.path.samestat(self._path.stat(), os.fstat(self._fd))
+        return False
 
     @property
     def path_now(self) -> Path | None:
         """Where the file was moved to; None where it is gone, or the host does not tell."""
         with contextlib.suppress(OSError):
             path = Path(f"/proc/self/fd/{self._fd}").readlink()
-            there, ours = path.stat(), os.fstat(self._fd)
-            if (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino):
+            if os.path.samestat(path.stat(), os.fstat(self._fd)):
                 return path
         return None
 

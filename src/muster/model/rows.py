@@ -111,17 +111,17 @@ class WorkerRow(Struct, frozen=True, gc=False):
     general: tuple[str, ...]
     """Those of its agents that take tasks which name none, in order of preference."""
     offers: dict[str, Offer]
-    unfit: dict[str, str]
+    unfit: dict[str, str] = {}
     """Agents that cannot run on this worker, with what is missing."""
-    status: WorkerStatus
-    registered_at_ms: int
-    last_seen_at_ms: int
-    heard_mono_ms: int
+    status: WorkerStatus = WorkerStatus.IDLE
+    registered_at_ms: int = 0
+    last_seen_at_ms: int = 0
+    heard_mono_ms: int = 0
     """When it was last heard, on the monotonic clock of its boot."""
-    ended_at_ms: int | None
-    permanent: bool
+    ended_at_ms: int | None = None
+    permanent: bool = False
     """Ended, and not only cut off."""
-    reason: str
+    reason: str = ""
     """Why it has ended; while it lives: why it is to end."""
 
     @property

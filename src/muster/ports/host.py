@@ -32,11 +32,9 @@ class Host(Protocol):
     def alive(self, process: ProcessId) -> bool:
         """False once this very process has ended, also when its pid was given to another one."""
 
-    def marked(self, marks: Iterable[str]) -> dict[str, list[ProcessId]]:
-        """Living processes whose start environment holds one of these `NAME=value` marks, by mark."""
-
     def kill_marked(self, marks: Iterable[str]) -> int:
-        """SIGKILL every process that carries one of the marks, with all its descendants, until none is left.
+        """SIGKILL every process that began with one of these `NAME=value`, and all its descendants, until none is
+        left.
 
         Returns how many processes were killed.  Never touches the calling process.
         """

@@ -11,10 +11,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import TypeVar
 
 from muster.model.events import BrokenAudit, Event, fold
 from muster.model.states import FINAL, FailedDependency, TaskStatus
 from muster.model.task import Attempt, Task
+
+R = TypeVar("R", Attempt, Event)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,9 +59,7 @@ CLOCK_SLACK_MS = 2
 
 
 def check(history: History) -> list[Finding]:
-    by_task: dict[int, list[Event]] = defaultdict(list)
-    for event in history.events:
-        by_task[event.task_id].append(event)
+    by_task = _by_task(history.events)
     return [
         _one_open_attempt(history),
         _fenced(history, by_task),
@@ -208,8 +209,8 @@ def all_completed(history: History) -> Finding:
     return found
 
 
-def _by_task(attempts: Iterable[Attempt]) -> dict[int, list[Attempt]]:
-    found: dict[int, list[Attempt]] = defaultdict(list)
-    for attempt in attempts:
-        found[attempt.task_id].append(attempt)
+def _by_task(rows: Iterable[R]) -> dict[int, list[R]]:
+    found: dict[int, list[R]] = defaultdict(list)
+    for row in rows:
+        found[row.task_id].append(row)
     return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from enum import Enum
-from types import TracebackType
 from typing import Self
 
 from muster.worker.lease_guard import LeaseGuard
@@ -35,9 +34,7 @@ class Orders:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._lock:
             os.close(self._read_fd)
             os.close(self._write_fd)

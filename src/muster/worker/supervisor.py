@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from muster.hosts.plain_files import replace_plain
 from muster.model.errors import MusterError
 from muster.ports.host import Host, ProcessId
 
@@ -160,11 +161,9 @@ class Supervisor:
                 processes.append((child.name, *process))
         project, folder = self._place
         told = {"boot": self._host.boot_id, "project": project, "folder": folder, "processes": processes}
-        draft = self._crew_file.with_name(self._crew_file.name + ".tmp")
         # Where the disk is full the next supervisor knows less; this one goes on.
         with contextlib.suppress(OSError):
-            draft.write_text(json.dumps(told), "utf-8")
-            draft.replace(self._crew_file)
+            replace_plain(self._crew_file, json.dumps(told).encode())
 
     @property
     def own_pids(self) -> set[int]:
@@ -182,11 +181,18 @@ class Supervisor:
 
     def tick(self) -> list[Ended]:
         """Notes who has ended, and starts who is due.  Returns the ended ones."""
-        ended = [found for child in (self.owner, *self.workers) if (found := self._look(child))]
+        return self._tick(self.owner, *self.workers)
+
+    def tick_owner(self) -> list[Ended]:
+        """As `tick`, before there is an owner that workers could be started for."""
+        return self._tick(self.owner)
+
+    def _tick(self, *children: Child) -> list[Ended]:
+        ended = [found for child in children if (found := self._look(child))]
         for found in ended:
             self._note(found)
         now_s = time.monotonic()
-        for child in (self.owner, *self.workers):
+        for child in children:
             if child.due_s is not None and child.due_s <= now_s:
                 self._start(child)
         self._given_up = [process for process in self._given_up if process.poll() is None]
@@ -200,15 +206,6 @@ class Supervisor:
                 _signal(child.pid, signal.SIGCONT)
             elif child is not self.owner:
                 child.due_s = None
-
-    def tick_owner(self) -> list[Ended]:
-        """As `tick`, before there is an owner that workers could be started for."""
-        ended = self._look(self.owner)
-        if ended is not None:
-            self._note(ended)
-        if self.owner.due_s is not None and self.owner.due_s <= time.monotonic():
-            self._start(self.owner)
-        return [] if ended is None else [ended]
 
     def drained(self) -> bool:
         """True once every worker has ended, and none is to be started."""
@@ -392,7 +389,5 @@ def _how(code: int | None) -> str:
 
 
 def _signal(pid: int, number: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
-    except ProcessLookupError:
-        return

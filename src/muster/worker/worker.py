@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 import time
+from functools import partial
 
 from muster.model import commands as c
 from muster.model.answers import Claimed, ClaimedJob, HeartbeatAnswer
@@ -47,14 +48,20 @@ class Worker:
         self._crew = crew
         self._around = around
         self._chance = chance
-        self._hostname = hostname
-        self._boot_id = boot_id
-        self._process = process
+        self._registration = partial(
+            c.Register,
+            worker_id=around.worker_id,
+            hostname=hostname,
+            pid=process.pid,
+            pid_start=process.start,
+            boot_id=boot_id,
+            slots=slots,
+            agents=tuple(sorted(around.agents)),
+            general=general,
+            offers=offers,
+        )
         self._slots = slots
         self._orphan_grace_s = orphan_grace_s
-        self._agents = tuple(sorted(around.agents))
-        self._general = general
-        self._offers = offers
         self._lock = threading.Lock()
         self._held: dict[tuple[int, int], Orders] = {}
         self._draining = threading.Event()
@@ -106,18 +113,7 @@ class Worker:
                 agent.check()
             except AgentUnfit as error:
                 unfit[name] = error.message
-        command = c.Register(
-            worker_id=self._around.worker_id,
-            hostname=self._hostname,
-            pid=self._process.pid,
-            pid_start=self._process.start,
-            boot_id=self._boot_id,
-            slots=self._slots,
-            agents=self._agents,
-            general=self._general,
-            offers=self._offers,
-            unfit=unfit,
-        )
+        command = self._registration(unfit=unfit)
         wait_s = RECONNECT_FIRST_S
         while True:
             try:

@@ -23,6 +23,7 @@ class Pruner(Service):
 
     name = "pruner"
     interval_s = 60.0
+    catch_up_s = CATCH_UP_S
 
     def __init__(
         self,
@@ -42,7 +43,6 @@ class Pruner(Service):
         self._folders = folders
         self._retention = retention
         self._term = term
-        self._behind = False
 
     async def run_once(self) -> None:
         wall_ms = self.clock.now().wall_ms
@@ -61,7 +61,7 @@ class Pruner(Service):
         more = await self._prune_events(wall_ms)
         folders = await self._prune_folders(logs_before_ms)
         await asyncio.to_thread(self._folders.turn_log)
-        self._behind = more or max(gone, folders) == PAGE_ROWS
+        self.behind = more or max(gone, folders) == PAGE_ROWS
 
     async def _prune_events(self, wall_ms: int) -> bool:
         seal = await self._reads.oldest_kept_seal()
@@ -82,6 +82,3 @@ class Pruner(Service):
                 await asyncio.to_thread(self._folders.remove, task_id, epoch)
                 removed += 1
         return removed
-
-    async def pause(self) -> None:
-        await self.clock.sleep(CATCH_UP_S if self._behind else self.interval_s)

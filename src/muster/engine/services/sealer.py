@@ -22,6 +22,7 @@ LOGGED_HEAD = "sealed events up to"
 class Sealer(Service):
     name = "sealer"
     interval_s = 5.0
+    catch_up_s = CATCH_UP_S
 
     def __init__(self, clock: Clock, reads: Reads, engine: Execute, signer: Signer, *, term: int) -> None:
         super().__init__(clock)
@@ -29,10 +30,9 @@ class Sealer(Service):
         self._engine = engine
         self._signer = signer
         self._term = term
-        self._behind = False
 
     async def run_once(self) -> None:
-        self._behind = False
+        self.behind = False
         last = await self._reads.last_seal()
         events = await self._reads.numbered_events(last.to_id if last else 0, None, PAGE_ROWS)
         if not events:
@@ -40,7 +40,4 @@ class Sealer(Service):
         seal = self._signer.seal(events, last.head if last else GENESIS, self.clock.now().wall_ms)
         await self._engine.execute(AddSeal(term=self._term, seal=seal))
         log.info("%s %d, head %s", LOGGED_HEAD, seal.to_id, seal.head)
-        self._behind = len(events) == PAGE_ROWS
-
-    async def pause(self) -> None:
-        await self.clock.sleep(CATCH_UP_S if self._behind else self.interval_s)
+        self.behind = len(events) == PAGE_ROWS

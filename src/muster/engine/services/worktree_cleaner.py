@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import threading
-from collections.abc import Callable
-from functools import partial
 
+from muster.engine.detached_call import detached_call
 from muster.engine.service import PAGE_ROWS, Service
 from muster.model.retention import tree_is_over
 from muster.model.views import TaskFilter
@@ -17,32 +14,6 @@ from muster.ports.runtime import Clock
 from muster.ports.store import Reads
 
 log = logging.getLogger(__name__)
-
-
-async def _aside(call: Callable[[], str]) -> str:
-    """In a thread that the end of the owner does not wait for: git may take minutes, and may be left alone."""
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[str] = loop.create_future()
-
-    def tell(said: str, error: BaseException | None) -> None:
-        if answer.done():
-            return
-        if error is None:
-            answer.set_result(said)
-        else:
-            answer.set_exception(error)
-
-    def work() -> None:
-        said, failed = "", None
-        try:
-            said = call()
-        except BaseException as error:
-            failed = error
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody asks any more
-            loop.call_soon_threadsafe(tell, said, failed)
-
-    threading.Thread(target=work, name="worktree_cleaner", daemon=True).start()
-    return await answer
 
 
 class WorktreeCleaner(Service):
@@ -70,7 +41,8 @@ class WorktreeCleaner(Service):
         for task in await self._reads.task_views(TaskFilter(ids=tuple(page), limit=len(page))):
             if not tree_is_over(task, before_ms, keep_done=self._keep_done):
                 continue
-            why = await _aside(partial(self._trees.put_away, task.id, task.plan, task.key, task.epoch))
+            # Not waited for by the end of the owner: git may take minutes, and may be left alone.
+            why = await detached_call(self._trees.put_away, task.id, task.plan, task.key, task.epoch)
             if why and self._told.get(task.id) != why:
                 log.warning("the tree of %s/%s stays: %s", task.plan, task.key, why)
                 self._told[task.id] = why

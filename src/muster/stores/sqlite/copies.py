@@ -148,20 +148,13 @@ def _examined(connection: apsw.Connection, report: CopyReport, *, quick: bool) -
     if not schema or "tasks" not in names:
         return report._replace(findings=["it is a database, but not a store of Muster's"])
     count: int = connection.execute("SELECT count(*) FROM tasks").fetchone()[0]  # type: ignore[index]
-    return report._replace(
-        tasks=count, findings=_broken_promises(connection, pruned=_pruned(connection, names))
-    )
+    return report._replace(tasks=count, findings=_broken_promises(connection))
 
 
-def _pruned(connection: apsw.Connection, names: set[str]) -> bool:
-    if "seals" not in names:
-        return False
-    return bool(connection.execute("SELECT 1 FROM seals WHERE pruned_at_ms IS NOT NULL LIMIT 1").fetchall())
-
-
-def _broken_promises(connection: apsw.Connection, *, pruned: bool) -> list[str]:
+def _broken_promises(connection: apsw.Connection) -> list[str]:
     """The promises as the rows show them; times of different clocks are not compared."""
     findings: list[str] = []
+    pruned = bool(connection.execute("SELECT 1 FROM seals WHERE pruned_at_ms IS NOT NULL LIMIT 1").fetchall())
     for sql in load_sql("check.sql").values():
         bindings = (pruned,) if "?1" in sql else ()
         findings += [row[0] for row in islice(connection.execute(sql, bindings), FINDINGS_MAX)]

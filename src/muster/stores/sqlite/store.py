@@ -347,12 +347,17 @@ def newest_schema() -> int:
     return _migrations()[-1][0]
 
 
-def pending_migrations(connection: apsw.Connection, path: Path) -> list[tuple[int, str]]:
-    """Raises StoreRefused for a schema that is newer than this Muster."""
-    present, newest = schema_of(connection), newest_schema()
-    if present > newest:
+def refuse_newer(path: Path, schema: int) -> None:
+    """Raises StoreRefused."""
+    if schema > newest_schema():
         raise StoreRefused(
-            f"{path} has schema {present}; this Muster knows up to {newest}",
+            f"{path} has schema {schema}; this Muster knows up to {newest_schema()}",
             "upgrade Muster: pip install -U musterd",
         )
+
+
+def pending_migrations(connection: apsw.Connection, path: Path) -> list[tuple[int, str]]:
+    """Raises StoreRefused for a schema that is newer than this Muster."""
+    present = schema_of(connection)
+    refuse_newer(path, present)
     return [(number, script) for number, script in _migrations() if number > present]
