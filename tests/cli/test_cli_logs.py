@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from muster.cli.logs import _explain_silence
 from muster.cli.raw import Inert
 from muster.model import commands as c
 from patience import PATIENCE_S
@@ -241,3 +242,9 @@ def test_what_comes_is_shown_as_it_comes(start, owner, spoken):
     owner.log(owner.tasks()["it"].id, 1, json.dumps(line).encode() + b"\n", offset=len(spoken))
     while b"Late news." not in (line := process.stdout.readline()):
         assert line
+
+
+def test_an_earlier_attempt_is_named_though_numbers_were_left_out(capsys):
+    """As `muster db restored` leaves out some."""
+    _explain_silence({"epoch": 59660652, "plan": "p", "key": "c"}, [1, 59660652])
+    assert "earlier ones: muster logs p/c#1\n" in capsys.readouterr().err
