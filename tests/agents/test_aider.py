@@ -65,7 +65,7 @@ def test_an_answer_and_what_it_cost(folder: AttemptFolder) -> None:
         ("litellm.RateLimitError: Too\nmany\nRetrying in 0.2 seconds...\n", ErrorKind.RATE_LIMIT),
         ("litellm.BadRequestError: X - Your credit \nbalance is too low\n", ErrorKind.BILLING),
         ("litellm.NotFoundError: no such model\n", ErrorKind.INVALID),
-        ("litellm.InternalServerError: broken\n", ErrorKind.CRASH),
+        ("litellm.InternalServerError: broken\n", ErrorKind.RATE_LIMIT),
         ("", ErrorKind.CRASH),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -60,9 +61,10 @@ def test_steps_are_summed_up_and_the_last_one_must_be_the_end(folder: AttemptFol
 
 
 def test_answers_without_an_end_are_not_repeated_for_ever(folder: AttemptFolder) -> None:
-    assert fed(step("unknown"), step("unknown"), step("stop"), step("unknown")).patience_s is None
+    assert fed(step("unknown"), step("unknown"), step("stop"), step("unknown")).waiting is None
     stream = fed(step("unknown"), step("unknown"), step("unknown"))
-    assert stream.patience_s == 0
+    assert stream.waiting is not None
+    assert stream.waiting.delay_s == math.inf, "it is ended at once"
     outcome = stream.outcome(Exit(code=-2, given_up=True), folder)
     assert isinstance(outcome, Failed)
     assert outcome.kind is ErrorKind.CRASH

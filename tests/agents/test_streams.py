@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,7 +19,7 @@ from muster.agents.gemini import GeminiStream
 from muster.agents.jsonlines import LINE_BYTES_MAX, JsonLines
 from muster.agents.letta import LettaStream
 from muster.agents.opencode import OpencodeStream
-from muster.agents.provider import refusal
+from muster.agents.provider import refusal, stated_reset
 from muster.agents.qwen_code import QwenStream
 from muster.agents.streaming import EventStream
 from muster.model.limits import Limits
@@ -252,28 +254,125 @@ def test_the_last_word_is_known_and_taken_back_when_work_goes_on() -> None:
     assert thread.ended
 
 
-AGAIN = "Reconnecting... 1/5 ("
+AGAIN = "Reconnecting... 2/5 ("
 
 
 @pytest.mark.parametrize(
-    ("said", "waits"),
+    ("said", "kind"),
     [
-        (AGAIN + "exceeded retry limit, last status: 429 Too Many Requests)", True),
-        (AGAIN + "unexpected status 401 Unauthorized: no, url: http://x)", False),
-        (AGAIN + "stream disconnected before completion)", False),
-        ("exceeded retry limit, last status: 429 Too Many Requests", False),
+        (AGAIN + "exceeded retry limit, last status: 429 Too Many Requests)", K.RATE_LIMIT),
+        (AGAIN + "unexpected status 503 Service Unavailable: no, url: http://x)", K.RATE_LIMIT),
+        (
+            AGAIN + "We’re currently experiencing high demand, which may cause temporary errors.)",
+            K.RATE_LIMIT,
+        ),
+        (AGAIN + "stream disconnected: error sending request for url (http://x))", K.RATE_LIMIT),
+        (AGAIN + "unexpected status 401 Unauthorized: no, url: http://x)", K.AUTH),
+        (AGAIN + "stream disconnected before completion)", K.CRASH),
+        ("exceeded retry limit, last status: 429 Too Many Requests", None),
     ],
 )
-def test_codex_is_not_left_waiting_for_a_provider_that_wants_no_more(
-    said: str, waits: bool, folder: AttemptFolder
+def test_codex_tells_that_it_waits_for_its_provider(
+    said: str, kind: ErrorKind | None, folder: AttemptFolder
 ) -> None:
     stream = parser("codex")
-    stream.feed(json.dumps({"type": "error", "message": said}).encode() + b"\n")
-    assert (stream.patience_s is not None) is waits
-    outcome = stream.outcome(Exit(code=1, given_up=True), folder)
-    assert kind_of(outcome) is (K.RATE_LIMIT if waits else K.CRASH)
-    stream.feed(b'{"type": "item.started", "item": {}}\n')
-    assert stream.patience_s is None, "it was served again"
+    steps = stream.feed(json.dumps({"type": "error", "message": said}).encode() + b"\n")
+    if kind is None:
+        assert (stream.waiting, steps) == (None, [])
+        return
+    assert stream.waiting is not None
+    assert (stream.waiting.tries, stream.waiting.refusal.kind) == (2, kind)
+    assert steps == [Step(stream.waiting.step)]
+    assert stream.waiting.step.startswith("waits for the provider, 3rd try: Reconnecting")
+    assert kind_of(stream.outcome(Exit(code=-9, given_up=True), folder)) is kind
+    assert not stream.answered
+    stream.feed(b'{"type": "item.started", "item": {"type": "reasoning"}}\n')
+    assert stream.waiting is None, "it was served again"
+    assert stream.answered
+
+
+@pytest.mark.parametrize(
+    ("status", "word", "kind", "said"),
+    [
+        (529, "overloaded", K.RATE_LIMIT, "status 529 overloaded"),
+        (500, "server_error", K.RATE_LIMIT, "status 500 server_error"),
+        (429, "rate_limit", K.RATE_LIMIT, "status 429 rate_limit"),
+        (401, "authentication_failed", K.AUTH, "status 401 authentication_failed"),
+        (None, "unknown", K.CRASH, "unknown"),
+    ],
+)
+def test_claude_tells_that_it_waits_for_its_provider(
+    status: int | None, word: str, kind: ErrorKind, said: str, folder: AttemptFolder
+) -> None:
+    stream = parser("claude-code")
+    again = {"type": "system", "subtype": "api_retry", "attempt": 3, "max_retries": 10}
+    again |= {"error_status": status, "error": word}
+    stream.feed(json.dumps(again | {"retry_delay_ms": 2026}).encode() + b"\n")
+    waiting = stream.waiting
+    assert waiting is not None
+    assert (waiting.tries, waiting.delay_s, waiting.refusal.kind) == (3, 2.026, kind)
+    assert waiting.step == f"waits for the provider, 4th try: {said}"
+    assert kind_of(stream.outcome(Exit(code=-9, given_up=True), folder)) is kind
+    assert not stream.answered
+    stream.feed(b'{"type": "assistant", "message": {"content": []}}\n')
+    assert stream.waiting is None
+    assert stream.answered
+
+
+# In the zone of the worker, as CLIs print it: 2026-11-22 11:30 there.
+SAID_S = datetime(2026, 11, 22, 11, 30).astimezone().timestamp()
+
+
+@pytest.mark.parametrize(
+    ("said", "when"),
+    [
+        ("You've hit your usage limit. Try again at 6:20 PM.", (2026, 11, 22, 18, 20)),
+        ("You've hit your usage limit. Try again at 4:20 AM.", (2026, 11, 23, 4, 20)),
+        ("You've hit your usage limit or try again at Nov 25th, 2026 6:20 AM.", (2026, 11, 25, 6, 20)),
+        ("You've hit your limit · resets 3pm", (2026, 11, 22, 15, 0)),
+        ("You've hit your limit · resets 12:05am", (2026, 11, 23, 0, 5)),
+        ("usage limit. Try again in 5 days 3 hours 2 minutes.", (2026, 11, 27, 14, 32)),
+        ("Rate limit reached. Please try again in 1.5s.", 1.5),
+        ("Rate limit reached. Please try again in 20ms.", 0.02),
+        ("usage limit reached|1999999999", 1999999999 - SAID_S),
+        ("You've hit your usage limit. Try again at 11:29 AM.", None),
+        ("You've hit your usage limit. Try again at Nov 21st, 2026 6:20 AM.", None),
+        ("usage limit reached|1731234567", None),
+        ("You've hit your usage limit. Try again at 25:20 PM.", None),
+        ("Rate limit reached. Try again later.", None),
+        ("Overloaded", None),
+    ],
+)
+def test_a_stated_reset_is_understood_and_one_that_is_over_is_none(said: str, when: Any) -> None:
+    expected = datetime(*when).astimezone().timestamp() if isinstance(when, tuple) else when and SAID_S + when
+    assert stated_reset(said, SAID_S) == (expected and pytest.approx(expected))
+
+
+def test_a_stated_reset_is_in_the_zone_that_it_names() -> None:
+    noon_s = datetime(2026, 11, 22, 12, tzinfo=UTC).timestamp()
+    assert stated_reset("hit your limit · resets 3pm (Europe/Berlin)", noon_s) == noon_s + 2 * 3600
+    assert stated_reset("hit your limit · resets 3pm (No/Where)", noon_s) is None
+
+
+@pytest.mark.parametrize("cli", ["claude-code", "codex"])
+@pytest.mark.parametrize(
+    ("name", "said", "kind"),
+    [
+        ("stdout", "Not logged in · Please run /login", K.AUTH),
+        ("stderr", "Error: Invalid API key", K.AUTH),
+        ("stderr", "Error: You've hit your usage limit. Try again at 6:20 PM.", K.QUOTA),
+        ("stderr", "Error: no such option", K.CRASH),
+    ],
+)
+def test_what_a_cli_says_in_plain_text_at_its_end_is_the_reason(
+    cli: str, name: str, said: str, kind: ErrorKind, folder: AttemptFolder
+) -> None:
+    (folder.path / name).write_text(f"some more\n{said}\n")
+    outcome = parser(cli).outcome(Exit(code=1, at_s=SAID_S), folder)
+    (folder.path / name).unlink()
+    assert isinstance(outcome, Failed)
+    assert outcome.kind is kind
+    assert said in outcome.message
 
 
 def test_what_codex_was_denied_is_no_success(folder: AttemptFolder) -> None:
@@ -355,7 +454,8 @@ def test_a_killed_run_is_priced_by_its_messages_and_says_so() -> None:
     stream.feed(recorded("claude-code.killed"))
     assert stream.usage is not None
     assert stream.usage.estimated
-    assert (stream.usage.input_tokens, stream.usage.cost_microusd) == (2400, None)
+    assert (stream.usage.input_tokens, stream.usage.cost_microusd) == (2400, 6825)
+    assert stream.usage.priced
     assert stream.session_usage == Usage(input_tokens=5, cost_microusd=1), "the mark stays where it was"
 
 
@@ -377,20 +477,21 @@ def test_a_limit_with_a_reset_time_is_a_quota(folder: AttemptFolder) -> None:
 @pytest.mark.parametrize(
     ("said", "status", "word", "kind"),
     [
-        ("Claude AI usage limit reached|1795300000", None, "", K.QUOTA),
+        ("Claude AI usage limit reached|1999999999", None, "", K.QUOTA),
         ("You've hit your usage limit.", None, "", K.RATE_LIMIT),
         ("Not logged in · Please run /login", None, "", K.AUTH),
         ("Credit balance is too low", 400, "billing_error", K.BILLING),
         ("Quota exceeded. Check your plan and billing details.", 429, "", K.BILLING),
         ("Prompt is too long", None, "", K.INVALID),
         ("prompt is too long: 210000 tokens > 200000 maximum", 413, "", K.INVALID),
-        ("API Error: 503 upstream", 503, "server_error", K.CRASH),
+        ("API Error: 503 upstream", 503, "server_error", K.RATE_LIMIT),
+        ("Unable to connect to API (ECONNREFUSED)", None, "", K.RATE_LIMIT),
         ("something new", None, "unheard_of", K.CRASH),
         ("", None, "", K.CRASH),
     ],
 )
 def test_words_of_providers(said: str, status: int | None, word: str, kind: ErrorKind) -> None:
-    assert refusal(said, status=status, word=word).kind is kind
+    assert refusal(said, status=status, word=word, at_s=SAID_S).kind is kind
 
 
 def test_a_step_of_a_known_tool_says_what_it_does() -> None:

@@ -18,6 +18,7 @@ from muster.config.tables import Table
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "configuration.md"
 FULL = {
     "agent": "mine",
+    "budget": {},
     "task": {"backoff": {"first": "1s"}},
     "workers": {},
     "health": {},

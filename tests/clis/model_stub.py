@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
-from wires import INPUT_TOKENS, WIRES, Cut, Hang, Refuse, Say, Scenario, Shell, Step, Unfinished, Wire
+from wires import INPUT_TOKENS, WIRES, Away, Cut, Hang, Refuse, Say, Scenario, Shell, Step, Unfinished, Wire
 
-__all__ = ["Cut", "Hang", "ModelStub", "Refuse", "Say", "Scenario", "Seen", "Shell", "Unfinished"]
+__all__ = ["Away", "Cut", "Hang", "ModelStub", "Refuse", "Say", "Scenario", "Seen", "Shell", "Unfinished"]
 
 _DIRECTIVE = re.compile(r"stub: ([\w-]+)")
 
@@ -42,6 +42,7 @@ class ModelStub:
         self.scenarios = scenarios
         self.seen: list[Seen] = []
         self.refused: Counter[tuple[str, int]] = Counter()
+        self.away_since_s: dict[str, float] = {}
         self.lock = threading.Lock()
         self.closing = threading.Event()
         stub = self
@@ -77,6 +78,13 @@ class ModelStub:
         steps = self.scenarios.get(name, [Say("done")])
         place = 0
         for i, step in enumerate(steps):
+            if isinstance(step, Away):
+                with self.lock:
+                    since_s = self.away_since_s.setdefault(name, time.monotonic())
+                    if time.monotonic() < since_s + step.seconds:
+                        self.refused[name, i] += 1
+                        return i, step.refusal
+                continue
             if isinstance(step, Refuse):
                 with self.lock:
                     if self.refused[name, i] < step.times:
@@ -147,6 +155,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         events = list(wire.events(Say("half of an answer") if isinstance(step, Cut | Unfinished) else step))
         for name, data in events[: len(events) // 2] if cut else events:
+            if name == "content_block_delta" and isinstance(step, Say):
+                self.stub.closing.wait(step.gap_s)
             part = (f"event: {name}\n" if name else "").encode() + f"data: {json.dumps(data)}\n\n".encode()
             self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
         if isinstance(step, Cut):

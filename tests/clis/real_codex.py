@@ -21,8 +21,14 @@ def cli() -> str:
 
 
 def times(count: int) -> Usage:
-    """What answers of the stub cost: here the cached tokens are among the input's, and nobody names a price."""
-    return Usage(input_tokens=count * 1000, cached_tokens=count * 200, output_tokens=count * 50)
+    """What answers of the stub cost: here the cached tokens are among the input's, and the price is ours."""
+    return Usage(
+        input_tokens=count * 1000,
+        cached_tokens=count * 200,
+        output_tokens=count * 50,
+        cost_microusd=count * 1525,
+        priced=True,
+    )
 
 
 def test_an_answer_completes_with_what_was_said_and_what_it_cost(bench: Bench) -> None:
@@ -89,7 +95,7 @@ def test_a_single_refusal_is_the_clis_own_business(bench: Bench) -> None:
     ran = bench.run("e429-once")
     assert isinstance(ran.outcome, Completed)
     assert any(isinstance(event, Step) and "Reconnecting" in event.text for event in ran.events)
-    assert ran.stream.patience_s is None
+    assert ran.stream.waiting is None
 
 
 def test_it_is_not_left_waiting_as_long_as_its_provider_asks_for(bench: Bench, stub: ModelStub) -> None:
@@ -97,7 +103,7 @@ def test_it_is_not_left_waiting_as_long_as_its_provider_asks_for(bench: Bench, s
 
     ran = bench.run("e429-after", meanwhile=bench.stop_after(4.0))
     assert len(stub.model_requests("e429-after")) == 1
-    assert ran.stream.patience_s is not None
+    assert ran.stream.waiting is not None
     ended = Exit(code=1, given_up=True)
     outcome = ran.stream.outcome(ended, AttemptFolder(path=bench.root))
     assert isinstance(outcome, Failed)
@@ -151,7 +157,8 @@ def test_an_interrupt_ends_it_leaves_nothing_and_is_resumed(bench: Bench) -> Non
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_killed_run_is_lost_and_its_thread_resumed(bench: Bench, stub: ModelStub, number: int) -> None:
     first, second = bench.kill_and_resume(stub, number)
-    assert first.stream.usage is None
+    assert first.stream.usage == times(2), "its own file has what it could not tell any more"
+    assert second.stream.usage == times(1)
     third = bench.run("plain", session_key=first.session, session_usage=second.stream.session_usage)
     assert isinstance(third.outcome, Completed)
     assert third.stream.usage == times(1), "the thread's total is cumulative, the attempt's share is not"

@@ -46,7 +46,7 @@ SHELL = ["echo hello > made.txt", "cat made.txt"]
 PROMISES = {
     "gemini": Promise(
         steps=[f"run_shell_command: {line}" for line in SHELL],
-        refusals={**TOLD, **LIMITED, "cut": K.CRASH, "e500": K.CRASH, "quota": K.RATE_LIMIT},
+        refusals={**TOLD, **LIMITED, "cut": K.CRASH, "e500": K.RATE_LIMIT, "quota": K.RATE_LIMIT},
         narrow=("plan", "default", "auto_edit"),
     ),
     "qwen-code": Promise(

@@ -43,8 +43,10 @@ def toml_of(name: str, settings: dict[str, object]) -> str:
     return "\n".join([f'agent = "{name}"', f"[agents.{name}]", *lines, ""])
 
 
-def project(folder: Path, stub: ModelStub, kind: str = "claude-code", **extra: object) -> Path:
-    bench = Bench(folder, kind, stub.url, MODES[kind], dict(extra))
+def project(
+    folder: Path, stub: ModelStub, kind: str = "claude-code", *, own_retries: bool = False, **extra: object
+) -> Path:
+    bench = Bench(folder, kind, stub.url, MODES[kind], dict(extra), own_retries=own_retries)
     (folder / "muster.toml").write_text(toml_of("cli", bench.settings))
     return folder
 

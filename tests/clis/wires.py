@@ -15,6 +15,8 @@ INPUT_TOKENS, CACHED_TOKENS, OUTPUT_TOKENS = 1000, 200, 50
 @dataclass(frozen=True)
 class Say:
     text: str
+    gap_s: float = 0.0
+    """Its words come one by one, each after so long."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,14 @@ class Refuse:
 
 
 @dataclass(frozen=True)
+class Away:
+    """All requests are refused until so long after the first one; then the next step."""
+
+    seconds: float
+    refusal: Refuse
+
+
+@dataclass(frozen=True)
 class Cut:
     """The connection breaks in mid-answer."""
 
@@ -52,7 +62,7 @@ class Hang:
     seconds: float = 600.0
 
 
-Step = Say | Shell | Refuse | Cut | Unfinished | Hang
+Step = Say | Shell | Refuse | Away | Cut | Unfinished | Hang
 Scenario = list[Step]
 
 
@@ -131,12 +141,14 @@ class Messages:
         yield "message_start", {"type": "message_start", "message": self._message([], None, 1)}
         if isinstance(step, Shell):
             empty = {**content, "input": {}}
-            delta = {"type": "input_json_delta", "partial_json": json.dumps(content["input"])}
+            deltas = [{"type": "input_json_delta", "partial_json": json.dumps(content["input"])}]
         else:
             empty = {"type": "text", "text": ""}
-            delta = {"type": "text_delta", "text": content["text"]}
+            texts = [f"{word} " for word in step.text.split()] if step.gap_s else [content["text"]]
+            deltas = [{"type": "text_delta", "text": text} for text in texts]
         yield "content_block_start", {"type": "content_block_start", "index": 0, "content_block": empty}
-        yield "content_block_delta", {"type": "content_block_delta", "index": 0, "delta": delta}
+        for delta in deltas:
+            yield "content_block_delta", {"type": "content_block_delta", "index": 0, "delta": delta}
         yield "content_block_stop", {"type": "content_block_stop", "index": 0}
         stop = {
             "stop_reason": "tool_use" if isinstance(step, Shell) else "end_turn",

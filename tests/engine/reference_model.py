@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-Row = dict[str, Any]
+from reference_pools import STALE, ReferencePools, Row
 
-STALE, ILLEGAL = "stale_epoch", "illegal_move"
+ILLEGAL = "illegal_move"
 WAITING = ("PENDING", "ABORTED")
 HELD = ("ASSIGNED", "RUNNING")
 FINAL = ("COMPLETED", "FAILED", "CANCELLED", "ARCHIVED")
 FREE_OF_CHARGE = ("quota", "rate_limit", "auth", "billing")
-FOR_A_PERSON = ("auth", "billing")
 HOPELESS = ("invalid", "out_of_memory", "expired")
 STOP_BY_MS = 15_000
 NO_TOKEN = ""
@@ -29,15 +28,14 @@ def backoff_ms(count: int) -> int:
     return min(300, 30 * 2 ** min(count, 60)) * 500
 
 
-class ReferenceModel:
+class ReferenceModel(ReferencePools):
     def __init__(self, lease_ms: int) -> None:
+        super().__init__()
         self.lease_ms = lease_ms
         self.tasks: dict[str, Row] = {}
         self.used: set[tuple[str, str]] = set()
         self.wall = self.mono = 0
         self.boot = ""
-        self.pools: dict[str, int | None] = {}
-        """Agents whose provider takes no requests, until when; None: until a person has seen to it."""
         self.workers: dict[str, str] = {}
         """With the boot that each was heard in."""
 
@@ -68,10 +66,6 @@ class ReferenceModel:
         tasks = self.tasks.items()
         return [key for key, task in tasks if self._open(task) and task["attempt"]["worker"] == worker]
 
-    @staticmethod
-    def _open(task: Row) -> bool:
-        return task["attempt"] is not None and task["attempt"]["state"] == "open"
-
     def claim(self, worker: str, request: str, slots: int, *, start: bool = False) -> list[tuple[str, int]]:
         held = self.open_of(worker)
         again = [key for key in held if self.tasks[key]["attempt"]["request"] == request]
@@ -83,6 +77,10 @@ class ReferenceModel:
         ready = [key for key in self.tasks if self.ready(key)]
         able = [key for key in ready if not self._closed(self.tasks[key]["pin"] or "claude")]
         able.sort(key=lambda key: not (self.tasks[key]["done"] or self.tasks[key]["error"] == "lost"))
+        agent_of = {key: self.tasks[key]["pin"] or "claude" for key in able}
+        # Of a provider in doubt one tries first.
+        first = {agent: key for key, agent in reversed(agent_of.items()) if agent in self.pools}
+        able = [key for key in able if first.get(agent_of[key], key) == key]
         chosen = able[: max(0, min(slots, 4 - len(held)))]
         if chosen:
             self.used.add((worker, request))
@@ -96,12 +94,11 @@ class ReferenceModel:
                 "until": self.mono + self.lease_ms, "boot": self.boot, "said": task["done"], "kind": None,
                 "killed": False, "refused": False,
             }  # fmt: skip
+            if agent_of[key] in self.pools:
+                self.pools[agent_of[key]]["trying"] = (key, task["epoch"])
             if start:
                 self.start(key, task["epoch"], NO_TOKEN)
         return sorted((key, self.tasks[key]["epoch"]) for key in chosen)
-
-    def _stale(self, task: Row, epoch: int) -> str:
-        return "" if self._open(task) and task["attempt"]["epoch"] == epoch else STALE
 
     def _ended(self, task: Row, epoch: int, *states: str) -> bool:
         attempt = task["attempt"]
@@ -236,46 +233,30 @@ class ReferenceModel:
         task["error"] = kind
         if kind != "lost":
             task["done"] = None
-        wait: int | None
+        wait: int | None = None
         if kind in FREE_OF_CHARGE:
             task["status"] = "PENDING"
-            wait = 300_000 if retry_after_s is None else max(1000, int(retry_after_s * 1000))
-            due = None if kind in FOR_A_PERSON else self.wall + wait
             attempt["refused"] = True
-            self._refuse(attempt["agent"], due)
+            self._refuse(key, kind, retry_after_s)
         elif kind == "lost":
             task["losses"] += 1
             task["status"] = "ABORTED"
-            wait = None
             if task["losses"] < (PUBLISH_TRIES if task["done"] else LOSSES_MAX):
                 wait = 0 if task["losses"] == 1 else backoff_ms(task["losses"] - 2)
-        elif kind in HOPELESS or task["retries"] >= task["max_retries"]:
-            wait = None
-        else:
+        elif kind not in HOPELESS and task["retries"] < task["max_retries"]:
             task["status"], wait = "ABORTED", backoff_ms(task["retries"])
             task["retries"] += 1
         self._close(task, "released" if kind in FREE_OF_CHARGE else "lost" if kind == "lost" else "failed")
-        if wait is None:
-            task["status"], task["paused"] = "FAILED", None
-            self._dead(key)
-            return
-        task["due"] = None if kind in FOR_A_PERSON else self.wall + wait
+        if kind not in FREE_OF_CHARGE:
+            if wait is None:
+                task["status"], task["paused"] = "FAILED", None
+                self._dead(key)
+                return
+            task["due"] = self.wall + wait
         if attempt["stop"] == "pause":
             task["status"], task["paused"] = "PAUSED", task["paused"] or "user"
         elif kind == "lost" and wait == 0:
             task["status"], task["due"] = "PENDING", None
-
-    def _closed(self, agent: str) -> bool:
-        if agent not in self.pools:
-            return False
-        until = self.pools[agent]
-        return until is None or self.wall < until
-
-    def _refuse(self, agent: str, until: int | None) -> None:
-        """The agent's provider has refused; a milder word does not shorten that."""
-        known = self.pools.get(agent, 0) if self._closed(agent) else 0
-        if known is not None and (until is None or until > known):
-            self.pools[agent] = until
 
     def lapsed(self, task: Row) -> bool:
         attempt = task["attempt"]
@@ -304,14 +285,18 @@ class ReferenceModel:
 
     def promote(self, key: str, *, by_hand: bool) -> str:
         task = self.tasks[key]
-        if task["status"] not in WAITING or task["due"] is None:
+        if not self._waits_to_try(task):
             return ILLEGAL
-        if not by_hand and task["due"] > self.wall:
+        if not by_hand and (task["due"] is None or task["due"] > self.wall):
             return ILLEGAL
         if by_hand:
             self._reopen(task)
         task["status"], task["due"] = "PENDING", None
         return ""
+
+    @staticmethod
+    def _waits_to_try(task: Row) -> bool:
+        return task["status"] in WAITING and (task["due"] is not None or task["error"] in FREE_OF_CHARGE)
 
     def _reopen(self, task: Row) -> None:
         if task["attempt"] is not None and task["attempt"]["refused"]:
@@ -434,7 +419,7 @@ class ReferenceModel:
 
     def retry(self, key: str, *, fresh: bool) -> str:
         task = self.tasks[key]
-        if task["status"] in WAITING and task["due"] is not None:
+        if self._waits_to_try(task):
             return ILLEGAL if fresh else self.promote(key, by_hand=True)
         if task["status"] not in ("FAILED", "CANCELLED", "COMPLETED"):
             return ILLEGAL

@@ -252,6 +252,15 @@ class AgainstModel(RuleBasedStateMachine):
         word = c.Fail(**ids, kind=kind, message="no", retry_after_s=after)
         self.finish(word, lambda: self.reference.fail(key, epoch, str(kind), after), following)
 
+    @rule(pick=PICK, offset=EPOCH, refuses=st.booleans())
+    def its_provider_is_heard(self, pick: int, offset: int, refuses: bool) -> None:
+        key, epoch, ids = self.at(pick, offset)
+        word = c.Provider(**ids, refuses=ErrorKind.RATE_LIMIT if refuses else None, message="no")
+        (outcome,) = self.rig.apply(word).outcomes
+        gives_way = "gives way" if isinstance(outcome, Moved) and outcome.gives_way else ""
+        code = outcome.code if isinstance(outcome, MusterError) else gives_way
+        assert code == self.reference.provider(key, epoch, refuses=refuses)
+
     @rule(pick=PICK, offset=EPOCH, following=FOLLOWING)
     def release(self, pick: int, offset: int, following: Following) -> None:
         key, epoch, ids = self.at(pick, offset)

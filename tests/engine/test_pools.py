@@ -11,9 +11,11 @@ from muster.engine.batch import drive
 from muster.engine.policy import Policy
 from muster.engine.services.scheduler import Scheduler
 from muster.model import commands as c
-from muster.model.errors import NotFound
-from muster.model.states import ErrorKind
+from muster.model.answers import ClaimedJob
+from muster.model.errors import NotFound, StaleEpoch
+from muster.model.states import CrewStatus, ErrorKind
 from muster.model.views import TaskFilter
+from muster.ports.runtime import READY
 
 K = ErrorKind
 POOLS = {"opus": "anthropic", "haiku": "anthropic", "codex": "openai"}
@@ -57,9 +59,7 @@ def test_a_quota_parks_all_agents_of_the_provider_until_it_resets(rig: Rig) -> N
         assert why(rig, key) == "waits for the quota of anthropic (until 10:00): no"
     assert [rig.task(key).retries for key in ("opus-1", "haiku-1")] == [0, 0]
     rig.clock.advance(3600)
-    scheduler = Scheduler(rig.clock, rig.reads, rig, term=rig.new_boot().term, interval_s=0.5)
-    drive(scheduler.run_once())
-    assert taken(rig) == {"opus-1", "opus-2", "haiku-1", "haiku-2"}
+    assert len(taken(rig)) == 1, "one tries for all"
 
 
 def test_a_parked_task_costs_nothing_until_then(rig: Rig) -> None:
@@ -78,7 +78,9 @@ def test_a_parked_task_costs_nothing_until_then(rig: Rig) -> None:
     assert rig.attempt(job) == granted
     rig.clock.advance(60)
     drive(scheduler.run_once())
-    assert taken(rig) == set(before)
+    [trying] = rig.started(slots=9)
+    rig.do(heard(trying))
+    assert {trying.key} | taken(rig) == set(before)
     for key in before:
         task = rig.task(key)
         assert (task.retries, task.losses) == (0, 0)
@@ -143,6 +145,111 @@ def test_a_repeated_word_does_not_close_it_again(rig: Rig) -> None:
     rig.do(c.OpenPool(pool="anthropic", actor="user:ada"))
     rig.do(refused)
     assert drive(rig.queries.pools()) == {}
+
+
+def heard(job: ClaimedJob, refuses: ErrorKind | None = None) -> c.Provider:
+    return c.Provider(task_id=job.task_id, epoch=job.epoch, refuses=refuses, message="no")
+
+
+def until_s(rig: Rig, pool: str = "anthropic") -> float:
+    until_ms = drive(rig.queries.pools())[pool].until_ms
+    assert until_ms is not None
+    return (until_ms - rig.clock.present.wall_ms) / 1000
+
+
+def test_a_provider_that_states_no_time_is_tried_by_one_after_longer_and_longer_waits(rig: Rig) -> None:
+    refused, waits = first(rig, "opus"), []
+    for _ in range(7):
+        rig.do(fail(refused, K.RATE_LIMIT))
+        waits.append(until_s(rig))
+        rig.clock.advance(waits[-1] - 0.1)
+        assert not taken(rig) - {"codex-1", "codex-2"}
+        rig.clock.advance(0.1)
+        [refused] = rig.started(slots=9)
+        assert refused.tries
+        assert taken(rig) == set(), "all others wait for what comes of it"
+    assert waits == [18.75, 37.5, 75.0, 150.0, 300.0, 300.0, 300.0], "half of the jitter that there may be"
+    assert "another task tries whether it answers" in why(rig, "haiku-2")
+    rig.do(heard(refused))
+    assert drive(rig.queries.pools()) == {}
+    assert len(taken(rig)) == 3
+
+
+@pytest.mark.parametrize("end", ["lost", "released", "crashed"])
+def test_who_tries_and_ends_without_an_answer_makes_room_for_the_next_one(rig: Rig, end: str) -> None:
+    rig.do(fail(first(rig, "opus"), K.RATE_LIMIT))
+    taken(rig)
+    rig.clock.advance(20)
+    [trying] = rig.started(slots=9)
+    if end == "lost":
+        rig.do(
+            c.Reap(
+                task_id=trying.task_id,
+                epoch=trying.epoch,
+                term=rig.new_boot().term,
+                reason="it died",
+                proven=True,
+            )
+        )
+    elif end == "released":
+        rig.do(c.Release(task_id=trying.task_id, epoch=trying.epoch, reason="drained"))
+    else:
+        rig.do(fail(trying, K.CRASH))
+    assert len(taken(rig)) == 1
+    assert taken(rig) == set()
+
+
+def test_of_those_that_are_refused_at_once_the_first_goes_on_trying_and_the_others_give_way(rig: Rig) -> None:
+    jobs = {job.key: job for job in rig.started(slots=9)}
+    assert not rig.do(heard(jobs["opus-1"], K.RATE_LIMIT)).gives_way
+    assert not rig.do(heard(jobs["opus-1"], K.RATE_LIMIT)).gives_way, "said twice"
+    assert rig.do(heard(jobs["haiku-1"], K.RATE_LIMIT)).gives_way
+    assert not rig.do(heard(jobs["codex-1"], K.RATE_LIMIT)).gives_way, "another provider"
+    rig.do(fail(jobs["haiku-1"], K.RATE_LIMIT))
+    assert taken(rig) == set()
+    rig.do(heard(jobs["opus-1"]))
+    assert taken(rig) == {"haiku-1"}
+
+
+def test_who_gives_way_does_not_make_the_others_wait_longer(rig: Rig) -> None:
+    jobs = {job.key: job for job in rig.started(slots=9)}
+    rig.do(heard(jobs["opus-1"], K.RATE_LIMIT))
+    rig.do(fail(jobs["haiku-1"], K.RATE_LIMIT))
+    assert until_s(rig) == 0
+    rig.do(fail(jobs["opus-1"], K.RATE_LIMIT))
+    rig.do(fail(jobs["haiku-2"], K.RATE_LIMIT))
+    assert until_s(rig) == 18.75
+    rig.do(fail(jobs["opus-2"], K.QUOTA, retry_after_s=3600))
+    assert until_s(rig) == 3600, "it has told more"
+
+
+def test_those_who_wait_are_woken_once_when_the_time_is_over(rig: Rig) -> None:
+    rig.do(fail(first(rig, "opus"), K.RATE_LIMIT))
+    due = c.OpenPool(pool="anthropic", term=rig.new_boot().term)
+    assert READY not in rig.apply(due).topics
+    rig.clock.advance(20)
+    assert READY in rig.apply(due).topics
+    scheduler = Scheduler(rig.clock, rig.reads, rig, term=due.term or 0, interval_s=0.5)
+    rig.log.clear()
+    drive(scheduler.run_once())
+    assert c.OpenPool not in map(type, rig.log), "it knows that"
+
+
+def test_a_refusal_that_comes_late_is_that_of_an_attempt_that_is_over(rig: Rig) -> None:
+    job = first(rig, "opus")
+    rig.do(complete(job))
+    with pytest.raises(StaleEpoch):
+        rig.do(heard(job, K.RATE_LIMIT))
+    assert drive(rig.queries.pools()) == {}
+
+
+def test_the_provider_is_named_before_the_crew(rig: Rig) -> None:
+    rig.do(fail(first(rig, "opus"), K.AUTH))
+    rig.do(c.SetCrew(status=CrewStatus.STOPPED))
+    assert why(rig, "opus-2") == (
+        "the login of anthropic needs a person: no; then `muster agent resume opus`; "
+        "the crew is stopped: `muster up` goes on"
+    )
 
 
 def test_other_failures_close_nothing(rig: Rig) -> None:

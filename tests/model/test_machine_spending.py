@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +24,7 @@ from msgspec.structs import replace
 
 from muster.model import commands as c
 from muster.model.errors import BadInput
-from muster.model.pools import FOR_A_PERSON
+from muster.model.pools import CLOSING, Pool, closed_again
 from muster.model.retry import SPENDS, RetryPolicy, Spend, backoff_ms
 from muster.model.states import AttemptStatus, ErrorKind, TaskStatus
 from searches import properties
@@ -39,8 +41,8 @@ FIRST_MS, CAP_MS = 30_000, 300_000
         (K.LOST, TaskStatus.ABORTED, 0, 1, True),
         (K.INVALID, TaskStatus.FAILED, 0, 0, False),
         (K.OUT_OF_MEMORY, TaskStatus.FAILED, 0, 0, False),
-        (K.RATE_LIMIT, TaskStatus.PENDING, 0, 0, True),
-        (K.QUOTA, TaskStatus.PENDING, 0, 0, True),
+        (K.RATE_LIMIT, TaskStatus.PENDING, 0, 0, False),
+        (K.QUOTA, TaskStatus.PENDING, 0, 0, False),
         (K.AUTH, TaskStatus.PENDING, 0, 0, False),
         (K.BILLING, TaskStatus.PENDING, 0, 0, False),
     ],
@@ -137,18 +139,30 @@ def test_any_number_of_failures_gives_a_bounded_wait(spent: int, jitter: float, 
         assert 0 <= after.next_attempt_at_ms - NOW.wall_ms <= CAP_MS
     elif kind is ErrorKind.REVIEW:
         assert after.status is TaskStatus.PAUSED
-    elif kind in FOR_A_PERSON:
+    elif kind in CLOSING:
         assert after.status is TaskStatus.PENDING
     else:
         assert after.status is TaskStatus.FAILED
 
 
-@pytest.mark.parametrize(("given_s", "waited_ms"), [(None, CAP_MS), (90.5, 90_500), (0.0, 1000)])
-def test_quota_waits_until_the_reset_time(given_s: float | None, waited_ms: int) -> None:
-    after = run(*running(), fail(K.QUOTA, retry_after_s=given_s)).task
-    due_ms = after.next_attempt_at_ms
-    assert (None if due_ms is None else due_ms - NOW.wall_ms) == waited_ms
-    assert after.ready == (waited_ms is None)
+def refused(**changes: Any) -> Pool:
+    return Pool(**{"kind": K.QUOTA, "reason": "no", "since_ms": 5000, "until_ms": 5000, "task": 7, **changes})
+
+
+@pytest.mark.parametrize(("stated_s", "waits_ms"), [(None, 15_000), (90.5, 90_500), (0.0, 1000)])
+def test_a_provider_is_left_alone_for_as_long_as_it_has_stated(stated_s: float | None, waits_ms: int) -> None:
+    assert closed_again(None, refused(), stated_s, 0.0).until_ms == 5000 + waits_ms
+
+
+@pytest.mark.promise("S9")
+@given(tries=st.integers(0, 10**9), jitter=st.floats(0, 1, exclude_max=True))
+@properties(200)
+def test_a_provider_is_left_alone_for_longer_each_time_but_never_for_long(tries: int, jitter: float) -> None:
+    until_ms = closed_again(refused(tries=tries), refused(), None, jitter).until_ms
+    longer_ms = closed_again(refused(tries=tries + 1), refused(), None, jitter).until_ms
+    assert until_ms is not None
+    assert longer_ms is not None
+    assert 15_000 <= until_ms - 5000 <= longer_ms - 5000 <= 300_000
 
 
 # -- the agent's own word

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from web_site import W1, WOKEN_S, Site
 
-from muster.engine import queries
-
 W2 = "worker-bbbbbbbb"
 
 
@@ -74,24 +72,6 @@ def test_a_worker_that_is_not_there(site: Site) -> None:
     assert site.refused("GET", f"/api/v1/workers/{W2}") == (404, "not_found")
 
 
-def test_all_that_a_pool_has_parked_go_on_whatever_others_have_parked(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(queries, "PARKED_MAX", 2)
-    tasks = [{"title": key, "key": key, "agent": "codex"} for key in "abc"]
-    site.post("/api/v1/plans", {"plan": "first", "source": None, "tasks": tasks, "actor": "ada"})
-    site.enqueue(*"defgh")
-    site.register(agents=["claude", "codex"])
-    jobs = site.started()
-    assert len(jobs) == 8
-    for job in jobs:
-        quota = {"kind": "quota", "message": "no", "retryAfterS": 3600}
-        site.post("/worker/v1/fail", site.of(job) | quota)
-    site.post("/api/v1/pools/claude/open", {"actor": "ada"})
-    waiting = {task["key"] for task in site.get("/api/v1/agent-tasks") if task["nextAttemptAtMs"]}
-    assert waiting == set("abc")
-
-
 def test_who_opens_a_pool_lets_what_it_has_parked_go_on(site: Site) -> None:
     site.enqueue("a", "b")
     site.register()
@@ -100,10 +80,8 @@ def test_who_opens_a_pool_lets_what_it_has_parked_go_on(site: Site) -> None:
     site.post("/worker/v1/fail", site.of(jobs["a"]) | quota)
     site.post("/worker/v1/fail", site.of(jobs["b"]) | {"kind": "crash", "message": "broken"})
 
-    def waiting() -> set[str]:
-        return {task["key"] for task in site.get("/api/v1/agent-tasks") if task["nextAttemptAtMs"]}
-
-    assert waiting() == {"a", "b"}
+    assert site.started("r2") == []
+    assert set(site.get("/api/v1/pools")) == {"claude"}
     site.post("/api/v1/pools/claude/open", {"actor": "ada"})
-    assert waiting() == {"b"}
-    assert [job["key"] for job in site.started("r2")] == ["a"]
+    assert site.get("/api/v1/pools") == {}
+    assert [job["key"] for job in site.started("r3")] == ["a"]

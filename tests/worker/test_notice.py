@@ -20,13 +20,11 @@ def test_a_notice_is_a_file_that_every_attempt_knows(tmp_path):
         runner = Runner(crew, worker_context(tmp_path), claimed_job("shell"), orders)
         path = Path(runner._environment("token", Folder(tmp_path), None)["MUSTER_NOTICE"])
         path.parent.mkdir(parents=True)
-        runner._tell()
+        runner._notice.show([])
         assert not path.exists()
-        orders.notice = "hurry"
-        runner._tell()
+        runner._notice.show(["hurry"])
         assert path.read_text() == "hurry\n" and [*path.parent.iterdir()] == [path]
-        orders.notice = ""
-        runner._tell()
+        runner._notice.show([])
         assert not path.exists()
 
 

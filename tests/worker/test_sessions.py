@@ -36,13 +36,17 @@ transcript.parent.mkdir(parents=True, exist_ok=True)
 with open("prompts.jsonl", "a") as file: file.write(json.dumps([key, resumes, prompt]) + "\\n")
 if "unreadable" in prompt and not transcript.exists():
     transcript.touch()
-    end(1, is_error=True, api_error_status=500)
+    end(1, is_error=True)
     sys.exit(1)
 if resumes and not transcript.read_text():
     gone = ["No conversation found with session ID: " + key]
     end(0, subtype="error_during_execution", is_error=True, result="", errors=gone)
     sys.exit(1)
 transcript.write_text("something")
+if "busy" in prompt and not pathlib.Path("served").exists():
+    pathlib.Path("served").touch()
+    end(0, is_error=True, api_error_status=529, result="Overloaded", modelUsage={})
+    sys.exit(1)
 if "login" in prompt:
     end(0, is_error=True, api_error_status=401, result="Invalid API key")
     sys.exit(1)
@@ -130,6 +134,22 @@ def test_a_session_that_cannot_be_read_is_not_tried_a_second_time(project: Path)
     assert keys[0][0] == keys[1][0] != keys[2][0]
 
 
+def test_who_was_refused_before_a_word_was_said_begins_anew_as_if_nothing_had_been(project: Path) -> None:
+    (project / "plan.md").write_text("# Plan\n- [ ] One {#one}\n  busy\n")
+    with subprocess.Popen([*MUSTER, "run", "plan.md", "--workers", "1"], cwd=project) as run:
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not json.loads(muster(project, "status", "--json").stdout)["pools"]:
+            assert time.monotonic() < deadline_s
+        assert muster(project, "agent", "resume", "claude").returncode == 0
+        assert run.wait(PATIENCE_S) == 0
+    (first, resumed, prompt), (second, resumed_again, prompt_again) = prompts(project)
+    assert (resumed, resumed_again) == (False, False)
+    assert first != second
+    assert prompt == prompt_again
+    attempts = show(project, "plan/one")["attempts"]
+    assert [attempt["status"] for attempt in attempts] == ["released", "completed"]
+
+
 def test_a_refused_login_ends_the_run_and_waits_for_a_person(project: Path) -> None:
     (project / "plan.md").write_text("# Plan\n- [ ] One {#one}\n  login\n- [ ] Two {#two}\n  login\n")
     ran = muster(project, "run", "plan.md", "--workers", "1")
@@ -164,5 +184,5 @@ def test_a_quota_says_everywhere_until_when_it_parks(project: Path) -> None:
     ]
     said = f"waits for the quota of anthropic (until {until}): You've hit your limit"
     assert said in muster(project, "why", "plan/one").stdout
-    assert show(project, "plan/one")["task"]["why"] == said
+    assert show(project, "plan/one")["task"]["why"] == f"{said}; the crew is stopped: `muster up` goes on"
     assert len(prompts(project)) == 1, "the second task has not run into the same wall"

@@ -137,3 +137,13 @@ def test_a_frozen_tree_is_not_silent(folder):
 def test_without_a_limit_silence_is_allowed(folder):
     watch = watchdog(folder, stall_after_s=None, output_bytes=None)
     assert silent(watch, 0.0, 5000.0) == (None, None)
+
+
+def test_what_a_cli_writes_while_it_only_waits_is_no_progress(folder: AttemptFolder) -> None:
+    idle = Watchdog(Limits(stall_after_s=60), folder, "codex", now_s=0.0, idle_bytes_per_s=2048)
+    working = Watchdog(Limits(stall_after_s=60), folder, "codex", now_s=0.0, idle_bytes_per_s=2048)
+    for second in range(1, 71):
+        idle.look(usage(written=second * 1300), float(second))
+        working.look(usage(written=second * 20_000), float(second))
+    assert "it printed nothing" in idle.suspicion
+    assert working.suspicion == ""

@@ -10,18 +10,29 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
+from msgspec.structs import replace
 
 from muster.agents.inputs import exit_failure, printable, shorten, with_result
-from muster.agents.jsonlines import count_of, dict_of, list_of, text_of
+from muster.agents.jsonlines import count_of, dict_of, last_object, list_of, text_of
 from muster.agents.provider import refusal
 from muster.agents.reports import reports_in
-from muster.agents.streaming import EventStream, StreamingAgent, is_root, not_done, step_of, target_of
+from muster.agents.streaming import (
+    Booked,
+    EventStream,
+    StreamingAgent,
+    is_root,
+    never_booked,
+    not_done,
+    plain_failure,
+    step_of,
+    target_of,
+)
 from muster.agents.transcript import answered, content_text, cost, message, todo_percent, todo_text
 from muster.config.kinds import GIVEN, USE_MODE, USE_MODEL, AgentKind
 from muster.model.errors import AgentUnfit
 from muster.model.limits import Limits
 from muster.model.states import ErrorKind
-from muster.model.usage import Usage
+from muster.model.usage import Price, Usage, price_of, total
 from muster.ports.agent import (
     AgentEvent,
     AttemptFolder,
@@ -32,12 +43,18 @@ from muster.ports.agent import (
     Job,
     Launch,
     Outcome,
+    Retrying,
     Step,
     Talk,
 )
 
-RETRIES = "2"
-"""Of the CLI's own, of one request: the usual ten hide a failure for minutes, and waiting is our trade."""
+PRICES = {
+    "claude-opus-4": Price(15.0, 1.5, 75.0),
+    "claude-opus-4-5": Price(5.0, 0.5, 25.0),
+    "claude-sonnet-4": Price(3.0, 0.3, 15.0),
+    "claude-haiku-4-5": Price(1.0, 0.1, 5.0),
+}
+"""For turns of which the CLI itself has told no dollars, because it was killed."""
 CHARS_PER_TOKEN = 4
 """For the estimate of a run that was killed: the stream tells the length of answers, not their tokens."""
 _INTERRUPT = {"type": "control_request", "request_id": "stop", "request": {"subtype": "interrupt"}}
@@ -59,12 +76,10 @@ class ClaudeCodeAgent(StreamingAgent):
         *("CLAUDE_CONFIG_DIR", "CLAUDE_CODE_OAUTH_TOKEN", "IS_SANDBOX"),
     )
     config_env: ClassVar[str] = "CLAUDE_CONFIG_DIR"
+    unlogged: ClassVar[bytes] = b'{"type":"stream_event"'
     free_mode: ClassVar[str] = _BYPASS
     spoken: ClassVar[bool] = True
-    own_env: ClassVar[Mapping[str, str]] = {
-        "CLAUDE_CODE_MAX_RETRIES": RETRIES,
-        "DISABLE_AUTOUPDATER": "1",
-    }
+    own_env: ClassVar[Mapping[str, str]] = {"DISABLE_AUTOUPDATER": "1"}
 
     def check(self) -> None:
         super().check()
@@ -76,7 +91,7 @@ class ClaudeCodeAgent(StreamingAgent):
 
     def arguments(self, session_key: str | None, *, resumes: bool) -> list[str]:
         argv = ["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
-        argv += ["--permission-mode", self.mode]
+        argv += ["--include-partial-messages", "--permission-mode", self.mode]
         if self.config.model is not None:
             argv += ["--model", self.config.model]
         if self.config.max_budget_usd is not None:
@@ -94,11 +109,20 @@ class ClaudeCodeAgent(StreamingAgent):
         return str(uuid.uuid4())
 
     def knows(self, session_key: str, env: Mapping[str, str]) -> bool:
+        return any(self._transcripts(session_key, env))
+
+    def _transcripts(self, session_key: str, env: Mapping[str, str]) -> Iterator[Path]:
         home = Path(env.get(self.config_env) or Path(env["HOME"]) / ".claude")
-        return any(home.glob(f"projects/*/{escape(session_key)}.jsonl"))
+        return home.glob(f"projects/*/{escape(session_key)}.jsonl")
+
+    def booked(self, session_key: str, env: Mapping[str, str]) -> Usage | None:
+        notes = (last_object(path, b'"type":"cost-state"') for path in self._transcripts(session_key, env))
+        return next((_total(note, "totalCostUSD") for note in notes if note), None)
 
     def stream(self, job: Job, launch: Launch) -> ClaudeStream:
-        return ClaudeStream(self.mark(job, launch), launch.limits)
+        return ClaudeStream(
+            self.mark(job, launch), launch.limits, lambda session: self.booked(session, launch.env)
+        )
 
 
 def _message(text: str) -> bytes:
@@ -154,6 +178,7 @@ KIND = AgentKind(
     program="claude",
     make=ClaudeCodeAgent,
     install="npm install -g @anthropic-ai/claude-code",
+    login="run `claude` and type /login, or set ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN",
     provider="anthropic",
     modes=tuple(ClaudeCodeAgent.dangers),
     levels={"read": "plan", "edit": "acceptEdits", "all": _BYPASS},
@@ -175,10 +200,15 @@ KIND = AgentKind(
 class ClaudeStream(EventStream):
     """Reads `--output-format stream-json`."""
 
-    def __init__(self, mark: Usage | None, limits: Limits) -> None:
-        super().__init__(mark, limits)
+    skip = ClaudeCodeAgent.unlogged + b',"event":{"type":"content_block_delta"'
+
+    def __init__(self, mark: Usage | None, limits: Limits, booked: Booked = never_booked) -> None:
+        super().__init__(mark, limits, booked)
         self._counted: dict[str, Usage] = {}
         """By message: one that is told in several lines counts once."""
+        self._prices: dict[str, Price | None] = {}
+        self._open: dict[str, str] = {}
+        """The message that each agent, this one and those below it, is told now."""
         self._refused: dict[str, Any] = {}
         self._reset_at_s: float | None = None
         self._final: dict[str, Any] | None = None
@@ -188,17 +218,12 @@ class ClaudeStream(EventStream):
     def usage(self) -> Usage | None:
         if self._total is not None or not self._counted:
             return super().usage
-        return Usage(
-            input_tokens=sum(usage.input_tokens for usage in self._counted.values()),
-            cached_tokens=sum(usage.cached_tokens for usage in self._counted.values()),
-            output_tokens=sum(usage.output_tokens for usage in self._counted.values()),
-            estimated=True,
-        )
+        return total(self._counted.values())
 
     def _outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:
         if self._final is None:
             return self._without_an_end(exit, folder)
-        failed = self._failure(self._final)
+        failed = self._failure(self._final, exit.at_s)
         if failed is not None:
             return failed
         if exit.code != 0 and not exit.given_up:
@@ -213,11 +238,13 @@ class ClaudeStream(EventStream):
             case "assistant":
                 self.ended = False  # a turn of its own, as when work in the background has ended
                 events += self._message(line)
+            case "stream_event":
+                self._part(text_of(line, "parent_tool_use_id"), dict_of(line, "event"))
             case "system" if text_of(line, "subtype") == "init":
                 self.ended = False  # it was told something at its last word: another turn begins
             case "system" if text_of(line, "subtype") == "api_retry":
-                why = text_of(line, "error") or "an error"
-                events.append(Step(f"the provider answered with {why}, the CLI tries again"))
+                self.waiting = _waiting(line)
+                events.append(Step(self.waiting.step))
             case "system" if text_of(line, "subtype") == "permission_denied":
                 events.append(Step(shorten(f"was refused {text_of(line, 'tool_name')}")))
             case "result":
@@ -230,6 +257,7 @@ class ClaudeStream(EventStream):
             said = " ".join(text_of(part, "text") for part in list_of(message, "content"))
             self._refused = {**line, "said": said}
             return []
+        self.waiting, self.answered = None, True
         self._count(message)
         parts = list_of(message, "content")
         reports = [report for part in parts for report in reports_in(text_of(part, "text"))]
@@ -238,6 +266,19 @@ class ClaudeStream(EventStream):
             *reports,
             *(Step(step_of(text_of(one, "name"), dict_of(one, "input")), self._listed(one)) for one in tools),
         ]
+
+    def _part(self, agent: str, event: dict[str, Any]) -> None:
+        """Of an answer while it is given: its last part alone tells how long it is."""
+        match text_of(event, "type"):
+            case "message_start":
+                self.waiting, self.answered = None, True
+                message = dict_of(event, "message")
+                self._open[agent] = text_of(message, "id")
+                self._count(message)
+            case "message_delta" if (name := self._open.get(agent, "")) in self._counted:
+                written = count_of(dict_of(event, "usage"), "output_tokens")
+                counted = replace(self._counted[name], output_tokens=written, estimated=False)
+                self._counted[name] = counted.at(self._prices.get(name))
 
     def _listed(self, tool: dict[str, Any]) -> int | None:
         """How far it is by its list, where this tool has changed that: one list, or a task after the other."""
@@ -262,33 +303,24 @@ class ClaudeStream(EventStream):
         )
         name = text_of(message, "id")
         before = self._counted.get(name)
-        self._counted[name] = Usage(
+        if before is not None and not before.estimated:
+            return
+        self._prices[name] = price_of(text_of(message, "model"), PRICES)
+        counted = Usage(
             input_tokens=count_of(usage, "input_tokens")
             + count_of(usage, "cache_creation_input_tokens")
             + cached,
             cached_tokens=cached,
             output_tokens=(before.output_tokens if before else 0) + written // CHARS_PER_TOKEN,
+            estimated=True,
         )
+        self._counted[name] = counted.at(self._prices[name])
 
     def _end(self, line: dict[str, Any]) -> None:
         self._final, self.ended = line, True
-        models = dict_of(line, "modelUsage")
-        if not models:
-            return
-        cost = line.get("total_cost_usd")
-        cached = sum(count_of(used, "cacheReadInputTokens") for used in models.values())
-        self._total = Usage(
-            input_tokens=cached
-            + sum(
-                count_of(used, "inputTokens") + count_of(used, "cacheCreationInputTokens")
-                for used in models.values()
-            ),
-            cached_tokens=cached,
-            output_tokens=sum(count_of(used, "outputTokens") for used in models.values()),
-            cost_microusd=round(cost * 1e6) if isinstance(cost, float | int) and 0 <= cost < 1e9 else None,
-        )
+        self._total = _total(line, "total_cost_usd") or self._total
 
-    def _failure(self, final: dict[str, Any]) -> Failed | None:
+    def _failure(self, final: dict[str, Any], at_s: float | None) -> Failed | None:
         """Why the end that the CLI has told is none of a task that is done; None where it is."""
         said = text_of(final, "result") or "; ".join(str(error) for error in list_of(final, "errors"))
         subtype = text_of(final, "subtype")
@@ -305,7 +337,7 @@ class ClaudeStream(EventStream):
             word = text_of(self._refused, "error")
             said = said or text_of(self._refused, "said") or f"claude ended with {subtype or 'an error'}"
             known = status if isinstance(status, int) else None
-            return refusal(said, status=known, word=word, reset_at_s=self._reset_at_s)
+            return refusal(said, status=known, word=word, reset_at_s=self._reset_at_s, at_s=at_s)
         denials = list_of(final, "permission_denials")
         if denials:
             first = step_of(text_of(denials[0], "tool_name"), dict_of(denials[0], "tool_input"))
@@ -321,7 +353,33 @@ class ClaudeStream(EventStream):
     def _without_an_end(self, exit: Exit, folder: AttemptFolder) -> Failed:
         if exit.code == 0:
             return Failed(kind=ErrorKind.CRASH, message="exit code 0, but claude's final event is missing")
-        failed = exit_failure(exit, folder, self._limits)
+        failed = plain_failure(exit, folder, self._limits)
         if failed.kind is ErrorKind.CRASH and _GONE in failed.message:
             return Failed(kind=failed.kind, message=failed.message, session_gone=True)
         return failed
+
+
+def _waiting(line: dict[str, Any]) -> Retrying:
+    status, word = line.get("error_status"), text_of(line, "error")
+    known = status if isinstance(status, int) else None
+    said = " ".join(filter(None, [f"status {known}" if known else "", word])) or "an error"
+    refused = refusal(said, status=known, word=word)
+    return Retrying(
+        refusal=refused, tries=count_of(line, "attempt"), delay_s=count_of(line, "retry_delay_ms") / 1000
+    )
+
+
+def _total(line: dict[str, Any], dollars: str) -> Usage | None:
+    """Of a session, by models; None where there is none."""
+    models = dict_of(line, "modelUsage").values()
+    if not models:
+        return None
+    cost = line.get(dollars)
+    cached = sum(count_of(used, "cacheReadInputTokens") for used in models)
+    fresh = sum(count_of(used, "inputTokens") + count_of(used, "cacheCreationInputTokens") for used in models)
+    return Usage(
+        input_tokens=cached + fresh,
+        cached_tokens=cached,
+        output_tokens=sum(count_of(used, "outputTokens") for used in models),
+        cost_microusd=round(cost * 1e6) if isinstance(cost, float | int) and 0 <= cost < 1e9 else None,
+    )

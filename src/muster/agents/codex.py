@@ -12,16 +12,24 @@ from glob import escape
 from pathlib import Path
 from typing import Any, ClassVar
 
-from muster.agents.inputs import exit_failure, last_line, printable, tail, with_result
-from muster.agents.jsonlines import count_of, dict_of, list_of, text_of
+from muster.agents.inputs import last_line, printable, tail, with_result
+from muster.agents.jsonlines import count_of, dict_of, last_object, list_of, text_of
 from muster.agents.provider import refusal
 from muster.agents.reports import reports_in
-from muster.agents.streaming import EventStream, StreamingAgent, not_done, step_of
+from muster.agents.streaming import (
+    Booked,
+    EventStream,
+    StreamingAgent,
+    never_booked,
+    not_done,
+    plain_failure,
+    step_of,
+)
 from muster.agents.transcript import answered, content_text, cost, message, todo_percent, todo_text
 from muster.config.kinds import GIVEN, USE_MODE, USE_MODEL, AgentKind
 from muster.model.limits import Limits
 from muster.model.states import ErrorKind
-from muster.model.usage import Usage
+from muster.model.usage import Price, Usage, price_of
 from muster.ports.agent import (
     AgentEvent,
     AttemptFolder,
@@ -32,17 +40,23 @@ from muster.ports.agent import (
     Job,
     Launch,
     Outcome,
+    Retrying,
     Step,
 )
 
+PRICES = {
+    "gpt-5": Price(1.25, 0.125, 10.0),
+    "gpt-5-mini": Price(0.25, 0.025, 2.0),
+    "gpt-5-nano": Price(0.05, 0.005, 0.4),
+}
+"""The CLI tells tokens alone."""
 _STATUS = re.compile(r"(?:unexpected|last) status:? (\d{3})\b")
 _ERROR_TYPE = re.compile(r'"type": ?"(\w+)"')
 _GONE = re.compile(r"no rollout found|thread/resume failed")
 _ROUTER = "tools::router: error="
 _DENIED = re.compile(r"Rejected\(|rejected: |rejected by user")
 _DENIED_COMMAND = re.compile(r"`[^`]*` rejected: [^\"\\]*")
-WAIT_S = 120.0
-"""It waits as long as its provider asks for, without a word; after a short wait its model may think for long."""
+_AGAIN = re.compile(r"Reconnecting\.\.\. (?:(\d+)/)?")
 _TOOLS = {
     "command_execution": "shell",
     "file_change": "edit",
@@ -74,7 +88,19 @@ class CodexAgent(StreamingAgent):
         argv += ["-c", f'sandbox_mode="{self.mode}"', "-c", 'approval_policy="never"']
         if self.config.model is not None:
             argv += ["--model", self.config.model]
+        if url := self._env().get("OPENAI_BASE_URL"):
+            argv += ["-c", f"openai_base_url={json.dumps(url)}"]  # the variable itself it does not know
         return [*argv, *self.config.args, *([session_key] if resumes and session_key else []), "-"]
+
+    def _env(self) -> dict[str, str]:
+        env = super()._env()
+        # The key by its usual name is sent nowhere.  A login of the CLI's own comes before it, as with the CLI.
+        if "OPENAI_API_KEY" in env and not (self._home(env) / "auth.json").exists():
+            env.setdefault("CODEX_API_KEY", env["OPENAI_API_KEY"])
+        return env
+
+    def _home(self, env: Mapping[str, str]) -> Path:
+        return Path(env.get(self.config_env) or Path(env["HOME"]) / ".codex")
 
     def instructed(self, text: str) -> list[str]:
         return ["-c", f"developer_instructions={json.dumps(text)}"]
@@ -83,11 +109,24 @@ class CodexAgent(StreamingAgent):
         return None
 
     def knows(self, session_key: str, env: Mapping[str, str]) -> bool:
-        home = Path(env.get(self.config_env) or Path(env["HOME"]) / ".codex")
-        return any(home.glob(f"sessions/*/*/*/rollout-*-{escape(session_key)}.jsonl"))
+        return any(self._rollouts(session_key, env))
+
+    def _rollouts(self, session_key: str, env: Mapping[str, str]) -> Iterator[Path]:
+        return self._home(env).glob(f"sessions/*/*/*/rollout-*-{escape(session_key)}.jsonl")
+
+    def booked(self, session_key: str, env: Mapping[str, str]) -> Usage | None:
+        """Every request, those of a turn that was killed included: its own total on stdout has not these."""
+        for path in self._rollouts(session_key, env):
+            note = dict_of(last_object(path, b'"type":"token_usage_record"'), "payload")
+            turn = dict_of(last_object(path, b'"type":"turn_context"'), "payload")
+            if used := dict_of(note, "thread_token_usage"):
+                return _usage(used).at(price_of(text_of(turn, "model"), PRICES))
+        return None
 
     def stream(self, job: Job, launch: Launch) -> CodexStream:
-        return CodexStream(self.mark(job, launch), launch.limits)
+        return CodexStream(
+            self.mark(job, launch), launch.limits, lambda session: self.booked(session, launch.env)
+        )
 
 
 def entries(line: dict[str, Any]) -> Iterator[Entry]:
@@ -153,6 +192,7 @@ KIND = AgentKind(
     program="codex",
     make=CodexAgent,
     install="npm install -g @openai/codex",
+    login="run `codex login`, or set CODEX_API_KEY or OPENAI_API_KEY",
     provider="openai",
     modes=tuple(CodexAgent.dangers),
     levels={"read": "read-only", "edit": "workspace-write", "all": "danger-full-access"},
@@ -173,30 +213,31 @@ KIND = AgentKind(
 class CodexStream(EventStream):
     """Reads `codex exec --json`."""
 
-    def __init__(self, mark: Usage | None, limits: Limits) -> None:
-        super().__init__(mark, limits)
+    def __init__(self, mark: Usage | None, limits: Limits, booked: Booked = never_booked) -> None:
+        super().__init__(mark, limits, booked)
         self._error = ""
         self._declined = ""
         self._final = ""
         """The type of the final event."""
 
     def _outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:
-        if self._final == "turn.failed" or (exit.given_up and self.patience_s):
-            return self._refusal()
+        if self._final == "turn.failed":
+            return self._refusal(exit.at_s)
         if self._final == "turn.completed" and (exit.code == 0 or exit.given_up):
             return self._denial(folder) or with_result(folder, self._text)
         if exit.code == 0:
             return Failed(kind=ErrorKind.CRASH, message="exit code 0, but codex's final event is missing")
-        failed = exit_failure(exit, folder, self._limits)
+        failed = plain_failure(exit, folder, self._limits)
         gone = not self._session and bool(_GONE.search(last_line(folder.stderr)))
         return Failed(kind=failed.kind, message=failed.message, session_gone=gone)
 
-    def _refusal(self) -> Failed:
+    def _refusal(self, at_s: float | None = None) -> Failed:
         word = _ERROR_TYPE.search(self._error)
         return refusal(
             self._error or "codex's turn failed",
             status=self._status(),
             word=word[1] if word else "",
+            at_s=at_s,
         )
 
     def _status(self) -> int | None:
@@ -217,7 +258,8 @@ class CodexStream(EventStream):
 
     def _line(self, line: dict[str, Any]) -> list[AgentEvent]:
         item = dict_of(line, "item")
-        self.patience_s = None
+        if item and text_of(item, "type") != "error":
+            self.waiting, self.answered = None, True
         if text_of(item, "status") == "declined" and not self._declined:
             self._declined = text_of(item, "command") or text_of(item, "type")
         match text_of(line, "type"):
@@ -236,9 +278,10 @@ class CodexStream(EventStream):
             case "error":
                 # Not the end yet: codex may try again.
                 self._error = text_of(line, "message")
-                if self._error.startswith("Reconnecting") and self._status() == 429:
-                    self.patience_s = WAIT_S
-                return [Step(step_of("the provider", {"command": self._error}))]
+                if again := _AGAIN.match(self._error):
+                    tries = int(again[1]) if again[1] else self.waiting.tries + 1 if self.waiting else 1
+                    self.waiting = Retrying(refusal=self._refusal(), tries=tries)
+                    return [Step(self.waiting.step)]
             case "turn.completed" | "turn.failed" as ended:
                 self._final, self.ended = ended, True
                 self._end(line)
@@ -255,11 +298,15 @@ class CodexStream(EventStream):
         self._error = text_of(dict_of(line, "error"), "message") or self._error
         usage = dict_of(line, "usage")
         if usage:
-            self._total = Usage(
-                input_tokens=count_of(usage, "input_tokens"),
-                cached_tokens=count_of(usage, "cached_input_tokens"),
-                output_tokens=count_of(usage, "output_tokens"),
-            )
+            self._total = _usage(usage)
+
+
+def _usage(told: dict[str, Any]) -> Usage:
+    return Usage(
+        input_tokens=count_of(told, "input_tokens"),
+        cached_tokens=count_of(told, "cached_input_tokens"),
+        output_tokens=count_of(told, "output_tokens"),
+    )
 
 
 def _denials(said: str) -> list[str]:

@@ -184,13 +184,17 @@ class SilentStream:
     usage = None
     session_usage = None
     ended = False
-    patience_s = None
+    waiting = None
+    answered = False
 
     def __init__(self, agent: CommandAgent) -> None:
         self._agent = agent
 
     def feed(self, data: bytes) -> list[AgentEvent]:  # noqa: ARG002
         return []
+
+    def close(self) -> None:
+        """Nobody tells what it has cost."""
 
     def outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:
         return self._agent.outcome(exit, folder)

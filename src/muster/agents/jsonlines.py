@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+HEAD_BYTES = 120
 LINE_BYTES_MAX = 64 << 20
 """A longer line is skipped: no message of an agent is that long, and memory is not endless."""
 
@@ -13,7 +16,9 @@ _decode = msgspec.json.Decoder().decode
 
 
 class JsonLines:
-    def __init__(self) -> None:
+    def __init__(self, skip: bytes = b"\n") -> None:
+        """Lines that begin with `skip` are not looked into: there are many of them, and nobody wants to know."""
+        self._skip = skip
         self._parts: list[bytes] = []
         self._size = 0
         self._too_long = False
@@ -41,13 +46,24 @@ class JsonLines:
         self._keep(part)
         line, too_long = b"".join(self._parts), self._too_long
         self._parts, self._size, self._too_long = [], 0, False
-        if too_long or not line.lstrip().startswith(b"{"):
+        if too_long or line.startswith(self._skip) or not line.lstrip().startswith(b"{"):
             return None
         try:
             value = _decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
         return value if isinstance(value, dict) else None
+
+
+def last_object(path: Path, *beginnings: bytes) -> dict[str, Any]:
+    """The last line of a file of JSON lines that holds one of these; empty where there is none."""
+    found = b""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        for line in file:
+            # Long lines hold prompts and answers, in which anything may be written.
+            if any(beginning in line[:HEAD_BYTES] for beginning in beginnings):
+                found = line
+    return next(iter(JsonLines().feed(found)), {})
 
 
 def text_of(holder: object, name: str) -> str:

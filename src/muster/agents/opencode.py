@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -19,7 +20,19 @@ from muster.config.kinds import GIVEN, USE_MODE, USE_MODEL, AgentKind
 from muster.model.limits import Limits
 from muster.model.states import ErrorKind
 from muster.model.usage import Usage
-from muster.ports.agent import AgentEvent, AttemptFolder, Did, Entry, Exit, Failed, Job, Launch, Outcome, Step
+from muster.ports.agent import (
+    AgentEvent,
+    AttemptFolder,
+    Did,
+    Entry,
+    Exit,
+    Failed,
+    Job,
+    Launch,
+    Outcome,
+    Retrying,
+    Step,
+)
 
 _ASKING = ("edit", "bash", "webfetch", "external_directory", "doom_loop")
 _PERMISSIONS = {
@@ -143,7 +156,8 @@ class OpencodeStream(EventStream):
         self._reason = text_of(part, "reason")
         self._unended = self._unended + 1 if self._reason == "unknown" else 0
         if self._unended >= _UNENDED_MAX:
-            self.patience_s = 0.0
+            broken = Failed(kind=ErrorKind.CRASH, message="the provider's answers break off without an end")
+            self.waiting = Retrying(refusal=broken, tries=self._unended, delay_s=math.inf)
         tokens, before, cost = dict_of(part, "tokens"), self._total or Usage(), part.get("cost")
         cached = count_of(dict_of(tokens, "cache"), "read")
         spent = round(cost * 1e6) if isinstance(cost, float | int) and 0 < cost < 1e9 else 0
@@ -160,8 +174,6 @@ class OpencodeStream(EventStream):
     def _outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:
         if self._error:
             return self._refusal(self._error)
-        if exit.given_up and self._unended:
-            return Failed(kind=ErrorKind.CRASH, message="the provider's answers break off without an end")
         if exit.code != 0 and not exit.given_up:
             failed = exit_failure(exit, folder, self._limits)
             gone = not self._session and "Session not found" in failed.message

@@ -17,6 +17,7 @@ from muster.agents.inputs import (
     check_binary,
     exit_failure,
     job_env,
+    last_line,
     printable,
     prompt_of,
     refuse_unpassable,
@@ -25,11 +26,13 @@ from muster.agents.inputs import (
     write_private,
 )
 from muster.agents.jsonlines import JsonLines, text_of
+from muster.agents.provider import refusal
 from muster.agents.reports import how_to_report
 from muster.agents.transcript import Reader
 from muster.config.settings import AgentConfig
 from muster.model.errors import AgentUnfit, BadInput, Unavailable
 from muster.model.limits import Limits
+from muster.model.pools import CLOSING
 from muster.model.states import ErrorKind
 from muster.model.usage import Usage
 from muster.ports.agent import (
@@ -41,11 +44,15 @@ from muster.ports.agent import (
     Job,
     Launch,
     Outcome,
+    Retrying,
     SessionSeen,
+    Step,
     Talk,
 )
 
 STEP_CHARS_MAX = 200
+IDLE_BYTES_PER_S = 2048
+"""Written by a CLI that only waits, to its own logs and state: 300 to 1,300, the most in its first minute."""
 BEGINS = "goes on"
 _TELLING = ("command", "file_path", "path", "pattern", "url", "query", "description", "prompt")
 """The inputs of tools that say in a line what is done."""
@@ -67,6 +74,8 @@ class StreamingAgent:
     """Variables that the CLI needs to find its login."""
     config_env: ClassVar[str]
     """The variable that names the folder of its settings, login and sessions."""
+    unlogged: ClassVar[bytes] = b""
+    """As `Launch.unlogged`."""
     free_mode: ClassVar[str] = ""
     """The permission mode in which it may run any command."""
     spoken: ClassVar[bool] = False
@@ -149,13 +158,21 @@ class StreamingAgent:
             interrupts=self.interrupts,
             limits=self.config.limits,
             session_key=session_key,
+            unlogged=self.unlogged,
+            idle_bytes_per_s=IDLE_BYTES_PER_S,
             begins=begins,
         )
+
+    def booked(self, session_key: str, env: Mapping[str, str]) -> Usage | None:  # noqa: ARG002
+        """What the CLI itself has noted that this session has cost, in the home that `env` gives it."""
+        return None
 
     def _anew(self, job: Job, folder: AttemptFolder) -> tuple[str, str]:
         """The prompt of a session that begins, and what is said of it; the hand-over is written on the way."""
         prompt = prompt_of(job)
-        known = hand_over(job, folder, prompt, self.reader()) if job.epoch > 1 else ""
+        # Who was only refused has left nothing but what stands in the folder or a checkpoint.
+        worked = job.epoch > 1 and not (job.refused and job.checkpoint is None and not job.diff)
+        known = hand_over(job, folder, prompt, self.reader()) if worked else ""
         if not known:
             return prompt, ""
         folder.path.mkdir(parents=True, exist_ok=True)
@@ -175,9 +192,13 @@ class StreamingAgent:
         return replace(self, config=config)
 
     def mark(self, job: Job, launch: Launch) -> Usage | None:
-        """The session's total before this launch; None for a session that begins."""
-        resumes = launch.session_key is not None and launch.session_key == job.session_key
-        return job.session_usage if resumes else None
+        """The session's total before this launch; None for a session that begins.
+
+        Its own note comes first: it may have gone on after it was heard last.
+        """
+        if launch.session_key is None or launch.session_key != job.session_key:
+            return None
+        return self.booked(launch.session_key, launch.env) or job.session_usage
 
     def for_a_person(self) -> dict[str, str]:
         """The environment in which a person finds its sessions and its login."""
@@ -190,6 +211,14 @@ class StreamingAgent:
         if "HOME" not in env:
             raise AgentUnfit(f"agent {self.name}: HOME is not set", "set HOME, or add it to the agent's set")
         return env
+
+
+Booked = Callable[[str], Usage | None]
+"""By the session's key, what its CLI has noted that it has cost."""
+
+
+def never_booked(session_key: str) -> None:
+    """Of a CLI that keeps no such note."""
 
 
 def _resumed(job: Job) -> str:
@@ -207,12 +236,17 @@ class EventStream:
     `mark` is what the session had cost before this process resumed it, where its totals go on counting.
     """
 
-    patience_s: float | None = None
+    waiting: Retrying | None = None
+    answered = False
 
-    def __init__(self, mark: Usage | None, limits: Limits) -> None:
+    skip: ClassVar[bytes] = b"\n"
+    """How lines begin that tell nothing but that it lives."""
+
+    def __init__(self, mark: Usage | None, limits: Limits, booked: Booked = never_booked) -> None:
         self._limits = limits
-        self._lines = JsonLines()
+        self._lines = JsonLines(self.skip)
         self._mark = mark
+        self._booked = booked
         self._session = ""
         self._total: Usage | None = None
         self._text = ""
@@ -228,11 +262,21 @@ class EventStream:
         return self._mark if self._total is None else self._total
 
     def feed(self, data: bytes) -> list[AgentEvent]:
-        return [event for line in self._lines.feed(data) for event in self._line(line)]
+        events = [event for line in self._lines.feed(data) for event in self._line(line)]
+        if self.waiting is None and (self._text or any(isinstance(event, Step) for event in events)):
+            self.answered = True
+        return events
+
+    def close(self) -> None:
+        total = self._booked(self._session) if self._session else None
+        if total is not None and total != self._mark:
+            self._total = total
 
     def outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:
         if exit.timed_out or exit.stopped_by_us:
             return exit_failure(exit, folder, self._limits)
+        if exit.given_up and self.waiting is not None and not self.ended:
+            return self.waiting.refusal
         return self._outcome(exit, folder)
 
     def _line(self, line: dict[str, Any]) -> list[AgentEvent]:
@@ -257,7 +301,19 @@ def resume_prompt(job: Job) -> str:
         else f"Your work on this task ({job.title}) was interrupted before it was done. "
         "Look at what is there already, then finish it."
     )
-    return with_notes(text, job)
+    return with_notes("Go on." if job.refused else text, job)
+
+
+def plain_failure(exit: Exit, folder: AttemptFolder, limits: Limits) -> Failed:
+    """Of a CLI that has ended without its final event: what it says in plain text may be its provider's word."""
+    failed = exit_failure(exit, folder, limits)
+    said = last_line(folder.stderr)
+    if failed.kind is not ErrorKind.CRASH or exit.code < 0:
+        return failed
+    for line in (said, last_line(folder.stdout)):
+        if line and not line.startswith("{") and (told := refusal(line, at_s=exit.at_s)).kind in CLOSING:
+            return told
+    return failed
 
 
 def is_root() -> bool:

@@ -67,6 +67,8 @@ def policy_of(config: Config, hostname: str = "", *, writers: frozenset[str] = f
         writers=writers,
         limits=config.limits,
         pools={agent.name: agent.pool for agent in config.agents.values()},
+        budget_task_microusd=_microusd(config.budget.task_usd),
+        budget_plan_microusd=_microusd(config.budget.plan_usd),
         failures_max=task.failures_max,
         waiting_max=task.waiting_max,
         profiles=config.profiles,
@@ -76,6 +78,10 @@ def policy_of(config: Config, hostname: str = "", *, writers: frozenset[str] = f
         retries=task.retries,
         hostname=hostname,
     )
+
+
+def _microusd(usd: float | None) -> int | None:
+    return None if usd is None else round(usd * 1e6)
 
 
 class Owner:

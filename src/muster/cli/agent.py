@@ -171,7 +171,7 @@ def _test(args: argparse.Namespace) -> int:
         "answer": tried.said[:1000],
         "errorKind": failed.kind.value if failed else None,
         "error": failed.message if failed else "",
-        "fix": failure_hint(agent.name, failed) if failed else "",
+        "fix": failure_hint(agent, failed) if failed else "",
         "seconds": round(tried.seconds, 2),
         "usage": usage,
     }

@@ -18,9 +18,10 @@ from muster.cli.output import Screen, clean
 from muster.client.http import Connection, answers
 from muster.config.layers import Layers
 from muster.config.project import FILE_NAME, Project
-from muster.config.settings import Config
+from muster.config.settings import AgentConfig, Config
 from muster.config.variables import settings_in, unknown_in
 from muster.model.errors import MusterError
+from muster.ports.agent import Agent, Failed
 
 FREE_BYTES_MIN = 200 << 20
 FUTURE_S_MAX = 60.0
@@ -28,6 +29,7 @@ PYTHON_MIN = (3, 11)
 GIT_MIN = (2, 38)
 YEAR_MIN = 2025
 REPLY_S = 5.0
+ANSWER_S = 60.0
 MEASURE_S = 2.0
 
 
@@ -41,6 +43,11 @@ class Check(NamedTuple):
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.description = "Checks this machine and this project.  Exit code 1 where something has to be fixed."
+    parser.add_argument(
+        "--offline",
+        action="store_true",
+        help="ask no provider; else each agent gets one short prompt, which costs a little",
+    )
     add_fields(parser)
 
 
@@ -89,7 +96,7 @@ def _all(args: argparse.Namespace) -> Iterator[Check]:
     yield _guarded("supervisor", lambda: _supervisor(project))
     yield from _crew(project)
     yield _guarded("processes", lambda: _processes(project))
-    yield from _agents(config, project)
+    yield from _agents(config, project, asks=not args.offline)
     if config.writers:
         yield _guarded("trees", lambda: _trees(config, project))
 
@@ -325,7 +332,7 @@ def _left(config: Config, project: Project) -> str:
     return f"; {trees} {size}, each until {kept} after its task ended: muster worktree list"
 
 
-def _agents(config: Config, project: Project) -> Iterator[Check]:
+def _agents(config: Config, project: Project, *, asks: bool) -> Iterator[Check]:
     try:
         from muster.app.agents import agents_of
 
@@ -340,3 +347,20 @@ def _agents(config: Config, project: Project) -> Iterator[Check]:
             yield Check(f"agent {name}", False, error.message, error.hint)
         else:
             yield Check(f"agent {name}", True, agent.about)
+            if asks and config.agents[name].pool != name:
+                yield _answer(config.agents[name], agent)
+
+
+def _answer(config: AgentConfig, agent: Agent) -> Check:
+    """Of its provider: a login that is there may be refused all the same."""
+    from muster.app.agent_check import failure_hint, try_agent
+
+    name = f"answer of {agent.name}"
+    try:
+        tried = try_agent(agent, ANSWER_S, script=False)
+    except MusterError as error:
+        return Check(name, False, error.message, error.hint)
+    if isinstance(tried.outcome, Failed):
+        said = f"{tried.outcome.kind}: {tried.outcome.message}"
+        return Check(name, False, said, failure_hint(config, tried.outcome))
+    return Check(name, True, f"{config.pool} answered in {tried.seconds:.1f} s")

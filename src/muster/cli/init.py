@@ -69,6 +69,11 @@ CONFIG = """\
 #orphan_grace = "10m"
 #stall_after = "10m"   # without output, processor time and writing: suspected to hang, then stopped
 
+# Dollars; at 80 % the agent is told, then the task or the plan is paused: muster budget PLAN|REF USD.
+[budget]
+#task = 5.0
+#plan = 50.0
+
 # In a repository each task works in a tree of its own; elsewhere agents with writes = true work one at a time.
 [git]
 #worktrees = true

@@ -47,6 +47,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "why": ("muster.cli.why", "why a task is in its state, with the evidence"),
     "agent": ("muster.cli.agent", "list, show and test the agents of this project"),
     "inbox": ("muster.cli.inbox", "what waits for a person: questions and failed tasks"),
+    "budget": ("muster.cli.budget", "how much a plan or a task may cost, and on with what that had paused"),
     "answer": ("muster.cli.answer", "answer a task's question, which resumes it"),
     "tell": ("muster.cli.tell", "tell a task's agent something, also while it works"),
     "attach": ("muster.cli.attach", "open the session of a task's agent yourself"),

@@ -392,5 +392,6 @@ def usage_words(usage: Mapping[str, Any]) -> str:
     """`12,300 tokens in, 450 out, $0.0381`."""
     told = f"{usage['inputTokens']:,} tokens in, {usage['outputTokens']:,} out"
     if usage["costMicrousd"] is not None:
-        told += f", ${usage['costMicrousd'] / 1e6:.4f}"
+        about = "about " if usage["priced"] and not usage["estimated"] else ""
+        told += f", {about}${usage['costMicrousd'] / 1e6:.4f}"
     return f"about {told}" if usage["estimated"] else told

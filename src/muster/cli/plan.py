@@ -9,7 +9,7 @@ from collections.abc import Callable
 from muster.cli import plan_graph
 from muster.cli.context import Context, connect, no_rows, patiently, refuse_foreign
 from muster.cli.fields import add_fields, answer, names_of, print_one, print_rows
-from muster.cli.output import BOLD, GREEN, RED, YELLOW, Screen, clean, inert, note, print_json
+from muster.cli.output import BOLD, GREEN, RED, YELLOW, Screen, clean, inert, note, print_json, usage_words
 from muster.cli.task import find_tasks, table
 from muster.cli.waiting import EXIT_UNSUCCESSFUL, Goal, Waiting, add_waiting
 from muster.client.api import Api, plan_path
@@ -300,6 +300,8 @@ def _print_plan(found: Json, tasks: list[Json], screen: Screen) -> None:
     _tell(found["plan"], screen)
     if found["plan"]["source"]:
         screen.line(f"  {clean(found['plan']['source'])}")
+    if found["plan"]["usage"]:
+        screen.line(f"  {usage_words(found['plan']['usage'])}")
     for epic, counts in _epics(tasks).items():
         screen.line(f"  {screen.paint(clean(epic), BOLD)}  {_progress({'counts': counts})}")
     if tasks:

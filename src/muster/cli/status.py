@@ -6,7 +6,7 @@ import time
 
 from muster.cli.context import LAST_HEARD, Context, connect, no_rows
 from muster.cli.fields import add_fields, print_one
-from muster.cli.output import Screen, age, clean, now_ms, plan_counts, ref_of
+from muster.cli.output import Screen, age, clean, now_ms, plan_counts, ref_of, usage_words
 from muster.model.json_value import Json
 from muster.model.states import AgentStatus
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 SHOWN_MAX = 10
+DAYS_SHOWN = 3
 
 WORKER_LOOKS = {"busy": "running", "stopping": "stopping", "dead": "cancelled"}
 _AGENT_LOOKS = {AgentStatus.IDLE: "ready", AgentStatus.BUSY: "running", AgentStatus.ERROR: "attempt failed"}
@@ -49,6 +50,8 @@ def gather(context: Context) -> Json:
         "plans": status["plans"],
         "workers": workers,
         "agents": status["agents"] if any(worker["status"] != "dead" for worker in workers) else [],
+        "usageByAgent": status["usageByAgent"],
+        "usageByDay": status["usageByDay"],
         "pools": [{"name": name, **pool} for name, pool in sorted(pools.items())],
         "needsPerson": [_need(task) for task in inbox["tasks"]],
         "needsPersonComplete": inbox["complete"],
@@ -93,6 +96,7 @@ def _show(args: argparse.Namespace, answer: Json, screen: Screen) -> None:
         screen.line(no_rows(args))
     _show_workers(answer, screen)
     _show_pools(answer["pools"], screen)
+    _show_spent(answer, screen)
     _show_needs(answer, screen)
 
 
@@ -120,6 +124,14 @@ def _show_workers(answer: Json, screen: Screen) -> None:
         screen.line(f"  {clean(agent['name'])}  {badge}  on {agent['workers']} of its workers{more}")
 
 
+def _show_spent(answer: Json, screen: Screen) -> None:
+    days = sorted(answer["usageByDay"].items())[-DAYS_SHOWN:]
+    if days:
+        screen.line("\nSpent")
+    for name, usage in [*sorted(answer["usageByAgent"].items()), *days]:
+        screen.line(f"  {clean(name)}  {usage_words(usage)}")
+
+
 def _show_pools(pools: list[Json], screen: Screen) -> None:
     if pools:
         screen.line("\nProviders that take no requests")
@@ -133,6 +145,8 @@ def pool_word(pool: Json) -> str:
     """What a closed provider waits for, and until when."""
     if pool["untilMs"] is None:
         return f"{pool['kind']}, waits for you: muster inbox"
+    if pool["untilMs"] <= now_ms():
+        return f"{pool['kind'].replace('_', ' ')}, one task tries for all"
     from muster.model.why import clock_word
 
     until = clock_word(pool["untilMs"], now_ms(), time.localtime(pool["untilMs"] / 1000).tm_gmtoff)

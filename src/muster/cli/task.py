@@ -203,6 +203,8 @@ def _print_detail(detail: Json, screen: Screen, said: list[str]) -> None:
         "Blocks", [clean(f"{task['plan']}/{key}" if task["plan"] else key) for key in detail["blocks"]]
     )
     rows += several("Attempts", [_attempt(attempt, screen) for attempt in detail["attempts"]])
+    if detail["usage"] and len(detail["attempts"]) > 1:
+        rows.append(("Together", usage_words(detail["usage"])))
     rows += several(
         "Artifacts", [f"{clean(name)}  {screen.link(location)}" for name, location in detail["artifacts"]]
     )

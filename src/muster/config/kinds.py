@@ -30,6 +30,8 @@ class AgentKind:
     """Its usual command; without one, settings must have a command."""
     install: str = ""
     """The command that installs it."""
+    login: str = ""
+    """How its CLI gets a login."""
     provider: str = ""
     """Whose quota its agents share; empty: each agent has one of its own."""
     modes: tuple[str, ...] = ()

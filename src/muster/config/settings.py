@@ -13,6 +13,7 @@ from muster.config.values import (
     read_command,
     read_count,
     read_count_or_zero,
+    read_dollars,
     read_duration,
     read_env,
     read_env_names,
@@ -256,6 +257,16 @@ class RetentionSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Budget:
+    """What may be spent before a person is asked; None: any amount.  `[budget]`"""
+
+    task_usd: float | None = setting(
+        None, "task", read_dollars, "dollars that a task may cost before it is paused"
+    )
+    plan_usd: float | None = setting(None, "plan", read_dollars, "the same of all tasks of a plan together")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Git:
     """Where agents that write work, in a repository.  `[git]`"""
 
@@ -274,6 +285,7 @@ class Git:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
+    budget: Budget = field(default_factory=Budget)
     retention: RetentionSettings = field(default_factory=RetentionSettings)
     git: Git = field(default_factory=Git)
     task: TaskDefaults = field(default_factory=TaskDefaults)
@@ -305,6 +317,7 @@ SECTIONS = {
     "task": TaskDefaults,
     "workers": WorkerSettings,
     "health": Health,
+    "budget": Budget,
     "git": Git,
     "retention": RetentionSettings,
 }

@@ -9,12 +9,13 @@ from __future__ import annotations
 from muster.engine.capacity import capacity
 from muster.engine.memory import Memory
 from muster.engine.policy import Policy
-from muster.engine.pools import closed_pools
+from muster.engine.pools import barred, known_pools, try_pools
 from muster.engine.view import View
 from muster.engine.workers import crew_status
 from muster.model import commands as c
 from muster.model.answers import Claimed, ClaimedJob
 from muster.model.errors import Conflict
+from muster.model.pools import CLOSING
 from muster.model.rows import Lane, WorkerRow
 from muster.model.states import CrewStatus
 from muster.model.task import BY_HAND, Attempt, Task
@@ -59,12 +60,16 @@ class Claims:
         chosen = await self._choose(view, worker, free)
         await view.load([task.id for task, _ in chosen])
         opened = [self._grant(view, command, task, agent) for task, agent in chosen]
+        known = await known_pools(view)
+        names = ((self._policy.pool(attempt.agent), attempt) for attempt in opened)
+        await try_pools(view, {name: attempt for name, attempt in names if name in known})
         await view.flush()
         return Claimed(jobs=await self.jobs(view, opened))
 
     async def _choose(self, view: View, worker: WorkerRow, free: int) -> list[tuple[Task, str]]:
         candidates: list[tuple[tuple[int, ...], Task, Lane, list[str]]] = []
-        closed = await closed_pools(view)
+        known = await known_pools(view)
+        closed = await barred(view, known) if known else set()
         held = await view.tx.touching()
         await view.load(held)
         touched = [view.task(task_id) for task_id in held]
@@ -86,10 +91,13 @@ class Claims:
                 break
             if task.touches and any(_meet(task, other) for other in touched):
                 continue
-            agent = left.take(lane.limit_key, agents) if left else agents[0]
+            able = [agent for agent in agents if self._policy.pool(agent) not in closed]
+            agent = left.take(lane.limit_key, able) if left else next(iter(able), None)
             if agent is not None:
                 chosen.append((task, agent))
                 touched.append(task)
+                # Of a provider in doubt one tries first.
+                closed |= {self._policy.pool(agent)} & known.keys()
         return chosen
 
     async def has_room(self, view: View, limit_key: str | None) -> bool:
@@ -115,10 +123,12 @@ class Claims:
     async def jobs(self, view: View, attempts: list[Attempt]) -> tuple[ClaimedJob, ...]:
         ids = [attempt.task_id for attempt in attempts]
         await view.load(ids)
+        known = await known_pools(view)
         texts = {text.task_id: text for text in await view.tx.job_texts(ids)}
         jobs = []
         for attempt in attempts:
             task, text = view.task(attempt.task_id), texts[attempt.task_id]
+            pool = known.get(self._policy.pool(attempt.agent))
             publishes = task.done_epoch if task.done_epoch != attempt.epoch else None
             jobs.append(
                 ClaimedJob(
@@ -140,6 +150,8 @@ class Claims:
                     checkpoint=text.checkpoint,
                     proof=view.incarnation.proof(attempt),
                     session_usage=usage_of(text.session_usage),
+                    refused=task.error_kind in CLOSING,
+                    tries=pool is not None and (pool.task, pool.epoch) == (task.id, attempt.epoch),
                     publishes=publishes,
                     model=text.model,
                     system_prompt=text.system_prompt,

@@ -22,7 +22,8 @@ from muster.engine.manual import Manual
 from muster.engine.memory import Memory
 from muster.engine.plan_update import PlanUpdater
 from muster.engine.policy import Policy
-from muster.engine.pools import close_pools, open_pool, reopen_for
+from muster.engine.pools import close_pools, hear_provider, open_pool, reopen_for
+from muster.engine.spending import Spending
 from muster.engine.view import View, moved
 from muster.engine.workers import Workers
 from muster.model import breaker
@@ -65,6 +66,7 @@ class Engine:
         self._manual = Manual(self._claims, policy.claim_lease_s)
         self._workers = Workers(policy)
         self._plans = Plans(policy.failures_max)
+        self._spending = Spending(policy, self._plans.named, self._plans.over_budget)
         self._handlers: dict[type[c.Command], Callable[[View, Any], Awaitable[Answer]]] = {
             c.Enqueue: self._enqueuer.enqueue,
             c.SetTicked: self._enqueuer.set_ticked,
@@ -87,8 +89,11 @@ class Engine:
             c.StopCrew: self._workers.stop_crew,
             c.NewBoot: self._workers.new_boot,
             c.FreshLeases: self._workers.fresh_leases,
+            c.Account: self._spending.account,
+            c.SetBudget: self._spending.set_budget,
             c.Release: self._release,
             c.OpenPool: open_pool,
+            c.Provider: lambda view, command: hear_provider(view, command, policy),
             c.Transfer: self._set_lane,
             c.DropPin: self._set_lane,
             c.Depend: self._depend,
@@ -283,22 +288,27 @@ class Plans:
 
     async def pause(self, view: View, command: c.PausePlan) -> PlanMoved:
         """What runs goes on; nothing more is given out."""
-        plan = await self._named(view, command.plan)
+        plan = await self.named(view, command.plan)
         return await self._keep(view, plan, breaker.pause(plan, command.actor, view.now))
 
     async def move(self, view: View, command: c.MovePlan) -> PlanMoved:
         """Raises Conflict where another plan has that file."""
-        plan = await self._named(view, command.plan)
+        plan = await self.named(view, command.plan)
         other = await view.tx.plan_by_source(WORKSPACE_ID, command.source)
         if other is not None and other.id != plan.id:
             raise Conflict(f"{command.source} is the file of plan {other.name}; nothing was changed")
         return await self._keep(view, plan, breaker.move(plan, command.source, command.actor, view.now))
 
     async def resume(self, view: View, command: c.ResumePlan) -> PlanMoved:
-        plan = await self._named(view, command.plan)
+        plan = await self.named(view, command.plan)
         moved = await self._keep(view, plan, breaker.resume(plan, command.actor, view.now))
         view.became_ready = True
         return moved
+
+    async def over_budget(self, view: View, plan_id: int, budget: str) -> None:
+        plan = await view.tx.plan(plan_id)
+        if plan is not None:
+            await self._keep(view, plan, breaker.over_budget(plan, budget, view.now))
 
     async def settle(self, view: View) -> None:
         """Counts what ended in this transaction, before anything more is given out by it."""
@@ -308,7 +318,7 @@ class Plans:
             if plan is not None:
                 await self._keep(view, plan, breaker.count_ends(plan, ends, self._failures_max, view.now))
 
-    async def _named(self, view: View, name: str) -> Plan:
+    async def named(self, view: View, name: str) -> Plan:
         await self.settle(view)  # a neighbour in this batch may have failed for the last time
         plan = await view.tx.plan_by_name(WORKSPACE_ID, name)
         if plan is None:

@@ -38,6 +38,9 @@ class Policy(Struct, frozen=True, kw_only=True):
     """Most attempts at one time of all tasks with one limit key; a key that is absent has no limit."""
     pools: Mapping[str, str] = NO_POOLS
     """The pool (provider) of each agent; an agent that is absent has a pool of its own name."""
+    budget_task_microusd: int | None = None
+    budget_plan_microusd: int | None = None
+    """Of all tasks and plans that have none of their own; None: no limit."""
     failures_max: int = FAILURES_MAX
     """Tasks of a plan that fail in a row before it is paused; 0: it never is."""
     waiting_max: int = 100_000

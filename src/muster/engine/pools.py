@@ -1,84 +1,138 @@
-"""Closing a provider's pool when it refuses an attempt, and opening it again."""
+"""A provider's pool: closed when it refuses an attempt, tried by one of those who wait, opened again."""
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Mapping
 
+import msgspec
+from msgspec.structs import replace
+
+from muster.engine.fence import check_term
 from muster.engine.policy import Policy
-from muster.engine.view import View
+from muster.engine.view import View, moved
 from muster.model import commands as c
-from muster.model.answers import Done
+from muster.model.answers import Done, Moved
 from muster.model.errors import NotFound
-from muster.model.pools import CLOSING, FOR_A_PERSON, Pool, Pools, closed_with, pools_of
+from muster.model.moves.decision import Facts, current
+from muster.model.pools import CLOSING, FOR_A_PERSON, Pool, Pools, closed_again, pools_of
+from muster.model.states import ErrorKind
 from muster.model.task import Attempt
 
 POOLS = "pools"
 """The row of `meta`: a few names at most, read with every claim."""
 
 
-async def closed_pools(view: View) -> Pools:
-    return pools_of(await view.tx.meta(POOLS), view.now.wall_ms)
+async def known_pools(view: View) -> Pools:
+    return pools_of(await view.tx.meta(POOLS))
+
+
+async def barred(view: View, known: Mapping[str, Pool]) -> set[str]:
+    """Those that nobody is to begin with now: they are closed, or one attempt tries and the others wait."""
+    now_ms = view.now.wall_ms
+    await view.load([pool.task for pool in known.values() if pool.epoch])
+    return {name for name, pool in known.items() if pool.closed(now_ms) or _tries(view, pool)}
+
+
+def _tries(view: View, pool: Pool) -> bool:
+    attempt = view.attempt(pool.task) if pool.epoch else None
+    return attempt is not None and attempt.epoch == pool.epoch and attempt.open
+
+
+async def try_pools(view: View, trials: Mapping[str, Attempt]) -> None:
+    """From now on these attempts try for all the others."""
+    if trials:
+        known = await known_pools(view)
+        tried = {name: replace(known[name], task=a.task_id, epoch=a.epoch) for name, a in trials.items()}
+        await _put(view, known | tried)
 
 
 async def close_pools(view: View, policy: Policy) -> None:
     """Of the agents whose attempts were ended by their provider since this was called last."""
     refused, view.refused = view.refused, []
-    for attempt in refused:
-        await _close(view, attempt, policy)
+    for attempt, stated_s in refused:
+        if not attempt.by_hand and attempt.error_kind is not None:  # a person is no provider's agent
+            pool = _pool(view, attempt, attempt.error_kind, attempt.error)
+            await _close(view, policy.pool(attempt.agent), pool, attempt.epoch, stated_s)
 
 
-async def _close(view: View, attempt: Attempt, policy: Policy) -> None:
-    if attempt.by_hand or attempt.error_kind is None:
-        return  # a person is no provider's agent
-    task = view.task(attempt.task_id)
-    until_ms = None if attempt.error_kind in FOR_A_PERSON else task.next_attempt_at_ms
-    if until_ms is None and attempt.error_kind not in FOR_A_PERSON:
-        return  # a repeated word on an attempt whose task has moved on
-    pool = Pool(
-        kind=attempt.error_kind,
-        reason=attempt.error,
-        since_ms=view.now.wall_ms,
-        until_ms=until_ms,
-        task=task.id,
-    )
-    known = await closed_pools(view)
-    await _put(view, closed_with(known, policy.pool(attempt.agent), pool))
+async def _close(view: View, name: str, refused: Pool, epoch: int, stated_s: float | None) -> None:
+    known = await known_pools(view)
+    before = known.get(name)
+    tells_more = stated_s is not None or refused.kind in FOR_A_PERSON
+    if before is not None and not tells_more and (before.task, before.epoch) != (refused.task, epoch):
+        await view.load([before.task])
+        if before.closed(view.now.wall_ms) or _tries(view, before):
+            return  # it was refused together with the one that counts
+    await _put(view, {**known, name: closed_again(before, refused, stated_s, view.chance.fraction())})
+
+
+def _pool(view: View, attempt: Attempt, kind: ErrorKind, reason: str) -> Pool:
+    now_ms = view.now.wall_ms
+    return Pool(kind=kind, reason=reason, since_ms=now_ms, until_ms=now_ms, task=attempt.task_id)
+
+
+async def hear_provider(view: View, command: c.Provider, policy: Policy) -> Moved:
+    """Of those that are refused one goes on trying, for all: who comes after it is to give way."""
+    await view.load([command.task_id])
+    view.check(command)
+    task = view.task(command.task_id)
+    attempt = current(task, Facts(view.attempt(task.id)), command)
+    name, known = policy.pool(attempt.agent), await known_pools(view)
+    before = known.get(name)
+    if command.refuses is None:
+        if before is not None and before.until_ms is not None:
+            await _open(view, known, name)
+        return moved(task)
+    if before is None or name not in await barred(view, known):
+        tries = before.tries if before else 0
+        pool = _pool(view, attempt, command.refuses, command.message)
+        await _put(view, {**known, name: replace(pool, epoch=command.epoch, tries=tries)})
+        return moved(task)
+    return replace(moved(task), gives_way=(before.task, before.epoch) != (task.id, command.epoch))
 
 
 async def open_pool(view: View, command: c.OpenPool) -> Done:
     """Raises NotFound where it is not closed."""
-    known = await closed_pools(view)
-    if command.pool not in known:
+    known = await known_pools(view)
+    pool = known.get(command.pool)
+    if pool is None:
         raise NotFound(f"the pool of {command.pool} is not closed", "muster agent list")
-    del known[command.pool]
-    await _put(view, known)
-    view.became_ready = True
+    if command.term is None:
+        await _open(view, known, command.pool)
+        return Done()
+    await check_term(view.tx, command.term)
+    if not pool.closed(view.now.wall_ms):
+        await _put(view, {**known, command.pool: replace(pool, told=True)})
+        view.became_ready = True
     return Done()
 
 
 async def reopen_for(view: View, task_id: int, policy: Policy) -> None:
     """A person wants this task tried now: what its last attempt met is not to be in the way."""
     attempt = view.attempt(task_id)
-    known = await closed_pools(view)
+    known = await known_pools(view)
     name = policy.pool(attempt.agent) if attempt is not None and attempt.error_kind in CLOSING else ""
     if name in known:
-        del known[name]
-        await _put(view, known)
-        view.became_ready = True
+        await _open(view, known, name)
+
+
+async def _open(view: View, known: Pools, name: str) -> None:
+    del known[name]
+    await _put(view, known)
+    view.became_ready = True
 
 
 async def shift_pools(view: View, by_ms: int) -> None:
     """The wall clock was set by so much: what is closed for a while stays so for as long as it was to.
 
-    Where nobody has seen by how much, as between two boots, none was closed later than now.  What had opened
-    by the old time is forgotten: by the new one it might be closed.
+    Where nobody has seen by how much, as between two boots, none was closed later than now.
     """
-    now_ms, stored = view.now.wall_ms, await view.tx.meta(POOLS)
-    known = pools_of(stored, now_ms - by_ms)
-    shifted = {name: pool.shifted(by_ms) for name, pool in known.items()}
-    bound = {name: pool.shifted(min(0, now_ms - pool.since_ms)) for name, pool in shifted.items()}
-    if stored:
-        await _put(view, bound)
+    now_ms, known = view.now.wall_ms, await known_pools(view)
+    for name, pool in known.items():
+        shifted = pool.shifted(by_ms) if pool.closed(now_ms - by_ms) else replace(pool, until_ms=now_ms)
+        known[name] = shifted.shifted(min(0, now_ms - shifted.since_ms))
+    if known:
+        await _put(view, known)
 
 
 async def _put(view: View, pools: Pools) -> None:

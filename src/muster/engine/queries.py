@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from msgspec.structs import asdict, replace
 
 from muster.engine.policy import Policy
 from muster.engine.pools import POOLS
+from muster.engine.spending import SPENT
 from muster.engine.workers import CREW, ORDERED, ordered
 from muster.model.actions import actions
 from muster.model.edits import KeptTask, PlanDiff, UpdatePlan, compare, free_name
 from muster.model.errors import Ambiguous, NotFound
 from muster.model.moves.decision import lapsed
 from muster.model.numbers import is_number
-from muster.model.pools import CLOSING, Pool, Pools, pools_of
+from muster.model.pools import Pools, pools_of
 from muster.model.rows import ANY_AGENT, agent_views, worker_view
+from muster.model.spending import ledger_of
 from muster.model.states import HELD, CrewStatus, TaskStatus
 from muster.model.task import Attempt, Now
+from muster.model.usage import total
 from muster.model.views import (
     ClaimView,
     CrewView,
@@ -89,7 +90,6 @@ async def _near(reads: Reads, name: str) -> str:
 LOG_TAIL_CHUNKS = 50
 LOG_TAIL_LINES = 20
 EVENTS_MAX = 1000
-PARKED_MAX = 500
 CLAIMS_PAGE = 500
 HELD_MAX = 1000
 NEEDY = {TaskStatus.PAUSED: 1000, TaskStatus.FAILED: 1000, TaskStatus.PENDING: 500, TaskStatus.ABORTED: 500}
@@ -110,9 +110,12 @@ class Queries:
     async def status(self) -> StatusView:
         crew = await self.crew()
         held = await self._reads.task_views(TaskFilter(statuses=tuple(HELD), limit=HELD_MAX))
+        ledger = ledger_of(await self._reads.meta(SPENT))
         return StatusView(
-            plans=tuple(await self._reads.plans()),
+            plans=tuple(await self.plans()),
             agents=tuple(agent_views(crew.workers, held)),
+            usage_by_agent={name: spent.usage for name, spent in ledger.agents.items()},
+            usage_by_day={name: spent.usage for name, spent in ledger.days.items()},
             **asdict(crew),
         )
 
@@ -178,9 +181,11 @@ class Queries:
         if not views:
             raise NotFound(f"there is no task {task_id}", "muster task list")
         view = views[0]
+        attempts = await self._reads.attempts(task_id)
         return TaskDetail(
             task=view,
-            attempts=tuple(await self._reads.attempts(task_id)),
+            attempts=tuple(attempts),
+            usage=total(attempt.usage for attempt in attempts if attempt.usage),
             events=tuple(await self._reads.last_events(task_id, EVENTS_MAX)),
             blocks=tuple(await self._reads.blocks(task_id)),
             artifacts=tuple((a.name, a.location) for a in await self._reads.artifacts(task_id)),
@@ -208,10 +213,20 @@ class Queries:
             claims += [_claim_view(attempt, tasks[attempt.task_id], now) for attempt in page]
         return claims
 
+    async def plans(self) -> list[PlanView]:
+        """With what each has cost."""
+        spent = ledger_of(await self._reads.meta(SPENT)).plans
+        views = await self._reads.plans()
+        return [
+            replace(view, usage=found.usage) if (found := spent.get(str(view.id))) else view for view in views
+        ]
+
     async def plan(self, name: str) -> PlanProgress:
         """Raises NotFound for a plan that is not there."""
         view = await self._plan_view(name)
-        return PlanProgress(plan=view, settled=await self._settled(view))
+        spent = ledger_of(await self._reads.meta(SPENT)).plans.get(str(view.id))
+        told = replace(view, usage=spent.usage) if spent else view
+        return PlanProgress(plan=told, settled=await self._settled(view))
 
     async def kept_tasks(self, name: str) -> list[KeptTask]:
         """All tasks of a plan in the words of its file.  Raises NotFound."""
@@ -281,7 +296,13 @@ class Queries:
             last_unfit, free, unfit = {**last_unfit, **unfit}, {}, {}
         crew, now_ms = CrewStatus(status.crew), self._clock.now().wall_ms
         pools = await self.pools()
-        closed = self._closed_agents(general | free.keys() - {ANY_AGENT}, pools)
+        usual = frozenset(general or {self._policy.usual_agent or ""})
+        named = {agent: self._policy.pool(agent) for agent in usual | free.keys() | self._policy.pools.keys()}
+        closed = {
+            agent: (name, pool)
+            for agent, name in named.items()
+            if (pool := pools.get(name)) is not None and (pool.epoch or pool.closed(now_ms))
+        }
         for agent in [agent for agent, (_, pool) in closed.items() if pool.until_ms is None]:
             # Only a person can change that: as if it were not there.
             free.pop(agent, None)
@@ -303,24 +324,14 @@ class Queries:
             full_limits=full_limits,
             paused=paused,
             closed=closed,
-            pools=pools,
+            usual=usual,
             touching=await self._touching(),
             utc_offset_s=self._clock.utc_offset_s(latest_ms),
         )
 
-    def _closed_agents(self, agents: Collection[str], pools: Pools) -> dict[str, tuple[str, Pool]]:
-        """Those of the agents whose provider takes no requests, with its name."""
-        named = {agent: self._policy.pool(agent) for agent in agents}
-        return {agent: (name, pools[name]) for agent, name in named.items() if name in pools}
-
     async def pools(self) -> Pools:
-        """The closed ones, by name."""
-        return pools_of(await self._reads.meta(POOLS), self._clock.now().wall_ms)
-
-    async def parked(self, pool: str, after: int = 0) -> list[int]:
-        """Tasks above `after` whose own time is that of this pool, because they were refused by it; a page."""
-        agents = {agent for agent in (pool, *self._policy.pools) if self._policy.pool(agent) == pool}
-        return await self._reads.parked(sorted(CLOSING), sorted(agents), after=after, limit=PARKED_MAX)
+        """Those that have refused somebody and answered nobody since, by name."""
+        return pools_of(await self._reads.meta(POOLS))
 
     async def _touching(self) -> tuple[tuple[str, str, str], ...]:
         ids = tuple(await self._reads.touching())

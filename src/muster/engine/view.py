@@ -50,8 +50,9 @@ class View:
         """It has ended, and its task said which files it changes: one that changes the same may begin."""
         self.freed_place = False
         """An attempt has ended: under a limit, another task may begin now."""
-        self.refused: list[Attempt] = []
-        """Attempts that their provider has ended, and whose pools are to be closed."""
+        self.refused: list[tuple[Attempt, float | None]] = []
+        """Attempts that their provider has ended, and whose pools are to be closed, each for how long where that
+        was stated."""
         self.wrote_events = False
         self.disturbed: set[str] = set()
         """Workers whose attempts were ended or told to stop by somebody else."""
@@ -128,7 +129,7 @@ class View:
             self._tasks[task_id] = after
             self._changed.add(task_id)
         if decision.attempt is not None:
-            self._keep_attempt(attempt, decision.attempt, own=isinstance(command, Finish))
+            self._keep_attempt(attempt, decision.attempt, command)
         self._note(decision)
         if not decision.follow_ups:
             return after
@@ -136,8 +137,7 @@ class View:
             self.run(task_id, follow_up)
         return self._tasks[task_id]
 
-    def _keep_attempt(self, known: Attempt | None, attempt: Attempt, *, own: bool) -> None:
-        """`own`: by its holder's word."""
+    def _keep_attempt(self, known: Attempt | None, attempt: Attempt, command: Command) -> None:
         task_id = attempt.task_id
         self._attempts[task_id] = attempt
         if known is None or known.epoch != attempt.epoch:
@@ -151,9 +151,9 @@ class View:
             self.freed_place = True
             self.freed_files = self.freed_files or bool(self._tasks[task_id].touches)
             if attempt.status is AttemptStatus.RELEASED and attempt.error_kind in CLOSING:
-                self.refused.append(attempt)
+                self.refused.append((attempt, getattr(command, "retry_after_s", None)))
         told = attempt.stop_action is not known.stop_action or attempt.notice != known.notice
-        if told or (ended and not own):
+        if told or (ended and not isinstance(command, Finish)):
             self.disturbed.add(attempt.worker_id)
 
     def _note(self, decision: Decision) -> None:

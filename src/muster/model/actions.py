@@ -16,7 +16,8 @@ from muster.model.errors import MusterError
 from muster.model.machine import decide
 from muster.model.moves.decision import Facts
 from muster.model.moves.waiting import enqueued
-from muster.model.states import ATTEMPT_OPEN, AttemptStatus, PauseReason, StopAction, TaskStatus
+from muster.model.pools import CLOSING
+from muster.model.states import ATTEMPT_OPEN, AttemptStatus, ErrorKind, PauseReason, StopAction, TaskStatus
 from muster.model.task import BY_HAND, Attempt, Now, TaskFields
 from muster.model.views import TaskView
 
@@ -66,6 +67,7 @@ class _Place(NamedTuple):
     paused_reason: PauseReason | None
     unmet: bool
     delayed: bool
+    refused: bool
     lingering: bool
     done: bool
     attempt: AttemptStatus | None
@@ -80,6 +82,7 @@ def actions(task: TaskView) -> tuple[str, ...]:
             paused_reason=task.paused_reason,
             unmet=task.unmet > 0,
             delayed=task.next_attempt_at_ms is not None,
+            refused=task.error_kind in CLOSING,
             lingering=task.lingering_epoch is not None,
             done=task.done_epoch is not None,
             attempt=task.attempt_status if task.attempt_status in ATTEMPT_OPEN else None,
@@ -98,6 +101,7 @@ def _allowed(place: _Place) -> tuple[str, ...]:
         paused_reason=place.paused_reason,
         unmet=int(place.unmet),
         next_attempt_at_ms=1 if place.delayed else None,
+        error_kind=ErrorKind.QUOTA if place.refused else None,
         lingering_epoch=1 if place.lingering else None,
         done_epoch=1 if place.done else None,
     )

@@ -54,6 +54,10 @@ class ClaimedJob(Answer, frozen=True, kw_only=True):
     proof: str = ""
     """That this attempt was granted; goes with every word on it."""
     session_usage: Usage | None = None
+    refused: bool = False
+    """Its provider has ended the last attempt: nobody has interrupted its session."""
+    tries: bool = False
+    """All other agents of its provider wait to hear whether that answers."""
     check_command: str = ""
     """As in the task's fields."""
     review: str = ""
@@ -83,6 +87,8 @@ class Moved(Answer, frozen=True, kw_only=True, omit_defaults=True):
     status: TaskStatus
     epoch: int
     generation: int
+    gives_way: bool = False
+    """Another attempt tries whether their provider answers: this one is to end, and waits for that."""
     next: Claimed | None = None
     """What the command's `then` was given; None without one, and where the claim itself was refused."""
 

@@ -59,6 +59,14 @@ def pause(plan: Plan, actor: str, now: Now) -> PlanDecision:
     )
 
 
+def over_budget(plan: Plan, budget: str, now: Now) -> PlanDecision:
+    if plan.paused_reason is not None:
+        return PlanDecision(plan)
+    paused = replace(plan, paused_reason=PauseReason.BUDGET)
+    message = f"the budget of plan {plan.name}, {budget}, is used up: it gives out no more work"
+    return _moved(plan, paused, "plan_paused", message, "coordinator", now=now, level=Level.ERROR)
+
+
 def resume(plan: Plan, actor: str, now: Now) -> PlanDecision:
     """The count of failures begins anew."""
     if plan.paused_reason is None:

@@ -31,6 +31,7 @@ _DECIDERS: dict[type[c.Command], _Decider] = {
     c.Accept: publishing.accept,
     c.AppendLog: working.append_log,
     c.Account: working.account,
+    c.Notify: working.notify,
     c.Ask: ending.ask,
     c.Readopt: ending.readopt,
     c.Extend: manual.extend,

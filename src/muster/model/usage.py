@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterable, Mapping
+from typing import Annotated, NamedTuple
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 Amount = Annotated[int, Meta(ge=0, le=1 << 53)]
 
@@ -20,6 +22,8 @@ class Usage(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fi
     """Millionths of a dollar by the CLI's own word; None where it names no price."""
     estimated: bool = False
     """Counted from single messages, because the process was gone before it could sum up."""
+    priced: bool = False
+    """The dollars are by our own table of prices, because the CLI names none."""
 
     def plus(self, other: Usage) -> Usage:
         costs = [usage.cost_microusd for usage in (self, other) if usage.cost_microusd is not None]
@@ -52,7 +56,46 @@ class Usage(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fi
             output_tokens=self.output_tokens - mark.output_tokens,
             cost_microusd=cost,
             estimated=self.estimated,
+            priced=self.priced,
         )
+
+    def at(self, price: Price | None) -> Usage:
+        """With its dollars by this price, where there is one."""
+        if price is None:
+            return self
+        fresh = max(0, self.input_tokens - self.cached_tokens)
+        cost = fresh * price.input + self.cached_tokens * price.cached + self.output_tokens * price.output
+        return replace(self, cost_microusd=round(cost), priced=True)
+
+
+class Price(NamedTuple):
+    """Dollars for a million tokens."""
+
+    input: float
+    cached: float
+    output: float
+
+
+def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
+    """By the longest name in the table that the model's begins with."""
+    known = max((name for name in prices if model.startswith(name)), key=len, default=None)
+    return None if known is None else prices[known]
+
+
+def total(usages: Iterable[Usage]) -> Usage | None:
+    """All together: an estimate where one of them is one."""
+    found = list(usages)
+    if not found:
+        return None
+    costs = [usage.cost_microusd for usage in found if usage.cost_microusd is not None]
+    return Usage(
+        input_tokens=sum(usage.input_tokens for usage in found),
+        cached_tokens=sum(usage.cached_tokens for usage in found),
+        output_tokens=sum(usage.output_tokens for usage in found),
+        cost_microusd=sum(costs) if costs else None,
+        estimated=any(usage.estimated for usage in found),
+        priced=any(usage.priced for usage in found),
+    )
 
 
 _DECODER = msgspec.json.Decoder(Usage)

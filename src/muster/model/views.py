@@ -142,6 +142,8 @@ class PlanView(ViewStruct, frozen=True, kw_only=True):
     paused: PauseReason | None = None
     failures: int = 0
     """Tasks that failed for good since one was completed."""
+    usage: Usage | None = None
+    """What its attempts have cost together, those of archived tasks included."""
 
 
 class PlanProgress(ViewStruct, frozen=True, kw_only=True):
@@ -201,6 +203,9 @@ class CrewView(ViewStruct, frozen=True, kw_only=True):
 class StatusView(CrewView, frozen=True, kw_only=True):
     plans: tuple[PlanView, ...]
     agents: tuple[AgentView, ...] = ()
+    usage_by_agent: dict[str, Usage] = {}
+    usage_by_day: dict[str, Usage] = {}
+    """By the date in UTC on which the attempts began."""
 
 
 class Inbox(ViewStruct, frozen=True, kw_only=True):
@@ -219,6 +224,8 @@ class TaskDetail(ViewStruct, frozen=True, kw_only=True):
     artifacts: tuple[tuple[str, str], ...]
     result: str | None
     log_tail: str
+    usage: Usage | None = None
+    """What its attempts have cost together."""
 
 
 class JobText(Struct, frozen=True, gc=False):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from muster.model.pools import Pool
+from muster.model.pools import CLOSING, Pool
 from muster.model.profiles import required, target_of
 from muster.model.rows import ANY_AGENT
 from muster.model.states import (
@@ -52,8 +52,8 @@ class CrewFacts(Struct, frozen=True):
     """Plans that give out no work, by name."""
     closed: Mapping[str, tuple[str, Pool]] = {}
     """Agents whose provider takes no requests now, with the provider's name."""
-    pools: Mapping[str, Pool] = {}
-    """Closed providers, by name."""
+    usual: frozenset[str] = frozenset()
+    """Who takes tasks that name no agent, also where nobody could run them now."""
     touching: tuple[tuple[str, str, str], ...] = ()
     """(plan, name, files) of the tasks that run and say which files they change."""
     utc_offset_s: int = 0
@@ -162,7 +162,7 @@ def _paused(task: TaskView) -> str:
         case PauseReason.BREAKER:
             return "paused, because too many tasks of its plan failed in a row"
         case PauseReason.BUDGET:
-            return "paused, its budget is used up"
+            return f"paused, its budget is used up: `muster budget {task.plan}/{task.key} USD` raises it"
         case PauseReason.REVIEW:
             return f"waits for a review: {task.error}" if task.error else "waits for a review"
         case _:
@@ -197,8 +197,9 @@ def _waiting(task: TaskView, facts: CrewFacts) -> Reason:
     if task.plan in facts.paused:
         return Reason(plan_paused(facts.paused[task.plan]))
     if task.next_attempt_at_ms is not None:
-        person = task.error_kind in {ErrorKind.AUTH, ErrorKind.BILLING}
-        return Reason(_delayed(task, task.next_attempt_at_ms, facts), person)
+        return Reason(_delayed(task, task.next_attempt_at_ms, facts))
+    if closed := _closed(task, facts):
+        return closed
     if unfit := _last_unfit(task, facts):
         return Reason(unfit, needs_person=True)
     if facts.crew is CrewStatus.PAUSED:
@@ -207,8 +208,12 @@ def _waiting(task: TaskView, facts: CrewFacts) -> Reason:
             needs_person=True,
         )
     if facts.crew is not CrewStatus.RUNNING:
-        return Reason(f"the crew is {facts.crew.lower()}: `muster up` goes on")
+        return Reason(_crew_down(facts))
     return _matching(task, facts)
+
+
+def _crew_down(facts: CrewFacts) -> str:
+    return f"the crew is {facts.crew.lower()}: `muster up` goes on"
 
 
 def plan_paused(plan: PlanView) -> str:
@@ -217,6 +222,8 @@ def plan_paused(plan: PlanView) -> str:
             f"plan {plan.name} is paused, because {plan.failures} of its tasks failed in a row: "
             f"`muster plan resume {plan.name}` goes on"
         )
+    if plan.paused is PauseReason.BUDGET:
+        return f"plan {plan.name} is paused, its budget is used up: `muster budget {plan.name} USD` raises it"
     return f"plan {plan.name} is paused: `muster plan resume {plan.name}` goes on"
 
 
@@ -228,24 +235,15 @@ def _delayed(task: TaskView, at_ms: int, facts: CrewFacts) -> str:
     match task.error_kind:
         case ErrorKind.LOST:
             return f"{when}, its holder was lost: {task.error}"
-        case (ErrorKind.RATE_LIMIT | ErrorKind.QUOTA) as kind:
-            if wait_ms <= 0:
-                return f"{when}: {task.error}"
-            names = (name for name, pool in facts.pools.items() if pool.task == task.id)
-            return _parked(kind, next(names, "its provider"), at_ms, task.error, facts)
         case ErrorKind.REWORK:
             return f"goes back to its agent: {task.error}"
-        case ErrorKind.AUTH | ErrorKind.BILLING:
-            return f"login or billing needs a person, {when}: {task.error}"
-        case _ if task.done_epoch is not None:
+        case kind if kind in CLOSING or task.done_epoch is not None:
             return f"{when}: {task.error}"
         case _:
             return f"{when}, run {task.retries} of {task.max_retries + 1} failed: {task.error}"
 
 
 def _matching(task: TaskView, facts: CrewFacts) -> Reason:
-    if closed := _closed(task, facts):
-        return closed
     if not facts.free and not facts.unfit:
         return Reason("no worker is up: `muster up` starts some")
     wanted = task.pinned_agent or task.wanted_agent or ANY_AGENT
@@ -282,25 +280,24 @@ def _last_unfit(task: TaskView, facts: CrewFacts) -> str:
 
 
 def _closed(task: TaskView, facts: CrewFacts) -> Reason | None:
-    """Where every agent that could do it waits for its provider: which, and until when."""
+    """Where every agent that could do it waits for its provider: which, until when, and what helps."""
     wanted = task.pinned_agent or task.wanted_agent
-    able = [wanted] if wanted else sorted((facts.general | facts.closed.keys()) & facts.closed.keys())
-    if not able or (not wanted and facts.general - facts.closed.keys()):
-        return None
-    if any(name not in facts.closed for name in able):
+    able = [wanted] if wanted else sorted(facts.usual)
+    if not able or any(name not in facts.closed for name in able):
         return None
     name, (provider, pool) = able[0], facts.closed[able[0]]
+    resume = f"`muster agent resume {name}`"
     if pool.until_ms is None:
         word = "billing" if pool.kind is ErrorKind.BILLING else "login"
-        said = f"the {word} of {provider} needs a person: {pool.reason}; then `muster agent resume {name}`"
-        return Reason(said, needs_person=True)
-    return Reason(_parked(pool.kind, provider, pool.until_ms, pool.reason, facts))
-
-
-def _parked(kind: ErrorKind, provider: str, until_ms: int, reason: str, facts: CrewFacts) -> str:
-    what = "quota" if kind is ErrorKind.QUOTA else "rate limit"
-    until = clock_word(until_ms, facts.now_ms, facts.utc_offset_s)
-    return f"waits for the {what} of {provider} (until {until}): {reason}"
+        said = f"the {word} of {provider} needs a person: {pool.reason}; then {resume}"
+    elif pool.closed(facts.now_ms):
+        what = "the quota of " if pool.kind is ErrorKind.QUOTA else ""
+        until = clock_word(pool.until_ms, facts.now_ms, facts.utc_offset_s)
+        said = f"waits for {what}{provider} (until {until}): {pool.reason}"
+    else:
+        said = f"waits for {provider}, another task tries whether it answers: {pool.reason}"
+    down = "" if facts.crew is CrewStatus.RUNNING else f"; {_crew_down(facts)}"
+    return Reason(said + down, needs_person=pool.until_ms is None)
 
 
 def _among(names: list[str], task: TaskView, facts: CrewFacts) -> str:

@@ -36,6 +36,8 @@ class Job:
     """What it should know of the folder that it works in."""
     session_usage: Usage | None = None
     """What the session had cost in all when it was last heard of."""
+    refused: bool = False
+    """It was ended by its provider: nothing has interrupted it, it only goes on."""
     diff: str = ""
     """What earlier attempts have changed, where that is known."""
     model: str | None = None
@@ -120,6 +122,10 @@ class Launch:
     interrupts: bool = True
     """It ends by an interrupt.  One that does not is terminated at once."""
     limits: Limits = field(default_factory=Limits)
+    unlogged: bytes = b""
+    """Lines of its output that begin so are for its adapter alone; empty: none."""
+    idle_bytes_per_s: int = 64
+    """What it writes while it does nothing: no more than that is no progress."""
     session_key: str | None = None
     """The session that this process opens or resumes, where it is known before it starts."""
     begins: str = ""
@@ -136,6 +142,8 @@ class Exit:
     timed_out: bool = False
     given_up: bool = False
     """We ended it after its last word, or while it waited for its provider: the code says nothing."""
+    at_s: float | None = None
+    """Unix time; None where nobody needs it."""
     out_of_memory: str = ""
     """How the kernel has killed it for want of memory, as it says itself; empty where it does not."""
 
@@ -215,6 +223,24 @@ class Entry:
     """A part of the same message as the entry before."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Retrying:
+    """The provider has refused the agent, and its CLI tries again by itself."""
+
+    refusal: Failed
+    """Its outcome, should it be given up now."""
+    tries: int
+    """How many have been refused, one after the other."""
+    delay_s: float = 0.0
+    """How long it said that it waits until the next one; infinite where it would never get through."""
+
+    @property
+    def step(self) -> str:
+        number = self.tries + 1
+        ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10 if number // 10 % 10 != 1 else 0, "th")
+        return f"waits for the provider, {number}{ending} try: {self.refusal.message}"
+
+
 class AgentStream(Protocol):
     """The output of one attempt: bytes in, events out, and in the end what it all means.
 
@@ -234,14 +260,21 @@ class AgentStream(Protocol):
         """The agent has said how its work ended, and nothing after that: its process has nothing left to do."""
 
     @property
-    def patience_s(self) -> float | None:
-        """How long it may stay silent while it waits for a provider that has refused it: waiting is our trade.
+    def waiting(self) -> Retrying | None:
+        """Set while its CLI waits for a provider that has refused it.
 
-        Then it is stopped, and the refusal is its outcome.  None while it does not wait.
+        It is let to do so for a while; then it is ended, and the refusal is its outcome.
         """
+
+    @property
+    def answered(self) -> bool:
+        """The model has said something since the process began."""
 
     def feed(self, data: bytes) -> list[AgentEvent]:
         """Takes the next bytes of standard output, cut anywhere.  Never raises: what is unknown is skipped."""
+
+    def close(self) -> None:
+        """Its process has ended, and all output was fed: what its CLI has noted of its cost is read now."""
 
     def outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:
         """What this end means, once all output was fed.  Never raises."""

@@ -27,6 +27,7 @@ COMMANDS: dict[str, type[c.Command]] = {
     "log": c.AppendLog,
     "suspect": c.Suspect,
     "account": c.Account,
+    "provider": c.Provider,
 }
 """All that a worker says, by its name on the wire."""
 

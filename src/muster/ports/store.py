@@ -17,7 +17,6 @@ from muster.model.errors import StoreFault
 from muster.model.events import Event
 from muster.model.rows import Lane, NewTask, Plan, WorkerRow
 from muster.model.seals import Numbered, Seal
-from muster.model.states import ErrorKind
 from muster.model.task import Artifact, Attempt, Checkpoint, Now, Task
 from muster.model.views import (
     AttemptView,
@@ -128,6 +127,9 @@ class Tx(Common, Protocol):
 
     async def ready(self, lane_id: int, limit: int) -> list[Task]:
         """The lane's ready tasks in the order in which they are given out."""
+
+    async def task_cost(self, task_id: int, but_epoch: int) -> int:
+        """What a task's attempts but that one have cost, as far as it is written, in millionths of a dollar."""
 
     async def job_texts(self, ids: Collection[int]) -> list[JobText]:
         """What a claim hands over besides the state, with the newest checkpoint and session."""
@@ -249,12 +251,6 @@ class Reads(Common, Protocol):
 
     async def due(self, wall_ms: int, limit: int) -> list[int]:
         """Ids of tasks whose due time has come, the longest overdue first."""
-
-    async def parked(
-        self, kinds: Collection[ErrorKind], agents: Collection[str], *, after: int, limit: int
-    ) -> list[int]:
-        """Tasks above `after` that wait for a time since one of these agents gave back the last attempt for one
-        of these, by id."""
 
     async def expired(self, wall_ms: int, limit: int) -> list[int]:
         """Ids of waiting tasks whose time is over."""

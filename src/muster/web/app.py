@@ -8,7 +8,19 @@ from muster.web.backend import Backend
 from muster.web.routes import Application
 
 RESOURCES = (
-    *("attempts", "audit", "claims", "coordinator", "crew", "db", "events", "owner", "plans", "pools"),
+    *(
+        "attempts",
+        "audit",
+        "budgets",
+        "claims",
+        "coordinator",
+        "crew",
+        "db",
+        "events",
+        "owner",
+        "plans",
+        "pools",
+    ),
     *("tasks", "worker_protocol", "workers"),
 )
 """A module each."""

@@ -25,7 +25,7 @@ class CancelBody(ActorBody, frozen=True, kw_only=True):
 
 @routes.get(_PLANS)
 async def plans(web: Backend) -> list[PlanView]:
-    return await web.reads.plans()
+    return await web.queries.plans()
 
 
 routes.command(_PLANS, c.Enqueue, status=201)

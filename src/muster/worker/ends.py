@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import NamedTuple
 
-from muster.ports.agent import Exit
+from muster.model.answers import ClaimedJob
+from muster.model.pools import CLOSING
+from muster.ports.agent import AgentStream, Exit, Failed, Launch
 from muster.worker.watchdog import StopVerdict
 
 
@@ -23,13 +26,22 @@ class End(NamedTuple):
     starved: str = ""
     """How the kernel has killed it for want of memory."""
     lingers: bool = False
-    """It has said how its work ended, or what it waits for, and does not end."""
+    """It has said how its work ended, and does not end."""
+    refused: bool = False
+    """Its provider refuses it, and it is not to try any longer."""
 
     @property
     def exit(self) -> Exit:
         return Exit(
             code=self.exit_code,
             timed_out=self.timed_out,
-            given_up=self.lingers,
+            given_up=self.lingers or self.refused,
             out_of_memory=self.starved,
+            at_s=time.time(),
         )
+
+
+def unused_session(job: ClaimedJob, launch: Launch, stream: AgentStream, outcome: Failed) -> bool:
+    """Its provider has refused it before the model said a word: there is nothing to go on with."""
+    resumed = launch.session_key and launch.session_key == job.session_key
+    return outcome.kind in CLOSING and not stream.answered and not resumed

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from muster.model import commands as c
-from muster.model.answers import ClaimedJob
+from muster.model.answers import ClaimedJob, Moved
+from muster.model.pools import CLOSING, FOR_A_PERSON
 from muster.model.usage import Usage
-from muster.ports.agent import AgentStream, Reported, RunningProcess, SessionSeen, Step
+from muster.ports.agent import AgentStream, Reported, Retrying, RunningProcess, SessionSeen, Step
 from muster.worker.orders import Orders
 
 log = logging.getLogger(__name__)
@@ -22,12 +26,16 @@ READ_S = 0.2
 """The most that is listened in one go: who prints faster than we read must not keep us from watching it."""
 LINGER_S = 60.0
 """How long a process may live on, in silence, after its agent has said how its work ended."""
+OWN_TRIES_S = 60.0
+"""How long a CLI may try by itself to get through to a provider that refuses it; then all of its pool wait."""
+TOLD_TRIES = 2
+"""So many refusals, one after the other, are told: a single one is passed in a second."""
 STEP_S = 5.0
 """Steps are told at most this often: each is an event that is kept."""
 REPORT_CHARS_MAX = 10_000
 _CHUNK_BYTES = 1 << 20
 
-Send = Callable[[c.AttemptCommand], None]
+Send = Callable[[c.AttemptCommand], Moved | None]
 
 
 class OutputReader:
@@ -61,6 +69,11 @@ class OutputReader:
         self._told: tuple[str | None, Usage | None] = (session_key, None)
         self._broken = False
         self._heard_s = time.monotonic()
+        self._waiting: Retrying | None = None
+        self._waits_since_s = self._next_try_s = time.monotonic()
+        self._told_refusal = job.tries
+        """Others wait to hear that the provider answers this one."""
+        self._gives_way = False
 
     @property
     def ended(self) -> bool:
@@ -75,9 +88,21 @@ class OutputReader:
 
     @property
     def lingers(self) -> bool:
-        """It has said that and its process does not end, or it waits for a provider that has refused it."""
-        most_s = LINGER_S if self.ended else self._stream.patience_s
-        return most_s is not None and time.monotonic() - self._heard_s > most_s
+        """It has said that, and its process does not end."""
+        return self.ended and time.monotonic() - self._heard_s > LINGER_S
+
+    @property
+    def refused(self) -> bool:
+        """It is to be ended, because its provider refuses it: the CLI's own tries do not help, or others try."""
+        waiting = self._stream.waiting
+        if waiting is None or self.ended:
+            return False
+        if waiting.refusal.kind not in CLOSING:
+            return waiting.delay_s == math.inf
+        if waiting.refusal.kind in FOR_A_PERSON:
+            return waiting.tries >= TOLD_TRIES
+        next_s = max(time.monotonic(), self._next_try_s)
+        return self._gives_way or next_s - self._waits_since_s > OWN_TRIES_S
 
     def listen(self, within_s: float = READ_S) -> None:
         """Takes in what the agent has printed by now, as much of it as there is time for."""
@@ -93,8 +118,38 @@ class OutputReader:
                         self._take_step(event)
                     case Reported() if not self._guest:
                         self._reports.append(event)
+            self._mind_provider()
             if time.monotonic() >= until_s:
                 return
+
+    def close(self, within_s: float = READ_S) -> None:
+        """Its process has ended."""
+        self.listen(within_s)
+        self._stream.close()
+
+    def _mind_provider(self) -> None:
+        waiting, now_s = self._stream.waiting, time.monotonic()
+        if waiting is self._waiting:
+            return
+        if waiting is not None:
+            if self._waiting is None:
+                self._waits_since_s = now_s
+            self._next_try_s = now_s + waiting.delay_s
+        self._waiting = waiting
+
+    def _tell_provider(self, send: Send) -> None:
+        job, waiting = self._job, self._stream.waiting
+        word = c.Provider(task_id=job.task_id, epoch=job.epoch)
+        if waiting is None:
+            # A plain command tells nothing: one that has not been refused for so long is being served.
+            served = self._stream.answered or time.monotonic() - self._waits_since_s > OWN_TRIES_S
+            if self._told_refusal and served:
+                send(word)
+                self._told_refusal = self._gives_way = False
+        elif waiting.tries >= TOLD_TRIES and not self._told_refusal and waiting.refusal.kind in CLOSING:
+            kind, said = waiting.refusal.kind, waiting.refusal.message
+            moved = send(replace(word, refuses=kind, message=said))
+            self._told_refusal, self._gives_way = True, moved is not None and moved.gives_way
 
     def _command(self, report: Reported) -> c.AttemptCommand:
         """The same as of `muster report`."""
@@ -125,6 +180,7 @@ class OutputReader:
             step, percent = self._step[:500], self._percent
             send(c.Progress(task_id=self._job.task_id, epoch=self._job.epoch, step=step, percent=percent))
             self._told_step, self._told_step_s = self._step, now_s
+        self._tell_provider(send)
         self._account(send)
 
     def forget_session(self, send: Send) -> None:

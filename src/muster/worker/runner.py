@@ -15,12 +15,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from muster.hosts.plain_files import cut_plain, replace_plain
+from muster.hosts.plain_files import cut_plain
 from muster.model import commands as c
-from muster.model.answers import Claimed, ClaimedJob
+from muster.model.answers import Claimed, ClaimedJob, Moved
 from muster.model.errors import AgentUnfit, BadInput, Conflict, MusterError, StoreFault, Unavailable
 from muster.model.limits import Limits
 from muster.model.marks import WORKER, attempt_mark
+from muster.model.pools import CLOSING
 from muster.model.states import ErrorKind
 from muster.model.usage import Usage
 from muster.ports.agent import (
@@ -33,8 +34,9 @@ from muster.ports.agent import (
 )
 from muster.ports.crew import Crew
 from muster.worker.checks import said_or
-from muster.worker.ends import End
+from muster.worker.ends import End, unused_session
 from muster.worker.handing_on import HandingOn
+from muster.worker.notice import NoticeFile
 from muster.worker.orders import Order, Orders
 from muster.worker.output_reader import READ_S, OutputReader, wait_and_read
 from muster.worker.port_ranges import PORTS, port_range
@@ -53,6 +55,8 @@ GONE_TRY_S = 1.0
 """How long a worker tries to say that an ended attempt's processes are gone; then its lease says it."""
 STOP_GRACE_S = 5.0
 """Between the rungs of the stop ladder (DESIGN.md part 6)."""
+_NO_ANSWER = {*CLOSING, ErrorKind.LOST}
+"""Ends that say nothing of whether the provider answers again."""
 AWAY = (Unavailable, StoreFault)
 """Nothing can be written now; whoever waits may go on later."""
 RECONNECT_FIRST_S = 0.1
@@ -100,7 +104,7 @@ class Runner:
         self._then = then
         self._following: Claimed | None = None
         self._folder = AttemptFolder(path=around.attempts_dir / str(job.task_id) / str(job.epoch))
-        self._told = ""
+        self._notice = NoticeFile(self._folder.notice)
         self._begun = False
         """The owner may know of a start, so it may wait for the process to be gone."""
         self._settled = False
@@ -181,6 +185,7 @@ class Runner:
         if not self._set_up(workdir, launch):
             return
         output_reader = OutputReader(self._job, self._folder.stdout, stream, launch.session_key)
+        self._tails[0].skip = launch.unlogged
         end = self._carry_out(launch, output_reader)
         if end.abandoned:
             workdir.keep()
@@ -189,8 +194,12 @@ class Runner:
         word = self._word_of(end)
         if word is None:
             outcome = stream.outcome(ended, self._folder)
-            if isinstance(outcome, Failed) and outcome.session_gone:
+            if isinstance(outcome, Failed) and (
+                outcome.session_gone or unused_session(self._job, launch, stream, outcome)
+            ):
                 self._account(output_reader, forget=True)
+            if self._job.tries and (not isinstance(outcome, Failed) or outcome.kind not in _NO_ANSWER):
+                self._report(c.Provider(task_id=self._job.task_id, epoch=self._job.epoch))
             word = self._words.on(outcome, ended, self._folder.path, workdir.cwd)
         self._conclude(workdir, word)
 
@@ -219,6 +228,7 @@ class Runner:
                 end = self._watch(process, launch, output_reader)
             if self._orders.given is Order.ABANDON:
                 process.kill()
+                self._account_abandoned(output_reader)
                 return end._replace(abandoned=True)
             end = end._replace(exit_code=self._end(process, end), starved=process.starved())
         except BaseException:
@@ -228,11 +238,18 @@ class Runner:
         self._ship_all()
         if output_reader is not None:
             # The last words decide how it ended, unless that is known already.
-            output_reader.listen(READ_S if end.verdict is not None else math.inf)
+            output_reader.close(READ_S if end.verdict is not None else math.inf)
             self._account(output_reader)
             self._usage = output_reader.usage
         self._cut_output(launch.limits)
         return end
+
+    def _account_abandoned(self, output_reader: OutputReader | None) -> None:
+        """What it has cost was paid all the same: its attempt has asked, or was given up."""
+        if output_reader is not None:
+            output_reader.close()
+            with contextlib.suppress(*AWAY):
+                output_reader.tell(self._send, last=True)
 
     def _settle(self, word: c.Finish, *, keeps_slot: bool = True) -> bool:
         self._settled = self._report(replace(word, then=self._then()) if keeps_slot else word)
@@ -307,7 +324,8 @@ class Runner:
     def _watch(self, process: RunningProcess, launch: Launch, output_reader: OutputReader | None) -> End:
         """Until the process ends, an order comes, its time is over or it may not go on."""
         deadline_s = time.monotonic() + self._job.timeout_s
-        watchdog = Watchdog(launch.limits, self._folder, self._job.agent, now_s=time.monotonic())
+        agent, idle = self._job.agent, launch.idle_bytes_per_s
+        watchdog = Watchdog(launch.limits, self._folder, agent, now_s=time.monotonic(), idle_bytes_per_s=idle)
         speaker = Speaker(process, launch.talk)
         while True:
             left_s = deadline_s + self._orders.lease_guard.stood_still_s - time.monotonic()
@@ -319,12 +337,12 @@ class Runner:
             if self._orders.given is not None:
                 self._orders.seen()
                 return End(stopped=True)
-            if output_reader is not None and output_reader.lingers:
-                return End(lingers=True)
+            if output_reader is not None and (output_reader.lingers or output_reader.refused):
+                return End(lingers=output_reader.lingers, refused=output_reader.refused)
             verdict = watchdog.look(process.usage(), time.monotonic(), frozen=process.frozen)
             if verdict is not None:
                 return End(verdict=verdict)
-            self._tell(watchdog.notice)
+            self._notice.show(filter(None, [self._orders.notice, watchdog.notice]))
             with contextlib.suppress(*AWAY):
                 for told in speaker.tell(self._orders.notice, watchdog.notice):
                     self._send(self._words.step(f"is told: {told}"))
@@ -343,8 +361,9 @@ class Runner:
             return end.code
         if end.verdict is not None:
             log.warning("attempt %s#%s: %s", self._job.task_id, self._job.epoch, end.verdict.message)
-            if end.verdict.urgent:
-                return process.kill()
+        if end.refused or (end.verdict is not None and end.verdict.urgent):
+            # Asked to stop, it would note in its session that somebody has interrupted it.
+            return process.kill()
         return process.stop(grace_s=STOP_GRACE_S, on_step=self._step)
 
     def _cut_output(self, limits: Limits) -> None:
@@ -375,29 +394,15 @@ class Runner:
 
         self._patiently(tell)
 
-    def _send(self, command: c.AttemptCommand) -> None:
+    def _send(self, command: c.AttemptCommand) -> Moved | None:
         """For what an attempt can do without: a refusal is noted, no more.  Raises what is AWAY."""
         try:
-            self._crew.report(self._proved(command))
+            return self._crew.report(self._proved(command))
         except AWAY:
             raise
         except MusterError as error:
             log.info("%s of %s#%s: %s", type(command).__name__, command.task_id, command.epoch, error)
-
-    def _tell(self, own: str = "") -> None:
-        """Puts a notice where the agent finds it, whole or not at all, and takes it away again."""
-        notice, path = "\n".join(filter(None, [self._orders.notice, own])), self._folder.notice
-        if notice == self._told:
-            return
-        try:
-            if notice:
-                replace_plain(path, f"{notice}\n".encode())
-            else:
-                path.unlink(missing_ok=True)
-        except OSError as error:
-            log.warning("the notice for %s#%s: %s", self._job.task_id, self._job.epoch, error)
-            return
-        self._told = notice
+            return None
 
     def _environment(self, token: str, workdir: Workdir, port: int | None) -> dict[str, str]:
         ports = {} if port is None else {"MUSTER_PORT_BASE": str(port), "MUSTER_PORT_COUNT": str(PORTS)}
@@ -426,7 +431,7 @@ class Runner:
                 task_id=self._job.task_id,
                 epoch=self._job.epoch,
                 stream=tail.stream,
-                offset=tail.offset,
+                offset=tail.place,
                 data=data,
             )
             try:

@@ -23,13 +23,37 @@ class Tail:
 
     def __init__(self, stream: str, path: Path) -> None:
         self.stream = stream
+        self.skip = b""
+        """Lines that begin so are left out of the log; empty: none."""
+        self.place = 0
+        """Of what is read next, in the log."""
         self.offset = 0
+        """The same in the file, which holds more."""
+        self._taken = 0
+        self._ended = False
         self._path = path
         self._until = BEGINNING_BYTES
         self._broken = False
 
     def read(self) -> bytes:
         """The next bytes, empty where there are none (yet), or the file cannot be read."""
+        while (data := self._read()) and not (kept := self._kept(data)):
+            self.acknowledge(0)
+            if not self._taken:
+                return b""  # the line has not ended
+        return kept if data else b""
+
+    def _kept(self, data: bytes) -> bytes:
+        self._taken = len(data)
+        if not self.skip:
+            return data
+        full = len(data) == LOG_CHUNK_BYTES_MAX
+        if full or not self._ended:
+            self._taken = data.rfind(b"\n") + 1 or (len(data) if full else 0)
+        lines = data[: self._taken].splitlines(keepends=True)
+        return b"".join(line for line in lines if not line.startswith(self.skip))
+
+    def _read(self) -> bytes:
         room = self._until - self.offset
         if room <= 0:
             return b""
@@ -50,7 +74,9 @@ class Tail:
             return b""
 
     def acknowledge(self, count: int) -> None:
-        self.offset += count
+        """What was read last is known, `count` bytes of it."""
+        self.place += count
+        self.offset += self._taken
 
     def skip_to_the_end(self) -> None:
         """Call once nothing more is written: `read` goes on with what is left, its last part at most."""
@@ -58,5 +84,6 @@ class Tail:
             size = self._path.stat().st_size
         except OSError:
             return
-        self.offset = max(self.offset, size - END_BYTES)
-        self._until = size
+        skipped = max(0, size - END_BYTES - self.offset)
+        self.offset, self.place = self.offset + skipped, self.place + skipped
+        self._until, self._ended = size, True

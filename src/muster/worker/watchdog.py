@@ -20,7 +20,7 @@ SILENCE_STEP_S = 3 * LOOK_S
 STOP_PART = 0.2
 """From the suspicion to the stop, as a part of what led to the suspicion."""
 CPU_LEAST_S, CPU_PART = 0.05, 0.02
-WRITTEN_LEAST, WRITTEN_PER_S = 512, 64
+WRITTEN_LEAST = 512
 """Less than these, absolutely or for the time since the last progress, is what an idle program's timers use."""
 DISK_RESERVE_BYTES = 128 << 20
 DISK_SUSPECT_BYTES = 64 << 20
@@ -48,9 +48,11 @@ class Watchdog:
         agent: str,
         *,
         now_s: float,
+        idle_bytes_per_s: int = 64,
         free_bytes: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free,
     ) -> None:
         self._limits = limits
+        self._idle_bytes_per_s = idle_bytes_per_s
         self._folder = folder
         self._key = f"agents.{agent}"
         self._free_bytes = free_bytes
@@ -143,7 +145,7 @@ class Watchdog:
         if (
             printed != self._printed
             or cpu_s > max(CPU_LEAST_S, CPU_PART * self._silent_s)
-            or written > max(WRITTEN_LEAST, WRITTEN_PER_S * self._silent_s)
+            or written > max(WRITTEN_LEAST, self._idle_bytes_per_s * self._silent_s)
         ):
             self._printed, self._cpu_s, self._written = printed, usage.cpu_s, usage.written_bytes
             self._silent_s, self.suspicion = 0.0, ""

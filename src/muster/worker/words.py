@@ -44,6 +44,7 @@ class Words:
             sent_back=job.sent_back,
             told=told,
             diff=diff,
+            refused=job.refused,
             model=job.model,
             system_prompt=job.system_prompt,
         )
@@ -56,7 +57,8 @@ class Words:
         if isinstance(outcome, Completed):
             result = outcome.result.decode() if outcome.result is not None else None
             return self.complete(result, spoken=outcome.spoken, exit_code=ended.code)
-        retry_after_s = None if outcome.reset_at_s is None else outcome.reset_at_s - time.time()
+        left_s = 0.0 if outcome.reset_at_s is None else outcome.reset_at_s - time.time()
+        retry_after_s = left_s if left_s > 0 else None  # what is over already says nothing
         full = full_disk(folder, cwd) if outcome.kind is ErrorKind.CRASH else ""
         message = f"{outcome.message}; {full}" if full else outcome.message
         return self.failure(outcome.kind, message, ended.code, retry_after_s)

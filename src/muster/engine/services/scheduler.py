@@ -1,4 +1,5 @@
-"""Moves that only time brings: due retries, expiry, pins that nobody took, attempts past their own estimate."""
+"""Moves that only time brings: due retries and providers, expiry, pins that nobody took, attempts past their own
+estimate."""
 
 from __future__ import annotations
 
@@ -6,9 +7,11 @@ import logging
 from collections.abc import Callable, Iterable
 
 from muster.engine.clock_jumps import noted_offset
+from muster.engine.pools import POOLS
 from muster.engine.service import PAGE_ROWS, Service
-from muster.model.commands import Command, DropPin, Expire, Overdue, Promote, SetClock
-from muster.model.errors import IllegalMove, MusterError
+from muster.model.commands import Command, DropPin, Expire, OpenPool, Overdue, Promote, SetClock
+from muster.model.errors import IllegalMove, MusterError, NotFound
+from muster.model.pools import pools_of
 from muster.model.task import Now
 from muster.ports.engine import Execute
 from muster.ports.runtime import Clock
@@ -50,6 +53,9 @@ class Scheduler(Service):
     async def run_once(self) -> None:
         now = self.clock.now()
         await self._mind_clock(now)
+        pools = pools_of(await self._reads.meta(POOLS)).items()
+        over = [name for name, pool in pools if not (pool.told or pool.epoch or pool.closed(now.wall_ms))]
+        await self._give(OpenPool(pool=name, term=self._term) for name in over)
         due = await self._reads.due(now.wall_ms, PAGE_ROWS)
         await self._give(Promote(task_id=task_id, term=self._term) for task_id in due)
         pins = await self._reads.stale_pins(now.wall_ms, PAGE_ROWS)
@@ -62,7 +68,7 @@ class Scheduler(Service):
 
     async def _give(self, commands: Iterable[Command]) -> None:
         for answer in await self._engine.execute_all(list(commands)):
-            if isinstance(answer, IllegalMove):
+            if isinstance(answer, IllegalMove | NotFound):
                 # A person or an agent was faster, between our look and our write.
                 log.debug("%s", answer)
             elif isinstance(answer, MusterError):

@@ -85,11 +85,23 @@ class MarkWorkerDead(Command, frozen=True, kw_only=True):
     """When the coordinator knew it to be heard last: heard since then, it lives.  None: proven dead."""
 
 
+class SetBudget(Command, frozen=True, kw_only=True):
+    """How much a task, or all of a plan, may cost."""
+
+    actor: Name
+    microusd: Annotated[int, Meta(ge=1, le=1 << 50)]
+    task_id: int | None = None
+    plan: str = ""
+    """Where it is no task's."""
+
+
 class OpenPool(Command, frozen=True, kw_only=True):
     """A person has seen to it: the provider's agents may be tried again."""
 
     pool: Name
-    actor: Name
+    actor: Name = "coordinator"
+    term: int | None = None
+    """Set where it is the coordinator's word that their time is over: one of them may try."""
 
 
 class Restored(Command, frozen=True, kw_only=True):

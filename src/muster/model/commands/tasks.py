@@ -233,6 +233,12 @@ class Account(AttemptCommand, frozen=True, kw_only=True):
     """What its session has cost in all."""
 
 
+class Notify(AttemptCommand, frozen=True, kw_only=True):
+    """What the agent of an attempt at work is to know; by the engine itself."""
+
+    text: Text
+
+
 class Renew(AttemptCommand, frozen=True, kw_only=True):
     """One attempt's share of its worker's heartbeat."""
 
@@ -245,6 +251,14 @@ class Progress(AttemptCommand, frozen=True, kw_only=True):
     step: Annotated[str, Meta(max_length=500)] | None = None
     estimated_completion_at_ms: Annotated[int, Meta(ge=0)] | None = None
     """Wall time at which the agent expects to be done."""
+
+
+class Provider(AttemptCommand, frozen=True, kw_only=True):
+    """The agent's provider refuses its requests, and its CLI tries again; or it answers after that."""
+
+    refuses: ErrorKind | None = None
+    """None: it answers."""
+    message: Text = ""
 
 
 class SaveCheckpoint(AttemptCommand, frozen=True, kw_only=True):

@@ -21,7 +21,6 @@ from muster.model.moves.decision import (
     refuse_rewound,
 )
 from muster.model.moves.publishing import completed, sent_back
-from muster.model.pools import FOR_A_PERSON
 from muster.model.retry import SPENDS, TIMEOUT_FACTOR_MAX, Spend, backoff_ms
 from muster.model.states import AttemptStatus, ErrorKind, PauseReason, StopAction, TaskStatus
 from muster.model.task import Attempt, Now, Task
@@ -29,8 +28,6 @@ from muster.model.task import Attempt, Now, Task
 LATEST_STOP_S = 3600.0
 PUBLISH_TRIES = 5
 """Done work is published so often at least, however few losses a task may have: no agent runs for it."""
-RETRY_AFTER_MS_MIN = 1000
-"""What costs nothing must not go round in circles at full speed."""
 
 
 def complete(task: Task, facts: Facts, command: c.Complete, now: Now) -> Decision:
@@ -88,7 +85,7 @@ def _lost_by_own_word(facts: Facts, command: c.Fail) -> bool:
 def _failed(task: Task, attempt: Attempt, command: c.Fail, facts: Facts, now: Now) -> Decision:
     spend = SPENDS[command.kind]
     if spend is Spend.NOTHING:
-        return _wait_for_provider(task, attempt, command, facts, now)
+        return _wait_for_provider(task, attempt, command, now)
     if spend in (Spend.ROUND, Spend.PERSON):
         return sent_back(task, attempt, command, facts, now)
     changes, wait_ms = _spent(task, command, facts)
@@ -148,14 +145,8 @@ def _spent(task: Task, command: c.Fail, facts: Facts) -> tuple[dict[str, Any], i
     return {}, None
 
 
-def _wait_for_provider(task: Task, attempt: Attempt, command: c.Fail, facts: Facts, now: Now) -> Decision:
-    """Quota, rate limit, login and billing are nobody's failure: the task waits and spends nothing."""
-    if command.retry_after_s is not None:
-        wait_ms = max(RETRY_AFTER_MS_MIN, int(command.retry_after_s * 1000))
-    else:
-        wait_ms = int(facts.retry.cap_s * 1000)
-    # Its pool is what it waits for then, until a person opens it.
-    due_ms = None if command.kind in FOR_A_PERSON else now.wall_ms + wait_ms
+def _wait_for_provider(task: Task, attempt: Attempt, command: c.Fail, now: Now) -> Decision:
+    """Quota, rate limit, login and billing are nobody's failure: it spends nothing and waits for its pool."""
     after, event = moved(
         task,
         now,
@@ -163,9 +154,8 @@ def _wait_for_provider(task: Task, attempt: Attempt, command: c.Fail, facts: Fac
         f"attempt {task.epoch}: {command.message}",
         attempt.worker_id,
         level=Level.WARN,
-        details={"kind": command.kind, **({} if due_ms is None else {"retryInMs": wait_ms})},
+        details={"kind": command.kind},
         status=TaskStatus.PENDING,
-        next_attempt_at_ms=due_ms,
         error_kind=command.kind,
         error=command.message,
         done_epoch=None,

@@ -9,6 +9,7 @@ from muster.model.errors import IllegalMove
 from muster.model.events import Event, Level
 from muster.model.moves.decision import Decision, Facts, close, left_running, moved
 from muster.model.moves.publishing import refuse_while_publishing
+from muster.model.pools import CLOSING
 from muster.model.states import AttemptStatus, TaskStatus
 from muster.model.task import CANCELLED, FIELDS_OF_STATE, REMOVED, Now, Task
 
@@ -70,9 +71,9 @@ _BETWEEN_TRIES = frozenset({TaskStatus.ABORTED, TaskStatus.PENDING})
 
 def promote(task: Task, facts: Facts, command: c.Promote, now: Now) -> Decision:
     due_at_ms = task.next_attempt_at_ms
-    if task.status not in _BETWEEN_TRIES or due_at_ms is None:
+    if not _waits_to_try(task):
         raise IllegalMove(f"task {task.id} is {task.status} and waits for no due time")
-    if command.term is not None and due_at_ms > now.wall_ms:
+    if command.term is not None and (due_at_ms is None or due_at_ms > now.wall_ms):
         raise IllegalMove(f"task {task.id} is not due yet")
     after, event = moved(
         task,
@@ -84,6 +85,12 @@ def promote(task: Task, facts: Facts, command: c.Promote, now: Now) -> Decision:
         next_attempt_at_ms=None,
     )
     return Decision(after, events=(event,))
+
+
+def _waits_to_try(task: Task) -> bool:
+    """Between two attempts: for a time, or for the provider that has refused the last one."""
+    waits = task.next_attempt_at_ms is not None or task.error_kind in CLOSING
+    return task.status in _BETWEEN_TRIES and waits
 
 
 def cancel(task: Task, facts: Facts, command: c.Cancel, now: Now) -> Decision:
@@ -116,7 +123,7 @@ def cancel(task: Task, facts: Facts, command: c.Cancel, now: Now) -> Decision:
 
 
 def retry(task: Task, facts: Facts, command: c.Retry, now: Now) -> Decision:
-    if task.status in _BETWEEN_TRIES and task.next_attempt_at_ms is not None:
+    if _waits_to_try(task):
         if command.fresh:
             raise IllegalMove(
                 f"task {task.id} waits for its next try, which goes on from its last checkpoint",

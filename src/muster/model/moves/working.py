@@ -246,6 +246,12 @@ def account(task: Task, facts: Facts, command: c.Account, now: Now) -> Decision:
     return Decision(task, replace(attempt, **changes) if changes else None)
 
 
+def notify(task: Task, facts: Facts, command: c.Notify, now: Now) -> Decision:
+    attempt = current(task, facts, command)
+    after, event = moved(task, now, "noticed", command.text, "coordinator", level=Level.WARN)
+    return Decision(after, replace(attempt, notice=command.text), (event,))
+
+
 def append_log(task: Task, facts: Facts, command: c.AppendLog, now: Now) -> Decision:
     """Kept also after the attempt has ended: the last words of a lost attempt say why."""
     attempt = facts.attempt

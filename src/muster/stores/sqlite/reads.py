@@ -14,7 +14,6 @@ from muster.model.profiles import required
 from muster.model.rows import Plan, WorkerRow
 from muster.model.seals import Numbered, Seal
 from muster.model.states import (
-    ErrorKind,
     PauseReason,
 )
 from muster.model.task import Artifact, Attempt, Checkpoint
@@ -88,12 +87,6 @@ class SqliteReads(SharedQueries):
 
     async def due(self, wall_ms: int, limit: int) -> list[int]:
         return [row[0] for row in self._all("due", wall_ms, limit)]
-
-    async def parked(
-        self, kinds: Collection[ErrorKind], agents: Collection[str], *, after: int, limit: int
-    ) -> list[int]:
-        rows = self._all("parked", _json_or_none(kinds), _json_or_none(agents), after, limit)
-        return [row[0] for row in rows]
 
     async def expired(self, wall_ms: int, limit: int) -> list[int]:
         return [row[0] for row in self._all("expired", wall_ms, limit)]

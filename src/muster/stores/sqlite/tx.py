@@ -145,6 +145,10 @@ class SqliteTx(SharedQueries):
         self._tasks.put(read)
         return read
 
+    async def task_cost(self, task_id: int, but_epoch: int) -> int:
+        row = self._first("task_cost", task_id, but_epoch)
+        return int(row[0]) if row else 0
+
     async def job_texts(self, ids: Collection[int]) -> list[JobText]:
         plans: dict[int | None, str] = {None: ""}
         made = []

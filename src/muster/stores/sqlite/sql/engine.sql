@@ -227,3 +227,6 @@ RETURNING from_id
 
 -- name: prune_events
 DELETE FROM events WHERE id BETWEEN ?1 AND ?2 RETURNING id
+
+-- name: task_cost
+SELECT coalesce(sum(json_extract(usage, '$$.costMicrousd')), 0) FROM attempts WHERE task_id = ?1 AND epoch <> ?2

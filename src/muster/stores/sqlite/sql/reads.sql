@@ -12,14 +12,6 @@ SELECT id FROM tasks
  WHERE next_attempt_at_ms IS NOT NULL AND next_attempt_at_ms <= ?1 AND status IN ('PENDING', 'ABORTED')
  ORDER BY next_attempt_at_ms LIMIT ?2
 
--- name: parked
-SELECT t.id
-  FROM tasks t JOIN attempts a ON a.task_id = t.id AND a.epoch = t.epoch
- WHERE t.next_attempt_at_ms IS NOT NULL AND t.status = 'PENDING' AND t.id > ?3
-   AND a.status = 'released' AND a.error_kind IN (SELECT value FROM json_each(?1))
-   AND a.agent IN (SELECT value FROM json_each(?2))
- ORDER BY t.id LIMIT ?4
-
 -- name: any_ready
 $open_lane
 SELECT EXISTS (SELECT 1 FROM claimable)

@@ -1,0 +1,123 @@
+"""What attempts have cost is booked as it is told, and a budget that is used up pauses what it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from muster.engine.policy import Policy
+from muster.engine.view import View, moved
+from muster.model import commands as c
+from muster.model.answers import Done, Moved
+from muster.model.errors import IllegalMove
+from muster.model.rows import Plan
+from muster.model.spending import NOTICE_PART, Ledger, Spent, dollars, ledger_of
+from muster.model.states import HELD, PauseReason, TaskStatus
+from muster.model.task import Attempt, Task
+from muster.model.usage import usage_of
+
+SPENT = "spent"
+"""The row of `meta`."""
+
+
+class Spending:
+    def __init__(
+        self,
+        policy: Policy,
+        named: Callable[[View, str], Awaitable[Plan]],
+        over_budget: Callable[[View, int, str], Awaitable[None]],
+    ) -> None:
+        self._policy = policy
+        self._named = named
+        self._over_budget = over_budget
+
+    async def account(self, view: View, command: c.Account) -> Moved:
+        await view.load([command.task_id])
+        known = view.attempt(command.task_id)
+        before = usage_of(known.usage) if known is not None and known.epoch == command.epoch else None
+        task = view.run(command.task_id, command)
+        attempt = view.attempt(command.task_id)
+        after = usage_of(attempt.usage) if attempt is not None else None
+        if attempt is None or after == before:
+            return moved(task)
+        ledger = ledger_of(await view.tx.meta(SPENT))
+        day = datetime.fromtimestamp(attempt.assigned_at_ms / 1000, UTC).strftime("%Y-%m-%d")
+        ledger = ledger.booked(str(task.plan_id or ""), attempt.agent, day, before, after)
+        await view.tx.set_meta(SPENT, msgspec.json.encode(ledger).decode())
+        grown = ((after.cost_microusd if after else 0) or 0) - ((before.cost_microusd if before else 0) or 0)
+        if grown > 0:
+            await self._mind(view, ledger, task, attempt, grown)
+        return moved(view.task(task.id))
+
+    async def _mind(self, view: View, ledger: Ledger, task: Task, attempt: Attempt, grown: int) -> None:
+        """Tells once that most of a budget is used, and pauses what it is for once all of it is."""
+        most = ledger.budgets.get(f"task {task.id}", self._policy.budget_task_microusd)
+        if most:
+            spent = await view.tx.task_cost(task.id, attempt.epoch) + _cost(attempt)
+            _judge(view, attempt, _Use("this task", spent, grown, most))
+        most = ledger.budgets.get(f"plan {task.plan_id}", self._policy.budget_plan_microusd)
+        if most and task.plan_id is not None:
+            use = _Use("its plan", ledger.plans[str(task.plan_id)].cost_microusd, grown, most)
+            _judge(view, attempt, use)
+            if use.up:
+                await self._over_budget(view, task.plan_id, dollars(most))
+
+    async def set_budget(self, view: View, command: c.SetBudget) -> Done:
+        """Raises IllegalMove where it is used up already."""
+        ledger = ledger_of(await view.tx.meta(SPENT))
+        if command.task_id is not None:
+            await view.load([command.task_id])
+            name = f"task {view.task(command.task_id).id}"
+            spent = await view.tx.task_cost(command.task_id, 0)
+        else:
+            plan = await self._named(view, command.plan)
+            name, spent = f"plan {plan.id}", ledger.plans.get(str(plan.id), Spent()).cost_microusd
+        if spent >= command.microusd:
+            raise IllegalMove(
+                f"{dollars(spent)} are spent already: a budget of {dollars(command.microusd)} changes nothing",
+                "give more",
+            )
+        ledger = replace(ledger, budgets=ledger.budgets | {name: command.microusd})
+        await view.tx.set_meta(SPENT, msgspec.json.encode(ledger).decode())
+        return Done()
+
+
+def _cost(attempt: Attempt) -> int:
+    usage = usage_of(attempt.usage)
+    return (usage.cost_microusd or 0) if usage else 0
+
+
+class _Use(NamedTuple):
+    """Of a budget, in millionths of a dollar."""
+
+    whose: str
+    spent: int
+    grown: int
+    """By what was told just now."""
+    most: int
+
+    @property
+    def up(self) -> bool:
+        return self.spent >= self.most
+
+    @property
+    def told(self) -> bool:
+        return self.spent - self.grown < NOTICE_PART * self.most <= self.spent
+
+
+def _judge(view: View, attempt: Attempt, use: _Use) -> None:
+    status = view.task(attempt.task_id).status
+    if attempt.stop_action is not None or status not in {*HELD, TaskStatus.PENDING, TaskStatus.ABORTED}:
+        return
+    if use.up:
+        view.run(
+            attempt.task_id,
+            c.Pause(task_id=attempt.task_id, actor="coordinator", reason=PauseReason.BUDGET),
+        )
+    elif use.told and attempt.open:
+        text = f"{dollars(use.spent)} of the budget of {use.whose}, {dollars(use.most)}, are used: end soon"
+        view.run(attempt.task_id, c.Notify(task_id=attempt.task_id, epoch=attempt.epoch, text=text))
