@@ -39,3 +39,23 @@ def commit_first(project: Path, *paths: str) -> None:
     git(project, "init", "-q", "--template=")
     git(project, "add", *paths)
     git(project, "commit", "-qm", "first")
+
+
+def publish(folder: Path, task: str, files: dict[str, str]) -> None:
+    """As a worker does it: a commit on the plan's branch that names the task."""
+    at, branch = folder.with_name("published"), f"muster/plan/{task.partition('/')[0]}"
+    there = git(folder, "branch", "--list", branch)
+    git(
+        folder,
+        "worktree",
+        "add",
+        "-q",
+        *(() if there else ("-b", branch)),
+        str(at),
+        *([branch] if there else []),
+    )
+    for name, text in files.items():
+        (at / name).write_text(text)
+    git(at, "add", ".")
+    git(at, "commit", "-qm", f"The work of {task}\n\nTask: {task}\nAttempt: 1")
+    git(folder, "worktree", "remove", str(at))

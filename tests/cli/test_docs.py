@@ -19,7 +19,13 @@ from patience import PATIENCE_S
 ROOT = Path(__file__).parents[2]
 CLIS = [ROOT / "docs" / "how-to" / name for name in ("claude-code.md", "codex.md")]
 """Their commands need the CLI that they are about: `./run test-agents` runs them."""
-PAGES = [page for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if page not in CLIS]
+FORGES = [ROOT / "docs" / "how-to" / "pull-requests.md"]
+"""Their commands need a forge: test_pr.py has one."""
+PAGES = [
+    page
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    if page not in [*CLIS, *FORGES]
+]
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=lambda page: page.name)
@@ -42,7 +48,7 @@ def test_the_pages_show_commands() -> None:
     assert sum(len(commands(page)) for page in PAGES) > 10
 
 
-@pytest.mark.parametrize("page", [*PAGES, *CLIS], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *CLIS, *FORGES], ids=lambda page: page.name)
 def test_plans_and_settings_shown_are_valid(page: Path, tmp_path: Path) -> None:
     for plan in blocks(page, "markdown"):
         assert parse(plan, page.name).tasks

@@ -63,7 +63,7 @@ def repository(project: Path) -> Path:
 def test_each_task_works_apart_and_their_work_comes_together(repository):
     done = muster(repository, "run", "plan.md")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 file has uncommitted changes" in done.stdout and "git merge muster/plan/git" in done.stdout
+    assert "1 file has uncommitted changes" in done.stdout and "muster plan merge git" in done.stdout
     assert {path.name for path in repository.iterdir()} == {".git", ".muster", "muster.toml", "plan.md"}
     assert git(repository, "status", "--porcelain") == " M muster.toml\n?? plan.md"
     show = lambda name: git(repository, "show", f"muster/plan/git:{name}")  # noqa: E731
@@ -160,6 +160,33 @@ def test_without_a_repository_one_writes_at_a_time(project):
     done = muster(project, "run", "plan.md")
     assert done.returncode == 0, done.stdout
     assert muster(project, "attempt", "diff", "t0").returncode == 3
+
+
+def test_it_says_where_agents_write_before_they_do(project):
+    one = '[agents.{}]\ncommand = ["true"]\n{}\n'
+    more = one.format("reader", "writes = false") + one.format("ops", 'workdir = "project"')
+    tasks = "".join(
+        f"- [ ] {name} {{#{name} agent={name}}}\n  true\n" for name in ("writer", "reader", "ops")
+    )
+
+    def said(plan: str, config: str = "") -> str:
+        text = (CONFIG + more).replace("[workers]", f"{config}[workers]")
+        (project / "muster.toml").write_text(text.replace("writes = true", ""))
+        (project / f"{plan}.md").write_text(f"# {plan}\n{tasks}")
+        out = muster(project, "run", f"{plan}.md").stdout
+        (line,) = (line for line in out.splitlines() if line.startswith("Writes"))
+        assert out.index(line) < out.index("running"), "before the first of them begins"
+        return line
+
+    here = f"in {project} itself"
+    assert said("a") == f"Writes   ops, writer {here}; reader changes nothing (it is in no git repository)"
+    git(project, "init", "-q", "--template=")
+    assert said("b").endswith("(its git repository has no commit yet)")
+    git(project, "commit", "-qm", "first", "--allow-empty")
+    trees = "writer in trees of their own, for"
+    assert said("c") == f"Writes   ops {here}; reader changes nothing; {trees} branch muster/plan/c"
+    assert said("d", "git.merge = false\n").endswith(f"{trees} a branch of each task")
+    assert said("e", "git.worktrees = false\n").endswith("(git.worktrees = false)")
 
 
 def test_agents_whose_workdir_is_the_project_work_in_its_folder(repository):

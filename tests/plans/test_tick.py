@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.model.errors import BadPlan
-from muster.plans.markdown import tick
+from muster.plans.markdown import alike, tick
 
 PROSE = st.text(st.characters(exclude_categories=["Cc", "Cs"], exclude_characters="{}`<>"), max_size=12)
 
@@ -79,3 +79,14 @@ def test_a_tick_is_refused_where_tasks_cannot_be_told_apart(data):
 def test_what_is_not_utf_8_is_refused_with_its_line(data):
     with pytest.raises(BadPlan, match=r"plan\.md:2: not UTF-8"):
         tick(data, ["a"], "plan.md")
+
+
+def test_versions_are_made_alike_in_all_their_boxes():
+    base = b"- [ ] A {#a}\n- [x] B {#b}\n- [ ] C {#c}\n"
+    ours = b"- [X] A {#a}\n- [ ] B {#b}\nmine\n- [ ] C {#c}\n- [ ] D {#d}\n"
+    theirs = b"- [ ] A {#a}\n- [x] B {#b}\n- [x] C {#c}\n- [x] E {#e}\n"
+    assert alike(base, ours, theirs) == (
+        b"- [X] A {#a}\n- [ ] B {#b}\n- [x] C {#c}\n",
+        b"- [X] A {#a}\n- [ ] B {#b}\nmine\n- [x] C {#c}\n- [ ] D {#d}\n",
+        b"- [X] A {#a}\n- [ ] B {#b}\n- [x] C {#c}\n- [x] E {#e}\n",
+    ), "ticked by either; what a person has unticked stays so"

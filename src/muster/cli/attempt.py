@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
 import sys
 from functools import partial
 
@@ -28,6 +26,7 @@ from muster.cli.task import attempt_look, attempt_times, several
 from muster.cli.transcripts import Readers, tail, tail_lines
 from muster.client.api import task_path
 from muster.config.project import Project
+from muster.hosts.user_git import UserGit
 from muster.model.errors import NotFound
 from muster.model.json_value import Json
 from muster.model.refs import AttemptRefs, attempt_refs, kept_refs
@@ -80,7 +79,9 @@ def _works(project: Project, detail: Json, attempts: list[Json]) -> dict[int, st
 
 
 def _there(project: Project, task: Json) -> set[str]:
-    found = _git(project, "for-each-ref", "--format=%(refname)", kept_refs(task["plan"], task["key"]))
+    found = UserGit(project.root).ask(
+        "for-each-ref", "--format=%(refname)", kept_refs(task["plan"], task["key"])
+    )
     return set(found.stdout.decode().split())
 
 
@@ -97,18 +98,8 @@ def _kept(project: Project, before: str, after: str) -> str:
         ("rev-list", "--count", f"{before}..{after}"),
         ("diff", "--shortstat", before, after, "--"),
     )
-    commit, commits, stat = (_git(project, *words).stdout.decode().strip() for words in asked)
+    commit, commits, stat = (UserGit(project.root).ask(*words).stdout.decode().strip() for words in asked)
     return str(Work(commit, int(commits), stat or "no change"))
-
-
-def _git(project: Project, *words: str) -> subprocess.CompletedProcess[bytes]:
-    """In the project's folder, with the user's own settings but those of the caller's repository."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    asked = ["git", *words]
-    try:
-        return subprocess.run(asked, cwd=project.root, env=env, capture_output=True, check=False)
-    except OSError:
-        return subprocess.CompletedProcess(asked, 127, b"", b"git cannot be run")
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -185,7 +176,7 @@ def _diff(args: argparse.Namespace) -> int:
     screen, on_terminal = Screen(args.color), sys.stdout.isatty()
     colour = "always" if screen.colour and not on_terminal else "never"
     options = ["--no-ext-diff", "--no-textconv", f"--color={colour}", *(["--stat"] if args.stat else [])]
-    done = _git(project, "diff", *options, before, after, "--")
+    done = UserGit(project.root).ask("diff", *options, before, after, "--")
     if done.returncode == 127:
         raise NotFound("git cannot be run", "install git")
     if done.returncode:

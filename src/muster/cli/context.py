@@ -104,6 +104,15 @@ def attempt_headers(project: Project) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}", "Muster-Attempt": f"{task_id}/{epoch}"}
 
 
+def refuse_attempts(project: Project) -> None:
+    """Raises NotAllowed inside of a task: no agent decides what is merged, or what leaves this machine."""
+    if attempt_headers(project):
+        raise NotAllowed(
+            "this is for a person, and was called inside of a task; nothing was changed",
+            "muster report ask TEXT asks one",
+        )
+
+
 def actor() -> str:
     return f"user:{user_name(os.getuid())}"
 

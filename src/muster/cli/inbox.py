@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 from contextlib import suppress
 
-from muster.cli.context import connect, project_of
+from muster.cli.context import Context, connect, project_of
 from muster.cli.fields import add_fields, print_rows, task_names
-from muster.cli.output import Screen, age, clean, listed, now_ms, ref_of
+from muster.cli.output import Screen, age, clean, listed, now_ms, ref_of, shell_word
 from muster.cli.task import what_next
 from muster.model.errors import BadConfig
 from muster.model.json_value import Json
+
+_OTHERS = ("next", "pool", "kind", "reason", "sinceMs", "pullRequest", "note")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -22,9 +24,11 @@ def run(args: argparse.Namespace) -> int:
     with connect(args) as context:
         tasks: list[Json] = context.api.get("/api/v1/inbox", {"plan": args.plan})["tasks"]
         pools = context.api.get("/api/v1/pools")
+        proposed = _proposed(context, args.plan)
     closed = {name: pool for name, pool in sorted(pools.items()) if pool["untilMs"] is None}
     rows = [{"pool": name, **pool, "next": _open(args, name)} for name, pool in closed.items()]
     rows += [{**listed(task), "next": what_next(task)[0]} for task in tasks]
+    rows += proposed
 
     def show() -> None:
         for name, pool in closed.items():
@@ -32,11 +36,33 @@ def run(args: argparse.Namespace) -> int:
             print(f"  next: {_open(args, name)}")
         if tasks:
             _table(tasks, Screen(args.color))
-        elif not closed:
+        for row in proposed:
+            print(
+                f"{clean(row['pullRequest'])} calls for a retry of {clean(row['ref'])}: {clean(row['note'])}"
+            )
+            print(f"  next: {row['next']}")
+        if not (tasks or closed or proposed):
             print("nothing waits for you")
 
-    print_rows(args, rows, show, names=lambda: [*task_names(), "next", "pool", "kind", "reason", "sinceMs"])
+    print_rows(args, rows, show, names=lambda: [*task_names(), *_OTHERS])
     return 0
+
+
+def _proposed(context: Context, plan: str | None) -> list[Json]:
+    """Retries that were proposed when `muster pr` last asked the forge; the forge itself is not asked here."""
+    if not context.project.pull_requests.exists():
+        return []
+    from muster.app.pull_requests import due
+
+    return [
+        {
+            "ref": one.ref,
+            "pullRequest": record.url,
+            "note": one.note,
+            "next": f"muster pr retry {shell_word(record.ref)}",
+        }
+        for record, one in due(context.api, context.project, plan)
+    ]
 
 
 def _open(args: argparse.Namespace, pool: str) -> str:

@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("muster.cli.status", "plans, workers, agents, and what needs a person"),
     "watch": ("muster.cli.watch", "follow tasks and events live"),
     "plan": ("muster.cli.plan", "add, list, show, compare, draw, export, pause, resume or cancel plans"),
+    "pr": ("muster.cli.pr", "push a plan's or a task's branch as a pull request, and follow it"),
     "task": ("muster.cli.task", "add, list, show and steer tasks"),
     "claim": ("muster.cli.claim", "take a task by hand, renew it, give it back"),
     "worker": ("muster.cli.worker", "list, show, start and stop workers"),
@@ -222,9 +223,10 @@ def _run(name: str, rest: list[str], found: argparse.Namespace) -> int:
         command = load(name, module_name)
     finally:
         gc.enable()
+    rest = _spelled_out(name, rest)
     asked = rest[0] if rest and not rest[0].startswith("-") else None
     parser = _described(name, line, command, asked)
-    args, extra = parser.parse_known_args(_spelled_out(name, rest), found)
+    args, extra = parser.parse_known_args(rest, found)
     if extra:
         culprit = next((text for text in extra if text.startswith("-")), extra[0])
         kind = "option" if culprit.startswith("-") else "argument"
@@ -255,8 +257,10 @@ def _spelled_out(name: str, words: list[str]) -> list[str]:
     """What argparse would take for something else.
 
     `--wait REF` means the task: argparse would take whatever stands behind `--wait` for its time.  Behind the
-    `--` of `report checkpoint` stands a command, and no FILE.
+    `--` of `report checkpoint` stands a command, and no FILE.  `pr PLAN` opens.
     """
+    if name == "pr" and words and words[0] not in ("open", "status", "retry", "-h", "--help"):
+        words = ["open", *words]
     if name == "report" and words[:1] == ["checkpoint"] and "--" in words:
         at = words.index("--")
         return [*words[:at], "--run", *words[at + 1 :]]

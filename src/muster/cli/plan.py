@@ -56,6 +56,7 @@ def add(parser: argparse.ArgumentParser) -> None:
             "show": (_show, "one plan: its progress and all its tasks"),
             "graph": (_graph, "which task waits for which"),
             "export": (_export, "write a plan as markdown, or with --json as data"),
+            "merge": (_merge, "bring the branch with its tasks' work into the branch that you are on"),
             "pause": (_pause, "hand out no more of its tasks; running ones finish"),
             "resume": (_pause, "hand out its tasks again, also after the circuit breaker has paused it"),
             "cancel": (_cancel, "end all its tasks for good; what runs is stopped"),
@@ -71,6 +72,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     kinds = named["graph"].add_mutually_exclusive_group()
     kinds.add_argument("--dot", action="store_true", help="for Graphviz")
     kinds.add_argument("--mermaid", action="store_true", help="for Mermaid, as in markdown pages")
+    named["merge"].add_argument(
+        "--dry-run", action="store_true", help="show what would come in; change nothing"
+    )
     named["cancel"].add_argument("--reason", metavar="TEXT", default="", help="kept in each task's events")
     for verb, goal in (
         (adding, SETTLED),
@@ -374,6 +378,15 @@ def _export(args: argparse.Namespace) -> int:
     for lost in rendered.lost:
         note(lost)
     return 0
+
+
+def _merge(args: argparse.Namespace) -> int:
+    from muster.cli import plan_merge
+
+    with connect(args) as context:
+        name = _named(context, args.name)
+        source: str | None = context.api.get(plan_path(name))["plan"]["source"]
+    return plan_merge.run(args, context.project, name, source)
 
 
 def _named(context: Context, text: str) -> str:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from muster.app.crew import READY_S, TICK_S, SupervisedCrew
 from muster.app.interrupts import Interrupts
-from muster.app.parts import repository_of
 from muster.app.settings import load_config
 from muster.cli.context import actor, connect_to, refuse_foreign
 from muster.cli.copied import confirm_copy
@@ -17,6 +16,7 @@ from muster.cli.feed import EventPrinter, Feed, running
 from muster.cli.output import ref_of, shell_word
 from muster.cli.plan import add_which, paused_line, tick_boxes
 from muster.cli.plan_file import add_plan, dry_run, follow, plan_body, project_for
+from muster.cli.trees import unseen_changes, where_agents_write, where_the_work_is
 from muster.cli.worker import worker_count
 from muster.client.api import Api, plan_path
 from muster.client.http import Connection, answers
@@ -26,7 +26,6 @@ from muster.config.settings import Config, cores
 from muster.hosts.file_lock import holder
 from muster.model.errors import BadInput, MusterError, OwnerUnavailable, Unavailable, from_wire
 from muster.model.json_value import Json
-from muster.model.refs import plan_branch
 from muster.model.states import CrewStatus, PauseReason
 from muster.model.wording import counted
 
@@ -70,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
         with connect_to(project) as context:
             follow(args, context.api, project, given)
     show = EventPrinter(as_json=args.json, colour=args.color)
+    show.say(where_agents_write(config, project, content["plan"], content["tasks"]))
     show.say(unseen_changes(config, project))
     goal = _Goal(project, content, show)
     try:
@@ -307,30 +307,3 @@ class _Goal:
                 show.say(f"Paused   {paused_line(plan)}")
             show.say(f"Why      muster task show {shell_word(ref_of(stuck[0]))}")
         return (EXIT_UNSUCCESSFUL, "unfinished") if stuck else (EXIT_OK, "done")
-
-
-_BOX = r"^[[:space:]>]*([-*+]|[0-9]+[.)])[[:space:]]+\[[ xX]\]"
-
-
-def unseen_changes(config: Config, project: Project) -> str:
-    """A remark on what the agents will not see; empty where there is none."""
-    repository = repository_of(config, project)
-    if repository is None:
-        return ""
-    # Boxes of plans are ticked by Muster itself, and agents are told their tasks otherwise.
-    changed = repository.ask("diff", "HEAD", "--numstat", f"--ignore-matching-lines={_BOX}", cwd=project.root)
-    number = len(changed.stdout.splitlines())
-    if not number:
-        return ""
-    files = "1 file has" if number == 1 else f"{number} files have"
-    return f"Git      {files} uncommitted changes, which agents in trees of their own do not see: git commit"
-
-
-def where_the_work_is(config: Config, project: Project, plan: str) -> str:
-    """How to get what the plan's tasks have made; empty where nothing waits to be merged."""
-    repository = repository_of(config, project)
-    branch = plan_branch(plan)
-    tip = repository.commit_of(f"refs/heads/{branch}") if repository else None
-    if repository is None or tip is None or repository.is_ancestor(tip, "HEAD"):
-        return ""
-    return f"Git      the work is on branch {branch}: git merge {branch}"

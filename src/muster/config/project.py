@@ -90,6 +90,8 @@ class Project:
     """Of agents with a HOME of their own."""
     seats_dir = _Below("seats")
     """A lock for each worker whose agents have a HOME of their own."""
+    pull_requests = _Below("pull_requests.json")
+    """Those that `muster pr` has opened, and what was said of them."""
     worktrees_dir = _Below("worktrees")
     attempts_dir = _Below("attempts")
 

@@ -281,6 +281,12 @@ class Git:
     max_file_bytes: int = setting(
         100_000_000, "max_file", read_size, "a larger file is published once a person has accepted it"
     )
+    forge: str = setting(
+        "",
+        "forge",
+        read_text,
+        "the address of the forge's API, for `muster pr`, where the remote's does not say",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

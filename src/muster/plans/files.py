@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from muster.model.edits import PlanDocument
 from muster.model.errors import BadPlan
@@ -42,6 +42,7 @@ _TEMP_TAIL = re.compile(r"[0-9a-f]{8}(?:\.part|-([0-9a-f]{16})-([0-9a-f]{16}))")
 # One tick at a time in this process: two would take each other's version for an edit.
 _ticking = threading.Lock()
 
+T = TypeVar("T")
 Moment = Literal["read", "exchange", "check"]
 
 
@@ -106,13 +107,20 @@ class LocalPlanFiles:
 
     def tick(self, path: str, keys: Collection[str]) -> frozenset[str]:
         """As ports.PlanFiles says.  Blocks for as long as the disk takes; raises nothing but BadPlan."""
+        return self._change(path, "ticked", lambda data: markdown.tick(data, keys, path))
+
+    def rewrite(self, path: str, edit: Callable[[bytes], bytes]) -> bytes:
+        """What the plan holds now: what `edit` has made of what it held; that may be asked more than once."""
+        return self._change(path, "written", lambda data: ((new := edit(data)), new))
+
+    def _change(self, path: str, what: str, edit: Callable[[bytes], tuple[bytes, T]]) -> T:
         target = _resolve(self._folder, path)
         try:
             with _ticking, _directory(target, path) as directory_fd:
                 self._clean(target, path)
-                return self._tick(target, path, keys, directory_fd)
+                return self._edit(target, path, edit, directory_fd)
         except OSError as error:
-            raise _cannot(path, "ticked", error) from error
+            raise _cannot(path, what, error) from error
 
     def _at(self, moment: Moment, target: Path) -> None:
         """For tests: called before the file is read, before the swap, before its outcome is looked at."""
@@ -120,19 +128,21 @@ class LocalPlanFiles:
     def _exchange(self, one: Path, other: Path) -> bool:
         return exchange(one, other)
 
-    def _tick(self, target: Path, path: str, keys: Collection[str], directory_fd: int) -> frozenset[str]:
+    def _edit(
+        self, target: Path, path: str, edit: Callable[[bytes], tuple[bytes, T]], directory_fd: int
+    ) -> T:
         for _ in range(TRIES_MAX):
             self._at("read", target)
             seen = _read(target, path)
             if seen.written:
                 self._pause(WRITER_PAUSE_S)
                 continue
-            ours, ticked = markdown.tick(seen.data, keys, path)
+            ours, told = edit(seen.data)
             if ours == seen.data:
-                return ticked
+                return told
             if self._install(target, path, ours, seen):
                 os.fsync(directory_fd)
-                return ticked
+                return told
         raise BadPlan(f"{path}: another program keeps writing it", LATER)
 
     def _install(self, target: Path, path: str, ours: bytes, seen: Snapshot) -> bool:

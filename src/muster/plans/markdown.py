@@ -91,20 +91,48 @@ def tick(data: bytes, keys: Collection[str], file: str = "the plan") -> tuple[by
     One byte per box differs.  A key that the plan does not hold is left out.  Raises BadPlan where the tasks
     cannot be told apart: not UTF-8, control characters, wrong attributes, equal ids.
     """
+    text, boxes = _boxes_of(data, file, keys)
+    return _marked(text, {at: "x" for at in boxes.values() if text[at] == " "}), frozenset(boxes)
+
+
+def alike(base: bytes, ours: bytes, theirs: bytes, file: str = "the plan") -> tuple[bytes, bytes, bytes]:
+    """Three versions of a plan with their boxes in one state, so that only their text is left to be merged.
+
+    A box is ticked where we have ticked it, or they have since `base`: what we have unticked stays so.  Raises
+    BadPlan as `tick`.
+    """
+    read = [_boxes_of(data, file) for data in (base, ours, theirs)]
+    old, mine, other = ({key: text[at] for key, at in boxes.items()} for text, boxes in read)
+    marks = other | mine
+    for key in other.keys() & mine.keys():
+        if mine[key] == " " and old.get(key, " ") == " ":
+            marks[key] = other[key]
+    found = [
+        _marked(text, {at: marks[key] for key, at in boxes.items() if key in marks}) for text, boxes in read
+    ]
+    return found[0], found[1], found[2]
+
+
+def _boxes_of(data: bytes, file: str, keys: Collection[str] | None = None) -> tuple[str, dict[str, int]]:
+    """The text, and where between the brackets of each task's box is; with `keys` of these alone."""
     text = decode(data, file)
     problems = Problems(file)
     # What only looks like a box or an attribute keeps no other box from being ticked.
     _, drafts = _read(text, problems, Problems(file))
-    meant = [draft for draft in drafts if draft.key in keys]
+    boxes = {draft.key: draft.box.offset for draft in drafts if keys is None or draft.key in keys}
     if problems:
         problems.raise_all()
+    return text, boxes
+
+
+def _marked(text: str, marks: Mapping[int, str]) -> bytes:
+    """`text` with these characters at these places."""
     pieces, end = [], 0
-    for box in (draft.box for draft in meant if not draft.box.done):
-        pieces += [text[end : box.offset], "x"]
-        end = box.offset + 1
+    for at in sorted(marks):
+        pieces += [text[end:at], marks[at]]
+        end = at + 1
     # Strict UTF-8 decodes and encodes to the same bytes, so all that was not touched stays as it was.
-    ticked = "".join([*pieces, text[end:]]).encode() if pieces else data
-    return ticked, frozenset(draft.key for draft in meant)
+    return "".join([*pieces, text[end:]]).encode()
 
 
 def decode(data: bytes, file: str) -> str:

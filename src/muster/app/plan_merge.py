@@ -1,0 +1,303 @@
+"""The work of a plan comes into the branch that its user has checked out, as `git merge` would bring it.
+
+Only the plan's own file is not left to git: Muster ticks it all the time, so it is merged by its boxes.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from muster.hosts.user_git import UserGit, said, text_of
+from muster.model.errors import BadPlan, Conflict, MusterError, NotFound
+from muster.model.refs import plan_branch
+from muster.plans.files import LocalPlanFiles
+from muster.plans.markdown import alike
+from muster.worker.git import find_repository
+
+NAMED_MAX = 10
+_UNDER_WAY = {"MERGE_HEAD": "merge", "CHERRY_PICK_HEAD": "cherry-pick", "REVERT_HEAD": "revert"}
+_REGULAR = ("100644", "100755")
+_LOCAL_CHANGES = "would be overwritten by merge"
+
+
+class Brought(NamedTuple):
+    """One commit on the plan's branch, with whatever was merged into it there."""
+
+    commit: str
+    task: str
+    """Whose work it is; empty for a commit that is not Muster's."""
+    subject: str
+
+
+@dataclass(frozen=True)
+class Incoming:
+    branch: str
+    into: str
+    """The branch that is checked out; empty where none is."""
+    tip: str
+    commits: tuple[Brought, ...]
+    files: tuple[tuple[str, str], ...]
+    """(A, M or D, path)."""
+    conflicts: tuple[str, ...]
+    """Files that would be left for the person."""
+    plan: _PlanFile | None
+    """The plan's own file, where it has to be merged by its boxes."""
+
+
+@dataclass(frozen=True)
+class _PlanFile:
+    path: str
+    """In the repository."""
+    file: Path
+    mode: str
+    base: bytes
+    ours: bytes
+    """As it is committed; as it lies there where it is not."""
+    theirs: bytes
+    here: bytes
+    """As it lies in the user's folder."""
+    tracked: bool
+
+    @property
+    def clean(self) -> bool:
+        """All of it is committed."""
+        return self.tracked and self.here == self.ours
+
+
+def repository_git(folder: Path) -> UserGit:
+    """Git at the top of the user's working tree.  Raises NotFound where there is no repository with a commit."""
+    found = find_repository(folder)
+    if found is None:
+        raise NotFound(
+            f"{folder} is in no git repository with a commit, so there is no branch of a plan",
+            "the agents have worked in this folder itself: git init && git add . && git commit",
+        )
+    return UserGit(found.top)
+
+
+def look(git: UserGit, plan: str, file: Path | None) -> Incoming:
+    """What a merge would bring; `file` is the plan's own.  Raises NotFound, Conflict where there is nothing."""
+    branch = plan_branch(plan)
+    tip, into = git.commit_of(f"refs/heads/{branch}"), git.branch()
+    if not tip:
+        raise NotFound(
+            f"there is no branch {branch}: no task of plan {plan} has published anything yet",
+            f"muster plan show {plan}",
+        )
+    if git.ask("merge-base", "--is-ancestor", tip, "HEAD").returncode == 0:
+        raise Conflict(
+            f"{branch} has nothing that {into or 'your commit'} has not; nothing was changed",
+            f"muster plan show {plan}",
+        )
+    own = _plan_file(git, tip, file)
+    found = Incoming(branch, into, tip, brought(git, tip), _files(git, tip), (), own)
+    names = git.ask(
+        "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", "HEAD", _other(git, found)
+    )
+    conflicts = text_of(names.stdout).split("\0")[1:] if names.returncode == 1 else []
+    if own is not None and merged(git, own, own.ours).conflict:
+        conflicts.append(own.path)
+    return replace(found, conflicts=tuple(filter(None, conflicts)))
+
+
+def brought(git: UserGit, tip: str, since: str = "HEAD") -> tuple[Brought, ...]:
+    """The commits of the plan's branch that are not in `since`, the oldest first."""
+    form = "--format=%H%x00%(trailers:key=Task,valueonly,separator=%x20)%x00%s"
+    lines = git.run("log", "--first-parent", "--reverse", form, f"{since}..{tip}").splitlines()
+    return tuple(Brought(*line.split("\0", 2)) for line in lines)
+
+
+def _files(git: UserGit, tip: str) -> tuple[tuple[str, str], ...]:
+    fields = git.run("diff", "--name-status", "--no-renames", "-z", f"HEAD...{tip}").split("\0")
+    return tuple(zip(fields[::2], fields[1::2], strict=False))
+
+
+def merge(git: UserGit, found: Incoming, message: str) -> str:
+    """The merge commit, of both parents.
+
+    Raises Conflict: where git refuses, then nothing was changed; or where files are left for the person, then
+    the merge is under way.
+    """
+    _refuse_under_way(git)
+    if found.plan is not None and not found.plan.clean:
+        for ours in (found.plan.ours, found.plan.here):
+            if merged(git, found.plan, ours).conflict:
+                raise Conflict(
+                    f"the text of {found.plan.path} was changed on {found.branch} and in your folder, and yours "
+                    "is not committed; nothing was changed",
+                    f"git add {found.plan.path} && git commit, then again",
+                )
+    words = ("--no-ff", "--no-squash", "--no-commit", "--no-autostash", "--quiet", "-m", message)
+    done = git.ask("merge", *words, _other(git, found))
+    if not git.commit_of("MERGE_HEAD"):
+        raise _refused(text_of(done.stderr))
+    if found.plan is not None:
+        try:
+            _settle(git, found, found.plan, conflicts=bool(_unmerged(git)))
+        except BaseException:
+            git.ask("merge", "--abort")
+            raise
+    if files := _unmerged(git):
+        raise Conflict(
+            f"there are conflicts in {named(files)}; the merge is under way, the rest of it is done",
+            "edit them, then: git add FILE && git commit; or undo it all: git merge --abort",
+        )
+    done = git.ask("commit", "--quiet", "--no-edit")
+    if done.returncode:
+        raise Conflict(
+            f"the merge is made and not committed: {said(done)}", "git commit; or undo it: git merge --abort"
+        )
+    return git.commit_of("HEAD")
+
+
+def named(files: tuple[str, ...] | list[str]) -> str:
+    more = f" and {len(files) - NAMED_MAX} more" if len(files) > NAMED_MAX else ""
+    return ", ".join(files[:NAMED_MAX]) + more
+
+
+def _unmerged(git: UserGit) -> list[str]:
+    listed = git.run("diff", "--name-only", "--diff-filter=U", "-z").split("\0")
+    return list(filter(None, listed))
+
+
+def _refuse_under_way(git: UserGit) -> None:
+    for head, what in _UNDER_WAY.items():
+        if git.commit_of(head):
+            raise Conflict(
+                f"a {what} is under way in {git.folder}; nothing was changed",
+                f"finish it, or undo it: git {what} --abort",
+            )
+
+
+def _refused(words: str) -> Conflict:
+    """In fewer words than git's."""
+    files = [line.strip() for line in words.splitlines() if line.startswith("\t")]
+    if files and _LOCAL_CHANGES in words:
+        return Conflict(
+            f"it would overwrite what you have not committed: {named(files)}; nothing was changed",
+            "commit it, or put it aside: git stash",
+        )
+    return Conflict(
+        f"git refuses to merge: {words.strip() or 'no reason'}; nothing was changed", "git status"
+    )
+
+
+def _plan_file(git: UserGit, tip: str, file: Path | None) -> _PlanFile | None:
+    """None where git may merge it as any other file: it is not in here, or only one side has changed it."""
+    if file is None or not file.is_file() or not file.resolve().is_relative_to(git.folder):
+        return None
+    path = os.fspath(file.resolve().relative_to(git.folder))
+    base = text_of(git.ask("merge-base", "HEAD", tip).stdout).partition("\n")[0]
+    old, own, other = (_entry(git, commit, path) for commit in (base, "HEAD", tip))
+    if other is None or other in (old, own) or other[0] not in _REGULAR or (own or other)[0] not in _REGULAR:
+        return None
+    here = file.read_bytes()
+    ours = _blob(git, own[1]) if own else here
+    found = _PlanFile(
+        path=path,
+        file=file,
+        mode=(own or other)[0],
+        base=_blob(git, old[1]) if old else b"",
+        ours=ours,
+        theirs=_blob(git, other[1]),
+        here=here,
+        tracked=own is not None,
+    )
+    try:
+        for version in (ours, here):
+            alike(found.base, version, found.theirs)
+    except BadPlan:
+        return None
+    return found
+
+
+def _entry(git: UserGit, commit: str, path: str) -> tuple[str, str] | None:
+    """(mode, object)."""
+    said_of = git.ask("ls-tree", "-z", commit, "--", path).stdout.split(b"\0")[0]
+    if not commit or not said_of:
+        return None
+    mode, _, name = text_of(said_of.partition(b"\t")[0]).split(" ")
+    return mode, name
+
+
+def _blob(git: UserGit, name: str) -> bytes:
+    return git.ask("cat-file", "blob", name).stdout
+
+
+class _Text(NamedTuple):
+    data: bytes
+    conflict: bool
+    """It holds markers."""
+
+
+def merged(git: UserGit, plan: _PlanFile, ours: bytes) -> _Text:
+    """The branch's version merged into `ours`.  Raises BadPlan where `ours` is no plan."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder, name) for name in ("yours", "base", "theirs")]
+        base, ours, theirs = alike(plan.base, ours, plan.theirs)
+        for file, data in zip(files, (ours, base, theirs), strict=True):
+            file.write_bytes(data)
+        labels = [word for name in ("yours", "before", "the plan's branch") for word in ("-L", name)]
+        done = git.ask("merge-file", "-p", *labels, *map(str, files))
+    if done.returncode not in range(128):
+        raise MusterError(f"git merge-file failed: {said(done)}", "try it by hand")
+    return _Text(done.stdout, done.returncode > 0)
+
+
+def _other(git: UserGit, found: Incoming) -> str:
+    """What git is to merge: the branch's tip, or a commit on it in which the plan's file is as ours.
+
+    So git neither touches that file nor refuses because Muster has ticked it.
+    """
+    plan = found.plan
+    if plan is None:
+        return found.tip
+    with tempfile.TemporaryDirectory() as folder:
+        index = ("-c", "core.splitIndex=false")
+        own = UserGit(git.folder, {"GIT_INDEX_FILE": str(Path(folder, "index"))})
+        own.run(*index, "read-tree", found.tip)
+        if plan.tracked:
+            entry = f"{plan.mode},{_entry_name(git, plan.path)},{plan.path}"
+            own.run(*index, "update-index", "--add", "--cacheinfo", entry)
+        else:
+            own.run(*index, "update-index", "--force-remove", "--", plan.path)
+        tree = own.run(*index, "write-tree")
+    return git.run("commit-tree", tree, "-p", found.tip, "-m", f"{plan.path} as it was")
+
+
+def _entry_name(git: UserGit, path: str) -> str:
+    entry = _entry(git, "HEAD", path)
+    assert entry is not None, "it is tracked"
+    return entry[1]
+
+
+def _settle(git: UserGit, found: Incoming, plan: _PlanFile, *, conflicts: bool) -> None:
+    """Takes the branch's version of the plan into a merge that is under way without it."""
+    head = Path(git.run("rev-parse", "--git-path", "MERGE_HEAD"))
+    (git.folder / head).write_text(f"{found.tip}\n")
+    seen = plan.here
+
+    def edit(data: bytes) -> bytes:
+        nonlocal seen
+        seen, text = data, merged(git, plan, data)
+        if text.conflict and not (plan.tracked and data == plan.ours):
+            raise Conflict(f"{plan.path} was edited meanwhile; nothing was changed", "the same once more")
+        return text.data
+
+    LocalPlanFiles().rewrite(str(plan.file), edit)
+    if conflicts and not (plan.tracked and seen == plan.ours):
+        return  # in the index it would keep `git merge --abort` from giving back what was not committed
+    text = merged(git, plan, plan.ours)
+    if not text.conflict:
+        name = git.run("hash-object", "-w", "--stdin", given=text.data)
+        git.run("update-index", "--add", "--cacheinfo", f"{plan.mode},{name},{plan.path}")
+        return
+    sides = (plan.base, plan.ours, plan.theirs)
+    names = [git.run("hash-object", "-w", "--stdin", given=side) for side in sides]
+    lines = [f"{plan.mode} {name} {stage}\t{plan.path}" for stage, name in enumerate(names, 1)]
+    told = "\0".join([f"0 {'0' * len(names[0])}\t{plan.path}", *lines, ""])
+    git.run("update-index", "-z", "--index-info", given=os.fsencode(told))

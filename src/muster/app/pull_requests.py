@@ -1,0 +1,368 @@
+"""What `muster pr` has opened: pushed, described, looked at again, and turned into notes for retries.
+
+Nothing is pushed but by that command, and nothing with force.  What people without write access say is shown to
+the user, and goes to no agent.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from muster.app.plan_merge import brought
+from muster.client.api import Api, plan_path, task_path
+from muster.config.project import Project
+from muster.hosts.plain_files import replace_plain
+from muster.hosts.user_git import UserGit, said, text_of, without_logins
+from muster.model.errors import Conflict, MusterError, NotFound
+from muster.model.json_value import Json
+from muster.model.refs import kept_refs, plan_branch, task_branch
+from muster.outbound.forges import FAILED, OPEN, PENDING, Comment, Forge, ForgeCheck
+
+NOTE_CHARS_MAX = 6000
+TEXT_CHARS_MAX = 1500
+_BEGINS, _ENDS = "<!-- muster -->", "<!-- /muster -->"
+"""Around what is Muster's in the text of a pull request."""
+
+
+class Target(NamedTuple):
+    """What a pull request is about."""
+
+    ref: str
+    """Its plan, or `plan/key` of its one task."""
+    task: bool
+    title: str
+    branch: str
+    commit: str
+
+
+class Proposal(Struct, frozen=True, rename="camel"):
+    """A retry that a person may start."""
+
+    ref: str
+    task_id: int
+    generation: int
+    """Of the task when this was proposed: a later one has been told."""
+    note: str
+    ids: tuple[str, ...]
+
+
+class PullRecord(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One pull request, as it was last looked at."""
+
+    ref: str
+    task: bool
+    remote: str
+    branch: str
+    base: str
+    number: int
+    url: str
+    commit: str
+    """What was pushed last."""
+    state: str = OPEN
+    checks: tuple[ForgeCheck, ...] = ()
+    comments: tuple[Comment, ...] = ()
+    proposed: tuple[Proposal, ...] = ()
+    handled: tuple[str, ...] = ()
+    """Comments and failed checks that a retry was told."""
+    looked_at_ms: int = 0
+
+    @property
+    def pending(self) -> bool:
+        return any(check.status == PENDING for check in self.checks)
+
+    @property
+    def failed(self) -> list[ForgeCheck]:
+        return [check for check in self.checks if check.status == FAILED]
+
+
+_RECORDS = msgspec.json.Decoder(dict[str, PullRecord])
+
+
+def records(project: Project) -> dict[str, PullRecord]:
+    try:
+        return _RECORDS.decode(project.pull_requests.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except msgspec.MsgspecError as error:
+        raise MusterError(
+            f"{project.pull_requests} cannot be read: {error}", f"rm {project.pull_requests}"
+        ) from None
+
+
+def keep(project: Project, record: PullRecord) -> PullRecord:
+    lock = os.open(f"{project.pull_requests}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        found = records(project)
+        known = found.get(record.ref)
+        if known is not None and known.number == record.number:
+            record = replace(record, handled=tuple(dict.fromkeys((*known.handled, *record.handled))))
+            if not record.looked_at_ms:  # only published: what was said of it stays
+                words = (known.checks, known.comments, known.proposed, known.looked_at_ms)
+                names = ("checks", "comments", "proposed", "looked_at_ms")
+                record = replace(record, **dict(zip(names, words, strict=True)))
+        found[record.ref] = record
+        replace_plain(project.pull_requests, msgspec.json.encode(found))
+        return found[record.ref]
+    finally:
+        os.close(lock)
+
+
+def plan_target(git: UserGit, plan: str) -> Target:
+    branch = plan_branch(plan)
+    commit = git.commit_of(f"refs/heads/{branch}")
+    if not commit:
+        raise NotFound(
+            f"there is no branch {branch}: no task of plan {plan} has published anything yet",
+            f"muster plan show {plan}",
+        )
+    return Target(plan, False, plan, branch, commit)
+
+
+def task_target(git: UserGit, task: Json) -> Target:
+    """Its branch while it is there, else the work of its newest attempt."""
+    ref, branch = f"{task['plan']}/{task['key']}", task_branch(task["plan"], task["key"])
+    if not (commit := git.commit_of(f"refs/heads/{branch}")):
+        names = git.run("for-each-ref", "--format=%(refname)", kept_refs(task["plan"], task["key"])).split()
+        epochs = {
+            int(number): name
+            for name in names
+            if not name.endswith("-base") and (number := name.rpartition("/")[2].partition("-")[0]).isdigit()
+        }
+        commit = git.commit_of(epochs[max(epochs)]) if epochs else ""
+    if not commit:
+        raise NotFound(
+            f"{ref} has left no work in this repository; nothing was pushed", f"muster task show {ref}"
+        )
+    return Target(ref, True, task["title"], branch, commit)
+
+
+def remote_of(git: UserGit, wanted: str) -> str:
+    """The one that is named, that of the branch one is on, or origin.  Raises NotFound."""
+    upstream = git.setting(f"branch.{git.branch()}.remote") if git.branch() else ""
+    name = wanted or (upstream if upstream != "." else "") or "origin"
+    if git.ask("remote", "get-url", "--", name).returncode:
+        raise NotFound(
+            f"this repository has no remote {name}; nothing was pushed",
+            f"git remote add {name} URL, or --remote NAME",
+        )
+    return name
+
+
+def base_of(git: UserGit) -> str:
+    """The branch that the work is to go into: the one that its user is on."""
+    base = git.branch()
+    if not base or base.startswith("muster/"):
+        raise Conflict(
+            f"you are on {base or 'no branch'}, into which no work goes; nothing was pushed", "--base BRANCH"
+        )
+    return base
+
+
+def tip_of(git: UserGit, remote: str, base: str) -> str:
+    """Where the branch that the work goes into was last seen; empty where nothing is known of it."""
+    return git.commit_of(f"refs/remotes/{remote}/{base}") or git.commit_of(f"refs/heads/{base}")
+
+
+def push(git: UserGit, remote: str, target: Target, base: str) -> bool:
+    """Whether the remote has got anything by it.  Raises Conflict."""
+    known = git.commit_of(f"refs/remotes/{remote}/{base}")
+    if known and git.ask("merge-base", "--is-ancestor", target.commit, known).returncode == 0:
+        raise Conflict(
+            f"{base} of {remote} has all of {target.branch}; nothing was pushed", f"muster why {target.ref}"
+        )
+    words = ("--porcelain", "--no-follow-tags", "--recurse-submodules=no")
+    done = git.ask("push", *words, "--", remote, f"{target.commit}:refs/heads/{target.branch}")
+    lines = text_of(done.stdout).splitlines()
+    if done.returncode == 0:
+        return not any(line.startswith("=") for line in lines)
+    if any("(non-fast-forward)" in line or "(fetch first)" in line for line in lines):
+        raise Conflict(
+            f"{target.branch} of {remote} has commits that yours has not; nothing was pushed, and never by force",
+            f"git fetch {remote} && git switch {target.branch} && git merge {remote}/{target.branch}; "
+            "git switch -",
+        )
+    words_of = [line for line in lines if line.startswith("!")]
+    why = without_logins(" ".join(words_of)) or said(done)
+    raise Conflict(f"git push to {remote} failed: {why}", f"git push {remote} {target.branch}")
+
+
+def publish(
+    forge: Forge, target: Target, text: str, *, remote: str, base: str, new_base: str
+) -> tuple[PullRecord, bool]:
+    """Opens the pull request of what was pushed, or brings the open one up to date; True where it is new.
+
+    What people have made of its title, its base and the text around ours stays, unless `new_base` is given.
+    """
+    found = forge.find(target.branch)
+    if found is None:
+        made = forge.open(target.branch, base, target.title, f"{_BEGINS}\n{text}\n{_ENDS}")
+    else:
+        before, _, rest = found.body.partition(_BEGINS)
+        _, _, after = rest.partition(_ENDS)
+        made = forge.update(found.number, new_base, f"{before}{_BEGINS}\n{text}\n{_ENDS}{after}")
+    record = PullRecord(
+        ref=target.ref,
+        task=target.task,
+        remote=remote,
+        branch=target.branch,
+        base=made.base,
+        number=made.number,
+        url=made.url,
+        commit=target.commit,
+    )
+    return record, found is None
+
+
+@dataclass(frozen=True)
+class Looking:
+    """At a pull request: what was said of it, and which task that is for."""
+
+    api: Api
+    git: UserGit
+    forge: Forge
+    now_ms: int
+
+    def look(self, record: PullRecord) -> PullRecord:
+        pull = self.forge.view(record.number)
+        checks = tuple(self.forge.checks(record.commit))
+        comments = tuple(self.forge.comments(record.number))
+        handled = {
+            *record.handled,
+            *(id_ for one in record.proposed if has_moved_on(self.api, one) for id_ in one.ids),
+        }
+        said_of = self._by_task(record, checks, comments, handled) if pull.state == OPEN else {}
+        proposed = tuple(
+            Proposal(
+                ref=f"{task['plan']}/{task['key']}",
+                task_id=task["id"],
+                generation=task["generation"],
+                note=note_of(pull.url, [text for _, text in lines]),
+                ids=tuple(id_ for id_, _ in lines),
+            )
+            for task, lines in said_of.values()
+        )
+        return replace(
+            record,
+            state=pull.state,
+            url=pull.url,
+            checks=checks,
+            comments=comments,
+            proposed=proposed,
+            handled=tuple(sorted(handled)),
+            looked_at_ms=self.now_ms,
+        )
+
+    def _by_task(
+        self,
+        record: PullRecord,
+        checks: Iterable[ForgeCheck],
+        comments: Iterable[Comment],
+        handled: set[str],
+    ) -> dict[int, tuple[Json, list[tuple[str, str]]]]:
+        found: dict[int, tuple[Json, list[tuple[str, str]]]] = {}
+        news: list[tuple[str, str, int | None, str]] = [
+            (f"{c.name}@{record.commit}", "", None, _of_check(c)) for c in checks if c.status == FAILED
+        ]
+        # Nobody else's words reach an agent: whoever may comment is not yet whoever may say what is built.
+        news += [(c.id, c.path, c.line, _of_comment(c)) for c in comments if c.writes]
+        for id_, path, line, text in news:
+            task = self._task(record, path, line) if id_ not in handled else None
+            if task is not None:
+                found.setdefault(task["id"], (task, []))[1].append((id_, text))
+        return found
+
+    def _task(self, record: PullRecord, path: str, line: int | None) -> Json | None:
+        """Whose work this place is; the newest task's where it is none's."""
+        if record.task:
+            return self._known(record.ref)
+        commit = record.commit
+        refs = [*self._of_line(commit, path, line), *self._of_file(commit, path)]
+        since = tip_of(self.git, record.remote, record.base) or f"{commit}~1"
+        refs += [one.task for one in reversed(brought(self.git, commit, since))]
+        for ref in filter(None, refs):
+            if (task := self._known(ref)) is not None:
+                return task
+        return None
+
+    def _of_line(self, commit: str, path: str, line: int | None) -> list[str]:
+        if not path or not line:
+            return []
+        asked = ("blame", "-s", "-l", "--first-parent", f"-L{line},{line}", commit, "--", path)
+        name = text_of(self.git.ask(*asked).stdout).partition(" ")[0].lstrip("^")
+        return self._tasks("-1", name) if name else []
+
+    def _of_file(self, commit: str, path: str) -> list[str]:
+        """Of the plan's commits that have changed it, the newest first."""
+        return self._tasks("-m", "--first-parent", "-20", commit, "--", path) if path else []
+
+    def _tasks(self, *words: str) -> list[str]:
+        return text_of(self.git.ask("log", "--format=%(trailers:key=Task,valueonly)", *words).stdout).split()
+
+    def _known(self, ref: str) -> Json | None:
+        try:
+            found = self.api.get("/api/v1/resolve", {"ref": ref})["taskId"]
+            task: Json = self.api.get(task_path(found))["task"]
+        except NotFound:
+            return None
+        return task
+
+
+def has_moved_on(api: Api, proposal: Proposal) -> bool:
+    """Its task was retried since, or is gone."""
+    try:
+        generation: int = api.get(task_path(proposal.task_id))["task"]["generation"]
+    except NotFound:
+        return True
+    return generation > proposal.generation
+
+
+def due(api: Api, project: Project, plan: str | None = None) -> list[tuple[PullRecord, Proposal]]:
+    """The proposed retries that nobody has started, as of the last look at the forge."""
+    found = [record for record in records(project).values() if record.state == OPEN]
+    return [
+        (record, one)
+        for record in found
+        for one in record.proposed
+        if plan in (None, one.ref.partition("/")[0]) and not has_moved_on(api, one)
+    ]
+
+
+def note_of(url: str, lines: list[str]) -> str:
+    text = "\n".join([f"Your work was looked at, at {url}.", *lines])
+    return text if len(text) <= NOTE_CHARS_MAX else f"{text[:NOTE_CHARS_MAX]}..."
+
+
+def _of_check(check: ForgeCheck) -> str:
+    where = f" ({check.url})" if check.url else ""
+    return f"The check {check.name} has failed{where}: {_cut(check.said) or 'it does not say why'}"
+
+
+def _of_comment(comment: Comment) -> str:
+    place = f" on {comment.path}{f':{comment.line}' if comment.line else ''}" if comment.path else ""
+    return f"{comment.author}{place}: {_cut(comment.text)}"
+
+
+def _cut(text: str) -> str:
+    text = text.strip()
+    return text if len(text) <= TEXT_CHARS_MAX else f"{text[:TEXT_CHARS_MAX]}..."
+
+
+def wanted(api: Api, word: str) -> tuple[str, Json | None]:
+    """(plan, None) or (its plan, the task).  Raises NotFound."""
+    try:
+        name: str = api.get(plan_path(word))["plan"]["name"]
+        return name, None
+    except NotFound:
+        pass
+    found = api.get("/api/v1/resolve", {"ref": word})["taskId"]
+    task: Json = api.get(task_path(found))["task"]
+    return task["plan"], task

@@ -1,0 +1,293 @@
+"""`muster pr`: a plan's or a task's branch as a pull request, and what is said of it as notes for retries."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from msgspec import to_builtins
+
+from muster.app.plan_merge import repository_git
+from muster.app.pull_request_text import text_for
+from muster.app.pull_requests import (
+    Looking,
+    Proposal,
+    PullRecord,
+    Target,
+    base_of,
+    has_moved_on,
+    keep,
+    plan_target,
+    publish,
+    push,
+    records,
+    remote_of,
+    task_target,
+    tip_of,
+    wanted,
+)
+from muster.app.settings import load_config
+from muster.cli.context import Context, connect, refuse_attempts
+from muster.cli.output import Screen, clean, inert, note, now_ms, print_json, shell_word
+from muster.cli.values import number
+from muster.cli.waiting import ENDED, FOREVER_S, Waiting, duration_s
+from muster.client.api import task_path
+from muster.hosts.user_git import text_of
+from muster.model.errors import NotFound, OwnerUnavailable
+from muster.model.json_value import Json
+from muster.model.wording import counted
+from muster.outbound.forges import OPEN, PENDING, Forge, forge_of
+
+ROUNDS = 3
+EVERY_S = 30.0
+EXIT_UNSUCCESSFUL = 5
+SAID_SHOWN = 200
+_LOOKS = {"passed": "completed", "failed": "attempt failed", "pending": "running"}
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    opening = verbs.add_parser(
+        "open",
+        act=_open,
+        help="push its branch, and open its pull request or bring it up to date; may be left out",
+    )
+    opening.add_argument("ref", metavar="PLAN|TASK")
+    opening.add_argument(
+        "--remote",
+        metavar="NAME",
+        default="",
+        help="where to push (the upstream of your branch, else origin)",
+    )
+    opening.add_argument(
+        "--base",
+        metavar="BRANCH",
+        default="",
+        help="the branch that it is to go into (the one that you are on)",
+    )
+    opening.add_argument(
+        "--follow",
+        action="store_true",
+        help="go on until it is merged or closed: failed checks and review comments start retries without asking",
+    )
+    opening.add_argument(
+        "--rounds",
+        metavar="N",
+        type=number(1, 100),
+        default=ROUNDS,
+        help=f"with --follow: at most so many rounds of retries ({ROUNDS})",
+    )
+    opening.add_argument(
+        "--every",
+        metavar="TIME",
+        type=duration_s,
+        default=EVERY_S,
+        help=f"with --follow: how often the forge is asked ({EVERY_S:g} s)",
+    )
+    opening.set_defaults(wait=FOREVER_S, goal=ENDED)
+    looking = verbs.add_parser(
+        "status", act=_status, help="ask the forge: checks, comments, and the retries they call for"
+    )
+    looking.add_argument("ref", metavar="PLAN|TASK", nargs="?", help="default: all that are open")
+    retrying = verbs.add_parser(
+        "retry", act=_retry, help="start the retries that `status` and `inbox` propose"
+    )
+    retrying.add_argument("ref", metavar="PLAN|TASK")
+
+
+class _Work:
+    """One command about pull requests."""
+
+    def __init__(self, args: argparse.Namespace, context: Context) -> None:
+        self.args = args
+        self.context = context
+        self.git = repository_git(context.project.root)
+        self.config = load_config(context.project.root)
+        self._forges: dict[str, Forge] = {}
+
+    def forge(self, remote: str) -> Forge:
+        if remote not in self._forges:
+            url = text_of(self.git.ask("remote", "get-url", "--", remote).stdout)
+            self._forges[remote] = forge_of(url, self.config.git.forge)
+        return self._forges[remote]
+
+    def target(self, word: str) -> tuple[str, Target]:
+        plan, task = wanted(self.context.api, word)
+        return plan, plan_target(self.git, plan) if task is None else task_target(self.git, task)
+
+    def publish(self) -> tuple[PullRecord, bool, bool]:
+        """(the pull request, whether it is new, whether anything was pushed)."""
+        args, project = self.args, self.context.project
+        plan, target = self.target(args.ref)
+        known = records(project).get(target.ref)
+        remote = remote_of(self.git, args.remote or (known.remote if known else ""))
+        base = args.base or (known.base if known else base_of(self.git))
+        forge = self.forge(remote)  # before anything leaves this machine
+        pushed = push(self.git, remote, target, base)
+        since = tip_of(self.git, remote, base)
+        text = text_for(self.context.api, self.git, self.config, target, plan=plan, base=since)
+        record, new = publish(forge, target, text, remote=remote, base=base, new_base=args.base)
+        return keep(project, record), new, pushed
+
+    def look(self, record: PullRecord) -> PullRecord:
+        looking = Looking(self.context.api, self.git, self.forge(record.remote), now_ms())
+        return keep(self.context.project, looking.look(record))
+
+    def retry(self, proposal: Proposal) -> None:
+        self.context.post(task_path(proposal.task_id, "retry"), note=proposal.note, fresh=False)
+
+
+def _open(args: argparse.Namespace) -> int:
+    with connect(args) as context:
+        refuse_attempts(context.project)
+        if args.follow and context.direct:
+            raise OwnerUnavailable(
+                "no crew is up, so no retry would be run; nothing was pushed",
+                "muster up --daemon, then again",
+            )
+        work = _Work(args, context)
+        record, new, pushed = work.publish()
+        screen = Screen(args.color)
+        if not args.json:
+            _tell_open(screen, record, new=new, pushed=pushed)
+        if not args.follow:
+            if args.json:
+                print_json(_row(record) | {"new": new, "pushed": pushed})
+            return 0
+        record, code = _follow(work, record, screen)
+        if args.json:
+            print_json(_row(record))
+        return code
+
+
+def _tell_open(screen: Screen, record: PullRecord, *, new: bool, pushed: bool) -> None:
+    told = "pushed  " if pushed else "no news "
+    screen.line(f"{told} {clean(record.branch)} to {clean(record.remote)}: {record.commit[:9]}")
+    screen.line(f"{'opened  ' if new else 'updated '} {clean(record.url)} into {clean(record.base)}")
+
+
+def _follow(work: _Work, record: PullRecord, screen: Screen) -> tuple[PullRecord, int]:
+    """Until it is merged or closed, or nothing is left that an agent could do."""
+    args, rounds, said = work.args, 0, ""
+
+    def say(text: str) -> None:
+        nonlocal said
+        if text != said:
+            said = text
+            note(text) if args.json else screen.line(text)
+            screen.stream.flush()
+
+    while True:
+        record = work.look(record)
+        if record.state != OPEN:
+            say(f"{record.state:<8} {clean(record.url)}")
+            return record, 0 if record.state == "merged" else EXIT_UNSUCCESSFUL
+        if record.pending:
+            waits = ", ".join(clean(check.name) for check in record.checks if check.status == PENDING)
+            say(f"waiting  for {waits}")
+        elif record.proposed and rounds == args.rounds:
+            more = f"muster pr status {shell_word(record.ref)}"
+            say(f"{counted(rounds, 'round')} of retries, and there is more to do: {more}")
+            return record, EXIT_UNSUCCESSFUL
+        elif record.proposed:
+            rounds += 1
+            say(f"round {rounds}  {', '.join(clean(one.ref) for one in record.proposed)} again")
+            if code := _round(work, record):
+                return record, code
+            if work.look(record).state != OPEN:
+                continue  # merged or closed meanwhile: another one is not opened unasked
+            record, new, pushed = work.publish()
+            if not args.json:
+                _tell_open(screen, record, new=new, pushed=pushed)
+            continue
+        elif record.failed:
+            names = ", ".join(clean(check.name) for check in record.failed)
+            say(f"failed   {names}, after a retry that was told; look at {clean(record.url)}")
+            return record, EXIT_UNSUCCESSFUL
+        else:
+            say(f"waiting  for a review of {clean(record.url)} (Ctrl-C: stop following)")
+        time.sleep(args.every)
+
+
+def _round(work: _Work, record: PullRecord) -> int:
+    """Runs the proposed retries; 0 once all are done."""
+    waiting = Waiting(work.args, work.context)
+    ids = [proposal.task_id for proposal in record.proposed]
+    waiting.tasks(ids)  # somebody may have retried one of them, and it is not done
+    for proposal in record.proposed:
+        if not has_moved_on(work.context.api, proposal):
+            work.retry(proposal)
+    return waiting.code(waiting.tasks(ids))
+
+
+def _status(args: argparse.Namespace) -> int:
+    with connect(args) as context:
+        work = _Work(args, context)
+        found = records(context.project)
+        if args.ref is not None:
+            chosen = [_chosen(work, found)]
+        else:
+            chosen = [record for record in found.values() if record.state == OPEN]
+        looked = [work.look(record) for record in chosen]
+    if args.json:
+        print_json([_row(record) for record in looked])
+        return 0
+    screen = Screen(args.color)
+    for record in looked:
+        _show(screen, record)
+    if not looked:
+        screen.line("no pull request is open: muster pr PLAN")
+    return 0
+
+
+def _chosen(work: _Work, found: dict[str, PullRecord]) -> PullRecord:
+    plan, task = wanted(work.context.api, work.args.ref)
+    ref = plan if task is None else f"{plan}/{task['key']}"
+    if ref not in found:
+        raise NotFound(f"{ref} has no pull request yet", f"muster pr {shell_word(ref)}")
+    return found[ref]
+
+
+def _show(screen: Screen, record: PullRecord) -> None:
+    ways = f"{clean(record.branch)} into {clean(record.base)}"
+    screen.line(f"{clean(record.ref)}  {record.state}  {clean(record.url)}  {ways}")
+    for check in record.checks:
+        badge = screen.badge(_LOOKS[check.status], "")
+        screen.line(f"  {badge} {clean(check.name)}  {check.status}  {clean(check.said)[:SAID_SHOWN]}")
+    for comment in record.comments:
+        place = f" on {comment.path}{f':{comment.line}' if comment.line else ''}" if comment.path else ""
+        who = clean(comment.author) + ("" if comment.writes else " (may not write here: shown to you only)")
+        screen.line(f"  {who}{clean(place)}: {clean(comment.text)}")
+    for proposal in record.proposed:
+        screen.line(f"proposed note of a retry of {clean(proposal.ref)}:")
+        for line in inert(proposal.note).splitlines():
+            screen.line(f"  | {line}")
+    if record.proposed:
+        screen.line(f"next: muster pr retry {shell_word(record.ref)}")
+
+
+def _retry(args: argparse.Namespace) -> int:
+    with connect(args) as context:
+        refuse_attempts(context.project)
+        work = _Work(args, context)
+        record = _chosen(work, records(context.project))
+        due = [one for one in record.proposed if not has_moved_on(context.api, one)]
+        if not due:
+            raise NotFound(
+                f"nothing is proposed for {record.ref}", f"muster pr status {shell_word(record.ref)}"
+            )
+        for proposal in due:
+            work.retry(proposal)
+    if args.json:
+        print_json([to_builtins(one) for one in due])
+        return 0
+    screen = Screen(args.color)
+    for one in due:
+        screen.line(f"{screen.badge('ready', '')} {clean(one.ref)}  starts anew, with the note")
+    screen.line(f"once it is done: muster pr {shell_word(record.ref)}")
+    return 0
+
+
+def _row(record: PullRecord) -> Json:
+    row: Json = to_builtins(record)
+    return row

@@ -1,0 +1,1 @@
+"""What Muster says to other services, and what it hears from them."""

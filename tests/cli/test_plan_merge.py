@@ -1,0 +1,193 @@
+"""A plan's branch comes into the user's, whose files stay safe; the plan's own file is merged by its boxes."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from git_projects import commit_first, git, make_project, muster, publish
+
+PLAN = """\
+# Site
+
+- [ ] Page {#page}
+  echo hello > page.txt
+- [ ] Index {#index after=page}
+  ls > index.txt
+- [ ] Style {#style}
+  echo blue > style.txt
+"""
+TICKED = PLAN.replace("[ ] Page", "[x] Page")
+BRANCH = "muster/plan/site"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Two tasks have published: `page`, and `index` with the plan's box ticked by its agent."""
+    folder = make_project(tmp_path / "project", config='agent = "shell"\n', plan=PLAN)
+    (folder / ".gitignore").write_text(".muster/\n")
+    (folder / "notes.txt").write_text("one\n")
+    commit_first(folder, ".")
+    assert muster(folder, "plan", "add", "plan.md").returncode == 0
+    publish(folder, "site/page", {"page.txt": "hello\n"})
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    for who in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{who}_NAME", "Ann")
+        monkeypatch.setenv(f"GIT_{who}_EMAIL", "ann@example.org")
+
+
+def parents(folder: Path) -> list[str]:
+    return git(folder, "log", "-1", "--format=%P").split()
+
+
+def test_it_is_a_merge_commit_with_both_parents(project: Path) -> None:
+    head, tip = git(project, "rev-parse", "HEAD"), git(project, "rev-parse", BRANCH)
+    shown = muster(project, "plan", "merge", "site", "--dry-run")
+    assert shown.returncode == 0, shown.stderr
+    assert "1 commit, 1 file would come from muster/plan/site into" in shown.stdout
+    assert "site/page  The work of site/page" in shown.stdout and "A page.txt" in shown.stdout
+    assert git(project, "rev-parse", "HEAD") == head and not (project / "page.txt").exists()
+
+    (project / "notes.txt").write_text("not committed\n")
+    (project / "plan.md").write_text(TICKED)
+    done = muster(project, "plan", "merge", "site", "--json")
+    assert done.returncode == 0, done.stderr
+    assert parents(project) == [head, tip], "although it could have been moved forward"
+    told = json.loads(done.stdout)
+    assert told["commit"] == git(project, "rev-parse", "HEAD") and told["conflicts"] == []
+    assert [one["task"] for one in told["commits"]] == ["site/page"]
+    assert told["files"] == [{"change": "A", "path": "page.txt"}]
+    assert "- site/page: The work of site/page" in git(project, "log", "-1", "--format=%B")
+    assert (project / "page.txt").read_text() == "hello\n"
+    assert (project / "notes.txt").read_text() == "not committed\n"
+    assert (project / "plan.md").read_text() == TICKED
+    assert git(project, "status", "--porcelain") == " M notes.txt\n M plan.md"
+
+    again = muster(project, "plan", "merge", "site")
+    assert (
+        again.returncode == 6 and "has nothing that" in again.stderr and "nothing was changed" in again.stderr
+    )
+
+
+def test_what_was_not_committed_is_never_overwritten(project: Path) -> None:
+    publish(project, "site/index", {"notes.txt": "by an agent\n"})
+    (project / "notes.txt").write_text("mine\n")
+    (project / "page.txt").write_text("mine as well\n")
+    before = git(project, "rev-parse", "HEAD"), git(project, "status", "--porcelain")
+    refused = muster(project, "plan", "merge", "site")
+    assert refused.returncode == 6, refused.stdout
+    assert "it would overwrite what you have not committed: notes.txt" in refused.stderr
+    assert "git stash" in refused.stderr
+    assert (git(project, "rev-parse", "HEAD"), git(project, "status", "--porcelain")) == before
+    git(project, "checkout", "notes.txt")
+    refused = muster(project, "plan", "merge", "site")
+    assert refused.returncode == 6 and "page.txt" in refused.stderr
+    assert (project / "page.txt").read_text() == "mine as well\n"
+
+
+def test_boxes_of_both_sides_are_ticked_and_the_text_stays(project: Path) -> None:
+    theirs = PLAN.replace("[ ] Index", "[x] Index") + "- [ ] More {#more}\n  echo more\n"
+    publish(project, "site/index", {"plan.md": theirs})
+    (project / "plan.md").write_text(TICKED.replace("# Site\n", "# Site\n\nA word of mine.\n"))
+    done = muster(project, "plan", "merge", "site")
+    assert done.returncode == 0, done.stderr
+    mine = (project / "plan.md").read_text()
+    assert "[x] Page" in mine and "[x] Index" in mine and "[ ] Style" in mine
+    assert "A word of mine." in mine and "#more" in mine
+    committed = git(project, "show", "HEAD:plan.md")
+    assert "[ ] Page" in committed and "[x] Index" in committed and "#more" in committed
+    assert "A word of mine." not in committed, "what was not committed still is not"
+    assert len(parents(project)) == 2 and git(project, "rev-parse", BRANCH) == parents(project)[1]
+    assert git(project, "status", "--porcelain") == " M plan.md"
+
+
+def test_a_plan_that_was_never_committed_is_merged_by_its_boxes(tmp_path: Path) -> None:
+    folder = make_project(tmp_path / "project", config='agent = "shell"\n', plan=TICKED)
+    (folder / ".gitignore").write_text(".muster/\n")
+    commit_first(folder, ".gitignore")
+    assert muster(folder, "plan", "add", "plan.md").returncode == 0
+    publish(folder, "site/index", {"plan.md": PLAN.replace("[ ] Index", "[x] Index")})
+    done = muster(folder, "plan", "merge", "site")
+    assert done.returncode == 0, done.stderr
+    assert (folder / "plan.md").read_text() == TICKED.replace("[ ] Index", "[x] Index")
+    assert git(folder, "status", "--porcelain", "plan.md") == ""
+
+
+def test_text_of_the_plan_that_both_have_changed_is_left_for_the_person(project: Path) -> None:
+    publish(project, "site/index", {"plan.md": TICKED.replace("echo hello", "echo theirs")})
+    (project / "plan.md").write_text(PLAN.replace("echo hello", "echo mine"))
+    refused = muster(project, "plan", "merge", "site")
+    assert refused.returncode == 6 and "yours is not committed; nothing was changed" in refused.stderr
+    assert "git add plan.md" in refused.stderr and "echo mine" in (project / "plan.md").read_text()
+    assert parents(project) == []
+
+    git(project, "commit", "-qam", "mine")
+    head = git(project, "rev-parse", "HEAD")
+    assert json.loads(muster(project, "plan", "merge", "site", "--dry-run", "--json").stdout)[
+        "conflicts"
+    ] == ["plan.md"]
+    left = muster(project, "plan", "merge", "site")
+    assert (
+        left.returncode == 6 and "conflicts in plan.md" in left.stderr and "git merge --abort" in left.stderr
+    )
+    text = (project / "plan.md").read_text()
+    assert "[x] Page" in text and text.count("<<<<<<<") == 1
+    assert "UU plan.md" in git(project, "status", "--porcelain")
+    refused = muster(project, "plan", "merge", "site")
+    assert refused.returncode == 6 and "a merge is under way" in refused.stderr
+    git(project, "merge", "--abort")
+    assert git(project, "status", "--porcelain") == "" and "echo mine" in (project / "plan.md").read_text()
+    muster(project, "plan", "merge", "site")
+    (project / "plan.md").write_text(TICKED)
+    git(project, "add", "plan.md")
+    git(project, "commit", "-qm", "solved")
+    assert parents(project) == [head, git(project, "rev-parse", BRANCH)]
+
+
+def test_a_conflict_is_named_and_an_abort_gives_back_the_boxes(project: Path) -> None:
+    publish(
+        project, "site/index", {"notes.txt": "theirs\n", "plan.md": PLAN.replace("[ ] Style", "[x] Style")}
+    )
+    (project / "notes.txt").write_text("mine\n")
+    git(project, "commit", "-qam", "mine")
+    (project / "plan.md").write_text(TICKED)
+    shown = muster(project, "plan", "merge", "site", "--dry-run")
+    assert shown.returncode == 0 and "conflicts: notes.txt" in shown.stdout
+    left = muster(project, "plan", "merge", "site")
+    assert left.returncode == 6 and "conflicts in notes.txt" in left.stderr and "git add" in left.stderr
+    assert git(project, "rev-parse", "MERGE_HEAD") == git(project, "rev-parse", BRANCH)
+    assert (project / "page.txt").exists()
+    both = TICKED.replace("[ ] Style", "[x] Style")
+    assert (project / "plan.md").read_text() == both
+    git(project, "merge", "--abort")
+    assert (project / "plan.md").read_text() == both, "no tick is lost"
+    assert (project / "notes.txt").read_text() == "mine\n" and not (project / "page.txt").exists()
+
+
+def test_it_says_why_there_is_nothing_to_merge(project: Path, tmp_path: Path) -> None:
+    git(project, "branch", "-D", BRANCH)
+    refused = muster(project, "plan", "merge", "site")
+    assert refused.returncode == 3 and "there is no branch muster/plan/site" in refused.stderr
+    refused = muster(project, "plan", "merge", "other")
+    assert refused.returncode == 3 and "other" in refused.stderr
+    outside = make_project(tmp_path / "outside", config='agent = "shell"\n', plan=PLAN)
+    assert muster(outside, "plan", "add", "plan.md").returncode == 0
+    refused = muster(outside, "plan", "merge", "site")
+    assert refused.returncode == 3 and "in no git repository" in refused.stderr
+
+
+def test_an_agent_does_not_merge(project: Path) -> None:
+    (project / "other.md").write_text("# Other\n- [ ] Try {#try retries=0}\n  muster plan merge site\n")
+    head = git(project, "rev-parse", "HEAD")
+    assert muster(project, "run", "other.md").returncode == 5
+    assert "this is for a person" in muster(project, "logs", "other/try").stdout, muster(
+        project, "logs", "other/try"
+    )
+    assert git(project, "rev-parse", "HEAD") == head
