@@ -96,12 +96,9 @@ class Ticker(Service):
                 for plan in await self._plans_due():
                     if name in (None, plan.name):
                         waits += [await self._tick(plan)]
-        except TimeoutError:
-            waits.append(f"not written within {within_s:g} s")
+        except (TimeoutError, MusterError) as error:
+            waits.append(str(error) or f"not written within {within_s:g} s")
             log.warning("boxes wait for the next start: %s", waits[-1])
-        except MusterError as error:
-            waits.append(str(error))
-            log.warning("boxes wait for the next start: %s", error)
         return "; ".join(filter(None, waits))
 
     async def _tick(self, plan: Plan) -> str:

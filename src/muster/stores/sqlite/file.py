@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,24 +29,20 @@ def wal_of(path: Path) -> Path:
 
 def identity(path: Path) -> tuple[FileId | None, FileId | None]:
     """Which files the store and its WAL are; None for one that is not there."""
-    return _file_id(path), _file_id(wal_of(path))
+    main, wal = _stat(path), _stat(wal_of(path))
+    return main and (main.st_dev, main.st_ino), wal and (wal.st_dev, wal.st_ino)
 
 
-def _file_id(path: Path) -> FileId | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
+def _stat(path: Path) -> os.stat_result | None:
+    with contextlib.suppress(OSError):
+        return path.stat()
+    return None
 
 
 def written(path: Path) -> tuple[int, int]:
     """When the file was written last, in ns, and how long it is then."""
-    try:
-        found = path.stat()
-    except OSError:
-        return 0, 0
-    return found.st_mtime_ns, found.st_size
+    found = _stat(path)
+    return (found.st_mtime_ns, found.st_size) if found else (0, 0)
 
 
 def has_wal(path: Path) -> bool:
