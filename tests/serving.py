@@ -10,9 +10,11 @@ from muster.engine.audit import Auditor
 from muster.engine.batch import Batcher
 from muster.engine.policy import Policy
 from muster.engine.queries import Queries
+from muster.hosts.local_host import LocalHost
 from muster.model.answers import AuditReport, BackedUp, Reconciled
 from muster.model.errors import StoreFault
 from muster.model.seals import Signer
+from muster.ports.host import ProcessId
 from muster.runtimes.local import LocalWakeups, SystemClock
 from muster.stores.sqlite.copies import back_up
 from muster.stores.sqlite.store import SqliteStore
@@ -36,6 +38,9 @@ class ServedOwner:
         """How many it has made."""
         self.ticked: list[str] = []
         self.waits = ""
+
+    def lineage(self, pid: int) -> list[tuple[ProcessId, str]]:
+        return LocalHost().lineage(pid)
 
     def halted(self) -> StoreFault | None:
         return None

@@ -107,11 +107,10 @@ def test_a_turn_from_its_prompt_to_its_end(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("mode", ["read", "edit"])
-def test_what_a_mode_does_not_allow_is_refused_and_no_success(cli: Cli, mode: str) -> None:
+def test_what_a_mode_does_not_allow_is_refused_and_a_warning(cli: Cli, mode: str) -> None:
     _, _, outcome = cli.run(mode=mode)
-    assert isinstance(outcome, Failed)
-    assert outcome.kind is ErrorKind.INVALID
-    assert "may not do what it wanted to: make" in outcome.message
+    assert isinstance(outcome, Completed)
+    assert outcome.refused[0].startswith("make")
 
 
 def test_a_session_is_loaded_without_its_old_story(cli: Cli) -> None:

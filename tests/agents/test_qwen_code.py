@@ -48,7 +48,6 @@ def test_a_session_of_our_choice_is_resumed_where_it_is_held(tmp_path: Path, fol
         ({"is_error": True, "error": {"message": "[API Error: 401 no]"}}, 1, ErrorKind.AUTH),
         ({"is_error": True, "error": {"message": "[API Error: 429 wait]"}}, 1, ErrorKind.RATE_LIMIT),
         ({"is_error": True, "error": {"message": "[API Error: terminated]"}}, 1, ErrorKind.CRASH),
-        ({"permission_denials": [{"tool_name": "shell", "tool_input": {}}]}, 0, ErrorKind.INVALID),
     ],
 )
 def test_what_its_last_line_means(
@@ -62,6 +61,14 @@ def test_what_its_last_line_means(
     else:
         assert isinstance(outcome, Failed)
         assert outcome.kind is kind, outcome
+
+
+def test_what_it_was_denied_is_a_warning(folder: AttemptFolder) -> None:
+    stream = QwenStream(None, Limits())
+    stream.feed(final(permission_denials=[{"tool_name": "shell", "tool_input": {}}]))
+    outcome = stream.outcome(Exit(code=0), folder)
+    assert isinstance(outcome, Completed)
+    assert outcome.refused == ("shell",)
 
 
 def test_an_end_without_a_last_line_is_no_success(folder: AttemptFolder) -> None:

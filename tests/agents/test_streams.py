@@ -54,7 +54,7 @@ ENDS: dict[str, tuple[int, ErrorKind | None]] = {
     "claude-code.killed": (-9, K.LOST),
     "claude-code.interrupted": (0, K.LOST),
     "claude-code.budget": (1, K.INVALID),
-    "claude-code.refused": (0, K.INVALID),
+    "claude-code.refused": (0, None),
     "codex.plain": (0, None),
     "codex.tools": (0, None),
     "codex.e401": (1, K.AUTH),
@@ -375,7 +375,7 @@ def test_what_a_cli_says_in_plain_text_at_its_end_is_the_reason(
     assert said in outcome.message
 
 
-def test_what_codex_was_denied_is_no_success(folder: AttemptFolder) -> None:
+def test_what_codex_was_denied_is_a_warning(folder: AttemptFolder) -> None:
     cause = "error=exec_command failed: CreateProcess { message: "
     denied = "`/bin/bash -lc 'rm -rf x'` rejected: rm -f style commands are not permitted"
     folder.stderr.write_text(f'2026 ERROR codex_core::tools::router: {cause}"Rejected(\\"{denied}\\")" }}\n')
@@ -383,19 +383,18 @@ def test_what_codex_was_denied_is_no_success(folder: AttemptFolder) -> None:
     stream.feed(recorded("codex.plain"))
     outcome = stream.outcome(Exit(code=0), folder)
     folder.stderr.unlink()
-    assert isinstance(outcome, Failed)
-    assert outcome.kind is K.INVALID
-    assert denied in outcome.message
-    assert "permission_mode" in outcome.message
+    assert isinstance(outcome, Completed)
+    assert outcome.refused == (denied,)
     other = "2026 ERROR codex_core::tools::router: error=the server has `" + "x" * 60_000
     folder.stderr.write_text(f"{other}\n`make` rejected: by a test\n")
     done = stream.outcome(Exit(code=0), folder)
     folder.stderr.unlink()
-    assert isinstance(done, Completed), "only what its router has rejected counts"
+    assert isinstance(done, Completed)
+    assert done.refused == (), "only what its router has rejected counts"
     declined = b'{"type":"item.completed","item":{"type":"file_change","status":"declined"}}\n'
     stream = parser("codex")
     stream.feed(declined + recorded("codex.plain"))
-    assert kind_of(stream.outcome(Exit(code=0), folder)) is K.INVALID
+    assert getattr(stream.outcome(Exit(code=0), folder), "refused", None) == ("file_change",)
 
 
 def test_the_last_word_counts_where_the_end_was_ours(folder: AttemptFolder) -> None:

@@ -101,7 +101,7 @@ def _modes(root):
 def test_init_sets_up_the_agents_that_it_finds(cli, root, on_path):
     ran = cli("init", env=on_path("claude", "codex"))
     assert "Found    claude, codex on PATH" in ran.out
-    assert "most commands are refused (edit)" in ran.out
+    assert "for most commands it asks, or is refused (edit)" in ran.out
     assert _modes(root) == {"claude": "acceptEdits", "codex": "workspace-write"}
     assert load_config(root).default_agent == "claude"
     plan = parse((root / "plan.md").read_text(), "plan.md")

@@ -113,6 +113,7 @@ def commands(epoch: int = 4) -> dict[str, c.Command]:
         "person": c.CompleteByPerson(task_id=7, actor="ada"),
         "unblock": c.Unblock(task_id=7, count=1),
         "ask": c.Ask(**mine, question="which one?"),
+        "park": c.Park(**mine, question="may it?", wish="Bash: make"),
         "readopt": c.Readopt(**mine),
         "extend": c.Extend(**mine, actor="ada"),
         "pause": c.Pause(task_id=7, actor="ada"),

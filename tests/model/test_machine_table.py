@@ -57,6 +57,7 @@ HELD_TABLE: dict[str, tuple[str, str, str, str]] = {
     "person": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
     "unblock": ("=", "=", "=", "="),
     "ask": (ILLEGAL, ILLEGAL, "PAUSED/released", "PAUSED/released"),
+    "park": (ILLEGAL, ILLEGAL, "PAUSED/released", "PAUSED/released"),
     "readopt": (STALE, STALE, STALE, STALE),
     "extend": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
     "pause": ("ASSIGNED/stopping", "=", "RUNNING/stopping", "="),

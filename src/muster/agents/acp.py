@@ -102,7 +102,7 @@ class AcpStream(EventStream):
     def __init__(self, mark: Usage | None, limits: Limits) -> None:
         super().__init__(mark, limits)
         self._calls: dict[str, dict[str, Any]] = {}
-        self._denied = ""
+        self._denied: list[str] = []
         self._stop = ""
         """Why the turn has ended."""
         self._error: dict[str, Any] = {}
@@ -113,7 +113,7 @@ class AcpStream(EventStream):
         if text_of(line, "session"):
             self._text = ""  # what came before is the story of a session that was loaded
             return self._seen(text_of(line, "session")) if line.get("resumable") is True else []
-        self._denied = self._denied or text_of(line, "denied")
+        self._denied += filter(None, [text_of(line, "denied")])
         if dict_of(line, "error") and not text_of(line, "method"):
             self._error, self._gone = dict_of(line, "error"), line.get("load") is True
             self._asked = count_of(line, "id")
@@ -166,14 +166,9 @@ class AcpStream(EventStream):
             return not_done(f"the agent stopped: {self._stop}", "see its own limits")
         if not self._stop:
             return exit_failure(exit, folder, self._limits)
-        if self._denied:
-            return not_done(
-                f"the agent may not do what it wanted to: {self._denied[:160]}",
-                "allow that in permission_mode of the agent, then muster task retry",
-            )
         if exit.code != 0 and not exit.given_up:
             return exit_failure(exit, folder, self._limits)
-        return with_result(folder, self._text)
+        return with_result(folder, self._text, self._denied)
 
 
 def _status_of(error: dict[str, Any]) -> int | None:

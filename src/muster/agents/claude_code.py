@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from muster.agents.inputs import exit_failure, printable, shorten, with_result
 from muster.agents.jsonlines import count_of, dict_of, last_object, list_of, text_of
+from muster.agents.permissions import allowing, allows, denials, exact
 from muster.agents.provider import refusal
 from muster.agents.reports import reports_in
 from muster.agents.streaming import (
@@ -33,6 +34,7 @@ from muster.model.errors import AgentUnfit
 from muster.model.limits import Limits
 from muster.model.states import ErrorKind
 from muster.model.usage import Price, Usage, price_of, total
+from muster.model.wording import MAY_IT
 from muster.ports.agent import (
     AgentEvent,
     AttemptFolder,
@@ -43,6 +45,7 @@ from muster.ports.agent import (
     Job,
     Launch,
     Outcome,
+    PermissionAsked,
     Retrying,
     Step,
     Talk,
@@ -60,6 +63,11 @@ CHARS_PER_TOKEN = 4
 _INTERRUPT = {"type": "control_request", "request_id": "stop", "request": {"subtype": "interrupt"}}
 _GONE = "No conversation found"
 _BYPASS = "bypassPermissions"
+_ASK = ("--permission-prompt-tool", "stdio")
+"""It asks by its standard output and is answered by its standard input, as the vendor's own SDK has it."""
+_QUESTION = "AskUserQuestion"
+_ASKS = ("acceptEdits", "auto")
+"""In the other modes nothing is asked, or nothing that a person could allow."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +106,10 @@ class ClaudeCodeAgent(StreamingAgent):
             argv += ["--max-budget-usd", f"{self.config.max_budget_usd:g}"]
         assert session_key is not None
         return [*argv, *self.config.args, "--resume" if resumes else "--session-id", session_key]
+
+    @property
+    def asking(self) -> tuple[str, ...]:
+        return _ASK if self.mode in _ASKS and _ASK[0] not in self.config.args else ()
 
     def instructed(self, text: str) -> list[str]:
         return [f"--append-system-prompt={text}"]
@@ -190,6 +202,8 @@ KIND = AgentKind(
         "--max-budget-usd": "write max_budget_usd instead",
         "--model": USE_MODEL,
     },
+    allowing=allowing,
+    allows=allows,
     budget=True,
     entries=entries,
     talks=True,
@@ -228,7 +242,7 @@ class ClaudeStream(EventStream):
             return failed
         if exit.code != 0 and not exit.given_up:
             return exit_failure(exit, folder, self._limits)
-        return with_result(folder, text_of(self._final, "result"))
+        return with_result(folder, text_of(self._final, "result"), denials(self._final))
 
     def _line(self, line: dict[str, Any]) -> list[AgentEvent]:
         events = self._seen(text_of(line, "session_id"))
@@ -247,6 +261,8 @@ class ClaudeStream(EventStream):
                 events.append(Step(self.waiting.step))
             case "system" if text_of(line, "subtype") == "permission_denied":
                 events.append(Step(shorten(f"was refused {text_of(line, 'tool_name')}")))
+            case "control_request" if text_of(dict_of(line, "request"), "subtype") == "can_use_tool":
+                events.append(_asked(line))
             case "result":
                 self._end(line)
         return events
@@ -338,14 +354,6 @@ class ClaudeStream(EventStream):
             said = said or text_of(self._refused, "said") or f"claude ended with {subtype or 'an error'}"
             known = status if isinstance(status, int) else None
             return refusal(said, status=known, word=word, reset_at_s=self._reset_at_s, at_s=at_s)
-        denials = list_of(final, "permission_denials")
-        if denials:
-            first = step_of(text_of(denials[0], "tool_name"), dict_of(denials[0], "tool_input"))
-            more = f" and {len(denials) - 1} more" if len(denials) > 1 else ""
-            return not_done(
-                f"claude may not do what it wanted to: {first[:120]}{more}",
-                "allow that in permission_mode or args of the agent, then muster task retry",
-            )
         if count_of(final, "num_turns") == 0:
             return Failed(kind=ErrorKind.CRASH, message="claude ended without a single turn")
         return None
@@ -357,6 +365,24 @@ class ClaudeStream(EventStream):
         if failed.kind is ErrorKind.CRASH and _GONE in failed.message:
             return Failed(kind=failed.kind, message=failed.message, session_gone=True)
         return failed
+
+
+def _asked(line: dict[str, Any]) -> PermissionAsked:
+    request = dict_of(line, "request")
+    tool, given = text_of(request, "tool_name"), dict_of(request, "input")
+    questions = [text_of(one, "question") for one in list_of(given, "questions")]
+    command = "" if tool == _QUESTION and any(questions) else exact(tool, given)
+    return PermissionAsked(
+        question=f"{MAY_IT} {command}" if command else "\n".join(filter(None, questions)),
+        command=command,
+        yes=_told(line, {"behavior": "allow", "updatedInput": given}),
+        no=_told(line, {"behavior": "deny", "message": "A person does not allow this. Go on without it."}),
+    )
+
+
+def _told(line: dict[str, Any], verdict: dict[str, Any]) -> bytes:
+    response = {"subtype": "success", "request_id": text_of(line, "request_id"), "response": verdict}
+    return msgspec.json.encode({"type": "control_response", "response": response}) + b"\n"
 
 
 def _waiting(line: dict[str, Any]) -> Retrying:

@@ -12,7 +12,7 @@ from glob import escape
 from pathlib import Path
 from typing import Any, ClassVar
 
-from muster.agents.inputs import last_line, printable, tail, with_result
+from muster.agents.inputs import last_line, tail, with_result
 from muster.agents.jsonlines import count_of, dict_of, last_object, list_of, text_of
 from muster.agents.provider import refusal
 from muster.agents.reports import reports_in
@@ -21,7 +21,6 @@ from muster.agents.streaming import (
     EventStream,
     StreamingAgent,
     never_booked,
-    not_done,
     plain_failure,
     step_of,
 )
@@ -54,7 +53,7 @@ _STATUS = re.compile(r"(?:unexpected|last) status:? (\d{3})\b")
 _ERROR_TYPE = re.compile(r'"type": ?"(\w+)"')
 _GONE = re.compile(r"no rollout found|thread/resume failed")
 _ROUTER = "tools::router: error="
-_DENIED = re.compile(r"Rejected\(|rejected: |rejected by user")
+_DENIED = re.compile(r"Rejected\(|rejected: |rejected by user|reject command")
 _DENIED_COMMAND = re.compile(r"`[^`]*` rejected: [^\"\\]*")
 _AGAIN = re.compile(r"Reconnecting\.\.\. (?:(\d+)/)?")
 _TOOLS = {
@@ -216,7 +215,7 @@ class CodexStream(EventStream):
     def __init__(self, mark: Usage | None, limits: Limits, booked: Booked = never_booked) -> None:
         super().__init__(mark, limits, booked)
         self._error = ""
-        self._declined = ""
+        self._declined: list[str] = []
         self._final = ""
         """The type of the final event."""
 
@@ -224,7 +223,7 @@ class CodexStream(EventStream):
         if self._final == "turn.failed":
             return self._refusal(exit.at_s)
         if self._final == "turn.completed" and (exit.code == 0 or exit.given_up):
-            return self._denial(folder) or with_result(folder, self._text)
+            return with_result(folder, self._text, self._refused(folder))
         if exit.code == 0:
             return Failed(kind=ErrorKind.CRASH, message="exit code 0, but codex's final event is missing")
         failed = plain_failure(exit, folder, self._limits)
@@ -244,24 +243,16 @@ class CodexStream(EventStream):
         found = _STATUS.search(self._error)
         return int(found[1]) if found else None
 
-    def _denial(self, folder: AttemptFolder) -> Failed | None:
+    def _refused(self, folder: AttemptFolder) -> list[str]:
         """What codex would not let its model do; most of that stands on stderr alone."""
-        denied = _denials(tail(folder.stderr))
-        what = self._declined or next(iter(denied), "")
-        if not what:
-            return None
-        more = f" and {len(denied) - 1} more" if len(denied) > 1 else ""
-        return not_done(
-            f"codex may not do what it wanted to: {printable(what)[:160]}{more}",
-            "allow that in permission_mode or args of the agent, then muster task retry",
-        )
+        return [*self._declined, *_denials(tail(folder.stderr))]
 
     def _line(self, line: dict[str, Any]) -> list[AgentEvent]:
         item = dict_of(line, "item")
         if item and text_of(item, "type") != "error":
             self.waiting, self.answered = None, True
-        if text_of(item, "status") == "declined" and not self._declined:
-            self._declined = text_of(item, "command") or text_of(item, "type")
+        if text_of(item, "status") == "declined":
+            self._declined.append(text_of(item, "command") or text_of(item, "type"))
         match text_of(line, "type"):
             case "thread.started":
                 return self._seen(text_of(line, "thread_id"))

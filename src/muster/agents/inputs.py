@@ -8,7 +8,8 @@ import shutil
 import signal
 import stat
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -22,6 +23,7 @@ SHARED = "MUSTER_SHARED"
 RESULT_BYTES_MAX = 1 << 20
 MESSAGE_CHARS_MAX = 300
 TEXT_CHARS_MAX = 100_000
+REFUSED_MAX = 20
 _TAIL_BYTES = 1 << 16
 _LAST_CHARS = 4096
 """Of stderr: where a program that ran out of memory says so, with its stack below."""
@@ -256,9 +258,13 @@ def exit_failure(exit: Exit, folder: AttemptFolder, limits: Limits) -> Failed:
     return Failed(kind=kind, message=shorten(f"{cause}: {said}" if said else cause))
 
 
-def with_result(folder: AttemptFolder, text: str) -> Outcome:
+def with_result(folder: AttemptFolder, text: str, refused: Iterable[str] = ()) -> Outcome:
     """Done: with the result file that the agent has written, else with its last words as `{"text": ...}`."""
     found = read_result(folder.result)
-    if isinstance(found, Completed) and found.result is None and text:
-        return Completed(result=msgspec.json.encode({"text": text[:TEXT_CHARS_MAX]}), spoken=True)
-    return found
+    if isinstance(found, Failed):
+        return found
+    told = tuple(dict.fromkeys(shorten(printable(what)) for what in refused))[:REFUSED_MAX]
+    if found.result is None and text:
+        said = msgspec.json.encode({"text": text[:TEXT_CHARS_MAX]})
+        return Completed(result=said, spoken=True, refused=told)
+    return replace(found, refused=told)

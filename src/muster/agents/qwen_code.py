@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 from muster.agents.claude_code import entries
 from muster.agents.inputs import exit_failure, with_result
 from muster.agents.jsonlines import count_of, dict_of, list_of, text_of
+from muster.agents.permissions import denials
 from muster.agents.provider import refusal
-from muster.agents.streaming import EventStream, StreamingAgent, not_done, step_of
+from muster.agents.streaming import EventStream, StreamingAgent, step_of
 from muster.config.kinds import GIVEN, USE_MODE, USE_MODEL, AgentKind
 from muster.model.limits import Limits
 from muster.model.states import ErrorKind
@@ -145,13 +146,6 @@ class QwenStream(EventStream):
             )
             status = _STATUS.search(said)
             return refusal(said, status=int(status[1]) if status else None)
-        denials = list_of(final, "permission_denials")
-        if denials:
-            first = step_of(text_of(denials[0], "tool_name"), dict_of(denials[0], "tool_input"))
-            return not_done(
-                f"qwen may not do what it wanted to: {first[:160]}",
-                "allow that in permission_mode or args of the agent, then muster task retry",
-            )
         if exit.code != 0 and not exit.given_up:
             return exit_failure(exit, folder, self._limits)
-        return with_result(folder, text_of(final, "result"))
+        return with_result(folder, text_of(final, "result"), denials(final))

@@ -123,6 +123,11 @@ class StreamingAgent:
         """Whether the CLI still holds this session, in the home that `env` gives it."""
         raise NotImplementedError
 
+    @property
+    def asking(self) -> tuple[str, ...]:
+        """More arguments, with which it asks us where it would refuse its model something."""
+        return ()
+
     def talk(self, prompt: str) -> Talk | None:  # noqa: ARG002
         """How it is told `prompt` where it takes messages while it works; None: it reads the prompt's file."""
         return None
@@ -149,8 +154,13 @@ class StreamingAgent:
         except OSError as exc:
             raise Unavailable(f"cannot write the attempt's folder {folder.path}: {exc}") from exc
         session_key = job.session_key if resumes else self.new_session()
+        asking = self.asking if job.may_ask else ()
         return Launch(
-            argv=(*self.config.command, *self._for(job).arguments(session_key, resumes=resumes)),
+            argv=(
+                *self.config.command,
+                *self._for(job).arguments(session_key, resumes=resumes),
+                *asking,
+            ),
             env=env | job_env(job, folder) | dict(extra_env),
             cwd=cwd,
             stdin=folder.prompt.absolute(),

@@ -41,6 +41,7 @@ from muster.model.errors import MusterError, ProjectCopied, StoreFault
 from muster.model.retention import Retention
 from muster.model.retry import RetryPolicy
 from muster.plans.files import LocalPlanFiles
+from muster.ports.host import ProcessId
 from muster.runtimes.local import LocalWakeups, SystemChance, SystemClock
 from muster.stores.sqlite.copies import back_up
 from muster.stores.sqlite.halt import Cause, Halt
@@ -149,6 +150,9 @@ class Owner:
             wakeups=self.wakeups,
             owner=self,
         )
+
+    def lineage(self, pid: int) -> list[tuple[ProcessId, str]]:
+        return self._host.lineage(pid)
 
     @property
     def looked_at_ms(self) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping
 
 from muster.app.core import Owner
@@ -15,7 +16,7 @@ from muster.config.settings import Config
 from muster.model.errors import BadConfig
 from muster.ports.runtime import EVENTS
 from muster.web.app import build
-from muster.web.http import Request
+from muster.web.http import Peer, Request
 from muster.web.routes import Application
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ class DirectTransport:
         new = self.halted is None and self._owner.store.is_new
         self.former = former_work(project) if new else ""
         """What tells that there has been another store."""
+        self._peer = Peer(os.getpid())
         self._app = self._loop.run_until_complete(self._build())
         self._stack = contextlib.ExitStack()
         self._written = self._stack.enter_context(self._owner.wakeups.listen(EVENTS))
@@ -59,7 +61,9 @@ class DirectTransport:
             wrong, self.wrong = self.wrong, None
             raise wrong
         given = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
-        reply = self._loop.run_until_complete(self._app.answer(Request(method, target, given, body)))
+        reply = self._loop.run_until_complete(
+            self._app.answer(Request(method, target, given, body, self._peer))
+        )
         return reply.status, reply.data
 
     def close(self) -> None:

@@ -7,13 +7,15 @@ import argparse
 from muster.app.settings import load_config
 from muster.cli.context import connect, project_of
 from muster.cli.fields import add_fields, answer, print_one, print_rows, refuse_unknown
-from muster.cli.output import Screen, clean, usage_words
+from muster.cli.output import Screen, age, clean, now_ms, usage_words
 from muster.cli.status import pool_word
+from muster.cli.values import number
 from muster.client.api import path_of
 from muster.config.project import Project
 from muster.config.settings import AgentConfig, Config
 from muster.model.errors import BadInput, MusterError, NotFound
 from muster.model.json_value import Json
+from muster.model.numbers import NUMBER_MAX
 
 TIMEOUT_S = 120
 
@@ -31,6 +33,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_fields(shown)
     resumed = verbs.add_parser("resume", act=_resume, help="let it and its provider's others be tried again")
     resumed.add_argument("name", metavar="NAME")
+    allowed = verbs.add_parser(
+        "allowed", act=_allowed, help="what `muster answer --always` has decided for all tasks of a plan"
+    )
+    allowed.add_argument("name", metavar="NAME", nargs="?", help="of this agent only")
+    allowed.add_argument(
+        "--revoke", type=number(1, NUMBER_MAX), metavar="N", help="ask about number N again from now on"
+    )
+    add_fields(allowed)
     tried = verbs.add_parser(
         "test", act=_test, help="give it one trivial prompt; with a paid provider this costs a little"
     )
@@ -143,6 +153,39 @@ def _resume(args: argparse.Namespace) -> int:
         context.post(path_of("pools", agent.pool, "open"))
     told = f"{clean(agent.name)}  may be tried again, with all agents of {clean(agent.pool)}"
     return answer(args, {"agent": agent.name, "provider": agent.pool, "open": True}, told)
+
+
+def _allowed(args: argparse.Namespace) -> int:
+    with connect(args) as context:
+        if args.revoke is not None:
+            context.post(path_of("permissions", str(args.revoke), "revoke"))
+        found = context.api.get("/api/v1/permissions")
+        plans = {plan["id"]: plan["name"] for plan in context.api.get("/api/v1/status")["status"]["plans"]}
+    rows = [
+        {**one, "plan": plans.get(one["planId"], "")} for one in found if args.name in (None, one["agent"])
+    ]
+
+    def show() -> None:
+        told = [
+            [
+                str(row["number"]),
+                "may" if row["allow"] else "may not",
+                clean(row["agent"]),
+                clean(row["plan"]),
+                clean(row["command"]),
+                clean(row["by"]),
+                age(now_ms() - row["atMs"]),
+            ]
+            for row in rows
+        ]
+        if not told:
+            print("nothing stands: muster answer REF --allow --always")
+            return
+        head = ["N", "IT", "AGENT", "PLAN", "COMMAND", "BY", "SINCE"]
+        Screen(args.color).table(head, told, give=4, looks=["archived"] * len(told))
+
+    print_rows(args, rows, show, names=tuple)
+    return 0
 
 
 def _test(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`muster answer REF TEXT`: a person's word for a task that has asked."""
+"""`muster answer REF TEXT|--allow|--deny`: a person's word for a task that has asked."""
 
 from __future__ import annotations
 
@@ -14,18 +14,33 @@ TEXT_CHARS_MAX = 10_000
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ref", metavar="REF")
-    parser.add_argument("text", metavar="TEXT")
+    parser.add_argument("text", metavar="TEXT", nargs="?", default="")
+    verdict = parser.add_mutually_exclusive_group()
+    verdict.add_argument(
+        "--allow", action="store_true", default=None, help="it may do exactly what it has asked for"
+    )
+    verdict.add_argument(
+        "--deny", dest="allow", action="store_false", default=None, help="it is to go on without that"
+    )
+    parser.add_argument(
+        "--always",
+        action="store_true",
+        help="the same command is decided for all tasks of the plan with this agent: muster agent allowed",
+    )
     add_waiting(parser, ENDED)
 
 
 def run(args: argparse.Namespace) -> int:
-    if not 0 < len(args.text.strip()) <= len(args.text) <= TEXT_CHARS_MAX:
+    if args.always and args.allow is None:
+        raise BadInput("--always goes with --allow or --deny; nothing was changed")
+    if len(args.text) > TEXT_CHARS_MAX or (args.allow is None and not args.text.strip()):
         raise BadInput(
             f"the answer has {len(args.text)} characters, not 1 to {TEXT_CHARS_MAX}; nothing was changed",
-            "put what is long into a file and name it",
+            "muster answer REF TEXT, or --allow or --deny; put what is long into a file and name it",
         )
     with connect(args) as context:
         waiting, task = Waiting(args, context), one(context, args.ref)
-        act = post("answer", text=args.text)
-        said = f"answered; it goes on with that{runs_it(context)}"
+        act = post("answer", text=args.text, allow=args.allow, always=args.always)
+        word = {None: "answered", True: "allowed", False: "denied"}[args.allow]
+        said = f"{word}; it goes on with that{runs_it(context)}"
         return act_on(waiting, [task], "ready", act, lambda *_: said, alone=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import sys
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from muster.app.settings import load_with_origins
+from muster.app.settings import KINDS, load_with_origins
 from muster.cli.context import project_of
 from muster.cli.fields import add_fields, print_rows
 from muster.cli.output import Screen, clean
@@ -347,6 +348,7 @@ def _agents(config: Config, project: Project, *, asks: bool) -> Iterator[Check]:
             yield Check(f"agent {name}", False, error.message, error.hint)
         else:
             yield Check(f"agent {name}", True, agent.about)
+            yield from _doubts(config.agents.get(name), config, project)
             if asks and config.agents[name].pool != name:
                 yield _answer(config.agents[name], agent)
 
@@ -364,3 +366,33 @@ def _answer(config: AgentConfig, agent: Agent) -> Check:
         said = f"{tried.outcome.kind}: {tried.outcome.message}"
         return Check(name, False, said, failure_hint(config, tried.outcome))
     return Check(name, True, f"{config.pool} answered in {tried.seconds:.1f} s")
+
+
+def _doubts(agent: AgentConfig | None, config: Config, project: Project) -> Iterator[Check]:
+    """Where the permission mode keeps an agent from its work."""
+    kind = KINDS.get(agent.kind) if agent is not None else None
+    if agent is None or kind is None or agent.permission_mode is None:
+        return
+    name, table = f"agent {agent.name}", f"[agents.{agent.name}] in {FILE_NAME}"
+    edit, mode = kind.levels.get("edit"), agent.permission_mode
+    if agent.writes and mode == kind.levels.get("read"):
+        yield Check(
+            name,
+            None,
+            f"is to change files (writes = true), and {mode} lets it change none",
+            f'permission_mode = "{edit}", or writes = false, below {table}',
+        )
+    check = config.task.check if agent.check is None else agent.check
+    if (
+        check
+        and kind.allowing is not None
+        and mode == edit
+        and not kind.allows(agent.args, project.root, check)
+    ):
+        rule = json.dumps(kind.allowing([check]))
+        yield Check(
+            name,
+            None,
+            f"its work has to pass `{check}`, which it may not run without asking you",
+            f"args = {rule} below {table}",
+        )

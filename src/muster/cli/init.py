@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import shutil
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from muster.app.settings import KINDS
+from muster.cli.builds import builds_of
 from muster.cli.context import start_folder
 from muster.cli.output import print_json
 from muster.config.kinds import AgentKind
@@ -21,11 +23,12 @@ PLAN_NAME = "plan.md"
 SHELL = "shell"
 PERMISSIONS = {
     "read": "read files, change nothing",
-    "edit": "read and change files; most commands are refused",
+    "edit": "read and change files; for most commands it asks, or is refused",
     "all": "anything that you may do: run commands, use the network, delete",
 }
 """What agents may do without asking; `AgentKind.levels` has the permission mode of each that allows it."""
 USUAL = "edit"
+NOTHING = "none"
 
 OTHER = "check"
 """The agent of the example that is no known CLI."""
@@ -169,6 +172,13 @@ def add(parser: argparse.ArgumentParser) -> None:
         choices=tuple(PERMISSIONS),
         help=f"what agents may do without asking: {', '.join(PERMISSIONS)}; asked on a terminal, else {USUAL}",
     )
+    parser.add_argument(
+        "--run",
+        metavar="COMMAND",
+        action="append",
+        help=f"a command that they may run without asking, besides what --permissions {USUAL} allows; none: "
+        f"{NOTHING}; asked on a terminal, else the tests and builds that are found here",
+    )
     parser.add_argument("--yes", action="store_true", help="ask nothing: take what is usual")
 
 
@@ -178,10 +188,20 @@ def run(args: argparse.Namespace) -> int:
     found = [name for name in offered() if shutil.which(name)]
     agents = [name for name in dict.fromkeys(args.agent or found) if name != SHELL]
     permissions = args.permissions or USUAL
-    if agents and not args.permissions and not project.config_file.exists() and not (args.yes or args.json):
+    asks = bool(agents) and not project.config_file.exists() and not (args.yes or args.json)
+    if asks and not args.permissions:
         permissions = _ask(agents)
+    commands = args.run or builds_of(Path(root))
+    if (
+        permissions != USUAL
+        or commands == [NOTHING]
+        or not any(offered()[name][1].allowing for name in agents)
+    ):
+        commands = []
+    elif asks and not args.run and commands:
+        commands = _ask_commands(commands)
     parts: dict[str, Callable[[], bool]] = {
-        FILE_NAME: lambda: _write(project.config_file, settings_for(agents, permissions)),
+        FILE_NAME: lambda: _write(project.config_file, settings_for(agents, permissions, commands)),
         PLAN_NAME: lambda: _write(root / PLAN_NAME, plan_for(agents, permissions)),
         f"{STATE_DIR_NAME}/": lambda: _make_state(project.state_dir),
     }
@@ -194,13 +214,15 @@ def run(args: argparse.Namespace) -> int:
         ) from error
     kept = [name for name in parts if name not in made]
     if args.json:
-        chosen = {"agents": agents, "permissions": permissions if agents else None}
+        chosen = {"agents": agents, "permissions": permissions if agents else None, "run": commands}
         print_json({"root": str(root), "found": found, **chosen, "created": made, "kept": kept})
         return 0
     _tell(found, made, kept)
     if FILE_NAME in made and agents:
         print(f"Agents   {', '.join(agents)}: may {PERMISSIONS[permissions]} ({permissions})")
-        print(f"         to change that, edit permission_mode in {FILE_NAME}")
+        if commands:
+            print(f"         and run {', '.join(commands)}; other commands ask you: muster inbox")
+        print(f"         to change that, edit permission_mode and args in {FILE_NAME}")
         told = "a short round trip, which shows whether its login works"
         print(f"Check    muster agent test {agents[0]}   {told}")
     missing = [name for name in agents if name not in found]
@@ -234,6 +256,19 @@ def _ask(agents: Sequence[str]) -> str:
             return meant[given]
 
 
+def _ask_commands(found: Sequence[str]) -> list[str]:
+    """One more question on a terminal; without one, all that was found."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return list(found)
+    print(f"What may they run without asking?  Found here: {', '.join(found)}")
+    try:
+        given = input(f"commands with commas between, or {NOTHING} [all of these]: ").strip()
+    except EOFError:
+        raise BadInput("no answer; nothing was written", "muster init --yes, or --run COMMAND") from None
+    wanted = [command for part in given.split(",") if (command := part.strip())]
+    return list(found) if not wanted else [] if wanted == [NOTHING] else wanted
+
+
 def offered() -> dict[str, tuple[str, AgentKind]]:
     """The kinds that can be set up with no more than a permission mode, by their program."""
     found: dict[str, tuple[str, AgentKind]] = {}
@@ -245,22 +280,24 @@ def offered() -> dict[str, tuple[str, AgentKind]]:
     return dict(sorted(found.items(), key=lambda item: -len(set(item[1][1].levels.values()))))
 
 
-def settings_for(agents: Sequence[str], permissions: str) -> str:
+def settings_for(agents: Sequence[str], permissions: str, commands: Sequence[str] = ()) -> str:
     """The settings, with these agents set up and the first one as default; the others as comments."""
     known = offered()
     text = CONFIG.replace(f'#agent = "{OTHER}"', f'agent = "{agents[0]}"') if agents else CONFIG
     head, other, rest = text.partition(f"#[agents.{OTHER}]\n")
     ordered = [*agents, *(name for name in known if name not in agents)]
-    blocks = [_block(name, *known[name], permissions if name in agents else "") for name in ordered]
+    blocks = [_block(name, *known[name], permissions if name in agents else "", commands) for name in ordered]
     return head + "\n".join([*blocks, other]) + rest
 
 
-def _block(program: str, name: str, kind: AgentKind, permissions: str) -> str:
+def _block(program: str, name: str, kind: AgentKind, permissions: str, commands: Sequence[str]) -> str:
     mark = "" if permissions else "#"
     mode = kind.levels[permissions or USUAL]
     others = ", ".join(other for other in kind.modes if other != mode)
     lines = [f"[agents.{program}]", f'kind = "{name}"', f'permission_mode = "{mode}"   # or {others}']
     lines += ["writes = false"] if permissions == "read" else []
+    if permissions and commands and kind.allowing is not None:
+        lines.append(f"args = {json.dumps(kind.allowing(commands))}   # what it runs without asking")
     text = "".join(f"{mark}{line}\n" for line in lines)
     return f"{text}#max_budget_usd = 5.00   # most that one run may cost\n" if kind.budget else text
 

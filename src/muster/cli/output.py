@@ -13,6 +13,7 @@ from contextlib import suppress
 
 from muster.model.errors import IllegalMove, MusterError
 from muster.model.states import TaskStatus
+from muster.model.wording import MAY_IT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -138,7 +139,8 @@ def _told(event: Mapping[str, Any]) -> tuple[str, str, str]:
         agent = message.rpartition(" with agent ")[2] if " with agent " in message else ""
         message = f"{event['actor']} {agent}".rstrip() + f"  attempt {event['epoch']}"
     elif name == "asked":
-        message += f"  (muster answer {ref_of(event)} TEXT)"
+        how = "--allow|--deny" if f"asks: {MAY_IT}" in message else "TEXT"
+        message += f"  (muster answer {ref_of(event)} {how})"
     elif name == "enqueued" and message == "added":
         message = ""
     elif name == "artifact":

@@ -16,6 +16,7 @@ from muster.cli.feed import EventPrinter, Feed, running
 from muster.cli.output import ref_of, shell_word
 from muster.cli.plan import add_which, paused_line, tick_boxes
 from muster.cli.plan_file import add_plan, dry_run, follow, plan_body, project_for
+from muster.cli.task import what_next
 from muster.cli.trees import unseen_changes, where_agents_write, where_the_work_is
 from muster.cli.worker import worker_count
 from muster.client.api import Api, plan_path
@@ -247,9 +248,9 @@ class _Goal:
         if not _settled(api, self.name):
             return False
         asked = self._asked(api) if self._show.attended else []
-        for ref in asked:
-            if ref not in self._told:
-                self._show.say(f"Waiting  for an answer: muster answer {shell_word(ref)} TEXT (Ctrl-C: end)")
+        for command in asked:
+            if command not in self._told:
+                self._show.say(f"Waiting  for an answer: {command} (Ctrl-C: end)")
         self._told = set(asked)
         return not asked
 
@@ -258,7 +259,7 @@ class _Goal:
             paused = api.get("/api/v1/agent-tasks", {"plan": self.name, "status": "paused"})
         except Unavailable:
             return []
-        return [ref_of(task) for task in paused if task["pausedReason"] == PauseReason.QUESTION]
+        return [what_next(task)[0] for task in paused if task["pausedReason"] == PauseReason.QUESTION]
 
     def tell(self, code: int, outcome: str) -> int:
         """For programs: the last line, after every end.  Returns the code."""
@@ -273,7 +274,7 @@ class _Goal:
         return code
 
     def _look(self, api: Api) -> tuple[list[Json], list[Json]]:
-        """(what is left to do or has failed, what a person has cancelled), causes before what waits for them."""
+        """(what is left to do or has failed, what else is worth a line), causes before what waits for them."""
         counts: dict[str, int] = {}
         tasks = sorted(
             api.rows("/api/v1/agent-tasks", {"plan": self.name}), key=lambda task: task["status"] != "FAILED"
@@ -283,19 +284,23 @@ class _Goal:
         stuck = [task for task in tasks if task["status"] not in ("COMPLETED", "ARCHIVED", "CANCELLED")]
         left = [{"ref": ref_of(task), "status": task["status"], "why": task["why"]} for task in stuck]
         self._result |= {"counts": counts, "left": left}
-        return stuck, [task for task in tasks if task["status"] == "CANCELLED"]
+        # What a person has cancelled is no failure, nor is what was done without all that its agent wanted to do.
+        return stuck, [
+            task
+            for task in tasks
+            if task["status"] == "CANCELLED" or (task["status"] == "COMPLETED" and task["refused"])
+        ]
 
     def sum_up(self, api: Api) -> _End:
         """Raises Unavailable."""
         name, show = self.name, self._show
-        # What a person has cancelled is no failure, but worth a line.
-        stuck, unwanted = self._look(api)
+        stuck, noted = self._look(api)
         plan = api.get(plan_path(name))["plan"]
         boxes = self._result["boxes"] = tick_boxes(api, name)
         counts = self._result["counts"]
         told = ", ".join(f"{n} {word}" for word, n in sorted(counts.items()))
         show.say(f"{name}: {told} in {time.monotonic() - self._started_s:.1f} s")
-        for tasks_told in (stuck, unwanted):
+        for tasks_told in (stuck, noted):
             for task in tasks_told[:TOLD_MAX]:
                 show.say(f"  {ref_of(task)}  {task['why']}")
             if len(tasks_told) > TOLD_MAX:

@@ -55,6 +55,7 @@ def gather(context: Context) -> Json:
         "pools": [{"name": name, **pool} for name, pool in sorted(pools.items())],
         "needsPerson": [_need(task) for task in inbox["tasks"]],
         "needsPersonComplete": inbox["complete"],
+        "refused": [_need(task) for task in context.api.get("/api/v1/agent-tasks/refused")],
         "lastEventId": status["lastEventId"],
     }
 
@@ -154,6 +155,10 @@ def pool_word(pool: Json) -> str:
 
 
 def _show_needs(answer: Json, screen: Screen) -> None:
+    if refused := answer["refused"]:
+        screen.line(f"\nDone without all that its agent wanted to do ({len(refused)})")
+        for need in refused[:SHOWN_MAX]:
+            screen.line(f"  {clean(need['ref'])}  {clean(need['why'])}")
     needs = answer["needsPerson"]
     if not needs:
         return

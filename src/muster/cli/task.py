@@ -26,7 +26,7 @@ from muster.client.api import plan_path, task_path
 from muster.model.errors import BadInput
 from muster.model.json_value import Json
 from muster.model.states import TaskStatus
-from muster.model.wording import counted, hint
+from muster.model.wording import counted, hint, refused_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -264,6 +264,8 @@ def _attempt(attempt: Json, screen: Screen) -> str:
     if attempt["error"]:
         parts.append(clean(attempt["error"]))
     parts.append(f"{attempt['worker']} {clean(attempt['agent'])}")
+    if refused := attempt.get("refused"):
+        parts.append(refused_words([clean(what) for what in refused]))
     if number := attempt["checkpoints"]:
         parts.append(counted(number, "checkpoint"))
     if attempt.get("usage"):
@@ -292,6 +294,8 @@ def what_next(task: Json) -> list[str]:
     """Commands that move a task on, the most likely first; what waits for others is moved by moving these."""
     ref = clean(shell_word(ref_of(task)))
     found = [command.format(ref) for name, command in _COMMANDS.items() if name in task["actions"]]
+    if task["wish"] and "answer" in task["actions"]:
+        found[0] = f"muster answer {ref} --allow|--deny [--always]"
     prefix = f"{task['plan']}/" if task["plan"] else ""
     failed = [name.split(" (")[0] for name in task["waitsFor"] if name.endswith(("(FAILED)", "(CANCELLED)"))]
     return [clean(f"muster task retry {shell_word(prefix + key)}") for key in failed] + found

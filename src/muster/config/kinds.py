@@ -7,8 +7,9 @@ Each kind states it as one AgentKind beside its adapter, which an entry point of
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from muster.config.settings import AgentConfig
@@ -42,6 +43,11 @@ class AgentKind:
     """Arguments that Muster has a setting for, or gives itself, with what to do instead of that."""
     options: tuple[str, ...] = ()
     """Settings of its own, in the table `options`; their values are its adapter's to check."""
+    allowing: Callable[[Sequence[str]], list[str]] | None = None
+    """The arguments by which it runs these commands without asking, where its level `edit` asks; None: it never
+    asks for a command."""
+    allows: Callable[[Sequence[str], Path, str], bool] = lambda _args, _root, _command: True
+    """Whether arguments, in this project, let it run a command at that level."""
     budget: bool = False
     """It keeps a limit in dollars itself."""
     short_values: bool = False

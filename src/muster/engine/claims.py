@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from muster.engine.capacity import capacity
 from muster.engine.memory import Memory
+from muster.engine.permissions import standing
 from muster.engine.policy import Policy
 from muster.engine.pools import barred, known_pools, try_pools
 from muster.engine.view import View
@@ -15,6 +16,7 @@ from muster.engine.workers import crew_status
 from muster.model import commands as c
 from muster.model.answers import Claimed, ClaimedJob
 from muster.model.errors import Conflict
+from muster.model.permissions import standing_for, verdicts_of
 from muster.model.pools import CLOSING
 from muster.model.rows import Lane, WorkerRow
 from muster.model.states import CrewStatus
@@ -125,6 +127,7 @@ class Claims:
         await view.load(ids)
         known = await known_pools(view)
         texts = {text.task_id: text for text in await view.tx.job_texts(ids)}
+        stands = await standing(view) if attempts else []
         jobs = []
         for attempt in attempts:
             task, text = view.task(attempt.task_id), texts[attempt.task_id]
@@ -150,6 +153,7 @@ class Claims:
                     checkpoint=text.checkpoint,
                     proof=view.incarnation.proof(attempt),
                     session_usage=usage_of(text.session_usage),
+                    verdicts=standing_for(stands, task.plan_id, attempt.agent) | verdicts_of(task.verdicts),
                     refused=task.error_kind in CLOSING,
                     tries=pool is not None and (pool.task, pool.epoch) == (task.id, attempt.epoch),
                     publishes=publishes,

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from muster.engine import permissions
 from muster.engine.audit import add_seal
 from muster.engine.claims import Claims
 from muster.engine.clock_jumps import set_clock
@@ -33,6 +34,7 @@ from muster.model.breaker import PlanDecision
 from muster.model.edits import CancelPlan, EditTask, UpdatePlan
 from muster.model.errors import Conflict, MusterError, NotFound, StoreRewound
 from muster.model.machine import TASK_COMMANDS
+from muster.model.people import refuse_attempts
 from muster.model.rows import WORKSPACE_ID, Plan
 from muster.model.seals import Grants
 from muster.model.states import HELD
@@ -93,6 +95,8 @@ class Engine:
             c.SetBudget: self._spending.set_budget,
             c.Release: self._release,
             c.OpenPool: open_pool,
+            c.AnswerQuestion: permissions.answer,
+            c.RevokePermission: permissions.revoke,
             c.Provider: lambda view, command: hear_provider(view, command, policy),
             c.Transfer: self._set_lane,
             c.DropPin: self._set_lane,
@@ -164,6 +168,7 @@ class Engine:
             return error
 
     async def _one(self, view: View, command: c.Command) -> Answer:
+        refuse_attempts(command)
         handler = self._handlers.get(type(command))
         if handler is not None:
             return await handler(view, command)

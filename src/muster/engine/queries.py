@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import asdict, replace
 
+from muster.engine.permissions import PERMISSIONS
 from muster.engine.policy import Policy
 from muster.engine.pools import POOLS
 from muster.engine.spending import SPENT
@@ -13,6 +14,7 @@ from muster.model.edits import KeptTask, PlanDiff, UpdatePlan, compare, free_nam
 from muster.model.errors import Ambiguous, NotFound
 from muster.model.moves.decision import lapsed
 from muster.model.numbers import is_number
+from muster.model.permissions import Permission, permissions_of
 from muster.model.pools import Pools, pools_of
 from muster.model.rows import ANY_AGENT, agent_views, worker_view
 from muster.model.spending import ledger_of
@@ -90,6 +92,7 @@ async def _near(reads: Reads, name: str) -> str:
 LOG_TAIL_CHUNKS = 50
 LOG_TAIL_LINES = 20
 EVENTS_MAX = 1000
+REFUSED_MAX = 100
 CLAIMS_PAGE = 500
 HELD_MAX = 1000
 NEEDY = {TaskStatus.PAUSED: 1000, TaskStatus.FAILED: 1000, TaskStatus.PENDING: 500, TaskStatus.ABORTED: 500}
@@ -171,6 +174,11 @@ class Queries:
         ids = tuple(await self._reads.next_ready(limit))
         views = {view.id: view for view in await self.tasks(TaskFilter(ids=ids, limit=limit))} if ids else {}
         return [views[task_id] for task_id in ids if task_id in views]
+
+    async def refused(self) -> list[TaskView]:
+        """Done, although an agent was not allowed all that it wanted to do; the newest REFUSED_MAX."""
+        ids = tuple(await self._reads.refused(REFUSED_MAX))
+        return await self.tasks(TaskFilter(ids=ids, limit=REFUSED_MAX)) if ids else []
 
     async def resolve(self, reference: str) -> tuple[int, int | None]:
         """(task id, epoch), as engine.references."""
@@ -332,6 +340,10 @@ class Queries:
     async def pools(self) -> Pools:
         """Those that have refused somebody and answered nobody since, by name."""
         return pools_of(await self._reads.meta(POOLS))
+
+    async def permissions(self) -> list[Permission]:
+        """What stands for whole plans."""
+        return permissions_of(await self._reads.meta(PERMISSIONS))
 
     async def _touching(self) -> tuple[tuple[str, str, str], ...]:
         ids = tuple(await self._reads.touching())

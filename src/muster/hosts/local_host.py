@@ -24,7 +24,7 @@ from muster.hosts.process_table import (
     send,
     with_marks,
 )
-from muster.model.marks import PROJECT
+from muster.model.marks import ATTEMPT, PROJECT
 from muster.ports.host import ProcessId
 
 log = logging.getLogger(__name__)
@@ -39,6 +39,8 @@ FREEZE_S = 2.0
 CHASE_S = 0.002
 """How long nothing new may come of a tree until it counts as caught: a few lives of what only forks and ends."""
 CHASE_S_MAX = 0.5
+LINEAGE_MAX = 100
+_ATTEMPT = os.fsencode(f"{ATTEMPT}=")
 _CHASE_POLL_S = 0.0002
 _DEATH_POLL_S = 0.002
 _PR_SET_CHILD_SUBREAPER = 36
@@ -71,6 +73,18 @@ class LocalHost:
     def alive(self, process: ProcessId) -> bool:
         """False once this very process has ended, also when its pid was given to another one."""
         return is_alive(process)
+
+    def lineage(self, pid: int) -> list[tuple[ProcessId, str]]:
+        """The process and what has started it, nearest first, each with the mark of the attempt of this project
+        that it carries, if any: `worker:task:epoch`.  Empty where it has ended."""
+        found: list[tuple[ProcessId, str]] = []
+        while pid > 0 and len(found) < LINEAGE_MAX and (proc := read_proc(pid)) is not None:
+            carried = environment(pid)
+            marks = [os.fsdecode(entry) for entry in carried if entry.startswith(_ATTEMPT)]
+            inside = bool(marks) and self._within <= carried
+            found.append((proc.id, marks[0].partition("=")[2] if inside else ""))
+            pid = proc.ppid
+        return found
 
     def marked(self, marks: Iterable[str]) -> dict[str, list[ProcessId]]:
         """Living processes by mark; every mark asked for is a key."""

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
@@ -149,6 +150,16 @@ def send(process: ProcessId, number: int) -> bool:
     finally:
         os.close(fd)
     return True
+
+
+def peer_pid(connection: socket.socket) -> int:
+    """Who has connected to our unix socket, by the kernel's word; 0 where it does not tell."""
+    # macOS: LOCAL_PEERPID of SOL_LOCAL.
+    option = (socket.SOL_SOCKET, socket.SO_PEERCRED, 12) if LINUX else (0, 2, 4)
+    try:
+        return int.from_bytes(connection.getsockopt(*option)[:4], sys.byteorder)
+    except OSError:
+        return 0
 
 
 def is_alive(process: ProcessId) -> bool:

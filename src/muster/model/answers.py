@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from muster.model.permissions import Verdicts
 from muster.model.states import PauseReason, StopAction, TaskStatus
 from muster.model.usage import Usage
 
@@ -66,6 +67,8 @@ class ClaimedJob(Answer, frozen=True, kw_only=True):
     """A person has taken the work as it is."""
     sent_back: str = ""
     """Why the last result was not taken."""
+    verdicts: Verdicts = {}
+    """What people have allowed its agent, and denied it."""
     publishes: int | None = None
     """Set: no agent is to run; the work of this earlier attempt, by `agent`, is done and is to be published."""
     model: str | None = None

@@ -94,6 +94,11 @@ def forget(plan: Plan, actor: str, now: Now) -> PlanDecision:
     return _moved(plan, going, "plan_forgotten", message, actor, now=now, level=Level.WARN)
 
 
+def noted(plan: Plan, name: str, message: str, actor: str, now: Now) -> PlanDecision:
+    """What people have decided for all of its tasks."""
+    return _moved(plan, plan, name, message, actor, now=now, level=Level.INFO)
+
+
 def _moved(
     before: Plan, plan: Plan, name: str, message: str, actor: str, *, now: Now, level: Level
 ) -> PlanDecision:

@@ -174,6 +174,10 @@ class Task(Struct, frozen=True, gc=False):
     touches: str = ""
     accepted: bool = False
     """A person takes its work as it is: no check is run any more."""
+    wish: str = ""
+    """The exact command that its agent wants to be allowed, while it is paused for that."""
+    verdicts: str = ""
+    """What people have allowed and denied its agents so far: JSON of `permissions.Verdicts`."""
 
     @property
     def ready(self) -> bool:
@@ -262,6 +266,8 @@ class Attempt(Struct, frozen=True, gc=False):
     """When the last checkpoint was taken: clock and microseconds; empty where its client did not say."""
     intent: str = ""
     """`branch old new`, where it is about to move the plan's branch between these commits."""
+    refused: str = ""
+    """What its agent was not allowed to do, as a JSON list; empty: nothing."""
 
     @property
     def open(self) -> bool:

@@ -68,6 +68,10 @@ class TaskView(CommonFields, frozen=True, kw_only=True):
     """Of its newest attempt, also when that has ended."""
     stop_action: StopAction | None = None
     """Why its attempt is being stopped."""
+    refused: tuple[str, ...] = ()
+    """What the agent of its newest attempt was not allowed to do."""
+    wish: str = ""
+    """The exact command that its agent wants to be allowed, while it is paused for that."""
     state: str = ""
     """One word for where it stands."""
     at_work: bool = False
@@ -96,6 +100,8 @@ class AttemptView(ViewStruct, frozen=True, kw_only=True):
     log_bytes: int
     session_key: str | None = None
     usage: Usage | None = None
+    refused: tuple[str, ...] = ()
+    """What its agent was not allowed to do."""
 
 
 class EventView(ViewStruct, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ from muster.model.states import (
 from muster.model.task import BY_HAND, CANCELLED, REMOVED
 from muster.model.touches import overlap
 from muster.model.views import PlanView, TaskView
-from muster.model.wording import counted
+from muster.model.wording import counted, refused_words
 
 
 class CrewFacts(Struct, frozen=True):
@@ -133,7 +133,8 @@ def _told(task: TaskView) -> str:
             return _running(task)
         case TaskStatus.COMPLETED:
             by_attempt = task.attempt_status is AttemptStatus.COMPLETED
-            return f"done by attempt {task.epoch}" if by_attempt else "done by a person"
+            more = f"; {refused_words(task.refused)}" if task.refused else ""
+            return f"done by attempt {task.epoch}{more}" if by_attempt else "done by a person"
         case TaskStatus.FAILED:
             return _failed(task)
         case TaskStatus.PAUSED:

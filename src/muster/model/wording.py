@@ -4,12 +4,22 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 def counted(number: int, what: str) -> str:
     """`1 task`, `2 tasks`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+MAY_IT = "may it do this?"
+"""How every question begins that is answered by allowing something, or not."""
+
+
+def refused_words(refused: Sequence[str]) -> str:
+    """`its agent was not allowed: Bash: make test, and 2 more`."""
+    more = f", and {len(refused) - 1} more" if len(refused) > 1 else ""
+    return f"its agent was not allowed: {refused[0]}{more}"
 
 
 def hint(word: str, known: Iterable[str], meant: Mapping[str, str] | None = None) -> str:

@@ -36,6 +36,8 @@ class Job:
     """What it should know of the folder that it works in."""
     session_usage: Usage | None = None
     """What the session had cost in all when it was last heard of."""
+    may_ask: bool = False
+    """Somebody hears it ask for what it may not do by itself; without that it is refused at once."""
     refused: bool = False
     """It was ended by its provider: nothing has interrupted it, it only goes on."""
     diff: str = ""
@@ -154,6 +156,8 @@ class Completed:
     """JSON."""
     spoken: bool = False
     """It is only what the agent said last: a result that it has reported on purpose comes before it."""
+    refused: tuple[str, ...] = ()
+    """What it was not allowed to do, and went on without."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,6 +190,20 @@ class Step:
 
 
 @dataclass(frozen=True)
+class PermissionAsked:
+    """The agent wants to do what it may not do by itself, and waits until it is told (`Job.may_ask`)."""
+
+    question: str
+    """For a person."""
+    command: str
+    """Exactly what it wants to do; empty: it wants to know something."""
+    yes: bytes
+    """What it is told by its standard input where that is allowed ..."""
+    no: bytes
+    """... and where it is not."""
+
+
+@dataclass(frozen=True)
 class Reported:
     """A message of the agent holds a report to Muster: it may not run `muster report`, or need not."""
 
@@ -194,7 +212,7 @@ class Reported:
     text: str
 
 
-AgentEvent = SessionSeen | Step | Reported
+AgentEvent = SessionSeen | Step | PermissionAsked | Reported
 
 
 class Did(StrEnum):

@@ -21,6 +21,7 @@ COMMANDS: dict[str, type[c.Command]] = {
     "complete": c.Complete,
     "fail": c.Fail,
     "release": c.Release,
+    "park": c.Park,
     "declare": c.Declare,
     "gone": c.ProcessesExited,
     "publish": c.Publish,

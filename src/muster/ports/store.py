@@ -304,6 +304,9 @@ class Reads(Common, Protocol):
     async def newest_task(self, *, failed: bool) -> int | None:
         """The one that has changed last, of all or of those that are FAILED; of several the youngest."""
 
+    async def refused(self, limit: int) -> list[int]:
+        """COMPLETED tasks whose agent was not allowed all that it wanted to do, the newest first."""
+
     async def attempts(self, task_id: int) -> list[AttemptView]: ...
 
     async def events(self, *, after_id: int, task_id: int | None, limit: int) -> list[EventView]: ...

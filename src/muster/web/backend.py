@@ -12,6 +12,7 @@ from muster.engine.queries import Queries
 from muster.model.answers import AuditReport, BackedUp, Reconciled
 from muster.model.errors import StoreFault
 from muster.ports.engine import Execute
+from muster.ports.host import ProcessId
 from muster.ports.runtime import Wakeups
 from muster.ports.store import Reads
 from muster.web.http import Request
@@ -35,6 +36,9 @@ class OwnerActions(Protocol):
 
     def halted(self) -> StoreFault | None:
         """Why nothing is written any more."""
+
+    def lineage(self, pid: int) -> list[tuple[ProcessId, str]]:
+        """As `LocalHost.lineage`: a process and what has started it, with the marks of attempts."""
 
     async def back_up(self, target: Path, force: bool) -> BackedUp:
         """To that file, over another one if so said."""

@@ -41,10 +41,22 @@ class Query(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fi
     """Base of all queries.  A field that is a tuple may be given several times."""
 
 
+class Peer:
+    """The process at the other end of a connection."""
+
+    __slots__ = ("actor", "pid")
+
+    def __init__(self, pid: int) -> None:
+        """A pid of 0: the system does not tell."""
+        self.pid = pid
+        self.actor: str | None = None
+        """The attempt that it belongs to, empty for none, once that was looked at."""
+
+
 class Request:
     """One request, whichever way it came."""
 
-    __slots__ = ("body", "gone", "headers", "method", "path", "query")
+    __slots__ = ("body", "gone", "headers", "method", "path", "peer", "query")
 
     def __init__(
         self,
@@ -52,8 +64,10 @@ class Request:
         target: str,
         headers: Iterable[tuple[bytes, bytes]] = (),
         body: bytes | bytearray | None = b"",
+        peer: Peer | None = None,
     ) -> None:
         """A body of None was too large to be read."""
+        self.peer = peer
         self.method = method
         self.path, _, self.query = target.partition("?")
         self.headers = headers

@@ -10,11 +10,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.model.errors import NotAllowed
+from muster.model.people import ATTEMPT
 from muster.model.task import Attempt
 from muster.web.backend import Backend
-from muster.web.http import Request
+from muster.web.http import Peer, Request
 
-ATTEMPT = b"muster-attempt"
+HEADER = b"muster-attempt"
 """Header: `TASK/EPOCH`, with its token as the bearer's."""
 REF_CHARS_MAX = 150
 
@@ -29,12 +30,21 @@ def holds(request: Request, attempt: Attempt | None) -> bool:
 
 async def as_said_by(web: Backend, request: Request, body: Any) -> Any:
     """`body` with the attempt as its actor, where an attempt asks.  Raises NotAllowed for a wrong token."""
-    named = request.header(ATTEMPT)
     has_actor = (
         "actor" in body if isinstance(body, dict) else isinstance(body, Struct) and hasattr(body, "actor")
     )
-    if not named or not has_actor:
+    if not has_actor:
         return body
+    actor = await _by_token(web, request) or await _by_process(web, request.peer)
+    if not actor:
+        return body
+    return body | {"actor": actor} if isinstance(body, dict) else replace(body, actor=actor)
+
+
+async def _by_token(web: Backend, request: Request) -> str:
+    named = request.header(HEADER)
+    if not named:
+        return ""
     task_id, _, epoch = named.partition("/")
     whole = task_id.isdecimal() and epoch.isdecimal() and len(named) <= 2 * 17
     attempt = await web.reads.attempt(int(task_id), int(epoch)) if whole else None
@@ -43,6 +53,35 @@ async def as_said_by(web: Backend, request: Request, body: Any) -> Any:
             f"this token is not that of attempt {named[:40]}; nothing was changed",
             "inside a task leave MUSTER_TOKEN, MUSTER_TASK_ID and MUSTER_EPOCH as Muster has set them",
         )
+    return await _named(web, attempt)
+
+
+async def _by_process(web: Backend, peer: Peer | None) -> str:
+    """Of a caller without a token: it carries an attempt's mark, or what has started it does."""
+    if peer is None or not peer.pid:
+        return ""
+    if peer.actor is None:
+        peer.actor = await _look(web, peer.pid)
+    return peer.actor
+
+
+async def _look(web: Backend, pid: int) -> str:
+    workers = {worker.pid: worker for worker in await web.reads.living_workers()}
+    lineage = web.owner.lineage(pid)
+    for process, mark in lineage:
+        worker_id, _, rest = mark.partition(":")
+        task_id, _, epoch = rest.partition(":")
+        if task_id.isdecimal() and epoch.isdecimal():
+            attempt = await web.reads.attempt(int(task_id), int(epoch))
+            if attempt is not None and attempt.worker_id == worker_id:
+                return await _named(web, attempt)
+        worker = workers.get(process.pid)
+        if worker is not None and worker.pid_start == process.start:
+            return f"{ATTEMPT}of {worker.id}"
+    # Who has ended before it was looked at may have been anybody.
+    return "" if lineage else f"{ATTEMPT}unknown"
+
+
+async def _named(web: Backend, attempt: Attempt) -> str:
     task = (await web.queries.task(attempt.task_id)).task
-    actor = f"attempt:{f'{task.plan}/{task.key}'[:REF_CHARS_MAX]}#{attempt.epoch}"
-    return body | {"actor": actor} if isinstance(body, dict) else replace(body, actor=actor)
+    return f"{ATTEMPT}{f'{task.plan}/{task.key}'[:REF_CHARS_MAX]}#{attempt.epoch}"

@@ -1,4 +1,4 @@
-"""Providers' pools, those that are closed: `/api/v1/pools`."""
+"""Providers' pools, those that are closed, and what agents may do: `/api/v1/pools`, `/api/v1/permissions`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ routes = Routes()
 
 
 routes.query("/api/v1/pools", Queries.pools)
+
+
+routes.query("/api/v1/permissions", Queries.permissions)
+routes.command("/api/v1/permissions/{number:id}/revoke", c.RevokePermission, "actor")
 
 
 @routes.post("/api/v1/pools/{pool}/open")

@@ -17,9 +17,10 @@ from collections.abc import Callable
 
 import httptools
 
+from muster.hosts.process_table import peer_pid
 from muster.model.errors import BadInput
 from muster.web import http as web_http
-from muster.web.http import Reply, Request, error_reply
+from muster.web.http import Peer, Reply, Request, error_reply
 from muster.web.routes import Application
 
 log = logging.getLogger(__name__)
@@ -57,6 +58,7 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport, self._open = transport, True
+        self._peer = Peer(peer_pid(transport.get_extra_info("socket")))
         if self._ending:
             transport.close()
 
@@ -110,7 +112,7 @@ class _Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         method, target = self._parser.get_method().decode("ascii"), self._target.decode("latin-1")
-        request = Request(method, target, self._headers, self._body)
+        request = Request(method, target, self._headers, self._body, self._peer)
         self._body = None  # a large one is not kept until the next request
         self._waiting.append((request, self._parser.should_keep_alive()))
         if self._answering is None:

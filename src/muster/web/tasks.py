@@ -104,6 +104,7 @@ async def next_tasks(web: Backend, query: NextQuery) -> list[TaskView]:
     return await web.queries.next_ready(query.limit)
 
 
+routes.query(f"{_TASKS}/refused", Queries.refused)
 routes.query(_TASK, Queries.task)
 
 
@@ -148,7 +149,7 @@ routes.command(f"{_TASK}/resume", c.Resume, "actor", "note")
 routes.command(f"{_TASK}/accept", c.Accept, "actor")
 routes.command(f"{_TASK}/complete", c.CompleteByPerson, "actor")
 routes.command(f"{_TASK}/archive", c.Archive, "actor")
-routes.command(f"{_TASK}/answer", c.AnswerQuestion, "actor", "text")
+routes.command(f"{_TASK}/answer", c.AnswerQuestion, "actor", "text", "allow", "always")
 routes.command(f"{_TASK}/tell", c.Tell, "actor", "text")
 routes.command(f"{_TASK}/transfer", c.Transfer, "actor", "agent", "timeout_s")
 routes.command(f"{_TASK}/depend", c.Depend, "actor", "depends_on")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from muster.model.answers import ClaimedJob
 from muster.model.pools import CLOSING
-from muster.ports.agent import AgentStream, Exit, Failed, Launch
+from muster.ports.agent import AgentStream, Exit, Failed, Launch, PermissionAsked
 from muster.worker.watchdog import StopVerdict
 
 
@@ -25,6 +25,8 @@ class End(NamedTuple):
     verdict: StopVerdict | None = None
     starved: str = ""
     """How the kernel has killed it for want of memory."""
+    asked: PermissionAsked | None = None
+    """It wants what only a person can allow, or knows."""
     lingers: bool = False
     """It has said how its work ended, and does not end."""
     refused: bool = False

@@ -15,7 +15,15 @@ from muster.model import commands as c
 from muster.model.answers import ClaimedJob, Moved
 from muster.model.pools import CLOSING, FOR_A_PERSON
 from muster.model.usage import Usage
-from muster.ports.agent import AgentStream, Reported, Retrying, RunningProcess, SessionSeen, Step
+from muster.ports.agent import (
+    AgentStream,
+    PermissionAsked,
+    Reported,
+    Retrying,
+    RunningProcess,
+    SessionSeen,
+    Step,
+)
 from muster.worker.orders import Orders
 
 log = logging.getLogger(__name__)
@@ -68,6 +76,10 @@ class OutputReader:
         self._session = session_key
         self._told: tuple[str | None, Usage | None] = (session_key, None)
         self._broken = False
+        self.asked: PermissionAsked | None = None
+        """What its agent waits for a person's word on."""
+        self.reply = b""
+        """What is to be said to the process next."""
         self._heard_s = time.monotonic()
         self._waiting: Retrying | None = None
         self._waits_since_s = self._next_try_s = time.monotonic()
@@ -118,6 +130,8 @@ class OutputReader:
                         self._take_step(event)
                     case Reported() if not self._guest:
                         self._reports.append(event)
+                    case PermissionAsked():
+                        self._decide(event)
             self._mind_provider()
             if time.monotonic() >= until_s:
                 return
@@ -169,6 +183,14 @@ class OutputReader:
         self._steps += 1
         self._percent = self._percent if step.percent is None else step.percent
         self._step = step.text if self._percent is not None else f"step {self._steps}: {step.text}"
+
+    def _decide(self, asked: PermissionAsked) -> None:
+        """What nobody has decided yet is for a person, one thing at a time."""
+        verdict = self._job.verdicts.get(asked.command)
+        if verdict is not None:
+            self.reply += asked.yes if verdict else asked.no
+        elif self.asked is None:
+            self.asked = asked
 
     def tell(self, send: Send, *, last: bool = False) -> None:
         """Passes on what is new since it was told; what `send` refuses stays new."""
@@ -232,9 +254,12 @@ def wait_and_read(
         code = process.wait(min(left_s, HEAR_S) if talks else left_s, wake_fd=orders.wake_fd)
         if output_reader is not None and process.talks:
             output_reader.listen()
+            if output_reader.reply and process.say(output_reader.reply):
+                output_reader.reply = b""
             if output_reader.ended:
                 process.hang_up()
-        if code is not None or orders.given is not None or time.monotonic() >= until_s:
+        asks = output_reader is not None and output_reader.asked is not None
+        if code is not None or orders.given is not None or asks or time.monotonic() >= until_s:
             return code
 
 

@@ -271,6 +271,8 @@ class Runner:
         """What is to be reported where that does not depend on the agent."""
         if end.verdict is not None:
             return self._words.failure(end.verdict.kind, end.verdict.message, end.exit_code)
+        if end.asked is not None:
+            return self._words.asks(end.asked)
         return self._words.release("stopped on request") if end.stopped else None
 
     def _conclude(self, workdir: Workdir, word: c.Finish) -> None:
@@ -337,8 +339,9 @@ class Runner:
             if self._orders.given is not None:
                 self._orders.seen()
                 return End(stopped=True)
-            if output_reader is not None and (output_reader.lingers or output_reader.refused):
-                return End(lingers=output_reader.lingers, refused=output_reader.refused)
+            reader = output_reader
+            if reader is not None and (reader.asked or reader.lingers or reader.refused):
+                return End(asked=reader.asked, lingers=reader.lingers, refused=reader.refused)
             verdict = watchdog.look(process.usage(), time.monotonic(), frozen=process.frozen)
             if verdict is not None:
                 return End(verdict=verdict)

@@ -14,12 +14,15 @@ from muster.model.answers import ClaimedJob
 from muster.model.states import ErrorKind
 from muster.model.task import NO_CHANGES
 from muster.model.usage import Usage
-from muster.ports.agent import Completed, Exit, Job, Outcome
+from muster.model.wording import refused_words
+from muster.ports.agent import Completed, Exit, Job, Outcome, PermissionAsked
 from muster.worker.commits import Signature
 from muster.worker.publisher import PublishedWork
 
 RETRY_AFTER_MAX_S = 30 * 86400.0
 MESSAGE_CHARS_MAX = 5000
+REFUSED_CHARS_MAX = 500
+QUESTION_CHARS_MAX = 10_000
 STEP_CHARS_MAX = 500
 
 
@@ -47,6 +50,7 @@ class Words:
             refused=job.refused,
             model=job.model,
             system_prompt=job.system_prompt,
+            may_ask=True,
         )
 
     def step(self, step: str) -> c.Progress:
@@ -56,7 +60,8 @@ class Words:
         """On what its agent has left; `folder` is the attempt's own."""
         if isinstance(outcome, Completed):
             result = outcome.result.decode() if outcome.result is not None else None
-            return self.complete(result, spoken=outcome.spoken, exit_code=ended.code)
+            word = self.complete(result, spoken=outcome.spoken, exit_code=ended.code)
+            return replace(word, refused=tuple(cut(what, REFUSED_CHARS_MAX) for what in outcome.refused))
         left_s = 0.0 if outcome.reset_at_s is None else outcome.reset_at_s - time.time()
         retry_after_s = left_s if left_s > 0 else None  # what is over already says nothing
         full = full_disk(folder, cwd) if outcome.kind is ErrorKind.CRASH else ""
@@ -83,9 +88,10 @@ class Words:
         job = self._job
         if published.changed or checked or not must or job.changes == NO_CHANGES or job.accepted:
             return replace(word, changed=published.changed, large=published.large)
+        refused = f"; {refused_words(word.refused)}" if word.refused else ""
         return self.failure(
             ErrorKind.REVIEW,
-            "its agent says that it is done, and has changed nothing; "
+            f"its agent says that it is done, and has changed nothing{refused}; "
             "muster task accept takes that, muster task resume --note tells the agent what is missing",
             word.exit_code,
         )
@@ -119,6 +125,11 @@ class Words:
             done=done,
             retry_after_s=None if retry_after_s is None else min(max(retry_after_s, 0.0), RETRY_AFTER_MAX_S),
         )
+
+    def asks(self, asked: PermissionAsked) -> c.Park:
+        job = self._job
+        question = cut(asked.question, QUESTION_CHARS_MAX)
+        return c.Park(task_id=job.task_id, epoch=job.epoch, question=question, wish=asked.command)
 
     def release(self, reason: str, *, unfit: str | None = None) -> c.Release:
         return c.Release(

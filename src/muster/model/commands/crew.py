@@ -85,6 +85,11 @@ class MarkWorkerDead(Command, frozen=True, kw_only=True):
     """When the coordinator knew it to be heard last: heard since then, it lives.  None: proven dead."""
 
 
+class RevokePermission(Command, frozen=True, kw_only=True):
+    number: Id
+    actor: Name
+
+
 class SetBudget(Command, frozen=True, kw_only=True):
     """How much a task, or all of a plan, may cost."""
 

@@ -120,7 +120,11 @@ class Accept(Command, frozen=True, kw_only=True):
 class AnswerQuestion(Command, frozen=True, kw_only=True):
     task_id: int
     actor: Name
-    text: Annotated[str, Meta(min_length=1, max_length=10_000)]
+    text: Annotated[str, Meta(max_length=10_000)] = ""
+    allow: bool | None = None
+    """Whether its agent may do what it has asked for; None: the text is the answer."""
+    always: bool = False
+    """The same for all tasks of this plan that this agent does, until it is revoked."""
 
 
 class Tell(Command, frozen=True, kw_only=True):
@@ -308,6 +312,14 @@ class Finish(AttemptCommand, frozen=True, kw_only=True):
     refusal the worker claims by the same request id, for an earlier try of it may have brought something."""
 
 
+class Park(Finish, frozen=True, kw_only=True):
+    """The worker's word that its agent waits for a person: its process is gone, and its session goes on."""
+
+    question: Annotated[str, Meta(min_length=1, max_length=10_000)]
+    wish: Annotated[str, Meta(max_length=5000)] = ""
+    """The exact command that it wants to be allowed; empty: it wants to know something."""
+
+
 class Complete(Finish, frozen=True, kw_only=True):
     result: Annotated[str, Meta(max_length=RESULT_BYTES_MAX)] | None = None
     """JSON."""
@@ -318,6 +330,8 @@ class Complete(Finish, frozen=True, kw_only=True):
     """False: its work has changed nothing on the plan's branch."""
     large: tuple[Annotated[str, Meta(max_length=4200)], ...] = ()
     """Files that people should know of for their size."""
+    refused: Annotated[tuple[Annotated[str, Meta(max_length=500)], ...], Meta(max_length=100)] = ()
+    """What its agent was not allowed to do, and went on without."""
 
 
 class Publish(AttemptCommand, frozen=True, kw_only=True):

@@ -196,20 +196,33 @@ def _released(task: Task, attempt: Attempt, reason: str, now: Now) -> Decision:
 def ask(task: Task, facts: Facts, command: c.Ask, now: Now) -> Decision:
     if ended_as(facts, command, AttemptStatus.RELEASED) and task.question == command.question:
         return Decision(task)
-    attempt = current(task, facts, command)
+    return _parked(task, current(task, facts, command), command.question, now)
+
+
+def park(task: Task, facts: Facts, command: c.Park, now: Now) -> Decision:
+    if ended_as(facts, command, AttemptStatus.RELEASED) and task.question == command.question:
+        return Decision(task)
+    attempt = replace(current(task, facts, command), tree_killed=True)
+    return _parked(task, attempt, command.question, now, command.wish, lingering=False)
+
+
+def _parked(
+    task: Task, attempt: Attempt, question: str, now: Now, wish: str = "", *, lingering: bool = True
+) -> Decision:
     if task.status is not TaskStatus.RUNNING:
-        raise IllegalMove(f"attempt {command.epoch} of task {task.id} has not started")
+        raise IllegalMove(f"attempt {attempt.epoch} of task {task.id} has not started")
     after, event = moved(
         task,
         now,
         "asked",
-        f"attempt {task.epoch} asks: {command.question}",
+        f"attempt {task.epoch} asks: {question}",
         attempt.worker_id,
         level=Level.WARN,
         status=TaskStatus.PAUSED,
         paused_reason=PauseReason.QUESTION,
-        question=command.question,
-        lingering_epoch=left_running(attempt),
+        question=question,
+        wish=wish,
+        lingering_epoch=left_running(attempt) if lingering else None,
         done_epoch=None,
     )
     closed = close(attempt, AttemptStatus.RELEASED, now, error="asked a question")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from muster.model import commands as c
@@ -13,6 +14,7 @@ from muster.model.moves.decision import Decision, Facts, close, current, moved, 
 from muster.model.retry import SPENDS, Spend
 from muster.model.states import AttemptStatus, PauseReason, StopAction, TaskStatus
 from muster.model.task import Attempt, Now, Task
+from muster.model.wording import refused_words
 
 
 def publish(task: Task, facts: Facts, command: c.Publish, now: Now) -> Decision:
@@ -68,6 +70,10 @@ def completed(
         said, details = f"{said}: it changed nothing", {**details, "changed": False}
     if told is not None and told.large:
         said, details = f"{said}, with large files: {', '.join(told.large)}", {**details, "large": told.large}
+    refused, kept = told.refused if told is not None else (), ""
+    if refused:
+        kept = msgspec.json.encode(refused).decode()
+        said, details = f"{said}; {refused_words(refused)}", {**details, "refused": refused}
     changes = {
         "status": TaskStatus.COMPLETED,
         "percent": 100,
@@ -80,8 +86,9 @@ def completed(
         "sent_back": "",
         "accepted": False,
     }
-    after, event = moved_by(task, now, "completed", said, attempt.worker_id, changes, details=details or None)
-    closed = close(attempt, AttemptStatus.COMPLETED, now, exit_code=exit_code, intent="")
+    level = Level.WARN if refused else Level.INFO
+    after, event = moved_by(task, now, "completed", said, attempt.worker_id, changes, level, details or None)
+    closed = close(attempt, AttemptStatus.COMPLETED, now, exit_code=exit_code, intent="", refused=kept)
     return Decision(after, closed, (event,), unblocks=True, result=result)
 
 

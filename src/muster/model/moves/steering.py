@@ -7,11 +7,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from muster.model import commands as c
-from muster.model.errors import IllegalMove
+from muster.model.errors import BadInput, IllegalMove
 from muster.model.events import Level
 from muster.model.moves.decision import Decision, Facts, moved
 from muster.model.moves.ending import stop
 from muster.model.notices import NOTE_CHARS_MAX, TOLD, with_notice
+from muster.model.permissions import with_verdict
 from muster.model.states import HELD, STOP_BY_S, ErrorKind, PauseReason, StopAction, TaskStatus
 from muster.model.task import Attempt, Now, Task
 from muster.model.wording import counted
@@ -92,8 +93,30 @@ def _resumed(task: Task, name: str, message: str, actor: str, now: Now, **change
 def answer(task: Task, facts: Facts, command: c.AnswerQuestion, now: Now) -> Decision:
     if task.status is not TaskStatus.PAUSED or task.paused_reason is not PauseReason.QUESTION:
         raise IllegalMove(f"task {task.id} has asked nothing; it is {task.status}", "muster inbox")
-    note = f"You asked: {task.question}\nThe answer: {command.text}"
-    return _resumed(task, "answered", f"{command.actor}: {command.text}", command.actor, now, note=note)
+    if command.allow is None:
+        if not command.text or command.always:
+            raise BadInput("an answer is a text, or --allow or --deny; nothing was changed")
+        note = f"You asked: {task.question}\nThe answer: {command.text}"
+        return _resumed(task, "answered", f"{command.actor}: {command.text}", command.actor, now, note=note)
+    if not task.wish:
+        raise IllegalMove(
+            f"task {task.id} asks for an answer, not whether it may do something: {task.question}",
+            f"muster answer {task.id} TEXT",
+        )
+    said, then = (
+        ("allows", "do exactly that now") if command.allow else ("does not allow", "go on without it")
+    )
+    more = f": {command.text}" if command.text else ""
+    all_tasks = " for all tasks of the plan" if command.always else ""
+    return _resumed(
+        task,
+        "answered",
+        f"{command.actor} {said}{all_tasks}: {task.wish}{more}",
+        command.actor,
+        now,
+        note=f"You wanted to do this: {task.wish}\nA person {said} it; {then}{more}",
+        verdicts=with_verdict(task.verdicts, task.wish, allow=command.allow),
+    )
 
 
 def tell(task: Task, facts: Facts, command: c.Tell, now: Now) -> Decision:

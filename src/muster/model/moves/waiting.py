@@ -166,6 +166,7 @@ def retry(task: Task, facts: Facts, command: c.Retry, now: Now) -> Decision:
         rounds=0,
         sent_back="",
         accepted=False,
+        verdicts="",
     )
     return Decision(after, events=(event,))
 

@@ -142,6 +142,9 @@ class SqliteReads(SharedQueries):
         )
         return [task_view_of(row) for row in rows]
 
+    async def refused(self, limit: int) -> list[int]:
+        return [row[0] for row in self._all("refused", limit)]
+
     async def find_number(self, number: int, plan: str | None) -> list[int]:
         return [row[0] for row in self._all("find_number", number, plan)]
 

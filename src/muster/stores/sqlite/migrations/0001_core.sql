@@ -82,6 +82,8 @@ CREATE TABLE tasks (
     sent_back          TEXT NOT NULL,
     touches            TEXT NOT NULL,
     accepted           INTEGER NOT NULL CHECK (accepted IN (0, 1)),
+    wish               TEXT NOT NULL,
+    verdicts           TEXT NOT NULL,
     key                TEXT,
     title              TEXT NOT NULL,
     description        TEXT NOT NULL,
@@ -168,11 +170,13 @@ CREATE TABLE attempts (
     usage            TEXT,
     session_usage    TEXT,
     intent           TEXT NOT NULL,
+    refused          TEXT NOT NULL,
     PRIMARY KEY (task_id, epoch),
     CHECK ((ended_at_ms IS NULL) = (status = 'assigned' OR status = 'running' OR status = 'stopping'))
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX attempts_open ON attempts (task_id) WHERE ended_at_ms IS NULL;
 CREATE INDEX attempts_held ON attempts (worker_id) WHERE ended_at_ms IS NULL;
+CREATE INDEX attempts_refused ON attempts (task_id) WHERE refused <> '';
 
 -- S7: events are never changed, and a task's numbers have no duplicates (the engine makes no gaps).
 CREATE TABLE events (

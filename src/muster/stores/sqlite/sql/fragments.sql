@@ -79,6 +79,9 @@ CASE WHEN t.status = 'RUNNING' THEN (
     SELECT message FROM events e WHERE e.task_id = t.id AND e.seq = t.event_seq AND e.event = 'suspected')
 END
 
+-- name: taskview_refused
+coalesce(nullif(a.refused, ''), '[]')
+
 -- name: taskview_stop_action
 iif(a.ended_at_ms IS NULL, a.stop_action, NULL)
 

@@ -68,6 +68,12 @@ SELECT $taskview_columns
    AND (?7 IS NULL OR t.parent_task_id = ?7)
  ORDER BY t.id LIMIT ?8
 
+-- name: refused
+-- Tasks that are done although their agent was not allowed all that it wanted to do; newest first.
+SELECT t.id FROM attempts a JOIN tasks t ON t.id = a.task_id AND t.epoch = a.epoch
+ WHERE a.refused <> '' AND t.status = 'COMPLETED'
+ ORDER BY a.task_id DESC LIMIT ?1
+
 -- name: find_number
 SELECT t.id FROM tasks t LEFT JOIN plans p ON p.id = t.plan_id
  WHERE t.id = ?1 AND (?2 IS NULL OR (t.key IS NULL AND p.name = ?2))
@@ -88,7 +94,7 @@ SELECT id FROM tasks WHERE status = 'FAILED' ORDER BY updated_at_ms DESC, id DES
 
 -- name: attempts
 SELECT epoch, generation, status, worker_id, agent, assigned_at_ms, started_at_ms, ended_at_ms, error_kind, error,
-       exit_code, checkpoints, log_bytes, session_key, usage
+       exit_code, checkpoints, log_bytes, session_key, usage, iif(refused = '', '[]', refused)
   FROM attempts WHERE task_id = ?1 ORDER BY epoch
 
 -- name: events

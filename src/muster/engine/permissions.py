@@ -1,0 +1,62 @@
+"""Answers to what agents ask for, and those of them that stand for a whole plan."""
+
+from __future__ import annotations
+
+import msgspec
+
+from muster.engine.view import View, moved
+from muster.model import breaker
+from muster.model import commands as c
+from muster.model.answers import Answer, Done
+from muster.model.errors import NotFound
+from muster.model.permissions import Permission, permissions_of
+
+PERMISSIONS = "permissions"
+"""The row of `meta`: as many as people have typed."""
+
+
+async def standing(view: View) -> list[Permission]:
+    return permissions_of(await view.tx.meta(PERMISSIONS))
+
+
+async def answer(view: View, command: c.AnswerQuestion) -> Answer:
+    asked = view.task(command.task_id)
+    answered = moved(view.run(command.task_id, command))
+    attempt = view.attempt(command.task_id)
+    if command.always and command.allow is not None and attempt is not None:
+        known = await standing(view)
+        same = (asked.plan_id, attempt.agent, asked.wish)
+        added = Permission(
+            number=max((one.number for one in known), default=0) + 1,
+            plan_id=asked.plan_id or 0,
+            agent=attempt.agent,
+            command=asked.wish,
+            allow=command.allow,
+            by=command.actor,
+            at_ms=view.now.wall_ms,
+        )
+        await _put(view, [*(one for one in known if (one.plan_id, one.agent, one.command) != same), added])
+    return answered
+
+
+async def revoke(view: View, command: c.RevokePermission) -> Done:
+    """Raises NotFound."""
+    known = await standing(view)
+    gone = next((one for one in known if one.number == command.number), None)
+    if gone is None:
+        raise NotFound(
+            f"there is no permission {command.number}; nothing was changed", "muster agent allowed"
+        )
+    await _put(view, [one for one in known if one is not gone])
+    plan = await view.tx.plan(gone.plan_id)
+    if plan is not None:
+        said = f"agent {gone.agent} is asked about again: {gone.command}, by {command.actor}"
+        decision = breaker.noted(plan, "permission_revoked", said, command.actor, view.now)
+        await view.tx.update_plan(decision.plan)
+        if decision.event is not None:
+            view.record(decision.event)
+    return Done()
+
+
+async def _put(view: View, permissions: list[Permission]) -> None:
+    await view.tx.set_meta(PERMISSIONS, msgspec.json.encode(permissions).decode())
