@@ -184,7 +184,7 @@ class Rig:
     def workers(self) -> list[dict[str, Any]]:
         """Of the crew: those that the store takes for living, without the rig itself."""
         workers = self.status()["status"]["workers"]
-        return [w for w in workers if w["status"] != "dead" and w["pid"] != os.getpid()]
+        return [w for w in workers if w["status"] != "dead" and w["agents"] != ["rig"]]
 
     def strength(self) -> int:
         """How many workers are registered and really there."""

@@ -15,7 +15,7 @@ from patience import PATIENCE_S, until
 WORKER = "worker-abcdefgh"
 WAITS = [
     *("task add", "task run", "task retry", "task resume", "task transfer", "task cancel", "task pause"),
-    "task accept",
+    *("task accept", "tell"),
     *("plan add", "plan resume", "plan pause", "plan cancel", "answer", "dead retry"),
     *("worker stop", "claim take", "claim release"),
 ]

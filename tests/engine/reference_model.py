@@ -186,6 +186,8 @@ class ReferenceModel(ReferencePools):
             return ""
         if refused := self._stale(task, epoch):
             return refused
+        # A heartbeat that was on its way does not bring back what its holder has ended.
+        task["attempt"]["killed"] = True
         self._fail(key, said or kind, retry_after_s)
         return ""
 

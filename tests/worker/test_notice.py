@@ -8,6 +8,7 @@ from typing import Any
 from around import claimed_job, worker_context
 
 from muster.model.answers import AttemptOrder, HeartbeatAnswer
+from muster.ports.host import ProcessId
 from muster.worker.orders import Orders
 from muster.worker.runner import Runner
 from muster.worker.workdir import Folder
@@ -30,7 +31,8 @@ def test_a_notice_is_a_file_that_every_attempt_knows(tmp_path):
 
 def test_a_heartbeats_answer_brings_the_notice(tmp_path):
     unused: Any = None
-    options = {"hostname": "h", "boot_id": "b", "process": unused, "slots": 1, "general": (), "offers": {}}
+    process = ProcessId(1, 1)
+    options = {"hostname": "h", "boot_id": "b", "process": process, "slots": 1, "general": (), "offers": {}}
     worker = Worker(unused, worker_context(tmp_path), unused, orphan_grace_s=1, **options)
     with Orders() as orders:
         worker._held[7, 1] = orders
