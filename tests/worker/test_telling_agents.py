@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from test_sessions import CONFIG, FAKE, MUSTER, muster, prompts, show
 
-from patience import PATIENCE_S
+from patience import PATIENCE_S, until
 
 _LISTENS = """\
 if "listen" in prompt and not resumes:
@@ -85,13 +85,17 @@ def test_a_question_in_its_words_is_asked_and_answered_in_its_session(project: P
 
 
 def test_a_person_takes_the_session_over_and_gives_it_back(project: Path) -> None:
+    """From a crew that stays: a `run` whose only task a person has paused is over."""
     (project / "plan.md").write_text("# Plan\n- [ ] It {#it}\n  wait for it\n")
-    with subprocess.Popen([*MUSTER, "run", "plan.md"], cwd=project, stdout=subprocess.PIPE) as run:
+    with subprocess.Popen([*MUSTER, "up"], cwd=project, stdout=subprocess.PIPE) as crew:
+        until(lambda: muster(project, "plan", "add", "plan.md").returncode == 0, "the crew takes the plan")
         until_begun(project)
         done = muster(project, "attach", "plan/it")
         assert done.returncode == 0, done.stderr
         assert "given back" in done.stdout
-        assert run.wait(PATIENCE_S) == 0
+        assert muster(project, "task", "wait", "plan/it").returncode == 0
+        assert muster(project, "down").returncode == 0
+        crew.wait(PATIENCE_S)
     attempts = show(project, "plan/it")["attempts"]
     session = attempts[0]["sessionKey"]
     assert json.loads((project / "attached").read_text()) == [["--resume", session], "plan/it"]

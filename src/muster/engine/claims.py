@@ -153,7 +153,10 @@ class Claims:
                     checkpoint=text.checkpoint,
                     proof=view.incarnation.proof(attempt),
                     session_usage=usage_of(text.session_usage),
-                    verdicts=standing_for(stands, task.plan_id, attempt.agent) | verdicts_of(task.verdicts),
+                    # Hardly a task has any, and each claim passes here.
+                    verdicts=standing_for(stands, task.plan_id, attempt.agent) | verdicts_of(task.verdicts)
+                    if stands or task.verdicts
+                    else {},
                     refused=task.error_kind in CLOSING,
                     tries=pool is not None and (pool.task, pool.epoch) == (task.id, attempt.epoch),
                     publishes=publishes,
