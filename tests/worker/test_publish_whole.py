@@ -8,7 +8,7 @@ import pytest
 from repositories import git, make_repository, publish, tree
 
 from muster.model.refs import plan_branch
-from muster.worker.git import find_repository
+from muster.worker.git import GitFailed, find_repository
 from muster.worker.publishing import LARGE_BYTES, ForReview, Publishing, SentBack
 
 BRANCH = plan_branch("plan")
@@ -66,13 +66,25 @@ def test_an_empty_repository_of_the_agents_own_is_refused_too(made, home):
     assert no_branch(home)
 
 
-def conflicting(repository, home):
-    """The tree of a task whose agent is to solve a conflict with what `plan/x` has published."""
-    one, other = tree(repository, "x", title="Blue"), tree(repository, "y")
-    for each in (one, other):
-        each.prepare()
-        (each.cwd / "a.txt").write_text(f"{each.key}\n")
-        each.keep()
+@pytest.fixture
+def pair(repository):
+    """Tasks x and y, begun at one commit: each has written its name to `file`, else to a file of that name."""
+
+    def begin(file=""):
+        both = tree(repository, "x", title="Blue"), tree(repository, "y")
+        for each in both:
+            each.prepare()
+            (each.cwd / (file or each.key)).write_text(f"{each.key}\n")
+            each.keep()
+        return both
+
+    return begin
+
+
+@pytest.fixture
+def conflicting(repository, pair):
+    """The tree of a task whose agent is to solve a conflict with what `plan/x` has published; what it is told."""
+    one, other = pair("a.txt")
     publish(one)
     with pytest.raises(SentBack, match=r"does not merge with branch muster/plan/plan: a\.txt"):
         publish(other)
@@ -81,8 +93,8 @@ def conflicting(repository, home):
 
 
 @pytest.mark.promise("S18")
-def test_muster_prepares_the_merge_the_agent_edits_and_muster_commits_it(repository, home):
-    again, told = conflicting(repository, home)
+def test_muster_prepares_the_merge_the_agent_edits_and_muster_commits_it(conflicting, home):
+    again, told = conflicting
     assert "conflicts in a.txt" in told and "plan/x (Blue)" in told
     assert "<<<<<<<" in (again.cwd / "a.txt").read_text()
     with pytest.raises(SentBack, match=r"conflict markers in what it has changed: a\.txt:1"):
@@ -98,8 +110,8 @@ def test_muster_prepares_the_merge_the_agent_edits_and_muster_commits_it(reposit
 
 
 @pytest.mark.promise("S18")
+@pytest.mark.usefixtures("conflicting")
 def test_a_prepared_merge_survives_the_death_of_its_attempt(repository, home):
-    conflicting(repository, home)
     third = tree(repository, "y", epoch=3)
     assert "conflicts in a.txt" in third.prepare(), "the next attempt goes on with it"
     (third.cwd / "a.txt").write_text("both\n")
@@ -110,16 +122,11 @@ def test_a_prepared_merge_survives_the_death_of_its_attempt(repository, home):
 
 
 @pytest.mark.promise("S18")
-def test_what_others_have_published_is_merged_where_nothing_conflicts(repository, home):
-    one, other = tree(repository, "x"), tree(repository, "y")
-    for each in (one, other):
-        each.prepare()
-        (each.cwd / each.key).write_text(each.key)
-        each.keep()
-    publish(one)
+def test_what_others_have_published_is_merged_where_nothing_conflicts(repository, home, pair):
+    publish(pair()[0])
     again = tree(repository, "y", epoch=2)
     assert "is merged into it" in again.prepare()
-    assert (again.cwd / "x").read_text() == "x"
+    assert (again.cwd / "x").read_text() == "x\n"
     publish(again)
     assert git(home, "show", f"{BRANCH}:y") == "y"
 
@@ -158,12 +165,8 @@ def test_large_files_are_named_and_too_large_ones_wait_for_a_person(made, home):
 
 
 @pytest.mark.promise("S18")
-def test_a_check_sees_the_merged_tree_and_leaves_nothing_behind(repository, home):
-    one, other = tree(repository, "x"), tree(repository, "y")
-    for each in (one, other):
-        each.prepare()
-        (each.cwd / each.key).write_text(each.key)
-        each.keep()
+def test_a_check_sees_the_merged_tree_and_leaves_nothing_behind(home, pair):
+    one, other = pair()
     publish(one)
     seen = []
 
@@ -184,12 +187,8 @@ def test_a_check_sees_the_merged_tree_and_leaves_nothing_behind(repository, home
 
 
 @pytest.mark.promise("S18")
-def test_what_was_published_meanwhile_is_checked_with_it(repository, home):
-    one, other = tree(repository, "x"), tree(repository, "y")
-    for each in (one, other):
-        each.prepare()
-        (each.cwd / each.key).write_text(each.key)
-        each.keep()
+def test_what_was_published_meanwhile_is_checked_with_it(pair):
+    one, other = pair()
     seen = []
 
     def check() -> str:
@@ -200,6 +199,52 @@ def test_what_was_published_meanwhile_is_checked_with_it(repository, home):
 
     publish(other, check)
     assert seen == [False, True]
+
+
+@pytest.fixture
+def lost(made):
+    """What an attempt has collected whose worker stood still then, and the tree as the next one has it."""
+    (made.cwd / "x").write_text("x")
+    collected = Publishing(made, LARGE_BYTES).collect()
+    after = tree(made.repository, epoch=2)
+
+    def begin():
+        after.prepare()
+        (after.cwd / "half").write_text("half")
+        (after.cwd / "x").write_text("mended")
+        return after
+
+    return collected.commit, begin
+
+
+def has_all(after) -> bool:
+    return [(after.cwd / name).read_text() for name in ("half", "x")] == ["half", "mended"]
+
+
+@pytest.mark.promise("S3", "S18")
+def test_who_has_lost_the_tree_shows_nothing_in_it(made, lost):
+    commit, begin = lost
+    after = begin()
+    with pytest.raises(GitFailed, match="attempt 1 has no part"):
+        Publishing(made, LARGE_BYTES).show(commit)
+    assert has_all(after)
+
+
+@pytest.mark.promise("S3", "S18")
+def test_who_has_lost_the_tree_in_its_check_does_not_tidy_it(made, lost):
+    _, begin = lost
+    with pytest.raises(SentBack, match="red"):
+        publish(made, lambda: begin() and "red")
+    assert has_all(tree(made.repository, epoch=2))
+
+
+@pytest.mark.promise("S3", "S18")
+def test_who_was_late_to_begin_takes_the_tree_from_nobody(made, lost):
+    _, begin = lost
+    after = begin()
+    with pytest.raises(GitFailed, match=r"attempt 2 has begun in .*, so attempt 1 may not"):
+        made.prepare()
+    assert has_all(after) and after.keep() is not None, "it is still that one's"
 
 
 def test_an_attempt_without_a_change_says_so_and_moves_nothing(made, home):
@@ -237,17 +282,8 @@ def test_a_reader_sees_the_plans_branch_and_leaves_nothing_on_it(repository, hom
     assert git(home, "for-each-ref", "refs/heads/muster/task/plan/r") == ""
 
 
-def test_an_agent_may_commit_the_merge_by_itself(repository, home):
-    trees = [tree(repository, key) for key in ("x", "y")]
-    for one in trees:
-        one.prepare()
-        (one.cwd / "a.txt").write_text(f"{one.key}\n")
-        one.keep()
-    publish(trees[0])
-    with pytest.raises(SentBack, match=r"muster/plan/plan: a\.txt"):
-        publish(trees[1])
-    again = tree(repository, "y", epoch=2)
-    told = again.prepare()
+def test_an_agent_may_commit_the_merge_by_itself(conflicting, home):
+    again, told = conflicting
     assert "attempt (#1)" in told and "conflicts in a.txt" in told
     git(again.cwd, "checkout", "--ours", "a.txt")
     git(again.cwd, "commit", "--quiet", "-am", "merged by the agent itself")

@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,6 +31,7 @@ _NOBODY = {"NAME": "Muster", "EMAIL": "muster@localhost"}
 _WHO = ("AUTHOR", "COMMITTER")
 _LOCK = "muster.lock"
 _LOCK_LOOK_S = 0.02
+_LOCK_LOOK_CAP_S = 0.1
 _SAID_MAX = 500
 GIT_S = 900.0
 """How long one git command may take."""
@@ -130,21 +131,22 @@ class Repository:
         return self.common / _LOCK
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[int]:
+    def locked(self, name: str = _LOCK, *, while_waiting: Callable[[], None] = lambda: None) -> Iterator[int]:
         """One at a time, over all workers and projects of this repository.  Yields the lock's descriptor.
 
-        Hand it on to git: a git that outlives its killed worker goes on holding the lock.
+        Hand it on to git: a git that outlives its killed worker goes on holding the lock.  What `while_waiting`
+        raises ends the wait.
         """
-        fd = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = os.open(self.common / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            self._take(fd)
+            self._take(fd, name, while_waiting)
             yield fd
         finally:
             os.close(fd)
 
-    def _take(self, fd: int) -> None:
+    def _take(self, fd: int, name: str, while_waiting: Callable[[], None]) -> None:
         """Waits for the lock.  A holder that is seen stopped for a whole lease has lost its task: killed."""
-        moved_s = time.monotonic()
+        moved_s, wait_s = time.monotonic(), _LOCK_LOOK_S
         while True:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -156,13 +158,15 @@ class Repository:
                 moved_s = now_s
             elif now_s - moved_s >= self.lease_s:
                 log.warning(
-                    "process %d is killed: it was stopped and holds %s", holder.pid, self.common / _LOCK
+                    "process %d is killed: it was stopped and holds %s", holder.pid, self.common / name
                 )
                 for proc in scan():  # its git holds the lock as well, and goes on to its end
                     if (proc.ppid, proc.sid) == (holder.pid, holder.sid):
                         send(proc.id, signal.SIGCONT)
                 send(holder.id, signal.SIGKILL)
-            time.sleep(_LOCK_LOOK_S)
+            while_waiting()
+            time.sleep(wait_s)
+            wait_s = min(2 * wait_s, _LOCK_LOOK_CAP_S)
         own = read_proc(os.getpid())
         os.ftruncate(fd, 0)
         with contextlib.suppress(OSError):  # a full disk keeps nobody from its work

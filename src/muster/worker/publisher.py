@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
-import os
-import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from muster.worker.publishing import Collected, NotPublished, Publishing, SentBack
-
-TURN_LOOK_S = 0.1
 
 
 class PublishedWork(NamedTuple):
@@ -66,8 +61,10 @@ class Publisher:
         if self._check is None:
             return
         self._publishing.show(commit)
-        why = self._check()
-        self._publishing.tidy()
+        try:
+            why = self._check()
+        finally:
+            self._publishing.tidy()
         if why:
             raise SentBack(why)
 
@@ -79,16 +76,9 @@ class Publisher:
             return
         tree = self._publishing.tree
         name = f"muster-merge-{hashlib.sha256(tree.plan.encode()).hexdigest()[:16]}.lock"
-        fd = os.open(tree.repository.common / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            while True:
-                try:
-                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if self._stopping():
-                        raise Stopped("stopped while others had their turn to merge") from None
-                    time.sleep(TURN_LOOK_S)
+        with tree.repository.locked(name, while_waiting=self._heed):
             yield
-        finally:
-            os.close(fd)
+
+    def _heed(self) -> None:
+        if self._stopping():
+            raise Stopped("stopped while others had their turn to merge")

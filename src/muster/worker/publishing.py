@@ -14,7 +14,7 @@ from muster.model.refs import plan_branch
 from muster.worker.commits import Staged, stage
 from muster.worker.git import GitFailed
 from muster.worker.merging import NAMED_MAX, forget_merge
-from muster.worker.worktree import Worktree
+from muster.worker.worktree import Begun, Worktree
 
 LARGE_BYTES = 10_000_000
 """Files above this are named to people."""
@@ -78,9 +78,7 @@ class Publishing:
         """
         tree, repository = self.tree, self.tree.repository
         with repository.locked():
-            begun, admin = tree.begun(), tree.admin()
-            if begun is None or begun.epoch != tree.epoch:
-                raise GitFailed(f"attempt {tree.epoch} has no part in {tree.path} any more")
+            begun, admin = self._begun(), tree.admin()
             for name, what in _UNDER_WAY.items():
                 if (admin / name).exists():
                     raise SentBack(
@@ -134,10 +132,15 @@ class Publishing:
         return not tree.repository.same_tree(tree.base, commit)
 
     def show(self, commit: str) -> None:
-        """Puts this commit into the tree, for a check.  All that is there has been collected."""
+        """Puts this commit into the tree, for a check.  All that is there has been collected.
+
+        Raises GitFailed where a later attempt has the tree.
+        """
         tree, repository = self.tree, self.tree.repository
         with repository.locked():
-            self._tidy()
+            self._begun()
+            tree.sweep()
+            tree.checking.touch()
             if repository.run("rev-parse", "HEAD", cwd=tree.path) == commit:
                 return
             if repository.ask("symbolic-ref", "--quiet", "HEAD", cwd=tree.path).stdout.strip() == tree.head:
@@ -147,14 +150,17 @@ class Publishing:
             tree.put(tree.kept, commit)
 
     def tidy(self) -> None:
-        """Removes what a check has left."""
+        """Removes what a check has left; the tree of a later attempt is that one's to tidy."""
         with self.tree.repository.locked():
-            self._tidy()
+            if self.tree.own() is not None:
+                self.tree.sweep()
 
-    def _tidy(self) -> None:
-        tree, repository = self.tree, self.tree.repository
-        repository.run("reset", "--hard", "--quiet", cwd=tree.path)
-        repository.run("clean", "-ffdq", cwd=tree.path)
+    def _begun(self) -> Begun:
+        """Call it with the repository's lock.  Raises GitFailed where a later attempt has the tree."""
+        tree = self.tree
+        if (begun := tree.own()) is None:
+            raise GitFailed(f"attempt {tree.epoch} has no part in {tree.path} any more")
+        return begun
 
     def advance(self, merged: Merged, intend: Callable[[str, str, str], bool]) -> bool:
         """Moves the plan's branch; False where it has moved meanwhile, so that the merge is to be made again.

@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 SHORT_HASH_CHARS = 12
 _MARKER = "muster-attempt"
 _SET_UP = "muster-set-up"
+_CHECKING = "muster-checking"
 _STALE = ("index.lock", "HEAD.lock")
 _GITLINK = "160000 "
 
@@ -117,12 +118,19 @@ class Worktree:
         """Makes the tree, or takes over what an earlier attempt left, and says what to tell the agent.
 
         With `merge`, for an agent that goes on there, what others have published since is merged into it.  May be
-        killed at any moment and is then simply done again.  Raises GitFailed.
+        killed at any moment and is then simply done again.  Raises GitFailed, also where a later attempt has
+        begun in it: then we have lost the task, and what is there is that one's.
         """
         repository = self.repository
         with repository.locked() as lock:
             self._find_again()
             begun = self.begun()
+            if begun is not None and begun.epoch > self.epoch:
+                raise GitFailed(
+                    f"attempt {begun.epoch} has begun in {self.path}, so attempt {self.epoch} may not",
+                    "where no store knows that one any more, take what you need from there, then: "
+                    f"git worktree remove --force {self.path}",
+                )
             refs = self._refs(self.epoch, begins=begun is None or begun.epoch != self.epoch)
             if begun is None:
                 start, origin = self._choose_start()
@@ -133,6 +141,8 @@ class Worktree:
                 if begun.epoch != self.epoch:
                     self._keep(begun)
                 self._unlock()
+                if self.checking.exists():  # its worker was killed: what it had collected is at HEAD
+                    self.sweep()
                 base, origin = begun.base, begun.epoch if begun.epoch != self.epoch else None
             # The base stays: what the task has done, over all its attempts.
             repository.run("update-ref", refs.base, base)
@@ -166,10 +176,10 @@ class Worktree:
         None where the tree belongs to a newer attempt by now, which has kept our work before it began.
         """
         with self.repository.locked():
-            begun = self.begun(admin)
+            begun = self.own(admin)
             if admin is not None and self.repository.commit_of(self.kept):
                 return None  # from when the tree was there
-            return self._keep(begun, admin) if begun is not None and begun.epoch == self.epoch else None
+            return begun and self._keep(begun, admin)
 
     def check_work_of(self, epoch: int) -> None:
         """Call once prepared.  Raises WorkMissing where nothing is known of what that attempt has left."""
@@ -183,8 +193,7 @@ class Worktree:
         """Removes the tree, and the branch once the plan's has it.  What git does not know stays where it is."""
         repository = self.repository
         with repository.locked() as lock:
-            begun = self.begun()
-            if begun is None or begun.epoch != self.epoch:
+            if self.own() is None:
                 return
             dirty = self.branched and repository.run("status", "--porcelain", cwd=self.path)
             if dirty or self._holds_repositories():
@@ -270,6 +279,22 @@ class Worktree:
                 f"take what you need from there, then: git worktree remove --force {self.path}",
             ) from error
 
+    def own(self, admin: Path | None = None) -> Begun | None:
+        """As `begun`; None also where it is another attempt's by now.  Call it with the repository's lock."""
+        begun = self.begun(admin)
+        return begun if begun is not None and begun.epoch == self.epoch else None
+
+    @property
+    def checking(self) -> Path:
+        """It is there while a check may leave in the tree what is no part of the work."""
+        return self.admin() / _CHECKING
+
+    def sweep(self) -> None:
+        """Back to its HEAD, ignored files aside.  Call it with the repository's lock, in a tree of our own."""
+        self.repository.run("reset", "--hard", "--quiet", cwd=self.path)
+        self.repository.run("clean", "-ffdq", cwd=self.path)
+        self.checking.unlink(missing_ok=True)
+
     def _remove(self, lock: int) -> None:
         """Whatever ends us on the way: what is half removed is no attempt's work any more."""
         (self.admin() / _MARKER).unlink(missing_ok=True)
@@ -354,6 +379,8 @@ class Worktree:
         repository, admin = self.repository, deleted or self.admin()
         head = repository.run("rev-parse", f"worktrees/{admin.name}/HEAD")
         kept, message = self._refs(begun.epoch).kept, self.signature.message(begun.epoch)
+        if (admin / _CHECKING).exists():  # with what the check has left, which is no part of the work
+            kept += "-check"
         staged = stage(repository, None if deleted else self.path, admin, head)
         commit = staged.commit(repository, admin, head, message, kept)
         self.put(kept, commit)
@@ -371,8 +398,7 @@ class Worktree:
     def _move_on(self) -> None:
         """To where the plan's branch is now: nothing that was changed here is anybody's work."""
         start, path = self._start(), self.path
-        self.repository.run("reset", "--hard", "--quiet", cwd=path)
-        self.repository.run("clean", "-ffdq", cwd=path)
+        self.sweep()
         self.repository.run("checkout", "--quiet", "--detach", start, cwd=path)
 
     def _catch_up(self) -> str:
