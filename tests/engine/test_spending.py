@@ -63,9 +63,11 @@ def test_a_task_is_told_of_its_budget_then_paused_and_one_command_raises_it() ->
     job = held["a"]
     used(rig, job, 7999)
     assert rig.attempt(job).notice == ""
+    rig.do(c.Tell(task_id=job.task_id, actor="ada", text="Use tabs."))
     used(rig, job, 8000)
     used(rig, job, 8100)
-    assert rig.attempt(job).notice == "$0.01 of the budget of this task, $0.01, are used: end soon"
+    nearly = "80 % of the budget of this task, $0.01, are used: end soon"
+    assert rig.attempt(job).notice == f"Message from a person: Use tabs.\n\n{nearly}"
     assert rig.names("a").count("noticed") == 1
     used(rig, job, 10_000)
     assert rig.attempt(job).stop_action is not None
@@ -89,6 +91,8 @@ def test_a_plans_budget_pauses_the_plan_and_who_goes_on_spending() -> None:
     used(rig, held["a"], 6_000)
     used(rig, held["b"], 2_000)
     assert "of the budget of its plan" in rig.attempt(held["b"]).notice
+    used(rig, held["a"], 6_500)
+    assert "of the budget of its plan" in rig.attempt(held["a"]).notice, "each that still spends"
     used(rig, held["b"], 4_000)
     assert plan(rig).paused is PauseReason.BUDGET
     assert rig.claim(slots=9) == ()

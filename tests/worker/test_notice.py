@@ -8,9 +8,11 @@ from typing import Any
 from around import claimed_job, worker_context
 
 from muster.model.answers import AttemptOrder, HeartbeatAnswer
+from muster.ports.agent import Talk
 from muster.ports.host import ProcessId
 from muster.worker.orders import Orders
 from muster.worker.runner import Runner
+from muster.worker.speaking import Speaker
 from muster.worker.workdir import Folder
 from muster.worker.worker import Worker
 
@@ -40,3 +42,12 @@ def test_a_heartbeats_answer_brings_the_notice(tmp_path):
         pending = worker._obey(HeartbeatAnswer(known=True, drain=False, attempts=(order,)), 0.0)
         assert orders.notice == "hurry" and orders.given is None
         assert not pending, "a notice must not make the heart beat faster"
+
+
+def test_each_notice_is_said_once_and_again_where_it_is_due_again():
+    said: list[bytes] = []
+    process: Any = type("Listener", (), {"say": lambda _, data: said.append(data) or True})()
+    speaker = Speaker(process, Talk(first=b"", stop=b"", message=str.encode))
+    for notice in ("late", "late\n\nuse tabs", "use tabs", "use tabs\n\nuse tabs", "use tabs\n\nlate"):
+        speaker.tell(notice, "")
+    assert said == [b"late", b"use tabs", b"use tabs", b"late"]

@@ -22,6 +22,13 @@ if "listen" in prompt and not resumes:
     told = json.loads(sys.stdin.readline())["message"]["content"]
     end(2, result="I was told: " + told)
     sys.exit()
+if "spends" in prompt and not resumes:
+    used = dict(input_tokens=10_000)
+    say(type="assistant", message=dict(id="m1", model="claude-opus-4-1", usage=used, content=[]))
+    pathlib.Path("begun").write_text(str(os.getpid()))
+    told = [json.loads(sys.stdin.readline())["message"]["content"] for _ in range(3)]
+    end(1, result=" | ".join(sorted(told)))
+    sys.exit()
 if "asks" in prompt and "You asked" not in prompt:
     say(type="assistant", message=dict(id="m1", usage=dict(), content=[dict(type="text",
         text="Hm.\\n\\nmuster: ask blue or green?")]))
@@ -71,6 +78,22 @@ def test_a_message_reaches_an_agent_that_listens_and_its_reports_count(project: 
     late = muster(project, "tell", "plan/it", "Too late.")
     assert late.returncode == 6
     assert "muster task retry plan/it --note" in late.stderr
+
+
+def test_a_budget_that_is_nearly_used_reaches_the_agent_beside_what_a_person_says(project: Path) -> None:
+    """As a message, each once: that of its task, and that of its plan."""
+    config = project / "muster.toml"
+    config.write_text(config.read_text() + "[budget]\ntask = 0.18\nplan = 0.17\n")
+    (project / "plan.md").write_text("# Plan\n- [ ] It {#it}\n  spends\n")
+    with subprocess.Popen([*MUSTER, "run", "plan.md"], cwd=project, stdout=subprocess.PIPE) as run:
+        until_begun(project)
+        assert muster(project, "tell", "plan/it", "Use tabs.").returncode == 0
+        assert run.wait(PATIENCE_S) == 0
+    assert json.loads(show(project, "plan/it")["result"])["text"].split(" | ") == [
+        "80 % of the budget of its plan, $0.17, are used: end soon",
+        "80 % of the budget of this task, $0.18, are used: end soon",
+        "Message from a person: Use tabs.",
+    ]
 
 
 def test_a_question_in_its_words_is_asked_and_answered_in_its_session(project: Path) -> None:

@@ -25,7 +25,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--always",
         action="store_true",
-        help="the same command is decided for all tasks of the plan with this agent: muster agent allowed",
+        help="for all tasks of the plan with this agent, also those that have asked: muster agent allowed",
     )
     add_waiting(parser, ENDED)
 

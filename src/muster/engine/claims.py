@@ -17,7 +17,7 @@ from muster.model import commands as c
 from muster.model.answers import Claimed, ClaimedJob
 from muster.model.errors import Conflict
 from muster.model.permissions import standing_for, verdicts_of
-from muster.model.pools import CLOSING
+from muster.model.pools import CLOSING, Pools
 from muster.model.rows import Lane, WorkerRow
 from muster.model.states import CrewStatus
 from muster.model.task import BY_HAND, Attempt, Task
@@ -59,18 +59,18 @@ class Claims:
         free = min(command.slots, worker.slots - len(held))
         if free <= 0:
             return Claimed(jobs=())
-        chosen = await self._choose(view, worker, free)
+        known = await known_pools(view)
+        chosen = await self._choose(view, worker, free, known)
         await view.load([task.id for task, _ in chosen])
         opened = [self._grant(view, command, task, agent) for task, agent in chosen]
-        known = await known_pools(view)
-        names = ((self._policy.pool(attempt.agent), attempt) for attempt in opened)
-        await try_pools(view, {name: attempt for name, attempt in names if name in known})
+        if known:
+            names = ((self._policy.pool(attempt.agent), attempt) for attempt in opened)
+            await try_pools(view, {name: attempt for name, attempt in names if name in known})
         await view.flush()
         return Claimed(jobs=await self.jobs(view, opened))
 
-    async def _choose(self, view: View, worker: WorkerRow, free: int) -> list[tuple[Task, str]]:
+    async def _choose(self, view: View, worker: WorkerRow, free: int, known: Pools) -> list[tuple[Task, str]]:
         candidates: list[tuple[tuple[int, ...], Task, Lane, list[str]]] = []
-        known = await known_pools(view)
         closed = await barred(view, known) if known else set()
         held = await view.tx.touching()
         await view.load(held)

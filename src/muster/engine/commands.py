@@ -96,6 +96,7 @@ class Engine:
             c.Release: self._release,
             c.OpenPool: open_pool,
             c.AnswerQuestion: permissions.answer,
+            c.Park: permissions.park,
             c.RevokePermission: permissions.revoke,
             c.Provider: lambda view, command: hear_provider(view, command, policy),
             c.Transfer: self._set_lane,

@@ -43,7 +43,7 @@ async def try_pools(view: View, trials: Mapping[str, Attempt]) -> None:
     if trials:
         known = await known_pools(view)
         tried = {name: replace(known[name], task=a.task_id, epoch=a.epoch) for name, a in trials.items()}
-        await _put(view, known | tried)
+        await _put(view, {**known, **tried})
 
 
 async def close_pools(view: View, policy: Policy) -> None:
@@ -117,8 +117,7 @@ async def reopen_for(view: View, task_id: int, policy: Policy) -> None:
 
 
 async def _open(view: View, known: Pools, name: str) -> None:
-    del known[name]
-    await _put(view, known)
+    await _put(view, {other: pool for other, pool in known.items() if other != name})
     view.became_ready = True
 
 
@@ -127,7 +126,7 @@ async def shift_pools(view: View, by_ms: int) -> None:
 
     Where nobody has seen by how much, as between two boots, none was closed later than now.
     """
-    now_ms, known = view.now.wall_ms, await known_pools(view)
+    now_ms, known = view.now.wall_ms, dict(await known_pools(view))
     for name, pool in known.items():
         shifted = pool.shifted(by_ms) if pool.closed(now_ms - by_ms) else replace(pool, until_ms=now_ms)
         known[name] = shifted.shifted(min(0, now_ms - shifted.since_ms))

@@ -341,7 +341,7 @@ class Queries:
         """Those that have refused somebody and answered nobody since, by name."""
         return pools_of(await self._reads.meta(POOLS))
 
-    async def permissions(self) -> list[Permission]:
+    async def permissions(self) -> tuple[Permission, ...]:
         """What stands for whole plans."""
         return permissions_of(await self._reads.meta(PERMISSIONS))
 

@@ -50,18 +50,18 @@ class Spending:
         await view.tx.set_meta(SPENT, msgspec.json.encode(ledger).decode())
         grown = ((after.cost_microusd if after else 0) or 0) - ((before.cost_microusd if before else 0) or 0)
         if grown > 0:
-            await self._mind(view, ledger, task, attempt, grown)
+            await self._mind(view, ledger, task, attempt)
         return moved(view.task(task.id))
 
-    async def _mind(self, view: View, ledger: Ledger, task: Task, attempt: Attempt, grown: int) -> None:
-        """Tells once that most of a budget is used, and pauses what it is for once all of it is."""
+    async def _mind(self, view: View, ledger: Ledger, task: Task, attempt: Attempt) -> None:
+        """Tells each attempt once that most of a budget is used, and pauses what it is for once all of it is."""
         most = ledger.budgets.get(f"task {task.id}", self._policy.budget_task_microusd)
         if most:
             spent = await view.tx.task_cost(task.id, attempt.epoch) + _cost(attempt)
-            _judge(view, attempt, _Use("this task", spent, grown, most))
+            _judge(view, attempt, _Use("this task", spent, most))
         most = ledger.budgets.get(f"plan {task.plan_id}", self._policy.budget_plan_microusd)
         if most and task.plan_id is not None:
-            use = _Use("its plan", ledger.plans[str(task.plan_id)].cost_microusd, grown, most)
+            use = _Use("its plan", ledger.plans[str(task.plan_id)].cost_microusd, most)
             _judge(view, attempt, use)
             if use.up:
                 await self._over_budget(view, task.plan_id, dollars(most))
@@ -96,8 +96,6 @@ class _Use(NamedTuple):
 
     whose: str
     spent: int
-    grown: int
-    """By what was told just now."""
     most: int
 
     @property
@@ -105,8 +103,8 @@ class _Use(NamedTuple):
         return self.spent >= self.most
 
     @property
-    def told(self) -> bool:
-        return self.spent - self.grown < NOTICE_PART * self.most <= self.spent
+    def nearly(self) -> bool:
+        return self.spent >= NOTICE_PART * self.most
 
 
 def _judge(view: View, attempt: Attempt, use: _Use) -> None:
@@ -118,6 +116,8 @@ def _judge(view: View, attempt: Attempt, use: _Use) -> None:
             attempt.task_id,
             c.Pause(task_id=attempt.task_id, actor="coordinator", reason=PauseReason.BUDGET),
         )
-    elif use.told and attempt.open:
-        text = f"{dollars(use.spent)} of the budget of {use.whose}, {dollars(use.most)}, are used: end soon"
+    elif use.nearly and attempt.open:
+        text = (
+            f"{NOTICE_PART * 100:.0f} % of the budget of {use.whose}, {dollars(use.most)}, are used: end soon"
+        )
         view.run(attempt.task_id, c.Notify(task_id=attempt.task_id, epoch=attempt.epoch, text=text))

@@ -15,6 +15,5 @@ def with_notice(notice: str, more: str) -> str:
     return _BETWEEN.join([*paragraphs(notice), more])
 
 
-def only_told(notice: str) -> str:
-    """Without what was ours to say, and is over."""
-    return _BETWEEN.join(part for part in paragraphs(notice) if part.startswith(TOLD))
+def without(notice: str, less: str) -> str:
+    return _BETWEEN.join(part for part in paragraphs(notice) if part != less)

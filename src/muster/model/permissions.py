@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import lru_cache
+
 import msgspec
 from msgspec import Struct
 
@@ -23,12 +26,13 @@ class Permission(Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     at_ms: int
 
 
-_permissions = msgspec.json.Decoder(list[Permission])
+_permissions = msgspec.json.Decoder(tuple[Permission, ...])
 
 
-def permissions_of(text: str | None) -> list[Permission]:
-    """Of what the store holds."""
-    return _permissions.decode(text) if text else []
+@lru_cache(maxsize=1)
+def permissions_of(text: str | None) -> tuple[Permission, ...]:
+    """Of what the store holds; each claim asks, and they hardly ever change."""
+    return _permissions.decode(text) if text else ()
 
 
 def verdicts_of(text: str) -> Verdicts:
@@ -39,5 +43,5 @@ def with_verdict(text: str, command: str, *, allow: bool) -> str:
     return msgspec.json.encode(verdicts_of(text) | {command: allow}).decode()
 
 
-def standing_for(standing: list[Permission], plan_id: int | None, agent: str) -> Verdicts:
+def standing_for(standing: Iterable[Permission], plan_id: int | None, agent: str) -> Verdicts:
     return {one.command: one.allow for one in standing if (one.plan_id, one.agent) == (plan_id, agent)}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
+
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
@@ -46,14 +49,14 @@ class Pool(Struct, frozen=True, kw_only=True, rename="camel", gc=False):
         return replace(self, since_ms=self.since_ms + by_ms, until_ms=until_ms)
 
 
-Pools = dict[str, Pool]
-
+Pools = Mapping[str, Pool]
 
 _DECODER = msgspec.json.Decoder(dict[str, Pool])
 
 
+@lru_cache(maxsize=1)
 def pools_of(text: str | None) -> Pools:
-    """What the store holds."""
+    """What the store holds; each claim asks."""
     return _DECODER.decode(text) if text else {}
 
 

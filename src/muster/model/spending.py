@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
@@ -78,6 +80,7 @@ class Ledger(Struct, frozen=True, kw_only=True, omit_defaults=True):
 _DECODER = msgspec.json.Decoder(Ledger)
 
 
+@lru_cache(maxsize=1)
 def ledger_of(text: str | None) -> Ledger:
     return _DECODER.decode(text) if text else Ledger()
 

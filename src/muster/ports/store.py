@@ -196,6 +196,9 @@ class Tx(Common, Protocol):
     async def yielding_children(self, parent_id: int) -> list[int]:
         """Tasks that wait for this one and do not want to be blocked by its failure."""
 
+    async def wishing(self, plan_id: int | None, command: str) -> list[int]:
+        """Paused tasks of this plan whose agent has asked last whether it may do this."""
+
     async def parents(self, child_ids: Collection[int]) -> list[tuple[int, int]]:
         """(child, what it depends on), also where that is done."""
 

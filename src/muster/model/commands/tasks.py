@@ -124,7 +124,7 @@ class AnswerQuestion(Command, frozen=True, kw_only=True):
     allow: bool | None = None
     """Whether its agent may do what it has asked for; None: the text is the answer."""
     always: bool = False
-    """The same for all tasks of this plan that this agent does, until it is revoked."""
+    """For all tasks of this plan that this agent does, also those that have asked, until it is revoked."""
 
 
 class Tell(Command, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from muster.model import commands as c
 from muster.model.errors import BadInput, IllegalMove, StaleEpoch
 from muster.model.events import Event, Level
 from muster.model.moves.decision import Decision, Facts, current, moved, moved_by
-from muster.model.notices import only_told, with_notice
+from muster.model.notices import paragraphs, with_notice, without
 from muster.model.states import STOP_BY_S, AttemptStatus, StopAction, TaskStatus
 from muster.model.task import BY_HAND, Artifact, Attempt, Checkpoint, Now, Task
 from muster.model.usage import usage_json
@@ -247,9 +247,12 @@ def account(task: Task, facts: Facts, command: c.Account, now: Now) -> Decision:
 
 
 def notify(task: Task, facts: Facts, command: c.Notify, now: Now) -> Decision:
+    """Once for each text: it stands beside what else the agent is told."""
     attempt = current(task, facts, command)
+    if command.text in paragraphs(attempt.notice):
+        return Decision(task)
     after, event = moved(task, now, "noticed", command.text, "coordinator", level=Level.WARN)
-    return Decision(after, replace(attempt, notice=command.text), (event,))
+    return Decision(after, replace(attempt, notice=with_notice(attempt.notice, command.text)), (event,))
 
 
 def append_log(task: Task, facts: Facts, command: c.AppendLog, now: Now) -> Decision:
@@ -268,6 +271,10 @@ NOTICE_AFTER_MS = 30 * 60_000
 """From the estimated completion to the notice."""
 STOP_AFTER_MS = 10 * 60_000
 """From the notice, or the last progress after it, to the stop."""
+_NOTICE = (
+    f"This task should have been done {NOTICE_AFTER_MS // 60_000} min ago by its estimate. Report progress or a "
+    f"new estimate within {STOP_AFTER_MS // 60_000} min, or it is stopped and given out again."
+)
 PRIORITY_MAX = 10
 
 
@@ -294,21 +301,16 @@ def expected_by(task: Task, now: Now) -> int | None:
 
 
 def _notice(task: Task, attempt: Attempt, now: Now) -> Decision:
-    minutes = NOTICE_AFTER_MS // 60_000
-    notice = (
-        f"This task should have been done {minutes} min ago by its estimate. Report progress or a new "
-        f"estimate within {STOP_AFTER_MS // 60_000} min, or it is stopped and given out again."
-    )
     after, event = moved(
         task,
         now,
         "overdue",
-        f"attempt {task.epoch} is {minutes} min past its estimate; it was told",
+        f"attempt {task.epoch} is {NOTICE_AFTER_MS // 60_000} min past its estimate; it was told",
         "coordinator",
         level=Level.WARN,
         overdue_at_ms=now.wall_ms + STOP_AFTER_MS,
     )
-    told = replace(attempt, notice=with_notice(attempt.notice, notice), noticed_mono_ms=now.mono_ms)
+    told = replace(attempt, notice=with_notice(attempt.notice, _NOTICE), noticed_mono_ms=now.mono_ms)
     return Decision(after, told, (event,))
 
 
@@ -347,7 +349,7 @@ def reported(
     due_ms = estimate_ms + NOTICE_AFTER_MS if estimate_ms is not None else None
     if due_ms is not None and (due_ms > now.wall_ms or not noticed):
         if noticed:
-            attempt = replace(attempt, notice=only_told(attempt.notice), noticed_mono_ms=None)
+            attempt = replace(attempt, notice=without(attempt.notice, _NOTICE), noticed_mono_ms=None)
         return replace(task, overdue_at_ms=due_ms), attempt
     if noticed and advanced:
         attempt = replace(attempt, noticed_mono_ms=now.mono_ms)

@@ -291,6 +291,9 @@ class SqliteTx(SharedQueries):
     async def yielding_children(self, parent_id: int) -> list[int]:
         return [row[0] for row in self._all("yielding_children", parent_id)]
 
+    async def wishing(self, plan_id: int | None, command: str) -> list[int]:
+        return [row[0] for row in self._all("wishing", plan_id, command)]
+
     async def parents(self, child_ids: Collection[int]) -> list[tuple[int, int]]:
         return [(row[0], row[1]) for row in self._many("parents", [(i,) for i in child_ids])]
 

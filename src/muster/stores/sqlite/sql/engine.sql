@@ -157,6 +157,9 @@ INSERT INTO idempotency (workspace_id, key, body_hash, task_id, created_at_ms) V
 SELECT d.child_id FROM dependencies d JOIN tasks t ON t.id = d.child_id
  WHERE d.parent_id = ?1 AND d.met = 0 AND t.on_failed <> 'block' ORDER BY d.child_id
 
+-- name: wishing
+SELECT id FROM tasks WHERE plan_id IS ?1 AND status = 'PAUSED' AND wish = ?2 ORDER BY id
+
 -- name: parents
 SELECT child_id, parent_id FROM dependencies WHERE child_id = ?1
 
