@@ -61,7 +61,7 @@ def test_check_lists_what_it_finds(cli, idle, root):
     store.close()
     ran = cli("db", "check")
     assert ran.code == 1 and "broken  S8: " in ran.out and "BROKEN: " in ran.out
-    assert "begin anew, as there is no backup" in ran.out
+    assert "begin anew, as no backup is known" in ran.out
     report = json.loads(cli("db", "check", "--json").out)
     assert report["ok"] is False and len(report["findings"]) == 1
     ran = cli("db", "check", "--resume")
@@ -125,6 +125,17 @@ def test_a_newer_schema_is_refused(cli, idle, root, verb):
     assert path.read_bytes() == before
 
 
+def test_a_backup_is_named_wherever_it_was_written(cli, idle, root):
+    (root / "else").mkdir()
+    assert cli("db", "backup", "else/copy.db").code == 0
+    store = SqliteStore.open(root / ".muster" / "state.db")
+    store._writer.execute("UPDATE tasks SET unmet = 7 WHERE key = 'docs'")
+    store.close()
+    assert f"cp {root}/else/copy.db {root}/.muster/state.db" in cli("db", "check").out
+    (root / "else" / "copy.db").unlink()
+    assert "no backup is known" in cli("db", "check").out
+
+
 def test_restored_from_a_backup(cli, idle, root):
     path = root / ".muster" / "state.db"
     assert cli("db", "backup", "copy.db").code == 0
@@ -150,6 +161,11 @@ def test_restored_from_a_backup(cli, idle, root):
     (event,) = [e for e in json.loads(cli("audit", "list", "--json").out) if e["event"] == "store_restored"]
     assert event["level"] == "WARN" and event["actor"].startswith("user:")
     assert "numbered above" in cli("db", "restored").out
+    cli("task", "retry", "tests")
+    assert cli("claim", "take", "tests").code == 0
+    assert cli("claim", "release", "tests", "--fail", "no").code == 0
+    for argv in (("task", "list", "--status", "failed"), ("dead", "list")):
+        assert [line.split()[-2] for line in cli(*argv).out.splitlines()[1:]] == ["2"]
 
 
 def test_a_damaged_copy_is_not_taken_for_the_present(cli, idle, root):

@@ -228,8 +228,26 @@ def test_a_table_fits_forty_columns(monkeypatch):
     Screen("never", terminal).table(["STATE", "TASK", "WHY", "WORKER"], [row], give=2, looks=["running"])
     lines = terminal.text.splitlines()
     assert max(map(len, lines)) <= 40
-    assert lines[1].startswith("● running  billi"), "the state is whole"
-    assert lines[1].count("...") == 3, "what is cut says so"
+    assert lines[1] == "● running  billing/property-tests", "what is typed is whole, or nothing is typed"
+
+
+@pytest.mark.parametrize(
+    ("room", "shown"),
+    [
+        (60, "● running  billing/property  a sentence...  worker-0a1...  3"),
+        (46, "● running  billing/property  a s...  wor...  3"),
+        (44, "● running  billing/property  a s...  work..."),
+        (40, "● running  billing/property  a senten..."),
+        (30, "● running  billing/property"),
+        (20, "● running  billing/property"),
+    ],
+)
+def test_a_key_is_never_cut(monkeypatch, room, shown):
+    monkeypatch.setenv("COLUMNS", str(room))
+    terminal = Terminal()
+    row = ["● running", "billing/property", "a sentence that is far too long", "worker-0a1b2c3d", "3"]
+    Screen("never", terminal).table(["STATE", "TASK", "WHY", "WORKER", "N"], [row], give=2, looks=["running"])
+    assert terminal.text.splitlines()[1] == shown
 
 
 def test_fields_are_wrapped_between_words(monkeypatch):

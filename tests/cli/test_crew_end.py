@@ -230,6 +230,23 @@ def test_down_names_what_is_given_back_and_waits_for_all_processes(folder: Path,
     assert "Given back: slow/long\n" in down.stdout
 
 
+def test_down_names_who_was_stopped_by_a_signal_and_ends_them(folder: Path) -> None:
+    (folder / "plan.md").write_text(SLOW)
+    with started(folder, "run", "plan.md", "--workers", "1") as run:
+        until((folder / "begun").exists, "the task has begun")
+        crew = [run.pid, *(process.pid for _, process in left_running(Project(folder)))]
+        for pid in crew:
+            os.kill(pid, signal.SIGSTOP)
+        down = muster(folder, "down", "--now")
+        assert [pid for pid in crew if LocalHost().identify(pid)] == []
+    names = ("supervisor", "owner", "worker")
+    assert down.returncode == 0
+    assert all(f"{name} (pid {pid})" in down.stdout for name, pid in zip(names, crew, strict=True)), (
+        down.stdout
+    )
+    assert "(SIGSTOP): told to go on, to give back what they hold, and to end" in down.stdout
+
+
 def test_watch_waits_for_a_crew_and_for_the_next(folder: Path) -> None:
     (folder / "plan.md").write_text(QUICK)
     assert muster(folder, "plan", "add", "plan.md").returncode == 0

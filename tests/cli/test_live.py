@@ -440,6 +440,21 @@ def test_it_survives_a_narrow_terminal_and_an_owner_that_goes_away(owner, consol
     assert live.process.poll() is None
 
 
+def test_keys_work_while_it_waits_for_a_crew(owner, console):
+    owner.stop()
+    live = console("watch")
+    live.until(lambda text: "billing/api" in text and "this waits for one (muster up)" in text)
+    live.press("?")
+    live.until(lambda text: "retry the task" in text)
+    live.press("x")
+    owner.start()
+    live.until(lambda text: "● live" in text)
+    owner.stop()
+    live.until(lambda text: "this waits for one" in text)
+    live.press("q")
+    assert live.ends() == 0
+
+
 def test_lines_on_a_terminal(owner, console):
     live = console("watch", "--lines")
     live.until(lambda text: "billing/docs  waits for tests (FAILED)" in text)
@@ -451,8 +466,7 @@ def test_a_run_shows_how_far_it_is_below_its_events_and_takes_that_away(root, co
         "# P\n- [ ] Go {#go agent=shell}\n\n      until [ -e gate ]; do sleep 0.05; done\n"
     )
     live = console("run", "plan.md", "--workers", "1")
-    text = live.until(lambda text: "● 1 running   go" in text)
-    assert "p/go  running" in text
+    live.until(lambda text: "● 1 running   go" in text and "p/go  running" in text)
     (root / "gate").touch()
     assert live.ends() == 0
     text = live.text()

@@ -28,6 +28,12 @@ def test_the_crew_of_the_original_is_none_of_the_copys(rig: Rig) -> None:
     again = rig.claim(W2)
     assert {job.key for job in again} == {"a", "b", "by-hand"}
     assert min(job.epoch for job in again) > answer.base
+    assert {key: view.attempt_count for key, view in rig.views().items()} == {
+        "a": 2,
+        "b": 2,
+        "by-hand": 1,
+        "later": 0,
+    }
     assert "store_adopted" in [event.event for event in rig.events()]
     rig.audit()
 

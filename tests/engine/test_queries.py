@@ -137,6 +137,20 @@ def test_a_plan_does_not_rest_while_a_retry_is_due(rig: Rig) -> None:
     assert not settled(rig)
 
 
+@pytest.mark.parametrize("take", [True, False])
+def test_a_plan_does_not_rest_while_a_person_takes_a_task_over(rig: Rig, take: bool) -> None:
+    rig.register()
+    rig.enqueue({"a": []})
+    (job,) = rig.started()
+    rig.do(c.Pause(task_id=job.task_id, actor="ada", take=take))
+    rig.do(release(job))
+    assert (rig.statuses()["a"], settled(rig)) == ("PAUSED", not take)
+    taken = rig.do(c.Take(task_id=job.task_id, actor="ada", token_hash="0" * 64))
+    assert not settled(rig)
+    rig.do(c.GiveBack(task_id=job.task_id, epoch=taken.job.epoch, actor="ada"))
+    assert [given.key for given in rig.claim()] == ["a"]
+
+
 @pytest.mark.parametrize(
     ("unfit", "agents", "rests"),
     [

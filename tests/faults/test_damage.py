@@ -60,7 +60,7 @@ def test_garbage_in_the_middle_stops_reads_and_writes_and_the_next_process(path:
     engine = Engine(store, Rig().engine.chance, Rig().engine.policy)
     with pytest.raises(StoreHalted, match="is damaged") as found:
         drive(store.reads.task_views(TaskFilter()))
-    assert "begin anew, as there is no backup" in found.value.hint
+    assert "begin anew, as no backup is known" in found.value.hint
     with pytest.raises(StoreHalted, match="is damaged"):
         drive(engine.apply([c.NewBoot()], Rig().clock.now()))
     store.close()
@@ -90,7 +90,7 @@ def test_a_cut_file_is_refused_and_kept(path: Path, size: int) -> None:
         SqliteStore.open(path, known=True)
     assert (
         refused.value.hint
-        == f"begin anew, as there is no backup: muster down; mv {path.parent} {path.parent}.old"
+        == f"begin anew, as no backup is known: muster down; mv {path.parent} {path.parent}.old"
     )
     assert path.read_bytes()[200:] == whole[200:size]
     assert examine(path).findings
@@ -100,7 +100,7 @@ def test_a_file_that_is_gone_is_not_made_anew(path: Path) -> None:
     path.unlink()
     with pytest.raises(StoreRefused, match="is gone, and there has been a store") as refused:
         SqliteStore.open(path, known=True)
-    assert "begin anew, as there is no backup" in refused.value.hint
+    assert "begin anew, as no backup is known" in refused.value.hint
     assert not path.exists()
 
 

@@ -99,7 +99,7 @@ def test_a_lost_wal_halts_until_a_person_has_said_so(site: Site, caplog: pytest.
         site.open(site.path)
         error = refused(site)
         assert "commits are missing" in error.message and "number 1" in error.message
-        assert "muster db restored" in error.hint and "there is no backup" in error.hint
+        assert "muster db restored" in error.hint and "no backup is known" in error.hint
         assert site.rig.events() == [], "reads go on"
         site.rig.store.close()
         halt = halt_of(site.path)

@@ -66,6 +66,17 @@ def test_the_socket_of_a_dead_owner_of_another_user_keeps_nobody_out(project: Pa
     assert code == 0 and "Stopped" in said, said
 
 
+@pytest.mark.parametrize("argv", [["up", "--daemon"], ["task", "add", "It", "--agent", "shell"]])
+def test_sudo_leaves_nothing_of_roots_in_it(
+    project: Path, monkeypatch: pytest.MonkeyPatch, argv: list[str]
+) -> None:
+    monkeypatch.setenv("SUDO_UID", "65534")
+    (project / ".muster").rename(project / "aside")
+    code, said = muster(project, *argv)
+    assert code == 4 and "without sudo" in said, said
+    assert not (project / ".muster").exists()
+
+
 @pytest.mark.parametrize("command", ["status", "up"])
 def test_what_keeps_one_out_is_named_with_the_command_that_helps(project: Path, command: str) -> None:
     for name in ("owner.lock", "supervisor.lock"):

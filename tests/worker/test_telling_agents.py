@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from test_sessions import CONFIG, FAKE, MUSTER, muster, prompts, show
 
-from patience import PATIENCE_S, until
+from patience import PATIENCE_S
 
 _LISTENS = """\
 if "listen" in prompt and not resumes:
@@ -56,7 +56,7 @@ def project(tmp_path: Path) -> Path:
 
 def until_begun(folder: Path) -> None:
     deadline_s = time.monotonic() + PATIENCE_S
-    while not (folder / "begun").exists():
+    while not (folder / "begun").exists() or not (folder / "begun").read_text():
         assert time.monotonic() < deadline_s
         time.sleep(0.02)
 
@@ -108,17 +108,17 @@ def test_a_question_in_its_words_is_asked_and_answered_in_its_session(project: P
 
 
 def test_a_person_takes_the_session_over_and_gives_it_back(project: Path) -> None:
-    """From a crew that stays: a `run` whose only task a person has paused is over."""
+    """Of a `run`, which waits meanwhile, though its only task is no agent's."""
     (project / "plan.md").write_text("# Plan\n- [ ] It {#it}\n  wait for it\n")
-    with subprocess.Popen([*MUSTER, "up"], cwd=project, stdout=subprocess.PIPE) as crew:
-        until(lambda: muster(project, "plan", "add", "plan.md").returncode == 0, "the crew takes the plan")
+    with subprocess.Popen([*MUSTER, "run", "plan.md"], cwd=project, stdout=subprocess.PIPE) as run:
         until_begun(project)
         done = muster(project, "attach", "plan/it")
         assert done.returncode == 0, done.stderr
         assert "given back" in done.stdout
-        assert muster(project, "task", "wait", "plan/it").returncode == 0
-        assert muster(project, "down").returncode == 0
-        crew.wait(PATIENCE_S)
+        assert run.stdout is not None
+        said = run.stdout.read().decode()
+        assert run.wait(PATIENCE_S) == 0, said
+    assert "by hand  attempt 2; its plan waits until it is given back" in said
     attempts = show(project, "plan/it")["attempts"]
     session = attempts[0]["sessionKey"]
     assert json.loads((project / "attached").read_text()) == [["--resume", session], "plan/it"]

@@ -21,7 +21,7 @@ from muster.config.project import Project
 from muster.config.settings import Config
 from muster.hosts.file_lock import Lock, holder
 from muster.hosts.local_host import LocalHost, adopted_orphans, become_subreaper, reap_zombies
-from muster.hosts.process_table import is_alive, send
+from muster.hosts.process_table import is_alive, read_proc, send
 from muster.hosts.process_tree import kill_recorded
 from muster.model.errors import (
     MusterError,
@@ -417,6 +417,13 @@ def left_running(project: Project) -> list[tuple[str, ProcessId]]:
     """The living processes that the project's last supervisor has started: names and ids."""
     found = look(project)
     return [] if found.copied else recorded(project.crew_file, LocalHost(), found.id, project.folder)[1]
+
+
+def holding_still(project: Project) -> list[str]:
+    """Who of the crew was stopped by a signal, and hears of nothing before it goes on."""
+    named = [("supervisor", holder(project.supervisor_lock) or 0)]
+    named += [(name, process.pid) for name, process in left_running(project)]
+    return [f"{name} (pid {pid})" for name, pid in named if (proc := read_proc(pid)) and proc.stopped]
 
 
 def bring_down(

@@ -15,7 +15,7 @@ from muster.config.settings import PROJECT_WORKDIR, Config
 from muster.hosts.file_lock import refuse_shared
 from muster.hosts.process_table import at_work_in
 from muster.model.commands import Offer
-from muster.model.errors import MusterError, StoreFault, StoreFull, StoreRefused, Unavailable
+from muster.model.errors import MusterError, NotAllowed, StoreFault, StoreFull, StoreRefused, Unavailable
 from muster.model.profiles import offered
 from muster.worker.git import Repository, find_repository
 from muster.worker.supervisor import CANNOT_START, DISK_FULL, ENDED, FIX, HELD, NO_STORE
@@ -63,8 +63,12 @@ def offers_of(config: Config) -> dict[str, Offer]:
 
 
 def make_state_dir(project: Project) -> None:
-    """`.muster/`, for its owner's eyes only, and ignored by git.  Raises StoreRefused on a shared disk."""
+    """`.muster/`, for its owner's eyes only, and ignored by git.
+
+    Raises StoreRefused on a shared disk, NotAllowed under sudo in the project of another user.
+    """
     refuse_shared(project.root)
+    _refuse_sudo(project)
     try:
         project.state_dir.mkdir(mode=0o700, exist_ok=True)
         project.attempts_dir.mkdir(mode=0o700, exist_ok=True)
@@ -77,6 +81,17 @@ def make_state_dir(project: Project) -> None:
         raise StoreRefused(
             f"{project.state_dir} cannot be made: {error.strerror}", "work in a folder that you may write to"
         ) from error
+
+
+def _refuse_sudo(project: Project) -> None:
+    """Root's files would keep the user out.  Who is root without sudo, as in a container, knows what they do."""
+    owner = project.root.stat().st_uid
+    if os.geteuid() == 0 and owner != 0 and os.environ.get("SUDO_UID", "0") != "0":
+        raise NotAllowed(
+            f"{project.root} belongs to user {owner}, who could not go on with what root leaves there; "
+            "nothing was changed",
+            f"the same command without sudo, or: sudo -u '#{owner}' muster ...",
+        )
 
 
 def python_module(name: str) -> list[str]:

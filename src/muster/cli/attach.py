@@ -10,6 +10,7 @@ import signal
 import subprocess
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from muster.agents.streaming import StreamingAgent
@@ -83,11 +84,22 @@ def _take(context: Context, task: Json) -> tuple[Json, str]:
     """The task by hand, from its agent where one is at it.  Raises IllegalMove, Conflict."""
     token = secrets.token_urlsafe(32)
     body = {"tokenHash": hashlib.sha256(token.encode()).hexdigest(), "leaseS": LEASE_S}
-    if task["status"] in HELD or task["status"] == TaskStatus.PENDING:
-        # Paused it is nobody's: no agent is quicker than we are.
-        context.post(task_path(task["id"], "pause"))
-        if task["status"] in HELD:
-            note(f"attempt {task['epoch']} of {ref_of(task)} saves its work and stops")
+    if task["status"] not in HELD and task["status"] != TaskStatus.PENDING:
+        return _claimed(context, task, body), token
+    # Paused it is nobody's: no agent is quicker than we are.
+    context.post(task_path(task["id"], "pause"), take=True)
+    if task["status"] in HELD:
+        note(f"attempt {task['epoch']} of {ref_of(task)} saves its work and stops")
+    try:
+        return _claimed(context, task, body), token
+    except BaseException:
+        with suppress(MusterError):  # it has ended, or somebody else has moved it
+            context.post(task_path(task["id"], "resume"))
+        raise
+
+
+def _claimed(context: Context, task: Json, body: Json) -> Json:
+    """Once nobody is at it any more."""
     deadline_s = time.monotonic() + STOP_S
     while True:
         now = context.api.get(task_path(task["id"]))["task"]
@@ -97,9 +109,10 @@ def _take(context: Context, task: Json) -> tuple[Json, str]:
             raise Conflict(f"{ref_of(task)} has not stopped: {now['why']}", f"muster attach {ref_of(task)}")
         time.sleep(0.1)
     try:
-        return context.post(task_path(task["id"], "claim"), **body), token
+        claimed: Json = context.post(task_path(task["id"], "claim"), **body)
     except IllegalMove as error:
         raise refused(error, ref_of(task), task["id"]) from None
+    return claimed
 
 
 def _open(argv: list[str], env: dict[str, str], cwd: Path, project: Project, held: tuple[int, int]) -> int:

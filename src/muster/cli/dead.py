@@ -162,7 +162,7 @@ def _table(tasks: list[Json], screen: Screen, missed: str = "") -> None:
             clean(ref_of(task)),
             clean(task["why"]),
             clean(task["lastAgent"] or task["wantedAgent"] or "-"),
-            str(task["epoch"]),
+            str(task["attemptCount"]),
             age(now_ms() - task["updatedAtMs"]),
         ]
         for task in tasks

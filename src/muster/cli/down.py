@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from contextlib import closing
 
-from muster.app.crew import CONTROL_S, bring_down, is_up
+from muster.app.crew import CONTROL_S, bring_down, holding_still, is_up
 from muster.app.interrupts import DRAIN, STOP, Interrupts
 from muster.app.settings import load_config
 from muster.cli.context import actor, attempt_headers, connect_to, project_of
@@ -40,8 +40,12 @@ def run(args: argparse.Namespace) -> int:
             show.say(f"Draining: {', '.join(held)} (Ctrl-C: checkpoint, stop and give them back now)")
 
     look()
-    if held is None:
-        show.say("The owner does not answer; whoever was stopped is told to go on and end")
+    if still := holding_still(project):
+        show.say(
+            f"Stopped  {', '.join(still)} (SIGSTOP): told to go on, to give back what they hold, and to end"
+        )
+    elif held is None:
+        show.say("The owner does not answer; its supervisor is told to end it")
     with Interrupts(STOP if args.now else DRAIN).counting() as interrupts:
         try:
             bring_down(

@@ -24,6 +24,8 @@ RED, GREEN, YELLOW, BLUE, CYAN, DIM, BOLD = "31", "32", "33", "34", "36", "2", "
 _RESET = "\x1b[0m"
 _WHY_WIDTH_MIN = 20
 _CELL_WIDTH_MIN = 6
+_TYPED = frozenset({"TASK", "PLAN", "NAME", "ref", "key", "plan"})
+"""Heads of columns that hold what commands take: half of it is of no use."""
 _CHARS_PER_COLUMN_MAX = 8
 """Combining marks take no column; with more of them than this, what is cut off is not missed."""
 _BIDI = frozenset(range(0x202A, 0x202F)) | frozenset(range(0x2066, 0x206A))
@@ -135,7 +137,11 @@ def _told(event: Mapping[str, Any]) -> tuple[str, str, str]:
             return "failed", name, message
         return "attempt failed", name, f"{message}; will be retried"
     look, word = _EVENTS.get(name, (_COUNT_WORDS.get(event["newStatus"], ""), name))
-    if name in ("started", "claimed"):
+    if name == "started" and message.endswith(", by hand"):
+        message = (
+            f"{event['actor']}, by hand  attempt {event['epoch']}; its plan waits until it is given back"
+        )
+    elif name in ("started", "claimed"):
         agent = message.rpartition(" with agent ")[2] if " with agent " in message else ""
         message = f"{event['actor']} {agent}".rstrip() + f"  attempt {event['epoch']}"
     elif name == "asked":
@@ -240,14 +246,15 @@ class Screen:
     def table(
         self, head: Sequence[str], rows: Sequence[Sequence[str]], *, give: int, looks: Sequence[str]
     ) -> None:
-        """Where the terminal is too narrow, column `give` is cut first, then the widest ones; `looks` colour
-        the first column."""
-        widths = [max(map(width, column)) for column in zip(head, *rows, strict=True)]
+        """Where the terminal is too narrow, column `give` is cut first, then the widest ones, and the last ones
+        are left out; never what is typed.  `looks` colour the first column."""
+        widths = {at: max(map(width, column)) for at, column in enumerate(zip(head, *rows, strict=True))}
         if self.tty:
-            _narrow(widths, give, columns() - 2 * (len(widths) - 1))
+            whole = {0, *(at for at, name in enumerate(head) if name in _TYPED)}
+            widths = _narrow(widths, give, whole, columns())
         self.line(self.paint(_row(head, widths).rstrip(), DIM))
         for row, look in zip(rows, looks, strict=True):
-            first, *rest = (fit(cell, room) for cell, room in zip(row, widths, strict=True))
+            first, *rest = (fit(row[at], room) for at, room in widths.items())
             painted = self.paint(first, LOOKS.get(look, _UNKNOWN).colour)
             self.line("  ".join([painted, *rest]).rstrip())
 
@@ -296,11 +303,21 @@ def fit(text: str, room: int, *, end: str = "...") -> str:
     return text + " " * (room - width(text))
 
 
-def _narrow(widths: list[int], give: int, room: int) -> None:
-    """Cuts `widths` until their sum is `room`, or none but the first is wider than a few letters."""
-    widths[give] = max(min(widths[give], _WHY_WIDTH_MIN), widths[give] - max(0, sum(widths) - room))
-    while sum(widths) > room and max(widths[1:], default=0) > _CELL_WIDTH_MIN:
-        widths[widths.index(max(widths[1:]), 1)] -= 1
+def _narrow(widths: Mapping[int, int], give: int, whole: set[int], room: int) -> dict[int, int]:
+    """By column, its width, so that they fit into `room`, or only the `whole` ones are left."""
+    left = dict(widths)
+    over = sum(left.values()) + 2 * (len(left) - 1) - room
+    if give in left:
+        cut = max(0, min(over, left[give] - _WHY_WIDTH_MIN))
+        left[give], over = left[give] - cut, over - cut
+    cuttable = [at for at in left if at not in whole]
+    while over > 0 and (wide := [at for at in cuttable if left[at] > _CELL_WIDTH_MIN]):
+        left[max(wide, key=lambda at: left[at])] -= 1
+        over -= 1
+    if over <= 0 or not cuttable:
+        return left
+    gone = max((at for at in cuttable if at != give), default=give)
+    return _narrow({at: wide for at, wide in widths.items() if at != gone}, give, whole, room)
 
 
 def wrap(text: str, room: int) -> list[str]:
@@ -314,8 +331,8 @@ def wrap(text: str, room: int) -> list[str]:
     return lines
 
 
-def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return "  ".join(fit(cell, room) for cell, room in zip(cells, widths, strict=True))
+def _row(cells: Sequence[str], widths: Mapping[int, int]) -> str:
+    return "  ".join(fit(cells[at], room) for at, room in widths.items())
 
 
 _rows_apart = False

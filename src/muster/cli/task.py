@@ -145,7 +145,7 @@ def table(tasks: list[Json], screen: Screen) -> None:
             clean(ref_of(task)),
             clean(task["why"]),
             clean(task["agent"] or task["wantedAgent"] or "-"),
-            str(task["epoch"]),
+            str(task["attemptCount"]),
             age(now - task["createdAtMs"]),
         ]
         for task, look in zip(tasks, looks, strict=True)

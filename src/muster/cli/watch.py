@@ -41,16 +41,19 @@ def run(args: argparse.Namespace) -> int:
         with connect(args) as context:
             if args.plan is not None:
                 context.api.get(plan_path(args.plan))  # refuses one that is not there
-            if _is_live(args) and not context.direct:
-                from muster.cli.live import watch
+            if args.rewound is None and _is_live(args):
+                from muster.cli.live import as_it_is, watch
 
-                return watch(context, plan=args.plan, colour=args.color)
+                first = as_it_is(context, args.plan)
+                break
             last = _present(context, args, screen) if last is None else last
             if args.rewound is not None:
                 return 0  # and `main` says that it was halted
             if not context.direct:
                 last = _follow(context, args, screen, last)
         _await_crew(context.project)
+    # Nobody can bring a crew up while this process holds the store.
+    return watch(context.project, first, plan=args.plan, colour=args.color)
 
 
 def _await_crew(project: Project) -> None:

@@ -93,6 +93,12 @@ class PauseReason(StrEnum):
     BUDGET = "budget"
     REVIEW = "review"
     BREAKER = "breaker"
+    HAND = "hand"
+    """A person takes it over as soon as its agent has stopped: somebody works on it."""
+
+
+BY_A_PERSON = frozenset({PauseReason.USER, PauseReason.HAND})
+"""Who has paused it has not forgotten it, and may take it."""
 
 
 class FailedDependency(StrEnum):

@@ -22,6 +22,7 @@ from muster.model.scalars import (
 )
 from muster.model.states import (
     ATTEMPT_OPEN,
+    BY_A_PERSON,
     FINAL,
     AttemptStatus,
     ErrorKind,
@@ -188,7 +189,7 @@ class Task(Struct, frozen=True, gc=False):
     @property
     def for_its_person(self) -> bool:
         """A person has paused it, so a person may have it; an agent may not."""
-        paused = self.status is TaskStatus.PAUSED and self.paused_reason is PauseReason.USER
+        paused = self.status is TaskStatus.PAUSED and self.paused_reason in BY_A_PERSON
         return paused and self.unmet == 0 and self.lingering_epoch is None
 
     @property

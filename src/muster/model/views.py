@@ -64,6 +64,8 @@ class TaskView(CommonFields, frozen=True, kw_only=True):
     """Why its running attempt is thought to hang."""
     done_epoch: int | None = None
     """The attempt whose work is done and not published yet."""
+    attempt_count: int = 0
+    """Its epochs are no numbers in a row once the store was restored."""
     last_agent: str | None = None
     """Of its newest attempt, also when that has ended."""
     stop_action: StopAction | None = None

@@ -14,6 +14,7 @@ from muster.model.profiles import required, target_of
 from muster.model.rows import ANY_AGENT
 from muster.model.states import (
     ATTEMPT_OPEN,
+    BY_A_PERSON,
     HELD,
     AttemptStatus,
     CrewStatus,
@@ -115,7 +116,7 @@ def why(task: TaskView, facts: CrewFacts) -> str:
 def reason(task: TaskView, facts: CrewFacts) -> Reason:
     if task.status not in {TaskStatus.PENDING, TaskStatus.ABORTED}:
         # Who has paused a task has not forgotten it.
-        waits = task.status is TaskStatus.PAUSED and task.paused_reason is not PauseReason.USER
+        waits = task.status is TaskStatus.PAUSED and task.paused_reason not in BY_A_PERSON
         return Reason(_told(task), waits or task.status is TaskStatus.FAILED)
     found = _waiting(task, facts)
     if task.done_epoch is None:
@@ -166,6 +167,8 @@ def _paused(task: TaskView) -> str:
             return f"paused, its budget is used up: `muster budget {task.plan}/{task.key} USD` raises it"
         case PauseReason.REVIEW:
             return f"waits for a review: {task.error}" if task.error else "waits for a review"
+        case PauseReason.HAND:
+            return "a person is taking it over; `muster task resume` gives it back to its agent"
         case _:
             return "paused by a person"
 

@@ -350,7 +350,8 @@ class Reads(Common, Protocol):
         """The last `limit` chunks, otherwise as `log`."""
 
     async def movable(self, plan_id: int) -> tuple[int, set[tuple[str | None, tuple[str, ...]]]]:
-        """(tasks that are held or wait for a due time, (agent, capabilities) wanted by those that are ready)."""
+        """(tasks that are held, wait for a due time or are being taken over by a person, (agent, capabilities)
+        wanted by those that are ready)."""
 
     async def holds(self) -> list[tuple[str, str]]:
         """(worker, `plan/key#epoch`) of each open attempt, the oldest task first."""

@@ -144,7 +144,7 @@ async def add(web: Backend, body: AddBody) -> Reply:
     return json_reply(added, 201 if isinstance(added, Enqueued) and added.added > 0 else 200)
 
 
-routes.command(f"{_TASK}/pause", c.Pause, "actor")
+routes.command(f"{_TASK}/pause", c.Pause, "actor", "take")
 routes.command(f"{_TASK}/resume", c.Resume, "actor", "note")
 routes.command(f"{_TASK}/accept", c.Accept, "actor")
 routes.command(f"{_TASK}/complete", c.CompleteByPerson, "actor")

@@ -17,7 +17,7 @@ from muster.cli.live.state import LOG_LINES_MAX, News, Prompt
 from muster.cli.output import Screen, refused
 from muster.cli.transcripts import Readers, Streams, agent_of, lines_of
 from muster.client.api import Api, task_path
-from muster.client.http import Connection
+from muster.client.http import Connection, answers
 from muster.config.project import Project
 from muster.model.errors import MusterError, Unavailable
 from muster.model.json_value import Json
@@ -94,6 +94,7 @@ class Listing:
 
 
 ROUND_S = 0.25
+NO_CREW = "no owner: this waits for one (muster up)"
 LINE_CHARS_MAX = 4000
 _TAIL_CHUNKS = 50
 
@@ -102,6 +103,7 @@ class LiveFeed:
     """Owns a connection and a thread; `take` never blocks."""
 
     def __init__(self, project: Project, actor: str, plan: str | None) -> None:
+        self._project = project
         self._api = Api(Connection(project.socket))
         self._actor = actor
         self._listing = Listing(self._api, plan)
@@ -137,7 +139,8 @@ class LiveFeed:
             try:
                 news = self._read(self._do_asked())
             except Unavailable as error:
-                news = News(link=f"no owner: {error.message}", cut=self._listing.cut)
+                link = f"no owner: {error.message}" if answers(self._project.socket) else NO_CREW
+                news = News(link=link, cut=self._listing.cut)
                 self._log.forget()
             except MusterError as error:
                 news = News(told=error.message, cut=self._listing.cut)

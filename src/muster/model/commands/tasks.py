@@ -101,6 +101,8 @@ class Pause(Command, frozen=True, kw_only=True):
     task_id: int
     actor: Name
     reason: PauseReason = PauseReason.USER
+    take: bool = False
+    """The person is about to take it, as PauseReason.HAND."""
 
 
 class Resume(Command, frozen=True, kw_only=True):

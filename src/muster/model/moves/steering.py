@@ -24,18 +24,19 @@ def pause(task: Task, facts: Facts, command: c.Pause, now: Now) -> Decision:
     """A running attempt saves a checkpoint and stops first."""
     if task.status is TaskStatus.PAUSED:
         return Decision(task)
+    reason = PauseReason.HAND if command.take else command.reason
     if task.status in HELD:
-        return _stop_for(task, facts, StopAction.PAUSE, command.actor, now, paused_reason=command.reason)
+        return _stop_for(task, facts, StopAction.PAUSE, command.actor, now, paused_reason=reason)
     if task.status not in _WAITING:
         raise IllegalMove(f"task {task.id} is {task.status} and cannot be paused")
     after, event = moved(
         task,
         now,
         "paused",
-        f"paused by {command.actor} ({command.reason})",
+        f"paused by {command.actor} ({reason})",
         command.actor,
         status=TaskStatus.PAUSED,
-        paused_reason=command.reason,
+        paused_reason=reason,
     )
     return Decision(after, events=(event,))
 

@@ -14,7 +14,7 @@ import apsw
 
 from muster.model.errors import BadInput, Conflict, MusterError, NotFound, StoreFault, StoreFull, StoreRefused
 from muster.stores.sqlite.file import COPY_ID, opening_fault, reading, wal_of
-from muster.stores.sqlite.halt import Flag, damaged
+from muster.stores.sqlite.halt import Flag, damaged, note_backup
 from muster.stores.sqlite.sql_files import load_sql
 from muster.stores.sqlite.store import newest_schema, schema_of
 
@@ -56,6 +56,7 @@ def back_up(store: Path, target: Path, *, force: bool = False, pause: Pause = ti
             raise damaged(store, f"the copy is not sound: {report.findings[0]}", StoreRefused)
         _name(draft, target, force=force)
         _sync(target.parent)
+        note_backup(store, target)
         return report._replace(path=target)
     except OSError as error:
         raise StoreFault(f"{error.filename or target}: {error.strerror}; no backup was made") from error

@@ -88,14 +88,14 @@ def restore_hint(store: Path) -> str:
     """The commands that put the newest backup in place, or what is left to do without one."""
     newest = _newest_backup(store)
     if newest is None:
-        return f"begin anew, as there is no backup: muster down; mv {store.parent} {store.parent}.old"
+        return f"begin anew, as no backup is known: muster down; mv {store.parent} {store.parent}.old"
     return f"restore the newest backup: muster down; cp {newest} {store}; muster db restored"
 
 
 def _missing_hint(store: Path) -> str:
     newest = _newest_backup(store)
     older = (
-        " (there is no backup)"
+        " (no backup is known)"
         if newest is None
         else f", or with the newest backup after cp {newest} {store}"
     )
@@ -105,11 +105,27 @@ def _missing_hint(store: Path) -> str:
     )
 
 
-def _newest_backup(store: Path) -> Path | None:
+_ELSEWHERE = "elsewhere.db"
+
+
+def note_backup(store: Path, made: Path) -> None:
+    """One that is not kept beside the store: what names the newest backup finds it by a link."""
+    folder = store.parent / BACKUPS
+    if made.parent == folder:
+        return
     try:
-        return max((store.parent / BACKUPS).glob("*.db"), key=lambda path: path.stat().st_mtime, default=None)
-    except OSError:
-        return None
+        folder.mkdir(mode=0o700, exist_ok=True)
+        draft = folder / f".{_ELSEWHERE}.{os.getpid()}"
+        draft.unlink(missing_ok=True)
+        draft.symlink_to(made)
+        draft.replace(folder / _ELSEWHERE)
+    except OSError as error:
+        log.warning("no hint will name the backup %s: %s", made, error)
+
+
+def _newest_backup(store: Path) -> Path | None:
+    there = [path.resolve() for path in (store.parent / BACKUPS).glob("*.db") if path.exists()]
+    return max(there, key=lambda path: path.stat().st_mtime, default=None)
 
 
 class Flag:

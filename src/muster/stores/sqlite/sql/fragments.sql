@@ -61,6 +61,9 @@ iif(a.ended_at_ms IS NULL, a.agent, NULL)
 -- name: taskview_attempt_status
 a.status
 
+-- name: taskview_attempt_count
+iif(t.epoch > 1, (SELECT count(*) FROM attempts n WHERE n.task_id = t.id), t.epoch)
+
 -- name: taskview_last_agent
 a.agent
 
