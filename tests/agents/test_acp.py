@@ -17,6 +17,7 @@ from muster.config.settings import AgentConfig
 from muster.model.errors import BadInput
 from muster.model.limits import Limits
 from muster.model.states import ErrorKind
+from muster.model.usage import Usage
 from muster.ports.agent import AttemptFolder, Completed, Exit, Failed, Outcome, SessionSeen, Step
 from patience import PATIENCE_S
 
@@ -114,7 +115,7 @@ def test_what_a_mode_does_not_allow_is_refused_and_a_warning(cli: Cli, mode: str
 
 
 def test_a_session_is_loaded_without_its_old_story(cli: Cli) -> None:
-    _, events, outcome = cli.run(session_key="s1")
+    _, events, outcome = cli.run(session_key="s1", session_usage=Usage(input_tokens=9))
     assert outcome == Completed(result=b'{"text":"yes, Your "}', spoken=True)
     assert events[0] == SessionSeen("s1")
 
@@ -134,6 +135,14 @@ def test_a_refusal_of_its_provider_is_found_in_its_words(cli: Cli) -> None:
     _, _, outcome = cli.run("error")
     assert isinstance(outcome, Failed)
     assert outcome.kind is ErrorKind.RATE_LIMIT
+
+
+def test_a_connection_that_broke_is_no_busy_provider(folder: AttemptFolder) -> None:
+    stream = AcpStream(None, Limits())
+    stream.feed(b'{"jsonrpc": "2.0", "id": 3, "error": {"code": 500, "message": "terminated"}}\n')
+    outcome = stream.outcome(Exit(code=1), folder)
+    assert isinstance(outcome, Failed)
+    assert outcome.kind is ErrorKind.CRASH
 
 
 def test_a_model_that_it_does_not_take_and_a_system_prompt_are_refused(cli: Cli) -> None:

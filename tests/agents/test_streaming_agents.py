@@ -117,6 +117,20 @@ def test_codex_resumes_its_thread_the_same_way(home: Path, folder: AttemptFolder
     assert resumed.argv == ("sh", "exec", "resume", "--json", "--skip-git-repo-check", *sandbox, KEY, "-")
 
 
+def test_a_session_that_has_answered_nothing_is_told_its_task_again(
+    home: Path, folder: AttemptFolder
+) -> None:
+    agent = codex(home)
+    (home / "sessions" / "2026" / "11" / "21" / f"rollout-2026-11-21T17-17-24-{KEY}.jsonl").touch()
+    launched(agent, folder, job(prompt="Count the leaves.", session_key=KEY))
+    assert "Count the leaves." in folder.prompt.read_text()
+    assert "interrupted" in folder.prompt.read_text()
+    launched(
+        agent, folder, job(prompt="Count the leaves.", session_key=KEY, session_usage=Usage(input_tokens=9))
+    )
+    assert "Count the leaves." not in folder.prompt.read_text()
+
+
 def test_bypassing_as_root_needs_a_sandbox(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("IS_SANDBOX", raising=False)
     monkeypatch.setattr(claude_code, "is_root", lambda: True)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
 import subprocess
-import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ from muster.ports.agent import AttemptFolder
 
 TASKS = 8
 LIMIT_S = 600.0
+HEAD = "provider           CLI          tasks   plain: s  refused   Muster: s  refused   ratio"
 _529 = Refuse(529, "overloaded_error", "Overloaded")
 _429 = Refuse(429, "rate_limit_error", headers={"retry-after": "5"})
 _500 = Refuse(500, "api_error", "internal")
@@ -89,28 +88,13 @@ def _cost(stub: ModelStub, done: int) -> Cost:
     return Cost(stub.seen[-1].at_s - stub.seen[0].at_s, sum(stub.refused.values()), done)
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="./run agents", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=1, metavar="N")
-    parser.add_argument("--cases", default=",".join(CASES), metavar="NAME,...")
-    parser.add_argument("--kinds", default=",".join(MODES), metavar="KIND,...")
-    args = parser.parse_args(arguments)
-    worse = 0
-    print("provider           CLI          tasks   plain: s  refused   Muster: s  refused   ratio")
-    for case in args.cases.split(","):
-        for kind in args.kinds.split(","):
-            for _ in range(args.rounds):
-                alone, ours = plain(kind, case), with_muster(kind, case)
-                tasks, ratio = CASES[case][0], ours.seconds / alone.seconds
-                bad = ours.done < tasks or (ratio > 1.5 if tasks == 1 else ours.refused >= alone.refused)
-                worse += bad
-                print(
-                    f"{case:<18} {kind:<12} {tasks:>5} {alone.seconds:>10.1f} {alone.refused:>8} "
-                    f"{ours.seconds:>11.1f} {ours.refused:>8} {ratio:>7.2f}{'  WORSE' if bad else ''}",
-                    flush=True,
-                )
-    return 1 if worse else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def compared(case: str, kind: str) -> tuple[str, str]:
+    """A line of the table, and what is worse with Muster than without; empty where nothing is."""
+    alone, ours = plain(kind, case), with_muster(kind, case)
+    tasks, ratio = CASES[case][0], ours.seconds / alone.seconds
+    bad = ours.done < tasks or (ratio > 1.5 if tasks == 1 else ours.refused >= alone.refused)
+    row = (
+        f"{case:<18} {kind:<12} {tasks:>5} {alone.seconds:>10.1f} {alone.refused:>8} "
+        f"{ours.seconds:>11.1f} {ours.refused:>8} {ratio:>7.2f}"
+    )
+    return row, f"{case}, {kind}: worse than without Muster: {row}" if bad else ""

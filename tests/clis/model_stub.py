@@ -1,23 +1,51 @@
 """A model server on loopback that does as it is told, for agent CLIs that believe they talk to a provider.
 
 A prompt says what the model is to do with a line `stub: NAME`; a scenario is a list of steps, one for each
-answer of the model.  It speaks the wires of `wires.py`, streamed and whole.
+answer of the model, or makes a step of the conversation.  It speaks the wires of `wires.py`, streamed and whole.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import socket
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
-from wires import INPUT_TOKENS, WIRES, Away, Cut, Hang, Refuse, Say, Scenario, Shell, Step, Unfinished, Wire
+from wires import (
+    INPUT_TOKENS,
+    WIRES,
+    Away,
+    Cut,
+    Hang,
+    Refuse,
+    Say,
+    Scenario,
+    Shell,
+    Step,
+    Unfinished,
+    Use,
+    Wire,
+)
 
-__all__ = ["Away", "Cut", "Hang", "ModelStub", "Refuse", "Say", "Scenario", "Seen", "Shell", "Unfinished"]
+__all__ = [
+    "Away",
+    "Cut",
+    "Hang",
+    "ModelStub",
+    "Refuse",
+    "Say",
+    "Scenario",
+    "Seen",
+    "Shell",
+    "Unfinished",
+    "Use",
+]
 
 _DIRECTIVE = re.compile(r"stub: ([\w-]+)")
 
@@ -42,6 +70,11 @@ class ModelStub:
         self.scenarios = scenarios
         self.seen: list[Seen] = []
         self.refused: Counter[tuple[str, int]] = Counter()
+        self.served: Counter[str] = Counter()
+        """By scenario: the answers that were given whole, to a CLI that was still there."""
+        self.think_s = 0.0
+        """How long each answer takes."""
+        self.keeps_texts = True
         self.away_since_s: dict[str, float] = {}
         self.lock = threading.Lock()
         self.closing = threading.Event()
@@ -76,6 +109,7 @@ class ModelStub:
     def step(self, name: str, done: int) -> tuple[int, Step]:
         """The step for a conversation in which `done` tool calls have been answered."""
         steps = self.scenarios.get(name, [Say("done")])
+        assert isinstance(steps, list)
         place = 0
         for i, step in enumerate(steps):
             if isinstance(step, Away):
@@ -104,6 +138,10 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Silent."""
 
+    def handle(self) -> None:
+        with suppress(ConnectionError):  # CLIs are killed, too
+            super().handle()
+
     def do_HEAD(self) -> None:
         self._json(200, {})
 
@@ -126,15 +164,38 @@ class _Handler(BaseHTTPRequestHandler):
         text = wire.text()
         found = _DIRECTIVE.findall(text)
         name = found[0] if found else ""
-        i, step = self.stub.step(name, wire.done()) if wire.main else (0, Say("a title"))
+        i, step = self._step(name, wire) if wire.main else (0, Say("a title"))
         if wire.main:
             names = ("x-api-key", "x-goog-api-key", "authorization")
             key = next((self.headers[name] for name in names if name in self.headers), "")
-            self.stub.seen.append(Seen(time.monotonic(), self.path, name, i, key, text))
+            kept = text if self.stub.keeps_texts else ""
+            self.stub.seen.append(Seen(time.monotonic(), self.path, name, i, key, kept))
         try:
+            if self.stub.think_s:
+                self.stub.closing.wait(self.stub.think_s)
+                self._refuse_the_dead()
             self._do(wire, step)
         except OSError:
             self.close_connection = True
+        else:
+            if wire.main and isinstance(step, Say | Shell | Use):
+                with self.stub.lock:
+                    self.stub.served[name] += 1
+
+    def _step(self, name: str, wire: Wire) -> tuple[int, Step]:
+        scenario = self.stub.scenarios.get(name)
+        return (wire.done(), scenario(wire)) if callable(scenario) else self.stub.step(name, wire.done())
+
+    def _refuse_the_dead(self) -> None:
+        """Raises OSError where nobody is left to answer."""
+        self.connection.setblocking(False)
+        try:
+            if not self.connection.recv(1, socket.MSG_PEEK):
+                raise ConnectionResetError
+        except BlockingIOError:
+            return
+        finally:
+            self.connection.setblocking(True)
 
     def _do(self, wire: Wire, step: Step) -> None:
         if isinstance(step, Refuse):
@@ -142,7 +203,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif isinstance(step, Hang):
             self.stub.closing.wait(step.seconds)
             self.close_connection = True
-        elif not wire.stream and isinstance(step, Say | Shell):
+        elif not wire.stream and isinstance(step, Say | Shell | Use):
             self._json(200, wire.whole(step))
         else:
             self._stream(wire, step)

@@ -138,5 +138,6 @@ def test_a_killed_run_is_lost_and_its_session_resumed(bench: Bench, stub: ModelS
     first, second = bench.kill_and_resume(stub, number)
     assert first.stream.usage == (replace(times(2), priced=True) if number == signal.SIGKILL else times(2))
     assert second.stream.usage is not None
-    assert second.stream.usage.output_tokens == 50, "nothing is counted twice"
+    # A killed one may not have noted its last answer any more, and asks for it again.
+    assert second.stream.usage.output_tokens == (stub.served["slow"] - 2) * 50, "nothing is counted twice"
     assert second.events[0] == SessionSeen(str(first.session_key))

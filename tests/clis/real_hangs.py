@@ -25,7 +25,7 @@ def test_a_slow_answer_is_progress_and_not_in_the_log(tmp_path: Path, stub: Mode
     detail = show(folder, "plan/slow")
     [attempt] = detail["attempts"]  # type: ignore[misc]
     assert "suspected" not in [event["event"] for event in detail["events"]]  # type: ignore[attr-defined]
-    logged = muster(folder, "logs", "plan/slow").stdout
+    logged = muster(folder, "logs", "plan/slow", "--raw").stdout
     assert "stream_event" not in logged
     assert '"type":"assistant"' in logged
     [printed] = folder.glob(".muster/attempts/*/1/stdout")

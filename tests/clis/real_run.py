@@ -21,10 +21,10 @@ from scenarios import SCENARIOS
 
 from bench import MODES, Bench
 from muster.agents.inputs import base_env
+from patience import PATIENCE_S
 
 MUSTER = [sys.executable, "-m", "muster.cli.main"]
 ROUNDS = 20
-LIMIT_S = 60.0
 
 
 @pytest.fixture
@@ -33,14 +33,20 @@ def stub() -> Iterator[ModelStub]:
         yield stub
 
 
-def toml_of(name: str, settings: dict[str, object]) -> str:
+def table_of(name: str, settings: dict[str, object]) -> str:
+    """An agent's part of muster.toml."""
+
     def value(given: object) -> str:
         if isinstance(given, dict):
             return "{ " + ", ".join(f"{key} = {json.dumps(text)}" for key, text in given.items()) + " }"
         return json.dumps(given)
 
     lines = [f"{key} = {value(given)}" for key, given in settings.items()]
-    return "\n".join([f'agent = "{name}"', f"[agents.{name}]", *lines, ""])
+    return "\n".join([f"[agents.{name}]", *lines, ""])
+
+
+def toml_of(name: str, settings: dict[str, object]) -> str:
+    return f'agent = "{name}"\n{table_of(name, settings)}'
 
 
 def project(
@@ -58,7 +64,7 @@ def muster(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
         env=base_env((), {}),
         capture_output=True,
         text=True,
-        timeout=LIMIT_S,
+        timeout=PATIENCE_S,
         check=False,
     )
 
@@ -86,7 +92,7 @@ def show(folder: Path, ref: str) -> dict[str, object]:
 
 
 def until(found: object, what: str) -> object:
-    deadline_s = time.monotonic() + LIMIT_S
+    deadline_s = time.monotonic() + PATIENCE_S
     while not (value := found()):  # type: ignore[operator]
         assert time.monotonic() < deadline_s, f"not in time: {what}"
         time.sleep(0.005)

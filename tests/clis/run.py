@@ -1,6 +1,6 @@
 """`./run test-agents`: installs the agent CLIs and runs the contract tests on them, cut off from the network.
 
-`./run agents [--rounds N] [--cases NAME,...]` measures there what a provider's bad minutes cost.
+`./run agents [--rounds N] [--cases NAME,...]` measures there how they fare with Muster.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def main(arguments: list[str]) -> int:
         cut = []
     files = [str(path) for path in sorted(HERE.glob("real_*.py"))]
     pytest = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *(arguments or ["-q", "-s"]), *files]
-    measure = [sys.executable, str(HERE / "bad_minutes.py"), *arguments[1:]]
+    measure = [sys.executable, str(HERE / "measure.py"), *arguments[1:]]
     return subprocess.run(
         [*cut, *(measure if arguments[:1] == ["--measure"] else pytest)],
-        env={**os.environ, **CLOSED},
+        env={**os.environ, **CLOSED, "PYTHONPATH": str(HERE.parent)},
         cwd=HERE.parents[1],
         check=False,
     ).returncode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -62,8 +62,15 @@ class Hang:
     seconds: float = 600.0
 
 
-Step = Say | Shell | Refuse | Away | Cut | Unfinished | Hang
-Scenario = list[Step]
+@dataclass(frozen=True)
+class Use:
+    """The model calls one of the CLI's own tools; on Anthropic's wire only."""
+
+    name: str
+    given: dict[str, object]
+
+
+Step = Say | Shell | Use | Refuse | Away | Cut | Unfinished | Hang
 
 
 class Wire(Protocol):
@@ -83,6 +90,10 @@ class Wire(Protocol):
 
     def events(self, step: Step) -> Iterator[tuple[str, Any]]:
         """Their names, where the wire has any, and their data."""
+
+
+Scenario = list[Step] | Callable[[Wire], Step]
+"""One step for each answer, or what the model makes of a conversation."""
 
 
 class Messages:
@@ -109,8 +120,15 @@ class Messages:
 
     def _content(self, step: Step) -> dict[str, Any]:
         if isinstance(step, Shell):
-            given = {"command": step.command, "description": "as the stub wants it"}
-            return {"type": "tool_use", "id": f"toolu_{time.time_ns()}", "name": "Bash", "input": given}
+            given: dict[str, object] = {"command": step.command, "description": "as the stub wants it"}
+            step = Use("Bash", given)
+        if isinstance(step, Use):
+            return {
+                "type": "tool_use",
+                "id": f"toolu_{time.time_ns()}",
+                "name": step.name,
+                "input": step.given,
+            }
         assert isinstance(step, Say)
         return {"type": "text", "text": step.text}
 
@@ -133,13 +151,13 @@ class Messages:
         }
 
     def whole(self, step: Step) -> dict[str, Any]:
-        stop = "tool_use" if isinstance(step, Shell) else "end_turn"
+        stop = "tool_use" if isinstance(step, Shell | Use) else "end_turn"
         return self._message([self._content(step)], stop, OUTPUT_TOKENS)
 
     def events(self, step: Step) -> Iterator[tuple[str, dict[str, Any]]]:
         content = self._content(step)
         yield "message_start", {"type": "message_start", "message": self._message([], None, 1)}
-        if isinstance(step, Shell):
+        if isinstance(step, Shell | Use):
             empty = {**content, "input": {}}
             deltas = [{"type": "input_json_delta", "partial_json": json.dumps(content["input"])}]
         else:
@@ -151,7 +169,7 @@ class Messages:
             yield "content_block_delta", {"type": "content_block_delta", "index": 0, "delta": delta}
         yield "content_block_stop", {"type": "content_block_stop", "index": 0}
         stop = {
-            "stop_reason": "tool_use" if isinstance(step, Shell) else "end_turn",
+            "stop_reason": "tool_use" if isinstance(step, Shell | Use) else "end_turn",
             "stop_sequence": None,
         }
         usage = {"output_tokens": OUTPUT_TOKENS}

@@ -158,7 +158,9 @@ class AcpStream(EventStream):
             said = text_of(self._error, "message") + (f" {json.dumps(data)}" if data else "")
             if self._asked == _MODEL:
                 return not_done(f"the agent takes no such model: {said}", "leave model out, or name another")
-            failed = refusal(said, status=_status_of(self._error))
+            # What Node says of a connection that broke, under whatever code.
+            status = None if said == "terminated" else _status_of(self._error)
+            failed = refusal(said, status=status)
             return Failed(kind=failed.kind, message=failed.message, session_gone=self._gone)
         if self._stop == "cancelled":
             return Failed(kind=ErrorKind.LOST, message="the agent was told from outside to stop")

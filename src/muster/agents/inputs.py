@@ -83,8 +83,11 @@ def base_env(names: Collection[str], given: Mapping[str, str], home: Home | None
 
 def prompt_of(job: Job) -> str:
     """The task's title and text, with what a person wants this attempt to know."""
-    text = job.title if job.prompt in ("", job.title) else f"{job.title}\n\n{job.prompt}"
-    return with_notes(text, job)
+    return with_notes(task_text(job), job)
+
+
+def task_text(job: Job) -> str:
+    return job.title if job.prompt in ("", job.title) else f"{job.title}\n\n{job.prompt}"
 
 
 def with_notes(text: str, job: Job) -> str:

@@ -21,6 +21,7 @@ from muster.agents.inputs import (
     printable,
     prompt_of,
     refuse_unpassable,
+    task_text,
     with_notes,
     write_inputs,
     write_private,
@@ -142,8 +143,10 @@ class StreamingAgent:
         env = self._env()
         resumes = bool(job.session_key) and self.knows(job.session_key or "", env)
         try:
-            prompt, begins = resume_prompt(job), _resumed(job)
-            if not resumes:
+            if resumes:
+                answered = bool(self.booked(job.session_key or "", env) or job.session_usage)
+                prompt, begins = resume_prompt(job, answered=answered), _resumed(job)
+            else:
                 prompt, begins = self._anew(job, folder)
             prompt = f"{prompt.rstrip()}\n\n{self._how_to_report(folder)}\n"
             write_inputs(job, folder, prompt=prompt, home=self.home)
@@ -303,15 +306,19 @@ class EventStream:
         return [SessionSeen(session)]
 
 
-def resume_prompt(job: Job) -> str:
-    """For a session that knows the task already."""
+def resume_prompt(job: Job, *, answered: bool) -> str:
+    """For a session; one that has not `answered` may have been killed before it noted what its task is."""
+    if job.refused:
+        return with_notes("Go on.", job)
+    if job.sent_back:
+        return with_notes(
+            f"Your result for this task ({job.title}) was not taken yet.  Go on until it can be.", job
+        )
     text = (
-        f"Your result for this task ({job.title}) was not taken yet.  Go on until it can be."
-        if job.sent_back
-        else f"Your work on this task ({job.title}) was interrupted before it was done. "
+        f"Your work on this task ({job.title}) was interrupted before it was done. "
         "Look at what is there already, then finish it."
     )
-    return with_notes("Go on." if job.refused else text, job)
+    return with_notes(text if answered else f"{task_text(job)}\n\n{text}", job)
 
 
 def plain_failure(exit: Exit, folder: AttemptFolder, limits: Limits) -> Failed:
