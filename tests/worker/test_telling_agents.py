@@ -80,6 +80,38 @@ def test_a_message_reaches_an_agent_that_listens_and_its_reports_count(project: 
     assert "muster task retry plan/it --note" in late.stderr
 
 
+@pytest.mark.parametrize("as_json", [False, True])
+def test_watch_shows_what_agents_say_and_do_as_they_do_it(project: Path, as_json: bool) -> None:
+    (project / "plan.md").write_text("# Plan\n- [ ] It {#it}\n  listen\n")
+    watching = [*MUSTER, "watch", *(["--json"] if as_json else ["--lines"])]
+    run = subprocess.Popen([*MUSTER, "run", "plan.md"], cwd=project, stdout=subprocess.PIPE)
+    until_begun(project)
+    watch = subprocess.Popen(
+        watching, cwd=project, stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL
+    )
+    try:
+        assert watch.stdout is not None
+        lines = iter(watch.stdout.readline, "")
+        seen = [next(line for line in lines if "I begin." in line)]
+        assert muster(project, "tell", "plan/it", "Use tabs.").returncode == 0
+        for line in lines:
+            seen.append(line)
+            if '"completed"' in line or " completed " in line:
+                break
+        assert run.wait(PATIENCE_S) == 0
+    finally:
+        for process in (watch, run):
+            process.terminate()
+            process.communicate()
+    if as_json:
+        told = [row for row in map(json.loads, seen) if row["type"] == "said"]
+        assert {(row["ref"], row["attempt"]) for row in told} == {("plan/it", 1)}
+        assert [row["kind"] for row in told][-1] == "cost"
+    else:
+        assert seen[0] == "plan/it  I begin.\n"
+        assert any(line.startswith("plan/it  Σ ") for line in seen), seen
+
+
 def test_a_budget_that_is_nearly_used_reaches_the_agent_beside_what_a_person_says(project: Path) -> None:
     """As a message, each once: that of its task, and that of its plan."""
     config = project / "muster.toml"

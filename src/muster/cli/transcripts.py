@@ -95,6 +95,10 @@ def _in_brief(entry: Entry, room: int) -> list[str]:
     return [*told, f"... {more} more lines"] if more > 0 else told
 
 
+def as_json(stream: str, entry: Entry) -> dict[str, str]:
+    return {"stream": stream, "kind": entry.did.value, "tool": entry.tool, "text": entry.text}
+
+
 class Streams:
     """The transcripts of one attempt's two streams."""
 
@@ -122,14 +126,47 @@ class Streams:
                 yield stream, entry
 
 
+class Said:
+    """What one attempt says, as it comes."""
+
+    def __init__(
+        self, readers: Readers, task_id: int, epoch: int, *, agent: str | None = None, last: int | None = None
+    ) -> None:
+        """`last`: of what is there already only so many chunks."""
+        self._readers, self._task_id, self._epoch, self._agent = readers, task_id, epoch, agent
+        self._last = last
+        self._streams: Streams | None = None
+        self._after = 0
+        self.over = False
+        """The attempt has ended, and nothing more is to be had."""
+
+    def news(self, api: Api) -> list[tuple[str, Entry]]:
+        """Entries with their streams, since the call before."""
+        query: Json = {"epoch": self._epoch, "after": self._after}
+        if self._streams is None:
+            agent = self._agent
+            if agent is None:
+                agent = agent_of(api.get(task_path(self._task_id)), self._epoch)
+            self._streams = Streams(self._readers.of(agent))
+            query = {"epoch": self._epoch, "last": self._last} if self._last else query
+        answer = api.get(task_path(self._task_id, "logs"), query)
+        self._after = max(self._after, answer["next"])
+        found: list[tuple[str, Entry]] = []
+        for chunk in answer["chunks"]:
+            stream, data = chunk["stream"], base64.b64decode(chunk["data"])
+            found += [(stream, entry) for entry in self._streams.feed(stream, chunk["offset"], data)]
+        self.over = answer["done"]
+        return [*found, *(self._streams.end() if self.over else ())]
+
+    def rest(self) -> list[tuple[str, Entry]]:
+        """What was begun and not ended."""
+        return [*self._streams.end()] if self._streams is not None else []
+
+
 def tail(api: Api, readers: Readers, task_id: int, epoch: int, agent: str) -> list[tuple[str, Entry]]:
     """The last entries of an attempt, with their streams."""
-    answer = api.get(task_path(task_id, "logs"), {"epoch": epoch, "last": TAIL_CHUNKS})
-    streams, found = Streams(readers.of(agent)), []
-    for chunk in answer["chunks"]:
-        data = base64.b64decode(chunk["data"])
-        found += [(chunk["stream"], entry) for entry in streams.feed(chunk["stream"], chunk["offset"], data)]
-    return [*found, *streams.end()]
+    said = Said(readers, task_id, epoch, agent=agent, last=TAIL_CHUNKS)
+    return [*said.news(api), *said.rest()]
 
 
 def tail_lines(told: Iterable[tuple[str, Entry]], screen: Screen, most: int) -> list[str]:
@@ -207,8 +244,7 @@ class Readable:
         if self._json:
             from muster.cli.output import print_json
 
-            told = {"stream": stream, "kind": entry.did.value, "tool": entry.tool, "text": entry.text}
-            print_json({**self._of, **told}, lines=True)
+            print_json({**self._of, **as_json(stream, entry)}, lines=True)
         elif self._grep is not None:
             self._screen.line(f"{self._screen.paint(clean(self._ref), BOLD)}  {self._found(entry)}")
         else:

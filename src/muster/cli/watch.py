@@ -1,4 +1,4 @@
-"""`muster watch`: what happens, one line for each event."""
+"""`muster watch`: what happens, one line for each event and for what agents say and do."""
 
 from __future__ import annotations
 
@@ -7,18 +7,24 @@ import math
 import os
 import sys
 import time
+from contextlib import suppress
 
 from muster.cli.context import WAIT_S, Context, connect, no_rows
-from muster.cli.output import Screen, clean, note, print_json, ref_of
+from muster.cli.output import BOLD, Screen, clean, columns, note, print_json, ref_of
 from muster.cli.task import find_tasks
+from muster.cli.transcripts import Readers, Said, as_json, lines_of
 from muster.client.api import plan_path
 from muster.client.http import answers
 from muster.config.project import Project
 from muster.model.errors import Unavailable
 from muster.model.json_value import Json
+from muster.model.states import HELD
 
 SHOWN_MAX = 50
 LOOK_S = 0.2
+TALK_S = 1.0
+"""Agents are asked this often what they say."""
+ROOM_MIN = 20
 RESTART_S = 2.0
 """An owner that was restarted is back by then."""
 _OPEN = ("pending", "assigned", "running", "paused", "aborted")
@@ -26,10 +32,10 @@ _OPEN = ("pending", "assigned", "running", "paused", "aborted")
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plan", metavar="PLAN", help="this plan only")
-    parser.add_argument("--lines", action="store_true", help="one line for each event, also on a terminal")
+    parser.add_argument("--lines", action="store_true", help="lines, also on a terminal")
     parser.description = (
         "On a terminal: tasks with reasons, agents and the output of the chosen task, live; ? tells the keys. "
-        "Elsewhere: where things stand, then one line for each event until Ctrl-C."
+        "Elsewhere: where things stand, then a line for each event, and for what agents say and do, until Ctrl-C."
     )
 
 
@@ -94,17 +100,55 @@ def _present(context: Context, args: argparse.Namespace, screen: Screen) -> int:
 
 def _follow(context: Context, args: argparse.Namespace, screen: Screen, last: int) -> int:
     """Until the owner ends; returns the last event that was shown."""
+    voices = _Voices(context, args, screen)
     while True:
         try:
-            events: list[Json] = context.api.get("/api/v1/events", {"after": last, "wait": WAIT_S})
+            wait_s = TALK_S if voices.heard else WAIT_S
+            events: list[Json] = context.api.get("/api/v1/events", {"after": last, "wait": wait_s})
+            for event in events:
+                last = event["id"]
+                if args.plan not in (None, event["plan"]):
+                    continue
+                if event["event"] == "started":
+                    voices.listen(event["taskId"], event["epoch"], ref_of(event))
+                elif event["newStatus"] not in HELD:
+                    with suppress(Unavailable):  # its last words come before its end, where they can be had
+                        voices.tell()
+                if args.json:
+                    print_json({"type": "event", **event}, lines=True)
+                else:
+                    screen.line(screen.event(event))
+            voices.tell()
         except Unavailable:
             return last
-        for event in events:
-            last = event["id"]
-            if args.plan not in (None, event["plan"]):
-                continue
-            if args.json:
-                print_json({"type": "event", **event}, lines=True)
-            else:
-                screen.line(screen.event(event))
         screen.stream.flush()
+
+
+class _Voices:
+    """What the agents at work say and do."""
+
+    def __init__(self, context: Context, args: argparse.Namespace, screen: Screen) -> None:
+        self._api, self._screen, self._json = context.api, screen, args.json
+        self._readers = Readers(context.project)
+        self.heard: dict[tuple[int, int], tuple[str, Said]] = {}
+        for task in find_tasks(context, plan=args.plan, names=["running"], limit=SHOWN_MAX):
+            self.listen(task["id"], task["epoch"], ref_of(task), last=1)
+
+    def listen(self, task_id: int, epoch: int, ref: str, last: int | None = None) -> None:
+        said = Said(self._readers, task_id, epoch, last=last)
+        self.heard.setdefault((task_id, epoch), (ref, said))
+
+    def tell(self) -> None:
+        """Raises Unavailable."""
+        for (task_id, epoch), (ref, said) in list(self.heard.items()):
+            for stream, entry in said.news(self._api):
+                if self._json:
+                    of = {"type": "said", "ref": ref, "taskId": task_id, "attempt": epoch}
+                    print_json({**of, **as_json(stream, entry)}, lines=True)
+                    continue
+                name = self._screen.paint(clean(ref), BOLD)
+                room = max(ROOM_MIN, columns() - len(ref) - 2) if self._screen.tty else 0
+                for line in lines_of(entry, self._screen, stream=stream, room=room):
+                    self._screen.line(f"{name}  {line}")
+            if said.over:
+                del self.heard[task_id, epoch]

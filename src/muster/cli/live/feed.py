@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import math
 import os
 import queue
@@ -12,10 +11,9 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from typing import Any, Self
 
-from muster.agents.transcript import Reader
 from muster.cli.live.state import LOG_LINES_MAX, News, Prompt
 from muster.cli.output import Screen, refused
-from muster.cli.transcripts import Readers, Streams, agent_of, lines_of
+from muster.cli.transcripts import Readers, Said, lines_of
 from muster.client.api import Api, task_path
 from muster.client.http import Connection, answers
 from muster.config.project import Project
@@ -176,34 +174,21 @@ class _Log:
 
     def __init__(self, project: Project) -> None:
         self.of: tuple[int, int] | None = None
-        self._after = 0
         self._project = project
         self._readers: Readers | None = None
-        self._streams = Streams(Reader(()))
+        self._said: Said | None = None
         self._screen = Screen("never")
 
     def forget(self) -> None:
-        self.of, self._after = None, 0
+        self.of = None
 
     def read(self, api: Api, wanted: tuple[int, int] | None) -> tuple[str, ...]:
         if wanted is None:
             self.of = None
             return ()
-        query: Json = {"epoch": wanted[1], "after": self._after}
-        if wanted != self.of:
-            detail = api.get(task_path(wanted[0]))
+        if wanted != self.of or self._said is None:
             self._readers = self._readers or Readers(self._project)
-            self._streams = Streams(self._readers.of(agent_of(detail, wanted[1])))
-            self.of, self._after = wanted, 0
-            query = {"epoch": wanted[1], "last": _TAIL_CHUNKS}
-        answer = api.get(task_path(wanted[0], "logs"), query)
-        self._after = max(self._after, answer["next"])
-        lines: list[str] = []
-        for chunk in answer["chunks"]:
-            stream, data = chunk["stream"], base64.b64decode(chunk["data"])
-            for entry in self._streams.feed(stream, chunk["offset"], data):
-                lines += lines_of(entry, self._screen, stream=stream)
-        if answer["done"]:
-            for stream, entry in self._streams.end():
-                lines += lines_of(entry, self._screen, stream=stream)
+            self._said, self.of = Said(self._readers, *wanted, last=_TAIL_CHUNKS), wanted
+        told = self._said.news(api)
+        lines = [line for stream, entry in told for line in lines_of(entry, self._screen, stream=stream)]
         return tuple(line[:LINE_CHARS_MAX] for line in lines[-LOG_LINES_MAX:])
