@@ -91,6 +91,7 @@ def commands(epoch: int = 4) -> dict[str, c.Command]:
         "artifact": c.AddArtifact(**mine, name="report", location="out.md"),
         "declare": c.Declare(**mine, text='"ok"'),
         "suspect": c.Suspect(**mine, evidence="no output for 10 min"),
+        "live diff": c.LiveDiff(**mine, files="src/a.py"),
         "notify": c.Notify(**mine, text="hurry"),
         "publish": c.Publish(**mine, branch="muster/plan/p", old="0" * 40, new="1" * 40),
         "published": c.Published(**mine, done=True),

@@ -40,6 +40,7 @@ HELD_TABLE: dict[str, tuple[str, str, str, str]] = {
     "rework": ("ABORTED/failed",) * 4,
     "review": ("PAUSED/failed",) * 4,
     "suspect": (ILLEGAL, ILLEGAL, "=", "="),
+    "live diff": (ILLEGAL, ILLEGAL, "=", "="),
     "notify": ("=", "=", "=", "="),
     "account": ("=", "=", "=", "="),
     "log": ("=", "=", "=", "="),

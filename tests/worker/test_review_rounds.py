@@ -182,25 +182,6 @@ def test_a_person_may_want_to_see_it_first(run: Crew) -> None:
     assert git(run.root, "show", f"{BRANCH}:count.txt") == "x"
 
 
-def test_tasks_that_change_the_same_files_run_one_after_the_other(tmp_path: Path) -> None:
-    root = make_repository(tmp_path / "home")
-    (root / "muster.toml").write_text(CONFIG.format(task=""))
-    script = f"mkdir {tmp_path}/at-work; sleep 0.3; echo $0 >> shared.txt; rmdir {tmp_path}/at-work"
-    tasks = [
-        {"key": f"t{n}", "title": "t", "agent": "writer", "description": script, "touches": files}
-        for n, files in enumerate(("shared.txt", "*.txt", "./shared.txt"))
-    ]
-    with crew(root, "owner", "worker", "worker", "worker") as (api, _):
-        api.post("/api/v1/plans", {"plan": "p", "source": None, "actor": "test", "tasks": tasks})
-
-        def told() -> list[dict[str, Any]]:
-            return list(api.get("/api/v1/agent-tasks"))
-
-        until(lambda: any("changes the same files" in task["why"] for task in told()), "one waits")
-        until(lambda: all(task["status"] == "COMPLETED" for task in told()), "all are done")
-        assert all(task["epoch"] == 1 for task in told()), "no conflict, and no folder that was there already"
-
-
 EDIT = """\
 if grep -q '^<<<<<<<' shared.txt
 then sed -i '/^<<<<<<</d; /^=======/d; /^>>>>>>>/d' shared.txt

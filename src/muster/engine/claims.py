@@ -28,10 +28,6 @@ TOUCHING_MAX = 100
 """So many tasks of one lane are passed over, because they would change the files of one that runs."""
 
 
-def _meet(task: Task, other: Task) -> bool:
-    return task.plan_id == other.plan_id and overlap(task.touches, other.touches)
-
-
 class Claims:
     def __init__(self, memory: Memory, policy: Policy) -> None:
         self._memory = memory
@@ -72,17 +68,21 @@ class Claims:
     async def _choose(self, view: View, worker: WorkerRow, free: int, known: Pools) -> list[tuple[Task, str]]:
         candidates: list[tuple[tuple[int, ...], Task, Lane, list[str]]] = []
         closed = await barred(view, known) if known else set()
-        held = await view.tx.touching()
-        await view.load(held)
-        touched = [view.task(task_id) for task_id in held]
-        # Of those at the head of a lane, some may have to wait.
-        most = free + TOUCHING_MAX if touched else free
+        touched: list[tuple[int | None, str]] | None = None
+        """(plan, files) of what runs; None as long as nobody has asked."""
         for lane_id in await view.tx.open_lanes():
             lane = self._memory.lanes[lane_id]
             agents = [agent for agent in lane.agents_for(worker) if self._policy.pool(agent) not in closed]
             if agents:
                 mismatch = lane.mismatch(worker.offer(agents[0]))
-                for task in await view.tx.ready(lane_id, most):
+                ready = await view.tx.ready(lane_id, free)
+                if any(task.touches for task in ready):
+                    if touched is None:
+                        await view.flush()
+                        touched = [(other.plan_id, other.files) for other in await view.tx.touching()]
+                    # Some of them may have to wait; those behind them need not.
+                    ready = await view.tx.ready(lane_id, free + TOUCHING_MAX) if touched else ready
+                for task in ready:
                     place = (-task.half_done, -task.priority, mismatch, task.sort_key, task.id)
                     candidates.append((place, task, lane, agents))
         candidates.sort(key=lambda candidate: candidate[0])
@@ -91,13 +91,14 @@ class Claims:
         for _, task, lane, agents in candidates:
             if len(chosen) == free:
                 break
-            if task.touches and any(_meet(task, other) for other in touched):
+            if any(task.plan_id == plan and overlap(task.touches, files) for plan, files in touched or ()):
                 continue
             able = [agent for agent in agents if self._policy.pool(agent) not in closed]
             agent = left.take(lane.limit_key, able) if left else next(iter(able), None)
             if agent is not None:
                 chosen.append((task, agent))
-                touched.append(task)
+                if touched is not None:
+                    touched.append((task.plan_id, task.touches))
                 # Of a provider in doubt one tries first.
                 closed |= {self._policy.pool(agent)} & known.keys()
         return chosen

@@ -20,6 +20,7 @@ from muster.model.rows import ANY_AGENT, agent_views, worker_view
 from muster.model.spending import ledger_of
 from muster.model.states import HELD, CrewStatus, TaskStatus
 from muster.model.task import Attempt, Now
+from muster.model.touches import Touching
 from muster.model.usage import total
 from muster.model.views import (
     ClaimView,
@@ -166,7 +167,8 @@ class Queries:
         views = await self._reads.task_views(selection)
         # What waits does so for something that its row does not say; everything else tells by itself.
         waiting = any(view.status in _WAITING for view in views)
-        facts = await self._facts() if waiting else _NO_FACTS
+        touching = tuple(await self._reads.touching())
+        facts = await self._facts(touching) if waiting else replace(_NO_FACTS, touching=touching)
         return [_judged(view, facts) for view in views]
 
     async def next_ready(self, limit: int) -> list[TaskView]:
@@ -276,7 +278,7 @@ class Queries:
             return False
         return not any(takers(agent, capabilities, facts) for agent, capabilities in wanted)
 
-    async def _facts(self) -> CrewFacts:
+    async def _facts(self, touching: tuple[Touching, ...] = ()) -> CrewFacts:
         status = await self.crew()
         holds = {view.id: len(view.holds) for view in status.workers}
         free: dict[str, int] = {}
@@ -333,7 +335,7 @@ class Queries:
             paused=paused,
             closed=closed,
             usual=usual,
-            touching=await self._touching(),
+            touching=touching,
             utc_offset_s=self._clock.utc_offset_s(latest_ms),
         )
 
@@ -344,11 +346,6 @@ class Queries:
     async def permissions(self) -> tuple[Permission, ...]:
         """What stands for whole plans."""
         return permissions_of(await self._reads.meta(PERMISSIONS))
-
-    async def _touching(self) -> tuple[tuple[str, str, str], ...]:
-        ids = tuple(await self._reads.touching())
-        views = await self._reads.task_views(TaskFilter(ids=ids)) if ids else []
-        return tuple((view.plan, f"{view.plan}/{view.key}", view.touches) for view in views)
 
     async def _full(self) -> tuple[dict[str, int], dict[str, int]]:
         """(agents, limit keys) that have no place left, each with its number of places."""

@@ -47,7 +47,7 @@ class View:
         """By plan, its tasks that ended: True for completed, False for failed for good after a run."""
         self.became_ready = False
         self.freed_files = False
-        """It has ended, and its task said which files it changes: one that changes the same may begin."""
+        """An attempt has ended that others had to keep clear of: one that changes the same files may begin."""
         self.freed_place = False
         """An attempt has ended: under a limit, another task may begin now."""
         self.refused: list[tuple[Attempt, float | None]] = []
@@ -149,7 +149,7 @@ class View:
         ended = not attempt.open
         if ended:
             self.freed_place = True
-            self.freed_files = self.freed_files or bool(self._tasks[task_id].touches)
+            self.freed_files = self.freed_files or bool(self._tasks[task_id].touches or attempt.live_diff)
             if attempt.status is AttemptStatus.RELEASED and attempt.error_kind in CLOSING:
                 self.refused.append((attempt, getattr(command, "retry_after_s", None)))
         told = attempt.stop_action is not known.stop_action or attempt.notice != known.notice

@@ -27,6 +27,7 @@ _DECIDERS: dict[type[c.Command], _Decider] = {
     c.AddArtifact: working.add_artifact,
     c.Declare: working.declare,
     c.Suspect: working.suspect,
+    c.LiveDiff: working.live_diff,
     c.Publish: publishing.publish,
     c.Published: publishing.published,
     c.Accept: publishing.accept,

@@ -269,6 +269,8 @@ class Attempt(Struct, frozen=True, gc=False):
     """`branch old new`, where it is about to move the plan's branch between these commits."""
     refused: str = ""
     """What its agent was not allowed to do, as a JSON list; empty: nothing."""
+    live_diff: str = ""
+    """What it has changed so far, as patterns like `Task.touches`."""
 
     @property
     def open(self) -> bool:

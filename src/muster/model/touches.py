@@ -1,4 +1,5 @@
-"""Which files tasks say that they change (`touches=src/api/**,docs/*`), and which of these cannot go together.
+"""Which files tasks say that they change (`touches=src/api/**,docs/*`) or have changed so far, and which of these
+cannot go together.
 
 Pure and cautious: two patterns that might name one file are taken to do so.
 """
@@ -6,13 +7,50 @@ Pure and cautious: two patterns that might name one file are taken to do so.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from typing import NamedTuple
 
+PATTERNS_MAX = 100
+LIST_CHARS_MAX = 8000
 _WILD = re.compile(r"[*?\[]")
+_NOT_IN_A_LIST = re.compile(r"^\s|\s$|[,\x00-\x1f\x7f\ud800-\udfff]")
+
+
+class Touching(NamedTuple):
+    """A task that runs, and the files that others of its plan leave alone meanwhile: two lists of patterns."""
+
+    task_id: int
+    plan_id: int | None
+    plan: str
+    name: str
+    declared: str
+    live: str
+    """What its attempt has changed so far."""
+
+    @property
+    def files(self) -> str:
+        return f"{self.declared},{self.live}"
+
+
+def meeting(one: str, other: str) -> str:
+    """The first pattern of `other` that may name a file of `one`, both lists with commas; empty: none does."""
+    lefts = _patterns(one)
+    return next((right for right in _patterns(other) if any(_may_meet(left, right) for left in lefts)), "")
 
 
 def overlap(one: str, other: str) -> bool:
-    """Whether two lists of patterns, with commas between them, may name the same file."""
-    return any(_may_meet(left, right) for left in _patterns(one) for right in _patterns(other))
+    return bool(meeting(one, other))
+
+
+def patterns_of(paths: Iterable[str]) -> str:
+    """A list of patterns for these files; where they are many, of the folders that they lie in."""
+    names = {_NOT_IN_A_LIST.sub("?", path) for path in paths}
+    while len(names) > PATTERNS_MAX or len(",".join(names)) > LIST_CHARS_MAX:
+        depth = max(name.count("/") for name in names)
+        if not depth:
+            return "*"
+        names = {"/".join(name.split("/")[:depth]) for name in names}
+    return ",".join(sorted(names))
 
 
 def _patterns(text: str) -> list[str]:

@@ -23,7 +23,7 @@ from muster.model.states import (
     TaskStatus,
 )
 from muster.model.task import BY_HAND, CANCELLED, REMOVED
-from muster.model.touches import overlap
+from muster.model.touches import Touching, meeting, overlap
 from muster.model.views import PlanView, TaskView
 from muster.model.wording import counted, refused_words
 
@@ -55,8 +55,8 @@ class CrewFacts(Struct, frozen=True):
     """Agents whose provider takes no requests now, with the provider's name."""
     usual: frozenset[str] = frozenset()
     """Who takes tasks that name no agent, also where nobody could run them now."""
-    touching: tuple[tuple[str, str, str], ...] = ()
-    """(plan, name, files) of the tasks that run and say which files they change."""
+    touching: tuple[Touching, ...] = ()
+    """Tasks that run, where it is known which files they change."""
     utc_offset_s: int = 0
     """Of the clocks that the reader looks at."""
 
@@ -117,7 +117,7 @@ def reason(task: TaskView, facts: CrewFacts) -> Reason:
     if task.status not in {TaskStatus.PENDING, TaskStatus.ABORTED}:
         # Who has paused a task has not forgotten it.
         waits = task.status is TaskStatus.PAUSED and task.paused_reason not in BY_A_PERSON
-        return Reason(_told(task), waits or task.status is TaskStatus.FAILED)
+        return Reason(_told(task, facts), waits or task.status is TaskStatus.FAILED)
     found = _waiting(task, facts)
     if task.done_epoch is None:
         return found
@@ -126,12 +126,12 @@ def reason(task: TaskView, facts: CrewFacts) -> Reason:
     )
 
 
-def _told(task: TaskView) -> str:
+def _told(task: TaskView, facts: CrewFacts) -> str:
     match task.status:
         case TaskStatus.ASSIGNED:
             return f"starting on {task.worker} with agent {task.agent}"
         case TaskStatus.RUNNING:
-            return _running(task)
+            return _running(task) + _conflict(task, facts)
         case TaskStatus.COMPLETED:
             by_attempt = task.attempt_status is AttemptStatus.COMPLETED
             more = f"; {refused_words(task.refused)}" if task.refused else ""
@@ -155,6 +155,16 @@ def _running(task: TaskView) -> str:
         return f"attempt {task.done_epoch} has said that it is done; {task.worker} publishes its work"
     doubt = f"; {task.suspicion}" if task.suspicion else ""
     return f"{stopping} on {task.worker} with agent {task.agent}{progress}{doubt}"
+
+
+def _conflict(task: TaskView, facts: CrewFacts) -> str:
+    """What it has changed that another one of its plan has changed too: their work is to be merged."""
+    near = [other for other in facts.touching if other.plan == task.plan and other.live]
+    own = next((each.live for each in near if each.task_id == task.id), "")
+    for other in near:
+        if other.task_id != task.id and (path := meeting(own, other.live)):
+            return f"; also changes {path}, which {other.name} is changing"
+    return ""
 
 
 def _paused(task: TaskView) -> str:
@@ -306,9 +316,11 @@ def _closed(task: TaskView, facts: CrewFacts) -> Reason | None:
 
 def _among(names: list[str], task: TaskView, facts: CrewFacts) -> str:
     """Some agent can do it: what keeps it from beginning now."""
-    for plan, name, files in facts.touching if task.touches else ():
-        if plan == task.plan and overlap(task.touches, files):
-            return f"waits for {name}, which changes the same files ({files})"
+    for other in facts.touching if task.touches else ():
+        if other.plan == task.plan and overlap(task.touches, other.declared):
+            return f"waits for {other.name}, which changes the same files ({other.declared})"
+        if other.plan == task.plan and (path := meeting(task.touches, other.live)):
+            return f"waits for {other.name}, which has changed {path}"
     most = facts.full_limits.get(task.limit_key or "")
     if most is not None:
         return f"waits for its turn: {most} of {most} tasks of limit {task.limit_key} run already"

@@ -27,6 +27,7 @@ COMMANDS: dict[str, type[c.Command]] = {
     "publish": c.Publish,
     "log": c.AppendLog,
     "suspect": c.Suspect,
+    "diff": c.LiveDiff,
     "account": c.Account,
     "provider": c.Provider,
 }

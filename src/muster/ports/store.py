@@ -18,6 +18,7 @@ from muster.model.events import Event
 from muster.model.rows import Lane, NewTask, Plan, WorkerRow
 from muster.model.seals import Numbered, Seal
 from muster.model.task import Artifact, Attempt, Checkpoint, Now, Task
+from muster.model.touches import Touching
 from muster.model.views import (
     AttemptView,
     EventView,
@@ -93,8 +94,8 @@ class Common(Protocol):
     async def open_by_agent(self) -> dict[str, int]:
         """Open attempts by agent."""
 
-    async def touching(self) -> list[int]:
-        """Tasks that an agent holds and that say which files they change."""
+    async def touching(self) -> list[Touching]:
+        """Tasks that are held, where it is known which files they change."""
 
     async def open_by_limit(self) -> dict[str, int]:
         """Open attempts by limit key."""

@@ -57,10 +57,15 @@ class Repository:
     """How long a worker is trusted that is not heard."""
 
     def run(
-        self, *arguments: str, cwd: Path | None = None, keep: tuple[int, ...] = (), index: Path | None = None
+        self,
+        *arguments: str,
+        cwd: Path | None = None,
+        keep: tuple[int, ...] = (),
+        index: Path | None = None,
+        within_s: float = GIT_S,
     ) -> str:
         """What git printed, without the last line end.  Raises GitFailed."""
-        done = self.ask(*arguments, cwd=cwd, keep=keep, index=index)
+        done = self.ask(*arguments, cwd=cwd, keep=keep, index=index, within_s=within_s)
         if done.returncode:
             said = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}")[-_SAID_MAX:]
             raise GitFailed(f"git {arguments[0]} failed in {cwd or self.top}: {said}", "try it by hand")
@@ -73,6 +78,7 @@ class Repository:
         keep: tuple[int, ...] = (),
         index: Path | None = None,
         given: str = "",
+        within_s: float = GIT_S,
     ) -> subprocess.CompletedProcess[str]:
         """As `run`, whatever the exit code.  Raises GitFailed where it does not end.
 
@@ -95,11 +101,11 @@ class Repository:
                 errors="surrogateescape",
                 check=False,
                 pass_fds=keep,
-                timeout=GIT_S,
+                timeout=within_s,
             )
         except subprocess.TimeoutExpired as error:
             # A filter or a remote that hangs must not hold the lock for ever.
-            raise GitFailed(f"git {arguments[0]} took more than {GIT_S:g} s", "try it by hand") from error
+            raise GitFailed(f"git {arguments[0]} took more than {within_s:g} s", "try it by hand") from error
 
     def commit_of(self, name: str, cwd: Path | None = None) -> str | None:
         found = self.ask("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", cwd=cwd)

@@ -44,6 +44,7 @@ from muster.worker.publishing import Over
 from muster.worker.reviewing import Reviewer
 from muster.worker.speaking import Speaker
 from muster.worker.tail import Tail
+from muster.worker.tree_looks import TreeLooks
 from muster.worker.watchdog import Watchdog
 from muster.worker.words import Words, cut
 from muster.worker.workdir import Trees, Workdir, workdir_of
@@ -111,6 +112,7 @@ class Runner:
         """The owner has taken our word on how the attempt ended."""
         self._suspected = ""
         self._usage: Usage | None = None
+        self._looks: TreeLooks | None = None
         self._ref = f"{job.plan}/{job.key}"
         self._tails = (Tail("stdout", self._folder.stdout), Tail("stderr", self._folder.stderr))
 
@@ -179,6 +181,7 @@ class Runner:
         self._begun = True
         if not self._report(start):
             return
+        self._looks = workdir.looks()
         if launch.begins:
             with contextlib.suppress(*AWAY):
                 self._send(self._words.step(launch.begins))
@@ -352,7 +355,8 @@ class Runner:
                 self._doubt(watchdog.suspicion)
             # An owner that is away for a while must not keep us from watching: the files keep the output.
             with contextlib.suppress(*AWAY):
-                self._ship()
+                if self._ship() and self._looks is not None:
+                    self._looks.tell(self._job, self._send)
                 if output_reader is not None:
                     output_reader.listen()
                     output_reader.tell(self._send)

@@ -12,6 +12,7 @@ from muster.model.answers import ClaimedJob
 from muster.worker.commits import Signature
 from muster.worker.git import GitFailed, Repository
 from muster.worker.publishing import FILE_BYTES_MAX, Publishing
+from muster.worker.tree_looks import LOOK_S, TreeLooks
 from muster.worker.worktree import Work, Worktree
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,9 @@ class Workdir(Protocol):
     def publishing(self) -> Publishing | None:
         """How work that is done goes on from here; None: it does not."""
 
+    def looks(self) -> TreeLooks | None:
+        """How others are told what is changed here while the attempt runs; None: they are not."""
+
     def clear(self) -> None:
         """After work that was accepted.  Never raises."""
 
@@ -84,6 +88,9 @@ class Folder:
     def publishing(self) -> Publishing | None:
         return None
 
+    def looks(self) -> TreeLooks | None:
+        return None
+
     def clear(self) -> None: ...
 
 
@@ -103,6 +110,8 @@ class Trees:
     merge: bool = True
     keep: bool = False
     file_bytes_max: int = FILE_BYTES_MAX
+    look_s: float = LOOK_S
+    """Between two looks at what a running attempt has changed."""
 
 
 @dataclass
@@ -153,6 +162,9 @@ class Tree:
 
     def publishing(self) -> Publishing | None:
         return Publishing(self.tree, self.rules.file_bytes_max) if self.tree.branched else None
+
+    def looks(self) -> TreeLooks | None:
+        return TreeLooks(self.tree, self.rules.look_s) if self.tree.branched else None
 
     def clear(self) -> None:
         if self.rules.keep:

@@ -162,6 +162,22 @@ class Worktree:
         changed = run("diff", *shown, "--stat", "-p", self.base, "--", cwd=self.path)
         return f"{changed}\n\nNew files:\n{new}" if new else changed
 
+    def changed_files(self, within_s: float) -> set[str]:
+        """Of the project's folder: what is neither as the task has found it, nor as others have published it.
+
+        Raises GitFailed, also where git takes longer than that.
+        """
+
+        def names(*arguments: str) -> set[str]:
+            told = self.repository.run(*arguments, cwd=self.cwd, within_s=within_s)
+            return set(filter(None, told.split("\0")))
+
+        diff = ("diff", "--name-only", "--relative", "--no-renames", "-z")
+        changed = names(*diff, self.base, "--")
+        if changed and (tip := self.plan_tip()) is not None:
+            changed &= names(*diff, tip, "--")
+        return changed | names("ls-files", "--others", "--exclude-standard", "-z")
+
     @property
     def needs_setup(self) -> bool:
         return not (self.admin() / _SET_UP).exists()

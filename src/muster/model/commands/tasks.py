@@ -9,6 +9,7 @@ from msgspec import Meta
 from muster.model.commands.base import RESULT_BYTES_MAX, AttemptCommand, Command, Spec
 from muster.model.scalars import Count, ExitCode, Id, LeaseSeconds, Name, Text, TokenHash
 from muster.model.states import ErrorKind, PauseReason, StopAction
+from muster.model.touches import LIST_CHARS_MAX
 from muster.model.usage import Usage
 
 
@@ -298,6 +299,13 @@ class Suspect(AttemptCommand, frozen=True, kw_only=True):
     """The attempt's process lives and shows no progress; or it does again, with no evidence."""
 
     evidence: Annotated[str, Meta(max_length=2000)] = ""
+
+
+class LiveDiff(AttemptCommand, frozen=True, kw_only=True):
+    """Its worker has looked at what the attempt has changed so far."""
+
+    files: Annotated[str, Meta(max_length=LIST_CHARS_MAX)]
+    """Patterns, as in `Spec.touches`; empty: nothing."""
 
 
 class Ask(AttemptCommand, frozen=True, kw_only=True):

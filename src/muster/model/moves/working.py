@@ -202,6 +202,11 @@ def suspect(task: Task, facts: Facts, command: c.Suspect, now: Now) -> Decision:
     return Decision(after, events=(event,))
 
 
+def live_diff(task: Task, facts: Facts, command: c.LiveDiff, now: Now) -> Decision:
+    attempt = _running(task, facts, command)
+    return Decision(task, replace(attempt, live_diff=command.files))
+
+
 def declare(task: Task, facts: Facts, command: c.Declare, now: Now) -> Decision:
     attempt = _running(task, facts, command)
     if len(command.text) > c.RESULT_BYTES_MAX:

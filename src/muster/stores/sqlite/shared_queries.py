@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from muster.model.edits import KeptTask
 from muster.model.rows import WorkerRow
 from muster.model.seals import Seal
+from muster.model.touches import Touching
 from muster.stores.sqlite.rows import kept_of, worker_of
 
 T = TypeVar("T")
@@ -32,8 +33,8 @@ class SharedQueries(ABC):
     async def open_by_agent(self) -> dict[str, int]:
         return dict(self._all("open_by_agent"))
 
-    async def touching(self) -> list[int]:
-        return [row[0] for row in self._all("touching")]
+    async def touching(self) -> list[Touching]:
+        return [Touching(*row) for row in self._all("touching")]
 
     async def open_by_limit(self) -> dict[str, int]:
         return dict(self._all("open_by_limit"))

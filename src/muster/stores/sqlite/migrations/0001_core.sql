@@ -171,11 +171,13 @@ CREATE TABLE attempts (
     session_usage    TEXT,
     intent           TEXT NOT NULL,
     refused          TEXT NOT NULL,
+    live_diff        TEXT NOT NULL,
     PRIMARY KEY (task_id, epoch),
     CHECK ((ended_at_ms IS NULL) = (status = 'assigned' OR status = 'running' OR status = 'stopping'))
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX attempts_open ON attempts (task_id) WHERE ended_at_ms IS NULL;
 CREATE INDEX attempts_held ON attempts (worker_id) WHERE ended_at_ms IS NULL;
+CREATE INDEX attempts_changing ON attempts (task_id) WHERE live_diff <> '' AND ended_at_ms IS NULL;
 CREATE INDEX attempts_refused ON attempts (task_id) WHERE refused <> '';
 
 -- S7: events are never changed, and a task's numbers have no duplicates (the engine makes no gaps).

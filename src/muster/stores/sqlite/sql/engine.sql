@@ -21,7 +21,14 @@ SELECT $task_columns FROM tasks
  LIMIT ?2
 
 -- name: touching
-SELECT id FROM tasks WHERE touches <> '' AND (status = 'ASSIGNED' OR status = 'RUNNING')
+SELECT t.id, t.plan_id, coalesce(p.name, ''), coalesce(p.name || '/', '') || coalesce(t.key, CAST(t.id AS TEXT)),
+       t.touches, a.live_diff
+  FROM (SELECT id FROM tasks WHERE touches <> '' AND (status = 'ASSIGNED' OR status = 'RUNNING')
+        UNION
+        SELECT task_id FROM attempts WHERE live_diff <> '' AND ended_at_ms IS NULL) o
+  JOIN tasks t ON t.id = o.id
+  JOIN attempts a ON a.task_id = o.id AND a.ended_at_ms IS NULL
+  LEFT JOIN plans p ON p.id = t.plan_id
 
 -- name: job_texts
 SELECT id, plan_id, epoch, fresh_after_epoch, coalesce(key, CAST(id AS TEXT)), title, description,
