@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
+import select
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
+import psutil
+import pyte
 import pytest
 from model_stub import ModelStub, Say, Shell
 from real_run import muster, project, running, show, until
@@ -179,3 +186,61 @@ def test_a_person_goes_on_in_the_session_of_a_killed_codex_and_gives_it_back(
     attempts = show(folder, "plan/listen")["attempts"]
     assert [attempt["agent"] for attempt in attempts] == ["cli", "by hand", "cli"]
     assert attempts[2]["sessionKey"] == session
+
+
+def seen_before(folder: Path) -> None:
+    """What Claude Code asks on its first start in a folder was answered, as by whoever attaches to a session."""
+    path = folder / "home" / "claude" / ".claude.json"
+    known = json.loads(path.read_text())
+    known |= {"hasCompletedOnboarding": True, "theme": "dark"}
+    known["customApiKeyResponses"] = {"approved": ["sk-ant-dummy"], "rejected": []}
+    known.setdefault("projects", {}).setdefault(str(folder), {})["hasTrustDialogAccepted"] = True
+    path.write_text(json.dumps(known))
+
+
+@pytest.mark.parametrize(("kind", "leave"), [("claude-code", "/exit"), ("codex", "/quit")])
+def test_a_person_reads_the_session_in_the_cli_itself_says_more_and_leaves(
+    tmp_path: Path, asking: ModelStub, kind: str, leave: str
+) -> None:
+    folder = project(tmp_path, asking, kind)
+    (folder / "plan.md").write_text("# Plan\n- [ ] Listen {#listen}\n\n  stub: listens\n")
+    with running(folder, "run", "plan.md") as run:
+        until((folder / "begun").exists, "its tool runs")
+        until(lambda: show(folder, "plan/listen")["attempts"][0]["sessionKey"], "its session is known")
+        if kind == "claude-code":
+            seen_before(folder)
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.chdir(folder)
+            os.environ["TERM"] = "xterm-256color"
+            os.execv(sys.executable, [sys.executable, "-m", "muster.cli.main", "attach", "plan/listen"])
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 120, 0, 0))
+        screen = pyte.Screen(120, 50)
+        stream = pyte.ByteStream(screen)
+
+        def shows(text: str) -> bool:
+            if select.select([terminal], [], [], 0.1)[0]:
+                data = os.read(terminal, 1 << 16)
+                stream.feed(data)
+                if b"\x1b[6n" in data:
+                    os.write(terminal, b"\x1b[1;1R")  # it asks where the cursor is
+            return text in "\n".join(screen.display)
+
+        def types(text: str, then: str) -> None:
+            os.write(terminal, text.encode())
+            until(lambda: shows(text), f"it has read {text}")
+            os.write(terminal, b"\r")
+            until(lambda: shows(then), then)
+
+        until(lambda: shows("stub: listens") and shows("nterrupted"), "what was said so far is shown")
+        types("How far is it?", "I heard.")
+        types(leave, "plan/listen  given back")
+        assert os.waitpid(pid, 0)[1] == 0
+        os.close(terminal)
+        (folder / "go").touch()
+        until(lambda: run.status() == psutil.STATUS_ZOMBIE, "the run, which has waited, ends")
+    detail = show(folder, "plan/listen")
+    first, by_hand, last = detail["attempts"]
+    assert (by_hand["agent"], detail["task"]["status"]) == ("by hand", "COMPLETED")
+    assert last["sessionKey"] == first["sessionKey"]
+    assert "How far is it?" in asking.model_requests("listens")[-1].text

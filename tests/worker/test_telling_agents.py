@@ -141,6 +141,8 @@ def test_a_question_in_its_words_is_asked_and_answered_in_its_session(project: P
 
 def test_a_person_takes_the_session_over_and_gives_it_back(project: Path) -> None:
     """Of a `run`, which waits meanwhile, though its only task is no agent's."""
+    with (project / "muster.toml").open("a") as config:
+        config.write('model = "large"\n')
     (project / "plan.md").write_text("# Plan\n- [ ] It {#it}\n  wait for it\n")
     with subprocess.Popen([*MUSTER, "run", "plan.md"], cwd=project, stdout=subprocess.PIPE) as run:
         until_begun(project)
@@ -153,7 +155,10 @@ def test_a_person_takes_the_session_over_and_gives_it_back(project: Path) -> Non
     assert "by hand  attempt 2; its plan waits until it is given back" in said
     attempts = show(project, "plan/it")["attempts"]
     session = attempts[0]["sessionKey"]
-    assert json.loads((project / "attached").read_text()) == [["--resume", session], "plan/it"]
+    assert json.loads((project / "attached").read_text()) == [
+        ["--resume", session, "--model", "large"],
+        "plan/it",
+    ]
     assert [(attempt["agent"], attempt["sessionKey"]) for attempt in attempts] == [
         ("claude", session),
         ("by hand", None),

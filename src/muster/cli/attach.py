@@ -72,6 +72,8 @@ def _session(context: Context, task: Json) -> tuple[list[str], dict[str, str], i
         words = KINDS[found.kind].resume
         if isinstance(agent, StreamingAgent) and words:
             session = [word.format(session=attempt["sessionKey"]) for word in words]
+            if model := task["model"] or found.model:
+                session += ["--model", model]
             env = agent.for_a_person()
             program = shutil.which(found.command[0], path=env["PATH"]) or found.command[0]
             return [program, *found.command[1:], *session, *found.args], env, attempt["epoch"]
