@@ -10,13 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.agents.transcript import Reader, Transcript, read_transcript
+from muster.agents.transcript import Reader, Transcript
 from muster.app.settings import KINDS
 from muster.model.limits import Limits
 from muster.ports.agent import Did, Entry, Step
 
 STREAMS = Path(__file__).parent / "streams"
 NAMES = sorted(path.stem for path in STREAMS.glob("*.jsonl"))
+
+
+def read_transcript(entries, data: bytes) -> list[Entry]:
+    transcript = Transcript(Reader((entries,)))
+    return [*transcript.feed(data), *transcript.end()]
 
 
 def entries_of(name: str):

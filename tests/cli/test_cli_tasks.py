@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from operator import itemgetter
 
 import pytest
 
@@ -224,8 +225,9 @@ class Terminal:
 def test_a_table_fits_forty_columns(monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     terminal = Terminal()
-    row = ["● running", "billing/property-tests", "a sentence that is far too long", "worker-0a1b2c3d"]
-    Screen("never", terminal).table(["STATE", "TASK", "WHY", "WORKER"], [row], give=2, looks=["running"])
+    row = ["running", "billing/property-tests", "a sentence that is far too long", "worker-0a1b2c3d"]
+    cells = {name: itemgetter(at) for at, name in enumerate(["STATE", "TASK", "WHY", "WORKER"])}
+    Screen("never", terminal).table([row], cells, give="WHY", look=lambda _: "running", glyphs=True)
     lines = terminal.text.splitlines()
     assert max(map(len, lines)) <= 40
     assert lines[1] == "● running  billing/property-tests", "what is typed is whole, or nothing is typed"
@@ -245,8 +247,9 @@ def test_a_table_fits_forty_columns(monkeypatch):
 def test_a_key_is_never_cut(monkeypatch, room, shown):
     monkeypatch.setenv("COLUMNS", str(room))
     terminal = Terminal()
-    row = ["● running", "billing/property", "a sentence that is far too long", "worker-0a1b2c3d", "3"]
-    Screen("never", terminal).table(["STATE", "TASK", "WHY", "WORKER", "N"], [row], give=2, looks=["running"])
+    row = ["running", "billing/property", "a sentence that is far too long", "worker-0a1b2c3d", "3"]
+    cells = {name: itemgetter(at) for at, name in enumerate(["STATE", "TASK", "WHY", "WORKER", "N"])}
+    Screen("never", terminal).table([row], cells, give="WHY", look=lambda _: "running", glyphs=True)
     assert terminal.text.splitlines()[1] == shown
 
 
@@ -265,7 +268,7 @@ def test_columns_fit_a_narrow_terminal(cli, owner, monkeypatch):
     monkeypatch.setenv("COLUMNS", "90")
     terminal = Terminal()
     screen = Screen("never", terminal)
-    screen.table(["A", "WHY", "B"], [["✓ ok", "日本" * 60, "end"]], give=1, looks=["completed"])
+    screen.table(["日本" * 60], {"A": lambda _: "✓ ok", "WHY": str, "B": lambda _: "end"}, give="WHY")
     assert all(len(line) + sum(char in "日本" for char in line) <= 90 for line in terminal.text.splitlines())
     assert "..." in terminal.text
 

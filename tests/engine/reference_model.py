@@ -92,7 +92,7 @@ class ReferenceModel(ReferencePools):
                 "epoch": task["epoch"], "generation": task["generation"], "worker": worker, "request": request,
                 "agent": task["pin"] or "claude", "state": "open", "token": None, "stop": None, "stop_by": None,
                 "until": self.mono + self.lease_ms, "boot": self.boot, "said": task["done"], "kind": None,
-                "killed": False, "refused": False,
+                "killed": False, "refused": False, "lost_by_own_word": False,
             }  # fmt: skip
             if agent_of[key] in self.pools:
                 self.pools[agent_of[key]]["trying"] = (key, task["epoch"])
@@ -181,13 +181,16 @@ class ReferenceModel(ReferencePools):
     def fail(self, key: str, epoch: int, kind: str, retry_after_s: float | None) -> str:
         task = self.tasks[key]
         said = task["attempt"] and task["attempt"]["kind"]
-        lost = ("lost",) if said or kind == "lost" else ()
+        # Of one that was reaped the coordinator has said why it is lost, not its holder.
+        again = kind == "lost" and task["attempt"] and task["attempt"]["lost_by_own_word"]
+        lost = ("lost",) if said or again else ()
         if self._ended(task, epoch, "failed", "released", *lost):
             return ""
         if refused := self._stale(task, epoch):
             return refused
         # A heartbeat that was on its way does not bring back what its holder has ended.
         task["attempt"]["killed"] = True
+        task["attempt"]["lost_by_own_word"] = (said or kind) == "lost"
         self._fail(key, said or kind, retry_after_s)
         return ""
 

@@ -371,7 +371,8 @@ class AgainstModel(RuleBasedStateMachine):
     @rule(agent=st.sampled_from(["claude", "codex"]))
     def the_provider_is_seen_to(self, agent: str) -> None:
         closed = self.reference._closed(agent)
-        self.reference.pools.pop(agent, None)
+        if closed:
+            del self.reference.pools[agent]
         self.give(c.OpenPool(pool=agent, actor="ada"), "" if closed else "not_found")
 
     @rule(pick=PICK, really=st.integers(0, 9))

@@ -120,11 +120,12 @@ def test_a_plan_that_only_a_person_can_move_has_settled() -> None:
     assert drive(rig.queries.plan(plan.name)).settled
 
 
-def test_a_person_who_wants_a_task_now_opens_its_pool(rig: Rig) -> None:
+@pytest.mark.parametrize("command", [c.Promote, c.Retry])
+def test_a_person_who_wants_a_task_now_opens_its_pool(rig: Rig, command: Any) -> None:
     job = first(rig, "opus")
     rig.do(fail(job, K.RATE_LIMIT))
     assert "haiku-1" not in taken(rig)
-    rig.do(c.Promote(task_id=job.task_id, actor="user:ada"))
+    rig.do(command(task_id=job.task_id, actor="user:ada"))
     assert taken(rig) == {"opus-1", "opus-2", "haiku-1", "haiku-2"}
 
 
@@ -145,6 +146,15 @@ def test_a_repeated_word_does_not_close_it_again(rig: Rig) -> None:
     rig.do(c.OpenPool(pool="anthropic", actor="user:ada"))
     rig.do(refused)
     assert drive(rig.queries.pools()) == {}
+
+
+def test_a_pool_that_bars_nobody_is_not_closed(rig: Rig) -> None:
+    job = first(rig, "opus")
+    rig.do(heard(job, K.RATE_LIMIT))
+    rig.do(c.Ask(task_id=job.task_id, epoch=job.epoch, question="which?"))
+    with pytest.raises(NotFound, match="not closed"):
+        rig.do(c.OpenPool(pool="anthropic", actor="user:ada"))
+    assert "haiku-1" in taken(rig)
 
 
 def heard(job: ClaimedJob, refuses: ErrorKind | None = None) -> c.Provider:

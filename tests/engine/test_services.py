@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from engine_rig import FakeClock, Rig, complete, fail
 
-from muster.app.detached_call import detached_call
 from muster.engine.batch import drive
+from muster.engine.detached_call import detached_call
 from muster.engine.service import Service
 from muster.engine.services import scheduler as scheduler_module
 from muster.engine.services.scheduler import Scheduler

@@ -39,6 +39,11 @@ class HostileCrowd:
         path.mkdir(parents=True, exist_ok=True)
         return AttemptFolder(path=path)
 
+    @staticmethod
+    def descendants(process: LocalProcess) -> int:
+        """How many processes of its tree are alive besides the root."""
+        return sum(proc.pid != process.pid for proc in process._look())
+
     def start(self, *argv: str, name: str = "1", env: dict[str, str] | None = None) -> LocalProcess:
         launch = Launch(argv=argv, env={"PATH": os.environ["PATH"], **(env or {})}, cwd=self.tmp_path)
         return self.launcher.start(launch, self.folder(name), mark=self.mark_of(name))

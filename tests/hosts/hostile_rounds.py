@@ -58,7 +58,7 @@ def worker_killed(hostiles: HostileCrowd, script: str, name: str) -> None:
     if child == 0:
         hostiles.launcher = LocalLauncher()
         process = hostiles.sh(script, name=name)
-        process.descendants()
+        hostiles.descendants(process)
         os._exit(0)
     os.waitpid(child, 0)
     kill_recorded(hostiles.tmp_path / "attempts", hostiles.host)

@@ -189,7 +189,7 @@ def test_freezing_from_another_thread_while_its_own_watches(hostiles):
     thread = threading.Thread(target=flicker)
     thread.start()
     while not done.is_set():
-        process.descendants()
+        hostiles.descendants(process)
         assert process.poll() is None
     thread.join()
     assert moving(hostiles, "a")

@@ -100,7 +100,7 @@ def test_a_missing_binary_is_told_as_without_limits(hostiles):
 def test_the_tree_belongs_to_the_attempt_as_without_limits(hostiles):
     process = start(hostiles, "sh", "-c", f"setsid sleep {hostiles.token} & echo ready; wait", files=50)
     hostiles.until_said("ready")
-    hostiles.until(lambda: process.descendants() == 1)
+    hostiles.until(lambda: hostiles.descendants(process) == 1)
     process.kill()
     assert not hostiles.alive()
 
@@ -140,6 +140,6 @@ def test_what_an_orphan_used_is_not_forgotten(hostiles, subreaper):
     assert meter.measure(process._look()).cpu_s >= 0.5
     (orphan,) = [member for member in hostiles.alive() if member.pid != process.pid]
     os.kill(orphan.pid, signal.SIGKILL)
-    hostiles.until(lambda: process.descendants() == 0)
+    hostiles.until(lambda: hostiles.descendants(process) == 0)
     assert meter.measure(process._look()).cpu_s >= 0.5
     process.kill()

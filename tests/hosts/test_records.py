@@ -27,7 +27,7 @@ def record_of(
 
 def test_the_record_names_the_holder_and_the_living_and_goes_with_the_tree(hostiles):
     process = hostiles.sh("setsid sleep $T & echo ready; sleep $T")
-    hostiles.until(lambda: process.descendants() == 2)
+    hostiles.until(lambda: hostiles.descendants(process) == 2)
     pids = hostiles.folder().path / "pids"
     record = Record.load(pids)
     assert record is not None
@@ -50,7 +50,7 @@ def test_the_tree_of_a_dead_worker_is_killed_by_its_record(hostiles):
         "argv = ('sh', '-c', sys.argv[2])\n"
         "launch = Launch(argv=argv, env=dict(os.environ), cwd=place)\n"
         "process = LocalLauncher().start(launch, AttemptFolder(path=place), mark=sys.argv[3])\n"
-        "while process.descendants() != 2: time.sleep(0.01)\n"
+        "while process.usage().processes != 3: time.sleep(0.01)\n"
         "os._exit(0)\n"
     )
     # `env -i` in place of the shell as well: the mark finds none of them.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import signal
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from typing import Any, ClassVar
 
 from muster.agents.inputs import exit_failure, with_result
 from muster.agents.jsonlines import count_of, dict_of, list_of, text_of
-from muster.agents.provider import refusal
+from muster.agents.provider import refusal, status_in
 from muster.agents.streaming import EventStream, StreamingAgent, not_done, step_of
 from muster.agents.transcript import answered, content_text, cost, message
 from muster.config.kinds import AgentKind
@@ -38,7 +37,6 @@ _READING = frozenset({"read", "search", "think", "fetch"})
 _ALLOWED = {"read": _READING, "edit": _READING | {"edit", "delete", "move"}}
 """The kinds of tool calls that a mode allows; `all` allows every one."""
 _ANSWERS = {True: ("allow_once", "allow_always"), False: ("reject_once", "reject_always")}
-_STATUS = re.compile(r"\b([45]\d\d)\b")
 STOP_S = 5.0
 
 
@@ -59,9 +57,6 @@ class AcpAgent(StreamingAgent):
 
     def arguments(self, session_key: str | None, *, resumes: bool) -> list[str]:  # noqa: ARG002
         return list(self.config.args)
-
-    def new_session(self) -> None:
-        return None
 
     def knows(self, session_key: str, env: Mapping[str, str]) -> bool:  # noqa: ARG002
         return True  # only those are kept that it says it can load
@@ -177,8 +172,7 @@ def _status_of(error: dict[str, Any]) -> int | None:
     """The provider's answer, which the protocol has no place for: CLIs put it into code, data or words."""
     if 400 <= count_of(error, "code") < 600:
         return count_of(error, "code")
-    found = _STATUS.search(json.dumps(error))
-    return int(found[1]) if found else None
+    return status_in(json.dumps(error))
 
 
 class Client:

@@ -7,7 +7,6 @@ answer in good order but too early is not noticed by it, nor by us.
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -52,6 +51,7 @@ class AiderAgent(StreamingAgent):
         *("OPENROUTER_API_KEY", "AIDER_MODEL"),
     )
     config_env: ClassVar[str] = SHARED
+    names_session: ClassVar[bool] = True
     interrupts: ClassVar[bool] = False
 
     def launch(self, job: Job, folder: AttemptFolder, *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
@@ -74,11 +74,7 @@ class AiderAgent(StreamingAgent):
         argv += ["--input-history-file", "/dev/null"]
         argv += ["--chat-history-file", str(self._chats(self._env()) / f"{session_key}.md")]
         argv += ["--restore-chat-history"] if resumes else []
-        argv += [] if self.config.model is None else ["--model", self.config.model]
-        return [*argv, *self.config.args]
-
-    def new_session(self) -> str:
-        return str(uuid.uuid4())
+        return [*argv, *self.model, *self.config.args]
 
     def knows(self, session_key: str, env: Mapping[str, str]) -> bool:
         return (self._chats(env) / f"{session_key}.md").is_file()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from glob import escape
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,7 +25,6 @@ from muster.agents.streaming import (
     is_root,
     never_booked,
     not_done,
-    plain_failure,
     step_of,
     target_of,
 )
@@ -61,7 +61,7 @@ PRICES = {
 CHARS_PER_TOKEN = 4
 """For the estimate of a run that was killed: the stream tells the length of answers, not their tokens."""
 _INTERRUPT = {"type": "control_request", "request_id": "stop", "request": {"subtype": "interrupt"}}
-_GONE = "No conversation found"
+_GONE = re.compile("No conversation found")
 _BYPASS = "bypassPermissions"
 _ASK = ("--permission-prompt-tool", "stdio")
 """It asks by its standard output and is answered by its standard input, as the vendor's own SDK has it."""
@@ -84,6 +84,7 @@ class ClaudeCodeAgent(StreamingAgent):
         *("CLAUDE_CONFIG_DIR", "CLAUDE_CODE_OAUTH_TOKEN", "IS_SANDBOX"),
     )
     config_env: ClassVar[str] = "CLAUDE_CONFIG_DIR"
+    names_session: ClassVar[bool] = True
     unlogged: ClassVar[bytes] = b'{"type":"stream_event"'
     free_mode: ClassVar[str] = _BYPASS
     spoken: ClassVar[bool] = True
@@ -99,9 +100,7 @@ class ClaudeCodeAgent(StreamingAgent):
 
     def arguments(self, session_key: str | None, *, resumes: bool) -> list[str]:
         argv = ["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
-        argv += ["--include-partial-messages", "--permission-mode", self.mode]
-        if self.config.model is not None:
-            argv += ["--model", self.config.model]
+        argv += ["--include-partial-messages", "--permission-mode", self.mode, *self.model]
         if self.config.max_budget_usd is not None:
             argv += ["--max-budget-usd", f"{self.config.max_budget_usd:g}"]
         assert session_key is not None
@@ -117,9 +116,6 @@ class ClaudeCodeAgent(StreamingAgent):
     def talk(self, prompt: str) -> Talk:
         return Talk(first=_message(prompt), stop=msgspec.json.encode(_INTERRUPT) + b"\n", message=_message)
 
-    def new_session(self) -> str:
-        return str(uuid.uuid4())
-
     def knows(self, session_key: str, env: Mapping[str, str]) -> bool:
         return any(self._transcripts(session_key, env))
 
@@ -132,9 +128,7 @@ class ClaudeCodeAgent(StreamingAgent):
         return next((_total(note, "totalCostUSD") for note in notes if note), None)
 
     def stream(self, job: Job, launch: Launch) -> ClaudeStream:
-        return ClaudeStream(
-            self.mark(job, launch), launch.limits, lambda session: self.booked(session, launch.env)
-        )
+        return ClaudeStream(self.mark(job, launch), launch.limits, partial(self.booked, env=launch.env))
 
 
 def _message(text: str) -> bytes:
@@ -236,7 +230,7 @@ class ClaudeStream(EventStream):
 
     def _outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:
         if self._final is None:
-            return self._without_an_end(exit, folder)
+            return self._without_end(exit, folder, gone=_GONE)
         failed = self._failure(self._final, exit.at_s)
         if failed is not None:
             return failed
@@ -346,7 +340,7 @@ class ClaudeStream(EventStream):
             return not_done(said or "the turns are used up", "raise --max-turns in the agent's args")
         if text_of(final, "terminal_reason").startswith("aborted"):
             return Failed(kind=ErrorKind.LOST, message="claude was interrupted from outside")
-        if said.startswith(_GONE):
+        if _GONE.match(said):
             return Failed(kind=ErrorKind.CRASH, message=shorten(printable(said)), session_gone=True)
         if final.get("is_error") is not False or subtype != "success":
             status = final.get("api_error_status")
@@ -357,14 +351,6 @@ class ClaudeStream(EventStream):
         if count_of(final, "num_turns") == 0:
             return Failed(kind=ErrorKind.CRASH, message="claude ended without a single turn")
         return None
-
-    def _without_an_end(self, exit: Exit, folder: AttemptFolder) -> Failed:
-        if exit.code == 0:
-            return Failed(kind=ErrorKind.CRASH, message="exit code 0, but claude's final event is missing")
-        failed = plain_failure(exit, folder, self._limits)
-        if failed.kind is ErrorKind.CRASH and _GONE in failed.message:
-            return Failed(kind=failed.kind, message=failed.message, session_gone=True)
-        return failed
 
 
 def _asked(line: dict[str, Any]) -> PermissionAsked:

@@ -8,11 +8,12 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from glob import escape
 from pathlib import Path
 from typing import Any, ClassVar
 
-from muster.agents.inputs import last_line, tail, with_result
+from muster.agents.inputs import tail, with_result
 from muster.agents.jsonlines import count_of, dict_of, last_object, list_of, text_of
 from muster.agents.provider import refusal
 from muster.agents.reports import reports_in
@@ -21,13 +22,11 @@ from muster.agents.streaming import (
     EventStream,
     StreamingAgent,
     never_booked,
-    plain_failure,
     step_of,
 )
 from muster.agents.transcript import answered, content_text, cost, message, todo_percent, todo_text
 from muster.config.kinds import GIVEN, USE_MODE, USE_MODEL, AgentKind
 from muster.model.limits import Limits
-from muster.model.states import ErrorKind
 from muster.model.usage import Price, Usage, price_of
 from muster.ports.agent import (
     AgentEvent,
@@ -85,8 +84,7 @@ class CodexAgent(StreamingAgent):
         # As overrides: `exec resume` knows no --sandbox.
         argv = ["exec", *(["resume"] if resumes else []), "--json", "--skip-git-repo-check"]
         argv += ["-c", f'sandbox_mode="{self.mode}"', "-c", 'approval_policy="never"']
-        if self.config.model is not None:
-            argv += ["--model", self.config.model]
+        argv += self.model
         if url := self._env().get("OPENAI_BASE_URL"):
             argv += ["-c", f"openai_base_url={json.dumps(url)}"]  # the variable itself it does not know
         return [*argv, *self.config.args, *([session_key] if resumes and session_key else []), "-"]
@@ -104,9 +102,6 @@ class CodexAgent(StreamingAgent):
     def instructed(self, text: str) -> list[str]:
         return ["-c", f"developer_instructions={json.dumps(text)}"]
 
-    def new_session(self) -> None:
-        return None
-
     def knows(self, session_key: str, env: Mapping[str, str]) -> bool:
         return any(self._rollouts(session_key, env))
 
@@ -123,9 +118,7 @@ class CodexAgent(StreamingAgent):
         return None
 
     def stream(self, job: Job, launch: Launch) -> CodexStream:
-        return CodexStream(
-            self.mark(job, launch), launch.limits, lambda session: self.booked(session, launch.env)
-        )
+        return CodexStream(self.mark(job, launch), launch.limits, partial(self.booked, env=launch.env))
 
 
 def entries(line: dict[str, Any]) -> Iterator[Entry]:
@@ -224,11 +217,7 @@ class CodexStream(EventStream):
             return self._refusal(exit.at_s)
         if self._final == "turn.completed" and (exit.code == 0 or exit.given_up):
             return with_result(folder, self._text, self._refused(folder))
-        if exit.code == 0:
-            return Failed(kind=ErrorKind.CRASH, message="exit code 0, but codex's final event is missing")
-        failed = plain_failure(exit, folder, self._limits)
-        gone = not self._session and bool(_GONE.search(last_line(folder.stderr)))
-        return Failed(kind=failed.kind, message=failed.message, session_gone=gone)
+        return self._without_end(exit, folder, gone=_GONE)
 
     def _refusal(self, at_s: float | None = None) -> Failed:
         word = _ERROR_TYPE.search(self._error)

@@ -22,6 +22,7 @@ from muster.agents.inputs import (
     refuse_unpassable,
     shorten,
     signal_cause,
+    stopped_by_us,
     tail,
     write_inputs,
     write_private,
@@ -96,11 +97,8 @@ class CommandAgent:
 
     def outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:
         """What this end means.  Never raises: a broken result file is a failure with a message."""
-        if exit.timed_out:
-            return Failed(kind=ErrorKind.TIMEOUT, message="ran longer than its time limit and was stopped")
-        if exit.stopped_by_us:
-            # Many CLIs exit with 0 when interrupted, so the code proves nothing.
-            return Failed(kind=ErrorKind.LOST, message="stopped on request before it had finished")
+        if stopped := stopped_by_us(exit):
+            return stopped
         if exit.code >= 0 and (failed := self._said_otherwise(exit, folder)):
             return failed
         if exit.code == 0:
@@ -123,11 +121,8 @@ class CommandAgent:
 
     def _said_otherwise(self, exit: Exit, folder: AttemptFolder) -> Failed | None:
         """What its output tells beyond its exit code."""
-        success, failure, wait = (
-            self.config.success_pattern,
-            self.config.failure_pattern,
-            self.config.wait_pattern,
-        )
+        of = self.config
+        success, failure, wait = of.success_pattern, of.failure_pattern, of.wait_pattern
         if not (success or failure or wait):
             return None
         said = f"{tail(folder.stdout)}\n{tail(folder.stderr)}"

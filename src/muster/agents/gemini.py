@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
 from typing import Any, ClassVar
 
-from muster.agents.inputs import exit_failure, tail, with_result
+from muster.agents.inputs import tail, with_result
 from muster.agents.jsonlines import count_of, dict_of, text_of
 from muster.agents.provider import refusal
 from muster.agents.streaming import EventStream, StreamingAgent, step_of, target_of
 from muster.agents.transcript import answered, cost, message
 from muster.config.kinds import GIVEN, USE_MODE, USE_MODEL, AgentKind
-from muster.model.limits import Limits
-from muster.model.states import ErrorKind
 from muster.model.usage import Usage
-from muster.ports.agent import AgentEvent, AttemptFolder, Did, Entry, Exit, Failed, Job, Launch, Outcome, Step
+from muster.ports.agent import AgentEvent, AttemptFolder, Did, Entry, Exit, Job, Launch, Outcome, Step
 
 _NO_SUCH_SESSION = 42
 _CODES = {status % 256: status for status in (400, 401, 403, 404, 429, 500, 502, 503, 504, 529)}
@@ -41,6 +38,7 @@ class GeminiAgent(StreamingAgent):
         *("GOOGLE_GENAI_USE_GCA", "GOOGLE_GENAI_USE_VERTEXAI"),
     )
     config_env: ClassVar[str] = "GEMINI_CLI_HOME"
+    names_session: ClassVar[bool] = True
     free_mode: ClassVar[str] = "yolo"
     own_env: ClassVar[Mapping[str, str]] = {
         # Its wrapper takes no signals: without it they reach the agent itself.
@@ -57,20 +55,15 @@ class GeminiAgent(StreamingAgent):
 
     def arguments(self, session_key: str | None, *, resumes: bool) -> list[str]:
         assert session_key is not None
-        model = [] if self.config.model is None else ["--model", self.config.model]
-        session = ["--resume" if resumes else "--session-id", session_key]
-        return [
+        argv = [
             "--output-format",
             "stream-json",
             "--approval-mode",
             self.mode,
-            *model,
+            *self.model,
             *self.config.args,
-            *session,
         ]
-
-    def new_session(self) -> str:
-        return str(uuid.uuid4())
+        return [*argv, "--resume" if resumes else "--session-id", session_key]
 
     def knows(self, session_key: str, env: Mapping[str, str]) -> bool:
         home = Path(env.get(self.config_env) or env["HOME"]) / ".gemini"
@@ -123,10 +116,8 @@ KIND = AgentKind(
 class GeminiStream(EventStream):
     """Reads `--output-format stream-json`."""
 
-    def __init__(self, mark: Usage | None, limits: Limits) -> None:
-        super().__init__(mark, limits)
-        self._error = ""
-        self._status = ""
+    _error = ""
+    _status = ""
 
     def _line(self, line: dict[str, Any]) -> list[AgentEvent]:
         match text_of(line, "type"):
@@ -158,11 +149,7 @@ class GeminiStream(EventStream):
             return with_result(folder, self._text)
         if self._status and self._status != "success":
             return refusal(self._error or "gemini ended with an error", status=self._http(exit, folder))
-        if exit.code == 0:
-            return Failed(kind=ErrorKind.CRASH, message="exit code 0, but gemini's final event is missing")
-        failed = exit_failure(exit, folder, self._limits)
-        gone = exit.code == _NO_SUCH_SESSION and not self._session
-        return Failed(kind=failed.kind, message=failed.message, session_gone=gone)
+        return self._without_end(exit, folder, gone=exit.code == _NO_SUCH_SESSION)
 
     def _http(self, exit: Exit, folder: AttemptFolder) -> int | None:
         """What its provider has answered: in its words, by its exit code, or in its log."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from muster.agents.transcript import Reader, Transcript
+from muster.hosts.plain_files import read_part
 from muster.ports.agent import AttemptFolder, Did, Entry, Job
 
 TAIL_BYTES = 512 << 10
@@ -35,15 +35,10 @@ def _said(folder: AttemptFolder, epoch: int, reader: Reader) -> str:
     """The end of the transcript of the newest attempt that has printed anything on this host."""
     for path in _earlier(folder.path, epoch):
         try:
-            fd = os.open(path / "stdout", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            try:
-                begin = max(0, os.fstat(fd).st_size - TAIL_BYTES)
-                data = os.pread(fd, TAIL_BYTES, begin)
-            finally:
-                os.close(fd)
+            data = read_part(path / "stdout", TAIL_BYTES)
         except OSError:
             continue
-        transcript = Transcript(reader, from_middle=begin > 0)
+        transcript = Transcript(reader, from_middle=len(data) == TAIL_BYTES)
         lines = [_line(entry) for entry in (*transcript.feed(data), *transcript.end())]
         if lines:
             return "\n".join([f"(attempt {path.name})", "\n".join(lines)[-TAIL_CHARS:]])

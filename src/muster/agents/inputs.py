@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from muster.hosts.plain_files import read_part
 from muster.model.errors import AgentUnfit, BadInput
 from muster.model.limits import Limits
 from muster.model.states import ErrorKind
@@ -223,17 +224,9 @@ def last_line(path: Path) -> str:
 def tail(path: Path) -> str:
     """The end of a file, at most 64 KiB; empty where it cannot be read."""
     try:
-        # A link that the agent has put there would quote what others may not see.
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return read_part(path, _TAIL_BYTES).decode(errors="replace")
     except OSError:
         return ""
-    try:
-        # pread refuses pipes and directories.
-        return os.pread(fd, _TAIL_BYTES, max(0, os.fstat(fd).st_size - _TAIL_BYTES)).decode(errors="replace")
-    except OSError:
-        return ""
-    finally:
-        os.close(fd)
 
 
 def printable(line: str) -> str:
@@ -244,12 +237,19 @@ def shorten(text: str) -> str:
     return text if len(text) <= MESSAGE_CHARS_MAX else text[: MESSAGE_CHARS_MAX - 1] + "…"
 
 
-def exit_failure(exit: Exit, folder: AttemptFolder, limits: Limits) -> Failed:
-    """What an end means that says nothing but its code: of an agent that tells success by an event."""
+def stopped_by_us(exit: Exit) -> Failed | None:
+    """Many CLIs exit with 0 when interrupted, so the code proves nothing."""
     if exit.timed_out:
         return Failed(kind=ErrorKind.TIMEOUT, message="ran longer than its time limit and was stopped")
     if exit.stopped_by_us:
         return Failed(kind=ErrorKind.LOST, message="stopped on request before it had finished")
+    return None
+
+
+def exit_failure(exit: Exit, folder: AttemptFolder, limits: Limits) -> Failed:
+    """What an end means that says nothing but its code: of an agent that tells success by an event."""
+    if stopped := stopped_by_us(exit):
+        return stopped
     number = -exit.code if exit.code < 0 else exit.code - 128
     if starved := out_of_memory(exit, folder, limits):
         kind, cause = ErrorKind.OUT_OF_MEMORY, starved

@@ -13,18 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from muster.agents.inputs import exit_failure, with_result
+from muster.agents.inputs import with_result
 from muster.agents.jsonlines import count_of, dict_of, list_of, text_of
-from muster.agents.provider import refusal
+from muster.agents.provider import refusal, status_in
 from muster.agents.streaming import EventStream, StreamingAgent, step_of, target_of
 from muster.agents.transcript import cost, message
 from muster.config.kinds import GIVEN, USE_MODE, USE_MODEL, AgentKind
-from muster.model.limits import Limits
-from muster.model.states import ErrorKind
 from muster.model.usage import Usage
-from muster.ports.agent import AgentEvent, AttemptFolder, Did, Entry, Exit, Failed, Job, Launch, Outcome, Step
+from muster.ports.agent import AgentEvent, AttemptFolder, Did, Entry, Exit, Job, Launch, Outcome, Step
 
-_STATUS = re.compile(r"\b([45]\d\d)\b")
+_GONE = re.compile(r"onversation.*not found")
 _INNER = re.compile(r'"message": "([^"]+)"')
 _LOCAL = "local-"
 """Its conversations on this machine are called that; all others are at its server."""
@@ -47,12 +45,8 @@ class LettaAgent(StreamingAgent):
 
     def arguments(self, session_key: str | None, *, resumes: bool) -> list[str]:
         argv = ["--output-format", "stream-json", "--permission-mode", self.mode]
-        argv += [] if self.config.model is None else ["--model", self.config.model]
         session = ["--conversation", session_key] if resumes and session_key else ["--new-agent"]
-        return [*argv, *self.config.args, *session, "-p"]
-
-    def new_session(self) -> None:
-        return None
+        return [*argv, *self.model, *self.config.args, *session, "-p"]
 
     def knows(self, session_key: str, env: Mapping[str, str]) -> bool:
         if not session_key.startswith(_LOCAL):
@@ -103,10 +97,8 @@ KIND = AgentKind(
 class LettaStream(EventStream):
     """Reads `--output-format stream-json`."""
 
-    def __init__(self, mark: Usage | None, limits: Limits) -> None:
-        super().__init__(mark, limits)
-        self._error = ""
-        self._final: dict[str, Any] | None = None
+    _error = ""
+    _final: dict[str, Any] | None = None
 
     def _line(self, line: dict[str, Any]) -> list[AgentEvent]:
         match text_of(line, "type"):
@@ -143,18 +135,9 @@ class LettaStream(EventStream):
             return with_result(folder, text_of(final, "result") or self._text)
         if self._error or final is not None:
             inner = _INNER.search(self._error)
-            said = (
-                (inner[1] if inner else self._error)
-                or text_of(final, "result")
-                or "letta ended with an error"
-            )
-            status = _STATUS.search(said)
-            return refusal(said, status=int(status[1]) if status else None)
-        if exit.code == 0:
-            return Failed(kind=ErrorKind.CRASH, message="exit code 0, but letta's final event is missing")
-        failed = exit_failure(exit, folder, self._limits)
-        gone = not self._session and "onversation" in failed.message and "not found" in failed.message
-        return Failed(kind=failed.kind, message=failed.message, session_gone=gone)
+            said = (inner[1] if inner else self._error) or text_of(final, "result") or "ended with an error"
+            return refusal(said, status=status_in(said))
+        return self._without_end(exit, folder, gone=_GONE)
 
 
 def _given(arguments: str) -> dict[str, Any]:

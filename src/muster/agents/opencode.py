@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from muster.agents.inputs import exit_failure, with_result
+from muster.agents.inputs import with_result
 from muster.agents.jsonlines import count_of, dict_of, text_of
 from muster.agents.provider import refusal
 from muster.agents.streaming import EventStream, StreamingAgent, step_of, target_of
@@ -40,6 +41,7 @@ _PERMISSIONS = {
     "edit": {**dict.fromkeys(_ASKING, "deny"), "edit": "allow"},
     "allow": dict.fromkeys(_ASKING, "allow"),
 }
+_GONE = re.compile("Session not found")
 _UNENDED_MAX = 3
 """Answers in a row without an end: it would repeat such a request for ever, at once and at full price."""
 
@@ -62,12 +64,8 @@ class OpencodeAgent(StreamingAgent):
     own_env: ClassVar[Mapping[str, str]] = {"OPENCODE_DISABLE_AUTOUPDATE": "1"}
 
     def arguments(self, session_key: str | None, *, resumes: bool) -> list[str]:
-        model = [] if self.config.model is None else ["--model", self.config.model]
         session = ["--session", session_key] if resumes and session_key else []
-        return ["run", "--format", "json", *model, *self.config.args, *session]
-
-    def new_session(self) -> None:
-        return None
+        return ["run", "--format", "json", *self.model, *self.config.args, *session]
 
     def knows(self, session_key: str, env: Mapping[str, str]) -> bool:
         data = Path(env.get(self.config_env) or Path(env["HOME"]) / ".local" / "share")
@@ -175,9 +173,7 @@ class OpencodeStream(EventStream):
         if self._error:
             return self._refusal(self._error)
         if exit.code != 0 and not exit.given_up:
-            failed = exit_failure(exit, folder, self._limits)
-            gone = not self._session and "Session not found" in failed.message
-            return Failed(kind=failed.kind, message=failed.message, session_gone=gone)
+            return self._without_end(exit, folder, gone=_GONE)
         if self._reason != "stop":
             return Failed(
                 kind=ErrorKind.CRASH, message="exit code 0, but opencode has not said that it is done"

@@ -52,6 +52,14 @@ _WORDS = {
 }
 _INVALID = frozenset({400, 404, 405, 413, 422})
 
+_STATUS = re.compile(r"\b([45]\d\d)\b")
+
+
+def status_in(said: str) -> int | None:
+    """The HTTP status that a CLI has put into its words."""
+    found = _STATUS.search(said)
+    return int(found[1]) if found else None
+
 
 def refusal(
     said: str,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from glob import escape
@@ -14,16 +13,13 @@ from muster.agents.claude_code import entries
 from muster.agents.inputs import exit_failure, with_result
 from muster.agents.jsonlines import count_of, dict_of, list_of, text_of
 from muster.agents.permissions import denials
-from muster.agents.provider import refusal
+from muster.agents.provider import refusal, status_in
 from muster.agents.streaming import EventStream, StreamingAgent, step_of
 from muster.config.kinds import GIVEN, USE_MODE, USE_MODEL, AgentKind
-from muster.model.limits import Limits
-from muster.model.states import ErrorKind
 from muster.model.usage import Usage
-from muster.ports.agent import AgentEvent, AttemptFolder, Exit, Failed, Job, Launch, Outcome, Step
+from muster.ports.agent import AgentEvent, AttemptFolder, Exit, Job, Launch, Outcome, Step
 
 _GONE = re.compile(r"No saved session found|session .{0,60} not found", re.IGNORECASE)
-_STATUS = re.compile(r"\b([45]\d\d)\b")
 
 
 @dataclass(frozen=True)
@@ -40,6 +36,7 @@ class QwenCodeAgent(StreamingAgent):
         *("GEMINI_API_KEY", "QWEN_HOME"),
     )
     config_env: ClassVar[str] = "QWEN_HOME"
+    names_session: ClassVar[bool] = True
     free_mode: ClassVar[str] = "yolo"
     own_env: ClassVar[Mapping[str, str]] = {
         # Its wrapper ends at a signal and leaves the agent behind.
@@ -55,23 +52,18 @@ class QwenCodeAgent(StreamingAgent):
 
     def arguments(self, session_key: str | None, *, resumes: bool) -> list[str]:
         assert session_key is not None
-        model = [] if self.config.model is None else ["--model", self.config.model]
-        session = ["--resume" if resumes else "--session-id", session_key]
-        return [
+        argv = [
             "--output-format",
             "stream-json",
             "--approval-mode",
             self.mode,
-            *model,
+            *self.model,
             *self.config.args,
-            *session,
         ]
+        return [*argv, "--resume" if resumes else "--session-id", session_key]
 
     def instructed(self, text: str) -> list[str]:
         return [f"--append-system-prompt={text}"]
-
-    def new_session(self) -> str:
-        return str(uuid.uuid4())
 
     def knows(self, session_key: str, env: Mapping[str, str]) -> bool:
         home = Path(env.get(self.config_env) or Path(env["HOME"]) / ".qwen")
@@ -103,9 +95,7 @@ KIND = AgentKind(
 class QwenStream(EventStream):
     """Reads `--output-format stream-json`, which has Claude Code's shape but counts in its own way."""
 
-    def __init__(self, mark: Usage | None, limits: Limits) -> None:
-        super().__init__(mark, limits)
-        self._final: dict[str, Any] | None = None
+    _final: dict[str, Any] | None = None
 
     def _line(self, line: dict[str, Any]) -> list[AgentEvent]:
         events = self._seen(text_of(line, "session_id"))
@@ -133,19 +123,14 @@ class QwenStream(EventStream):
     def _outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:
         final = self._final
         if final is None:
-            failed = exit_failure(exit, folder, self._limits)
-            if exit.code == 0:
-                return Failed(kind=ErrorKind.CRASH, message="exit code 0, but qwen's final event is missing")
-            gone = not self._session and bool(_GONE.search(failed.message))
-            return Failed(kind=failed.kind, message=failed.message, session_gone=gone)
+            return self._without_end(exit, folder, gone=_GONE)
         if final.get("is_error") is not False or text_of(final, "subtype") != "success":
             said = (
                 text_of(dict_of(final, "error"), "message")
                 or text_of(final, "result")
                 or "qwen ended with an error"
             )
-            status = _STATUS.search(said)
-            return refusal(said, status=int(status[1]) if status else None)
+            return refusal(said, status=status_in(said))
         if exit.code != 0 and not exit.given_up:
             return exit_failure(exit, folder, self._limits)
         return with_result(folder, text_of(final, "result"), denials(final))

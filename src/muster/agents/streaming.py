@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -79,6 +81,8 @@ class StreamingAgent:
     """As `Launch.unlogged`."""
     free_mode: ClassVar[str] = ""
     """The permission mode in which it may run any command."""
+    names_session: ClassVar[bool] = False
+    """A session that begins gets its key from us."""
     spoken: ClassVar[bool] = False
     """Its stream finds reports in messages."""
     own_env: ClassVar[Mapping[str, str]] = {}
@@ -105,6 +109,10 @@ class StreamingAgent:
         # What they let it do is not for us to judge: whoever reads this should see them.
         return f"{what}; args {' '.join(args)}" if args else what
 
+    @property
+    def model(self) -> list[str]:
+        return [] if self.config.model is None else ["--model", self.config.model]
+
     def arguments(self, session_key: str | None, *, resumes: bool) -> list[str]:
         """All that follows the command."""
         raise NotImplementedError
@@ -115,10 +123,6 @@ class StreamingAgent:
             f"agent {self.name} cannot be given a system prompt",
             "write it into the task's text, or name another agent",
         )
-
-    def new_session(self) -> str | None:
-        """The key of a session to be opened, where that can be chosen before."""
-        raise NotImplementedError
 
     def knows(self, session_key: str, env: Mapping[str, str]) -> bool:
         """Whether the CLI still holds this session, in the home that `env` gives it."""
@@ -156,7 +160,7 @@ class StreamingAgent:
                 env.setdefault(self.defaults[0], str(path))
         except OSError as exc:
             raise Unavailable(f"cannot write the attempt's folder {folder.path}: {exc}") from exc
-        session_key = job.session_key if resumes else self.new_session()
+        session_key = job.session_key if resumes else self._new_session()
         asking = self.asking if job.may_ask else ()
         return Launch(
             argv=(
@@ -203,6 +207,9 @@ class StreamingAgent:
         told = self.instructed(job.system_prompt) if job.system_prompt else []
         config = replace(self.config, model=job.model or self.config.model, args=(*told, *self.config.args))
         return replace(self, config=config)
+
+    def _new_session(self) -> str | None:
+        return str(uuid.uuid4()) if self.names_session else None
 
     def mark(self, job: Job, launch: Launch) -> Usage | None:
         """The session's total before this launch; None for a session that begins.
@@ -298,6 +305,14 @@ class EventStream:
     def _outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:
         """Of an end that was not ours."""
         raise NotImplementedError
+
+    def _without_end(self, exit: Exit, folder: AttemptFolder, *, gone: re.Pattern[str] | bool) -> Failed:
+        """Of a CLI whose final event is missing; `gone` tells, by what it says, that it lacks the session."""
+        if exit.code == 0:
+            return Failed(kind=ErrorKind.CRASH, message="exit code 0, but its final event is missing")
+        failed = plain_failure(exit, folder, self._limits)
+        lacks = gone if isinstance(gone, bool) else bool(gone.search(failed.message))
+        return Failed(kind=failed.kind, message=failed.message, session_gone=lacks and not self._session)
 
     def _seen(self, session: str) -> list[AgentEvent]:
         if not session or self._session:

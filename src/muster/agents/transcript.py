@@ -93,13 +93,6 @@ class Transcript:
                     yield entry
 
 
-def read_transcript(entries: Entries, data: bytes) -> Iterator[Entry]:
-    """All of it at once."""
-    transcript = Transcript(Reader((entries,)))
-    yield from transcript.feed(data)
-    yield from transcript.end()
-
-
 def message(text: str, *, goes_on: bool = False) -> Iterator[Entry]:
     if text.strip() or goes_on:
         yield Entry(did=Did.MESSAGE, text=text if goes_on else text.strip(), goes_on=goes_on)

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 
-from muster.app.detached_call import detached_call
+from muster.engine.detached_call import detached_call
 from muster.worker.git import Repository
 
 LOCK_S = 10.0

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Self
 
 from muster.app.branches import LocalBranches
-from muster.app.detached_call import detached_call
 from muster.app.key import logged_heads, open_store, signer_of
 from muster.app.parts import local_trees, make_state_dir, repository_of
 from muster.config.identity import copied_error, look, settle
@@ -21,6 +20,7 @@ from muster.config.settings import Config
 from muster.engine.audit import Auditor
 from muster.engine.batch import Batcher
 from muster.engine.commands import Engine
+from muster.engine.detached_call import detached_call
 from muster.engine.incarnation import PROJECT
 from muster.engine.intents import Intents
 from muster.engine.policy import Policy

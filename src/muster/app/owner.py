@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from muster.app.core import Owner
-from muster.app.detached_call import detached_call
 from muster.app.parts import run_logged
 from muster.app.settings import load_config
 from muster.client.http import address
 from muster.config.project import Project
 from muster.config.settings import Config
+from muster.engine.detached_call import detached_call
 from muster.hosts.file_lock import holder
 from muster.model.commands import SetCrew
 from muster.model.states import CrewStatus

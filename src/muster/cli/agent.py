@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Mapping
+from operator import itemgetter
 
 from muster.app.settings import load_config
 from muster.cli.context import connect, project_of
@@ -22,6 +24,23 @@ TIMEOUT_S = 120
 _LOOKED = ("name", "kind", "provider", "about", "problem", "fix")
 _TRIED = ("version", "ok", "answer", "errorKind", "error", "seconds", "usage")
 """What is told about an agent, and what more after it was tried."""
+
+
+_WHAT = "WHAT IT IS, OR WHAT IS MISSING"
+_CELLS: Mapping[str, Callable[[Json], object]] = {
+    "AGENT": itemgetter("name"),
+    "KIND": itemgetter("kind"),
+    _WHAT: lambda look: _said(look),  # noqa: PLW0108 - it stands further down
+}
+_PERMISSION_CELLS: Mapping[str, Callable[[Json], object]] = {
+    "N": itemgetter("number"),
+    "IT": lambda row: "may" if row["allow"] else "may not",
+    "AGENT": itemgetter("agent"),
+    "PLAN": itemgetter("plan"),
+    "COMMAND": itemgetter("command"),
+    "BY": itemgetter("by"),
+    "SINCE": lambda row: age(now_ms() - row["atMs"]),
+}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -86,14 +105,11 @@ def _list(args: argparse.Namespace) -> int:
         for _, agent in sorted(config.agents.items())
     ]
 
-    def show() -> None:
-        looks_of = [
-            "attempt failed" if look["problem"] else "waiting" if look["closed"] else "completed"
-            for look in looks
-        ]
-        rows = [[clean(look["name"]), clean(look["kind"]), clean(_said(look))] for look in looks]
-        head = ["AGENT", "KIND", "WHAT IT IS, OR WHAT IS MISSING"]
-        Screen(args.color).table(head, rows, give=2, looks=looks_of)
+    def state(look: Json) -> str:
+        return "attempt failed" if look["problem"] else "waiting" if look["closed"] else "completed"
+
+    def show(screen: Screen) -> None:
+        screen.table(looks, _CELLS, give=_WHAT, look=state)
 
     print_rows(args, looks, show, names=tuple)  # `shell` is always there
     return 0
@@ -143,7 +159,7 @@ def _show(args: argparse.Namespace) -> int:
         "env": ", ".join(look["env"]),
         "slots": "" if agent.slots is None else str(agent.slots),
     }
-    print_one(args, look, lambda: _told(named, Screen(args.color)))
+    print_one(args, look, lambda screen: _told(named, screen))
     return 0
 
 
@@ -165,24 +181,9 @@ def _allowed(args: argparse.Namespace) -> int:
         {**one, "plan": plans.get(one["planId"], "")} for one in found if args.name in (None, one["agent"])
     ]
 
-    def show() -> None:
-        told = [
-            [
-                str(row["number"]),
-                "may" if row["allow"] else "may not",
-                clean(row["agent"]),
-                clean(row["plan"]),
-                clean(row["command"]),
-                clean(row["by"]),
-                age(now_ms() - row["atMs"]),
-            ]
-            for row in rows
-        ]
-        if not told:
-            print("nothing stands: muster answer REF --allow --always")
-            return
-        head = ["N", "IT", "AGENT", "PLAN", "COMMAND", "BY", "SINCE"]
-        Screen(args.color).table(head, told, give=4, looks=["archived"] * len(told))
+    def show(screen: Screen) -> None:
+        empty = "nothing stands: muster answer REF --allow --always"
+        screen.table(rows, _PERMISSION_CELLS, give="COMMAND", look=lambda _: "archived", empty=empty)
 
     print_rows(args, rows, show, names=tuple)
     return 0
@@ -218,7 +219,7 @@ def _test(args: argparse.Namespace) -> int:
         "seconds": round(tried.seconds, 2),
         "usage": usage,
     }
-    print_one(args, result, lambda: _tell(result, Screen(args.color)))
+    print_one(args, result, lambda screen: _tell(result, screen))
     return 0 if failed is None else 1
 
 

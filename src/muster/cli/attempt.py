@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable, Mapping
 from functools import partial
+from operator import itemgetter
 
 from muster.agents.streaming import BEGINS
 from muster.cli.context import Context, connect
@@ -107,26 +109,22 @@ def _list(args: argparse.Namespace) -> int:
     works = _works(project, detail, detail["attempts"])
     attempts = [{**attempt, "work": works[attempt["epoch"]]} for attempt in detail["attempts"]]
     names = partial(names_of, "AttemptView", "epoch", "work")
-    print_rows(args, attempts, lambda: _table(attempts, Screen(args.color)), names=names)
+    print_rows(args, attempts, lambda screen: _table(attempts, screen), names=names)
     return 0
 
 
+_CELLS: Mapping[str, Callable[[Json], object]] = {
+    "#": lambda attempt: f"#{attempt['epoch']}",
+    "STATUS": itemgetter("status"),
+    "WHO": lambda attempt: f"{attempt['worker']} {attempt['agent']}",
+    "BEGUN": lambda attempt: attempt_times(attempt)[0],
+    "TOOK": lambda attempt: attempt_times(attempt)[1],
+    "WHAT": lambda attempt: attempt["error"] or attempt["work"],
+}
+
+
 def _table(attempts: list[Json], screen: Screen) -> None:
-    if not attempts:
-        screen.line("0 attempts")
-        return
-    rows = [
-        [
-            f"#{attempt['epoch']}",
-            attempt["status"],
-            f"{attempt['worker']} {clean(attempt['agent'])}",
-            *attempt_times(attempt),
-            clean(attempt["error"] or attempt["work"]),
-        ]
-        for attempt in attempts
-    ]
-    looks = [attempt_look(attempt) for attempt in attempts]
-    screen.table(["#", "STATUS", "WHO", "BEGUN", "TOOK", "WHAT"], rows, give=5, looks=looks)
+    screen.table(attempts, _CELLS, give="WHAT", look=attempt_look, empty="0 attempts")
 
 
 def _show(args: argparse.Namespace) -> int:
@@ -136,9 +134,8 @@ def _show(args: argparse.Namespace) -> int:
     events = [event for event in detail["events"] if event["epoch"] == attempt["epoch"]]
     work = _works(project, detail, [attempt])[attempt["epoch"]]
     thing = {**attempt, "work": work, "events": events}
-    screen = Screen(args.color)
-    said = tail_lines(told, screen, SAID_LINES)
-    print_one(args, thing, lambda: _print_attempt(ref_of(detail["task"]), thing, said, screen))
+    said = tail_lines(told, Screen(args.color), SAID_LINES)
+    print_one(args, thing, lambda screen: _print_attempt(ref_of(detail["task"]), thing, said, screen))
     return 0
 
 

@@ -50,8 +50,7 @@ def _list(args: argparse.Namespace) -> int:
             query["task"] = task_id
         events = context.api.get("/api/v1/audit", query)
 
-    def show() -> None:
-        screen = Screen(args.color)
+    def show(screen: Screen) -> None:
         for event in events:
             screen.line(f"{screen.event(event)}  {clean(event['level'].lower())}  by {clean(event['actor'])}")
         if not events:
@@ -68,19 +67,19 @@ def _verify(args: argparse.Namespace) -> int:
     with connect(args) as context:
         report: Json = context.api.get("/api/v1/audit/verify", wait_s=VERIFY_S)
 
-    def show() -> None:
+    def show(screen: Screen) -> None:
         for problem in report["problems"]:
-            print(f"broken  {clean(problem)}")
+            screen.line(f"broken  {clean(problem)}")
         seals = counted(report["seals"], "seal")
         counts = f"{counted(report['sealed'], 'event')} sealed, {report['pruned']} pruned, in {seals}"
-        print(f"{'whole' if report['whole'] else 'BROKEN'}: {counts}")
+        screen.line(f"{'whole' if report['whole'] else 'BROKEN'}: {counts}")
         if report["unsealed"]:
-            print(
+            screen.line(
                 f"open  {report['unsealed']} newer events are not sealed yet: an edit of them would not show"
             )
         if report["lost"]:
-            print(f"lost  {report['lost']} seals, before the store was restored")
-        print(f"head  {report['head']}")
+            screen.line(f"lost  {report['lost']} seals, before the store was restored")
+        screen.line(f"head  {report['head']}")
 
     print_one(args, report, show)
     return 0 if report["whole"] else EXIT_BROKEN

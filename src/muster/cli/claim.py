@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from muster.cli.context import Context, connect
@@ -229,26 +230,23 @@ def _list(args: argparse.Namespace) -> int:
         claims: list[Json] = context.api.get("/api/v1/claims")
     rows = [{"ref": ref_of(claim), **claim} for claim in claims]
     names = partial(names_of, "ClaimView", "ref")
-    print_rows(args, rows, lambda: _table(claims, Screen(args.color)), names=names)
+    print_rows(args, rows, lambda screen: _table(claims, screen), names=names)
     return 0
 
 
+_CELLS: Mapping[str, Callable[[Json], object]] = {
+    "TASK": ref_of,
+    "HOLDER": itemgetter("holder"),
+    "AGENT": itemgetter("agent"),
+    "ATTEMPT": itemgetter("epoch"),
+    "HELD": lambda claim: age(now_ms() - claim["claimedAtMs"]),
+    "LEASE LEFT": lambda claim: "over" if claim["expired"] else age(claim["leaseEndsAtMs"] - now_ms()),
+}
+
+
 def _table(claims: list[Json], screen: Screen) -> None:
-    if not claims:
-        screen.line("nobody holds a task")
-        return
-    now = now_ms()
-    rows = [
-        [
-            clean(ref_of(claim)),
-            clean(claim["holder"]),
-            clean(claim["agent"]),
-            str(claim["epoch"]),
-            age(now - claim["claimedAtMs"]),
-            "over" if claim["expired"] else age(claim["leaseEndsAtMs"] - now),
-        ]
-        for claim in claims
-    ]
-    looks = ["delayed" if claim["expired"] else "running" for claim in claims]
-    head = ["TASK", "HOLDER", "AGENT", "ATTEMPT", "HELD", "LEASE LEFT"]
-    screen.table(head, rows, give=1, looks=looks)
+    screen.table(claims, _CELLS, give="HOLDER", look=_look, empty="nobody holds a task")
+
+
+def _look(claim: Json) -> str:
+    return "delayed" if claim["expired"] else "running"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 
 from muster.app.settings import load_with_origins
 from muster.cli.context import project_of, start_folder
 from muster.cli.fields import add_fields, answer, print_rows
-from muster.cli.output import Screen, clean, note
+from muster.cli.output import Screen, note
 from muster.config.keys import settings
 from muster.config.layers import Layers
 from muster.config.project import FILE_NAME, ROOT_VARIABLE, Project
@@ -42,12 +44,12 @@ def _show(args: argparse.Namespace) -> int:
         shown, origin = _effective(key, value, config, layers)
         rows.append({"key": key, "value": shown, "origin": origin})
 
-    def show() -> None:
-        cells = [[row["key"], clean(_written(row["value"])), clean(row["origin"])] for row in rows]
-        head = ["KEY", "VALUE", "FROM"]
-        if not args.origin:
-            head, cells = head[:2], [row[:2] for row in cells]
-        Screen(args.color).table(head, cells, give=1, looks=[""] * len(cells))
+    def show(screen: Screen) -> None:
+        cells: dict[str, Callable[[Json], object]] = {"KEY": itemgetter("key")}
+        cells["VALUE"] = lambda row: _written(row["value"])
+        if args.origin:
+            cells["FROM"] = itemgetter("origin")
+        screen.table(rows, cells, give="VALUE")
 
     print_rows(args, rows, show, names=tuple)  # `root` is always there
     return 0

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from muster.cli.context import Context, connect
 from muster.cli.fields import add_fields, print_tasks
 from muster.cli.output import Screen, age, clean, listed, note, now_ms, print_json, ref_of
-from muster.cli.task import find_tasks
+from muster.cli.task import TASK_CELLS, find_tasks
 from muster.cli.task_actions import act_on, add_retry_options, named, post, retrying
 from muster.cli.values import agreed
 from muster.cli.waiting import ENDED, Waiting, add_waiting, duration_s, refuse_idle
@@ -149,26 +150,21 @@ def _missed(name: str, wanted: Any, tasks: list[Json], criterion: Criterion) -> 
 def _list(args: argparse.Namespace) -> int:
     with connect(args) as context:
         tasks, missed = _failed(context, args)
-    print_tasks(args, tasks, lambda: _table(tasks, Screen(args.color), missed))
+    print_tasks(args, tasks, lambda screen: _table(tasks, screen, missed))
     return 0
 
 
+_CELLS: Mapping[str, Callable[[Json], object]] = {
+    "TASK": ref_of,
+    "WHY": itemgetter("why"),
+    "AGENT": lambda task: task["lastAgent"] or task["wantedAgent"] or "-",
+    "ATTEMPTS": TASK_CELLS["ATTEMPTS"],
+    "SINCE": lambda task: age(now_ms() - task["updatedAtMs"]),
+}
+
+
 def _table(tasks: list[Json], screen: Screen, missed: str = "") -> None:
-    if not tasks:
-        screen.line(missed or "no task has failed")
-        return
-    rows = [
-        [
-            clean(ref_of(task)),
-            clean(task["why"]),
-            clean(task["lastAgent"] or task["wantedAgent"] or "-"),
-            str(task["attemptCount"]),
-            age(now_ms() - task["updatedAtMs"]),
-        ]
-        for task in tasks
-    ]
-    head = ["TASK", "WHY", "AGENT", "ATTEMPTS", "SINCE"]
-    screen.table(head, rows, give=1, looks=["failed"] * len(rows))
+    screen.table(tasks, _CELLS, give="WHY", look=lambda _: "failed", empty=missed or "no task has failed")
 
 
 def _change(args: argparse.Namespace) -> int:

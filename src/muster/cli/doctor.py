@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     failed = sum(check.ok is False for check in checks)
     rows = [check._asdict() for check in checks]
     whole = {"ok": not failed, "checks": rows}
-    print_rows(args, rows, lambda: _show(checks, failed, Screen(args.color)), names=tuple, whole=whole)
+    print_rows(args, rows, lambda screen: _show(checks, failed, screen), names=tuple, whole=whole)
     return 1 if failed else 0
 
 

@@ -7,6 +7,7 @@ With `--json` the same fields are JSON.
 from __future__ import annotations
 
 import json
+from functools import partial
 
 from muster.cli.output import Screen, clean, listed, print_json
 from muster.model.errors import BadInput
@@ -51,7 +52,7 @@ def refuse_unknown(args: argparse.Namespace, known: Callable[[], Sequence[str]])
 def print_rows(
     args: argparse.Namespace,
     rows: Sequence[Json],
-    show: Callable[[], None],
+    show: Callable[[Screen], None],
     *,
     names: Callable[[], Sequence[str]],
     whole: Any = None,
@@ -62,26 +63,28 @@ def print_rows(
     `rows`.
     """
     if args.fields is None:
-        if args.json:
-            print_json(rows if whole is None else whole)
-        else:
-            show()
+        _print_whole(args, rows if whole is None else whole, show)
         return
     chosen = _chosen(args.fields, dict.fromkeys([*(name for row in rows for name in row), *names()]))
+    screen = Screen(args.color)
     if args.json:
         print_json([{name: row.get(name) for name in chosen} for row in rows])
-        return
-    cells = [[_cell(row.get(name)) for name in chosen] for row in rows]
-    screen = Screen(args.color)
-    if screen.tty:
-        head = [name.upper() for name in chosen]
-        screen.table(head, cells, give=len(chosen) - 1, looks=[""] * len(cells))
-        return
-    for row in cells:
-        screen.line("\t".join(row))
+    elif screen.tty:
+        cells = {name.upper(): partial(_cell, name) for name in chosen}
+        screen.table(rows, cells, give=chosen[-1].upper())
+    else:
+        for row in rows:
+            screen.line("\t".join(_cell(name, row) for name in chosen))
 
 
-def print_tasks(args: argparse.Namespace, tasks: Iterable[Json], show: Callable[[], None]) -> None:
+def _print_whole(args: argparse.Namespace, value: Any, show: Callable[[Screen], None]) -> None:
+    if args.json:
+        print_json(value)
+    else:
+        show(Screen(args.color))
+
+
+def print_tasks(args: argparse.Namespace, tasks: Iterable[Json], show: Callable[[Screen], None]) -> None:
     print_rows(args, [listed(task) for task in tasks], show, names=task_names)
 
 
@@ -94,22 +97,21 @@ def answer(args: argparse.Namespace, thing: Json, *lines: str) -> int:
     return 0
 
 
-def print_one(args: argparse.Namespace, thing: Json, show: Callable[[], None], *, whole: Any = None) -> None:
+def print_one(
+    args: argparse.Namespace, thing: Json, show: Callable[[Screen], None], *, whole: Any = None
+) -> None:
     """As `print_rows` for a single thing; `whole` is the JSON answer where that is not `thing`."""
     if args.fields is None:
-        if args.json:
-            print_json(thing if whole is None else whole)
-        else:
-            show()
+        _print_whole(args, thing if whole is None else whole, show)
         return
     chosen = _chosen(args.fields, list(thing))
     screen = Screen(args.color)
     if args.json:
         print_json({name: thing[name] for name in chosen})
     elif screen.tty:
-        screen.fields([(name, _cell(thing[name])) for name in chosen])
+        screen.fields([(name, _cell(name, thing)) for name in chosen])
     else:
-        screen.line("\t".join(_cell(thing[name]) for name in chosen))
+        screen.line("\t".join(_cell(name, thing) for name in chosen))
 
 
 def _chosen(text: str, known: Iterable[str]) -> list[str]:
@@ -126,7 +128,8 @@ def _chosen(text: str, known: Iterable[str]) -> list[str]:
     return chosen
 
 
-def _cell(value: Any) -> str:
+def _cell(name: str, row: Json) -> str:
+    value = row.get(name)
     if value is None:
         return ""
     return clean(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))

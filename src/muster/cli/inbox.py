@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from operator import itemgetter
 
 from muster.cli.context import Context, connect, project_of
 from muster.cli.fields import add_fields, print_rows, task_names
-from muster.cli.output import Screen, age, clean, listed, now_ms, ref_of, shell_word
-from muster.cli.task import what_next
+from muster.cli.output import Screen, age, clean, listed, now_ms, shell_word
+from muster.cli.task import TASK_CELLS, what_next
 from muster.model.errors import BadConfig
 from muster.model.json_value import Json
 
@@ -30,12 +32,12 @@ def run(args: argparse.Namespace) -> int:
     rows += [{**listed(task), "next": what_next(task)[0]} for task in tasks]
     rows += proposed
 
-    def show() -> None:
+    def show(screen: Screen) -> None:
         for name, pool in closed.items():
             print(f"{clean(name)} waits for you ({pool['kind']}): {clean(pool['reason'])}")
             print(f"  next: {_open(args, name)}")
         if tasks:
-            _table(tasks, Screen(args.color))
+            screen.table(tasks, _CELLS, give="WHY", look=itemgetter("state"), glyphs=True)
         for row in proposed:
             print(
                 f"{clean(row['pullRequest'])} calls for a retry of {clean(row['ref'])}: {clean(row['note'])}"
@@ -76,17 +78,8 @@ def _open(args: argparse.Namespace, pool: str) -> str:
     return f"see to it, then muster agent resume {clean(name)}"
 
 
-def _table(tasks: list[Json], screen: Screen) -> None:
-    plain = Screen("never")
-    looks = [task["state"] for task in tasks]
-    rows = [
-        [
-            plain.badge(look),
-            clean(ref_of(task)),
-            clean(task["why"]),
-            what_next(task)[0],
-            age(now_ms() - task["updatedAtMs"]),
-        ]
-        for task, look in zip(tasks, looks, strict=True)
-    ]
-    screen.table(["STATUS", "TASK", "WHY", "NEXT", "SINCE"], rows, give=2, looks=looks)
+_CELLS: Mapping[str, Callable[[Json], object]] = {
+    **{name: TASK_CELLS[name] for name in ("STATUS", "TASK", "WHY")},
+    "NEXT": lambda task: what_next(task)[0],
+    "SINCE": lambda task: age(now_ms() - task["updatedAtMs"]),
+}

@@ -66,7 +66,7 @@ def _status(args: argparse.Namespace) -> int:
     except (OwnerUnavailable, StoreHalted) as error:
         _say_error(args, error.message)
         raise
-    print_one(args, told, lambda: _show(told, Screen(args.color)))
+    print_one(args, told, lambda screen: _show(told, screen))
     return 0
 
 

@@ -17,8 +17,10 @@ from muster.model.wording import MAY_IT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from typing import Any, TextIO
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any, TextIO, TypeVar
+
+    T = TypeVar("T")
 
 RED, GREEN, YELLOW, BLUE, CYAN, DIM, BOLD = "31", "32", "33", "34", "36", "2", "1"
 _RESET = "\x1b[0m"
@@ -198,9 +200,12 @@ class Screen:
 
     def badge(self, look: str, word: str | None = None) -> str:
         """`● running`; `word` replaces the look's own."""
+        text = f"{self._glyph(look)} {look if word is None else word}".rstrip()
+        return self.paint(text, LOOKS.get(look, _UNKNOWN).colour)
+
+    def _glyph(self, look: str) -> str:
         found = LOOKS.get(look, _UNKNOWN)
-        glyph = found.plain if self.ascii_only else found.glyph
-        return self.paint(f"{glyph} {look if word is None else word}".rstrip(), found.colour)
+        return found.plain if self.ascii_only else found.glyph
 
     def link(self, location: str) -> str:
         """A path or web address, cleaned; on a terminal one that can be clicked (OSC 8)."""
@@ -244,18 +249,36 @@ class Screen:
                 self.line(f"{' ' * names}  {text}")
 
     def table(
-        self, head: Sequence[str], rows: Sequence[Sequence[str]], *, give: int, looks: Sequence[str]
+        self,
+        things: Sequence[T],
+        cells: Mapping[str, Callable[[T], object]],
+        *,
+        give: str,
+        look: Callable[[T], str] = lambda _: "",
+        glyphs: bool = False,
+        empty: str = "",
     ) -> None:
-        """Where the terminal is too narrow, column `give` is cut first, then the widest ones, and the last ones
-        are left out; never what is typed.  `looks` colour the first column."""
+        """A row for each thing, by the heads of its cells; `empty` is said where there is none.
+
+        Where the terminal is too narrow, column `give` is cut first, then the widest ones, and the last ones are
+        left out; never what is typed.  `look` colours the first column, and with `glyphs` puts its sign there.
+        """
+        if not things and empty:
+            self.line(empty)
+            return
+        head = list(cells)
+        rows = [[clean(str(cell(thing))) for cell in cells.values()] for thing in things]
+        if glyphs:
+            for thing, row in zip(things, rows, strict=True):
+                row[0] = f"{self._glyph(look(thing))} {row[0]}"
         widths = {at: max(map(width, column)) for at, column in enumerate(zip(head, *rows, strict=True))}
         if self.tty:
             whole = {0, *(at for at, name in enumerate(head) if name in _TYPED)}
-            widths = _narrow(widths, give, whole, columns())
+            widths = _narrow(widths, head.index(give), whole, columns())
         self.line(self.paint(_row(head, widths).rstrip(), DIM))
-        for row, look in zip(rows, looks, strict=True):
+        for thing, row in zip(things, rows, strict=True):
             first, *rest = (fit(row[at], room) for at, room in widths.items())
-            painted = self.paint(first, LOOKS.get(look, _UNKNOWN).colour)
+            painted = self.paint(first, LOOKS.get(look(thing), _UNKNOWN).colour)
             self.line("  ".join([painted, *rest]).rstrip())
 
 

@@ -151,8 +151,7 @@ def _diff(args: argparse.Namespace) -> int:
             content["source"] = source
         found = context.api.post("/api/v1/plans/diff", content)
 
-    def show() -> None:
-        screen = Screen(args.color)
+    def show(screen: Screen) -> None:
         _tell_diff(found, screen, done=False)
         screen.line(_sum(found, "the file and the plan agree"))
 
@@ -243,8 +242,7 @@ def _list(args: argparse.Namespace) -> int:
     with connect(args) as context:
         plans: list[Json] = context.api.get("/api/v1/plans")
 
-    def show() -> None:
-        screen = Screen(args.color)
+    def show(screen: Screen) -> None:
         for plan in plans:
             _tell(plan, screen)
         if not plans:
@@ -294,7 +292,7 @@ def _show(args: argparse.Namespace) -> int:
     print_one(
         args,
         {**found["plan"], **whole, "plan": found["plan"]["name"]},
-        lambda: _print_plan(found, tasks, Screen(args.color)),
+        lambda screen: _print_plan(found, tasks, screen),
         whole=whole,
     )
     return 0

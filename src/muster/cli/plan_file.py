@@ -7,6 +7,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
+from operator import itemgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -354,20 +355,19 @@ def show_takers(
     return 0
 
 
+_CELLS: Mapping[str, Callable[[Json], object]] = {
+    "TASK": itemgetter("key"),
+    "AFTER": lambda row: ",".join(row["after"]) or "-",
+    "AGENT": lambda row: ", ".join(row["agents"]) or "-",
+    "PROFILE": lambda row: row["profile"] or "-",
+    "WHY": itemgetter("why"),
+}
+
+
 def _print_takers(plan: str, rows: list[Json], screen: Screen) -> None:
     listed = [row for row in rows if not row["done"] and not row["status"]]
-    cells = [
-        [
-            clean(row["key"]),
-            clean(",".join(row["after"]) or "-"),
-            ", ".join(row["agents"]) or "-",
-            clean(row["profile"] or "-"),
-            clean(row["why"]),
-        ]
-        for row in listed
-    ]
     if listed:
-        screen.table(["TASK", "AFTER", "AGENT", "PROFILE", "WHY"], cells, give=4, looks=[""] * len(listed))
+        screen.table(listed, _CELLS, give="WHY")
     words = ("completed" if row["done"] else (row["status"] or "").lower() for row in rows)
     counts = Counter(filter(None, words))
     ended = ", ".join(f"{number} {word}" for word, number in sorted(counts.items()))

@@ -30,7 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     with connect(args) as context:
         answer = gather(context)
-    print_one(args, answer, lambda: _show(args, answer, Screen(args.color)))
+    print_one(args, answer, lambda screen: _show(args, answer, screen))
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from itertools import islice
+from operator import itemgetter
 
 from muster.cli.context import Context, connect, no_rows
 from muster.cli.fields import add_fields, print_one, print_tasks
@@ -31,7 +32,7 @@ from muster.model.wording import counted, hint, refused_words
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
     from muster.cli.main import Parser
@@ -107,11 +108,11 @@ def _list(args: argparse.Namespace) -> int:
     more = len(tasks) > args.limit
     del tasks[args.limit :]
 
-    def show() -> None:
+    def show(screen: Screen) -> None:
         if tasks:
-            table(tasks, Screen(args.color))
+            table(tasks, screen)
         else:
-            print("no such task: muster status" if names or args.plan else no_rows(args))
+            screen.line("no such task: muster status" if names or args.plan else no_rows(args))
 
     print_tasks(args, tasks, show)
     if more:
@@ -135,22 +136,18 @@ def _fits(task: Json, statuses: tuple[TaskStatus, ...], word: str | None) -> boo
     return task["status"] in statuses and word in (None, task["state"])
 
 
+TASK_CELLS: Mapping[str, Callable[[Json], object]] = {
+    "STATUS": itemgetter("state"),
+    "TASK": ref_of,
+    "WHY": itemgetter("why"),
+    "AGENT": lambda task: task["agent"] or task["wantedAgent"] or "-",
+    "ATTEMPTS": itemgetter("attemptCount"),
+    "AGE": lambda task: age(now_ms() - task["createdAtMs"]),
+}
+
+
 def table(tasks: list[Json], screen: Screen) -> None:
-    plain = Screen("never")
-    now = now_ms()
-    looks = [task["state"] for task in tasks]
-    rows = [
-        [
-            plain.badge(look),
-            clean(ref_of(task)),
-            clean(task["why"]),
-            clean(task["agent"] or task["wantedAgent"] or "-"),
-            str(task["attemptCount"]),
-            age(now - task["createdAtMs"]),
-        ]
-        for task, look in zip(tasks, looks, strict=True)
-    ]
-    screen.table(["STATUS", "TASK", "WHY", "AGENT", "ATTEMPTS", "AGE"], rows, give=2, looks=looks)
+    screen.table(tasks, TASK_CELLS, give="WHY", look=itemgetter("state"), glyphs=True)
 
 
 def _show(args: argparse.Namespace) -> int:
@@ -164,7 +161,7 @@ def _show(args: argparse.Namespace) -> int:
     if epoch is not None:
         detail["attempts"] = [attempt for attempt in detail["attempts"] if attempt["epoch"] == epoch]
     thing = {**listed(detail["task"]), **detail}
-    print_one(args, thing, lambda: _print_detail(detail, Screen(args.color), said), whole=detail)
+    print_one(args, thing, lambda screen: _print_detail(detail, screen, said), whole=detail)
     return 0
 
 

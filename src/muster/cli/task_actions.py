@@ -258,7 +258,7 @@ def _wait(args: argparse.Namespace) -> int:
     with connect(args) as context:
         waiting = Waiting(args, context, mute=args.fields is not None)
         tasks = waiting.tasks(task["id"] for task in named(context, args.refs))
-    print_tasks(args, tasks, lambda: show_tasks(tasks, Screen(args.color)))
+    print_tasks(args, tasks, lambda screen: show_tasks(tasks, screen))
     return waiting.code(tasks)
 
 
@@ -271,8 +271,7 @@ def _next(args: argparse.Namespace) -> int:
     with connect(args) as context:
         found = context.api.get("/api/v1/agent-tasks/next", {"limit": args.limit})
 
-    def show() -> None:
-        screen = Screen(args.color)
+    def show(screen: Screen) -> None:
         for task in found:
             screen.line(f"{screen.badge('ready', '')} {clean(ref_of(task))}  {clean(task['why'])}")
         if not found:

@@ -67,7 +67,7 @@ def _add(args: argparse.Namespace) -> int:
         if not mute:
             _tell(args, task, "added" if added["added"] else "was there already; nothing was added")
         ended = waiting.tasks([task["id"]])
-    print_one(args, {**listed(*(ended or [task])), "added": bool(added["added"])}, lambda: None)
+    print_one(args, {**listed(*(ended or [task])), "added": bool(added["added"])}, lambda _: None)
     return waiting.code(ended)
 
 
@@ -121,7 +121,9 @@ def _edit(args: argparse.Namespace) -> int:
             raise refused(error, ref_of(task), task["id"]) from None
         after: Json = context.api.get(task_path(task["id"]))["task"]
     print_one(
-        args, listed(after), lambda: _tell(args, after, "edited" if after != task else "is like that already")
+        args,
+        listed(after),
+        lambda _: _tell(args, after, "edited" if after != task else "is like that already"),
     )
     return 0
 

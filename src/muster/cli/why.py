@@ -28,8 +28,7 @@ def run(args: argparse.Namespace) -> int:
     evidence = [event for event in detail["events"] if event["event"] in _EVIDENCE][-_SHOWN_MAX:]
     told = {"task": ref_of(task), "status": task["status"], "why": task["why"], "evidence": evidence}
 
-    def show() -> None:
-        screen = Screen(args.color)
+    def show(screen: Screen) -> None:
         screen.line(f"{screen.badge(task['state'])}  {clean(ref_of(task))}  {clean(task['why'])}")
         rows = [(clock_time(event["atMs"]), clean(event["message"])) for event in evidence]
         screen.fields([*rows, *_attempt(detail)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections import Counter
+from collections.abc import Callable, Mapping
 
 from muster.cli.context import Context, connect, patiently
 from muster.cli.fields import add_fields, answer, names_of, print_one, print_rows
@@ -21,6 +22,7 @@ from muster.model.states import STOP_BY_S
 WORKERS_MAX = 64
 READY_S = 20.0
 TICK_S = 0.1
+_NONE_UP = "no worker is up: muster up"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -70,43 +72,38 @@ def _worker(context: Context, name: str) -> Json:
 def _list(args: argparse.Namespace) -> int:
     with connect(args) as context:
         workers = _living(context)
-    print_rows(
-        args, workers, lambda: _table(workers, Screen(args.color)), names=lambda: names_of("WorkerView")
-    )
+    print_rows(args, workers, lambda screen: _table(workers, screen), names=lambda: names_of("WorkerView"))
     return 0
 
 
+_CELLS: Mapping[str, Callable[[Json], object]] = {
+    "WORKER": lambda worker: worker["id"],
+    "STATUS": lambda worker: worker["status"],
+    "PROCESS": lambda worker: f"{worker['hostname']}:{worker['pid']}",
+    "HEARD": lambda worker: age(now_ms() - worker["lastSeenAtMs"]),
+    "AGENTS": lambda worker: ", ".join(worker["agents"]) or "none",
+    "HOLDS": lambda worker: ", ".join(worker["holds"]) or "nothing",
+}
+
+
 def _table(workers: list[Json], screen: Screen) -> None:
-    if not workers:
-        screen.line("no worker is up: muster up")
-        return
-    now = now_ms()
-    rows = [
-        [
-            worker["id"],
-            worker["status"],
-            f"{clean(worker['hostname'])}:{worker['pid']}",
-            age(now - worker["lastSeenAtMs"]),
-            ", ".join(map(clean, worker["agents"])) or "none",
-            ", ".join(map(clean, worker["holds"])) or "nothing",
-        ]
-        for worker in workers
-    ]
-    looks = [WORKER_LOOKS.get(worker["status"], "ready") for worker in workers]
-    head = ["WORKER", "STATUS", "PROCESS", "HEARD", "AGENTS", "HOLDS"]
-    screen.table(head, rows, give=5, looks=looks)
+    screen.table(workers, _CELLS, give="HOLDS", look=_look, empty=_NONE_UP)
+
+
+def _look(worker: Json) -> str:
+    return WORKER_LOOKS.get(worker["status"], "ready")
 
 
 def _show(args: argparse.Namespace) -> int:
     with connect(args) as context:
         worker = _worker(context, args.name)
-    print_one(args, worker, lambda: _print_worker(worker, Screen(args.color)))
+    print_one(args, worker, lambda screen: _print_worker(worker, screen))
     return 0
 
 
 def _print_worker(worker: Json, screen: Screen) -> None:
     now = now_ms()
-    badge = screen.badge(WORKER_LOOKS.get(worker["status"], "ready"), worker["status"])
+    badge = screen.badge(_look(worker), worker["status"])
     screen.line(f"{screen.paint(worker['id'], BOLD)}  {badge}")
     rows = [
         ("Process", f"pid {worker['pid']} on {clean(worker['hostname'])}"),
@@ -132,13 +129,13 @@ def _status(args: argparse.Namespace) -> int:
     holds = [reference for worker in workers for reference in worker["holds"]]
     quietest_ms = max((now_ms() - worker["lastSeenAtMs"] for worker in workers), default=None)
     told = {"workers": len(workers), "counts": counts, "holds": holds, "longestSilenceMs": quietest_ms}
-    print_one(args, told, lambda: _print_counts(told, Screen(args.color)))
+    print_one(args, told, lambda screen: _print_counts(told, screen))
     return 0
 
 
 def _print_counts(told: Json, screen: Screen) -> None:
     if not told["workers"]:
-        screen.line("no worker is up: muster up")
+        screen.line(_NONE_UP)
         return
     looks = [
         (WORKER_LOOKS.get(state, "ready"), f"{n} {state}") for state, n in sorted(told["counts"].items())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -106,26 +107,25 @@ def _list(args: argparse.Namespace, context: Context) -> int:
     left = _left(context)
     kept_s = load_config(context.project.root).retention.trees_s
     rows = [_row(one) for one in left]
-    print_rows(args, rows, lambda: _print_list(Screen(args.color), left, kept_s), names=lambda: _FIELDS)
+    print_rows(args, rows, lambda screen: _print_list(screen, left, kept_s), names=lambda: _FIELDS)
     return 0
 
 
+_CELLS: Mapping[str, Callable[[Left], object]] = {
+    "STATUS": lambda one: one.task["status"] if one.task else "unknown",
+    "TASK": lambda one: one.ref,
+    "ENDED": lambda one: age(now_ms() - one.task["endedAtMs"]) if one.task and one.task["endedAtMs"] else "-",
+    "SIZE": lambda one: size_text(one.size, one.whole),
+    "TREE": lambda one: one.path,
+}
+
+
+def _look(one: Left) -> str:
+    return one.task["state"] if one.task else "archived"
+
+
 def _print_list(screen: Screen, left: list[Left], kept_s: float) -> None:
-    if not left:
-        screen.line("0 working trees")
-        return
-    rows = [
-        [
-            one.task["status"] if one.task else "unknown",
-            clean(one.ref),
-            age(now_ms() - one.task["endedAtMs"]) if one.task and one.task["endedAtMs"] else "-",
-            size_text(one.size, one.whole),
-            clean(str(one.path)),
-        ]
-        for one in left
-    ]
-    looks = [one.task["state"] if one.task else "archived" for one in left]
-    screen.table(["STATUS", "TASK", "ENDED", "SIZE", "TREE"], rows, give=4, looks=looks)
+    screen.table(left, _CELLS, give="TREE", look=_look, empty="0 working trees")
     ended = [one for one in left if one.over]
     if ended:
         kept = duration_text(kept_s)

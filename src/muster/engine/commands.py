@@ -110,7 +110,7 @@ class Engine:
             EditTask: self._plan_updater.edit,
             CancelPlan: self._plan_updater.cancel,
         }
-        self._plain = TASK_COMMANDS - _LED - self._handlers.keys()
+        self._plain = TASK_COMMANDS - _LED - {c.Retry} - self._handlers.keys()
         """Moves that need nothing but their task: most of what comes."""
 
     async def apply(self, commands: Sequence[c.Command], now: Now) -> Applied:

@@ -25,7 +25,7 @@ async def depend(view: View, command: c.Depend) -> Task:
     await view.load(wanted)
     for parent_id in wanted:
         view.task(parent_id)
-    known = {parent for _, parent in await view.tx.parents([child.id])}
+    known = {parent for parent, _ in await view.tx.dependencies([child.id])}
     fresh = [parent_id for parent_id in wanted if parent_id not in known]
     cycle = await cycle_with(view, {child.id: fresh})
     if cycle is not None:

@@ -95,7 +95,8 @@ async def open_pool(view: View, command: c.OpenPool) -> Done:
     """Raises NotFound where it is not closed."""
     known = await known_pools(view)
     pool = known.get(command.pool)
-    if pool is None:
+    # One that an attempt has tried and left in between is kept for its count of tries, and bars nobody.
+    if pool is None or (command.term is None and command.pool not in await barred(view, known)):
         raise NotFound(f"the pool of {command.pool} is not closed", "muster agent list")
     if command.term is None:
         await _open(view, known, command.pool)

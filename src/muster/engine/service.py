@@ -6,7 +6,9 @@ import logging
 import traceback
 
 from muster.model.errors import MusterError, TermOver
+from muster.ports.engine import Execute
 from muster.ports.runtime import Clock
+from muster.ports.store import Reads
 
 log = logging.getLogger(__name__)
 
@@ -47,3 +49,11 @@ class Service:
                     log.warning("%s: %s", self.name, error)
                     log.debug("%s", traceback.format_exc())
             await self.pause()
+
+
+class TaskService(Service):
+    """One that reads the store and gives commands, those of the coordinator under its term."""
+
+    def __init__(self, clock: Clock, reads: Reads, engine: Execute, term: int = 0) -> None:
+        super().__init__(clock)
+        self._reads, self._engine, self._term = reads, engine, term

@@ -26,6 +26,16 @@ def read_plain(path: Path, limit: int) -> bytes:
         os.close(fd)
 
 
+def read_part(path: Path, size: int, offset: int | None = None) -> bytes:
+    """At most `size` bytes from `offset`, or from the end, of an ordinary file; as `read_plain` otherwise."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        _refuse_special(fd, path)
+        return os.pread(fd, size, max(0, os.fstat(fd).st_size - size) if offset is None else offset)
+    finally:
+        os.close(fd)
+
+
 def replace_plain(path: Path, data: bytes, *, lasting: bool = False) -> None:
     """Puts a new private file in the place of what is there, whole or not at all.  Raises OSError.
 

@@ -204,17 +204,11 @@ class LocalProcess:
         if self._speech is not None:
             self._speech.end()
 
-    def descendants(self) -> int:
-        """How many processes of the tree are alive besides the root; also notes them for `sweep`.
+    def usage(self) -> TreeUsage:
+        """What the tree uses and has used; also notes its processes for `sweep`.
 
         Reads the whole process table: call it every few seconds, not in a tight loop.
         """
-        if self._closed:
-            return 0
-        return sum(proc.pid != self.pid for proc in self._look())
-
-    def usage(self) -> TreeUsage:
-        """As `descendants`, and what the tree has used.  Reads a few files more for each process of the tree."""
         self._witness.look(self.pid)
         return self._meter.measure(self._look())
 

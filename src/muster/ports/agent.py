@@ -348,11 +348,8 @@ class RunningProcess(Protocol):
     def wait(self, timeout_s: float, *, wake_fd: int | None = None) -> int | None:
         """Blocks until the root ends, `wake_fd` becomes readable or the time is over; then as `poll`."""
 
-    def descendants(self) -> int:
-        """How many processes of the tree are alive besides the root; also notes them for `sweep`."""
-
     def usage(self) -> TreeUsage:
-        """As `descendants`, and what the tree has used."""
+        """Of the tree; also notes its processes for `sweep`."""
 
     def starved(self) -> str:
         """How the kernel has killed it, or a part of it, for want of memory; empty where nothing says so.

@@ -200,9 +200,6 @@ class Tx(Common, Protocol):
     async def wishing(self, plan_id: int | None, command: str) -> list[int]:
         """Paused tasks of this plan whose agent has asked last whether it may do this."""
 
-    async def parents(self, child_ids: Collection[int]) -> list[tuple[int, int]]:
-        """(child, what it depends on), also where that is done."""
-
     async def add_dependency(self, parent_id: int, child_id: int, *, met: bool) -> None: ...
 
     async def settle_dependency(self, parent_id: int, child_id: int) -> bool:

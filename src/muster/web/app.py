@@ -8,20 +8,8 @@ from muster.web.backend import Backend
 from muster.web.routes import Application
 
 RESOURCES = (
-    *(
-        "attempts",
-        "audit",
-        "budgets",
-        "claims",
-        "coordinator",
-        "crew",
-        "db",
-        "events",
-        "owner",
-        "plans",
-        "pools",
-    ),
-    *("tasks", "worker_protocol", "workers"),
+    *("attempts", "audit", "budgets", "claims", "coordinator", "crew", "db", "events", "owner", "plans"),
+    *("pools", "tasks", "worker_protocol", "workers"),
 )
 """A module each."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from muster.hosts.plain_files import read_part
 from muster.model import commands as c
 from muster.model.answers import ClaimedJob, Moved
 from muster.model.pools import CLOSING, FOR_A_PERSON
@@ -225,12 +225,7 @@ class OutputReader:
 
     def _read(self) -> bytes:
         try:
-            # The agent may have put a pipe or a link there.
-            fd = os.open(self._stdout, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            try:
-                return os.pread(fd, _CHUNK_BYTES, self._offset)
-            finally:
-                os.close(fd)
+            return read_part(self._stdout, _CHUNK_BYTES, self._offset)
         except FileNotFoundError:
             return b""
         except OSError as error:

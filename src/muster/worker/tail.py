@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import os
 from pathlib import Path
 
+from muster.hosts.plain_files import read_part
 from muster.model.commands import LOG_BYTES_MAX, LOG_CHUNK_BYTES_MAX
 
 log = logging.getLogger(__name__)
@@ -58,12 +58,7 @@ class Tail:
         if room <= 0:
             return b""
         try:
-            # The agent may have put a link there, to what others may not see, or a pipe, to hold us up.
-            fd = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            try:
-                return os.pread(fd, min(room, LOG_CHUNK_BYTES_MAX), self.offset)
-            finally:
-                os.close(fd)
+            return read_part(self._path, min(room, LOG_CHUNK_BYTES_MAX), self.offset)
         except FileNotFoundError:
             return b""
         except OSError as error:

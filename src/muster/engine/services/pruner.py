@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from muster.engine.service import PAGE_ROWS, Service
+from muster.engine.service import PAGE_ROWS, TaskService
 from muster.model.answers import Pruned
 from muster.model.commands import Prune, PruneEvents
 from muster.model.retention import Retention
@@ -18,7 +18,7 @@ CATCH_UP_S = 0.5
 """Between pages while there is more to drop."""
 
 
-class Pruner(Service):
+class Pruner(TaskService):
     """Events go by whole sealed ranges, the oldest first, each leaving a signed stub (S7)."""
 
     name = "pruner"
@@ -36,13 +36,10 @@ class Pruner(Service):
         retention: Retention,
         term: int,
     ) -> None:
-        super().__init__(clock)
-        self._reads = reads
-        self._engine = engine
+        super().__init__(clock, reads, engine, term)
         self._signer = signer
         self._folders = folders
         self._retention = retention
-        self._term = term
 
     async def run_once(self) -> None:
         wall_ms = self.clock.now().wall_ms

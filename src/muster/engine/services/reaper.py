@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
-from muster.engine.service import PAGE_ROWS, Service
+from muster.engine.service import PAGE_ROWS, TaskService
 from muster.model.commands import FreshLeases, MarkWorkerDead, ProcessesExited, Reap
 from muster.model.errors import Conflict, TermOver
 from muster.model.marks import attempt_mark, worker_mark
@@ -74,7 +74,7 @@ async def not_known(attempt: Attempt) -> bool:  # noqa: ARG001
     return False
 
 
-class Reaper(Service):
+class Reaper(TaskService):
     """`sweep` kills the recorded processes of workers that are gone: those that shed their mark.
 
     `aside` runs what looks through all processes of the host: with `asyncio.to_thread` callers are answered
@@ -107,14 +107,11 @@ class Reaper(Service):
         absences: Callable[[], int] = lambda: 0,
         was_published: Callable[[Attempt], Awaitable[bool]] = not_known,
     ) -> None:
-        super().__init__(clock)
-        self._reads = reads
-        self._engine = engine
+        super().__init__(clock, reads, engine, term)
         self._host = host
         self._sweep = sweep
         self._aside = detached_call
         self._was_published = was_published
-        self._term = term
         self._stall_ms = interval_s * 1000 + own_stall_ms(lease_s)
         self._absences = absences
         self._absences_seen = absences()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from muster.engine.clock_jumps import noted_offset
 from muster.engine.pools import POOLS
-from muster.engine.service import PAGE_ROWS, Service
+from muster.engine.service import PAGE_ROWS, TaskService
 from muster.model.commands import Command, DropPin, Expire, OpenPool, Overdue, Promote, SetClock
 from muster.model.errors import IllegalMove, MusterError, NotFound
 from muster.model.pools import pools_of
@@ -25,7 +25,7 @@ HOLD_MS = 60_000
 """Nothing expires for this long after a jump: the clock may be set right again."""
 
 
-class Scheduler(Service):
+class Scheduler(TaskService):
     name = "scheduler"
 
     def __init__(
@@ -40,11 +40,8 @@ class Scheduler(Service):
     ) -> None:
         """`elapsed_ms` counts from the boot, suspend included: a machine that slept has set no clock.  None: the
         clock's own monotonic time, for machines that do not sleep."""
-        super().__init__(clock)
+        super().__init__(clock, reads, engine, term)
         self._elapsed_ms = elapsed_ms or (lambda: clock.now().mono_ms)
-        self._reads = reads
-        self._engine = engine
-        self._term = term
         self.interval_s = interval_s
         self._offset_ms: int | None = None
         self._lead_ms: int | None = None

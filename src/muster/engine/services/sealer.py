@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from muster.engine.service import PAGE_ROWS, Service
+from muster.engine.service import PAGE_ROWS, TaskService
 from muster.model.commands import AddSeal
 from muster.model.seals import GENESIS, Signer
 from muster.ports.engine import Execute
@@ -19,17 +19,14 @@ LOGGED_HEAD = "sealed events up to"
 """How the line begins that takes the head out of the store's reach."""
 
 
-class Sealer(Service):
+class Sealer(TaskService):
     name = "sealer"
     interval_s = 5.0
     catch_up_s = CATCH_UP_S
 
     def __init__(self, clock: Clock, reads: Reads, engine: Execute, signer: Signer, *, term: int) -> None:
-        super().__init__(clock)
-        self._reads = reads
-        self._engine = engine
+        super().__init__(clock, reads, engine, term)
         self._signer = signer
-        self._term = term
 
     async def run_once(self) -> None:
         self.behind = False

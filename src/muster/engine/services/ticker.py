@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from muster.engine.service import Service
+from muster.engine.service import TaskService
 from muster.model.commands import SetTicked
 from muster.model.errors import BadPlan, MusterError
 from muster.model.rows import Plan
@@ -23,7 +23,7 @@ CATCH_UP_S = 3.0
 """How long an owner that ends, or a command that waits for its plan, gives the plans' disk."""
 
 
-class Ticker(Service):
+class Ticker(TaskService):
     """Follows each plan's completions with a persisted cursor, so that a box that a person has un-ticked
     since stays as the person left it.
 
@@ -42,9 +42,7 @@ class Ticker(Service):
         *,
         in_thread: Callable[..., Awaitable[object]] = asyncio.to_thread,
     ) -> None:
-        super().__init__(clock)
-        self._reads = reads
-        self._engine = engine
+        super().__init__(clock, reads, engine)
         self._files = files
         self._in_thread = in_thread
         self._warned: dict[int, str] = {}

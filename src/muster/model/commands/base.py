@@ -20,6 +20,20 @@ class Command(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_
     """Base of all commands."""
 
 
+class PersonCommand(Command, frozen=True, kw_only=True):
+    """Base of what people do to a task."""
+
+    task_id: int
+    actor: Name
+
+
+class CoordinatorCommand(Command, frozen=True, kw_only=True):
+    """Base of what the coordinator does to a task, under its term."""
+
+    task_id: int
+    term: int
+
+
 class AttemptCommand(Command, frozen=True, kw_only=True):
     """Base of all commands that an attempt's holder may give."""
 

@@ -6,7 +6,14 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from muster.model.commands.base import RESULT_BYTES_MAX, AttemptCommand, Command, Spec
+from muster.model.commands.base import (
+    RESULT_BYTES_MAX,
+    AttemptCommand,
+    Command,
+    CoordinatorCommand,
+    PersonCommand,
+    Spec,
+)
 from muster.model.scalars import Count, ExitCode, Id, LeaseSeconds, Name, Text, TokenHash
 from muster.model.states import ErrorKind, PauseReason, StopAction
 from muster.model.touches import LIST_CHARS_MAX
@@ -75,54 +82,37 @@ class Promote(Command, frozen=True, kw_only=True):
     actor: Name = "coordinator"
 
 
-class Expire(Command, frozen=True, kw_only=True):
+class Expire(CoordinatorCommand, frozen=True, kw_only=True):
     """The task's time is over before an attempt could begin."""
 
-    task_id: int
-    term: int
 
-
-class Overdue(Command, frozen=True, kw_only=True):
+class Overdue(CoordinatorCommand, frozen=True, kw_only=True):
     """The task should be done by its agent's own estimate: a notice first, later a stop that costs nothing."""
 
-    task_id: int
-    term: int
 
-
-class DropPin(Command, frozen=True, kw_only=True):
+class DropPin(CoordinatorCommand, frozen=True, kw_only=True):
     """The picked agent did not take the task in time: any agent may."""
 
-    task_id: int
-    term: int
     lane_id: int = 0
     """Filled in by the engine: the lane of the task without its pin."""
 
 
-class Pause(Command, frozen=True, kw_only=True):
-    task_id: int
-    actor: Name
+class Pause(PersonCommand, frozen=True, kw_only=True):
     reason: PauseReason = PauseReason.USER
     take: bool = False
     """The person is about to take it, as PauseReason.HAND."""
 
 
-class Resume(Command, frozen=True, kw_only=True):
-    task_id: int
-    actor: Name
+class Resume(PersonCommand, frozen=True, kw_only=True):
     note: Text = ""
     """For its agent."""
 
 
-class Accept(Command, frozen=True, kw_only=True):
+class Accept(PersonCommand, frozen=True, kw_only=True):
     """A person has reviewed the work, and takes it as it is: it is published without another check."""
 
-    task_id: int
-    actor: Name
 
-
-class AnswerQuestion(Command, frozen=True, kw_only=True):
-    task_id: int
-    actor: Name
+class AnswerQuestion(PersonCommand, frozen=True, kw_only=True):
     text: Annotated[str, Meta(max_length=10_000)] = ""
     allow: bool | None = None
     """Whether its agent may do what it has asked for; None: the text is the answer."""
@@ -130,69 +120,55 @@ class AnswerQuestion(Command, frozen=True, kw_only=True):
     """For all tasks of this plan that this agent does, also those that have asked, until it is revoked."""
 
 
-class Tell(Command, frozen=True, kw_only=True):
+class Tell(PersonCommand, frozen=True, kw_only=True):
     """Something that the task's agent should know: the one that runs, and those that come after it."""
 
-    task_id: int
-    actor: Name
     text: Annotated[str, Meta(min_length=1, max_length=10_000)]
 
 
-class Transfer(Command, frozen=True, kw_only=True):
+class Transfer(PersonCommand, frozen=True, kw_only=True):
     """To another agent: a running attempt is stopped with a checkpoint first."""
 
-    task_id: int
-    actor: Name
     agent: Name
     lane_id: int = 0
     """Filled in by the engine: the lane of the task with its new pin."""
     timeout_s: Annotated[float, Meta(gt=0, le=7 * 86400)] = 600.0
 
 
-class Skip(Command, frozen=True, kw_only=True):
+class Skip(PersonCommand, frozen=True, kw_only=True):
     """The task is not wanted, and its children go on without it."""
 
-    task_id: int
-    actor: Name
     reason: Text = ""
 
 
-class Depend(Command, frozen=True, kw_only=True):
+class Depend(PersonCommand, frozen=True, kw_only=True):
     """The task is to wait for these as well."""
 
-    task_id: int
-    actor: Name
     depends_on: Annotated[tuple[Id, ...], Meta(min_length=1, max_length=1000)]
     unmet: int = 0
     """Filled in by the engine: how many of them are new to it and not done."""
 
 
-class Archive(Command, frozen=True, kw_only=True):
-    task_id: int
-    actor: Name
+class Archive(PersonCommand, frozen=True, kw_only=True):
+    """An ended task goes out of sight."""
 
 
-class Cancel(Command, frozen=True, kw_only=True):
-    task_id: int
-    actor: Name
+class Cancel(PersonCommand, frozen=True, kw_only=True):
     reason: Text = ""
     removed: bool = False
     """It was taken out of its plan file, and lives again once it stands there again."""
 
 
-class Retry(Command, frozen=True, kw_only=True):
+class Retry(PersonCommand, frozen=True, kw_only=True):
     """Opens a new generation; for a task that only waits for its next try: that try now."""
 
-    task_id: int
-    actor: Name
     note: Text = ""
     fresh: bool = False
     """From the start, not from the last checkpoint."""
 
 
-class CompleteByPerson(Command, frozen=True, kw_only=True):
-    task_id: int
-    actor: Name
+class CompleteByPerson(PersonCommand, frozen=True, kw_only=True):
+    """Somebody has done the task without an agent."""
 
 
 class SetTicked(Command, frozen=True, kw_only=True):

@@ -49,6 +49,10 @@ class Decision(Struct, frozen=True, gc=False):
 _encode = msgspec.json.Encoder().encode
 
 
+NO_WAIT = dict[str, Any](next_attempt_at_ms=None, paused_reason=None, question="", error_kind=None)
+"""Changes of a task that waits for nothing any more."""
+
+
 def moved(
     task: Task,
     now: Now,
@@ -61,6 +65,22 @@ def moved(
     **changes: Any,
 ) -> tuple[Task, Event]:
     return moved_by(task, now, name, message, actor, changes, level, details)
+
+
+def decided(
+    task: Task,
+    now: Now,
+    name: str,
+    message: str,
+    actor: str,
+    *,
+    attempt: Attempt | None = None,
+    unblocks: bool = False,
+    **more: Any,
+) -> Decision:
+    """A move with one event; `more` is as for `moved`."""
+    after, event = moved(task, now, name, message, actor, **more)
+    return Decision(after, attempt, (event,), unblocks=unblocks)
 
 
 def moved_by(
@@ -141,6 +161,11 @@ def left_running(attempt: Attempt | None) -> int | None:
 def close(attempt: Attempt, status: AttemptStatus, now: Now, **changes: Any) -> Attempt:
     """From then on its lease alone tells how long its processes may be at work, not when it was to stop."""
     return replace(attempt, status=status, ended_at_ms=now.wall_ms, stop_by_ms=None, **changes)
+
+
+def close_failed(attempt: Attempt, status: AttemptStatus, command: c.Fail, now: Now) -> Attempt:
+    kind, error, code = command.kind, command.message, command.exit_code
+    return close(attempt, status, now, error_kind=kind, error=error, exit_code=code)
 
 
 def lapsed(attempt: Attempt, now: Now) -> bool:

@@ -13,7 +13,9 @@ from muster.model.moves.decision import (
     Decision,
     Facts,
     close,
+    close_failed,
     current,
+    decided,
     ended_as,
     lapsed,
     left_running,
@@ -115,9 +117,7 @@ def _failed(task: Task, attempt: Attempt, command: c.Fail, facts: Facts, now: No
         **changes,
     )
     status = AttemptStatus.LOST if command.kind is ErrorKind.LOST else AttemptStatus.FAILED
-    closed = close(
-        attempt, status, now, error_kind=command.kind, error=command.message, exit_code=command.exit_code
-    )
+    closed = close_failed(attempt, status, command, now)
     if wait_ms is not None and attempt.stop_action is StopAction.PAUSE:
         return Decision(after, closed, (event,), (_pause(task),))
     follow_ups = (c.Promote(task_id=task.id),) if wait_ms == 0 and spend is Spend.LOSS else ()
@@ -160,14 +160,7 @@ def _wait_for_provider(task: Task, attempt: Attempt, command: c.Fail, now: Now) 
         error=command.message,
         done_epoch=None,
     )
-    closed = close(
-        attempt,
-        AttemptStatus.RELEASED,
-        now,
-        error_kind=command.kind,
-        error=command.message,
-        exit_code=command.exit_code,
-    )
+    closed = close_failed(attempt, AttemptStatus.RELEASED, command, now)
     follow_ups = (_pause(task),) if attempt.stop_action is StopAction.PAUSE else ()
     return Decision(after, closed, (event,), follow_ups)
 
@@ -187,10 +180,9 @@ def _released(task: Task, attempt: Attempt, reason: str, now: Now) -> Decision:
         changes = {"status": TaskStatus.PAUSED, "paused_reason": task.paused_reason or PauseReason.USER}
     elif attempt.stop_action is StopAction.TRANSFER:
         word = f"given back for agent {task.pinned_agent}"
-    after, event = moved(
-        task, now, name, f"attempt {task.epoch} {word}: {reason}", attempt.worker_id, **changes
-    )
-    return Decision(after, close(attempt, AttemptStatus.RELEASED, now, error=reason), (event,))
+    closed = close(attempt, AttemptStatus.RELEASED, now, error=reason)
+    said = f"attempt {task.epoch} {word}: {reason}"
+    return decided(task, now, name, said, attempt.worker_id, attempt=closed, **changes)
 
 
 def ask(task: Task, facts: Facts, command: c.Ask, now: Now) -> Decision:
@@ -211,7 +203,7 @@ def _parked(
 ) -> Decision:
     if task.status is not TaskStatus.RUNNING:
         raise IllegalMove(f"attempt {attempt.epoch} of task {task.id} has not started")
-    after, event = moved(
+    return decided(
         task,
         now,
         "asked",
@@ -224,9 +216,8 @@ def _parked(
         wish=wish,
         lingering_epoch=left_running(attempt) if lingering else None,
         done_epoch=None,
+        attempt=close(attempt, AttemptStatus.RELEASED, now, error="asked a question"),
     )
-    closed = close(attempt, AttemptStatus.RELEASED, now, error="asked a question")
-    return Decision(after, closed, (event,))
 
 
 def request_stop(task: Task, facts: Facts, command: c.RequestStop, now: Now) -> Decision:
@@ -249,17 +240,9 @@ def stop(
 ) -> Decision:
     """The attempt's worker is to stop it; after `stop_by_s` the coordinator ends it without the worker."""
     stop_by_ms = now.mono_ms + int(min(max(stop_by_s, 0.0), LATEST_STOP_S) * 1000)
-    after, event = moved(
-        task,
-        now,
-        "stop_requested",
-        f"attempt {task.epoch} is to stop ({action})",
-        actor,
-        details={"action": action},
-        **changes,
-    )
     stopping = replace(attempt, status=AttemptStatus.STOPPING, stop_action=action, stop_by_ms=stop_by_ms)
-    return Decision(after, stopping, (event,))
+    said, details = f"attempt {task.epoch} is to stop ({action})", {"action": action}
+    return decided(task, now, "stop_requested", said, actor, attempt=stopping, details=details, **changes)
 
 
 def reap(task: Task, facts: Facts, command: c.Reap, now: Now) -> Decision:
@@ -295,7 +278,7 @@ def gone(task: Task, facts: Facts, command: c.ProcessesExited, now: Now) -> Deci
     if task.lingering_epoch != command.epoch:
         return Decision(task)
     actor = attempt.worker_id if command.term is None else "coordinator"
-    after, event = moved(
+    return decided(
         task,
         now,
         "process_gone",
@@ -304,7 +287,6 @@ def gone(task: Task, facts: Facts, command: c.ProcessesExited, now: Now) -> Deci
         level=Level.DEBUG,
         lingering_epoch=None,
     )
-    return Decision(after, events=(event,))
 
 
 def readopt(task: Task, facts: Facts, command: c.Readopt, now: Now) -> Decision:

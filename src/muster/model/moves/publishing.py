@@ -10,7 +10,16 @@ from msgspec.structs import replace
 from muster.model import commands as c
 from muster.model.errors import BeingPublished, IllegalMove
 from muster.model.events import Level
-from muster.model.moves.decision import Decision, Facts, close, current, moved, moved_by
+from muster.model.moves.decision import (
+    Decision,
+    Facts,
+    close,
+    close_failed,
+    current,
+    decided,
+    moved,
+    moved_by,
+)
 from muster.model.retry import SPENDS, Spend
 from muster.model.states import AttemptStatus, PauseReason, StopAction, TaskStatus
 from muster.model.task import Attempt, Now, Task
@@ -119,14 +128,7 @@ def sent_back(task: Task, attempt: Attempt, command: c.Fail, facts: Facts, now: 
         done_epoch=None if again else task.done_epoch or task.epoch,
         accepted=False,
     )
-    closed = close(
-        attempt,
-        AttemptStatus.FAILED,
-        now,
-        error_kind=command.kind,
-        error=command.message,
-        exit_code=command.exit_code,
-    )
+    closed = close_failed(attempt, AttemptStatus.FAILED, command, now)
     follow: tuple[c.Command, ...] = (c.Promote(task_id=task.id),) if again else ()
     if again and attempt.stop_action is StopAction.PAUSE:
         reason = task.paused_reason or PauseReason.USER
@@ -140,7 +142,7 @@ def accept(task: Task, facts: Facts, command: c.Accept, now: Now) -> Decision:
         raise IllegalMove(
             f"task {task.id} is {task.status} and has no work that waits for a review", "muster inbox"
         )
-    after, event = moved(
+    return decided(
         task,
         now,
         "accepted",
@@ -152,4 +154,3 @@ def accept(task: Task, facts: Facts, command: c.Accept, now: Now) -> Decision:
         error="",
         accepted=True,
     )
-    return Decision(after, events=(event,))

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from muster.model import commands as c
 from muster.model.errors import BadInput, IllegalMove
 from muster.model.events import Level
-from muster.model.moves.decision import Decision, Facts, moved
+from muster.model.moves.decision import NO_WAIT, Decision, Facts, decided
 from muster.model.moves.ending import stop
 from muster.model.notices import NOTE_CHARS_MAX, TOLD, with_notice
 from muster.model.permissions import with_verdict
@@ -29,7 +29,7 @@ def pause(task: Task, facts: Facts, command: c.Pause, now: Now) -> Decision:
         return _stop_for(task, facts, StopAction.PAUSE, command.actor, now, paused_reason=reason)
     if task.status not in _WAITING:
         raise IllegalMove(f"task {task.id} is {task.status} and cannot be paused")
-    after, event = moved(
+    return decided(
         task,
         now,
         "paused",
@@ -38,7 +38,6 @@ def pause(task: Task, facts: Facts, command: c.Pause, now: Now) -> Decision:
         status=TaskStatus.PAUSED,
         paused_reason=reason,
     )
-    return Decision(after, events=(event,))
 
 
 def _stop_for(task: Task, facts: Facts, action: StopAction, actor: str, now: Now, **changes: Any) -> Decision:
@@ -70,14 +69,12 @@ def resume(task: Task, facts: Facts, command: c.Resume, now: Now) -> Decision:
 
 
 def _changed_stop(task: Task, attempt: Attempt, actor: str, now: Now) -> Decision:
-    after, event = moved(
-        task, now, "resumed", f"goes on after its stop, by {actor}", actor, paused_reason=None
-    )
-    return Decision(after, replace(attempt, stop_action=StopAction.RELEASE), (event,))
+    going, said = replace(attempt, stop_action=StopAction.RELEASE), f"goes on after its stop, by {actor}"
+    return decided(task, now, "resumed", said, actor, attempt=going, paused_reason=None)
 
 
 def _resumed(task: Task, name: str, message: str, actor: str, now: Now, **changes: Any) -> Decision:
-    after, event = moved(
+    return decided(
         task,
         now,
         name,
@@ -88,7 +85,6 @@ def _resumed(task: Task, name: str, message: str, actor: str, now: Now, **change
         question="",
         **changes,
     )
-    return Decision(after, events=(event,))
 
 
 def answer(task: Task, facts: Facts, command: c.AnswerQuestion, now: Now) -> Decision:
@@ -130,12 +126,10 @@ def tell(task: Task, facts: Facts, command: c.Tell, now: Now) -> Decision:
         raise IllegalMove(f"task {task.id} has asked: {task.question}", f"muster answer {task.id} TEXT")
     text = "\n".join(line for line in command.text.splitlines() if line.strip())
     note = f"{task.note}\n\n{text}".strip()[-NOTE_CHARS_MAX:]
-    after, event = moved(task, now, "told", text, command.actor, note=note)
-    attempt = facts.attempt
-    if attempt is None or not attempt.open:
-        return Decision(after, events=(event,))
-    notice = with_notice(attempt.notice, f"{TOLD}{text}")
-    return Decision(after, replace(attempt, notice=notice), (event,))
+    told, attempt = None, facts.attempt
+    if attempt is not None and attempt.open:
+        told = replace(attempt, notice=with_notice(attempt.notice, f"{TOLD}{text}"))
+    return decided(task, now, "told", text, command.actor, attempt=told, note=note)
 
 
 def transfer(task: Task, facts: Facts, command: c.Transfer, now: Now) -> Decision:
@@ -153,10 +147,7 @@ def transfer(task: Task, facts: Facts, command: c.Transfer, now: Now) -> Decisio
             return Decision(task)
     elif task.status not in HELD and task.status not in _WAITING and task.status is not TaskStatus.PAUSED:
         raise IllegalMove(f"task {task.id} is {task.status} and cannot be transferred")
-    after, event = moved(
-        task, now, "transferred", f"aimed at agent {command.agent}", command.actor, **pinned_agent
-    )
-    return Decision(after, events=(event,))
+    return decided(task, now, "transferred", f"aimed at agent {command.agent}", command.actor, **pinned_agent)
 
 
 def drop_pin(task: Task, facts: Facts, command: c.DropPin, now: Now) -> Decision:
@@ -164,7 +155,7 @@ def drop_pin(task: Task, facts: Facts, command: c.DropPin, now: Now) -> Decision
         raise IllegalMove(f"the pin of task {task.id} still holds")
     if task.status in HELD or task.final:
         return Decision(replace(task, pinned_agent=None, pinned_until_ms=None, lane_id=command.lane_id))
-    after, event = moved(
+    return decided(
         task,
         now,
         "aim_dropped",
@@ -175,13 +166,12 @@ def drop_pin(task: Task, facts: Facts, command: c.DropPin, now: Now) -> Decision
         pinned_until_ms=None,
         lane_id=command.lane_id,
     )
-    return Decision(after, events=(event,))
 
 
 def expire(task: Task, facts: Facts, command: c.Expire, now: Now) -> Decision:
     if task.expires_at_ms is None or task.expires_at_ms > now.wall_ms or task.status not in _WAITING:
         raise IllegalMove(f"task {task.id} has not expired")
-    after, event = moved(
+    return decided(
         task,
         now,
         "expired",
@@ -194,7 +184,6 @@ def expire(task: Task, facts: Facts, command: c.Expire, now: Now) -> Decision:
         error="expired",
         ended_at_ms=now.wall_ms,
     )
-    return Decision(after, events=(event,))
 
 
 def skip(task: Task, facts: Facts, command: c.Skip, now: Now) -> Decision:
@@ -203,7 +192,7 @@ def skip(task: Task, facts: Facts, command: c.Skip, now: Now) -> Decision:
     if task.status not in {TaskStatus.PENDING, TaskStatus.ABORTED, TaskStatus.PAUSED, TaskStatus.FAILED}:
         raise IllegalMove(f"task {task.id} is {task.status} and cannot be skipped")
     said = f"skipped by {command.actor}" + (f": {command.reason}" if command.reason else "")
-    after, event = moved(
+    return decided(
         task,
         now,
         "skipped",
@@ -211,16 +200,13 @@ def skip(task: Task, facts: Facts, command: c.Skip, now: Now) -> Decision:
         command.actor,
         level=Level.WARN,
         status=TaskStatus.CANCELLED,
-        next_attempt_at_ms=None,
-        paused_reason=None,
-        question="",
-        error_kind=None,
+        **NO_WAIT,
         error=said,
         ended_at_ms=now.wall_ms,
         done_epoch=None,
         skipped=True,
+        unblocks=True,
     )
-    return Decision(after, events=(event,), unblocks=True)
 
 
 def depend(task: Task, facts: Facts, command: c.Depend, now: Now) -> Decision:
@@ -232,7 +218,7 @@ def depend(task: Task, facts: Facts, command: c.Depend, now: Now) -> Decision:
     if not command.depends_on:
         return Decision(task)
     count = len(command.depends_on)
-    after, event = moved(
+    return decided(
         task,
         now,
         "depends",
@@ -241,7 +227,6 @@ def depend(task: Task, facts: Facts, command: c.Depend, now: Now) -> Decision:
         details={"on": command.depends_on},
         unmet=task.unmet + command.unmet,
     )
-    return Decision(after, events=(event,))
 
 
 def archive(task: Task, facts: Facts, command: c.Archive, now: Now) -> Decision:
@@ -249,7 +234,6 @@ def archive(task: Task, facts: Facts, command: c.Archive, now: Now) -> Decision:
         return Decision(task)
     if not task.final:
         raise IllegalMove(f"task {task.id} is {task.status}: only what has ended is archived")
-    after, event = moved(
+    return decided(
         task, now, "archived", f"archived by {command.actor}", command.actor, status=TaskStatus.ARCHIVED
     )
-    return Decision(after, events=(event,))

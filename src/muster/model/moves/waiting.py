@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from muster.model import commands as c
 from muster.model.errors import IllegalMove
 from muster.model.events import Event, Level
-from muster.model.moves.decision import Decision, Facts, close, left_running, moved
+from muster.model.moves.decision import NO_WAIT, Decision, Facts, close, decided, left_running
 from muster.model.moves.publishing import refuse_while_publishing
 from muster.model.pools import CLOSING
 from muster.model.states import AttemptStatus, TaskStatus
@@ -75,7 +75,7 @@ def promote(task: Task, facts: Facts, command: c.Promote, now: Now) -> Decision:
         raise IllegalMove(f"task {task.id} is {task.status} and waits for no due time")
     if command.term is not None and (due_at_ms is None or due_at_ms > now.wall_ms):
         raise IllegalMove(f"task {task.id} is not due yet")
-    after, event = moved(
+    return decided(
         task,
         now,
         "promoted",
@@ -84,7 +84,6 @@ def promote(task: Task, facts: Facts, command: c.Promote, now: Now) -> Decision:
         status=TaskStatus.PENDING,
         next_attempt_at_ms=None,
     )
-    return Decision(after, events=(event,))
 
 
 def _waits_to_try(task: Task) -> bool:
@@ -101,7 +100,7 @@ def cancel(task: Task, facts: Facts, command: c.Cancel, now: Now) -> Decision:
     refuse_while_publishing(task, facts.attempt)
     said = f"{CANCELLED} by {command.actor}" + (f": {command.reason}" if command.reason else "")
     attempt = facts.attempt
-    after, event = moved(
+    return decided(
         task,
         now,
         "cancelled",
@@ -109,17 +108,13 @@ def cancel(task: Task, facts: Facts, command: c.Cancel, now: Now) -> Decision:
         command.actor,
         level=Level.WARN,
         status=TaskStatus.CANCELLED,
-        next_attempt_at_ms=None,
-        paused_reason=None,
-        question="",
-        error_kind=None,
+        **NO_WAIT,
         error=REMOVED if command.removed else said,
         ended_at_ms=now.wall_ms,
         lingering_epoch=left_running(attempt) or task.lingering_epoch,
         done_epoch=None,
+        attempt=close(attempt, AttemptStatus.CANCELLED, now) if attempt and attempt.open else None,
     )
-    closed = close(attempt, AttemptStatus.CANCELLED, now) if attempt and attempt.open else None
-    return Decision(after, closed, (event,))
 
 
 def retry(task: Task, facts: Facts, command: c.Retry, now: Now) -> Decision:
@@ -137,7 +132,7 @@ def retry(task: Task, facts: Facts, command: c.Retry, now: Now) -> Decision:
             if task.status is TaskStatus.ARCHIVED
             else "cancel it first, or wait until it has ended",
         )
-    after, event = moved(
+    return decided(
         task,
         now,
         "retried",
@@ -146,17 +141,14 @@ def retry(task: Task, facts: Facts, command: c.Retry, now: Now) -> Decision:
         details={"note": command.note} if command.note else {},
         status=TaskStatus.PENDING,
         generation=task.generation + 1,
-        next_attempt_at_ms=None,
+        **NO_WAIT,
         timeout_factor=1,
         retries=0,
         losses=0,
         percent=0,
         step="",
-        error_kind=None,
         error="",
         note=command.note,
-        paused_reason=None,
-        question="",
         expires_at_ms=None,
         fresh_after_epoch=task.epoch if command.fresh else task.fresh_after_epoch,
         # A note is for an agent: then one is to run.
@@ -168,7 +160,6 @@ def retry(task: Task, facts: Facts, command: c.Retry, now: Now) -> Decision:
         accepted=False,
         verdicts="",
     )
-    return Decision(after, events=(event,))
 
 
 def complete_by_person(task: Task, facts: Facts, command: c.CompleteByPerson, now: Now) -> Decision:
@@ -183,23 +174,20 @@ def complete_by_person(task: Task, facts: Facts, command: c.CompleteByPerson, no
             if task.final
             else f"muster task pause {task.id} first",
         )
-    after, event = moved(
+    return decided(
         task,
         now,
         "completed",
         f"completed by {command.actor}",
         command.actor,
         status=TaskStatus.COMPLETED,
-        next_attempt_at_ms=None,
-        paused_reason=None,
-        question="",
+        **NO_WAIT,
         percent=100,
-        error_kind=None,
         error="",
         ended_at_ms=now.wall_ms,
         done_epoch=None,
+        unblocks=True,
     )
-    return Decision(after, events=(event,), unblocks=True)
 
 
 def unblock(task: Task, facts: Facts, command: c.Unblock, now: Now) -> Decision:
@@ -208,5 +196,4 @@ def unblock(task: Task, facts: Facts, command: c.Unblock, now: Now) -> Decision:
         raise IllegalMove(f"task {task.id} has {task.unmet} unmet dependencies, not {command.count}")
     if unmet or task.status is not TaskStatus.PENDING:
         return Decision(replace(task, unmet=unmet))
-    after, event = moved(task, now, "unblocked", "all its dependencies are done", "coordinator", unmet=0)
-    return Decision(after, events=(event,))
+    return decided(task, now, "unblocked", "all its dependencies are done", "coordinator", unmet=0)

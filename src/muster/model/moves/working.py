@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from muster.model import commands as c
 from muster.model.errors import BadInput, IllegalMove, StaleEpoch
 from muster.model.events import Event, Level
-from muster.model.moves.decision import Decision, Facts, current, moved, moved_by
+from muster.model.moves.decision import Decision, Facts, current, decided, moved, moved_by
 from muster.model.notices import paragraphs, with_notice, without
 from muster.model.states import STOP_BY_S, AttemptStatus, StopAction, TaskStatus
 from muster.model.task import BY_HAND, Artifact, Attempt, Checkpoint, Now, Task
@@ -198,8 +198,7 @@ def suspect(task: Task, facts: Facts, command: c.Suspect, now: Now) -> Decision:
     name, message = "recovered", f"attempt {task.epoch} shows progress again"
     if command.evidence:
         name, message = "suspected", f"attempt {task.epoch} seems to hang: {command.evidence}"
-    after, event = moved(task, now, name, message, attempt.worker_id, level=Level.WARN)
-    return Decision(after, events=(event,))
+    return decided(task, now, name, message, attempt.worker_id, level=Level.WARN)
 
 
 def live_diff(task: Task, facts: Facts, command: c.LiveDiff, now: Now) -> Decision:
@@ -256,8 +255,8 @@ def notify(task: Task, facts: Facts, command: c.Notify, now: Now) -> Decision:
     attempt = current(task, facts, command)
     if command.text in paragraphs(attempt.notice):
         return Decision(task)
-    after, event = moved(task, now, "noticed", command.text, "coordinator", level=Level.WARN)
-    return Decision(after, replace(attempt, notice=with_notice(attempt.notice, command.text)), (event,))
+    told = replace(attempt, notice=with_notice(attempt.notice, command.text))
+    return decided(task, now, "noticed", command.text, "coordinator", level=Level.WARN, attempt=told)
 
 
 def append_log(task: Task, facts: Facts, command: c.AppendLog, now: Now) -> Decision:

@@ -294,9 +294,6 @@ class SqliteTx(SharedQueries):
     async def wishing(self, plan_id: int | None, command: str) -> list[int]:
         return [row[0] for row in self._all("wishing", plan_id, command)]
 
-    async def parents(self, child_ids: Collection[int]) -> list[tuple[int, int]]:
-        return [(row[0], row[1]) for row in self._many("parents", [(i,) for i in child_ids])]
-
     async def add_dependency(self, parent_id: int, child_id: int, *, met: bool) -> None:
         self._all("insert_dependency", parent_id, child_id, int(met))
 

@@ -167,9 +167,6 @@ SELECT d.child_id FROM dependencies d JOIN tasks t ON t.id = d.child_id
 -- name: wishing
 SELECT id FROM tasks WHERE plan_id IS ?1 AND status = 'PAUSED' AND wish = ?2 ORDER BY id
 
--- name: parents
-SELECT child_id, parent_id FROM dependencies WHERE child_id = ?1
-
 -- name: settle_dependency
 UPDATE dependencies SET met = 1 WHERE parent_id = ?1 AND child_id = ?2 AND met = 0 RETURNING child_id
 
