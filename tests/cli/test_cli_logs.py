@@ -75,7 +75,9 @@ def test_wrong_input(refused, owner, argv, code, message):
     refused(*argv, code=code, message=message)
 
 
-def test_following_goes_on_with_the_next_attempt_until_the_task_is_final(start, owner):
+@pytest.mark.parametrize("restored", [False, True])
+def test_following_goes_on_with_the_next_attempt_until_the_task_is_final(start, owner, restored):
+    """Also where numbers were left out."""
     api = owner.tasks()["api"]
     owner.log(api.id, 1, b"first\n")
     process = start("logs", "api", "-f")
@@ -83,15 +85,20 @@ def test_following_goes_on_with_the_next_attempt_until_the_task_is_final(start, 
     owner.log(api.id, 1, b"more\n", offset=6)
     assert process.stdout.readline() == b"more\n"
     owner.do(c.Fail(task_id=api.id, epoch=1, kind="crash", message="boom"))
+    if restored:
+        owner.do(c.Restored(actor="ada", incarnation="another", project="own"))
     owner.do(c.Promote(task_id=api.id))
     job = owner.claim("again")["api"]
+    assert (job.epoch > 2) == restored
     owner.begin(job)
-    owner.log(api.id, 2, b"second\n")
+    owner.log(api.id, job.epoch, b"second\n")
     assert process.stdout.readline() == b"second\n"
-    owner.do(c.Complete(task_id=api.id, epoch=2, exit_code=0))
+    owner.do(c.Complete(task_id=api.id, epoch=job.epoch, exit_code=0))
     out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out) == (0, b"")
-    assert b"attempt 2 of billing/api" in err
+    assert [line for line in err.decode().splitlines() if " of billing/api" in line] == [
+        f"note: attempt {job.epoch} of billing/api"
+    ]
 
 
 def test_following_one_attempt_ends_with_it(start, owner):

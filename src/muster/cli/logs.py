@@ -102,7 +102,8 @@ def _newest(context: Context, task_id: int, out: Out, *, follow: bool) -> None:
         task = detail["task"]
         if task["epoch"] > shown:
             # A retry may have come and gone while we looked away.
-            epoch = shown + 1 if shown else task["epoch"]
+            later = (attempt["epoch"] for attempt in detail["attempts"] if attempt["epoch"] > shown)
+            epoch = next(later, task["epoch"]) if shown else task["epoch"]
             if shown:
                 note(f"attempt {epoch} of {ref_of(task)}")
             wrote = _attempt(context, detail, epoch, out, follow=follow)
