@@ -9,11 +9,12 @@ import pytest
 
 from factories import plain_job
 from muster.agents import claude_code
-from muster.agents.claude_code import ClaudeCodeAgent
+from muster.agents.claude_code import ClaudeCodeAgent, ClaudeStream
 from muster.agents.codex import CodexAgent
 from muster.agents.streaming import StreamingAgent
 from muster.config.settings import AgentConfig
 from muster.model.errors import AgentUnfit, BadInput
+from muster.model.limits import Limits
 from muster.model.usage import Usage
 from muster.ports.agent import Agent, AttemptFolder, Job, Launch
 
@@ -129,6 +130,42 @@ def test_a_session_that_has_answered_nothing_is_told_its_task_again(
         agent, folder, job(prompt="Count the leaves.", session_key=KEY, session_usage=Usage(input_tokens=9))
     )
     assert "Count the leaves." not in folder.prompt.read_text()
+
+
+@pytest.mark.parametrize(
+    ("then", "estimated"),
+    [
+        ("", False),
+        ('{"ordinal":2,"type":"response_item","payload":{"type":"function_call_output"}}\n', True),
+        ('{"ordinal":2,"type":"event_msg","payload":{"type":"turn_aborted"}}\n', False),
+    ],
+    ids=["answered", "waits for an answer", "interrupted"],
+)
+def test_what_codex_has_noted_is_all_unless_it_waits_for_an_answer(
+    home: Path, then: str, *, estimated: bool
+) -> None:
+    spent = {"input_tokens": 1000, "cached_input_tokens": 200, "output_tokens": 50}
+    note = {"ordinal": 1, "type": "token_usage_record", "payload": {"thread_token_usage": spent}}
+    noted = home / "sessions" / "2026" / "11" / "21" / f"rollout-2026-11-21T17-17-24-{KEY}.jsonl"
+    noted.write_text(json.dumps(note, separators=(",", ":")) + "\n" + then)
+    booked = codex(home).booked(KEY, {"CODEX_HOME": str(home), "HOME": str(home)})
+    assert booked == Usage(input_tokens=1000, cached_tokens=200, output_tokens=50, estimated=estimated)
+
+
+def test_a_run_that_is_killed_while_it_waits_for_an_answer_may_have_cost_more() -> None:
+    def part(event: dict[str, object]) -> bytes:
+        return json.dumps({"type": "stream_event", "event": event}).encode() + b"\n"
+
+    usage = {"input_tokens": 1000, "output_tokens": 1}
+    message = {"id": "m", "model": "claude-sonnet-4-5", "content": [], "usage": usage}
+    stream = ClaudeStream(None, Limits())
+    stream.feed(part({"type": "message_start", "message": message}))
+    stream.feed(part({"type": "message_delta", "usage": {"output_tokens": 50}}))
+    assert stream.usage is not None
+    assert not stream.usage.estimated, "its tool works, and nothing is asked"
+    stream.feed(b'{"type":"user","message":{"content":[{"type":"tool_result","content":"ok"}]}}\n')
+    assert stream.usage.estimated
+    assert (stream.usage.input_tokens, stream.usage.output_tokens) == (1000, 50)
 
 
 def test_bypassing_as_root_needs_a_sandbox(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import tempfile
@@ -43,6 +44,8 @@ class Load:
     mb: float
     running: int
     at_s: float = field(default_factory=time.monotonic)
+    all_of_it: float = field(default_factory=lambda: os.getloadavg()[0] / (os.cpu_count() or 1))
+    """Of the machine, for each core."""
 
 
 @dataclass
@@ -60,13 +63,16 @@ class Hour:
     running: float = 0.0
     core: float = 0.0
     mb: float = 0.0
+    load: float = 0.0
+    """Of the machine, for each of its cores, on average: with more than 1 all wait for others."""
 
     def lines(self) -> list[str]:
         found = self.findings
         done = ", ".join(f"{kind} {count}" for kind, count in sorted(self.kinds.items()))
         all_s = [seconds for times in self.requests_s.values() for seconds in times]
         return [
-            f"crew, {self.minutes:g} minutes, seed {self.seed}: {self.running:.1f} CLIs at once on average",
+            f"crew, {self.minutes:g} minutes, seed {self.seed}: {self.running:.1f} CLIs at once on average, "
+            f"load {self.load:.1f} a core",
             f"tasks: {found.tasks['COMPLETED']} done ({done}), "
             f"{sum('lost' in what for what in found.violations)} lost, "
             f"{sum('worked while' in what for what in found.violations)} double",
@@ -87,7 +93,7 @@ class Hour:
             wrong.append(f"a running agent costs {self.core:.2%} of a core")
         if self.mb > MB_MAX:
             wrong.append(f"a running agent costs {self.mb:.1f} MB")
-        if self.restarts_s and p99(self.restarts_s) > RESTART_MAX_S:
+        if self.load < 1 and self.restarts_s and p99(self.restarts_s) > RESTART_MAX_S:
             wrong.append(f"a killed CLI is started again after {p99(self.restarts_s):.1f} s (p99)")
         return wrong
 
@@ -165,6 +171,7 @@ def hour(minutes: float, seed: int, seats: tuple[str, ...], say: Callable[[str],
     took_s = loads[-1].at_s - loads[0].at_s
     found.running = agent_s / took_s
     found.core = (loads[-1].cpu_s - loads[0].cpu_s - idle_core * took_s) / agent_s
+    found.load = sum(load.all_of_it for load in loads) / len(loads)
     found.mb = (sum(load.mb for load in loads) / len(loads) - idle.mb) / found.running
     if not found.findings.violations:
         shutil.rmtree(root)

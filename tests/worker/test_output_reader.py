@@ -10,6 +10,7 @@ import pytest
 from muster.model import commands as c
 from muster.model.answers import ClaimedJob, Moved
 from muster.model.states import ErrorKind, TaskStatus
+from muster.model.usage import Usage
 from muster.ports.agent import Failed, Retrying
 from muster.worker import output_reader
 from muster.worker.output_reader import OWN_TRIES_S, OutputReader
@@ -170,3 +171,29 @@ def test_who_tries_for_others_and_tells_nothing_is_served_after_a_minute(
     refusals.now_s += 1
     refusals.look()
     assert refusals.told.words == [None]
+
+
+def test_a_cost_is_an_estimate_until_its_process_has_ended(tmp_path: Path) -> None:
+    class Spends(Refused):
+        usage: Usage | None = None  # type: ignore[assignment]
+
+        def close(self) -> None:
+            """It has told all."""
+
+    stream, stdout, told = Spends(), tmp_path / "stdout", []
+    stdout.touch()
+
+    def account(command: c.AttemptCommand) -> None:
+        assert isinstance(command, c.Account)
+        told.append(command.usage)
+
+    reader = OutputReader(ClaimedJob(**JOB), stdout, cast(Any, stream), "a-session")
+    reader.tell(account)
+    reader.tell(account)
+    assert told == [Usage(estimated=True)], "nobody knows yet, and a worker that dies now cannot say more"
+    stream.usage = Usage(input_tokens=9)
+    reader.tell(account)
+    assert told[1:] == [Usage(input_tokens=9, estimated=True)]
+    reader.close()
+    reader.tell(account, last=True)
+    assert told[2:] == [Usage(input_tokens=9)]

@@ -132,6 +132,21 @@ def test_what_others_have_published_is_merged_where_nothing_conflicts(repository
 
 
 @pytest.mark.promise("S18")
+def test_a_merge_without_conflicts_whose_worker_died_before_its_commit_is_gone_on_with(
+    repository, home, pair
+):
+    one, other = pair()
+    publish(one)
+    git(other.cwd, "merge", "--quiet", "--no-ff", "--no-commit", BRANCH)
+    again = tree(repository, "y", epoch=2)
+    assert "is under way here" in again.prepare()
+    again.keep()
+    assert publish(again).changed
+    for name in "xy":
+        assert git(home, "show", f"{BRANCH}:{name}") == name
+
+
+@pytest.mark.promise("S18")
 @pytest.mark.parametrize("operation", ["rebase", "cherry-pick"])
 def test_an_operation_that_is_under_way_is_not_done(made, home, operation):
     git(made.cwd, "switch", "--quiet", "-c", "side")

@@ -217,6 +217,8 @@ class ClaudeStream(EventStream):
         self._prices: dict[str, Price | None] = {}
         self._open: dict[str, str] = {}
         """The message that each agent, this one and those below it, is told now."""
+        self._asks = True
+        """It waits for an answer, which is paid also where it is killed before that comes."""
         self._refused: dict[str, Any] = {}
         self._reset_at_s: float | None = None
         self._final: dict[str, Any] | None = None
@@ -226,7 +228,8 @@ class ClaudeStream(EventStream):
     def usage(self) -> Usage | None:
         if self._total is not None or not self._counted:
             return super().usage
-        return total(self._counted.values())
+        told = total(self._counted.values())
+        return told and replace(told, estimated=told.estimated or self._asks)
 
     def _outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:
         if self._final is None:
@@ -246,6 +249,8 @@ class ClaudeStream(EventStream):
             case "assistant":
                 self.ended = False  # a turn of its own, as when work in the background has ended
                 events += self._message(line)
+            case "user":
+                self._asks = True
             case "stream_event":
                 self._part(text_of(line, "parent_tool_use_id"), dict_of(line, "event"))
             case "system" if text_of(line, "subtype") == "init":
@@ -289,6 +294,7 @@ class ClaudeStream(EventStream):
                 written = count_of(dict_of(event, "usage"), "output_tokens")
                 counted = replace(self._counted[name], output_tokens=written, estimated=False)
                 self._counted[name] = counted.at(self._prices.get(name))
+                self._asks = False
 
     def _listed(self, tool: dict[str, Any]) -> int | None:
         """How far it is by its list, where this tool has changed that: one list, or a task after the other."""

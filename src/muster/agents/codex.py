@@ -13,6 +13,8 @@ from glob import escape
 from pathlib import Path
 from typing import Any, ClassVar
 
+from msgspec.structs import replace
+
 from muster.agents.inputs import tail, with_result
 from muster.agents.jsonlines import count_of, dict_of, last_object, list_of, text_of
 from muster.agents.provider import refusal
@@ -48,6 +50,7 @@ PRICES = {
     "gpt-5-nano": Price(0.05, 0.005, 0.4),
 }
 """The CLI tells tokens alone."""
+_TURNS = (b'"type":"token_usage_record"', b'"type":"response_item"', b'"type":"turn_aborted"')
 _STATUS = re.compile(r"(?:unexpected|last) status:? (\d{3})\b")
 _ERROR_TYPE = re.compile(r'"type": ?"(\w+)"')
 _GONE = re.compile(r"no rollout found|thread/resume failed")
@@ -114,7 +117,11 @@ class CodexAgent(StreamingAgent):
             note = dict_of(last_object(path, b'"type":"token_usage_record"'), "payload")
             turn = dict_of(last_object(path, b'"type":"turn_context"'), "payload")
             if used := dict_of(note, "thread_token_usage"):
-                return _usage(used).at(price_of(text_of(turn, "model"), PRICES))
+                usage = _usage(used).at(price_of(text_of(turn, "model"), PRICES))
+                # What its model has been asked last has no answer here, but may have been answered and paid.
+                return replace(
+                    usage, estimated=text_of(last_object(path, *_TURNS), "type") == "response_item"
+                )
         return None
 
     def stream(self, job: Job, launch: Launch) -> CodexStream:

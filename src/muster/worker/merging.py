@@ -37,8 +37,9 @@ def merge_plan(
             return "What other tasks have published since is merged into it."
         if repository.commit_of("MERGE_HEAD", path) is None:
             return f"Other work has been published since, and could not be merged: {done.stderr.strip()}"
-    files = repository.run("diff", "--name-only", "--diff-filter=U", "-z", cwd=path).strip("\0").split("\0")
-    return _conflict(list(filter(None, files)), _others(repository, base, tip, files))
+    listed = repository.run("diff", "--name-only", "--diff-filter=U", "-z", cwd=path)
+    files = list(filter(None, listed.split("\0")))
+    return _conflict(files, _others(repository, base, tip, files) if files else [])
 
 
 def forget_merge(path: Path) -> None:

@@ -86,6 +86,7 @@ class OutputReader:
         self._told_refusal = job.tries
         """Others wait to hear that the provider answers this one."""
         self._gives_way = False
+        self._closed = False
 
     @property
     def ended(self) -> bool:
@@ -140,6 +141,7 @@ class OutputReader:
         """Its process has ended."""
         self.listen(within_s)
         self._stream.close()
+        self._closed = True
 
     def _mind_provider(self) -> None:
         waiting, now_s = self._stream.waiting, time.monotonic()
@@ -210,18 +212,26 @@ class OutputReader:
         self._account(send)
 
     def _account(self, send: Send) -> None:
-        fresh = (self._session, self.usage)
+        usage = self._cost_so_far()
+        fresh = (self._session, usage)
         if fresh == self._told:
             return
         account = c.Account(
             task_id=self._job.task_id,
             epoch=self._job.epoch,
             session_key=None if self._guest else self._session,
-            usage=self.usage,
+            usage=usage,
             session_usage=None if self._guest else self._stream.session_usage,
         )
         send(account)
         self._told = fresh
+
+    def _cost_so_far(self) -> Usage | None:
+        """An estimate until its process has ended: it may have used more than it tells, and we may die first."""
+        usage = self.usage
+        if self._closed or (usage is None and (self._guest or not self._session)):
+            return usage
+        return replace(usage or Usage(), estimated=True)
 
     def _read(self) -> bytes:
         try:
