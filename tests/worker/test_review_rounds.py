@@ -98,6 +98,21 @@ def test_after_its_rounds_a_person_is_asked_and_may_accept_it(run: Crew) -> None
 
 
 @pytest.mark.promise("S18")
+@pytest.mark.parametrize("run", ['[git]\nmax_file = "1MB"'], indirect=True)
+@pytest.mark.parametrize(
+    "script",
+    ["truncate -s 2M big", "printf '<<<<<<< HEAD\\na\\n=======\\nb\\n>>>>>>> x\\n' > big"],
+    ids=["too large", "markers on purpose"],
+)
+def test_what_a_person_accepts_is_published_as_it_is(run: Crew, script: str) -> None:
+    run.add(script)
+    assert run.comes_to("PAUSED")["pausedReason"] == "review"
+    run.post("accept")
+    run.comes_to("COMPLETED")
+    assert git(run.root, "ls-tree", "--name-only", BRANCH, "big") == "big"
+
+
+@pytest.mark.promise("S18")
 @pytest.mark.parametrize("run", ['check = "test -e ok"'], indirect=True)
 def test_a_person_may_send_it_back_with_a_note(run: Crew) -> None:
     run.add("echo x >> count.txt; grep -q 'it, pleas[e]' $MUSTER_PROMPT_FILE && touch ok || true")

@@ -70,6 +70,8 @@ class Publishing:
     tree: Worktree
     file_bytes_max: int
     """A larger file is for a person to decide on."""
+    accepted: bool = False
+    """A person has looked at it, and takes it as it is."""
 
     def collect(self) -> Collected:
         """Commits all that is in the tree, at its HEAD and behind the attempt's ref.
@@ -90,7 +92,8 @@ class Publishing:
             if staged.refused:
                 raise _not_taken_in(staged.refused)
             self._refuse_repositories(begun.base, staged)
-            self._refuse_markers(begun.base, staged)
+            if not self.accepted:
+                self._refuse_markers(begun.base, staged)
             large = self._large(begun.base, staged)
             commit = staged.commit(repository, admin, head, tree.message(), tree.kept)
             tree.put(tree.kept, commit)
@@ -242,7 +245,8 @@ class Publishing:
 
     def _large(self, base: str, staged: Staged) -> tuple[str, ...]:
         sizes = staged.sizes(self.tree.repository, base)
-        if too_large := [_sized(path, size) for path, size in sizes if size > self.file_bytes_max]:
+        too_large = [_sized(path, size) for path, size in sizes if size > self.file_bytes_max]
+        if too_large and not self.accepted:
             raise ForReview(
                 f"it has made files of more than {self.file_bytes_max / 1e6:,.0f} MB: {_named(too_large)}",
                 "muster task accept takes them; muster task resume --note tells the agent what to do instead; "

@@ -120,6 +120,8 @@ class Tree:
     tree: Worktree
     publishes: int | None = None
     """Whose work is only to be published."""
+    accepted: bool = False
+    """By a person."""
     told: str = field(default="", init=False)
     apart: bool = field(default=True, init=False)
 
@@ -161,7 +163,9 @@ class Tree:
             return None
 
     def publishing(self) -> Publishing | None:
-        return Publishing(self.tree, self.rules.file_bytes_max) if self.tree.branched else None
+        if not self.tree.branched:
+            return None
+        return Publishing(self.tree, self.rules.file_bytes_max, self.accepted)
 
     def looks(self) -> TreeLooks | None:
         return TreeLooks(self.tree, self.rules.look_s) if self.tree.branched else None
@@ -188,4 +192,4 @@ def workdir_of(job: ClaimedJob, root: Path, trees: Trees | None) -> Workdir:
         # What was done is published also where its agent does not write any more.
         branched=job.agent not in trees.readers or job.publishes is not None,
     )
-    return Tree(trees, tree, job.publishes)
+    return Tree(trees, tree, job.publishes, job.accepted)
