@@ -253,6 +253,14 @@ def test_a_key_is_never_cut(monkeypatch, room, shown):
     assert terminal.text.splitlines()[1] == shown
 
 
+def test_a_reference_among_fields_is_never_cut(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    terminal = Terminal()
+    cells = {"TITLE": lambda _: "a title that is far too long", "REF": lambda _: "billing/property-tests"}
+    Screen("never", terminal).table([None], cells, give="TITLE")
+    assert "billing/property-tests" in terminal.text
+
+
 def test_fields_are_wrapped_between_words(monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     terminal = Terminal()

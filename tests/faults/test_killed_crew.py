@@ -51,7 +51,7 @@ def test_down_of_a_crew_that_was_stopped_says_its_steps(here: Site) -> None:
     send_all(here, signal.SIGSTOP)
     down = subprocess.Popen([*RUN, str(here.root), "down"], stdout=subprocess.PIPE, text=True)
     assert down.stdout is not None
-    assert "does not answer" in down.stdout.readline()
+    assert "(SIGSTOP): told to go on" in down.stdout.readline()
     assert "Draining: plan/one" in down.stdout.readline(), "what it waits for, once the owner tells"
     os.kill(down.pid, signal.SIGINT)  # the next step: it gives its task back
     said, _ = down.communicate(timeout=PATIENCE_S)

@@ -130,7 +130,7 @@ def test_a_writer_that_changes_nothing_needs_a_review_unless_it_said_so(run: Cre
 
 def test_a_task_that_is_to_change_nothing_is_done(run: Crew) -> None:
     run.add("true", changes="none")
-    run.comes_to("COMPLETED")
+    assert run.comes_to("COMPLETED")["why"] == "done by attempt 1: it changed nothing"
 
 
 def test_a_command_that_may_write_is_published_where_it_did(run: Crew) -> None:

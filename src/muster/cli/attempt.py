@@ -119,7 +119,7 @@ _CELLS: Mapping[str, Callable[[Json], object]] = {
     "WHO": lambda attempt: f"{attempt['worker']} {attempt['agent']}",
     "BEGUN": lambda attempt: attempt_times(attempt)[0],
     "TOOK": lambda attempt: attempt_times(attempt)[1],
-    "WHAT": lambda attempt: attempt["error"] or attempt["work"],
+    "WHAT": lambda attempt: attempt["error"] or "; ".join(filter(None, [attempt["work"], attempt["remark"]])),
 }
 
 
@@ -150,8 +150,8 @@ def _print_attempt(ref: str, attempt: Json, said: list[str], screen: Screen) -> 
         rows.append(("Exit code", str(attempt["exitCode"])))
     if attempt["error"]:
         rows.append(("Error", " ".join(filter(None, [attempt["errorKind"], clean(attempt["error"])]))))
-    if work:
-        rows.append(("Work", clean(work)))
+    if about := "; ".join(filter(None, [work, attempt["remark"]])):
+        rows.append(("Work", clean(about)))
     began = (event["message"] for event in attempt["events"] if event["event"] == "progress")
     rows += [("Resume", clean(said)) for said in began if said.startswith(BEGINS)][:1]
     if attempt["usage"]:

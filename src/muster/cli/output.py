@@ -26,7 +26,7 @@ RED, GREEN, YELLOW, BLUE, CYAN, DIM, BOLD = "31", "32", "33", "34", "36", "2", "
 _RESET = "\x1b[0m"
 _WHY_WIDTH_MIN = 20
 _CELL_WIDTH_MIN = 6
-_TYPED = frozenset({"TASK", "PLAN", "NAME", "ref", "key", "plan"})
+_TYPED = frozenset({"TASK", "PLAN", "NAME", "REF", "KEY"})
 """Heads of columns that hold what commands take: half of it is of no use."""
 _CHARS_PER_COLUMN_MAX = 8
 """Combining marks take no column; with more of them than this, what is cut off is not missed."""

@@ -271,6 +271,8 @@ class Attempt(Struct, frozen=True, gc=False):
     """What its agent was not allowed to do, as a JSON list; empty: nothing."""
     live_diff: str = ""
     """What it has changed so far, as patterns like `Task.touches`."""
+    remark: str = ""
+    """What people should know of its work that is done, like that it changed nothing."""
 
     @property
     def open(self) -> bool:

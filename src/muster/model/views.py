@@ -72,6 +72,8 @@ class TaskView(CommonFields, frozen=True, kw_only=True):
     """Why its attempt is being stopped."""
     refused: tuple[str, ...] = ()
     """What the agent of its newest attempt was not allowed to do."""
+    remark: str = ""
+    """What people should know of the work of its newest attempt, like that it changed nothing."""
     wish: str = ""
     """The exact command that its agent wants to be allowed, while it is paused for that."""
     state: str = ""
@@ -104,6 +106,8 @@ class AttemptView(ViewStruct, frozen=True, kw_only=True):
     usage: Usage | None = None
     refused: tuple[str, ...] = ()
     """What its agent was not allowed to do."""
+    remark: str = ""
+    """What people should know of its work that is done."""
 
 
 class EventView(ViewStruct, frozen=True, kw_only=True):

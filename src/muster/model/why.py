@@ -134,7 +134,8 @@ def _told(task: TaskView, facts: CrewFacts) -> str:
             return _running(task) + _conflict(task, facts)
         case TaskStatus.COMPLETED:
             by_attempt = task.attempt_status is AttemptStatus.COMPLETED
-            more = f"; {refused_words(task.refused)}" if task.refused else ""
+            more = f": {task.remark}" if task.remark else ""
+            more += f"; {refused_words(task.refused)}" if task.refused else ""
             return f"done by attempt {task.epoch}{more}" if by_attempt else "done by a person"
         case TaskStatus.FAILED:
             return _failed(task)

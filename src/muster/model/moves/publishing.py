@@ -74,11 +74,14 @@ def completed(
     told: c.Complete | None = None,
 ) -> Decision:
     details: dict[str, Any] = {} if exit_code is None else {"exitCode": exit_code}
-    said = f"attempt {task.epoch} completed"
+    remarks = []
     if told is not None and not told.changed:
-        said, details = f"{said}: it changed nothing", {**details, "changed": False}
+        remarks, details = ["it changed nothing"], {**details, "changed": False}
     if told is not None and told.large:
-        said, details = f"{said}, with large files: {', '.join(told.large)}", {**details, "large": told.large}
+        remarks.append(f"with large files: {', '.join(told.large)}")
+        details = {**details, "large": told.large}
+    remark = "; ".join(remarks)
+    said = f"attempt {task.epoch} completed" + (f": {remark}" if remark else "")
     refused, kept = told.refused if told is not None else (), ""
     if refused:
         kept = msgspec.json.encode(refused).decode()
@@ -97,7 +100,8 @@ def completed(
     }
     level = Level.WARN if refused else Level.INFO
     after, event = moved_by(task, now, "completed", said, attempt.worker_id, changes, level, details or None)
-    closed = close(attempt, AttemptStatus.COMPLETED, now, exit_code=exit_code, intent="", refused=kept)
+    done = AttemptStatus.COMPLETED
+    closed = close(attempt, done, now, exit_code=exit_code, intent="", refused=kept, remark=remark)
     return Decision(after, closed, (event,), unblocks=True, result=result)
 
 

@@ -85,6 +85,9 @@ END
 -- name: taskview_refused
 coalesce(nullif(a.refused, ''), '[]')
 
+-- name: taskview_remark
+coalesce(a.remark, '')
+
 -- name: taskview_stop_action
 iif(a.ended_at_ms IS NULL, a.stop_action, NULL)
 

@@ -94,7 +94,7 @@ SELECT id FROM tasks WHERE status = 'FAILED' ORDER BY updated_at_ms DESC, id DES
 
 -- name: attempts
 SELECT epoch, generation, status, worker_id, agent, assigned_at_ms, started_at_ms, ended_at_ms, error_kind, error,
-       exit_code, checkpoints, log_bytes, session_key, usage, iif(refused = '', '[]', refused)
+       exit_code, checkpoints, log_bytes, session_key, usage, iif(refused = '', '[]', refused), remark
   FROM attempts WHERE task_id = ?1 ORDER BY epoch
 
 -- name: events
