@@ -54,7 +54,7 @@ STEPS = {
     "after the report": "",
     "after the commit": " commit-tree ",
     "while publishing": " read-tree ",
-    "after the merge": f" update-ref refs/heads/{BRANCH} ",
+    "after the merge": " update-ref --stdin ",
 }
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from muster.config.identity import look
 from muster.config.project import Project
 from muster.config.settings import PROJECT_WORKDIR, Config
 from muster.hosts.file_lock import refuse_shared
@@ -26,7 +27,8 @@ from muster.worker.worktree_cleaner import LocalTrees
 def repository_of(config: Config, project: Project) -> Repository | None:
     """Where tasks get working trees of their own; None: all work in the project's folder."""
     found = find_repository(project.root, config.git.author) if config.git.worktrees else None
-    return found and replace(found, lease_s=max(map(config.lease_of, config.agents.values())))
+    lease_s = max(map(config.lease_of, config.agents.values()))
+    return found and replace(found, project=look(project).id, lease_s=lease_s)
 
 
 def trees_of(config: Config, project: Project) -> Trees | None:

@@ -100,6 +100,7 @@ def _all(args: argparse.Namespace) -> Iterator[Check]:
     yield from _agents(config, project, asks=not args.offline)
     if config.writers:
         yield _guarded("trees", lambda: _trees(config, project))
+    yield from _branches(config, project)
 
 
 def _configuration(layers: Layers) -> Iterator[Check]:
@@ -316,6 +317,23 @@ def _trees(config: Config, project: Project) -> Check:
         fix = "install a newer git, or write merge = false below [git]"
         return Check("trees", False, f"git {version} cannot merge what tasks have made: it needs 2.38", fix)
     return Check("trees", True, f"git {version}, trees and branches for {names}{_left(config, project)}")
+
+
+def _branches(config: Config, project: Project) -> Iterator[Check]:
+    """Only where one is in the way, or has no longer what was published there."""
+    from muster.app.parts import repository_of
+    from muster.worker.git import GitFailed
+    from muster.worker.plan_branch import PlanBranch
+
+    repository = repository_of(config, project)
+    if repository is None:
+        return
+    try:
+        PlanBranch(repository, "", project.worktrees_dir).in_the_way()
+        for branch in PlanBranch.known(repository, project.worktrees_dir):
+            branch.tip()
+    except GitFailed as error:
+        yield Check("branches", False, error.message, error.hint)
 
 
 def _left(config: Config, project: Project) -> str:

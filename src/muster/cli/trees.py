@@ -8,8 +8,12 @@ from muster.app.parts import repository_of, trees_of
 from muster.config.project import Project
 from muster.config.settings import Config
 from muster.hosts.user_git import UserGit
+from muster.model.errors import Conflict
 from muster.model.json_value import Json
 from muster.model.refs import plan_branch
+from muster.worker.git import GitFailed
+from muster.worker.plan_branch import PlanBranch
+from muster.worker.workdir import Trees
 
 _BOX = r"^[[:space:]>]*([-*+]|[0-9]+[.)])[[:space:]]+\[[ xX]\]"
 
@@ -29,7 +33,10 @@ def unseen_changes(config: Config, project: Project) -> str:
 
 
 def where_agents_write(config: Config, project: Project, plan: str, tasks: Iterable[Json]) -> str:
-    """One line, before the first of these tasks begins: in which places their agents write, and what for."""
+    """Before the first of these tasks begins: in which places their agents write, and what for.
+
+    Raises Conflict where git could not make the branches for that.
+    """
     trees = trees_of(config, project)
     named = {task.get("agent") for task in tasks}
     free = config.general if None in named else ()
@@ -41,6 +48,7 @@ def where_agents_write(config: Config, project: Project, plan: str, tasks: Itera
         elif trees is None or name in trees.here:
             where = f"in {project.root} itself"
         elif trees.merge:
+            _refuse_in_the_way(trees, plan)
             where = f"in trees of their own, for branch {plan_branch(plan)}"
         else:
             where = "in trees of their own, for a branch of each task"
@@ -48,6 +56,13 @@ def where_agents_write(config: Config, project: Project, plan: str, tasks: Itera
     told = "; ".join(f"{', '.join(who)} {where}" for where, who in goes.items())
     why = "" if trees is not None else f" ({_why_no_trees(config, project)})"
     return f"Writes   {told}{why}" if told else ""
+
+
+def _refuse_in_the_way(trees: Trees, plan: str) -> None:
+    try:
+        PlanBranch(trees.repository, plan, trees.folder).in_the_way()
+    except GitFailed as error:
+        raise Conflict(f"{error.message}; nothing was started", error.hint) from error
 
 
 def _why_no_trees(config: Config, project: Project) -> str:
@@ -67,7 +82,10 @@ def where_the_work_is(config: Config, project: Project, plan: str) -> str:
     """How to get what the plan's tasks have made; empty where nothing waits to be merged."""
     repository = repository_of(config, project)
     branch = plan_branch(plan)
-    tip = repository.commit_of(f"refs/heads/{branch}") if repository else None
+    try:
+        tip = PlanBranch(repository, plan, project.worktrees_dir).tip() if repository else None
+    except GitFailed as error:
+        return f"Git      {error.message}; {error.hint}"
     if repository is None or tip is None or repository.is_ancestor(tip, "HEAD"):
         return ""
     return f"Git      the work is on branch {branch}: muster plan merge {plan}"

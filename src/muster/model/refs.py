@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+|\.\.+|^[.]+|\.$|(?<=\.)lock$")
 _PART_MAX = 100
+PUBLISHED = "@published"
 
 
 def ref_part(text: str) -> str:
@@ -24,8 +25,18 @@ def plan_branch(plan: str) -> str:
     return f"muster/plan/{ref_part(plan)}"
 
 
+def published_ref(plan: str) -> str:
+    """What was published last on the branch of a plan.  No task has this name: `ref_part` leaves no @."""
+    return f"refs/muster/{ref_part(plan)}/{PUBLISHED}"
+
+
+def task_branches(plan: str) -> str:
+    """What the branches of its tasks lie below."""
+    return f"muster/task/{ref_part(plan)}"
+
+
 def task_branch(plan: str, key: str) -> str:
-    return f"muster/task/{ref_part(plan)}/{ref_part(key)}"
+    return f"{task_branches(plan)}/{ref_part(key)}"
 
 
 def kept_refs(plan: str, key: str) -> str:

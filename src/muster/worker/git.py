@@ -53,6 +53,8 @@ class Repository:
     """The project's folder, from `top`."""
     identity: Mapping[str, str] = field(default_factory=dict)
     """Who commits, where the user has not said who he is."""
+    project: str = ""
+    """The id of the project."""
     lease_s: float = 60.0
     """How long a worker is trusted that is not heard."""
 
@@ -62,10 +64,11 @@ class Repository:
         cwd: Path | None = None,
         keep: tuple[int, ...] = (),
         index: Path | None = None,
+        given: str = "",
         within_s: float = GIT_S,
     ) -> str:
         """What git printed, without the last line end.  Raises GitFailed."""
-        done = self.ask(*arguments, cwd=cwd, keep=keep, index=index, within_s=within_s)
+        done = self.ask(*arguments, cwd=cwd, keep=keep, index=index, given=given, within_s=within_s)
         if done.returncode:
             said = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}")[-_SAID_MAX:]
             raise GitFailed(f"git {arguments[0]} failed in {cwd or self.top}: {said}", "try it by hand")

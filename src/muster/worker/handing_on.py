@@ -69,6 +69,8 @@ class HandingOn:
             stopping=self.stopping,
         )
         published = publisher.publish(merge=self.trees is None or self.trees.merge)
+        if published.others:
+            self.report(self.words.others(publishing.tree.plan_branch.name, published.others))
         must = self.trees is not None and self.job.agent in self.trees.writers
         return self.words.published(word, published, checked=self.asked, must=must)
 

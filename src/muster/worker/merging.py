@@ -5,7 +5,7 @@ Agents that may not run git, or whose sandbox keeps git's own files from them, c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from muster.worker.git import Repository
@@ -39,7 +39,7 @@ def merge_plan(
             return f"Other work has been published since, and could not be merged: {done.stderr.strip()}"
     listed = repository.run("diff", "--name-only", "--diff-filter=U", "-z", cwd=path)
     files = list(filter(None, listed.split("\0")))
-    return _conflict(files, _others(repository, base, tip, files) if files else [])
+    return _conflict(files, tasks_between(repository, base, tip, files) if files else [])
 
 
 def forget_merge(path: Path) -> None:
@@ -55,8 +55,8 @@ def _commit(repository: Repository, path: Path, ours: str, theirs: str, message:
     forget_merge(path)
 
 
-def _others(repository: Repository, base: str, tip: str, files: list[str]) -> list[str]:
-    """The tasks that have changed these files between the two commits."""
+def tasks_between(repository: Repository, base: str, tip: str, files: Sequence[str] = ()) -> list[str]:
+    """The tasks that have changed these files, or any, between the two commits."""
     said = repository.run(
         "log", "--format=%(trailers:key=Task,valueonly,separator=%x20) (%s)", f"{base}..{tip}", "--", *files
     )

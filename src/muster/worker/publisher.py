@@ -13,6 +13,8 @@ from muster.worker.publishing import Collected, NotPublished, Publishing, SentBa
 class PublishedWork(NamedTuple):
     changed: bool
     large: tuple[str, ...]
+    others: tuple[str, ...] = ()
+    """As in Merged."""
 
 
 class Stopped(NotPublished):
@@ -51,7 +53,7 @@ class Publisher:
                 merged = self._publishing.merge(collected.commit)
                 self._look_at(merged.new)
                 if self._publishing.advance(merged, self._intend):
-                    return PublishedWork(merged.changed, collected.large)
+                    return PublishedWork(merged.changed, collected.large, merged.others)
 
     def _on_its_own_branch(self, collected: Collected) -> PublishedWork:
         self._look_at(collected.commit)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from muster.model.refs import plan_branch
 from muster.worker.commits import Staged, stage
 from muster.worker.git import GitFailed
 from muster.worker.merging import NAMED_MAX, forget_merge
@@ -63,6 +62,8 @@ class Merged(NamedTuple):
     new: str
     changed: bool
     """The branch gets something by it."""
+    others: tuple[str, ...] = ()
+    """Commits that stood there, and that were not published by a task."""
 
 
 @dataclass(frozen=True)
@@ -117,17 +118,17 @@ class Publishing:
         tree, repository = self.tree, self.tree.repository
         base = repository.run("rev-parse", tree.base)
         tip = tree.plan_tip()
-        start = tip or base
+        start, others = tip or base, tree.plan_branch.others()
         if repository.is_ancestor(commit, start):
             # An earlier attempt may have been killed after it had moved the branch.
-            return Merged(tip, start, not repository.is_ancestor(commit, base))
+            return Merged(tip, start, not repository.is_ancestor(commit, base), others)
         behind = repository.is_ancestor(start, commit)
         if behind and repository.run("rev-parse", f"{commit}^") == start:
             new = commit
         else:
             new = self._merged(start, commit)
         changed = not repository.same_tree(start, new)
-        return Merged(tip, new if changed else start, changed)
+        return Merged(tip, new if changed else start, changed, others)
 
     def changed(self, commit: str) -> bool:
         """Whether the task has changed anything since it began."""
@@ -173,22 +174,23 @@ class Publishing:
         not, and GitFailed where a person has the branch checked out.
         """
         tree, repository = self.tree, self.tree.repository
-        branch = plan_branch(tree.plan)
+        branch = tree.plan_branch.name
         with repository.locked():
             tip = tree.plan_tip()
             if tip != merged.old:
                 return False
             if merged.new == tip or not merged.changed:
+                if tip is not None and merged.others:
+                    tree.plan_branch.move(tip, tip)  # they are known by now
                 return True
             if (folder := repository.checked_out(branch)) is not None:
                 raise GitFailed(
                     f"branch {branch} is checked out in {folder}, and no branch is moved under a person's feet",
                     f"git -C {folder} switch -",
                 )
-            nothing = "0" * len(merged.new)
-            if not intend(branch, tip or nothing, merged.new):
+            if not intend(branch, tip or "0" * len(merged.new), merged.new):
                 raise Over(f"attempt {tree.epoch} of {tree.plan}/{tree.key} is over")
-            repository.run("update-ref", f"refs/heads/{branch}", merged.new, tip or nothing)
+            tree.plan_branch.move(tip, merged.new)
         return True
 
     def _merged(self, ours: str, theirs: str) -> str:
@@ -197,7 +199,7 @@ class Publishing:
         content, *files = done.stdout.splitlines() or [""]
         if done.returncode == 1:
             raise SentBack(
-                f"its work does not merge with branch {plan_branch(tree.plan)}: {_named(files)}",
+                f"its work does not merge with branch {tree.plan_branch.name}: {_named(files)}",
                 f"by hand: git merge {tree.branch}",
             )
         if done.returncode:

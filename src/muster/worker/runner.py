@@ -136,7 +136,8 @@ class Runner:
             log.info("attempt %s#%s is over: %s", self._job.task_id, self._job.epoch, error)
         except (Unavailable, OSError) as error:
             # It spends a retry: what the host does not allow now must not be tried at full speed for ever.
-            message = f"this worker's host is in the way: {error}"
+            hint = getattr(error, "hint", "")
+            message = f"this worker's host is in the way: {error}{hint and f'; {hint}'}"
             self._settle(self._words.failure(ErrorKind.CRASH, message, done=True))
         if self._begun and not self._settled:
             self._say_gone()

@@ -76,6 +76,13 @@ class Words:
             task_id=job.task_id, epoch=job.epoch, result=result, spoken=spoken, exit_code=exit_code
         )
 
+    def others(self, branch: str, commits: tuple[str, ...]) -> c.AddArtifact:
+        job = self._job
+        name = f"on {branch} before, published by no task"
+        return c.AddArtifact(
+            task_id=job.task_id, epoch=job.epoch, name=name, location=cut("; ".join(commits), 1000)
+        )
+
     def done(self, word: c.Complete) -> c.Declare:
         """Before its work is published: whoever comes after us knows then that no agent is to run again."""
         job = self._job

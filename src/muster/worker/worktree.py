@@ -22,12 +22,12 @@ from muster.model.refs import (
     kept_ref,
     kept_refs,
     own_refs,
-    plan_branch,
     task_branch,
 )
 from muster.worker.commits import NOBODY, Signature, stage
 from muster.worker.git import GitFailed, Repository
 from muster.worker.merging import merge_plan
+from muster.worker.plan_branch import PlanBranch
 from muster.worker.tree_links import LINK_BYTES_MAX, admin_of, real, rejoin, tree_of
 
 log = logging.getLogger(__name__)
@@ -133,6 +133,7 @@ class Worktree:
                 )
             refs = self._refs(self.epoch, begins=begun is None or begun.epoch != self.epoch)
             if begun is None:
+                self.plan_branch.in_the_way()
                 start, origin = self._choose_start()
                 self._create(start, lock)
                 first = None if origin is None else self._refs(origin).base
@@ -216,7 +217,7 @@ class Worktree:
                 log.info("%s is left: it holds files that are in no commit of this repository", self.path)
                 return
             self._remove(lock)
-            tip, plan = repository.commit_of(self.branch), repository.commit_of(plan_branch(self.plan))
+            tip, plan = repository.commit_of(self.branch), repository.commit_of(self.plan_branch.name)
             merged = tip is not None and plan is not None and repository.is_ancestor(tip, plan)
             if merged and repository.checked_out(self.branch) is None:
                 repository.run("update-ref", "-d", f"refs/heads/{self.branch}", tip or "")
@@ -370,7 +371,11 @@ class Worktree:
         return head if behind else tip or head
 
     def plan_tip(self) -> str | None:
-        return self.repository.commit_of(f"refs/heads/{plan_branch(self.plan)}")
+        return self.plan_branch.tip()
+
+    @property
+    def plan_branch(self) -> PlanBranch:
+        return PlanBranch(self.repository, self.plan, self.path.parent)
 
     def _create(self, base: str, lock: int) -> None:
         repository, path = self.repository, self.path

@@ -1,0 +1,129 @@
+"""The branch of a plan, and what Muster knows of it: what was published there last, and for which project.
+
+A ref of its own says so, moved in one step with the branch: so a branch that was moved back is seen before
+anything is built on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from muster.model.refs import PUBLISHED, plan_branch, published_ref, task_branches
+from muster.worker.git import GitFailed, Repository, find_repository
+from muster.worker.merging import NAMED_MAX, tasks_between
+from muster.worker.tree_links import real
+
+_SHORT = 12
+
+
+class LastPublished(NamedTuple):
+    commit: str
+    project: str
+    """The id of the project whose plan it is."""
+    trees: Path
+    """Where that one's tasks have their trees."""
+
+
+@dataclass(frozen=True)
+class PlanBranch:
+    repository: Repository
+    plan: str
+    trees: Path
+    """Where the tasks of this project have their trees."""
+
+    @property
+    def name(self) -> str:
+        return plan_branch(self.plan)
+
+    def tip(self) -> str | None:
+        """Where it stands; None where it does not exist.  Raises GitFailed where nothing may be built on it."""
+        last = self._last()  # first, as others may move it on meanwhile
+        tip = self.repository.commit_of(f"refs/heads/{self.name}")
+        if last is None:
+            return tip
+        if not self._owns(last) and self._shares(last.trees):
+            raise GitFailed(
+                f"branch {self.name} has the work of the plan of the same name in {last.trees.parent.parent}",
+                f"give one of the two plans another name; or forget that one: {self._forget}",
+            )
+        if tip is None and self.repository.project != last.project:
+            return None  # the store is a new one, and the branch was deleted: the plan begins anew
+        # What a person has merged already is not lost.
+        if not any(self.repository.is_ancestor(last.commit, name) for name in (tip or "HEAD", "HEAD")):
+            tasks = ", ".join(tasks_between(self.repository, tip or "HEAD", last.commit))
+            where = "was deleted" if tip is None else f"was moved to {tip[:_SHORT]}"
+            raise GitFailed(
+                f"branch {self.name} {where}, and has no longer what was published there: {tasks}",
+                f"put it back: git branch -f {self.name} {last.commit[:_SHORT]}; or go on from where it is now: "
+                f"{self._forget}",
+            )
+        return tip
+
+    def others(self) -> tuple[str, ...]:
+        """Commits that are on it, and that Muster has not published: hash and subject."""
+        tip, last = self.tip(), self._last()
+        if tip is None or last is None:
+            return ()
+        listed = self.repository.run("log", f"-{NAMED_MAX}", "--format=%h %s", f"{last.commit}..{tip}")
+        return tuple(listed.splitlines())
+
+    def move(self, old: str | None, new: str) -> None:
+        """With what is known of it, in one step.  Raises GitFailed where it does not stand at `old` any more."""
+        tag = (
+            f"object {new}\ntype commit\ntag {self.name}\ntagger Muster <muster@localhost> 0 +0000\n\n"
+            f"{real(self.trees)}\n{self.repository.project}\n"
+        )
+        record = self.repository.run("mktag", given=tag)
+        moves = f"update refs/heads/{self.name} {new} {old or '0' * len(new)}\nupdate {self._ref} {record}\n"
+        self.repository.run("update-ref", "--stdin", given=moves)
+
+    def in_the_way(self) -> None:
+        """Raises GitFailed where a branch of a person keeps git from making those of this plan."""
+        tasks = task_branches(self.plan)
+        for name in ("muster", "muster/plan", "muster/task", tasks):
+            if self.repository.commit_of(f"refs/heads/{name}") is not None:
+                self._refuse(name)
+        form = "--format=%(refname:lstrip=2)"
+        for name in self.repository.run("for-each-ref", form, f"refs/heads/{self.name}/").splitlines():
+            self._refuse(name)
+
+    @classmethod
+    def known(cls, repository: Repository, trees: Path) -> Iterator[PlanBranch]:
+        """Those on which this project has published something."""
+        refs = repository.run("for-each-ref", "--format=%(refname)", f"refs/muster/*/{PUBLISHED}").split()
+        for branch in (cls(repository, ref.split("/")[2], trees) for ref in refs):
+            if (last := branch._last()) is not None and branch._owns(last):
+                yield branch
+
+    def _refuse(self, name: str) -> None:
+        raise GitFailed(
+            f"there is a branch {name}, so git cannot make branches like {self.name} beside it",
+            f"git branch -m {name} {name.replace('/', '-')}-old",
+        )
+
+    @property
+    def _ref(self) -> str:
+        return published_ref(self.plan)
+
+    @property
+    def _forget(self) -> str:
+        return f"git update-ref -d {self._ref}"
+
+    def _last(self) -> LastPublished | None:
+        commit = self.repository.commit_of(self._ref)
+        if commit is None:
+            return None
+        said = self.repository.run("for-each-ref", "--format=%(contents)", self._ref)
+        trees, _, project = said.partition("\n")
+        return LastPublished(commit, project.strip(), Path(trees))
+
+    def _owns(self, last: LastPublished) -> bool:
+        return real(self.trees) == last.trees or self.repository.project == last.project
+
+    def _shares(self, trees: Path) -> bool:
+        """Whether that project is still there, and works in this repository."""
+        other = find_repository(trees)
+        return other is not None and other.common == self.repository.common
