@@ -92,15 +92,21 @@ class Signature:
     """The agent's own last words."""
     cost: str = ""
 
-    def message(self, epoch: int) -> str:
+    @property
+    def subject(self) -> str:
         title = " ".join(self.title.split()) or self.task
-        subject = (
-            title if len(title) <= SUBJECT_CHARS_MAX else f"{title[: SUBJECT_CHARS_MAX - 3].rstrip()}..."
-        )
+        return title if len(title) <= SUBJECT_CHARS_MAX else f"{title[: SUBJECT_CHARS_MAX - 3].rstrip()}..."
+
+    @property
+    def signs(self) -> tuple[str, str]:
+        """What every commit of its task has, and one of the agent's own has not: subject and task."""
+        return self.subject, self.task
+
+    def message(self, epoch: int) -> str:
         trailers = {"Task": self.task, "Attempt": str(epoch), "Agent": self.agent, "Cost": self.cost}
         signed = "\n".join(f"{name}: {value}" for name, value in trailers.items() if value)
         body = self.said.strip().replace("\0", "")[:BODY_CHARS_MAX]
-        return "\n\n".join(filter(None, (subject, body, signed)))
+        return "\n\n".join(filter(None, (self.subject, body, signed)))
 
 
 NOBODY = Signature(task="")

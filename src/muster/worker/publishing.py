@@ -27,6 +27,10 @@ _UNDER_WAY = {
 }
 _NO_WHITESPACE = "core.whitespace=-blank-at-eol,-blank-at-eof,-space-before-tab,cr-at-eol"
 _GITLINK = "160000"
+_SIGNED = "%P%n%s%n%(trailers:key=Task,valueonly,separator=%x20)"
+_SAID_MAX = 500
+_USAGE = 129
+"""Git's exit code where it does not know an option."""
 
 
 class NotPublished(Exception):
@@ -122,11 +126,9 @@ class Publishing:
         if repository.is_ancestor(commit, start):
             # An earlier attempt may have been killed after it had moved the branch.
             return Merged(tip, start, not repository.is_ancestor(commit, base), others)
-        behind = repository.is_ancestor(start, commit)
-        if behind and repository.run("rev-parse", f"{commit}^") == start:
-            new = commit
-        else:
-            new = self._merged(start, commit)
+        parents, *signs = repository.says(commit, _SIGNED).split("\n")
+        ours = parents.startswith(start) and tuple(signs) == tree.signature.signs
+        new = commit if ours else self._merged(start, commit)
         changed = not repository.same_tree(start, new)
         return Merged(tip, new if changed else start, changed, others)
 
@@ -195,6 +197,13 @@ class Publishing:
 
     def _merged(self, ours: str, theirs: str) -> str:
         tree, repository = self.tree, self.tree.repository
+        if repository.ask("merge-base", ours, theirs).returncode == 1:
+            raise SentBack(
+                f"its commits do not come from where it began, so they cannot be merged with what is on branch "
+                f"{tree.plan_branch.name}: git finds no commit that both have",
+                f"put its work where it began, no file is changed by it: git -C {tree.path} reset --soft "
+                f"{tree.base}",
+            )
         done = repository.ask("merge-tree", "--write-tree", "--name-only", "--no-messages", ours, theirs)
         content, *files = done.stdout.splitlines() or [""]
         if done.returncode == 1:
@@ -203,7 +212,11 @@ class Publishing:
                 f"by hand: git merge {tree.branch}",
             )
         if done.returncode:
-            raise GitFailed(f"git merge-tree failed: {done.stderr.strip()}", "it needs git 2.38 or newer")
+            old = done.returncode == _USAGE
+            raise GitFailed(
+                f"git merge-tree failed: {done.stderr.strip()[-_SAID_MAX:]}",
+                "it needs git 2.38 or newer" if old else f"try it by hand: git merge {tree.branch}",
+            )
         return repository.run("commit-tree", content, "-p", ours, "-p", theirs, "-m", tree.message())
 
     def _refuse_repositories(self, base: str, staged: Staged) -> None:

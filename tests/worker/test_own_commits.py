@@ -1,0 +1,105 @@
+"""What agents commit themselves comes in under the task's name, or goes back in true words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from repositories import git, make_repository, publish, tree
+
+from muster.model.refs import plan_branch
+from muster.worker.commits import Signature
+from muster.worker.git import GitFailed, find_repository
+from muster.worker.publishing import SentBack
+
+BRANCH = plan_branch("plan")
+SIGNED = "--format=%s|%b|%(trailers:only,separator=%x2C)"
+
+
+def begun(home, key="t"):
+    made = tree(find_repository(home), key, title="Add the model")
+    made.prepare()
+    said = Signature(
+        task=f"plan/{key}", title="Add the model", agent="coder", said="It is there.", cost="9 tokens"
+    )
+    return replace(made, signature=said)
+
+
+def commit(folder, name, *options):
+    (folder / name).write_text(name)
+    git(folder, "add", ".")
+    git(folder, "commit", "--quiet", *options, "-m", "wip")
+
+
+@pytest.fixture
+def home(tmp_path):
+    return make_repository(tmp_path / "home")
+
+
+@pytest.mark.promise("S18")
+@pytest.mark.parametrize("commits", [1, 2])
+def test_an_agents_own_commits_come_in_under_the_name_of_its_task(home, commits):
+    made = begun(home)
+    for name in ("one", "two")[:commits]:
+        commit(made.cwd, name)
+    assert publish(made).changed
+    (signed,) = git(home, "log", "--first-parent", SIGNED, f"main..{BRANCH}").split("\0")
+    assert signed.startswith("Add the model|It is there.")
+    assert signed.endswith("|Task: plan/t,Attempt: 1,Agent: coder,Cost: 9 tokens")
+    assert git(home, "log", "--format=%s", f"main..{BRANCH}^2").splitlines() == ["wip"] * commits
+
+
+@pytest.mark.promise("S18")
+def test_what_the_agent_has_not_committed_is_one_commit_and_no_merge(home):
+    made = begun(home)
+    (made.cwd / "one").write_text("one")
+    publish(made)
+    assert git(home, "log", "--format=%s", f"main..{BRANCH}") == "Add the model"
+
+
+@pytest.mark.promise("S18")
+def test_a_history_of_its_own_is_sent_back_with_the_way_out(home):
+    made = begun(home)
+    git(made.cwd, "checkout", "--quiet", "--orphan", "o")
+    commit(made.cwd, "only")
+    with pytest.raises(SentBack, match="no commit that both have") as refused:
+        publish(made)
+    assert not git(home, "branch", "--list", BRANCH)
+    git(home, *refused.value.hint.partition(": git ")[2].split())
+    publish(made)
+    assert git(home, "diff", "--name-only", "main", BRANCH) == "only"
+
+
+@pytest.mark.promise("S18")
+def test_an_amended_base_in_a_shallow_clone_is_sent_back_with_the_way_out(home, tmp_path):
+    commit(home, "second")
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "--quiet", "--depth=1", home.as_uri(), str(clone))
+    made = begun(clone)
+    commit(made.cwd, "only", "--amend")
+    with pytest.raises(SentBack, match="no commit that both have") as refused:
+        publish(made)
+    git(clone, *refused.value.hint.partition(": git ")[2].split())
+    publish(made)
+    assert git(clone, "diff", "--name-only", "main", BRANCH) == "only"
+
+
+@pytest.mark.promise("S18")
+@pytest.mark.parametrize(
+    ("code", "hint"), [(129, "needs git 2.38"), (128, "try it by hand")], ids=["old git", "other"]
+)
+def test_git_is_called_too_old_only_where_it_is(home, tmp_path, monkeypatch, code, hint):
+    one, other = begun(home, "x"), begun(home, "y")
+    for each in (one, other):
+        commit(each.cwd, each.key)
+    publish(one)
+    wrapper = tmp_path / "bin" / "git"
+    wrapper.parent.mkdir()
+    path = git(home, "--exec-path")
+    refuses = f'case " $* " in *" merge-tree "*) echo no >&2; exit {code};; esac'
+    wrapper.write_text(f'#!/bin/sh\n{refuses}\nexec {path}/git "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", str(wrapper.parent), prepend=":")
+    with pytest.raises(GitFailed, match="merge-tree failed: no") as failed:
+        publish(other)
+    assert hint in failed.value.hint
