@@ -41,8 +41,8 @@ def commit_first(project: Path, *paths: str) -> None:
     git(project, "commit", "-qm", "first")
 
 
-def publish(folder: Path, task: str, files: dict[str, str]) -> None:
-    """As a worker does it: a commit on the plan's branch that names the task."""
+def publish(folder: Path, task: str, files: dict[str, str], *, force: bool = False) -> None:
+    """As a worker does it: a commit on the plan's branch that names the task; `force`: also what git ignores."""
     at, branch = folder.with_name("published"), f"muster/plan/{task.partition('/')[0]}"
     there = git(folder, "branch", "--list", branch)
     git(
@@ -55,7 +55,8 @@ def publish(folder: Path, task: str, files: dict[str, str]) -> None:
         *([branch] if there else []),
     )
     for name, text in files.items():
+        (at / name).parent.mkdir(parents=True, exist_ok=True)
         (at / name).write_text(text)
-    git(at, "add", ".")
+    git(at, "add", *(("--force",) if force else ()), ".")
     git(at, "commit", "-qm", f"The work of {task}\n\nTask: {task}\nAttempt: 1")
     git(folder, "worktree", "remove", str(at))

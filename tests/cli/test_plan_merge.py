@@ -18,6 +18,8 @@ PLAN = """\
   ls > index.txt
 - [ ] Style {#style}
   echo blue > style.txt
+- [ ] Gate {#gate}
+  true
 """
 TICKED = PLAN.replace("[ ] Page", "[x] Page")
 BRANCH = "muster/plan/site"
@@ -25,12 +27,14 @@ BRANCH = "muster/plan/site"
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Two tasks have published: `page`, and `index` with the plan's box ticked by its agent."""
+    """`page` has published; all but `gate` is completed."""
     folder = make_project(tmp_path / "project", config='agent = "shell"\n', plan=PLAN)
     (folder / ".gitignore").write_text(".muster/\n")
     (folder / "notes.txt").write_text("one\n")
     commit_first(folder, ".")
     assert muster(folder, "plan", "add", "plan.md").returncode == 0
+    assert muster(folder, "task", "complete", "site/page", "site/index", "site/style").returncode == 0
+    git(folder, "checkout", "plan.md")
     publish(folder, "site/page", {"page.txt": "hello\n"})
     return folder
 
@@ -71,9 +75,58 @@ def test_it_is_a_merge_commit_with_both_parents(project: Path) -> None:
     assert git(project, "status", "--porcelain") == " M notes.txt\n M plan.md"
 
     again = muster(project, "plan", "merge", "site")
-    assert (
-        again.returncode == 6 and "has nothing that" in again.stderr and "nothing was changed" in again.stderr
-    )
+    assert again.returncode == 0 and "nothing to merge: muster/plan/site has nothing that" in again.stdout
+    assert git(project, "rev-parse", "HEAD") == told["commit"]
+
+
+@pytest.mark.parametrize("mine", [".env", "build/cache.txt", "cache"])
+def test_what_git_ignores_is_not_overwritten_either(project: Path, mine: str) -> None:
+    """Theirs: a file of the same name, one where a folder of mine is, one below what is a file of mine."""
+    (project / ".gitignore").write_text(".muster/\n.env\nbuild\ncache\n")
+    git(project, "commit", "-qam", "ignores")
+    theirs = {".env": ".env", "build/cache.txt": "build", "cache": "cache/deep/file"}[mine]
+    publish(project, "site/index", {theirs: "theirs\n"}, force=True)
+    (project / mine).parent.mkdir(exist_ok=True)
+    (project / mine).write_text("mine\n")
+    before = git(project, "rev-parse", "HEAD"), git(project, "status", "--porcelain")
+    refused = muster(project, "plan", "merge", "site")
+    assert refused.returncode == 6, refused.stdout
+    assert f"have not committed, and git ignores: {mine}; nothing was changed" in refused.stderr
+    assert (git(project, "rev-parse", "HEAD"), git(project, "status", "--porcelain")) == before
+    (project / mine).rename(project / "aside")
+    done = muster(project, "plan", "merge", "site")
+    assert done.returncode == 0, done.stderr
+    assert (project / theirs).read_text() == "theirs\n" and (project / "aside").read_text() == "mine\n"
+
+
+def test_the_hooks_of_a_merge_run(project: Path) -> None:
+    hooks = project / ".git" / "hooks"
+    hooks.mkdir(exist_ok=True)
+    for name, script in {
+        "pre-merge-commit": "test -e allowed || { echo not now >&2; exit 1; }",
+        "post-merge": "echo $1 > ran",
+    }.items():
+        (hooks / name).write_text(f"#!/bin/sh\n{script}\n")
+        (hooks / name).chmod(0o755)
+    head = git(project, "rev-parse", "HEAD")
+    refused = muster(project, "plan", "merge", "site")
+    assert refused.returncode == 6 and "made and not committed: not now" in refused.stderr
+    assert git(project, "rev-parse", "HEAD") == head and not (project / "ran").exists()
+    git(project, "merge", "--abort")
+    (project / "allowed").touch()
+    done = muster(project, "plan", "merge", "site")
+    assert done.returncode == 0, done.stderr
+    assert (project / "ran").read_text() == "0\n"
+
+
+def test_a_lock_that_somebody_has_left_is_named(project: Path) -> None:
+    lock = project / ".git" / "index.lock"
+    lock.touch()
+    refused = muster(project, "plan", "merge", "site")
+    assert refused.returncode == 6 and "File exists" in refused.stderr, refused.stderr
+    assert f"rm {lock}" in refused.stderr and "nothing was changed" in refused.stderr
+    lock.unlink()
+    assert muster(project, "plan", "merge", "site").returncode == 0
 
 
 def test_what_was_not_committed_is_never_overwritten(project: Path) -> None:
@@ -93,7 +146,8 @@ def test_what_was_not_committed_is_never_overwritten(project: Path) -> None:
 
 
 def test_boxes_of_both_sides_are_ticked_and_the_text_stays(project: Path) -> None:
-    theirs = PLAN.replace("[ ] Index", "[x] Index") + "- [ ] More {#more}\n  echo more\n"
+    theirs = PLAN.replace("[ ] Index", "[x] Index").replace("[ ] Gate", "[x] Gate")
+    theirs += "- [x] More {#more}\n  echo more\n"
     publish(project, "site/index", {"plan.md": theirs})
     (project / "plan.md").write_text(TICKED.replace("# Site\n", "# Site\n\nA word of mine.\n"))
     done = muster(project, "plan", "merge", "site")
@@ -104,6 +158,10 @@ def test_boxes_of_both_sides_are_ticked_and_the_text_stays(project: Path) -> Non
     committed = git(project, "show", "HEAD:plan.md")
     assert "[ ] Page" in committed and "[x] Index" in committed and "#more" in committed
     assert "A word of mine." not in committed, "what was not committed still is not"
+    for text in (mine, committed):
+        assert "[ ] Gate" in text and "[ ] More" in text, (
+            "an agent completes nobody's task by ticking its box"
+        )
     assert len(parents(project)) == 2 and git(project, "rev-parse", BRANCH) == parents(project)[1]
     assert git(project, "status", "--porcelain") == " M plan.md"
 
@@ -113,6 +171,8 @@ def test_a_plan_that_was_never_committed_is_merged_by_its_boxes(tmp_path: Path) 
     (folder / ".gitignore").write_text(".muster/\n")
     commit_first(folder, ".gitignore")
     assert muster(folder, "plan", "add", "plan.md").returncode == 0
+    assert muster(folder, "task", "complete", "site/index").returncode == 0
+    (folder / "plan.md").write_text(TICKED)
     publish(folder, "site/index", {"plan.md": PLAN.replace("[ ] Index", "[x] Index")})
     done = muster(folder, "plan", "merge", "site")
     assert done.returncode == 0, done.stderr

@@ -226,12 +226,26 @@ def test_down_lets_a_foreground_run_end(folder: Path) -> None:
 
 def test_a_box_ticked_by_hand_completes_its_task(folder: Path) -> None:
     plan = folder / "plan.md"
-    plan.write_text("# P\n- [ ] Bad {#bad retries=0}\n  exit 3\n- [ ] Next {#next after=bad}\n  echo next\n")
-    assert muster(folder, "run", "plan.md").returncode == 5
-    plan.write_text(plan.read_text().replace("- [ ] Bad", "- [x] Bad"))
+    plan.write_text("# P\n- [ ] Mine {#mine}\n  exit 3\n- [ ] Next {#next after=mine}\n  echo next\n")
+    assert muster(folder, "plan", "add", "plan.md").returncode == 0
+    plan.write_text(plan.read_text().replace("- [ ] Mine", "- [x] Mine"))
     result = muster(folder, "run", "plan.md")
     assert result.returncode == 0, result.stdout
-    assert "completed by their boxes: bad" in result.stdout
+    assert "completed by their boxes: mine" in result.stdout
+
+
+def test_an_agent_completes_nothing_by_ticking_a_box(folder: Path) -> None:
+    """Outside of git it works beside the plan, so it can tick its own box and those of others."""
+    plan = folder / "plan.md"
+    tick = "sed -i 's/\\[ \\]/[x]/' plan.md"
+    plan.write_text(
+        f"# P\n- [ ] Bad {{#bad retries=0}}\n  {tick}; exit 3\n- [ ] Next {{#next after=bad}}\n  echo next\n"
+    )
+    for _ in range(2):
+        result = muster(folder, "run", "plan.md")
+        assert result.returncode == 5 and "p: 1 blocked, 1 failed" in result.stdout, result.stdout
+    assert "ticked, and left as they are: bad, next" in result.stdout
+    assert "muster task complete p/bad p/next" in result.stdout
 
 
 def test_a_damaged_store_is_named_and_kept(folder: Path) -> None:

@@ -77,13 +77,14 @@ def test_a_refused_addition_leaves_the_plan_as_it_was(rig: Rig) -> None:
 
 
 def test_ticked_boxes_complete_tasks_and_free_those_behind(rig: Rig) -> None:
-    rig.enqueue({"a": [], "b": ["a"], "c": ["b"]})
-    answer = rig.enqueue({"a": [], "b": ["a"], "c": ["b"]}, specs={"a": {"done": True}})
-    assert answer.completed == ("a",)
+    source = "/plan.md"
+    rig.enqueue({"a": [], "b": ["a"], "c": ["b"]}, source=source)
+    answer = rig.enqueue({"a": [], "b": ["a"], "c": ["b"]}, source=source, specs={"a": {"done": True}})
+    assert (answer.completed, answer.unproved) == (("a",), ())
     assert rig.statuses() == {"a": "COMPLETED", "b": "PENDING", "c": "PENDING"}
     assert (rig.task("b").ready, rig.task("c").ready) == (True, False)
-    assert rig.events("a")[-1].actor == "ada"
-    again = rig.enqueue({"a": [], "b": ["a"], "c": ["b"]}, specs={"a": {"done": True}})
+    assert rig.events("a")[-1].actor == "the file"
+    again = rig.enqueue({"a": [], "b": ["a"], "c": ["b"]}, source=source, specs={"a": {"done": True}})
     assert again.completed == ()
 
 
@@ -105,20 +106,47 @@ def test_a_box_ticked_while_an_agent_works_is_left_to_the_agent(rig: Rig) -> Non
     rig.enqueue({"a": []})
     (job,) = rig.started()
     answer = rig.enqueue({"a": [], "b": ["a"]}, specs={"a": {"done": True}})
-    assert (answer.completed, rig.statuses()["a"], rig.task("b").unmet) == ((), "RUNNING", 1)
+    assert (answer.completed, answer.unproved) == ((), ("a",))
+    assert (rig.statuses()["a"], rig.task("b").unmet) == ("RUNNING", 1)
     rig.do(complete(job))
     assert rig.task("b").ready
 
 
-def test_a_ticked_box_settles_a_failed_task(rig: Rig) -> None:
+@pytest.mark.parametrize("kind", [ErrorKind.INVALID, ErrorKind.REVIEW])
+def test_a_tick_proves_nothing_where_an_agent_had_the_task(rig: Rig, kind: ErrorKind) -> None:
+    """Its agent can tick as well as a person; a word in so many words settles it."""
     rig.register()
     rig.enqueue({"a": [], "b": ["a"]})
     (job,) = rig.started()
-    rig.do(fail(job, ErrorKind.INVALID))
-    rig.enqueue({"a": [], "b": ["a"]}, specs={"a": {"done": True}})
+    rig.do(fail(job, kind))
+    before = rig.statuses()
+    answer = rig.enqueue({"a": [], "b": ["a"]}, specs={"a": {"done": True}})
+    assert (answer.completed, answer.unproved, rig.statuses()) == ((), ("a",), before)
+    rig.do(c.CompleteByPerson(task_id=job.task_id, actor="ada"))
     view = rig.views()["a"]
     assert (view.status, view.error, view.why) == ("COMPLETED", "", "done by a person")
     assert rig.task("b").ready
+
+
+def test_a_tick_where_agents_can_write_the_file_proves_nothing(rig: Rig) -> None:
+    def ticked(key: str, *, done: bool = True, in_reach: bool = True, actor: str = "ada") -> tuple[str, ...]:
+        tasks = (c.Spec(title=key, key=key, done=done, depends_on=("b",) if key in "cd" else ()),)
+        command = c.Enqueue(plan="p", source="/plan.md", actor=actor, tasks=tasks, in_reach=in_reach)
+        unproved: tuple[str, ...] = rig.do(command).unproved
+        return unproved
+
+    rig.register()
+    for key in "abcd":
+        ticked(key, done=False)
+    assert ticked("a") == () and rig.statuses()["a"] == "COMPLETED", "nobody was at work"
+    rig.started()
+    assert ticked("c") == ("c",) and rig.statuses()["c"] == "PENDING"
+    assert ticked("d", in_reach=False, actor="attempt:p/b#1") == ("d",)
+    assert rig.statuses()["d"] == "PENDING"
+    assert ticked("d", in_reach=False) == () and rig.statuses()["d"] == "COMPLETED"
+    rig.clock.advance(1)
+    ticked("e", done=False)
+    assert ticked("e") == () and rig.statuses()["e"] == "COMPLETED", "added since: no agent has begun"
 
 
 def test_plans_from_other_files_get_names_of_their_own(rig: Rig) -> None:

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from machine_makers import commands, make_attempt, make_task, refusal, run, running
+from machine_makers import make_attempt, make_task, refusal, run, running
 
 from muster.model import commands as c
 from muster.model.moves.decision import Decision
-from muster.model.people import FOR_PEOPLE
 from muster.model.permissions import verdicts_of
 from muster.model.states import PauseReason, TaskStatus
 from muster.model.task import Task
@@ -71,14 +70,3 @@ def test_an_answer_says_something(word: Word) -> None:
 def test_a_question_is_not_allowed_or_denied() -> None:
     task = make_task(TaskStatus.PAUSED, paused_reason=PauseReason.QUESTION, question="which?")
     assert refusal(task, make_attempt(), Word(True).command) == "illegal_move"
-
-
-def test_what_is_for_people_is_refused_to_attempts_in_every_state() -> None:
-    named = [command for command in commands().values() if type(command) in FOR_PEOPLE]
-    assert len(named) >= 6
-    for command in named:
-        inside = type(command)(
-            **{f: getattr(command, f) for f in command.__struct_fields__} | {"actor": "attempt:p/t#1"}
-        )
-        for status in TaskStatus:
-            assert refusal(make_task(status, epoch=4), make_attempt(), inside) == "not_allowed"

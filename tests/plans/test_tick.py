@@ -85,8 +85,10 @@ def test_versions_are_made_alike_in_all_their_boxes():
     base = b"- [ ] A {#a}\n- [x] B {#b}\n- [ ] C {#c}\n"
     ours = b"- [X] A {#a}\n- [ ] B {#b}\nmine\n- [ ] C {#c}\n- [ ] D {#d}\n"
     theirs = b"- [ ] A {#a}\n- [x] B {#b}\n- [x] C {#c}\n- [x] E {#e}\n"
-    assert alike(base, ours, theirs) == (
+    assert alike(base, ours, theirs, {"b", "c", "e"}) == (
         b"- [X] A {#a}\n- [ ] B {#b}\n- [x] C {#c}\n",
         b"- [X] A {#a}\n- [ ] B {#b}\nmine\n- [x] C {#c}\n- [ ] D {#d}\n",
         b"- [X] A {#a}\n- [ ] B {#b}\n- [x] C {#c}\n- [x] E {#e}\n",
     ), "ticked by either; what a person has unticked stays so"
+    left = alike(base, ours, theirs, {"b"})[2]
+    assert left == b"- [X] A {#a}\n- [ ] B {#b}\n- [ ] C {#c}\n- [ ] E {#e}\n", "theirs proves nothing"

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+from importlib import import_module
 from typing import Any
 
 import pytest
 from web_site import TOKEN, W1, Site
 
 from muster.web import http as web_http
+from muster.web.app import RESOURCES
+from muster.web.identity import FOR_ATTEMPTS, STEERING
 
 BAD, STALE, GONE = (422, "bad_input"), (409, "stale_epoch"), (404, "not_found")
 
@@ -23,6 +27,27 @@ REGISTER: dict[str, Any] = {
 }
 FAIL: dict[str, Any] = {"taskId": 1, "epoch": 1, "kind": "crash", "message": "x"}
 LOG: dict[str, Any] = {"taskId": 1, "epoch": 1, "stream": "stdout", "offset": 0, "data": "eA=="}
+
+
+def test_an_attempt_steers_nothing(site: Site) -> None:
+    """Whatever route there is: what an attempt may post is named, all else is for people."""
+    site.enqueue("a", "b")
+    site.register()
+    job = site.started()[0]
+    inside = {"Muster-Attempt": f"{job['taskId']}/{job['epoch']}", "Authorization": f"Bearer {TOKEN}"}
+    made = [one for name in RESOURCES for one in import_module(f"muster.web.{name}").routes.made]
+    posts = {"/".join(route.parts) for method, route in made if method != "GET"}
+    steering = {path for path in posts if path.startswith(STEERING)} - FOR_ATTEMPTS
+    assert posts >= FOR_ATTEMPTS and len(steering) > 20
+    for path in sorted(steering):
+        target = path.replace("{task_id:id}", str(job["taskId"])).replace("{plan}", "api")
+        assert site.refused("POST", re.sub(r"{.*?}", "1", target), b"{}", **inside) == (401, "not_allowed"), (
+            path
+        )
+    assert {task["status"] for task in site.get("/api/v1/agent-tasks")} == {"RUNNING"}
+    body = json.dumps({"title": "more", "plan": "api", "actor": "ada"}).encode()
+    assert site.send("POST", "/api/v1/agent-tasks", body, inside)[0] == 201
+    site.post(f"/api/v1/agent-tasks/{job['taskId']}/cancel", {"actor": "ada"})
 
 
 def plan_with(**fields: Any) -> dict[str, Any]:

@@ -185,6 +185,63 @@ def test_a_reviewer_sends_it_back_until_it_is_good(run: Crew) -> None:
     assert run.events().count("sent_back") == 1
 
 
+SAYS = """
+[agents.reviewer]
+command = ["sh", "-c", "{}"]
+prompt = "none"
+writes = false
+"""
+GO_BY = 'review = "reviewer"\nrubric = "nothing is deleted"'
+
+
+@pytest.mark.promise("S18")
+@pytest.mark.parametrize(
+    ("run", "why"),
+    [
+        ('review = "reviewer"' + SAYS.format("echo REJECT it deletes the data"), "it: it deletes the data"),
+        (GO_BY + SAYS.format("echo REJECT this; echo ACCEPT that"), "does not accept it: this"),
+        (GO_BY + SAYS.format("echo ACCEPT; echo REJECTED: no >&2"), "does not accept it: no"),
+        (
+            GO_BY + SAYS.format("echo blah"),
+            "neither ACCEPT nor REJECT; it has said: blah; muster task accept",
+        ),
+        (GO_BY + SAYS.format("true"), "neither ACCEPT nor REJECT, and nothing else"),
+    ],
+    indirect=["run"],
+)
+def test_a_reviewer_that_does_not_accept_it_does_not_by_its_exit_code(run: Crew, why: str) -> None:
+    run.add(APPEND)
+    assert why in run.comes_to("PAUSED")["why"]
+    assert git(run.root, "branch", "--list", BRANCH) == ""
+
+
+@pytest.mark.promise("S18")
+@pytest.mark.parametrize("run", [GO_BY + SAYS.format("echo looked; echo '**ACCEPT** it'")], indirect=True)
+def test_a_command_accepts_by_the_word_as_well(run: Crew) -> None:
+    run.add(APPEND)
+    run.comes_to("COMPLETED")
+
+
+@pytest.mark.parametrize("run", ['retries = 0\nreview = "reviewer"' + SAYS.format("exit 127")], indirect=True)
+def test_a_reviewer_that_cannot_be_run_says_how_to_test_it(run: Crew) -> None:
+    run.add(APPEND)
+    until(lambda: "muster agent test reviewer" in run.task()["why"], "its name stands in the command")
+
+
+@pytest.mark.promise("S18")
+@pytest.mark.parametrize(
+    ("check", "why"), [("no-such-command", "exit code 127"), ("sleep 1000", "longer than its time limit")]
+)
+def test_a_check_that_cannot_be_run_is_for_a_person_at_once(run: Crew, check: str, why: str) -> None:
+    run.add(APPEND, checkCommand=check, timeoutS=2)
+    found = run.comes_to("PAUSED")
+    assert why in found["why"] and "no agent can mend that: correct the check" in found["why"]
+    assert (found["pausedReason"], found["epoch"]) == ("review", 1)
+    run.post("accept")
+    run.comes_to("COMPLETED")
+    assert git(run.root, "show", f"{BRANCH}:count.txt") == "x", "its agent has run once, and its work is kept"
+
+
 @pytest.mark.promise("S18")
 def test_a_person_may_want_to_see_it_first(run: Crew) -> None:
     run.add(APPEND, review="person")

@@ -6,6 +6,7 @@ Only the plan's own file is not left to git: Muster ticks it all the time, so it
 from __future__ import annotations
 
 import os
+import shlex
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -61,6 +62,8 @@ class _PlanFile:
     here: bytes
     """As it lies in the user's folder."""
     tracked: bool
+    done: frozenset[str]
+    """Keys of the tasks that are completed."""
 
     @property
     def clean(self) -> bool:
@@ -79,8 +82,11 @@ def repository_git(folder: Path) -> UserGit:
     return UserGit(found.top)
 
 
-def look(git: UserGit, plan: str, file: Path | None) -> Incoming:
-    """What a merge would bring; `file` is the plan's own.  Raises NotFound, Conflict where there is nothing."""
+def look(git: UserGit, plan: str, file: Path | None, done: frozenset[str]) -> Incoming:
+    """What a merge would bring; `file` is the plan's own, `done` are the keys of its completed tasks.
+
+    Without commits where there is nothing to merge.  Raises NotFound where there is no branch.
+    """
     branch = plan_branch(plan)
     tip, into = git.commit_of(f"refs/heads/{branch}"), git.branch()
     if not tip:
@@ -89,11 +95,8 @@ def look(git: UserGit, plan: str, file: Path | None) -> Incoming:
             f"muster plan show {plan}",
         )
     if git.ask("merge-base", "--is-ancestor", tip, "HEAD").returncode == 0:
-        raise Conflict(
-            f"{branch} has nothing that {into or 'your commit'} has not; nothing was changed",
-            f"muster plan show {plan}",
-        )
-    own = _plan_file(git, tip, file)
+        return Incoming(branch, into, tip, (), (), (), None)
+    own = _plan_file(git, tip, file, done)
     found = Incoming(branch, into, tip, brought(git, tip), _files(git, tip), (), own)
     names = git.ask(
         "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", "HEAD", _other(git, found)
@@ -131,6 +134,12 @@ def merge(git: UserGit, found: Incoming, message: str) -> str:
                     "is not committed; nothing was changed",
                     f"git add {found.plan.path} && git commit, then again",
                 )
+    if lost := _ignored(git, found):
+        raise Conflict(
+            f"it would overwrite what you have not committed, and git ignores: {named(lost)}; "
+            "nothing was changed",
+            "move it elsewhere, then again",
+        )
     words = ("--no-ff", "--no-squash", "--no-commit", "--no-autostash", "--quiet", "-m", message)
     done = git.ask("merge", *words, _other(git, found))
     if not git.commit_of("MERGE_HEAD"):
@@ -146,12 +155,35 @@ def merge(git: UserGit, found: Incoming, message: str) -> str:
             f"there are conflicts in {named(files)}; the merge is under way, the rest of it is done",
             "edit them, then: git add FILE && git commit; or undo it all: git merge --abort",
         )
-    done = git.ask("commit", "--quiet", "--no-edit")
-    if done.returncode:
-        raise Conflict(
-            f"the merge is made and not committed: {said(done)}", "git commit; or undo it: git merge --abort"
-        )
+    for step in (("hook", "run", "--ignore-missing", "pre-merge-commit"), ("commit", "--quiet", "--no-edit")):
+        done = git.ask(*step)
+        if done.returncode:
+            hint = "git commit; or undo it: git merge --abort"
+            raise Conflict(f"the merge is made and not committed: {said(done)}", hint)
+    git.ask("hook", "run", "--ignore-missing", "post-merge", "--", "0")
     return git.commit_of("HEAD")
+
+
+def _ignored(git: UserGit, found: Incoming) -> list[str]:
+    """What lies where the merge would put a file, and git ignores: it would overwrite that without a word."""
+    tracked = set(git.run("ls-files", "-z").split("\0"))
+    there = {
+        os.fspath(place)
+        for change, path in found.files
+        if change != "D" and path not in tracked
+        for place in (Path(path), *Path(path).parents[:-1])
+        if os.path.lexists(git.folder / place)
+        and (
+            os.fspath(place) == path or not (git.folder / place).is_dir() or (git.folder / place).is_symlink()
+        )
+    }
+    if found.plan is not None:
+        there.discard(found.plan.path)
+    if not there:
+        return []
+    asked = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--")
+    listed = git.run(*asked, *(f":(literal){place}" for place in sorted(there)))
+    return list(filter(None, listed.split("\0")))
 
 
 def named(files: tuple[str, ...] | list[str]) -> str:
@@ -165,6 +197,13 @@ def _unmerged(git: UserGit) -> list[str]:
 
 
 def _refuse_under_way(git: UserGit) -> None:
+    lock = git.folder / git.run("rev-parse", "--git-path", "index.lock")
+    if lock.exists():  # git finds it after it has written files
+        raise Conflict(
+            f"git's index is locked: {lock}: File exists; another git is at work, or was killed; "
+            "nothing was changed",
+            f"if no git is at work: rm {shlex.quote(str(lock))}, then again",
+        )
     for head, what in _UNDER_WAY.items():
         if git.commit_of(head):
             raise Conflict(
@@ -186,7 +225,7 @@ def _refused(words: str) -> Conflict:
     )
 
 
-def _plan_file(git: UserGit, tip: str, file: Path | None) -> _PlanFile | None:
+def _plan_file(git: UserGit, tip: str, file: Path | None, done: frozenset[str]) -> _PlanFile | None:
     """None where git may merge it as any other file: it is not in here, or only one side has changed it."""
     if file is None or not file.is_file() or not file.resolve().is_relative_to(git.folder):
         return None
@@ -206,10 +245,11 @@ def _plan_file(git: UserGit, tip: str, file: Path | None) -> _PlanFile | None:
         theirs=_blob(git, other[1]),
         here=here,
         tracked=own is not None,
+        done=done,
     )
     try:
         for version in (ours, here):
-            alike(found.base, version, found.theirs)
+            alike(found.base, version, found.theirs, done)
     except BadPlan:
         return None
     return found
@@ -238,7 +278,7 @@ def merged(git: UserGit, plan: _PlanFile, ours: bytes) -> _Text:
     """The branch's version merged into `ours`.  Raises BadPlan where `ours` is no plan."""
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder, name) for name in ("yours", "base", "theirs")]
-        base, ours, theirs = alike(plan.base, ours, plan.theirs)
+        base, ours, theirs = alike(plan.base, ours, plan.theirs, plan.done)
         for file, data in zip(files, (ours, base, theirs), strict=True):
             file.write_bytes(data)
         labels = [word for name in ("yours", "before", "the plan's branch") for word in ("-L", name)]

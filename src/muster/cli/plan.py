@@ -133,9 +133,13 @@ def _end(waiting: Waiting, done: Json, show: Callable[[], None]) -> int:
 
 
 def _tell_update(updated: Json, screen: Screen) -> None:
+    from muster.cli import plan_file
+
     _tell_diff(updated["diff"], screen, done=True)
     for key in updated["completed"]:
         screen.line(f"{screen.badge('completed', '')} {clean(key)}  completed by its box")
+    for line in plan_file.unproved(updated):
+        screen.line(clean(line))
     screen.line(_sum(updated["diff"], "changed nothing"))
 
 
@@ -384,7 +388,9 @@ def _merge(args: argparse.Namespace) -> int:
     with connect(args) as context:
         name = _named(context, args.name)
         source: str | None = context.api.get(plan_path(name))["plan"]["source"]
-    return plan_merge.run(args, context.project, name, source)
+        tasks = context.api.get(plan_path(name, "tasks"))
+    done = frozenset(task["key"] for task in tasks if task["status"] == TaskStatus.COMPLETED)
+    return plan_merge.run(args, context.project, name, source, done)
 
 
 def _named(context: Context, text: str) -> str:

@@ -16,7 +16,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from muster.cli.context import actor, connect_to, start_folder
-from muster.cli.output import Screen, clean, note, print_json
+from muster.cli.output import Screen, clean, note, print_json, shell_word
 from muster.client.api import Api, plan_path
 from muster.config.project import Project, find_project
 from muster.config.settings import Config
@@ -231,7 +231,18 @@ def plan_body(given: Given, config: Config, project: Project) -> Json:
         "whole": source is None,
         "tasks": tasks,
         "actor": actor(),
+        "inReach": source is not None and _in_reach(document, config, project),
     }
+
+
+def _in_reach(document: PlanDocument, config: Config, project: Project) -> bool:
+    """Whether agents work where the file is; it takes a look at git, so only where a box is ticked."""
+    from muster.app.parts import trees_of
+
+    if not any(task.done for task in document.tasks):
+        return False
+    trees = trees_of(config, project)
+    return trees is None or bool(trees.here)
 
 
 def _task_body(assigned: Assigned) -> Json:
@@ -275,11 +286,25 @@ def add_plan(api: Api, content: Json, say: Callable[[str], None]) -> str:
         say(f"         not {content['plan']}: that is another plan (muster plan list)")
     if added["completed"]:
         say(f"         completed by their boxes: {', '.join(added['completed'])}")
+    for line in unproved(added):
+        say(f"         {line}")
     if added["changed"]:
         keys = ", ".join(added["changed"][:5])
         say(f"         changed since, kept as they were added: {keys}")
         say("         muster plan diff shows it, muster plan add --update applies it")
     return name
+
+
+def unproved(added: Json) -> list[str]:
+    """What is told of ticks that have completed nothing."""
+    if not added["unproved"]:
+        return []
+    refs = [shell_word(f"{added['plan']}/{key}") for key in added["unproved"]]
+    return [
+        f"ticked, and left as they are: {', '.join(added['unproved'])}",
+        "an agent has had them, or could write the file, so a tick proves nothing; where they are done:",
+        f"muster task complete {' '.join(refs)}",
+    ]
 
 
 def refuse_file_of(api: Api, given: Given) -> None:

@@ -16,14 +16,18 @@ _COLOURS = {"A": GREEN, "D": RED}
 _SHORT = 9
 
 
-def run(args: argparse.Namespace, project: Project, plan: str, source: str | None) -> int:
+def run(
+    args: argparse.Namespace, project: Project, plan: str, source: str | None, done: frozenset[str]
+) -> int:
     refuse_attempts(project)
     git = repository_git(project.root)
-    found = look(git, plan, project.root / source if source else None)
+    found = look(git, plan, project.root / source if source else None, done)
     screen = Screen(args.color)
-    commit = None if args.dry_run else merge(git, found, _message(plan, found))
+    commit = None if args.dry_run or not found.commits else merge(git, found, _message(plan, found))
     if args.json:
         print_json(_told(plan, found, commit))
+    elif not found.commits:
+        screen.line(f"nothing to merge: {clean(found.branch)} has nothing that {_into(found)} has not")
     elif commit is None:
         _show(screen, plan, found)
     else:

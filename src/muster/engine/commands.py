@@ -34,7 +34,6 @@ from muster.model.breaker import PlanDecision
 from muster.model.edits import CancelPlan, EditTask, UpdatePlan
 from muster.model.errors import Conflict, MusterError, NotFound, StoreRewound
 from muster.model.machine import TASK_COMMANDS
-from muster.model.people import refuse_attempts
 from muster.model.rows import WORKSPACE_ID, Plan
 from muster.model.seals import Grants
 from muster.model.states import HELD
@@ -169,7 +168,6 @@ class Engine:
             return error
 
     async def _one(self, view: View, command: c.Command) -> Answer:
-        refuse_attempts(command)
         handler = self._handlers.get(type(command))
         if handler is not None:
             return await handler(view, command)

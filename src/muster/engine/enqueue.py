@@ -15,13 +15,14 @@ from muster.engine.view import View
 from muster.model import commands as c
 from muster.model.answers import Done, Enqueued
 from muster.model.edits import free_name, short_slug, values_of
-from muster.model.errors import BadInput, Conflict, IllegalMove, Overloaded
+from muster.model.errors import BadInput, Conflict, Overloaded
 from muster.model.graph import find_cycle
 from muster.model.moves.waiting import enqueued
+from muster.model.people import ATTEMPT, THE_FILE
 from muster.model.profiles import Chooser, by_words, required
 from muster.model.rows import WORKSPACE_ID, LaneKey, NewTask, Plan
-from muster.model.states import FailedDependency
-from muster.model.task import TaskFields
+from muster.model.states import FailedDependency, TaskStatus
+from muster.model.task import Task, TaskFields
 from muster.ports.store import Existing
 
 NUMBERED_MAX = 9
@@ -43,7 +44,8 @@ class Enqueuer:
     async def enqueue(self, view: View, command: c.Enqueue) -> Enqueued:
         """Adds what the plan does not hold yet.  Raises BadInput and adds nothing where the tasks do not fit.
 
-        A box that was ticked in the file since completes its task, by a person's word.
+        A box that was ticked in the file since completes its task, by a person's word, unless an agent may have
+        ticked it.
         """
         await view.flush()  # what a neighbour in this batch has added or completed is to be seen
         found = await self.find_plan(view, command)
@@ -59,7 +61,7 @@ class Enqueuer:
         }
         await self._make_room(view, sum(not spec.done for spec in fresh.values()))
         plan = found or await self._new_plan(view, command)
-        changed, completed = await self._compare(view, command, known)
+        changed, completed, unproved = await self._compare(view, command, known)
         ids = given | {at: self._memory.ids.next(view.now.wall_ms) for at in fresh}
         parents = known | others
         by_key = {key: task.id for key, task in parents.items()}
@@ -80,6 +82,7 @@ class Enqueuer:
             existing=len(command.tasks) - len(fresh),
             changed=tuple(changed),
             completed=tuple(completed),
+            unproved=tuple(unproved),
             task_ids=tuple(
                 ids[at] if at in ids else by_key[spec.key or ""] for at, spec in enumerate(command.tasks)
             ),
@@ -142,18 +145,25 @@ class Enqueuer:
 
     async def _compare(
         self, view: View, command: c.Enqueue, known: Mapping[str, Existing]
-    ) -> tuple[list[str], list[str]]:
-        """(keys whose text differs from what is kept, keys that were ticked in the file since)."""
-        changed, completed = [], []
+    ) -> tuple[list[str], list[str], list[str]]:
+        """Keys: their text differs from what is kept; a tick in the file has completed them since; a tick proves
+        nothing."""
+        changed: list[str] = []
+        completed: list[str] = []
+        unproved: list[str] = []
         for spec in command.tasks:
             task = known.get(spec.key) if spec.key is not None else None
             if task is None or spec.key is None:
                 continue
-            if spec.done and not task.done and await self._tick(view, command, task.id):
-                completed.append(spec.key)
+            if (
+                spec.done
+                and not task.done
+                and (ticked := await self._tick(view, command, task.id)) is not None
+            ):
+                (completed if ticked else unproved).append(spec.key)
             if (task.title, task.description, task.agent) != (spec.title, spec.description, spec.agent):
                 changed.append(spec.key)
-        return changed, completed
+        return changed, completed, unproved
 
     def _note_failed_parents(
         self, view: View, spec: c.Spec, task_id: int, parents: Mapping[str, Existing]
@@ -233,17 +243,23 @@ class Enqueuer:
         if cycle is not None:
             raise BadInput(f"tasks belong to each other: {' -> '.join(cycle)}; nothing was added")
 
-    async def _tick(self, view: View, command: c.Enqueue, task_id: int) -> bool:
+    async def _tick(self, view: View, command: c.Enqueue, task_id: int) -> bool | None:
+        """Whether its tick completes the task; None where it says nothing of it."""
         await view.load([task_id])
-        if view.task(task_id).generation > 1:
+        task = view.task(task_id)
+        if task.generation > 1 or (task.final and task.status is not TaskStatus.FAILED):
             # A retry came after the tick: the box is from the life before.
+            return None
+        if not await self.proves(view, command, task):
             return False
-        try:
-            view.run(task_id, c.CompleteByPerson(task_id=task_id, actor=command.actor))
-        except IllegalMove:
-            # An agent holds it right now: its own word will come.
-            return False
+        view.run(task_id, c.CompleteByPerson(task_id=task_id, actor=ticker(command)))
         return True
+
+    async def proves(self, view: View, command: c.Enqueue, task: Task) -> bool:
+        """Whether a tick in the file is a person's word: no agent had the task, or could have made the tick."""
+        if task.epoch or command.actor.startswith(ATTEMPT):
+            return False
+        return not command.in_reach or not await view.tx.worked_since(task.id)
 
     async def _add(
         self,
@@ -317,6 +333,11 @@ def _names(command: c.Enqueue) -> set[str]:
 
 def _body_hash(spec: c.Spec) -> str:
     return hashlib.sha256(msgspec.json.encode(spec, order="deterministic")).hexdigest()
+
+
+def ticker(command: c.Enqueue) -> str:
+    """Whose word the ticks of a plan are."""
+    return command.actor if command.source is None else THE_FILE
 
 
 def lane_key(plan_id: int, fields: TaskFields, pinned_agent: str | None = None) -> LaneKey:

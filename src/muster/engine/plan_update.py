@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from muster.engine.dependencies import Node, cycle_with
-from muster.engine.enqueue import Enqueuer, lane_key
+from muster.engine.enqueue import Enqueuer, lane_key, ticker
 from muster.engine.memory import Memory
 from muster.engine.view import View, moved
 from muster.model import breaker
@@ -65,11 +65,12 @@ class PlanUpdater:
         ids |= {spec.key or "": i for spec, i in zip(command.tasks, added.task_ids, strict=True)}
         specs = {spec.key or "": spec for spec in command.tasks}
         await view.load([task.id for task in tasks])
-        back = [key for key in diff.restored if specs[key].done]
+        ticked = {key: view.task(ids[key]) for key in diff.restored if specs[key].done}
+        back = [key for key, task in ticked.items() if await self._enqueuer.proves(view, command, task)]
         for key in diff.restored:
             view.run(ids[key], c.Retry(task_id=ids[key], actor=command.actor))
         for key in back:
-            view.run(ids[key], c.CompleteByPerson(task_id=ids[key], actor=command.actor))
+            view.run(ids[key], c.CompleteByPerson(task_id=ids[key], actor=ticker(command)))
         for change in diff.changed:
             if not change.kept and view.task(ids[change.key]).status in EDITABLE:
                 fields = task_fields_of(specs[change.key], kept[change.key].created_at_ms)
@@ -84,6 +85,7 @@ class PlanUpdater:
             added=added.added,
             existing=added.existing,
             completed=(*added.completed, *back),
+            unproved=(*added.unproved, *(ticked.keys() - back)),
             diff=replace(diff, plan=added.plan),
         )
 

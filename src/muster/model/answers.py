@@ -22,6 +22,8 @@ class Enqueued(Answer, frozen=True, kw_only=True):
     """Keys whose text in the file differs from the task that is kept."""
     completed: tuple[str, ...] = ()
     """Keys that were ticked in the file since, and are completed by that."""
+    unproved: tuple[str, ...] = ()
+    """Keys that were ticked as well, maybe by an agent: their tasks stay as they are."""
     task_ids: tuple[int, ...] = ()
     """The tasks in the order in which they were given, also those that were there already."""
 

@@ -119,6 +119,7 @@ class PlanUpdated(Answer, frozen=True, kw_only=True):
     added: int
     existing: int
     completed: tuple[str, ...]
+    unproved: tuple[str, ...]
     diff: PlanDiff
 
 

@@ -14,7 +14,6 @@ from muster.model import commands as c
 from muster.model.edits import Edit
 from muster.model.moves import editing, ending, manual, publishing, steering, waiting, working
 from muster.model.moves.decision import Decision, Facts
-from muster.model.people import refuse_attempts
 from muster.model.task import Now, Task
 
 _Decider = Callable[[Task, Facts, Any, Now], Decision]
@@ -72,5 +71,4 @@ def decide(task: Task, facts: Facts, command: c.Command, now: Now) -> Decision:
 
     Raises StaleEpoch, StoreRewound, IllegalMove or BadInput where it is refused; nothing is written then.
     """
-    refuse_attempts(command)
     return _DECIDERS[type(command)](task, facts, command, now)

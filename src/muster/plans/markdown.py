@@ -95,14 +95,17 @@ def tick(data: bytes, keys: Collection[str], file: str = "the plan") -> tuple[by
     return _marked(text, {at: "x" for at in boxes.values() if text[at] == " "}), frozenset(boxes)
 
 
-def alike(base: bytes, ours: bytes, theirs: bytes, file: str = "the plan") -> tuple[bytes, bytes, bytes]:
+def alike(
+    base: bytes, ours: bytes, theirs: bytes, done: Collection[str], file: str = "the plan"
+) -> tuple[bytes, bytes, bytes]:
     """Three versions of a plan with their boxes in one state, so that only their text is left to be merged.
 
-    A box is ticked where we have ticked it, or they have since `base`: what we have unticked stays so.  Raises
-    BadPlan as `tick`.
+    A box is ticked where we have ticked it, or they have since `base` and its task is `done`: agents write
+    theirs, and what we have unticked stays so.  Raises BadPlan as `tick`.
     """
     read = [_boxes_of(data, file) for data in (base, ours, theirs)]
     old, mine, other = ({key: text[at] for key, at in boxes.items()} for text, boxes in read)
+    other = {key: mark if key in done else " " for key, mark in other.items()}
     marks = other | mine
     for key in other.keys() & mine.keys():
         if mine[key] == " " and old.get(key, " ") == " ":

@@ -177,6 +177,9 @@ class Tx(Common, Protocol):
         With `ended` also those that have, and are not archived.
         """
 
+    async def worked_since(self, task_id: int) -> bool:
+        """Whether an attempt of any task has begun since this one was added."""
+
     async def at_work(self, plan_id: int) -> int:
         """How many of its tasks an attempt holds, or has left processes behind of."""
 

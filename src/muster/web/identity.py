@@ -18,6 +18,16 @@ from muster.web.http import Peer, Request
 HEADER = b"muster-attempt"
 """Header: `TASK/EPOCH`, with its token as the bearer's."""
 REF_CHARS_MAX = 150
+STEERING = "/api/v1/"
+"""What is posted below this steers tasks, plans or the crew, so it is for people."""
+FOR_ATTEMPTS = frozenset(
+    {
+        *("/api/v1/agent-tasks", "/api/v1/plans", "/api/v1/plans/diff", "/api/v1/plans/{plan}/tick"),
+        # Only who has taken a task by hand renews that, or gives it back.
+        *("/api/v1/agent-tasks/{task_id:id}/claim/renew", "/api/v1/agent-tasks/{task_id:id}/claim/release"),
+    }
+)
+"""But these: an attempt may add tasks."""
 
 
 def holds(request: Request, attempt: Attempt | None) -> bool:
@@ -28,6 +38,20 @@ def holds(request: Request, attempt: Attempt | None) -> bool:
     return scheme.lower() == "bearer" and hmac.compare_digest(digest, known)
 
 
+async def refuse_attempts(web: Backend, request: Request) -> None:
+    """Raises NotAllowed for an attempt: an agent that steered tasks could pass its own review, or end others."""
+    if actor := await _asker(web, request):
+        raise NotAllowed(
+            f"{request.parts[-1]} is for a person, and this comes from inside {actor}; nothing was changed",
+            "do it in a shell that no agent has started; an agent asks: muster report ask QUESTION",
+        )
+
+
+async def _asker(web: Backend, request: Request) -> str:
+    """The attempt that asks; empty for anybody else.  Raises NotAllowed for a wrong token."""
+    return await _by_token(web, request) or await _by_process(web, request.peer)
+
+
 async def as_said_by(web: Backend, request: Request, body: Any) -> Any:
     """`body` with the attempt as its actor, where an attempt asks.  Raises NotAllowed for a wrong token."""
     has_actor = (
@@ -35,7 +59,7 @@ async def as_said_by(web: Backend, request: Request, body: Any) -> Any:
     )
     if not has_actor:
         return body
-    actor = await _by_token(web, request) or await _by_process(web, request.peer)
+    actor = await _asker(web, request)
     if not actor:
         return body
     return body | {"actor": actor} if isinstance(body, dict) else replace(body, actor=actor)

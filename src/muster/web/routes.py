@@ -25,7 +25,7 @@ from muster.model import commands as c
 from muster.model.errors import CallerError, MusterError, NotFound
 from muster.web.backend import Backend
 from muster.web.http import Reply, Request, body_of, decode_body, decode_query, error_reply, json_reply
-from muster.web.identity import as_said_by
+from muster.web.identity import FOR_ATTEMPTS, STEERING, as_said_by, refuse_attempts
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +42,7 @@ class Route:
         self, path: str, handler: Handler, status: int, guard: Handler | None, body: Lazy | None
     ) -> None:
         self.parts = path.split("/")
+        self._for_people = path.startswith(STEERING) and path not in FOR_ATTEMPTS
         self._handler = handler
         self._status = status
         self._guard = guard
@@ -64,6 +65,8 @@ class Route:
         _ = self._decoder
 
     async def answer(self, web: Backend, request: Request, values: list[str]) -> Reply:
+        if self._for_people and request.method != "GET":
+            await refuse_attempts(web, request)
         given: dict[str, Any] = {}
         for (name, _, kind), text in zip(self._names, values, strict=True):
             given[name] = _number(text) if kind == "id" else text

@@ -19,11 +19,20 @@ def said_or(said: str, by_agent: Mapping[str, str], job: ClaimedJob) -> str:
     return "" if found == NOTHING or job.accepted else found
 
 
+MISSING = (126, 127)
+"""Exit codes by which a shell says that a command is not there, or cannot be executed."""
+
+
+def printed(output: Path, begins: int, limit: int = 1_000_000) -> str:
+    """The end of what was printed to this file since byte `begins`."""
+    if not output.exists():
+        return ""
+    with output.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(begins, size - limit))
+        return file.read().decode(errors="replace").strip()
+
+
 def check_words(command: str, why: str, stdout: Path, begins: int) -> str:
     """What is told of a check that has not passed, with the end of what it printed since byte `begins`."""
-    with stdout.open("rb") as file:
-        file.seek(0, 2)
-        size = file.tell()
-        file.seek(max(begins, size - TAIL_BYTES))
-        printed = file.read().decode(errors="replace").strip()
-    return f"the check has not passed ({why}): {command}\n{printed}".strip()
+    return f"the check has not passed ({why}): {command}\n{printed(stdout, begins, TAIL_BYTES)}".strip()

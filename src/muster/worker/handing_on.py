@@ -11,11 +11,11 @@ from muster.model.answers import ClaimedJob
 from muster.model.states import ErrorKind
 from muster.model.task import PERSON
 from muster.ports.agent import Launch
-from muster.worker.checks import check_words
+from muster.worker.checks import MISSING, check_words
 from muster.worker.ends import End
 from muster.worker.git import GitFailed
 from muster.worker.publisher import Publisher, Stopped
-from muster.worker.publishing import ForReview, Over, Publishing, SentBack
+from muster.worker.publishing import FOR_PEOPLE, ForReview, Over, Publishing, SentBack
 from muster.worker.reviewing import NoVerdict, Reviewer
 from muster.worker.words import Words
 from muster.worker.workdir import Trees, Workdir
@@ -87,10 +87,7 @@ class HandingOn:
         if self.check and (why := self._checked()):
             return why
         if self.review == PERSON:
-            raise ForReview(
-                f"its work is for you to review{self._diff(base)}",
-                "muster task accept takes it, muster task resume --note gives it back",
-            )
+            raise ForReview(f"its work is for you to review{self._diff(base)}", FOR_PEOPLE)
         return self.reviewer.look(self.review, self.workdir.cwd, base) if self.review else ""
 
     def _diff(self, base: str) -> str:
@@ -98,7 +95,7 @@ class HandingOn:
         return "" if publishing is None else f": git diff {base} {publishing.tree.kept}"
 
     def _checked(self) -> str:
-        """Why the check has not passed; empty where it has."""
+        """Why the check has not passed; empty where it has.  Raises ForReview where no agent could mend that."""
         self.report(self.words.step(f"check: {self.check}"))
         begins = self.stdout.stat().st_size if self.stdout.exists() else 0
         argv = ("sh", "-c", f"exec 2>&1\n{self.check}")
@@ -110,4 +107,9 @@ class HandingOn:
         if end.code == 0:
             return ""
         why = "ran longer than its time limit" if end.timed_out else f"exit code {end.exit_code}"
-        return check_words(self.check, end.verdict.message if end.verdict else why, self.stdout, begins)
+        told = check_words(self.check, end.verdict.message if end.verdict else why, self.stdout, begins)
+        if end.timed_out or end.code in MISSING:
+            raise ForReview(
+                told, f"no agent can mend that: correct the check (muster task edit); {FOR_PEOPLE}"
+            )
+        return told

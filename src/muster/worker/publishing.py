@@ -33,6 +33,9 @@ _USAGE = 129
 """Git's exit code where it does not know an option."""
 
 
+FOR_PEOPLE = "muster task accept takes it, muster task resume --note gives it back"
+
+
 class NotPublished(Exception):
     """Work that is done does not reach its plan's branch now; `hint` says what would help."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +13,15 @@ from muster.model.answers import ClaimedJob
 from muster.model.states import ErrorKind
 from muster.model.usage import Usage
 from muster.ports.agent import Agent, AttemptFolder, Completed, Failed, Job, Launch
+from muster.worker.checks import MISSING, printed
 from muster.worker.ends import End
 from muster.worker.output_reader import OutputReader
 from muster.worker.publisher import Stopped
-from muster.worker.publishing import NotPublished, Over
+from muster.worker.publishing import FOR_PEOPLE, ForReview, NotPublished, Over
 
-_VERDICT = re.compile(r"^\W*(ACCEPT|REJECT)\b[\s:.*-]*(.*)$", re.MULTILINE | re.DOTALL)
+_ACCEPTS = re.compile(r"^\W*ACCEPT(?:ED)?\b", re.MULTILINE)
+_REJECTS = re.compile(r"^\W*REJECT(?:ED)?\b[\s:.*-]*(.*)", re.MULTILINE | re.DOTALL)
+_SAID_MAX = 500
 
 
 class NoVerdict(NotPublished):
@@ -38,7 +42,7 @@ class Reviewer:
     def look(self, name: str, cwd: Path, base: str) -> str:
         """Why agent `name` does not accept what was changed since `base`; empty where it does.
 
-        Raises NoVerdict, Over, Stopped.
+        Raises NoVerdict, ForReview, Over, Stopped.
         """
         agent = self.agents.get(name)
         if agent is None:
@@ -60,6 +64,7 @@ class Reviewer:
         reader = OutputReader(
             self.job, self.folder.stdout, stream, launch.session_key, spent=self.spent, guest=True
         )
+        outputs = {file: file.stat().st_size if file.exists() else 0 for file in self._outputs}
         end = self.run(launch, reader)
         if end.abandoned:
             raise Over(f"attempt {self.job.epoch} of {self.job.plan}/{self.job.key} is over")
@@ -67,10 +72,19 @@ class Reviewer:
             raise Stopped("stopped in its review")
         outcome = stream.outcome(end.exit, self.folder)
         if isinstance(outcome, Failed):
-            if outcome.kind is ErrorKind.CRASH and end.code:
+            if outcome.kind is ErrorKind.CRASH and end.code and end.code not in MISSING:
                 return f"reviewer {name} does not accept it: {outcome.message}"
-            raise NoVerdict(f"reviewer {name} has failed: {outcome.message}", "muster agent test")
-        return _verdict(name, outcome)
+            hint = f"muster agent test {shlex.quote(name)}"
+            raise NoVerdict(f"reviewer {name} has failed: {outcome.message}", hint)
+        said = _spoken(outcome)
+        if said is not None:
+            return _verdict(name, said, must=True)
+        told = "\n".join(printed(file, begins) for file, begins in outputs.items())
+        return _verdict(name, told, must=bool(self.rubric) or stream.ended)
+
+    @property
+    def _outputs(self) -> tuple[Path, Path]:
+        return self.folder.stdout, self.folder.stderr
 
     def _prompt(self, base: str) -> str:
         rubric = f"\n\nWhat to go by:\n{self.rubric}" if self.rubric else ""
@@ -82,14 +96,18 @@ class Reviewer:
         )
 
 
-def _verdict(name: str, outcome: Completed) -> str:
-    """A command says it by its exit code; who talks has to say the word."""
+def _spoken(outcome: Completed) -> str | None:
+    """The last message of who talks; None of a command."""
     said = json.loads(outcome.result) if outcome.result is not None else None
-    text = said.get("text") if isinstance(said, dict) and outcome.spoken else None
-    if text is None:
-        return ""
-    found = _VERDICT.findall(text)
-    if not found:
-        raise NoVerdict(f"reviewer {name} has said neither ACCEPT nor REJECT", "muster logs")
-    word, why = found[-1]
-    return "" if word == "ACCEPT" else f"reviewer {name} does not accept it: {why.strip()}"
+    return said.get("text") if isinstance(said, dict) and outcome.spoken else None
+
+
+def _verdict(name: str, said: str, *, must: bool) -> str:
+    """As `look`; `must`: it has to say the word, its exit code alone says nothing."""
+    if refused := _REJECTS.search(said):
+        return f"reviewer {name} does not accept it: {refused[1].strip()}"
+    if must and not _ACCEPTS.search(said):
+        words = " ".join(said.split())
+        what = f"; it has said: {words[-_SAID_MAX:]}" if words else ", and nothing else"
+        raise ForReview(f"reviewer {name} has said neither ACCEPT nor REJECT{what}", FOR_PEOPLE)
+    return ""

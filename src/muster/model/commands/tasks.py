@@ -30,6 +30,8 @@ class Enqueue(Command, frozen=True, kw_only=True):
     actor: Name
     whole: bool = False
     """These are all tasks of a plan without a file: what a later one leaves out is taken out, as with a file."""
+    in_reach: bool = False
+    """Agents work in the folder of the plan's file, so they could have ticked its boxes."""
 
 
 class Claim(Command, frozen=True, kw_only=True):

@@ -266,6 +266,9 @@ class SqliteTx(SharedQueries):
     ) -> list[int]:
         return [row[0] for row in self._all("unfinished", plan_id, below or NUMBER_MAX, limit, ended)]
 
+    async def worked_since(self, task_id: int) -> bool:
+        return bool(self._first("worked_since", task_id)[0])
+
     async def at_work(self, plan_id: int) -> int:
         count: int = self._first("at_work", plan_id)[0]
         return count

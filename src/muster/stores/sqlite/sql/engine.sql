@@ -129,6 +129,10 @@ SELECT id FROM tasks
    AND (status IN ('PENDING', 'ASSIGNED', 'RUNNING', 'PAUSED', 'ABORTED') OR (?4 AND status <> 'ARCHIVED'))
  ORDER BY id DESC LIMIT ?3
 
+-- name: worked_since
+SELECT EXISTS (
+    SELECT 1 FROM attempts WHERE assigned_at_ms >= (SELECT created_at_ms FROM tasks WHERE id = ?1))
+
 -- name: at_work
 SELECT count(*) FROM tasks
  WHERE plan_id = ?1 AND (status IN ('ASSIGNED', 'RUNNING') OR lingering_epoch IS NOT NULL)
