@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import shutil
@@ -16,16 +17,14 @@ from typing import Any
 
 from model_stub import ModelStub
 from real_run import p99
-from repo_crew import FINAL, Findings, RepoCrew
+from repo_crew import FINAL, Findings, RepoCrew, wait
 
 from muster.hosts.local_host import LocalHost
-from patience import until
 
 WORKERS = 2
 PIECES = 3
 THINK_S = 0.15
 """How long the model takes for an answer: so there is something to be killed in."""
-END_S = 600.0
 
 
 @dataclass
@@ -79,20 +78,23 @@ class KillRounds:
         self.span_s = 1.0
         """How long an undisturbed task takes."""
 
-    def run(self, rounds: int) -> None:
+    def run(self, rounds: int, minutes: float) -> None:
+        end_s = time.monotonic() + minutes * 60
         begun_s = time.monotonic()
         first = self._add()
-        until(lambda: self.crew.task(first)["status"] == "COMPLETED", "an undisturbed task")
+        wait(lambda: self.crew.task(first)["status"] == "COMPLETED", "an undisturbed task")
         self.span_s = time.monotonic() - begun_s
         self.say(f"an undisturbed task takes {self.span_s:.1f} s")
         for number in range(1, rounds + 1):
+            if time.monotonic() > end_s:
+                break
             [fault] = self.chance.choices(list(FAULTS), [weight for weight, _ in FAULTS.values()])
             begun_s = time.monotonic()
             struck = FAULTS[fault][1](self)
             self.crew.look_for_strays()
             key = struck.task["key"] if struck else "-"
             self.say(f"round {number}: {fault} at {key}, {time.monotonic() - begun_s:.1f} s")
-        until(self._all_over, "all tasks have ended", within_s=END_S)
+        wait(self._all_over, "all tasks have ended")
 
     def _add(self) -> int:
         self.added += 1
@@ -114,9 +116,9 @@ class KillRounds:
             found = [(running[one], pids) for one, pids in self.crew.marked().items() if one in running]
             return self.chance.choice(found) if found else None
 
-        until(look, "a CLI runs")
+        wait(look, "a CLI runs")
         time.sleep(self.chance.random() * self.span_s)
-        task, pids = until(look, "a CLI runs")
+        task, pids = wait(look, "a CLI runs")
         return Strike(fault, task), pids
 
     def recovered(self, strike: Strike) -> Strike:
@@ -127,11 +129,11 @@ class KillRounds:
             over = now["status"] in FINAL or now["epoch"] > strike.task["epoch"] + 1
             return bool(over or (now["epoch"] > strike.task["epoch"] and now["status"] == "RUNNING"))
 
-        until(moved_on, f"{strike.task['key']} goes on")
+        wait(moved_on, f"{strike.task['key']} goes on")
         return self.whole(strike)
 
     def whole(self, strike: Strike) -> Strike:
-        until(lambda: len(self.crew.crew()) == WORKERS, "the crew has its full size")
+        wait(lambda: len(self.crew.crew()) == WORKERS, "the crew has its full size")
         self.strikes.append(strike)
         return strike
 
@@ -167,7 +169,7 @@ def kill_worker(rounds: KillRounds) -> Strike:
     for worker in rounds.crew.crew():
         if worker["id"] == strike.task["worker"]:
             kill(worker["pid"])
-            until(lambda pid=worker["pid"]: LocalHost().identify(pid) is None, "it is dead")
+            wait(lambda pid=worker["pid"]: LocalHost().identify(pid) is None, "it is dead")
     return rounds.recovered(strike)
 
 
@@ -175,7 +177,7 @@ def kill_owner(rounds: KillRounds) -> Strike:
     strike, _ = rounds.victim("owner")
     owner = rounds.crew.status()["owner"]["pid"]
     kill(owner)
-    until(lambda: rounds.crew.status()["owner"]["pid"] != owner, "another owner answers")
+    wait(lambda: rounds.crew.status()["owner"]["pid"] != owner, "another owner answers")
     return rounds.whole(strike)
 
 
@@ -209,7 +211,7 @@ def pause(rounds: KillRounds) -> Strike:
     strike, _ = rounds.victim("pause")
     task_id = strike.task["id"]
     if rounds.crew.act(task_id, "pause"):
-        until(lambda: rounds.crew.task(task_id)["status"] in {"PAUSED", *FINAL}, "it is paused")
+        wait(lambda: rounds.crew.task(task_id)["status"] in {"PAUSED", *FINAL}, "it is paused")
         rounds.crew.act(task_id, "resume")
     return rounds.whole(strike)
 
@@ -249,15 +251,16 @@ FAULTS: dict[str, tuple[int, Callable[[KillRounds], Strike]]] = {
 
 
 def killed(
-    kind: str, rounds: int, seed: int, say: Callable[[str], object], root: Path | None = None
+    kind: str, rounds: int, seed: int, say: Callable[[str], object], *, minutes: float = math.inf
 ) -> Killed:
+    """So many rounds, or as many as there is time for."""
     begun_s = time.monotonic()
-    root = root or Path(tempfile.mkdtemp(prefix="rounds-")).resolve()
+    root = Path(tempfile.mkdtemp(prefix="rounds-")).resolve()
     say(f"{kind}: {rounds} rounds, seed {seed}, in {root}")
     with ModelStub({}) as stub, RepoCrew(root, stub, {"cli": kind}, workers=WORKERS) as crew:
         stub.think_s, stub.keeps_texts = THINK_S, False
         played = KillRounds(crew, "cli", random.Random(seed), lambda line: say(f"{kind}: {line}"))
-        played.run(rounds)
+        played.run(rounds, minutes)
         findings = crew.findings()
         resumed_s, resumed = _resumed(played, stub)
     findings.violations += [left for left in crew.stray if left not in findings.violations]
@@ -274,20 +277,41 @@ def killed(
 
 
 def _resumed(played: KillRounds, stub: ModelStub) -> tuple[list[float], int]:
-    """From the kill of a CLI to the request of the attempt after it, and how many attempts went on."""
+    """From the kills of CLIs to the next requests, and how many attempts went on in their session."""
+    found = [
+        resumption(played.crew, stub, strike.task, strike.at_s)
+        for strike in played.strikes
+        if strike.fault in {"cli", "tree"}
+    ]
+    seconds = [one.request_s for one in found if one is not None and one.request_s is not None]
+    return seconds, sum(one.same_session for one in found if one is not None)
+
+
+@dataclass(frozen=True)
+class Resumption:
+    """Of an attempt whose CLI was killed."""
+
+    restart_s: float
+    """Until the CLI of the next attempt was started."""
+    request_s: float | None
+    """Until that one asked its model; None where it was killed before."""
+    same_session: bool
+
+
+def resumption(
+    crew: RepoCrew, stub: ModelStub, task: dict[str, Any], killed_at_s: float
+) -> Resumption | None:
+    """None where the attempt had ended before the kill, or none followed."""
     wall_s = time.time() - time.monotonic()
-    seconds, resumed = [], 0
-    for strike in played.strikes:
-        if strike.fault not in {"cli", "tree"}:
-            continue
-        attempts = played.crew.detail(strike.task["id"])["attempts"]
-        by_epoch = {attempt["epoch"]: attempt for attempt in attempts}
-        now, then = by_epoch[strike.task["epoch"]], by_epoch.get(strike.task["epoch"] + 1)
-        if now["status"] != "lost" or then is None or not then["startedAtMs"]:
-            continue
-        resumed += now["sessionKey"] is not None and now["sessionKey"] == then["sessionKey"]
-        begun_s = then["startedAtMs"] / 1000 - wall_s
-        asked = [seen.at_s for seen in stub.model_requests(strike.task["key"]) if seen.at_s >= begun_s]
-        if asked:
-            seconds.append(asked[0] - strike.at_s)
-    return seconds, resumed
+    by_epoch = {attempt["epoch"]: attempt for attempt in crew.detail(task["id"])["attempts"]}
+    now, then = by_epoch[task["epoch"]], by_epoch.get(task["epoch"] + 1)
+    if now["status"] != "lost" or then is None or not then["startedAtMs"]:
+        return None
+    begun_s = then["startedAtMs"] / 1000 - wall_s
+    ended_s = then["endedAtMs"] / 1000 - wall_s if then["endedAtMs"] else float("inf")
+    asked = [seen.at_s for seen in stub.model_requests(task["key"]) if begun_s <= seen.at_s <= ended_s]
+    return Resumption(
+        restart_s=begun_s - killed_at_s,
+        request_s=asked[0] - killed_at_s if asked else None,
+        same_session=now["sessionKey"] is not None and now["sessionKey"] == then["sessionKey"],
+    )

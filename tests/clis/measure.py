@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import math
 import random
 import sys
 from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 import bad_minutes
 import kill_rounds
@@ -18,6 +20,20 @@ CASES = ("minutes", "kill", "one-file", "crew")
 KINDS = ("claude-code", "codex", "gemini", "qwen-code", "opencode", "aider", "letta", "acp:opencode")
 
 
+class Row(Protocol):
+    @property
+    def row(self) -> str: ...
+
+
+R = TypeVar("R", bound=Row)
+
+
+def shown(row: R) -> R:
+    """At once too: what comes after it may take hours."""
+    say(row.row)
+    return row
+
+
 def say(line: str) -> None:
     print(line, flush=True)
 
@@ -28,7 +44,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--rounds", type=int, default=1, metavar="N", help="of each case and CLI (default: 1)"
     )
-    parser.add_argument("--minutes", type=float, default=60, metavar="M", help="of `crew` (default: 60)")
+    parser.add_argument(
+        "--minutes", type=float, metavar="M", help="of `crew` (default: 60); of `kill` at most"
+    )
     parser.add_argument("--kinds", default=",".join(KINDS), metavar="KIND,...", help=", ".join(KINDS))
     parser.add_argument("--seed", type=int, metavar="K", help="which faults in which order (default: random)")
     args = parser.parse_args(arguments)
@@ -50,7 +68,9 @@ Shown = tuple[list[str], list[str]]
 
 
 def kill(args: argparse.Namespace) -> Shown:
-    rows = [killed(kind, args.rounds, args.seed, say) for kind in args.kinds.split(",")]
+    minutes = args.minutes or math.inf
+    kinds = args.kinds.split(",")
+    rows = [shown(killed(kind, args.rounds, args.seed, say, minutes=minutes)) for kind in kinds]
     wrong = [f"{row.kind}: {what}" for row in rows for what in row.findings.violations]
     return [f"kill, seed {args.seed}", kill_rounds.HEAD, *(row.row for row in rows)], wrong
 
@@ -69,7 +89,7 @@ def minutes(args: argparse.Namespace, *names: str) -> Shown:
 
 def edits(args: argparse.Namespace) -> Shown:
     rows = [
-        one_file.merged(kind, mode, args.rounds, say)
+        shown(one_file.merged(kind, mode, args.rounds, say))
         for kind in args.kinds.split(",")
         for mode in one_file.MODES.get(kind, ())
     ]
@@ -80,7 +100,7 @@ def edits(args: argparse.Namespace) -> Shown:
 def crew(args: argparse.Namespace) -> Shown:
     kinds = args.kinds.split(",")
     seats = tuple(kind for kind in ten_clis.SEATS if kind in kinds)
-    found = ten_clis.hour(args.minutes, args.seed, seats, say)
+    found = ten_clis.hour(args.minutes or 60.0, args.seed, seats, say)
     return found.lines(), [*found.findings.violations, *found.over_the_limits()]
 
 

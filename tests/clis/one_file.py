@@ -11,10 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from model_stub import ModelStub, Say, Shell, Use
-from repo_crew import FINAL, PLAN, RepoCrew
+from repo_crew import FINAL, LONG_S, PLAN, RepoCrew, wait
 from wires import Step, Wire
-
-from patience import PATIENCE_S, until
 
 MODES = {
     "claude-code": ("acceptEdits", "bypassPermissions"),
@@ -40,7 +38,7 @@ class Side:
 
     def __call__(self, wire: Wire) -> Step:
         if self.steps is None:
-            self.both_begun.wait(PATIENCE_S)
+            self.both_begun.wait(LONG_S)
             self.steps = self._write(self.mine, f"echo '{self.mine.strip()}' >> {FILE}")
         if not self.conflict and CONFLICT in wire.text():
             self.conflict = True
@@ -90,7 +88,7 @@ def merged(kind: str, mode: str, rounds: int, say: Callable[[str], object]) -> M
             tasks = [
                 crew.enqueue(f"r{number}{name}", "cli", side) for name, side in zip("ab", sides, strict=True)
             ]
-            until(lambda tasks=tasks: _over(crew, tasks), f"round {number}")
+            wait(lambda tasks=tasks: _over(crew, tasks), f"round {number}")
             found.rounds += 1
             found.conflicts += any(side.conflict for side in sides)
             for task_id in tasks:

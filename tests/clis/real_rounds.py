@@ -7,6 +7,8 @@ import pytest
 from kill_rounds import killed
 from ten_clis import hour
 
+pytestmark = pytest.mark.timeout(1200)  # a busy machine starts a CLI in half a minute
+
 
 def say(line: str) -> None:
     print(line)

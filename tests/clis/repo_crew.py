@@ -24,7 +24,7 @@ from muster.config.project import Project
 from muster.hosts.process_table import environment, scan
 from muster.model.errors import MusterError
 from muster.model.marks import ATTEMPT
-from patience import PATIENCE_S, until
+from patience import until
 
 T = TypeVar("T")
 
@@ -54,8 +54,14 @@ echo "$MUSTER_EPOCH end $2" >> $ledger
 echo "$1.$2 is written"
 """
 """What an agent does: it may be killed at any point, and is told to do again what it has not seen done."""
+LONG_S = 600.0
+"""For what has to come in the end, on a machine where a CLI needs a minute to start."""
 GONE_S = 10.0
 """Processes of an attempt that has ended are gone by then, however busy the machine is."""
+
+
+def wait(condition: Callable[[], T | None], what: str) -> T:
+    return until(condition, what, LONG_S)
 
 
 @dataclass(frozen=True)
@@ -163,7 +169,7 @@ class RepoCrew:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        until(lambda: len(self.crew()) == self.workers, "the crew is up")
+        wait(lambda: len(self.crew()) == self.workers, "the crew is up")
 
     @property
     def supervisor_pid(self) -> int:
@@ -173,7 +179,7 @@ class RepoCrew:
     def down(self, *how: str) -> None:
         self.muster("down", *how)
         assert self._up is not None
-        self._up.wait(PATIENCE_S)
+        self._up.wait(LONG_S)
 
     def kill_supervisor(self) -> None:
         assert self._up is not None
@@ -223,7 +229,7 @@ class RepoCrew:
                     raise
                 return None
 
-        return until(attempt, "the owner answers")[0]
+        return wait(attempt, "the owner answers")[0]
 
     def act(self, task_id: int, action: str, **more: object) -> bool:
         """Whether it was possible."""

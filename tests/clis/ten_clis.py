@@ -15,12 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from kill_rounds import kill
+from kill_rounds import kill, resumption
 from model_stub import ModelStub
 from real_run import p99
-from repo_crew import FINAL, Findings, RepoCrew
-
-from patience import until
+from repo_crew import FINAL, Findings, RepoCrew, wait
 
 SEATS = (
     *("claude-code", "claude-code", "codex", "codex", "opencode", "acp:opencode", "gemini", "qwen-code"),
@@ -32,7 +30,6 @@ THINK_S = 10.0
 KILL_EVERY_S = 20.0
 LOOK_S = 5.0
 IDLE_S = 20.0
-END_S = 600.0
 CORE_MAX, MB_MAX, RESTART_MAX_S = 0.01, 5.0, 2.0
 
 
@@ -159,7 +156,7 @@ def hour(minutes: float, seed: int, seats: tuple[str, ...], say: Callable[[str],
                     kill(pids[0])
                     left = (end_s - time.monotonic()) / 60
                     say(f"crew: {left:.1f} minutes left, {stream.added} tasks; killed {task['key']}")
-        until(lambda: _all_over(crew), "all tasks have ended", within_s=END_S)
+        wait(lambda: _all_over(crew), "all tasks have ended")
         crew.look_for_strays()
         found.findings, found.kills = crew.findings(), len(strikes)
         found.kinds = Counter(
@@ -194,14 +191,9 @@ def _all_over(crew: RepoCrew) -> bool:
 
 
 def _recoveries(crew: RepoCrew, strikes: list[tuple[float, dict[str, Any]]], found: Hour) -> None:
-    wall_s = time.time() - time.monotonic()
     for at_s, task in strikes:
-        by_epoch = {attempt["epoch"]: attempt for attempt in crew.detail(task["id"])["attempts"]}
-        now, then = by_epoch[task["epoch"]], by_epoch.get(task["epoch"] + 1)
-        if now["status"] != "lost" or then is None or not then["startedAtMs"]:
-            continue
-        begun_s = then["startedAtMs"] / 1000 - wall_s
-        found.restarts_s.append(begun_s - at_s)
-        asked = [seen.at_s for seen in crew.stub.model_requests(task["key"]) if seen.at_s >= begun_s]
-        if asked:
-            found.requests_s[crew.kinds[task["key"]]].append(asked[0] - at_s)
+        resumed = resumption(crew, crew.stub, task, at_s)
+        if resumed is not None:
+            found.restarts_s.append(resumed.restart_s)
+            if resumed.request_s is not None:
+                found.requests_s[crew.kinds[task["key"]]].append(resumed.request_s)
