@@ -65,6 +65,7 @@ def test_only_whole_lines_are_reports(text: str, found: list[Reported]) -> None:
 
 def test_the_way_to_report_is_one_that_its_mode_allows() -> None:
     assert "muster report ask" in how_to_report(commands=True, notice="")
+    assert "not use git stash" in how_to_report(commands=True, notice="", branch=True)
     told = how_to_report(commands=False, notice="/x/notice")
     assert "muster report" not in told
     assert "/x/notice" in told

@@ -62,3 +62,17 @@ def test_a_branch_in_the_way_of_musters_is_named_before_anything_runs(repository
     assert done.returncode == 6 and "there is a branch muster, " in done.stderr, done.stdout + done.stderr
     assert "git branch -m muster muster-old" in done.stderr and not (repository / ".muster/state.db").exists()
     assert "there is a branch muster, " in muster(repository, "doctor").stdout
+
+
+def test_the_folder_of_an_agent_that_made_another_repository_of_it_is_named(repository: Path) -> None:
+    mine = "git -c user.name=a -c user.email=a@b commit -qm mine"
+    (repository / "plan.md").write_text(
+        f"# Git\n- [ ] Anew {{#anew}}\n  rm -rf .git; git init -q; echo x > x.txt; git add .; {mine}\n"
+    )
+    assert muster(repository, "run", "plan.md").returncode == 5
+    (aside,) = (repository / ".muster" / "worktrees").glob("*-before-2")
+    assert (aside / "x.txt").exists()
+    for command in (["task", "show", "git/anew"], ["inbox"], ["worktree", "list"]):
+        told = muster(repository, *command, "--json").stdout
+        assert str(aside) in told, command
+    assert "set aside" in muster(repository, "worktree", "list").stdout

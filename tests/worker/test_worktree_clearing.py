@@ -119,8 +119,12 @@ def test_a_link_file_that_an_agent_has_made_a_pipe_holds_nobody_up(trees, reposi
     (made.path / ".git").unlink()
     os.mkfifo(made.path / ".git")
     assert "not an ordinary file" in put_away(trees)
-    assert tree(repository, str(ID), 2).prepare() == "", "the next attempt begins anew, beside it"
-    assert (made.path.with_name(f"{ID}-before-2") / "half.txt").exists()
+    aside = made.path.with_name(f"{ID}-before-2")
+    told = tree(repository, str(ID), 2).prepare()
+    assert told == f"What stood in this folder before is in {aside}.", (
+        "the next attempt begins anew, beside it"
+    )
+    assert (aside / "half.txt").exists()
 
 
 def test_a_folder_of_no_repository_stays(trees):

@@ -21,10 +21,16 @@ _LINES = (
 )
 
 
-def how_to_report(*, commands: bool, notice: str) -> str:
-    """Two lines at most.  `commands`: it may run any; `notice`: the file in which it is told things, or empty."""
+_STASH = " Do not use git stash: this working tree shares it with those of other agents."
+
+
+def how_to_report(*, commands: bool, notice: str, branch: bool = False) -> str:
+    """Two lines at most.  `commands`: it may run any; `notice`: the file in which it is told things, or empty.
+
+    `branch`: it works in a tree of its own, on a branch.
+    """
     told = f"\nMessages for you while you work are in the file {notice}: look there now and then."
-    return (_COMMANDS if commands else _LINES) + (told if notice else "")
+    return (_COMMANDS if commands else _LINES) + (_STASH if branch else "") + (told if notice else "")
 
 
 def reports_in(text: str) -> list[Reported]:

@@ -152,7 +152,9 @@ class StreamingAgent:
                 prompt, begins = resume_prompt(job, answered=answered), _resumed(job)
             else:
                 prompt, begins = self._anew(job, folder)
-            prompt = f"{prompt.rstrip()}\n\n{self._how_to_report(folder)}\n"
+            prompt = (
+                f"{prompt.rstrip()}\n\n{self._how_to_report(folder, branch='MUSTER_BRANCH' in extra_env)}\n"
+            )
             write_inputs(job, folder, prompt=prompt, home=self.home)
             if self.defaults[0]:
                 path = folder.path.absolute() / "defaults.json"
@@ -197,10 +199,11 @@ class StreamingAgent:
         told = f"An earlier attempt has worked on this. Read {folder.hand_over.absolute()} first, then go on."
         return f"{prompt.rstrip()}\n\n{told}\n", f"{BEGINS} anew, with a hand-over: {folder.hand_over}"
 
-    def _how_to_report(self, folder: AttemptFolder) -> str:
+    def _how_to_report(self, folder: AttemptFolder, *, branch: bool) -> str:
         takes_messages = (talk := self.talk("")) is not None and talk.message is not None
         notice = "" if takes_messages else str(folder.notice.absolute())
-        return how_to_report(commands=not self.spoken or self.mode == self.free_mode, notice=notice)
+        commands = not self.spoken or self.mode == self.free_mode
+        return how_to_report(commands=commands, notice=notice, branch=branch)
 
     def _for(self, job: Job) -> Self:
         """With what the task itself wants."""

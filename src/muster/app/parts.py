@@ -45,6 +45,7 @@ def trees_of(config: Config, project: Project) -> Trees | None:
         merge=config.git.merge,
         keep=config.git.keep,
         file_bytes_max=config.git.max_file_bytes,
+        droppings=config.git.droppings,
         look_s=2 * config.health.heartbeat_s,
     )
 

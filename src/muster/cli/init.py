@@ -85,6 +85,7 @@ CONFIG = """\
 #keep = false       # trees and branches of finished tasks stay
 #author = "Crew <crew@example.org>"   # of Muster's commits
 #max_file = "100MB"   # a larger file is published once you have accepted it
+#droppings = ["dist"]   # ignored files that nobody misses, beside caches and dependencies
 #forge = "https://git.example.org/api/v1"   # for `muster pr`, where the remote does not say it
 
 [retention]

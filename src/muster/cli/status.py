@@ -156,7 +156,7 @@ def pool_word(pool: Json) -> str:
 
 def _show_needs(answer: Json, screen: Screen) -> None:
     if refused := answer["refused"]:
-        screen.line(f"\nDone without all that its agent wanted to do ({len(refused)})")
+        screen.line(f"\nDone, and not all of it is there ({len(refused)})")
         for need in refused[:SHOWN_MAX]:
             screen.line(f"  {clean(need['ref'])}  {clean(need['why'])}")
     needs = answer["needsPerson"]

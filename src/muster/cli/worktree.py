@@ -36,10 +36,12 @@ class Left(NamedTuple):
     size: int
     whole: bool
     """All of it was measured."""
+    aside: bool = False
+    """It is no tree any more, and nothing of Muster's removes it."""
 
     @property
     def over(self) -> bool:
-        return self.task is not None and TaskStatus(self.task["status"]) in FINAL
+        return not self.aside and self.task is not None and TaskStatus(self.task["status"]) in FINAL
 
     @property
     def ref(self) -> str:
@@ -85,13 +87,15 @@ def size_text(size: int, whole: bool) -> str:
 
 
 def _left(context: Context) -> list[Left]:
-    from muster.worker.worktree_cleaner import tree_ids
+    from muster.worker.worktree_cleaner import set_aside, tree_ids
 
     folder, until_s = context.project.worktrees_dir, time.monotonic() + MEASURE_S
     found = []
     for task_id in tree_ids(folder):
         path = folder / str(task_id)
         found.append(Left(task_id, _task(context, task_id), path, *size_of(path, until_s)))
+    for task_id, path in set_aside(folder):
+        found.append(Left(task_id, _task(context, task_id), path, *size_of(path, until_s), aside=True))
     return found
 
 
@@ -112,7 +116,7 @@ def _list(args: argparse.Namespace, context: Context) -> int:
 
 
 _CELLS: Mapping[str, Callable[[Left], object]] = {
-    "STATUS": lambda one: one.task["status"] if one.task else "unknown",
+    "STATUS": lambda one: "set aside" if one.aside else one.task["status"] if one.task else "unknown",
     "TASK": lambda one: one.ref,
     "ENDED": lambda one: age(now_ms() - one.task["endedAtMs"]) if one.task and one.task["endedAtMs"] else "-",
     "SIZE": lambda one: size_text(one.size, one.whole),
@@ -126,6 +130,8 @@ def _look(one: Left) -> str:
 
 def _print_list(screen: Screen, left: list[Left], kept_s: float) -> None:
     screen.table(left, _CELLS, give="TREE", look=_look, empty="0 working trees")
+    if any(one.aside for one in left):
+        screen.line("set aside: it belonged to no repository of this project; take from it what you need")
     ended = [one for one in left if one.over]
     if ended:
         kept = duration_text(kept_s)
@@ -170,7 +176,7 @@ def _chosen(args: argparse.Namespace, context: Context, left: list[Left]) -> lis
     """Raises NotFound, IllegalMove, before anything is removed."""
     if not args.ref:
         return [one for one in left if one.over and not _lingers(one)]
-    by_id = {one.task_id: one for one in left}
+    by_id = {one.task_id: one for one in left if not one.aside}
     chosen = []
     for reference in args.ref:
         task_id, _ = context.task_id(reference)

@@ -281,6 +281,9 @@ class Git:
     max_file_bytes: int = setting(
         100_000_000, "max_file", read_size, "a larger file is published once a person has accepted it"
     )
+    droppings: tuple[str, ...] = setting(
+        (), "droppings", read_texts, "more names of ignored files and folders that nobody misses, like `dist`"
+    )
     forge: str = setting(
         "",
         "forge",

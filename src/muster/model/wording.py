@@ -16,10 +16,16 @@ MAY_IT = "may it do this?"
 """How every question begins that is answered by allowing something, or not."""
 
 
+LEFT_OUT = "left out, because git ignores it: "
+"""How that begins which is told among what an agent was not allowed to do: its work is without it, too."""
+
+
 def refused_words(refused: Sequence[str]) -> str:
     """`its agent was not allowed: Bash: make test, and 2 more`."""
-    more = f", and {len(refused) - 1} more" if len(refused) > 1 else ""
-    return f"its agent was not allowed: {refused[0]}{more}"
+    denied = [what for what in refused if not what.startswith(LEFT_OUT)]
+    more = f", and {len(denied) - 1} more" if len(denied) > 1 else ""
+    told = [f"its agent was not allowed: {denied[0]}{more}"] if denied else []
+    return "; ".join([*told, *(what for what in refused if what.startswith(LEFT_OUT))])
 
 
 def hint(word: str, known: Iterable[str], meant: Mapping[str, str] | None = None) -> str:

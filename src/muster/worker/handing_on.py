@@ -58,7 +58,7 @@ class HandingOn:
         except ForReview as error:
             return self.words.failure(ErrorKind.REVIEW, error.words, word.exit_code)
         except (GitFailed, NoVerdict) as error:
-            message = f"{error.message}: {error.hint}"
+            message = ": ".join(filter(None, (error.message, error.hint)))
             return self.words.failure(ErrorKind.CRASH, message, word.exit_code, done=True)
 
     def _publish(self, publishing: Publishing, word: c.Complete) -> c.Finish:

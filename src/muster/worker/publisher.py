@@ -15,6 +15,8 @@ class PublishedWork(NamedTuple):
     large: tuple[str, ...]
     others: tuple[str, ...] = ()
     """As in Merged."""
+    left_out: str = ""
+    """As in Collected."""
 
 
 class Stopped(NotPublished):
@@ -53,11 +55,12 @@ class Publisher:
                 merged = self._publishing.merge(collected.commit)
                 self._look_at(merged.new)
                 if self._publishing.advance(merged, self._intend):
-                    return PublishedWork(merged.changed, collected.large, merged.others)
+                    return PublishedWork(merged.changed, collected.large, merged.others, collected.left_out)
 
     def _on_its_own_branch(self, collected: Collected) -> PublishedWork:
         self._look_at(collected.commit)
-        return PublishedWork(self._publishing.changed(collected.commit), collected.large)
+        changed = self._publishing.changed(collected.commit)
+        return PublishedWork(changed, collected.large, left_out=collected.left_out)
 
     def _look_at(self, commit: str) -> None:
         if self._check is None:

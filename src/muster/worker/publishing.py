@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from muster.worker.commits import Staged, stage
@@ -61,6 +62,8 @@ class Collected(NamedTuple):
     commit: str
     large: tuple[str, ...]
     """Files of more than LARGE_BYTES, with their sizes."""
+    left_out: str
+    """Files that git ignores, and where they are kept; empty: none that anybody would miss."""
 
 
 class Merged(NamedTuple):
@@ -80,6 +83,8 @@ class Publishing:
     """A larger file is for a person to decide on."""
     accepted: bool = False
     """A person has looked at it, and takes it as it is."""
+    droppings: tuple[str, ...] = ()
+    """Names of ignored files that nobody misses."""
 
     def collect(self) -> Collected:
         """Commits all that is in the tree, at its HEAD and behind the attempt's ref.
@@ -95,6 +100,8 @@ class Publishing:
                         f"a {what} is under way in its working tree, so its work is half done",
                         f"finish the {what}, or undo it: git {what} --abort",
                     )
+            if not self.accepted:
+                self._refuse_stashed(admin)
             head = repository.run("rev-parse", "HEAD", cwd=tree.path)
             staged = stage(repository, tree.path, admin, head)
             if staged.refused:
@@ -114,11 +121,15 @@ class Publishing:
             if left := repository.run("status", "--porcelain", cwd=tree.path):
                 raise ForReview(
                     f"git does not take in all of its work: {_named(left.splitlines())}",
-                    f"look at it: git -C {tree.path} status",
+                    f"look at it: git -C {tree.path} diff; git ls-files -v there tells which files git was "
+                    "told to pass over; muster task accept takes what git does",
                 )
             if repository.checked_out(tree.branch) in (None, str(tree.path)):
                 repository.run("update-ref", f"refs/heads/{tree.branch}", commit)
-            return Collected(commit, large)
+            ignored = tree.ignored(self.droppings)
+            return Collected(
+                commit, large, f"{_named(ignored)}; it is kept in {tree.path}" if ignored else ""
+            )
 
     def merge(self, commit: str) -> Merged:
         """The commit that the plan's branch would move to, and that nothing points to yet.  Raises SentBack."""
@@ -167,6 +178,7 @@ class Publishing:
     def _begun(self) -> Begun:
         """Call it with the repository's lock.  Raises GitFailed where a later attempt has the tree."""
         tree = self.tree
+        tree.admin()  # it tells why, where the tree is not of this repository any more
         if (begun := tree.own()) is None:
             raise GitFailed(f"attempt {tree.epoch} has no part in {tree.path} any more")
         return begun
@@ -221,6 +233,20 @@ class Publishing:
                 "it needs git 2.38 or newer" if old else f"try it by hand: git merge {tree.branch}",
             )
         return repository.run("commit-tree", content, "-p", ours, "-p", theirs, "-m", tree.message())
+
+    def _refuse_stashed(self, admin: Path) -> None:
+        """All trees share one stash, so it is no place for a part of the work."""
+        tree, repository = self.tree, self.tree.repository
+        begun_s = int((admin / "commondir").stat().st_mtime)  # git has made it with the tree
+        here = repository.ask("symbolic-ref", "--quiet", "--short", "HEAD", cwd=tree.path).stdout.strip()
+        for number, line in enumerate(repository.run("stash", "list", "--format=%ct %gs").splitlines()):
+            name, (at, said) = f"stash@{{{number}}}", line.split(" ", 1)
+            branch = said.partition(":")[0].removeprefix("WIP on ").removeprefix("On ")
+            if branch in (tree.branch, here) and int(at) >= begun_s:
+                raise SentBack(
+                    f"a part of its work is in git's stash, which all working trees share: {name}, {said}",
+                    f"bring it back: git stash pop {name}; or throw it away: git stash drop {name}",
+                )
 
     def _refuse_repositories(self, base: str, staged: Staged) -> None:
         """Of a repository within this one git keeps no more than a commit's name, so its files would be lost."""

@@ -24,6 +24,7 @@ from muster.model.marks import WORKER, attempt_mark
 from muster.model.pools import CLOSING
 from muster.model.states import ErrorKind
 from muster.model.usage import Usage
+from muster.model.wording import LEFT_OUT
 from muster.ports.agent import (
     Agent,
     AttemptFolder,
@@ -289,7 +290,8 @@ class Runner:
         if isinstance(word, c.Complete):
             word = self._handing_on(workdir).settle(word)
         # Nobody is to wait for a task while we clear.
-        if self._settle(word, keeps_slot=not workdir.apart) and isinstance(word, c.Complete):
+        settled = self._settle(word, keeps_slot=not workdir.apart)
+        if settled and isinstance(word, c.Complete) and LEFT_OUT not in " ".join(word.refused):
             workdir.clear()
 
     def _handing_on(self, workdir: Workdir) -> HandingOn:

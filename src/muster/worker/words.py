@@ -14,7 +14,7 @@ from muster.model.answers import ClaimedJob
 from muster.model.states import ErrorKind
 from muster.model.task import NO_CHANGES
 from muster.model.usage import Usage
-from muster.model.wording import refused_words
+from muster.model.wording import LEFT_OUT, refused_words
 from muster.ports.agent import Completed, Exit, Job, Outcome, PermissionAsked
 from muster.worker.commits import Signature
 from muster.worker.publisher import PublishedWork
@@ -93,6 +93,10 @@ class Words:
     ) -> c.Complete | c.Fail:
         """`must`: a person looks at work of its agent that changes nothing, unless a check has passed."""
         job = self._job
+        if published.left_out:
+            seen = ", and its check has seen it" if checked else ""
+            left_out = cut(f"{LEFT_OUT}{published.left_out}{seen}", REFUSED_CHARS_MAX)
+            word = replace(word, refused=(*word.refused, left_out))
         if published.changed or checked or not must or job.changes == NO_CHANGES or job.accepted:
             return replace(word, changed=published.changed, large=published.large)
         refused = f"; {refused_words(word.refused)}" if word.refused else ""

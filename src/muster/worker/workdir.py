@@ -110,6 +110,8 @@ class Trees:
     merge: bool = True
     keep: bool = False
     file_bytes_max: int = FILE_BYTES_MAX
+    droppings: tuple[str, ...] = ()
+    """Names of ignored files that nobody misses."""
     look_s: float = LOOK_S
     """Between two looks at what a running attempt has changed."""
 
@@ -165,7 +167,7 @@ class Tree:
     def publishing(self) -> Publishing | None:
         if not self.tree.branched:
             return None
-        return Publishing(self.tree, self.rules.file_bytes_max, self.accepted)
+        return Publishing(self.tree, self.rules.file_bytes_max, self.accepted, self.rules.droppings)
 
     def looks(self) -> TreeLooks | None:
         return TreeLooks(self.tree, self.rules.look_s) if self.tree.branched else None

@@ -7,6 +7,7 @@ anything of it is removed.
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from muster.model.refs import (
 )
 from muster.worker.commits import NOBODY, Signature, stage
 from muster.worker.git import GitFailed, Repository
+from muster.worker.ignored import ignored_files, missed
 from muster.worker.merging import merge_plan
 from muster.worker.plan_branch import PlanBranch
 from muster.worker.tree_links import LINK_BYTES_MAX, admin_of, real, rejoin, tree_of
@@ -184,7 +186,14 @@ class Worktree:
         return not (self.admin() / _SET_UP).exists()
 
     def was_set_up(self) -> None:
-        (self.admin() / _SET_UP).touch()
+        """With what is ignored there by now: no work of an agent's."""
+        (self.admin() / _SET_UP).write_bytes(os.fsencode(ignored_files(self.repository, self.path)))
+
+    def ignored(self, droppings: tuple[str, ...]) -> list[str]:
+        """What its agent has made that git ignores."""
+        set_up = self.admin() / _SET_UP
+        before = os.fsdecode(set_up.read_bytes()) if set_up.exists() else ""
+        return missed(self.repository, self.path, before, droppings)
 
     def keep(self, admin: Path | None = None) -> Work | None:
         """Commits all that is there, ignored files aside, behind the attempt's ref; tree and index stay.
@@ -202,9 +211,15 @@ class Worktree:
         """Call once prepared.  Raises WorkMissing where nothing is known of what that attempt has left."""
         if self.repository.commit_of(self._refs(epoch).kept) is None:
             raise WorkMissing(
-                f"the work of attempt {epoch} is done, and it is not here: {self.path} is gone",
-                "a further attempt does it again",
+                f"the work of attempt {epoch} is done, and it is not here: {self._set_aside or self.path} "
+                + ("is no part of this repository any more" if self._set_aside else "is gone"),
+                "take from there what you need; a further attempt does it again",
             )
+
+    @property
+    def _set_aside(self) -> str:
+        """Folders that stood here and belonged to no tree of this repository."""
+        return ", ".join(map(str, sorted(self.path.parent.glob(f"{self.path.name}-before-*"))))
 
     def clear(self) -> None:
         """Removes the tree, and the branch once the plan's has it.  What git does not know stays where it is."""
@@ -436,12 +451,13 @@ class Worktree:
         )
 
     def _hand_over(self, origin: int | None) -> str:
+        aside = self._set_aside and f"What stood in this folder before is in {self._set_aside}."
         if origin is None:
-            return ""
+            return aside
         return (
             f"An earlier attempt (#{origin}) was ended before it had finished.  What it left is in this folder; "
             f"what it has changed: git diff {self._refs(self.epoch).base}.  Go on from there."
-        )
+        ) + (aside and f"  {aside}")
 
 
 def _remove(path: Path) -> None:

@@ -22,6 +22,12 @@ def tree_ids(folder: Path) -> list[int]:
     )
 
 
+def set_aside(folder: Path) -> list[tuple[int, Path]]:
+    """Folders that stood where a task has its tree, and were none; with the number of that task."""
+    found = [(path.name.partition("-before-")[0], path) for path in folder.glob("*-before-*")]
+    return sorted((int(name), path) for name, path in found if name.isdigit())
+
+
 @dataclass(frozen=True)
 class LocalTrees:
     """Implements ports.trees."""

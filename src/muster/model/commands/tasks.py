@@ -319,7 +319,7 @@ class Complete(Finish, frozen=True, kw_only=True):
     large: tuple[Annotated[str, Meta(max_length=4200)], ...] = ()
     """Files that people should know of for their size."""
     refused: Annotated[tuple[Annotated[str, Meta(max_length=500)], ...], Meta(max_length=100)] = ()
-    """What its agent was not allowed to do, and went on without."""
+    """What its work is without: what its agent was not allowed to do, and files that git ignores (LEFT_OUT)."""
 
 
 class Publish(AttemptCommand, frozen=True, kw_only=True):
