@@ -244,10 +244,11 @@ def test_it_says_why_there_is_nothing_to_merge(project: Path, tmp_path: Path) ->
 
 
 def test_an_agent_does_not_merge(project: Path) -> None:
-    (project / "other.md").write_text("# Other\n- [ ] Try {#try retries=0}\n  muster plan merge site\n")
+    command = 'env -i PATH="$PATH" muster -C $MUSTER_ROOT plan merge site'
+    (project / "other.md").write_text(f"# Other\n- [ ] Try {{#try retries=0}}\n  {command}\n")
     head = git(project, "rev-parse", "HEAD")
     assert muster(project, "run", "other.md").returncode == 5
-    assert "this is for a person" in muster(project, "logs", "other/try").stdout, muster(
+    assert "merge is for a person" in muster(project, "logs", "other/try").stdout, muster(
         project, "logs", "other/try"
     )
     assert git(project, "rev-parse", "HEAD") == head

@@ -278,7 +278,7 @@ def test_it_says_what_is_missing_before_anything_is_pushed(
 def test_an_agent_opens_nothing(project: Path, forge: StubForge) -> None:
     (project / "try.md").write_text("# Try\n- [ ] Push {#push retries=0 check=none}\n  muster pr site\n")
     assert muster(project, "run", "try.md").returncode == 5
-    assert "this is for a person" in muster(project, "logs", "push").stdout
+    assert "pr is for a person" in muster(project, "logs", "push").stdout
     assert not forge.pulls and remote(project, "branch", "--list", "muster/*") == ""
 
 

@@ -28,6 +28,7 @@ FORBIDDEN = (
     "task cancel p/other",
     "plan cancel p",
     "orchestrator pause",
+    "down --now",
 )
 
 

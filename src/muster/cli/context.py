@@ -7,7 +7,7 @@ import time
 from contextlib import ExitStack, suppress
 
 from muster.cli.output import note, print_error, shell_word
-from muster.client.api import Api
+from muster.client.api import Api, path_of
 from muster.client.http import Connection, answers
 from muster.config.project import STATE_DIR_NAME, Project, find_project
 from muster.hosts.full_disk import full_disk
@@ -104,13 +104,9 @@ def attempt_headers(project: Project) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}", "Muster-Attempt": f"{task_id}/{epoch}"}
 
 
-def refuse_attempts(project: Project) -> None:
+def refuse_attempts(api: Api, what: str) -> None:
     """Raises NotAllowed inside of a task: no agent decides what is merged, or what leaves this machine."""
-    if attempt_headers(project):
-        raise NotAllowed(
-            "this is for a person, and was called inside of a task; nothing was changed",
-            "muster report ask TEXT asks one",
-        )
+    api.post(path_of("person", what), {})
 
 
 def actor() -> str:

@@ -8,14 +8,14 @@ from contextlib import closing
 from muster.app.crew import CONTROL_S, bring_down, holding_still, is_up
 from muster.app.interrupts import DRAIN, STOP, Interrupts
 from muster.app.settings import load_config
-from muster.cli.context import actor, attempt_headers, connect_to, project_of
+from muster.cli.context import actor, attempt_headers, connect_to, project_of, refuse_attempts
 from muster.cli.feed import EventPrinter, running
 from muster.cli.output import clean, note, ref_of
 from muster.client.api import Api, task_path
 from muster.client.http import Connection
 from muster.config.project import Project
 from muster.config.settings import Config
-from muster.model.errors import BadConfig, MusterError, StoreFault
+from muster.model.errors import BadConfig, MusterError, NotAllowed, StoreFault
 from muster.model.states import TaskStatus
 
 EXIT_OK = 0
@@ -70,10 +70,13 @@ def _config(project: Project) -> Config:
 
 
 def _held(project: Project) -> list[str] | None:
-    """References of what runs; None where the owner that tells hangs."""
+    """References of what runs; None where the owner that tells hangs.  Raises NotAllowed inside of a task."""
     with closing(Api(Connection(project.socket), attempt_headers(project), reply_s=CONTROL_S)) as api:
         try:
+            refuse_attempts(api, "down")
             return running(api)
+        except NotAllowed:
+            raise
         except MusterError:
             return None
 

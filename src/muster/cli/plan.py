@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 
 from muster.cli import plan_graph
-from muster.cli.context import Context, connect, no_rows, patiently, refuse_foreign
+from muster.cli.context import Context, connect, no_rows, patiently, refuse_attempts, refuse_foreign
 from muster.cli.fields import add_fields, answer, names_of, print_one, print_rows
 from muster.cli.output import BOLD, GREEN, RED, YELLOW, Screen, clean, inert, note, print_json, usage_words
 from muster.cli.task import find_tasks, table
@@ -387,6 +387,7 @@ def _merge(args: argparse.Namespace) -> int:
 
     with connect(args) as context:
         name = _named(context, args.name)
+        refuse_attempts(context.api, "merge")
         source: str | None = context.api.get(plan_path(name))["plan"]["source"]
         tasks = context.api.get(plan_path(name, "tasks"))
     done = frozenset(task["key"] for task in tasks if task["status"] == TaskStatus.COMPLETED)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from muster.app.plan_merge import Brought, Incoming, look, merge, repository_git
-from muster.cli.context import refuse_attempts
 from muster.cli.output import GREEN, RED, YELLOW, Screen, clean, print_json, shell_word
 from muster.config.project import Project
 from muster.model.json_value import Json
@@ -19,7 +18,6 @@ _SHORT = 9
 def run(
     args: argparse.Namespace, project: Project, plan: str, source: str | None, done: frozenset[str]
 ) -> int:
-    refuse_attempts(project)
     git = repository_git(project.root)
     found = look(git, plan, project.root / source if source else None, done)
     screen = Screen(args.color)

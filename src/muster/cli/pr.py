@@ -139,7 +139,7 @@ class _Work:
 
 def _open(args: argparse.Namespace) -> int:
     with connect(args) as context:
-        refuse_attempts(context.project)
+        refuse_attempts(context.api, "pr")
         if args.follow and context.direct:
             raise OwnerUnavailable(
                 "no crew is up, so no retry would be run; nothing was pushed",
@@ -268,7 +268,7 @@ def _show(screen: Screen, record: PullRecord) -> None:
 
 def _retry(args: argparse.Namespace) -> int:
     with connect(args) as context:
-        refuse_attempts(context.project)
+        refuse_attempts(context.api, "pr")
         work = _Work(args, context)
         record = _chosen(work, records(context.project))
         due = [one for one in record.proposed if not has_moved_on(context.api, one)]

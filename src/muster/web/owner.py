@@ -53,6 +53,12 @@ async def resolve(web: Backend, query: ResolveQuery) -> object:
     return {"taskId": task_id, "epoch": epoch}
 
 
+@routes.post("/api/v1/person/{what}")
+async def person(web: Backend, what: str) -> object:  # noqa: ARG001 - it is refused to attempts, that is all
+    """For what a command does without the owner (a merge, an end): only a person gets an answer."""
+    return {}
+
+
 @routes.post("/api/v1/shutdown")
 async def shut_down(web: Backend) -> object:
     """The answer to this is still sent."""

@@ -72,7 +72,10 @@ class Reviewer:
             raise Stopped("stopped in its review")
         outcome = stream.outcome(end.exit, self.folder)
         if isinstance(outcome, Failed):
-            if outcome.kind is ErrorKind.CRASH and end.code and end.code not in MISSING:
+            by_its_code = (
+                not stream.answered and end.code and end.code not in MISSING
+            )  # who talks says a word
+            if outcome.kind is ErrorKind.CRASH and by_its_code:
                 return f"reviewer {name} does not accept it: {outcome.message}"
             hint = f"muster agent test {shlex.quote(name)}"
             raise NoVerdict(f"reviewer {name} has failed: {outcome.message}", hint)
