@@ -207,7 +207,7 @@ def test_cancel_ends_all_that_has_not_ended(cli, owner):
 def test_a_dry_run_says_who_would_get_what_and_why_and_changes_nothing(cli, root, plan, command):
     plan.write_text(
         PLAN + "- [ ] Named {#n agent=codex}\n- [ ] Iron {#i cap=rust}\n- [ ] Gold {#g cap=gold}\n"
-        "- [x] Done {#d}\n- [ ] Deploy the guide {#tie}\n"
+        "- [x] Done {#d}\n- [ ] Notes for the deploy and the guide {#tie}\n"
     )
     before = sorted(root.rglob("*"))
     rows = {}

@@ -1,7 +1,9 @@
 """Which kind of agent a task asks for by its words.
 
 A table names words for each kind.  A word counts where it stands as a word of its own, in whatever form (`tests`,
-`tested`), never inside another one: the `ui` of `build` is none.
+`tested`), never inside another one: the `ui` of `build` is none.  A title's verb and the noun that it is about
+weigh more than what stands before that noun, and that more than what follows a preposition: "Add snapshot tests
+for React components" is about tests.  Names of files count for nothing.
 
 What a task is about, where not every agent can reach it (a host, a repository), is its target: to the matching
 one more thing that the agent must offer; people write and read it as itself.
@@ -10,21 +12,45 @@ one more thing that the agent must offer; people write and read it as itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
 GENERAL_PURPOSE = "general-purpose"
 """The kind of what no word leads to anything else; every agent is of it."""
 
-TITLE, EPIC, TEXT = 3, 2, 1
-"""What a word weighs by the place where it was found.  Each word counts once, at its best place."""
+VERB, NOUN, BEFORE_NOUN, FURTHER, EPIC, TEXT = 12, 9, 6, 3, 2, 1
+"""What a word weighs by the place where it was found, the first four of them in the title.  Each word counts
+once, at its best place."""
 
 TEXT_CHARS_MAX = 20_000
 """As much of a task's text is looked at."""
 
 _WORD = re.compile(r"[^\W_]+")
-_ENDINGS = ("s", "es", "ed", "ing")
+_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+"""Of a name like `OrderService`."""
+_ENDINGS = (("s", ""), ("es", ""), ("ies", "y"), ("ed", ""), ("ed", "e"), ("ing", ""), ("ing", "e"))
+_LABEL = re.compile(r"(?:\[[^\]]*\]|[A-Z]+-?\d[\w.-]*:?(?=\s)|\d+(?:\.\d+)*[.)]?(?=\s))\s*")
+"""`T012`, `[P]`, `1.2`: before the title itself."""
+_ROUTE = re.compile(r"\b(?:GET|POST|PUT|PATCH|DELETE) /\S*")
+_FILE = re.compile(r"\S*/\S*\.\w+|[\w-]+(?:\.[\w-]+)*\.(?:[a-z]{1,4}|[a-z]+[0-9])(?=\s|$)|\S+/\S*/\S*")
+_PREPOSITIONS = """
+    after against as at before behind between by for from in instead into of on onto over per so that to
+    under using via when which while who with without
+"""
+_IMPERATIVES = """
+    add allow apply assert automate backfill benchmark block build bump cache change check choose clarify
+    clean collect compare configure convert cover create decide define delete deploy describe design disable
+    document encrypt enforce ensure exclude expire explain expose extend extract find fix fuzz generate give
+    handle harden hash implement improve increase integrate introduce invalidate investigate limit list load
+    make measure migrate mock monitor move normalize optimize parse partition plan port prevent proofread
+    protect provide provision publish read record redesign reduce refactor remove rename render renew
+    reorganize replace restrict return review rewrite roll rotate run sanitize scan secure seed send set
+    setup ship show simplify simulate split store stream style support switch sync test translate triage
+    tune unskip update upgrade use validate verify write
+"""
+_FURTHER, _VERBS = frozenset(_PREPOSITIONS.split()), frozenset(_IMPERATIVES.split())
+"""What begins what is further away, and what titles begin with: the noun is looked for in between."""
 
 
 class Choice(Struct, frozen=True):
@@ -41,6 +67,10 @@ class _Entry(Struct, frozen=True):
     word: str
     rest: tuple[str, ...]
     """What must follow its first word."""
+
+
+_Weighed = tuple[str, int]
+"""A word, and what it weighs."""
 
 
 def words_of(text: str) -> list[str]:
@@ -75,9 +105,9 @@ class Chooser:
 
     def choose(self, title: str, text: str, epic: str) -> Choice:
         weights: dict[_Entry, int] = {}
-        for weight, place in ((TITLE, title), (EPIC, epic), (TEXT, text[:TEXT_CHARS_MAX])):
-            for entry in self._found(words_of(place)):
-                weights.setdefault(entry, weight)
+        for words in (_title(title), _evenly(epic, EPIC), _evenly(text[:TEXT_CHARS_MAX], TEXT)):
+            for entry, weight in self._found(words):
+                weights[entry] = max(weight, weights.get(entry, 0))
         scores: dict[str, int] = {}
         for entry, weight in weights.items():
             scores[entry.profile] = scores.get(entry.profile, 0) + weight
@@ -85,23 +115,52 @@ class Chooser:
             return Choice(GENERAL_PURPOSE)
         best = max(scores.values())
         first, *ties = (profile for profile in self._order if scores.get(profile) == best)
-        words = tuple(entry.word for entry in weights if entry.profile == first)
-        return Choice(first, words, best, tuple(ties))
+        said = tuple(entry.word for entry in weights if entry.profile == first)
+        return Choice(first, said, best, tuple(ties))
 
-    def _found(self, words: Sequence[str]) -> dict[_Entry, None]:
-        found: dict[_Entry, None] = {}
-        for at, word in enumerate(words):
+    def _found(self, words: Sequence[_Weighed]) -> Iterator[tuple[_Entry, int]]:
+        for at, (word, weight) in enumerate(words):
             if word not in self._seen:
                 self._seen[word] = tuple(self._entries(word))
             for entry in self._seen[word]:
-                if entry.rest == tuple(words[at + 1 : at + 1 + len(entry.rest)]):
-                    found[entry] = None
-        return found
+                following = words[at + 1 : at + 1 + len(entry.rest)]
+                if len(following) == len(entry.rest) and all(
+                    known in _forms(each) for known, (each, _) in zip(entry.rest, following, strict=True)
+                ):
+                    # Several words together say more than one of them.
+                    yield entry, max(weight, *(heavy for _, heavy in following), 0) + len(following)
 
     def _entries(self, word: str) -> list[_Entry]:
-        forms = [word, *(word.removesuffix(ending) for ending in _ENDINGS if word.endswith(ending))]
-        found = [entry for form in forms for entry in self._whole.get(form, ())]
+        found = [entry for form in _forms(word) for entry in self._whole.get(form, ())]
         return found + [entry for start, entry in self._starts if word.startswith(start)]
+
+
+def _forms(word: str) -> Iterable[str]:
+    """The word itself first: `oauth2` is `oauth`, `policies` is `policy`."""
+    ends = (word.removesuffix(end) + instead for end, instead in _ENDINGS if word.endswith(end))
+    return dict.fromkeys((word, word.rstrip("0123456789"), *ends))
+
+
+def _evenly(text: str, weight: int) -> list[_Weighed]:
+    return [(word, weight) for word in words_of(text)]
+
+
+def _title(title: str) -> list[_Weighed]:
+    """The words of a title, each with what it weighs."""
+    while label := _LABEL.match(title):
+        title = title[label.end() :]
+    title = _FILE.sub(" ", _ROUTE.sub("endpoint", title))
+    about, _, rest = title.partition(": ")
+    words = _WORD.findall(about)
+    begin = 1 if len(words) > 1 and words[0].casefold() in _VERBS else 0
+    end = next((at for at in range(begin, len(words)) if words[at].casefold() in _FURTHER), len(words))
+    nouns = [at - 1 for at in range(begin + 1, end) if words[at].casefold() == "and"] or [end - 1]
+    found: list[_Weighed] = []
+    for at, word in enumerate(words):
+        weight = VERB if at < begin else NOUN if at in nouns else BEFORE_NOUN if at < end else FURTHER
+        parts = _PART.findall(word) if word[1:] != word[1:].lower() else []
+        found += [(part.casefold(), weight) for part in (word, *(parts if len(parts) > 1 else ()))]
+    return found + _evenly(rest, FURTHER)
 
 
 _MARK = "target:"
