@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from muster.agents.reports import reports_in
 from muster.model import commands as c
 from muster.model.answers import ClaimedJob, Moved
 from muster.model.states import ErrorKind, TaskStatus
@@ -197,3 +198,17 @@ def test_a_cost_is_an_estimate_until_its_process_has_ended(tmp_path: Path) -> No
     reader.close()
     reader.tell(account, last=True)
     assert told[2:] == [Usage(input_tokens=9)]
+
+
+def test_a_line_of_a_message_decides_on_a_file_of_a_merge(tmp_path: Path) -> None:
+    stdout = tmp_path / "stdout"
+    stdout.touch()
+    stream: Any = Refused()
+    stream.feed = lambda data: reports_in(data.decode())
+    output_reader = OutputReader(ClaimedJob(**JOB), stdout, stream, None)
+    stdout.write_bytes(b"It is mine.\n`muster: keep a folder/pkg.bin`\nmuster: progress 40 on\n")
+    output_reader.listen()
+    sent: list[Any] = []
+    output_reader.tell(sent.append, last=True)
+    assert output_reader.decided == ["a folder/pkg.bin"]
+    assert [type(word) for word in sent] == [c.Progress]

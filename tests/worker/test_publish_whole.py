@@ -44,6 +44,9 @@ def test_a_file_that_a_filter_refuses_is_for_a_person(made, home):
     with pytest.raises(ForReview, match=r"cannot take in all of its work: .*clean filter 'lfs' failed"):
         publish(made)
     assert no_branch(home)
+    made.keep()
+    kept = git(home, "ls-tree", "--name-only", made.kept).split()
+    assert {"a.bin", ".gitattributes"} <= set(kept), "all of it is kept, as it lies there"
 
 
 @pytest.mark.promise("S18")

@@ -7,7 +7,7 @@ import re
 from muster.ports.agent import Reported
 
 _REPORT = re.compile(
-    r"^[\s>*`-]*muster: ?(progress|checkpoint|ask) +(\S[^\n]*?)[\s`*]*$", re.MULTILINE | re.IGNORECASE
+    r"^[\s>*`-]*muster: ?(progress|checkpoint|ask|keep) +(\S[^\n]*?)[\s`*]*$", re.MULTILINE | re.IGNORECASE
 )
 _COMMANDS = (
     "To report how far you are, to save what a successor needs to go on, or to ask a person, run: "

@@ -208,7 +208,7 @@ class Reported:
     """A message of the agent holds a report to Muster: it may not run `muster report`, or need not."""
 
     verb: str
-    """progress, checkpoint or ask."""
+    """progress, checkpoint, ask, or keep: this file of a merge is right as it lies there."""
     text: str
 
 

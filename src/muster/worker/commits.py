@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from muster.worker.conflicts import Unmerged, conflicts, ours, resolve, undecided
 from muster.worker.git import Repository
 
 SUBJECT_CHARS_MAX = 72
 """A line of `git log` shows no more."""
 BODY_CHARS_MAX = 2000
+GITLINK = "160000"
 _INDEX = "muster-index"
+_FILTER = re.compile(r"clean filter '(.+)' failed")
 
 
 class Staged(NamedTuple):
@@ -22,38 +26,50 @@ class Staged(NamedTuple):
     refused: str
     """What git said of files that it could not take in; empty where it took all."""
 
-    def changed(self, repository: Repository, base: str) -> Iterator[tuple[str, str, str]]:
-        """(mode, object, path) of everything that is not as in `base`, without what is gone."""
-        raw = repository.run("diff", "--raw", "-z", "--no-renames", "--no-abbrev", base, self.tree)
+    undecided: tuple[Unmerged, ...] = ()
+    """Of the merge that is under way: it is no merge before somebody has decided on them."""
+    aside: str = ""
+    """As `tree`, with our side of what is undecided: a merge that is begun on it anew finds it again."""
+
+    def changed(self, repository: Repository, *others: str) -> dict[str, tuple[str, str]]:
+        """Mode and object of everything that is as in none of these commits, by path, without what is gone."""
+        found = [self._changed(repository, other) for other in others]
+        return {path: entry for path, entry in found[0].items() if all(path in each for each in found)}
+
+    def _changed(self, repository: Repository, other: str) -> dict[str, tuple[str, str]]:
+        raw = repository.run("diff", "--raw", "-z", "--no-renames", "--no-abbrev", other, self.tree)
         fields = iter(raw.split("\0"))
-        for said, path in zip(fields, fields, strict=False):
-            _, mode, _, name, _ = said.removeprefix(":").split(" ")
-            if mode != "000000":
-                yield mode, name, path
+        words = (
+            (said.removeprefix(":").split(" "), path) for said, path in zip(fields, fields, strict=False)
+        )
+        return {path: (mode, name) for (_, mode, _, name, _), path in words if mode != "000000"}
 
     def commit(self, repository: Repository, admin: Path, head: str, message: str, kept: str) -> str:
         """The commit with all of it, on `head` and on what is being merged in the tree with this folder of git's.
 
         Where the ref `kept` has it already, that one: people may have been told its name.
         """
-        other = repository.commit_of(f"worktrees/{admin.name}/MERGE_HEAD")
-        if other is None and self.tree == repository.run("rev-parse", f"{head}^{{tree}}"):
+        other, tree = None, self.aside
+        if not self.undecided:
+            other, tree = repository.commit_of(f"worktrees/{admin.name}/MERGE_HEAD"), self.tree
+        if other is None and tree == repository.run("rev-parse", f"{head}^{{tree}}"):
             return head
         # What was there before comes first, as in any merge into the plan's branch.
         parents = [parent for parent in (other, head) if parent is not None]
-        if repository.says(kept, "%T %P") == " ".join((self.tree, *parents)):
+        if repository.says(kept, "%T %P") == " ".join((tree, *parents)):
             return repository.run("rev-parse", kept)
         named = [part for parent in parents for part in ("-p", parent)]
-        return repository.run("commit-tree", self.tree, *named, "-m", message)
+        return repository.run("commit-tree", tree, *named, "-m", message)
 
-    def sizes(self, repository: Repository, base: str) -> list[tuple[str, int]]:
-        """(path, bytes) of every changed file."""
-        files = [(path, name) for mode, name, path in self.changed(repository, base) if mode != "160000"]
-        if not files:
-            return []
-        asked = "".join(f"{name}\n" for _, name in files)
-        told = repository.ask("cat-file", "--batch-check=%(objectsize)", given=asked).stdout.split()
-        return [(path, int(size)) for (path, _), size in zip(files, told, strict=True)]
+
+def sizes(repository: Repository, changed: Mapping[str, tuple[str, str]]) -> list[tuple[str, int]]:
+    """(path, bytes) of every changed file."""
+    files = {path: name for path, (mode, name) in changed.items() if mode != GITLINK}
+    if not files:
+        return []
+    asked = "".join(f"{name}\n" for name in files.values())
+    told = repository.ask("cat-file", "--batch-check=%(objectsize)", given=asked).stdout.split()
+    return [(path, int(size)) for path, size in zip(files, told, strict=True)]
 
 
 def stage(repository: Repository, path: Path | None, admin: Path, head: str) -> Staged:
@@ -71,13 +87,39 @@ def stage(repository: Repository, path: Path | None, admin: Path, head: str) -> 
     try:
         if not index.exists():
             repository.run("read-tree", head, cwd=path, index=index)
-        refused = ""
-        if path is not None:
-            added = repository.ask("add", "--all", "--ignore-errors", "--", ":/", cwd=path, index=index)
-            refused = "" if added.returncode == 0 else " ".join(added.stderr.split())[-500:] or "no reason"
-        return Staged(repository.run("write-tree", cwd=path, index=index), refused)
+        found = conflicts(repository, index)
+        # Git writes no tree with them; whatever lies there in their place is added after that.
+        resolve(repository, index, ((each.path, each.left) for each in found))
+        refused, options = ("", []) if path is None else _add_all(repository, path, index)
+        tree = repository.run(*options, "write-tree", cwd=path, index=index)
+        unclear = undecided(repository, admin, found, tree)
+        if not unclear:
+            return Staged(tree, refused)
+        resolve(repository, index, ours(repository, head, unclear))
+        aside = repository.run(*options, "write-tree", cwd=path, index=index)
+        return Staged(tree, refused, unclear, aside)
     finally:
         index.unlink(missing_ok=True)
+
+
+def _add_all(repository: Repository, path: Path, index: Path) -> tuple[str, list[str]]:
+    """What git says of files that it refuses, and the options with which it takes in those of a filter.
+
+    They are taken in unfiltered, which is good enough to be kept.
+    """
+    options: list[str] = []
+    refused = ""
+    while True:
+        added = repository.ask(*options, "add", "--all", "--ignore-errors", "--", ":/", cwd=path, index=index)
+        if added.returncode == 0:
+            return refused, options
+        refused = refused or " ".join(added.stderr.split())[-500:] or "no reason"
+        broken = _FILTER.search(added.stderr)
+        # Git ends at once where it is required.
+        option = f"filter.{broken[1]}.required=false" if broken else ""
+        if not option or option in options:
+            return refused, options
+        options += ["-c", option]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from muster.worker.conflicts import HOW_TO_KEEP, conflicts, marked
 from muster.worker.git import Repository
 from muster.worker.tree_links import admin_of
 
@@ -16,30 +17,44 @@ NAMED_MAX = 10
 
 
 def merge_plan(
-    repository: Repository, path: Path, *, tip: str, base: str, keep: Callable[[], str], message: str
+    repository: Repository,
+    path: Path,
+    *,
+    tip: str,
+    base: str,
+    keep: Callable[[], tuple[str, str]],
+    message: str,
 ) -> str:
     """Merges `tip`, where the plan's branch stands, into the tree at `path`; what to tell the agent of it.
 
-    `keep` commits all that is there, `base` is where the task began.  A conflict is left in the tree as git
-    leaves it; whoever has the tree next finds it there.  Raises GitFailed.
+    `keep` commits all that is there and says what git has refused of it; `base` is where the task began.  A
+    conflict is left in the tree as git leaves it; whoever has the tree next finds it there.  Raises GitFailed.
     """
     if repository.commit_of("MERGE_HEAD", path) is None:
         head = repository.run("rev-parse", "HEAD", cwd=path)
         if repository.is_ancestor(tip, head):
             return ""
-        commit = keep()
+        commit, refused = keep()
+        if refused:  # what is not fit to be published is no part of a merge
+            return f"Other work has been published since; it is not merged, because git says: {refused}"
         if commit != head:
             repository.run("update-ref", "-m", "muster: what was not committed", "HEAD", commit, cwd=path)
         repository.run("read-tree", commit, cwd=path)
-        done = repository.ask("merge", "--no-ff", "--no-commit", "--quiet", tip, cwd=path)
+        done = repository.ask("merge", "--no-ff", "--no-commit", "--quiet", "--strategy=ort", tip, cwd=path)
         if done.returncode == 0:
             _commit(repository, path, commit, tip, message)
             return "What other tasks have published since is merged into it."
         if repository.commit_of("MERGE_HEAD", path) is None:
             return f"Other work has been published since, and could not be merged: {done.stderr.strip()}"
-    listed = repository.run("diff", "--name-only", "--diff-filter=U", "-z", cwd=path)
-    files = list(filter(None, listed.split("\0")))
-    return _conflict(files, tasks_between(repository, base, tip, files) if files else [])
+    admin = admin_of(path)
+    found = conflicts(repository, admin / "index")
+    if not found:
+        return "A merge with what other tasks have published is under way here.  Muster commits it."
+    files = [each.path for each in found]
+    lines = marked(repository, f"worktrees/{admin.name}/AUTO_MERGE", files)
+    tasks = tasks_between(repository, base, tip, files)
+    other = f"the work of {', '.join(tasks)}" if tasks else "what others have published"
+    return _conflict(files, [each.words(other, markers=each.path in lines) for each in found], other)
 
 
 def forget_merge(path: Path) -> None:
@@ -64,14 +79,13 @@ def tasks_between(repository: Repository, base: str, tip: str, files: Sequence[s
     return list(dict.fromkeys(named))[:NAMED_MAX]
 
 
-def _conflict(files: list[str], others: list[str]) -> str:
-    if not files:
-        return "A merge with what other tasks have published is under way here.  Muster commits it."
-    other = f"the work of {', '.join(others)}" if others else "what others have published"
+def _conflict(files: list[str], kinds: list[str], other: str) -> str:
     named = f"{', '.join(files[:NAMED_MAX])}{' and more' if len(files) > NAMED_MAX else ''}"
+    listed = "\n".join(f"- {kind}" for kind in kinds[:NAMED_MAX])
     return (
-        f"Your work and {other} change the same lines.  Their merge is begun in this folder; there are "
-        f"conflicts in {named}.  Edit these files so "
-        "that the intent of both sides holds, and remove the markers (<<<<<<<, =======, >>>>>>>).  You need not "
-        "run git: Muster commits the merge when you are done."
+        f"Git cannot merge your work and {other} by itself.  Their merge is begun in this folder; there are "
+        f"conflicts in {named}:\n{listed}\n"
+        "Edit, write, rename or remove these files so that the intent of both sides holds; no markers (<<<<<<<, "
+        f"=======, >>>>>>>) may be left; {HOW_TO_KEEP}.  You need not run git for the rest: Muster commits the "
+        "merge when you are done."
     )

@@ -76,6 +76,8 @@ class OutputReader:
         self._session = session_key
         self._told: tuple[str | None, Usage | None] = (session_key, None)
         self._broken = False
+        self.decided: list[str] = []
+        """Files of a merge that are right as they lie there, by its agent's word."""
         self.asked: PermissionAsked | None = None
         """What its agent waits for a person's word on."""
         self.reply = b""
@@ -129,6 +131,8 @@ class OutputReader:
                         self._session = key
                     case Step():
                         self._take_step(event)
+                    case Reported("keep", path) if not self._guest:
+                        self.decided.append(path)
                     case Reported() if not self._guest:
                         self._reports.append(event)
                     case PermissionAsked():

@@ -6,12 +6,13 @@ markers goes back to the agent, or to a person, with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from muster.worker.commits import Staged, stage
+from muster.worker.commits import GITLINK, Staged, sizes, stage
+from muster.worker.conflicts import HOW_TO_KEEP, MARKER_BEGINS, marked
 from muster.worker.git import GitFailed
 from muster.worker.merging import NAMED_MAX, forget_merge
 from muster.worker.worktree import Begun, Worktree
@@ -26,8 +27,8 @@ _UNDER_WAY = {
     "CHERRY_PICK_HEAD": "cherry-pick",
     "REVERT_HEAD": "revert",
 }
-_NO_WHITESPACE = "core.whitespace=-blank-at-eol,-blank-at-eof,-space-before-tab,cr-at-eol"
-_GITLINK = "160000"
+Changed = Mapping[str, tuple[str, str]]
+"""Mode and object, by path."""
 _SIGNED = "%P%n%s%n%(trailers:key=Task,valueonly,separator=%x20)"
 _SAID_MAX = 500
 _USAGE = 129
@@ -106,10 +107,15 @@ class Publishing:
             staged = stage(repository, tree.path, admin, head)
             if staged.refused:
                 raise _not_taken_in(staged.refused)
-            self._refuse_repositories(begun.base, staged)
-            if not self.accepted:
-                self._refuse_markers(begun.base, staged)
-            large = self._large(begun.base, staged)
+            tip = tree.plan_tip()
+            # What others have published is not this one's to mend.
+            changed = staged.changed(repository, begun.base, *([tip] if tip else []))
+            self._refuse_repositories(changed, staged)
+            if self.accepted:
+                staged = staged._replace(undecided=())
+            else:
+                self._refuse_conflicts(begun.base, changed, staged)
+            large = self._large(changed)
             commit = staged.commit(repository, admin, head, tree.message(), tree.kept)
             tree.put(tree.kept, commit)
             if commit != head:
@@ -248,11 +254,11 @@ class Publishing:
                     f"bring it back: git stash pop {name}; or throw it away: git stash drop {name}",
                 )
 
-    def _refuse_repositories(self, base: str, staged: Staged) -> None:
+    def _refuse_repositories(self, changed: Changed, staged: Staged) -> None:
         """Of a repository within this one git keeps no more than a commit's name, so its files would be lost."""
         tree, repository = self.tree, self.tree.repository
-        for mode, commit, path in staged.changed(repository, base):
-            if mode != _GITLINK:
+        for path, (mode, commit) in changed.items():
+            if mode != GITLINK or any(path == each.path for each in staged.undecided):
                 continue
             inner = tree.path / path
             elsewhere = (
@@ -262,41 +268,47 @@ class Publishing:
             )
             if elsewhere is not None and elsewhere.returncode == 0 and elsewhere.stdout.strip():
                 continue  # a submodule at a commit that others can get as well
+            modules = ("config", "--blob", f"{staged.tree}:.gitmodules", "--get-regexp", r"\.path$")
+            if path in {line.partition(" ")[2] for line in repository.ask(*modules).stdout.splitlines()}:
+                raise SentBack(
+                    f"submodule {path} stands at commit {commit[:12]}, which its remote does not have",
+                    f"push its commit: git -C {path} push origin HEAD:refs/heads/NAME",
+                )
             raise SentBack(
                 f"{path} is a git repository of its own, of which only a commit's name would be kept",
                 f"if its files belong to this work, remove {path}/.git; else move it out of the working tree",
             )
 
-    def _refuse_markers(self, base: str, staged: Staged) -> None:
-        repository, half = self.tree.repository, []
-        done = repository.ask("-c", _NO_WHITESPACE, "diff", "--check", base, staged.tree)
-        found: dict[str, list[int]] = {}
-        for line in done.stdout.splitlines():
-            place, colon, _ = line.partition(": leftover conflict marker")
-            if colon:
-                path, _, number = place.rpartition(":")
-                found.setdefault(path, []).append(int(number))
-        for path, numbers in found.items():
-            lines = repository.ask("cat-file", "blob", f"{staged.tree}:{path}").stdout.split("\n")
-            begins = {lines[number - 1][:7] for number in numbers if number <= len(lines)}
-            if {"<" * 7, ">" * 7} <= begins:  # seven equal signs alone are a heading in some languages
-                half.append(f"{path}:{numbers[0]}")
+    def _refuse_conflicts(self, base: str, changed: Changed, staged: Staged) -> None:
+        repository = self.tree.repository
+        options = ("--text", "--no-textconv", "--no-ext-diff", "--name-only", "-z", f"-G{MARKER_BEGINS}")
+        begun = repository.run("diff", *options, base, staged.tree).split("\0")
+        half = marked(repository, staged.tree, (path for path in begun if path in changed))
+        other = "what others have published"
+        kinds = [each.words(other, markers=False) for each in staged.undecided if each.path not in half]
+        why, what = [], []
         if half:
-            raise SentBack(
-                f"there are conflict markers in what it has changed: {_named(half)}",
-                "decide on each side, and remove the lines that begin with <<<<<<<, ======= and >>>>>>>",
+            named = _named(f"{path}:{line}" for path, line in half.items())
+            why.append(f"there are conflict markers in what it has changed: {named}")
+            what.append(
+                "decide on each side, and remove the lines that begin with <<<<<<<, ======= and >>>>>>>"
             )
+        if kinds:
+            why.append(f"nobody has decided on both sides of {_named(kinds)}")
+            what.append(HOW_TO_KEEP)
+        if why:
+            raise SentBack("; ".join(why), "; ".join(what))
 
-    def _large(self, base: str, staged: Staged) -> tuple[str, ...]:
-        sizes = staged.sizes(self.tree.repository, base)
-        too_large = [_sized(path, size) for path, size in sizes if size > self.file_bytes_max]
+    def _large(self, changed: Changed) -> tuple[str, ...]:
+        found = sizes(self.tree.repository, changed)
+        too_large = [_sized(path, size) for path, size in found if size > self.file_bytes_max]
         if too_large and not self.accepted:
             raise ForReview(
                 f"it has made files of more than {self.file_bytes_max / 1e6:,.0f} MB: {_named(too_large)}",
                 "muster task accept takes them; muster task resume --note tells the agent what to do instead; "
                 "git.max_file of muster.toml is the limit",
             )
-        return tuple(_sized(path, size) for path, size in sizes if size > LARGE_BYTES)
+        return tuple(_sized(path, size) for path, size in found if size > LARGE_BYTES)
 
 
 class Over(NotPublished):

@@ -195,6 +195,7 @@ class Runner:
         if end.abandoned:
             workdir.keep()
             return
+        workdir.decide(output_reader.decided)
         ended = end.exit
         word = self._word_of(end)
         if word is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -47,6 +47,9 @@ class Workdir(Protocol):
     def diff(self) -> str:
         """What earlier attempts have changed here; empty where nothing is known of that."""
 
+    def decide(self, paths: Sequence[str]) -> None:
+        """These files of a merge that is under way here are right as they lie here.  Never raises."""
+
     def keep(self) -> Work | None:
         """Puts away what the attempt has left.  Never raises."""
 
@@ -81,6 +84,8 @@ class Folder:
 
     def diff(self) -> str:
         return ""
+
+    def decide(self, paths: Sequence[str]) -> None: ...
 
     def keep(self) -> Work | None:
         return None
@@ -155,6 +160,13 @@ class Tree:
         except (GitFailed, OSError) as error:
             log.info("what was changed in %s is not known: %s", self.tree.path, error)
             return ""
+
+    def decide(self, paths: Sequence[str]) -> None:
+        try:
+            self.tree.decide(paths)
+        except (GitFailed, OSError) as error:
+            # Nothing is decided by that: it is asked again.
+            log.warning("what is decided on %s could not be noted: %s", ", ".join(paths), error)
 
     def keep(self) -> Work | None:
         try:

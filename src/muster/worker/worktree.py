@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +26,7 @@ from muster.model.refs import (
     task_branch,
 )
 from muster.worker.commits import NOBODY, Signature, stage
+from muster.worker.conflicts import conflicts, lying, resolve
 from muster.worker.git import GitFailed, Repository
 from muster.worker.ignored import ignored_files, missed
 from muster.worker.merging import merge_plan
@@ -63,6 +64,8 @@ class Work(NamedTuple):
     commit: str
     commits: int
     stat: str
+    refused: str = ""
+    """What git says of files that it takes in only for safe keeping, or not at all."""
 
     def __str__(self) -> str:
         return f"commit {self.commit[:SHORT_HASH_CHARS]}, {self.commits} since its start, {self.stat}"
@@ -194,6 +197,24 @@ class Worktree:
         set_up = self.admin() / _SET_UP
         before = os.fsdecode(set_up.read_bytes()) if set_up.exists() else ""
         return missed(self.repository, self.path, before, droppings)
+
+    def decide(self, paths: Sequence[str]) -> None:
+        """Tells git that these files of a merge are right as they lie here, which not every agent may do itself.
+
+        Paths are of the tree, or of the project's folder.
+        """
+        if not paths:
+            return
+        repository = self.repository
+        named = {str(repository.prefix / path) for path in paths} | {*paths}
+        with repository.locked():
+            index = self.admin() / "index"
+            found = [each for each in conflicts(repository, index) if each.path in named]
+            if self.own() is None or not found:
+                return
+            head = repository.run("rev-parse", "HEAD", cwd=self.path)
+            tree = stage(repository, self.path, self.admin(), head).tree
+            resolve(repository, index, lying(repository, tree, found))
 
     def keep(self, admin: Path | None = None) -> Work | None:
         """Commits all that is there, ignored files aside, behind the attempt's ref; tree and index stay.
@@ -422,7 +443,7 @@ class Worktree:
         self.put(kept, commit)
         stat = repository.run("diff", "--shortstat", begun.base, commit).strip() or "no change"
         commits = int(repository.run("rev-list", "--count", f"{begun.base}..{commit}"))
-        return Work(commit, commits, stat)
+        return Work(commit, commits, stat, staged.refused)
 
     def put(self, kept: str, commit: str) -> None:
         """Keeps a commit behind this ref; one that stood there, and is no part of it, gets a name of its own."""
@@ -441,12 +462,17 @@ class Worktree:
         tip, begun = self.plan_tip(), self.begun()
         if tip is None or begun is None:
             return ""
+
+        def keep() -> tuple[str, str]:
+            work = self._keep(begun)
+            return work.commit, work.refused
+
         return merge_plan(
             self.repository,
             self.path,
             tip=tip,
             base=begun.base,
-            keep=lambda: self._keep(begun).commit,
+            keep=keep,
             message=self.message(),
         )
 
@@ -455,7 +481,7 @@ class Worktree:
         if origin is None:
             return aside
         return (
-            f"An earlier attempt (#{origin}) was ended before it had finished.  What it left is in this folder; "
+            f"An earlier attempt (#{origin}) has worked in this folder.  What it left is here; "
             f"what it has changed: git diff {self._refs(self.epoch).base}.  Go on from there."
         ) + (aside and f"  {aside}")
 
