@@ -64,6 +64,8 @@ def killed(run: Checked) -> None:
 
 def timed_out(run: Checked) -> None:
     run.begin("sleep 300", timeoutS=1)
+    run.comes_to("PAUSED")
+    run.post("accept")
 
 
 def cancelled(run: Checked) -> None:
