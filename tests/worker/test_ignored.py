@@ -11,7 +11,7 @@ from repositories import git, make_repository, publish, tree
 from test_review_rounds import CONFIG, Crew
 
 from muster.worker.git import find_repository
-from muster.worker.publishing import ForReview
+from muster.worker.publishing import ForReview, SentBack
 from muster.worker.worktree import Worktree
 
 DROPPED = [
@@ -56,6 +56,18 @@ def test_what_the_setup_has_made_is_no_work(made: Worktree) -> None:
     made.was_set_up()
     write(made.cwd, "gen.py")
     assert made.ignored(()) == ["gen.py"]
+
+
+def test_what_a_check_has_made_is_no_work_of_the_next_round(made: Worktree) -> None:
+    write(made.cwd, "out.txt", "gen.py")
+
+    def check() -> str:
+        write(made.cwd, "dist/a.js")
+        return "it has not passed"
+
+    with pytest.raises(SentBack):
+        publish(made, check=check)
+    assert (made.cwd / "dist" / "a.js").exists() and made.ignored(()) == ["gen.py"]
 
 
 @pytest.mark.promise("S18")

@@ -29,17 +29,28 @@ DROPPINGS = (
 _COUNTED_MAX = 1000
 
 
-def ignored_files(repository: Repository, path: Path) -> str:
-    """As git lists them, with a NUL after each; a folder of which all is ignored is one of them."""
+def note_ignored(repository: Repository, path: Path, note: Path, since: Path | None = None) -> None:
+    """Adds to the file `note` what is ignored in the tree by now; only what is not in the note `since`."""
+    found = _ignored(repository, path) - (_noted(since) if since is not None else set())
+    with note.open("ab") as file:
+        file.write(os.fsencode("".join(f"{name}\0" for name in found)))
+
+
+def _ignored(repository: Repository, path: Path) -> set[str]:
+    """As git lists them; a folder of which all is ignored is one of them."""
     what = ("ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
-    return repository.run(*what, cwd=path)
+    return set(repository.run(*what, cwd=path).split("\0")) - {""}
 
 
-def missed(repository: Repository, path: Path, before: str, droppings: tuple[str, ...]) -> list[str]:
-    """What is in the tree of a task and not in `before`: each file, or folder with the number of its files."""
-    there, names, found = set(before.split("\0")), (*DROPPINGS, *droppings), {}
-    for name in ignored_files(repository, path).split("\0"):
-        if not name or name in there or any(_drops(part, names) for part in _parts(name)):
+def _noted(note: Path) -> set[str]:
+    return set(os.fsdecode(note.read_bytes()).split("\0")) if note.exists() else set()
+
+
+def missed(repository: Repository, path: Path, known: Path, droppings: tuple[str, ...]) -> list[str]:
+    """What is in the tree of a task and not in the note `known`: files, and folders with the number of theirs."""
+    names, found = (*DROPPINGS, *droppings), {}
+    for name in sorted(_ignored(repository, path) - _noted(known)):
+        if any(_drops(part, names) for part in _parts(name)):
             continue
         number = sum(1 for _ in _files(path / name, names)) if name.endswith("/") else 1
         if number:

@@ -166,7 +166,7 @@ class Publishing:
         with repository.locked():
             self._begun()
             tree.sweep()
-            tree.checking.touch()
+            tree.begin_check()
             if repository.run("rev-parse", "HEAD", cwd=tree.path) == commit:
                 return
             if repository.ask("symbolic-ref", "--quiet", "HEAD", cwd=tree.path).stdout.strip() == tree.head:

@@ -7,7 +7,6 @@ anything of it is removed.
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from muster.model.refs import (
 from muster.worker.commits import NOBODY, Signature, stage
 from muster.worker.conflicts import conflicts, lying, resolve
 from muster.worker.git import GitFailed, Repository
-from muster.worker.ignored import ignored_files, missed
+from muster.worker.ignored import missed, note_ignored
 from muster.worker.merging import merge_plan
 from muster.worker.plan_branch import PlanBranch
 from muster.worker.tree_links import LINK_BYTES_MAX, admin_of, real, rejoin, tree_of
@@ -190,13 +189,11 @@ class Worktree:
 
     def was_set_up(self) -> None:
         """With what is ignored there by now: no work of an agent's."""
-        (self.admin() / _SET_UP).write_bytes(os.fsencode(ignored_files(self.repository, self.path)))
+        note_ignored(self.repository, self.path, self.admin() / _SET_UP)
 
     def ignored(self, droppings: tuple[str, ...]) -> list[str]:
         """What its agent has made that git ignores."""
-        set_up = self.admin() / _SET_UP
-        before = os.fsdecode(set_up.read_bytes()) if set_up.exists() else ""
-        return missed(self.repository, self.path, before, droppings)
+        return missed(self.repository, self.path, self.admin() / _SET_UP, droppings)
 
     def decide(self, paths: Sequence[str]) -> None:
         """Tells git that these files of a merge are right as they lie here, which not every agent may do itself.
@@ -346,7 +343,13 @@ class Worktree:
         """Back to its HEAD, ignored files aside.  Call it with the repository's lock, in a tree of our own."""
         self.repository.run("reset", "--hard", "--quiet", cwd=self.path)
         self.repository.run("clean", "-ffdq", cwd=self.path)
-        self.checking.unlink(missing_ok=True)
+        if self.checking.exists():
+            # No work of an agent's either.
+            note_ignored(self.repository, self.path, self.admin() / _SET_UP, since=self.checking)
+            self.checking.unlink()
+
+    def begin_check(self) -> None:
+        note_ignored(self.repository, self.path, self.checking)
 
     def _remove(self, lock: int) -> None:
         """Whatever ends us on the way: what is half removed is no attempt's work any more."""
