@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ from msgspec.structs import replace
 from muster.hosts.process import LocalLauncher
 from muster.model.answers import ClaimedJob
 from muster.worker.runner import WorkerContext
+
+WORKER = f"worker-{secrets.token_hex(4)}"
+"""No other test process's: whoever sweeps up after its worker kills all processes of that name."""
 
 
 def claimed_job(agent: str, **changes: Any) -> ClaimedJob:
@@ -31,7 +35,7 @@ def claimed_job(agent: str, **changes: Any) -> ClaimedJob:
 
 def worker_context(root: Path, **changes: Any) -> WorkerContext:
     plain = {
-        "worker_id": "worker-aaaaaaaa",
+        "worker_id": WORKER,
         "root": root,
         "attempts_dir": root / "attempts",
         "socket": root / "socket",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -41,7 +42,7 @@ LEASE_S = 3.0
 HEARTBEAT_S = 0.2
 STORES_HOST = "store.example"
 WORKERS_HOST = "worker.example"
-HERE, RIVAL = "worker-aaaaaaaa", "worker-bbbbbbbb"
+HERE, RIVAL = (f"worker-{secrets.token_hex(4)}" for _ in range(2))  # as in around.py
 # A process of its own session works on beside the one that was started.
 AGENT = """\
 setsid sh -c 'while :; do echo x >> {0}/child; sleep 0.01; done' &
