@@ -133,7 +133,7 @@ class KillRounds:
         return self.whole(strike)
 
     def whole(self, strike: Strike) -> Strike:
-        wait(lambda: len(self.crew.crew()) == WORKERS, "the crew has its full size")
+        wait(lambda: len(self.crew.crew()) >= WORKERS, "the crew has its full size")
         self.strikes.append(strike)
         return strike
 

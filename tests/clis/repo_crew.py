@@ -160,6 +160,20 @@ class RepoCrew:
     # -- its life
 
     def up(self) -> None:
+        self._start()
+        wait(self._is_up, "the crew is up")
+
+    def _is_up(self) -> bool:
+        assert self._up is not None
+        if self._up.poll() is not None:  # it has given its owner up, which a busy machine starts late
+            self._start()
+        try:
+            workers = self.api.get("/api/v1/status")["status"]["workers"]
+        except MusterError:
+            return False
+        return sum(worker["status"] != "dead" for worker in workers) >= self.workers
+
+    def _start(self) -> None:
         with (self.root / "up.log").open("ab") as log:
             self._up = subprocess.Popen(
                 [*MUSTER, "up", "--workers", str(self.workers)],
@@ -169,7 +183,6 @@ class RepoCrew:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        wait(lambda: len(self.crew()) == self.workers, "the crew is up")
 
     @property
     def supervisor_pid(self) -> int:
