@@ -21,6 +21,7 @@ from muster.config.project import Project
 from muster.hosts.file_lock import Lock, holder
 from muster.hosts.local_host import LocalHost
 from muster.worker.supervisor import START_TRIES
+from patience import PATIENCE_S
 
 __all__ = ["folder"]
 
@@ -60,7 +61,6 @@ def test_a_mistyped_kind_is_refused_before_anything_starts(folder: Path, verb: t
     assert not (folder / ".muster").exists()
 
 
-@pytest.mark.timeout(90)
 def test_workers_that_cannot_start_are_given_up_and_down_ends(folder: Path) -> None:
     """The settings are broken after `up`: the running worker goes on, the killed one has no successor."""
     with started(folder, "up", "--workers", "2") as up:
@@ -77,11 +77,10 @@ def test_workers_that_cannot_start_are_given_up_and_down_ends(folder: Path) -> N
         down = muster(folder, "down")
         assert down.returncode == 0, down.stderr
         assert "the defaults say how long" in down.stderr
-        assert up.wait(20) == 0
+        assert up.wait(PATIENCE_S) == 0
     assert nobody_up(folder)
 
 
-@pytest.mark.timeout(90)
 def test_a_run_none_of_whose_workers_can_start_says_why(folder: Path) -> None:
     (folder / "plan.md").write_text(SLOW)
     with started(folder, "run", "plan.md", "--workers", "1") as run:
@@ -90,12 +89,11 @@ def test_a_run_none_of_whose_workers_can_start_says_why(folder: Path) -> None:
         os.kill(workers_of(folder)[0], signal.SIGKILL)
         assert run.stdout is not None
         said = run.stdout.read()
-        assert run.wait(20) == 1
+        assert run.wait(PATIENCE_S) == 1
     assert "no worker can start: muster.toml is not valid TOML" in said
     assert nobody_up(folder)
 
 
-@pytest.mark.timeout(90)
 def test_a_paused_crew_finishes_what_runs_and_stays(folder: Path) -> None:
     first = "touch begun; until [ -e go ]; do sleep 0.1; done"
     (folder / "plan.md").write_text(
@@ -163,7 +161,7 @@ def test_up_is_not_refused_because_a_short_command_has_the_store(folder: Path) -
             lock.release()
             until(lambda: answers(project.socket), "it is up all the same")
             assert muster(folder, "down").returncode == 0
-            assert up.wait(20) == 0
+            assert up.wait(PATIENCE_S) == 0
     finally:
         with suppress(OSError):
             lock.release()
@@ -262,7 +260,6 @@ def test_watch_waits_for_a_crew_and_for_the_next(folder: Path) -> None:
                     break
 
 
-@pytest.mark.timeout(90)
 def test_a_question_does_not_end_a_run_on_a_terminal(folder: Path) -> None:
     (folder / "plan.md").write_text(
         "# P\n- [ ] One {#one}\n  [ -e asked ] && exit 0; touch asked; muster report ask 'red or blue?'\n"

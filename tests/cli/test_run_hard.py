@@ -57,7 +57,7 @@ def test_two_runs_share_one_crew_and_both_are_finished(folder: Path) -> None:
 def test_two_runs_of_one_moment_both_end_well(folder: Path) -> None:
     (folder / "plan.md").write_text(QUICK)
     with started(folder, "run", "plan.md") as first, started(folder, "run", "plan.md") as second:
-        assert (first.wait(40), second.wait(40)) == (0, 0)
+        assert (first.wait(PATIENCE_S), second.wait(PATIENCE_S)) == (0, 0)
 
 
 def test_a_run_whose_crew_is_taken_down_ends_as_well(folder: Path) -> None:
@@ -139,7 +139,7 @@ def test_ctrl_c_works_while_the_owner_hangs(folder: Path) -> None:
         for _ in range(3):
             run.send_signal(signal.SIGINT)
             time.sleep(0.3)  # as a person would
-        assert run.wait(40) == 130
+        assert run.wait(PATIENCE_S) == 130
     assert nobody_up(folder)
     assert LocalHost().marked([f"MUSTER_ROOT={folder}"]) == {f"MUSTER_ROOT={folder}": []}
 

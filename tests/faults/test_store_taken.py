@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ from muster.model.errors import MusterError, StoreHalted
 from muster.stores.sqlite.copies import back_up
 from muster.stores.sqlite.file import wal_of
 from muster.stores.sqlite.store import SqliteStore
+from patience import PATIENCE_S
 
 PAGE = 4096
 BREAKABLE = """\
@@ -98,15 +100,20 @@ def project(tmp_path: Path) -> Iterator[Project]:
     LocalHost().kill_marked([f"MUSTER_ROOT={folder}"])
 
 
-def _run(project: Project, *argv: str) -> subprocess.Popen[str]:
+@contextmanager
+def _run(project: Project, *argv: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "muster.cli.main", "-C", str(project.root), *argv]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    until((project.root / "begun").exists, "the agent is at work")
-    return process
+    try:
+        until((project.root / "begun").exists, "the agent is at work")
+        yield process
+    finally:  # what a failed check has left would be waited for
+        process.kill()
+        process.communicate()
 
 
 def _said(process: subprocess.Popen[str]) -> str:
-    said, _ = process.communicate(timeout=40)
+    said, _ = process.communicate(timeout=PATIENCE_S)
     return said
 
 
@@ -119,7 +126,6 @@ def _nobody_is_left(project: Project) -> bool:
     )
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("how", TAKEN)
 def test_a_crew_whose_store_is_taken_ends_and_keeps_what_it_made(project: Project, how: str) -> None:
     with _run(project, "run", str(project.root / "plan.md"), "--workers", "2") as run:
@@ -135,7 +141,6 @@ def test_a_crew_whose_store_is_taken_ends_and_keeps_what_it_made(project: Projec
     assert muster(project.root, "down") == (0, "Nothing is up.\n")
 
 
-@pytest.mark.timeout(120)
 def test_a_store_made_anew_writes_over_nothing_that_was_kept(project: Project) -> None:
     refs = []
     for _ in range(2):
@@ -151,7 +156,6 @@ def test_a_store_made_anew_writes_over_nothing_that_was_kept(project: Project) -
     assert len(parents) == 2, "each still is what it was"
 
 
-@pytest.mark.timeout(120)
 def test_a_deleted_state_folder_leaves_what_was_staged_and_says_so(project: Project) -> None:
     with _run(project, "run", str(project.root / "plan.md"), "--workers", "1") as run:
         shutil.rmtree(project.state_dir, ignore_errors=True)
@@ -172,7 +176,6 @@ def test_a_deleted_state_folder_leaves_what_was_staged_and_says_so(project: Proj
     assert "this store is new" not in muster(project.root, "status")[1]
 
 
-@pytest.mark.timeout(120)
 def test_another_run_of_the_crew_ends_with_the_reason(project: Project) -> None:
     assert muster(project.root, "up", "--daemon", "--workers", "1")[0] == 0
     with _run(project, "run", str(project.root / "plan.md"), "--workers", "3") as run:
@@ -187,7 +190,6 @@ def test_another_run_of_the_crew_ends_with_the_reason(project: Project) -> None:
     assert "git show refs/muster/p/long/1" in project.log_file.read_text()
 
 
-@pytest.mark.timeout(120)
 def test_down_needs_no_store_and_nobody_else(project: Project) -> None:
     """Supervisor and owner are dead, the workers go on, and what is left of the store is no database."""
     with _run(project, "run", str(project.root / "plan.md"), "--workers", "2") as run:
@@ -206,7 +208,6 @@ def test_down_needs_no_store_and_nobody_else(project: Project) -> None:
     assert _nobody_is_left(project)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.skipif(sys.platform != "linux", reason="the fault is made with seccomp")
 def test_a_failed_sync_ends_the_crew_until_a_person_has_looked(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -230,7 +231,6 @@ def test_a_failed_sync_ends_the_crew_until_a_person_has_looked(
     assert code == 0 and "1 running" in said, "the next crew resumes it"
 
 
-@pytest.mark.timeout(60)
 def test_the_socket_is_put_back(tmp_path: Path) -> None:
     with crew(tmp_path, workers=1) as rig:
         workers = [worker["id"] for worker in rig.workers()]
@@ -331,7 +331,6 @@ def wait_until_stopped(pid: int) -> None:
     until(lambda: (proc := read_proc(pid)) is not None and proc.stopped, f"{pid} stands still")
 
 
-@pytest.mark.timeout(90)
 @pytest.mark.parametrize("who", ["owner", "worker", "supervisor"])
 def test_who_was_stopped_fools_neither_doctor_nor_down(project: Project, who: str) -> None:
     with _run(project, "run", str(project.root / "plan.md"), "--workers", "2") as run:
@@ -343,5 +342,5 @@ def test_who_was_stopped_fools_neither_doctor_nor_down(project: Project, who: st
         assert code == 1 and f"{who} {pids[who]} was stopped" in said, said
         code, said = muster(project.root, "down", "--now")
         assert code == 0, said
-        run.communicate(timeout=20)
+        run.communicate(timeout=PATIENCE_S)
     assert _nobody_is_left(project)
