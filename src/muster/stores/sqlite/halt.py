@@ -146,10 +146,14 @@ class Flag:
             return Halt(Cause.UNSYNCED, text)
 
     def leave(self, halt: Halt) -> None:
+        draft = self.path.with_name(f"{self.path.name}.{os.getpid()}")
         try:
-            with self.path.open("w", encoding="utf-8") as file:
-                file.write(f"{halt.cause}: {' '.join(halt.reason.split())}\n")
-                file.flush()
+            with draft.open("w", encoding="utf-8") as file:
+                try:
+                    file.write(f"{halt.cause}: {' '.join(halt.reason.split())}\n")
+                    file.flush()
+                finally:
+                    draft.replace(self.path)  # whole, and before the sync: who halts may be killed in it
                 os.fsync(file.fileno())
         except OSError as error:
             # The disk that could not be synced may be this one: other processes see the flag all the same.
