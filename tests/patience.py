@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from muster.model.errors import MusterError
+
 T = TypeVar("T")
 
 PATIENCE_S = 120.0
@@ -22,3 +24,17 @@ def until(condition: Callable[[], T | None], what: str = "the condition", within
         assert time.monotonic() < deadline_s, f"not within {within_s:g} s: {what}"
         time.sleep(LOOK_S)
     return found
+
+
+def through_restarts(call: Callable[[], T], within_s: float = PATIENCE_S) -> T:
+    """What the owner answers, once it is there to answer."""
+
+    def attempt() -> tuple[T] | None:
+        try:
+            return (call(),)
+        except MusterError as error:
+            if error.http_status != 503:
+                raise
+            return None
+
+    return until(attempt, "the owner answers", within_s)[0]

@@ -14,7 +14,7 @@ from lost import lose_answers
 from rig import Rig
 
 from muster.worker.supervisor import STEADY_S
-from patience import PATIENCE_S, until
+from patience import PATIENCE_S, through_restarts, until
 
 SETTLED_SHARE = 0.8
 COMMITS = ("", "Claim", "Start", "SaveCheckpoint", "Complete", "Heartbeat")
@@ -102,7 +102,7 @@ def worker_at(scene: Scene, event: str, kind: str) -> Fault:
     def look() -> dict[str, Any] | None:
         nonlocal after
         query = {"after": after, "wait": 1}
-        page = rig.patiently(lambda: rig.api.get("/api/v1/events", query))
+        page = through_restarts(lambda: rig.api.get("/api/v1/events", query))
         after = page[-1]["id"] if page else after
         return next((e for e in page if e["event"] == event and e["actor"] in pids), None)
 

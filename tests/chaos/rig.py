@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,8 +17,7 @@ from muster.client.http import Connection
 from muster.config.project import Project
 from muster.hosts.file_lock import holder
 from muster.hosts.local_host import LocalHost
-from muster.model.errors import MusterError
-from patience import PATIENCE_S, until
+from patience import PATIENCE_S, through_restarts, until
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "crash_points"))
 
@@ -156,30 +155,17 @@ class Rig:
 
     def add(self, plan: str, tasks: list[dict[str, Any]]) -> None:
         body = {"plan": plan, "source": None, "tasks": tasks, "actor": "test"}
-        self.patiently(lambda: self.api.post("/api/v1/plans", body))
-
-    def patiently(self, call: Callable[[], T]) -> T:
-        """Through restarts of the owner."""
-
-        def attempt() -> tuple[T] | None:
-            try:
-                return (call(),)
-            except MusterError as error:
-                if error.http_status != 503:
-                    raise
-                return None
-
-        return until(attempt, "the owner answers")[0]
+        through_restarts(lambda: self.api.post("/api/v1/plans", body))
 
     def tasks(self, *statuses: str) -> list[dict[str, Any]]:
         query = {"limit": 10_000, "status": list(statuses)}
-        return self.patiently(lambda: self.api.get("/api/v1/agent-tasks", query))
+        return through_restarts(lambda: self.api.get("/api/v1/agent-tasks", query))
 
     def task(self, task_id: int) -> dict[str, Any]:
-        return self.patiently(lambda: self.api.get(f"/api/v1/agent-tasks/{task_id}"))
+        return through_restarts(lambda: self.api.get(f"/api/v1/agent-tasks/{task_id}"))
 
     def status(self) -> dict[str, Any]:
-        return self.patiently(lambda: self.api.get("/api/v1/status"))
+        return through_restarts(lambda: self.api.get("/api/v1/status"))
 
     def workers(self) -> list[dict[str, Any]]:
         """Of the crew: those that the store takes for living, without the rig itself."""

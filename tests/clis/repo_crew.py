@@ -24,7 +24,7 @@ from muster.config.project import Project
 from muster.hosts.process_table import environment, scan
 from muster.model.errors import MusterError
 from muster.model.marks import ATTEMPT
-from patience import until
+from patience import through_restarts, until
 
 T = TypeVar("T")
 
@@ -226,46 +226,33 @@ class RepoCrew:
     def enqueue(self, key: str, agent: str, scenario: Scenario) -> int:
         self.stub.scenarios[key] = scenario
         body = {"plan": PLAN, "key": key, "title": f"Write {key}", "description": f"stub: {key}"}
-        added = self.patiently(
+        added = through_restarts(
             lambda: self.api.post("/api/v1/agent-tasks", body | {"agent": agent, "actor": "rounds"})
         )
         return int(added["taskIds"][0])
-
-    def patiently(self, call: Callable[[], T]) -> T:
-        """Through restarts of the owner."""
-
-        def attempt() -> tuple[T] | None:
-            try:
-                return (call(),)
-            except MusterError as error:
-                if error.http_status != 503:
-                    raise
-                return None
-
-        return wait(attempt, "the owner answers")[0]
 
     def act(self, task_id: int, action: str, **more: object) -> bool:
         """Whether it was possible."""
         path = f"/api/v1/agent-tasks/{task_id}/{action}"
         try:
-            self.patiently(lambda: self.api.post(path, {"actor": "rounds", **more}))
+            through_restarts(lambda: self.api.post(path, {"actor": "rounds", **more}))
         except MusterError:
             return False
         return True
 
     def tasks(self, *statuses: str) -> list[dict[str, Any]]:
         query = {"limit": 10_000, "status": list(statuses)}
-        return self.patiently(lambda: self.api.get("/api/v1/agent-tasks", query))
+        return through_restarts(lambda: self.api.get("/api/v1/agent-tasks", query))
 
     def detail(self, task_id: int) -> dict[str, Any]:
-        return self.patiently(lambda: self.api.get(f"/api/v1/agent-tasks/{task_id}"))
+        return through_restarts(lambda: self.api.get(f"/api/v1/agent-tasks/{task_id}"))
 
     def task(self, task_id: int) -> dict[str, Any]:
         found: dict[str, Any] = self.detail(task_id)["task"]
         return found
 
     def status(self) -> dict[str, Any]:
-        return self.patiently(lambda: self.api.get("/api/v1/status"))
+        return through_restarts(lambda: self.api.get("/api/v1/status"))
 
     def crew(self) -> list[dict[str, Any]]:
         return [worker for worker in self.status()["status"]["workers"] if worker["status"] != "dead"]

@@ -13,7 +13,7 @@ import pytest
 from rig import LEASE_S, Rig, spec
 
 from muster.model.errors import StoreFull
-from patience import PATIENCE_S, until
+from patience import PATIENCE_S, through_restarts, until
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0, reason="a small disk is mounted, which is for root"
@@ -91,7 +91,7 @@ def test_nobody_is_reaped_because_the_disk_is_full(rig: Rig) -> None:
 
     filler.unlink()
     until(rig.all_done, "what was begun is completed, by itself")
-    events = rig.patiently(lambda: rig.api.get("/api/v1/events", {"limit": 1000}))
+    events = through_restarts(lambda: rig.api.get("/api/v1/events", {"limit": 1000}))
     names = [event["event"] for event in events]
     assert {"lost", "failed", "readopted", "stop_requested"}.isdisjoint(names)
     begun = [task for task in rig.tasks() if task["key"] in ("t0", "t1")]

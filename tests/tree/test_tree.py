@@ -126,6 +126,10 @@ def test_no_paths_of_one_machine(files: list[Path]) -> None:
     say(tree_files.machine_paths(ROOT, files))
 
 
+def test_no_file_strayed_in(files: list[Path]) -> None:
+    say(tree_files.strays(ROOT, files))
+
+
 def test_no_unfinished_work(files: list[Path]) -> None:
     say(tree_files.leftovers(ROOT, files))
 

@@ -260,6 +260,13 @@ def test_a_lock_with_a_private_index_is_found() -> None:
     one(tree_files.lock_violations('source = { path = "../x" }'), "../x")
 
 
+@pytest.mark.parametrize("name", ["x-1.0-py3-none-any.whl", ".tool/ignore", "notes.bak"])
+def test_a_file_that_strayed_in_is_found(tmp_path: Path, name: str) -> None:
+    write(tmp_path, {name: "", "a.py": "", "run": "", ".ci/run": ""})
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    one(tree_files.strays(tmp_path, tree_files.repository_files(tmp_path)), name)
+
+
 @pytest.mark.parametrize("target", ["gone.md", "docs", "#no-such", "b.md#no-such", "../outside.md"])
 def test_a_dead_link_is_found(tmp_path: Path, target: str) -> None:
     root = write(tmp_path / "repo", {"a.md": f"# A\n\nsee [it]({target}) there\n", "b.md": "# B"})

@@ -28,6 +28,9 @@ _REFERENCE = re.compile(r"^\s{0,3}\[[^\]]+\]:\s+<?(\S+?)>?(?:\s|$)")
 _FENCE = re.compile(r"^\s*(```+|~~~+)")
 _HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*\s*$")
 _ANCHOR = re.compile(r"<a\s+(?:id|name)=[\"']([^\"']+)")
+_KINDS = {".py", ".jsonl", ".md", ".sql", ".tsv", ".toml", ".lock"}
+_NAMES = {".gitignore", "py.typed", "run", "LICENSE"}
+_HIDDEN = {".ci", ".gitignore"}
 
 
 def repository_files(root: Path) -> list[Path]:
@@ -47,7 +50,7 @@ def repository_files(root: Path) -> list[Path]:
 
 
 def _is_cache(path: Path) -> bool:
-    hidden = any(part.startswith(".") and part not in {".ci", ".gitignore"} for part in path.parts)
+    hidden = any(part.startswith(".") and part not in _HIDDEN for part in path.parts)
     return hidden or bool(_CACHES.intersection(path.parts))
 
 
@@ -96,6 +99,17 @@ def size_violations(measured: Mapping[str, int], allowed: Mapping[str, int]) -> 
             found.append(f"{name} has shrunk to {lines} lines: lower its entry in OVERSIZE")
     gone = [name for name in allowed if name not in measured]
     return found + [f"{name} is gone: take it out of OVERSIZE" for name in gone]
+
+
+def strays(root: Path, files: Iterable[Path]) -> list[str]:
+    """Files that nobody meant to add: a hidden folder of some program, a package, an archive."""
+    found = (path.relative_to(root) for path in files)
+    return [
+        f"{path}: no file of this kind or place belongs to the repository"
+        for path in found
+        if (path.suffix not in _KINDS and path.name not in _NAMES)
+        or any(part.startswith(".") and part not in _HIDDEN for part in path.parts)
+    ]
 
 
 def machine_paths(root: Path, files: Iterable[Path]) -> list[str]:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from repositories import make_repository, snapshot
+from repositories import make_repository, snapshot, tree
 
 from muster.worker.git import Repository, find_repository
+from muster.worker.worktree import Worktree
 
 
 @pytest.fixture
@@ -35,6 +36,14 @@ def repository(home) -> Repository:
     found = find_repository(home)
     assert found is not None
     return found
+
+
+@pytest.fixture
+def made(repository) -> Worktree:
+    """The working tree of a task that has begun."""
+    begun = tree(repository)
+    begun.prepare()
+    return begun
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from repositories import git, make_repository, publish, tree
+from repositories import git, publish, tree
 
 from muster.model.refs import plan_branch
 from muster.worker.commits import Signature
@@ -29,11 +29,6 @@ def commit(folder, name, *options):
     (folder / name).write_text(name)
     git(folder, "add", ".")
     git(folder, "commit", "--quiet", *options, "-m", "wip")
-
-
-@pytest.fixture
-def home(tmp_path):
-    return make_repository(tmp_path / "home")
 
 
 @pytest.mark.promise("S18")

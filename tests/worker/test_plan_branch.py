@@ -6,24 +6,14 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from repositories import git, make_repository, publish, tree
+from repositories import git, publish, tree
 
 from muster.model.refs import plan_branch, published_ref, task_branches
-from muster.worker.git import GitFailed, find_repository
+from muster.worker.git import GitFailed
 from muster.worker.plan_branch import PlanBranch
 from muster.worker.worktree import Worktree
 
 BRANCH = plan_branch("plan")
-
-
-@pytest.fixture
-def home(tmp_path):
-    return make_repository(tmp_path / "home")
-
-
-@pytest.fixture
-def repository(home):
-    return find_repository(home)
 
 
 def begin(repository, key: str) -> Worktree:

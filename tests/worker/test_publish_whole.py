@@ -8,27 +8,10 @@ import pytest
 from repositories import git, make_repository, publish, tree
 
 from muster.model.refs import plan_branch
-from muster.worker.git import GitFailed, find_repository
+from muster.worker.git import GitFailed
 from muster.worker.publishing import LARGE_BYTES, ForReview, Publishing, SentBack
 
 BRANCH = plan_branch("plan")
-
-
-@pytest.fixture
-def home(tmp_path):
-    return make_repository(tmp_path / "home")
-
-
-@pytest.fixture
-def repository(home):
-    return find_repository(home)
-
-
-@pytest.fixture
-def made(repository):
-    begun = tree(repository)
-    begun.prepare()
-    return begun
 
 
 def no_branch(home) -> bool:

@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
-from repositories import git, make_repository, publish, tree
+from repositories import git, publish
 
-from muster.worker.git import find_repository
 from muster.worker.publishing import SentBack
 from muster.worker.worktree import Worktree
-
-
-@pytest.fixture
-def made(tmp_path: Path) -> Worktree:
-    repository = find_repository(make_repository(tmp_path / "home"))
-    assert repository is not None
-    begun = tree(repository)
-    begun.prepare()
-    return begun
 
 
 def stash(made: Worktree, name: str) -> None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 from muster.hosts.process_table import Proc, read_proc, scan, send
 from muster.model.errors import Unavailable
@@ -37,6 +38,18 @@ GIT_S = 900.0
 """How long one git command may take."""
 
 
+class More(TypedDict, total=False):
+    """What a git command may be given besides its arguments."""
+
+    keep: tuple[int, ...]
+    """Descriptors that it holds open while it runs."""
+    index: Path
+    """Used in place of the tree's own."""
+    given: str
+    """What it reads from standard input."""
+    within_s: float
+
+
 class GitFailed(Unavailable):
     """A git command failed; the text holds its last words."""
 
@@ -58,52 +71,35 @@ class Repository:
     lease_s: float = 60.0
     """How long a worker is trusted that is not heard."""
 
-    def run(
-        self,
-        *arguments: str,
-        cwd: Path | None = None,
-        keep: tuple[int, ...] = (),
-        index: Path | None = None,
-        given: str = "",
-        within_s: float = GIT_S,
-    ) -> str:
+    def run(self, *arguments: str, cwd: Path | None = None, **more: Unpack[More]) -> str:
         """What git printed, without the last line end.  Raises GitFailed."""
-        done = self.ask(*arguments, cwd=cwd, keep=keep, index=index, given=given, within_s=within_s)
+        done = self.ask(*arguments, cwd=cwd, **more)
         if done.returncode:
             said = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}")[-_SAID_MAX:]
             raise GitFailed(f"git {arguments[0]} failed in {cwd or self.top}: {said}", "try it by hand")
         return done.stdout.rstrip("\n")
 
     def ask(
-        self,
-        *arguments: str,
-        cwd: Path | None = None,
-        keep: tuple[int, ...] = (),
-        index: Path | None = None,
-        given: str = "",
-        within_s: float = GIT_S,
+        self, *arguments: str, cwd: Path | None = None, **more: Unpack[More]
     ) -> subprocess.CompletedProcess[str]:
-        """As `run`, whatever the exit code.  Raises GitFailed where it does not end.
-
-        `keep` are descriptors that git holds open while it runs, `index` is used in place of the tree's own, and
-        `given` is what it reads from standard input.
-        """
+        """As `run`, whatever the exit code.  Raises GitFailed where it does not end."""
         env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         env |= {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C", **self.identity}
-        if index is not None:
-            env["GIT_INDEX_FILE"] = str(index)
+        if "index" in more:
+            env["GIT_INDEX_FILE"] = str(more["index"])
+        within_s = more.get("within_s", GIT_S)
         options = [part for name, value in _OPTIONS.items() for part in ("-c", f"{name}={value}")]
         try:
             return subprocess.run(
                 ["git", *options, *arguments],
                 cwd=cwd or self.top,
                 env=env,
-                input=given,
+                input=more.get("given", ""),
                 capture_output=True,
                 text=True,
                 errors="surrogateescape",
                 check=False,
-                pass_fds=keep,
+                pass_fds=more.get("keep", ()),
                 timeout=within_s,
             )
         except subprocess.TimeoutExpired as error:

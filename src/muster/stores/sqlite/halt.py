@@ -161,6 +161,8 @@ class Flag:
 
     def lift(self) -> None:
         self.path.unlink(missing_ok=True)
+        for draft in self.path.parent.glob(f"{self.path.name}.*"):  # of an owner that was killed at it
+            draft.unlink(missing_ok=True)
 
 
 def classify(error: apsw.Error, *, writing: bool) -> Halt | MusterError | None:
