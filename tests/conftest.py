@@ -7,6 +7,7 @@ is read, and not those in files, since HOME is an empty folder for this process 
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import signal
 import sys
@@ -70,6 +71,17 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.basetemp = str(FOLDER / "p")
     if ALONE:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: nothing is left then either
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Side by side, the first one to read all tests leaves them compiled for the others, who wait for it."""
+    with (FOLDER / "reading").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fcntl.flock(file, fcntl.LOCK_SH)
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -60,8 +60,8 @@ def conflicts(repository: Repository, index: Path) -> list[Unmerged]:
 
 def resolve(repository: Repository, index: Path, entries: Iterable[tuple[str, str]]) -> None:
     """Puts (path, mode and object) into the index, as the decision on that path."""
-    told = "".join(f"{entry}\t{path}\0" for path, entry in entries)
-    repository.ask("update-index", "-z", "--replace", "--index-info", index=index, given=told)
+    if told := "".join(f"{entry}\t{path}\0" for path, entry in entries):
+        repository.ask("update-index", "-z", "--replace", "--index-info", index=index, given=told)
 
 
 def lying(repository: Repository, tree: str, found: Iterable[Unmerged]) -> list[tuple[str, str]]:

@@ -118,7 +118,7 @@ class Repository:
         return self.ask("merge-base", "--is-ancestor", old, new).returncode == 0
 
     def same_tree(self, one: str, other: str) -> bool:
-        return self.run("rev-parse", f"{one}^{{tree}}") == self.run("rev-parse", f"{other}^{{tree}}")
+        return len(set(self.run("rev-parse", f"{one}^{{tree}}", f"{other}^{{tree}}").splitlines())) == 1
 
     def checked_out(self, branch: str) -> str | None:
         """The working tree that has this branch checked out."""
@@ -194,9 +194,11 @@ def find_repository(root: Path, author: str = "") -> Repository | None:
     if shutil.which("git") is None or not root.is_dir():
         return None
     probe = Repository(root, root, Path())
-    found = probe.ask("rev-parse", "--show-toplevel", "--git-common-dir", "--is-bare-repository")
+    found = probe.ask(
+        "rev-parse", "--show-toplevel", "--git-common-dir", "--is-bare-repository", "HEAD^{commit}"
+    )
     lines = found.stdout.splitlines()
-    if found.returncode or len(lines) != 3 or lines[2] != "false" or probe.commit_of("HEAD") is None:
+    if found.returncode or len(lines) != 4 or lines[2] != "false":
         return None
     top = Path(lines[0]).resolve()
     if not root.resolve().is_relative_to(top):

@@ -82,13 +82,11 @@ class PlanBranch:
 
     def in_the_way(self) -> None:
         """Raises GitFailed where a branch of a person keeps git from making those of this plan."""
-        tasks = task_branches(self.plan)
-        for name in ("muster", "muster/plan", "muster/task", tasks):
-            if self.repository.commit_of(f"refs/heads/{name}") is not None:
-                self._refuse(name)
+        names = ("muster", "muster/plan", "muster/task", task_branches(self.plan))
         form = "--format=%(refname:lstrip=2)"
-        for name in self.repository.run("for-each-ref", form, f"refs/heads/{self.name}/").splitlines():
-            self._refuse(name)
+        for name in self.repository.run("for-each-ref", form, "refs/heads/muster").splitlines():
+            if name in names or name.startswith(f"{self.name}/"):
+                self._refuse(name)
 
     @classmethod
     def known(cls, repository: Repository, trees: Path) -> Iterator[PlanBranch]:
@@ -113,11 +111,10 @@ class PlanBranch:
         return f"git update-ref -d {self._ref}"
 
     def _last(self) -> LastPublished | None:
-        commit = self.repository.commit_of(self._ref)
-        if commit is None:
+        said = self.repository.run("for-each-ref", "--format=%(*objectname)%0a%(contents)", self._ref)
+        if not said:
             return None
-        said = self.repository.run("for-each-ref", "--format=%(contents)", self._ref)
-        trees, _, project = said.partition("\n")
+        commit, trees, project = f"{said}\n\n".split("\n", 3)[:3]
         return LastPublished(commit, project.strip(), Path(trees))
 
     def _owns(self, last: LastPublished) -> bool:

@@ -84,7 +84,7 @@ def plant(says: str, first: int = 20) -> Callable[[Callable[[Planting], None]], 
     return keep
 
 
-@plant("a write is accepted whatever its epoch, as long as some attempt is open")
+@plant("a write is accepted whatever its epoch, as long as some attempt is open", first=26)
 def no_epoch_check(planting: Planting) -> None:
     def current(task: Task, facts: Facts, command: c.AttemptCommand) -> Attempt:
         if facts.attempt is None or not facts.attempt.open:
@@ -107,7 +107,7 @@ def audit_outside_the_transaction(planting: Planting) -> None:
     planting.put(SqliteTx, "write", write)
 
 
-@plant("the reaper's word is not checked against what was heard since it looked", first=38)
+@plant("the reaper's word is not checked against what was heard since it looked", first=77)
 def reap_without_status_guard(planting: Planting) -> None:
     planting.put(ending, "lapsed", lambda _attempt, _now: True)
 
@@ -122,7 +122,7 @@ def lost_unblock(planting: Planting) -> None:
     planting.put(SqliteTx, "settle_dependencies", settle)
 
 
-@plant("the backoff grows without its cap and wraps around")
+@plant("the backoff grows without its cap and wraps around", first=26)
 def backoff_overflow(planting: Planting) -> None:
     def backoff_ms(count: int, policy: Any, jitter: float) -> int:
         ms = int(policy.first_s * 1000 * 2 ** (3 * count) * jitter)
@@ -192,7 +192,7 @@ def term_not_checked(planting: Planting) -> None:
     planting.put(fence, "check_term", check_term)
 
 
-@plant("leases are kept on the wall clock")
+@plant("leases are kept on the wall clock", first=23)
 def lease_from_the_wall_clock(planting: Planting) -> None:
     def now(self: HostClock) -> Now:
         present = real(self)
@@ -259,7 +259,7 @@ def heartbeat_renews_nothing(planting: Planting) -> None:
     planting.put(machine._DECIDERS, c.Renew, renew)
 
 
-@plant("a repeated completion is a second end", first=51)
+@plant("a repeated completion is a second end", first=62)
 def second_completion(planting: Planting) -> None:
     def complete(task: Task, facts: Facts, command: c.Complete, now: Now) -> Decision:
         attempt = facts.attempt
@@ -272,7 +272,7 @@ def second_completion(planting: Planting) -> None:
     planting.put(machine._DECIDERS, c.Complete, complete)
 
 
-@plant("an attempt that has said that it is done is completed before its work is published")
+@plant("an attempt that has said that it is done is completed before its work is published", first=28)
 def done_before_published(planting: Planting) -> None:
     def reap(task: Task, facts: Facts, command: c.Reap, now: Now) -> Decision:
         attempt = facts.attempt
@@ -285,7 +285,7 @@ def done_before_published(planting: Planting) -> None:
     planting.put(machine._DECIDERS, c.Reap, reap)
 
 
-@plant("work that is done and not published is done again by an agent")
+@plant("work that is done and not published is done again by an agent", first=22)
 def done_work_is_done_again(planting: Planting) -> None:
     def grant(task: Task, facts: Facts, command: c.Grant, now: Now) -> Decision:
         return real(replace(task, done_epoch=None), facts, command, now)
@@ -310,7 +310,7 @@ def dead_attempt_goes_on(planting: Planting) -> None:
     planting.put(Workers, "_renew", renew)
 
 
-@plant("an idempotency key is forgotten", first=29)
+@plant("an idempotency key is forgotten", first=30)
 def idempotency_key_forgotten(planting: Planting) -> None:
     async def given_before(_self: Enqueuer, _view: View, _command: c.Enqueue) -> dict[int, int]:
         return {}
@@ -331,7 +331,7 @@ def skip_without_unblocking(planting: Planting) -> None:
     planting.put(machine._DECIDERS, c.Skip, skip)
 
 
-@plant("what expires is not held back after the wall clock has jumped")
+@plant("what expires is not held back after the wall clock has jumped", first=23)
 def expiry_right_after_a_jump(planting: Planting) -> None:
     planting.put(Scheduler, "_holds", lambda _self, _now: False)
 
@@ -346,7 +346,7 @@ def lease_cut_short(planting: Planting) -> None:
     planting.put(ending, "lapsed", lapsed)
 
 
-@plant("a claim that comes late once more is given work that nobody waits for")
+@plant("a claim that comes late once more is given work that nobody waits for", first=26)
 def late_claim_is_a_new_one(planting: Planting) -> None:
     planting.put(Memory, "note_given", lambda _self, _command: None)
 
@@ -357,12 +357,12 @@ def next_attempt_beside_the_last_one(planting: Planting) -> None:
     planting.put(waiting, "left_running", lambda _attempt: None)
 
 
-@plant("most agents fall silent at once, and are given up all the same", first=1000)
+@plant("most agents fall silent at once, and are given up all the same", first=1002)
 def no_brake(planting: Planting) -> None:
     planting.put(Brake, "holds", lambda _self, _held, _silent, _now_ms: False)
 
 
-@plant("what a full store did not take counts as silence")
+@plant("what a full store did not take counts as silence", first=32)
 def refusals_are_silence(planting: Planting) -> None:
     planting.put(Batcher, "absences", lambda _self: 0)
 
@@ -380,7 +380,7 @@ def restart_ends_the_work_of_others(planting: Planting) -> None:
     planting.put(Policy, "elsewhere", lambda _self, _hostname: False)
 
 
-@plant("a start that is repeated renews nothing, and its worker thinks that it does")
+@plant("a start that is repeated renews nothing, and its worker thinks that it does", first=26)
 def repeated_start_renews_nothing(planting: Planting) -> None:
     def start(task: Task, facts: Facts, command: c.Start, now: Now) -> Decision:
         decided = real(task, facts, command, now)
@@ -400,7 +400,7 @@ def start_with_a_claim_is_not_told(planting: Planting) -> None:
     planting.put(machine._DECIDERS, c.Grant, grant)
 
 
-@plant("what a claim has started counts as not begun: another attempt may begin beside it")
+@plant("what a claim has started counts as not begun: another attempt may begin beside it", first=22)
 def start_with_a_claim_is_no_start(planting: Planting) -> None:
     def grant(task: Task, facts: Facts, command: c.Grant, now: Now) -> Decision:
         granted = real(task, facts, command, now)
