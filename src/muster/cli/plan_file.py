@@ -20,7 +20,7 @@ from muster.cli.output import Screen, clean, note, print_json, shell_word
 from muster.client.api import Api, plan_path
 from muster.config.project import Project, find_project
 from muster.config.settings import Config
-from muster.model.edits import PlanDocument, PlanTask
+from muster.model.edits import OF_THE_FILE, PlanDocument, PlanTask
 from muster.model.errors import BadInput, BadPlan, Conflict
 from muster.model.json_value import Json
 from muster.model.profiles import GENERAL_PURPOSE, Choice, Chooser, by_words, required
@@ -247,8 +247,7 @@ def _in_reach(document: PlanDocument, config: Config, project: Project) -> bool:
 
 def _task_body(assigned: Assigned) -> Json:
     body: Json = to_builtins(replace(assigned.task, agent=assigned.agent, profile=assigned.profile))
-    body.pop("line", None)
-    return body
+    return {name: value for name, value in body.items() if name not in OF_THE_FILE}
 
 
 def _refuse_unmanned(given: Given, config: Config) -> None:

@@ -27,12 +27,28 @@ class PlanTask(Spec, frozen=True, kw_only=True, omit_defaults=True):
     key: str
     line: int = 0
     """1-based line of the box in the file."""
+    beside: bool = False
+    """In the file's order it may run at the same time as its neighbours that say the same."""
+
+
+OF_THE_FILE = frozenset({"line", "beside"})
+"""Fields of a PlanTask that are no task's."""
+
+FILE_ORDER, PHASES, FREE = ORDERS = ("file", "phases", "free")
+"""How tasks of a plan follow each other: each after the one before; heading after heading; only by `after=`."""
 
 
 class PlanDocument(Struct, frozen=True, kw_only=True):
     name: str
     title: str
     tasks: tuple[PlanTask, ...]
+    order: str = ""
+    """One of ORDERS, where its front matter says it."""
+    dialect: str = ""
+    """Whose plan it looks like; empty: Muster's own."""
+    dialect_why: str = ""
+    dialect_order: str = ""
+    dialect_says: str = ""
 
 
 EDITABLE = frozenset(

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from muster.model.edits import PlanDocument, PlanTask, slug
+from muster.model.edits import ORDERS, PlanDocument, PlanTask, slug
 from muster.model.errors import BadPlan
 from muster.model.fields import ATTRIBUTES
 from muster.model.graph import find_cycle
@@ -21,6 +21,8 @@ from muster.model.kinds import PRIORITIES
 from . import attributes
 from .attributes import Attributes
 from .blocks import Blocks, Box, Heading, lines_of, scan
+from .dialects import Recognised, recognised
+from .dialects.base import Parts
 from .problems import EXAMPLE, Problems, quoted
 
 BOM = "\ufeff"
@@ -45,19 +47,26 @@ class _Draft:
     aliases: tuple[str, ...]
     title: str
     attributes: Attributes
+    parts: Parts
+    """What its dialect has read beside."""
     epic: str
     feature: str
 
 
 @dataclass(slots=True)
 class _Levels:
-    """Which headings are what."""
+    """What holds for the whole file: which headings are what, and whose file it is."""
 
     title: str
     epic: int
     feature: int
     usual: dict[str, str]
     """What the front matter says for all tasks, by field."""
+    order: str
+    """What it says of their order."""
+    seen: Recognised
+    skipped: set[str]
+    """Keys of boxes that are no tasks, as far as they have been read."""
 
     def names(self, path: Iterable[Heading]) -> list[Heading]:
         """The headings that are part of a task's identity: all but the plan's title."""
@@ -75,13 +84,23 @@ def parse(text: str, file: str, doubts: Problems | None = None) -> PlanDocument:
     drafts = list(found)
     if not drafts and not problems:
         raise BadPlan(f"{file}:1: the plan has no tasks", EXAMPLE)
-    after, parents = _dependencies(drafts, problems)
+    bodies = [_read_body(draft, levels) for draft in drafts]
+    after, parents = _dependencies(drafts, levels, problems, problems if doubts is None else doubts)
     if problems:
         problems.raise_all()
+    dialect = levels.seen.dialect
     return PlanDocument(
         name=slug(levels.title) or slug(PurePath(file).stem) or "plan",
         title=levels.title,
-        tasks=tuple(_task(draft, levels, after[draft.key], parents.get(draft.key)) for draft in drafts),
+        tasks=tuple(
+            _task(draft, body, levels, after[draft.key], parents.get(draft.key))
+            for draft, body in zip(drafts, bodies, strict=True)
+        ),
+        order=levels.order,
+        dialect=dialect.name,
+        dialect_why=levels.seen.why,
+        dialect_order=dialect.order,
+        dialect_says=dialect.says,
     )
 
 
@@ -162,16 +181,21 @@ def _read(text: str, problems: Problems, doubts: Problems) -> tuple[_Levels, Ite
         doubts.add(
             line, f"this looks like a box, but is none: write {quoted(meant)}, or a \\ before its bracket"
         )
-    levels = _levels(blocks, doubts)
+    levels = _levels(blocks, text, problems.file, doubts)
 
     def drafts() -> Iterator[_Draft]:
         prefixes: dict[tuple[Heading, ...], str] = {}
         first: dict[str, tuple[Box, bool]] = {}
+        without: set[int] = set()
         for box in blocks.boxes:
             box.offset += marked
             if box.path not in prefixes:
                 prefixes[box.path] = _prefix(levels.names(box.path))
             draft = _draft(box, prefixes[box.path], levels, problems)
+            if draft.parts.skip or (box.outer is not None and box.outer.line in without):
+                without.add(box.line)
+                levels.skipped.update((draft.key, *draft.aliases))
+                continue
             attributes.doubt(draft.title, box.line, doubts)
             _find_duplicate(draft, first.setdefault(draft.key, (box, draft.named)), problems)
             yield draft
@@ -189,16 +213,17 @@ def _find_unfit_characters(text: str, problems: Problems) -> None:
             )
 
 
-def _levels(blocks: Blocks, doubts: Problems) -> _Levels:
+def _levels(blocks: Blocks, text: str, file: str, doubts: Problems) -> _Levels:
     tops = [heading.text for heading in blocks.headings if heading.level == 1]
     title = tops[0] if len(tops) == 1 else ""
     below = sorted({heading.level for heading in blocks.headings if not (title and heading.level == 1)})
     epic, feature, *_ = *below, 0, 0
-    return _Levels(title, epic, feature, _usual(blocks.matter, doubts) if blocks.matter else {})
+    matter = _front_matter(blocks.matter, doubts) if blocks.matter else {}
+    seen = recognised(text, file, matter.get("dialect"))
+    return _Levels(title, epic, feature, _usual(matter, doubts), _order(matter, doubts), seen, set())
 
 
-def _usual(matter: str, doubts: Problems) -> dict[str, str]:
-    """The rest of a front matter is for other programs."""
+def _front_matter(matter: str, doubts: Problems) -> dict[str, object]:
     import yaml
 
     try:
@@ -208,7 +233,20 @@ def _usual(matter: str, doubts: Problems) -> dict[str, str]:
             1, f"the front matter is no YAML, so nothing of it is heeded: {' '.join(str(error).split())}"
         )
         return {}
-    found = {name: said[name] for name in PLAN_WIDE if name in said} if isinstance(said, dict) else {}
+    return said if isinstance(said, dict) else {}
+
+
+def _order(matter: Mapping[str, object], doubts: Problems) -> str:
+    """A number is another program's: it sorts pages by it."""
+    said = matter.get("order", "")
+    if isinstance(said, str) and said not in ("", *ORDERS):
+        doubts.add(1, f"order of the front matter is {said!r}, and not one of {', '.join(ORDERS)}")
+    return said if isinstance(said, str) and said in ORDERS else ""
+
+
+def _usual(matter: Mapping[str, object], doubts: Problems) -> dict[str, str]:
+    """The rest of a front matter is for other programs."""
+    found = {name: matter[name] for name in PLAN_WIDE if name in matter}
     for name, value in found.items():
         if not isinstance(value, str):
             doubts.add(1, f"{name} of the front matter is {value!r}, and not a text: put it in quotes")
@@ -223,10 +261,12 @@ def _prefix(names: list[Heading]) -> str:
 def _draft(box: Box, prefix: str, levels: _Levels, problems: Problems) -> _Draft:
     text, inner = attributes.split(box.text, box.line, problems)
     found = attributes.read(inner, box.line, problems) if inner else Attributes()
-    priority, text = _leading_priority(text)
-    code = _CODE.match(text)
+    parts = levels.seen.dialect.read_title(text)
+    priority, text = _leading_priority(parts.title)
+    named_by = found.id or parts.id
+    code = None if parts.id else _CODE.match(text)
     title = text
-    if code and not found.id:
+    if code and not named_by:
         second, title = _leading_priority(text[code.end() :])
         priority = priority or second
     if priority and "priority" in found.fields:
@@ -236,15 +276,16 @@ def _draft(box: Box, prefix: str, levels: _Levels, problems: Problems) -> _Draft
     if not title:
         problems.add(box.line, "the task has no title")
     derived = prefix + (slug(title) or "task")
-    key = found.id or (code[1] if code else derived)
+    key = named_by or (code[1] if code else derived)
     named = {heading.level: heading.text for heading in levels.names(box.path)}
     return _Draft(
         box=box,
         key=key,
-        named=bool(found.id or code),
-        aliases=tuple({code[1]: 0, derived: 0} if code else (derived,)),
+        named=bool(named_by or code),
+        aliases=tuple(dict.fromkeys(filter(None, (parts.id, code[1] if code else "", derived)))),
         title=title,
         attributes=found,
+        parts=parts,
         epic=named.get(levels.epic, ""),
         feature=named.get(levels.feature, ""),
     )
@@ -269,8 +310,14 @@ def _find_duplicate(draft: _Draft, first: tuple[Box, bool], problems: Problems) 
     problems.add(draft.box.line, told)
 
 
+def _read_body(draft: _Draft, levels: _Levels) -> str:
+    body = draft.box.body()
+    text, draft.parts = levels.seen.dialect.read_body(body, draft.parts) if body else (body, draft.parts)
+    return text
+
+
 def _dependencies(
-    drafts: list[_Draft], problems: Problems
+    drafts: list[_Draft], levels: _Levels, problems: Problems, doubts: Problems
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
     """What each task waits for, and what those that belong to another task belong to."""
     lines: dict[str, int] = {}
@@ -280,32 +327,38 @@ def _dependencies(
         for alias in draft.aliases:
             aliases.setdefault(alias, []).append(draft.key)
 
-    def named(attribute: str, names: tuple[str, ...], line: int) -> tuple[str, ...]:
+    def named(attribute: str, names: tuple[str, ...], line: int, told: Problems) -> tuple[str, ...]:
         """The keys of those that are named, each by its key or an alias."""
         found: dict[str, None] = {}
         for name in names:
             meant = [name] if name in lines else aliases.get(name, [])
             if len(meant) == 1:
                 found[meant[0]] = None
+            elif name in levels.skipped:
+                continue
             elif meant:
                 known = " and ".join(str(lines[key]) for key in meant)
-                problems.add(line, f"{attribute}={name} may be any of lines {known}: name one by its {{#id}}")
+                told.add(line, f"{attribute}={name} may be any of lines {known}: name one by its {{#id}}")
             else:
-                problems.add(line, f"{attribute}={name}: no such task in this plan", name, lines.keys())
+                told.add(line, f"{attribute}={name}: no such task in this plan", name, lines.keys())
         return tuple(found)
 
-    after = {
-        draft.key: named("after", draft.attributes.fields.get("depends_on", ()), draft.box.line)
-        for draft in drafts
-    }
+    after: dict[str, tuple[str, ...]] = {}
+    for draft in drafts:
+        said = named("after", draft.attributes.fields.get("depends_on", ()), draft.box.line, problems)
+        read = named("after", draft.parts.after, draft.box.line, doubts)
+        after[draft.key] = tuple(dict.fromkeys((*said, *(key for key in read if key != draft.key))))
     _find_cycles(after, lines, problems, "waits for", "wait for")
     by_line = {draft.box.line: draft.key for draft in drafts}
     parents: dict[str, tuple[str, ...]] = {}
     for draft in drafts:
         if "parent" in draft.attributes.fields:
-            parents[draft.key] = named("parent", (draft.attributes.fields["parent"],), draft.box.line)
+            parent = draft.attributes.fields["parent"]
+            parents[draft.key] = named("parent", (parent,), draft.box.line, problems)
         elif draft.box.outer is not None:
             parents[draft.key] = (by_line[draft.box.outer.line],)
+        elif draft.parts.parent:
+            parents[draft.key] = named("parent", (draft.parts.parent,), draft.box.line, doubts)
     _find_cycles(parents, lines, problems, "belongs to", "belong to")
     return after, {key: found[0] for key, found in parents.items() if found}
 
@@ -331,11 +384,13 @@ def _find_cycles(
         problems.add(begin, f"these tasks {several} each other: {' -> '.join(cycle)}")
 
 
-def _task(draft: _Draft, levels: _Levels, after: tuple[str, ...], parent: str | None) -> PlanTask:
+def _task(draft: _Draft, body: str, levels: _Levels, after: tuple[str, ...], parent: str | None) -> PlanTask:
     return PlanTask(
         **levels.usual
+        | dict(draft.parts.fields)
         | draft.attributes.fields
         | {"depends_on": after, "parent": parent}
-        | {"title": draft.title, "description": draft.box.body(), "done": draft.box.done}
+        | {"title": draft.title, "description": body, "done": draft.box.done}
         | {"key": draft.key, "epic": draft.epic, "feature": draft.feature, "line": draft.box.line}
+        | {"beside": draft.parts.beside}
     )

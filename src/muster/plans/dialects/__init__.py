@@ -1,0 +1,32 @@
+"""How other tools write their plans: one file a dialect, listed here.  Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from muster.plans.dialects.base import Dialect
+
+PLAIN = Dialect()
+NONE = "none"
+"""`dialect: none` in a front matter: the file is read as Muster's own."""
+DIALECTS: tuple[Dialect, ...] = ()
+"""The first that recognises a file has it."""
+
+
+class Recognised(NamedTuple):
+    dialect: Dialect
+    why: str
+    """Empty where it is no dialect's."""
+
+
+def recognised(text: str, file: str, wanted: object = None) -> Recognised:
+    """Whose plan this is.  `wanted` is what its front matter says of that."""
+    if wanted == NONE:
+        return Recognised(PLAIN, "")
+    for dialect in DIALECTS:
+        if wanted == dialect.name:
+            return Recognised(dialect, f"its front matter says `dialect: {wanted}`")
+    for dialect in DIALECTS:
+        if why := dialect.recognise(text, file):
+            return Recognised(dialect, why)
+    return Recognised(PLAIN, "")
