@@ -18,6 +18,10 @@ from muster.model.json_value import Json
 from muster.model.states import FINAL, HELD, TaskStatus
 from muster.model.wording import counted
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 TASKS_MAX = 100_000
 _ENDED = {TaskStatus.COMPLETED, TaskStatus.ARCHIVED, TaskStatus.CANCELLED}
 SETTLED = Goal("has settled", needs_crew=True)
@@ -49,6 +53,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--dry-run", action="store_true", help="show which agent would get each task, and why; change nothing"
     )
     add_fields(diff)
+    _add_import(verbs)
     add_fields(verbs.add_parser("list", act=_list, help="all plans with their progress"))
     named = {
         name: verbs.add_parser(name, act=act, help=text)
@@ -83,6 +88,29 @@ def add(parser: argparse.ArgumentParser) -> None:
         (named["cancel"], QUIET),
     ):
         add_waiting(verb, goal)
+
+
+def _add_import(verbs: Any) -> None:
+    importing = verbs.add_parser(
+        "import", act=_import, help="write what another tool keeps (task-master, beads, ...) as a plan file"
+    )
+    importing.add_argument(
+        "source",
+        metavar="SOURCE",
+        help="a file or folder of task-master, beads, Backlog.md, GitHub issues or work items; `-` is stdin",
+    )
+    for option, metavar, text in (
+        ("--format", "NAME", "what SOURCE is (default: recognised by its content)"),
+        ("--tag", "NAME", "which list of a task-master file is meant"),
+        ("--name", "NAME", "what the plan is called"),
+        ("--out", "FILE", "the plan file (default: named after the plan; `-` prints it)"),
+    ):
+        importing.add_argument(option, metavar=metavar, default="", help=text)
+    importing.add_argument("--force", action="store_true", help="also over a file that is there")
+    importing.add_argument(
+        "--add", action="store_true", help="add it as a plan; without --out there is no file then"
+    )
+    importing.set_defaults(as_plan=None, new=False)
 
 
 def add_which(parser: argparse.ArgumentParser) -> None:
@@ -141,6 +169,12 @@ def _tell_update(updated: Json, screen: Screen) -> None:
     for line in plan_file.unproved(updated):
         screen.line(clean(line))
     screen.line(_sum(updated["diff"], "changed nothing"))
+
+
+def _import(args: argparse.Namespace) -> int:
+    from muster.cli import plan_import
+
+    return plan_import.run(args)
 
 
 def _diff(args: argparse.Namespace) -> int:

@@ -262,12 +262,12 @@ def _draft(box: Box, prefix: str, levels: _Levels, problems: Problems) -> _Draft
     text, inner = attributes.split(box.text, box.line, problems)
     found = attributes.read(inner, box.line, problems) if inner else Attributes()
     parts = levels.seen.dialect.read_title(text)
-    priority, text = _leading_priority(parts.title)
+    priority, text = leading_priority(parts.title)
     named_by = found.id or parts.id
     code = None if parts.id else _CODE.match(text)
     title = text
     if code and not named_by:
-        second, title = _leading_priority(text[code.end() :])
+        second, title = leading_priority(text[code.end() :])
         priority = priority or second
     if priority and "priority" in found.fields:
         problems.add(box.line, "the priority is given twice")
@@ -291,7 +291,7 @@ def _draft(box: Box, prefix: str, levels: _Levels, problems: Problems) -> _Draft
     )
 
 
-def _leading_priority(text: str) -> tuple[int | None, str]:
+def leading_priority(text: str) -> tuple[int | None, str]:
     match = _PRIORITY.match(text)
     if not match:
         return None, text

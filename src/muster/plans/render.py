@@ -43,7 +43,7 @@ def render(name: str, tasks: Sequence[KeptTask], usual: Usual, guessed: Mapping[
     for task in shown:
         groups.setdefault((task.epic, task.feature), []).append(task)
     at: tuple[str, str] = ("", "")
-    for group in _ordered(groups):
+    for group in ordered_groups(groups):
         lines += _headings(at, group)
         at = group
         for task in groups[group]:
@@ -53,7 +53,7 @@ def render(name: str, tasks: Sequence[KeptTask], usual: Usual, guessed: Mapping[
     return Rendered(text, tuple(_lost(text, name, shown, keys)))
 
 
-def _ordered(groups: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+def ordered_groups(groups: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """In their order, but each epic in one piece, and what has no heading first: no heading ends another one."""
     epics = list(dict.fromkeys(epic for epic, _ in groups))
     epics.sort(key=bool)
@@ -98,13 +98,13 @@ def _attributes(task: KeptTask, usual: Usual, keys: set[str], guessed: Mapping[s
     values = {known.name: getattr(task, known.name, None) for known in ATTRIBUTES.values()}
     values["depends_on"] = tuple(name for name in task.depends_on if name in keys)
     return [
-        f"{known.attribute}={_quoted(known.kind.write(value))}"
+        f"{known.attribute}={quoted_value(known.kind.write(value))}"
         for known in ATTRIBUTES.values()
         if (value := values[known.name]) not in (None, known.usual) and not unwritten.get(known.name)
     ]
 
 
-def _quoted(value: str) -> str:
+def quoted_value(value: str) -> str:
     return f'"{value}"' if any(char in value for char in " \t\"'{}`") else value
 
 
