@@ -23,6 +23,7 @@ FULL = {
     "workers": {},
     "health": {},
     "retention": {},
+    "plan": {},
     "limits": {},
     "git": {},
     "profiles": {},

@@ -191,16 +191,20 @@ def test_completions_are_followed_by_a_cursor(subject: Subject) -> None:
     subject.add(new_task(1, "a"), new_task(2, "b"), new_task(3), new_task(4, "x", plan_id=2))
     ticked_already = make_event(2, 1, new_status=T.COMPLETED)
     subject.write(events=[ticked_already, make_event(1, 1), done(1, 2), done(3, 1), done(4, 1)])
-    cursor, found = subject.read("completions", PLAN_ID, 0)
-    assert found == ["a"]
-    assert subject.read("completions", PLAN_ID, cursor) == (cursor, [])
+    ((cursor, *found),) = subject.read("completions", PLAN_ID, 0)
+    assert found == ["a", True]
+    assert subject.read("completions", PLAN_ID, cursor) == []
     subject.write(events=[done(2, 2)])
-    newer, found = subject.read("completions", PLAN_ID, cursor)
-    assert (found, newer > cursor) == (["b"], True)
+    ((newer, *found),) = subject.read("completions", PLAN_ID, cursor)
+    assert (found, newer > cursor) == (["b", True], True)
     assert subject.read("last_event_id") == newer
     rows = subject.read("completed_since", 0)
-    assert [row[1:] for row in rows] == [(PLAN_ID, "a"), (2, "x"), (PLAN_ID, "b")]
+    assert [row[1:] for row in rows] == [(PLAN_ID, "a", True), (2, "x", True), (PLAN_ID, "b", True)]
     assert subject.read("completed_since", rows[1][0]) == rows[2:]
+    anew = make_event(2, 3, previous_status=T.COMPLETED, new_status=T.PENDING)
+    away = make_event(1, 3, previous_status=T.COMPLETED, new_status=T.ARCHIVED)
+    subject.write(events=[anew, away])
+    assert [row[1:] for row in subject.read("completed_since", newer)] == [(PLAN_ID, "b", False)]
 
 
 def test_plans_are_counted_by_status_also_when_empty(subject: Subject) -> None:

@@ -159,11 +159,15 @@ def test_a_very_long_name_can_be_ticked(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [plan.name]
 
 
-@pytest.mark.parametrize(
-    "data", [b"- [ ] a {#model}\n\xff", b"- [ ] a {#model oops=1}", b"\0- [ ] a {#model}"]
-)
-def test_a_file_that_is_no_plan_now_is_refused_and_untouched(plan, data):
+def test_what_is_clear_is_ticked_also_where_the_rest_of_the_file_is_not(plan):
+    data = b"- [ ] a {#model oops=1}\n- [ ] b {#b}\n- [ ] c {#b}\n- [-] d\n\0\n- [ ] e {#e after=\n"
     plan.write_bytes(data)
+    assert LocalPlanFiles().tick(str(plan), ["model", "b"]) == {"model"}
+    assert plan.read_bytes() == data.replace(b"[ ] a", b"[x] a")
+
+
+def test_a_file_that_is_no_plan_now_is_refused_and_untouched(plan):
+    plan.write_bytes(data := b"- [ ] a {#model}\n\xff")
     with pytest.raises(BadPlan, match=r"plan\.md:\d"):
         LocalPlanFiles().tick(str(plan), ["model"])
     assert plan.read_bytes() == data

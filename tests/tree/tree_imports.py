@@ -39,6 +39,7 @@ THIRD_PARTY = {
     "apsw": frozenset({"stores"}),
     "httptools": frozenset({"web"}),
     "psutil": frozenset({"hosts"}),
+    "watchfiles": frozenset({"hosts"}),
     "yaml": frozenset({"config", "plans"}),
 }
 """Who may name what others have made.  A package that nobody names is no dependency."""

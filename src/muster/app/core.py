@@ -14,9 +14,10 @@ from typing import Self
 from muster.app.branches import LocalBranches
 from muster.app.key import logged_heads, open_store, signer_of
 from muster.app.parts import local_trees, make_state_dir, repository_of
+from muster.app.plan_reader import PlanReader
 from muster.config.identity import copied_error, look, settle
 from muster.config.project import Project
-from muster.config.settings import Config
+from muster.config.settings import PROJECT_WORKDIR, Config
 from muster.engine.audit import Auditor
 from muster.engine.batch import Batcher
 from muster.engine.commands import Engine
@@ -27,21 +28,25 @@ from muster.engine.policy import Policy
 from muster.engine.queries import Queries
 from muster.engine.service import Service
 from muster.engine.services.coordinator import coordinator
+from muster.engine.services.plan_syncer import FileRules, PlanSyncer
 from muster.engine.services.reaper import Reaper, own_stall_ms
 from muster.engine.services.reconciler import Reconciler
 from muster.engine.services.ticker import Ticker
 from muster.engine.services.worktree_cleaner import WorktreeCleaner
 from muster.hosts.attempt_folders import LocalFolders
 from muster.hosts.file_lock import Lock
+from muster.hosts.folder_watch import FolderWatch
 from muster.hosts.local_host import LocalHost
 from muster.hosts.process_tree import kill_recorded
 from muster.model.answers import AuditReport, BackedUp, Reconciled, TookOver
 from muster.model.commands import NewBoot
 from muster.model.errors import MusterError, ProjectCopied, StoreFault
+from muster.model.plan_sync import PlanSynced
 from muster.model.retention import Retention
 from muster.model.retry import RetryPolicy
 from muster.plans.files import LocalPlanFiles
 from muster.ports.host import ProcessId
+from muster.ports.runtime import PLAN_FILES
 from muster.runtimes.local import LocalWakeups, SystemChance, SystemClock
 from muster.stores.sqlite.copies import back_up
 from muster.stores.sqlite.halt import Cause, Halt
@@ -129,13 +134,17 @@ class Owner:
             stack.callback(self.batcher.close)
             branches = None if self._repository is None else LocalBranches(self._repository)
             self.intents = Intents(self.batcher, self.store.reads, self.clock, branches)
+            self.files = LocalPlanFiles(folder=self._project.root)
             self.ticker = Ticker(
                 self.clock,
                 self.store.reads,
                 self.batcher,
-                LocalPlanFiles(folder=self._project.root),
+                self.files,
                 in_thread=detached_call,
             )
+            self.syncer = self._make_syncer()
+            self._watch = FolderWatch(lambda: self.wakeups.publish([PLAN_FILES]))
+            stack.callback(self._watch.end)
             self._stack = stack.pop_all()
         return self
 
@@ -179,6 +188,12 @@ class Owner:
         fault = self.halted()
         return fault.message if fault is not None else await self.ticker.catch_up(plan)
 
+    async def sync_plan(self, plan: str) -> PlanSynced:
+        """Now, as PlanSyncer.sync.  Raises NotFound, and StoreFault where nothing is written any more."""
+        if (fault := self.halted()) is not None:
+            raise fault
+        return await self.syncer.sync(plan)
+
     async def take_over(self) -> None:
         """Adopts the running workers under a new term."""
         self._led_since_ms = self.clock.now().mono_ms
@@ -187,6 +202,25 @@ class Owner:
         killed = kill_recorded(self._project.attempts_dir, self._host)
         self.term = took.term
         log.info("term %d: adopted %d attempts, killed %d leftovers", took.term, took.adopted, killed)
+
+    def _make_syncer(self) -> PlanSyncer:
+        agents = self._config.agents.values()
+        in_reach = self._repository is None or any(a.workdir == PROJECT_WORKDIR for a in agents)
+        reader, plan = PlanReader(self._project, self._config, in_reach=in_reach), self._config.plan
+        return PlanSyncer(
+            self.clock,
+            self.store.reads,
+            self.batcher,
+            self.files,
+            self.ticker,
+            policy=self._policy,
+            rules=FileRules(debounce_s=plan.debounce_s, settle_s=plan.settle_s),
+            wanted=reader.wanted,
+            head_of=reader.head_of,
+            follow=lambda sources: self._watch.follow(reader.folders(sources)),
+            wakeups=self.wakeups,
+            in_thread=detached_call,
+        )
 
     def _make_reaper(self) -> Reaper:
         health = self._config.health
@@ -240,7 +274,7 @@ class Owner:
             folders=LocalFolders(self._project.attempts_dir, self._project.log_file),
             retention=self._retention(),
         )
-        return [*led, *self._clearers()]
+        return [*led, self.syncer, *self._clearers()]
 
     def _clearers(self) -> list[Service]:
         if self._repository is None:

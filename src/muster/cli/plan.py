@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from typing import Any
 
-from muster.cli import plan_graph
+from muster.cli import plan_graph, plan_sync
 from muster.cli.context import Context, connect, no_rows, patiently, refuse_attempts, refuse_foreign
 from muster.cli.fields import add_fields, answer, names_of, print_one, print_rows
 from muster.cli.output import BOLD, GREEN, RED, YELLOW, Screen, clean, inert, note, print_json, usage_words
@@ -55,6 +56,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_fields(diff)
     _add_import(verbs)
     add_fields(verbs.add_parser("list", act=_list, help="all plans with their progress"))
+    _add_named(verbs)
+    add_waiting(adding, SETTLED)
+
+
+def _add_named(verbs: Any) -> None:
+    """Those that take a plan that is there already."""
     named = {
         name: verbs.add_parser(name, act=act, help=text)
         for name, (act, text) in {
@@ -62,6 +69,10 @@ def add(parser: argparse.ArgumentParser) -> None:
             "graph": (_graph, "which task waits for which"),
             "export": (_export, "write a plan as markdown, or with --json as data"),
             "merge": (_merge, "bring the branch with its tasks' work into the branch that you are on"),
+            "sync": (
+                lambda args: plan_sync.run(args, _named),
+                "take in now what has changed in its file, and show what waits for you",
+            ),
             "pause": (_pause, "hand out no more of its tasks; running ones finish"),
             "resume": (_pause, "hand out its tasks again, also after the circuit breaker has paused it"),
             "cancel": (_cancel, "end all its tasks for good; what runs is stopped"),
@@ -74,6 +85,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     for verb in named.values():
         verb.add_argument("name", metavar="NAME")
     add_fields(named["show"])
+    plan_sync.add(named["sync"])
     kinds = named["graph"].add_mutually_exclusive_group()
     kinds.add_argument("--dot", action="store_true", help="for Graphviz")
     kinds.add_argument("--mermaid", action="store_true", help="for Mermaid, as in markdown pages")
@@ -82,7 +94,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     named["cancel"].add_argument("--reason", metavar="TEXT", default="", help="kept in each task's events")
     for verb, goal in (
-        (adding, SETTLED),
         (named["resume"], SETTLED),
         (named["pause"], QUIET),
         (named["cancel"], QUIET),

@@ -12,23 +12,22 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from msgspec import to_builtins
 from msgspec.structs import replace
 
+from muster.app.plan_tasks import Assigned, assign, refuse_unmanned, task_bodies
 from muster.cli.context import actor, connect_to, start_folder
 from muster.cli.output import Screen, clean, note, print_json, shell_word
 from muster.client.api import Api, plan_path
 from muster.config.project import Project, find_project
 from muster.config.settings import Config
-from muster.model.edits import OF_THE_FILE, PlanDocument, PlanTask
+from muster.model.edits import PlanDocument
 from muster.model.errors import BadInput, BadPlan, Conflict
 from muster.model.json_value import Json
-from muster.model.profiles import GENERAL_PURPOSE, Choice, Chooser, by_words, required
+from muster.model.profiles import GENERAL_PURPOSE, Choice, required
 from muster.model.rows import Lane, WorkerRow
 from muster.model.states import FINAL, TaskStatus
 from muster.model.task import REMOVED
 from muster.model.wording import counted
-from muster.plans.problems import Problems
 
 STDIN = "-"
 
@@ -184,15 +183,6 @@ def _asked(args: argparse.Namespace, source: str, likely: list[_Likely]) -> str 
     )
 
 
-class Assigned(NamedTuple):
-    task: PlanTask
-    agent: str | None
-    """The one agent that may do it; None: any that will do."""
-    profile: str | None
-    choice: Choice | None
-    """How its words led to the profile."""
-
-
 def project_for(args: argparse.Namespace, given: Given) -> Project:
     """The project that this command runs in; without one, the plan's folder becomes one.
 
@@ -205,26 +195,10 @@ def project_for(args: argparse.Namespace, given: Given) -> Project:
     return find_project(start, os.environ) or find_project(beside, {}) or Project(beside)
 
 
-def assign(document: PlanDocument, config: Config) -> list[Assigned]:
-    """An agent that is named goes before all else, then what the task asks for, then the usual agent of
-    `muster.toml`; only what is left is matched by its words."""
-    chooser = Chooser(config.profiles)
-    found = []
-    for task in document.tasks:
-        asks = bool(task.capabilities or task.target)
-        agent = task.agent or (None if asks or task.profile else config.default_agent)
-        choice = None
-        if by_words(task.agent, task.profile, asks=asks, usual=config.default_agent):
-            choice = chooser.choose(task.title, task.description, f"{task.epic} {task.feature}")
-        found.append(Assigned(task, agent, choice.profile if choice else task.profile, choice))
-    return found
-
-
 def plan_body(given: Given, config: Config, project: Project) -> Json:
     """The plan as this project's API takes it.  Raises BadPlan, with `file:line`, where a task has no agent."""
-    _refuse_unmanned(given, config)
     document, source = given.document, given.source(project)
-    tasks = [_task_body(assigned) for assigned in assign(document, config)]
+    tasks = task_bodies(document, config, given.short)
     return {
         "plan": document.name,
         "source": source,
@@ -243,36 +217,6 @@ def _in_reach(document: PlanDocument, config: Config, project: Project) -> bool:
         return False
     trees = trees_of(config, project)
     return trees is None or bool(trees.here)
-
-
-def _task_body(assigned: Assigned) -> Json:
-    body: Json = to_builtins(replace(assigned.task, agent=assigned.agent, profile=assigned.profile))
-    return {name: value for name, value in body.items() if name not in OF_THE_FILE}
-
-
-def _refuse_unmanned(given: Given, config: Config) -> None:
-    """A shell is only asked where that was said: it would run prose as a script."""
-    problems, hints = Problems(given.short), set()
-    known = ", ".join(sorted(config.agents))
-    scripts = {agent.name for agent in config.agents.values() if agent.prompt == "script"}
-    for task, agent, *_ in assign(given.document, config):
-        name = f"task {task.key}"
-        hint = (
-            f"write agent=NAME (known: {known}; `shell` runs a task's text as a script), "
-            'or add [agents.NAME], or `agent = "NAME"` for all, to muster.toml'
-        )
-        if task.agent is not None and task.agent not in config.agents:
-            problems.add(task.line, f"{name} wants agent {task.agent}, which is not configured")
-        elif task.agent is None and not task.done and not config.general:
-            problems.add(task.line, f"{name} names no agent, and none is configured")
-        elif agent in scripts and not task.done and not task.description.strip():
-            problems.add(task.line, f"{name} has no text, and agent {agent} runs a task's text as a script")
-            hint = "write the commands below the task's line, indented"
-        else:
-            continue
-        hints.add(hint)
-    if problems:
-        raise BadPlan("\n".join([*problems.told(), "nothing was added"]), "; ".join(sorted(hints)))
 
 
 def add_plan(api: Api, content: Json, say: Callable[[str], None]) -> str:
@@ -320,7 +264,7 @@ def refuse_file_of(api: Api, given: Given) -> None:
 
 def dry_run(args: argparse.Namespace, given: Given, project: Project, config: Config) -> int:
     """Who would get what, and why.  Nothing is written, nobody is started."""
-    _refuse_unmanned(given, config)
+    refuse_unmanned(given.document, config, given.short)
     ended = {}
     if project.has_begun:
         with connect_to(project, args) as context:

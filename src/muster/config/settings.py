@@ -293,7 +293,20 @@ class Git:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlanSettings:
+    """Plans and their files.  `[plan]`"""
+
+    debounce_s: float = setting(
+        2.0, "debounce", read_duration, "how long a plan's file has to be left alone before it is read anew"
+    )
+    settle_s: float = setting(
+        30.0, "settle", read_duration, "how long a new or edited box has to stand before it is taken up"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Config:
+    plan: PlanSettings = field(default_factory=PlanSettings)
     budget: Budget = field(default_factory=Budget)
     retention: RetentionSettings = field(default_factory=RetentionSettings)
     git: Git = field(default_factory=Git)
@@ -329,5 +342,6 @@ SECTIONS = {
     "budget": Budget,
     "git": Git,
     "retention": RetentionSettings,
+    "plan": PlanSettings,
 }
 """The tables that are of one class each."""

@@ -21,6 +21,7 @@ from muster.engine.fence import check_term
 from muster.engine.incarnation import restored
 from muster.engine.manual import Manual
 from muster.engine.memory import Memory
+from muster.engine.plan_files import set_sync, set_ticked
 from muster.engine.plan_update import PlanUpdater
 from muster.engine.policy import Policy
 from muster.engine.pools import close_pools, hear_provider, open_pool, reopen_for
@@ -34,6 +35,7 @@ from muster.model.breaker import PlanDecision
 from muster.model.edits import CancelPlan, EditTask, UpdatePlan
 from muster.model.errors import Conflict, MusterError, NotFound, StoreRewound
 from muster.model.machine import TASK_COMMANDS
+from muster.model.plan_sync import SetSync
 from muster.model.rows import WORKSPACE_ID, Plan
 from muster.model.seals import Grants
 from muster.model.states import HELD
@@ -70,7 +72,8 @@ class Engine:
         self._spending = Spending(policy, self._plans.named, self._plans.over_budget)
         self._handlers: dict[type[c.Command], Callable[[View, Any], Awaitable[Answer]]] = {
             c.Enqueue: self._enqueuer.enqueue,
-            c.SetTicked: self._enqueuer.set_ticked,
+            c.SetTicked: set_ticked,
+            SetSync: set_sync,
             c.PausePlan: self._plans.pause,
             c.MovePlan: self._plans.move,
             c.AddSeal: add_seal,

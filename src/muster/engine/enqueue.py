@@ -13,7 +13,7 @@ from muster.engine.memory import Memory
 from muster.engine.policy import Policy
 from muster.engine.view import View
 from muster.model import commands as c
-from muster.model.answers import Done, Enqueued
+from muster.model.answers import Enqueued
 from muster.model.edits import free_name, short_slug, values_of
 from muster.model.errors import BadInput, Conflict, Overloaded
 from muster.model.graph import find_cycle
@@ -36,10 +36,6 @@ class Enqueuer:
         self._memory = memory
         self.policy = policy
         self._chooser = Chooser(policy.profiles)
-
-    async def set_ticked(self, view: View, command: c.SetTicked) -> Done:
-        await view.tx.set_ticked(command.plan_id, command.event_id)
-        return Done()
 
     async def enqueue(self, view: View, command: c.Enqueue) -> Enqueued:
         """Adds what the plan does not hold yet.  Raises BadInput and adds nothing where the tasks do not fit.
@@ -256,10 +252,18 @@ class Enqueuer:
         return True
 
     async def proves(self, view: View, command: c.Enqueue, task: Task) -> bool:
-        """Whether a tick in the file is a person's word: no agent had the task, or could have made the tick."""
-        if task.epoch or command.actor.startswith(ATTEMPT):
+        """Whether a tick in the file is a person's word: no agent had the task, or could have made the tick.
+
+        Where the file is watched, that is asked of the time since it was last seen without the tick.
+        """
+        if command.actor.startswith(ATTEMPT):
             return False
-        return not command.in_reach or not await view.tx.worked_since(task.id)
+        if (watched_ms := command.watched_ms) is None:
+            return not task.epoch and not (command.in_reach and await view.tx.worked_since(task.id))
+        had = view.attempt(task.id)
+        if had is not None and (had.ended_at_ms is None or had.ended_at_ms >= watched_ms):
+            return False
+        return not command.in_reach or not await view.tx.worked_after(watched_ms)
 
     async def _add(
         self,

@@ -27,6 +27,7 @@ from muster.model.edits import (
     compare,
     differences,
     task_fields_of,
+    without,
 )
 from muster.model.errors import BadInput, Conflict, NotFound
 from muster.model.rows import WORKSPACE_ID, Plan
@@ -57,7 +58,9 @@ class PlanUpdater:
         tasks = await view.tx.kept_tasks(plan.id) if plan else []
         kept = {task.key: task for task in tasks}
         command = replace(command, tasks=tuple(map(self._policy.filled, command.tasks)))
-        diff = compare(plan.name if plan else command.plan, command.tasks, kept)
+        if command.leave:
+            command = replace(command, tasks=tuple(t for t in command.tasks if t.key not in command.leave))
+        diff = without(compare(plan.name if plan else command.plan, command.tasks, kept), command.leave)
         await self._refuse_cycle(view, _edges(command, kept, diff), kept)
         added = await self._enqueuer.enqueue(view, command)
         await view.flush()

@@ -15,6 +15,7 @@ from muster.model.errors import Ambiguous, NotFound
 from muster.model.moves.decision import lapsed
 from muster.model.numbers import is_number
 from muster.model.permissions import Permission, permissions_of
+from muster.model.plan_sync import PlanSynced
 from muster.model.pools import Pools, pools_of
 from muster.model.rows import ANY_AGENT, agent_views, worker_view
 from muster.model.spending import ledger_of
@@ -241,6 +242,14 @@ class Queries:
     async def kept_tasks(self, name: str) -> list[KeptTask]:
         """All tasks of a plan in the words of its file.  Raises NotFound."""
         return await self._reads.kept_tasks((await self._plan_view(name)).id)
+
+    async def sync_state(self, name: str) -> PlanSynced:
+        """How a plan and its file stood to each other at the last look.  Raises NotFound."""
+        view = await self._plan_view(name)
+        state = await self._reads.sync_state(view.id)
+        return PlanSynced(
+            plan=name, problem=state.problem, conflicts=state.waiting, owed=tuple(sorted(state.owed))
+        )
 
     async def diff(self, wanted: UpdatePlan) -> PlanDiff:
         """What `wanted` would change."""

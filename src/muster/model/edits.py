@@ -194,6 +194,9 @@ def edited(given: Mapping[str, Any]) -> dict[str, Any]:
 class UpdatePlan(c.Enqueue, frozen=True, kw_only=True):
     """Makes the kept plan what its file says, as far as nothing of it runs or is done."""
 
+    leave: frozenset[str] = frozenset()
+    """Keys of tasks that stay as they are, and boxes that are not taken in yet."""
+
 
 class CancelPlan(c.Command, frozen=True, kw_only=True):
     """Cancels at most `limit` of the plan's tasks that have not ended, the youngest first: those that wait for
@@ -259,6 +262,19 @@ def compare(plan: str, specs: Iterable[c.Spec], kept: Mapping[str, KeptTask]) ->
         changed=tuple(changed),
         removed=tuple(removed),
         restored=tuple(restored),
+    )
+
+
+def without(diff: PlanDiff, leave: Collection[str]) -> PlanDiff:
+    """What is left of it where these tasks stay as they are."""
+    if not leave:
+        return diff
+    return PlanDiff(
+        plan=diff.plan,
+        added=tuple(key for key in diff.added if key not in leave),
+        changed=tuple(change for change in diff.changed if change.key not in leave),
+        removed=tuple(change for change in diff.removed if change.key not in leave),
+        restored=tuple(key for key in diff.restored if key not in leave),
     )
 
 

@@ -23,6 +23,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 from muster.model.edits import PlanDocument
 from muster.model.errors import BadPlan
+from muster.ports.files import Mark, PlanBytes
 
 from . import markdown
 
@@ -31,6 +32,15 @@ STALE_AFTER_S = 60
 WRITER_PAUSE_S = 0.005
 TRIES_MAX = 8
 NAME_BYTES_MAX = 180
+
+BUFFER_S = 30.0
+"""So long after a tick, a version from before it is taken for the buffer of an editor."""
+VERSIONS_MAX = 256
+PLACES_MAX = 8
+"""Plans whose boxes' places are kept."""
+
+_TICK, _CLEAR = b"x "
+_TICKED = b"xX"
 
 LATER = "Nothing was lost; the tick is tried again later."
 
@@ -104,10 +114,52 @@ class LocalPlanFiles:
         self._folder = folder
         self._now_s = now_s
         self._pause = pause
+        self._places: dict[str, _Places] = {}
+        self._made: dict[Mark, Mark] = {}
+        """Versions of ours that were swapped in, each with the one that it was made from."""
+        self._replaced: dict[str, float] = {}
+        """Digests of versions that ours have replaced, and when."""
 
-    def tick(self, path: str, keys: Collection[str]) -> frozenset[str]:
+    def tick(self, path: str, keys: Collection[str], clear: Collection[str] = ()) -> frozenset[str]:
         """As ports.PlanFiles says.  Blocks for as long as the disk takes; raises nothing but BadPlan."""
-        return self._change(path, "ticked", lambda data: markdown.tick(data, keys, path))
+        return self._change(path, "ticked", lambda data: self._marked(path, data, keys, clear))
+
+    def _marked(
+        self, path: str, data: bytes, keys: Collection[str], clear: Collection[str]
+    ) -> tuple[bytes, frozenset[str]]:
+        """Of a long plan it is dear to find the boxes: their places are kept until its text changes."""
+        digest, places = _digest(data), self._places.get(path)
+        if places is None or places.digest != digest:
+            places = _Places(digest, markdown.boxes(data, path))
+        ours, found = bytearray(data), places.of.keys() & {*keys, *clear}
+        for key in found:
+            at = places.of[key]
+            if key in clear:
+                ours[at] = _CLEAR
+            elif ours[at] not in _TICKED:
+                ours[at] = _TICK
+        new = bytes(ours)
+        self._places[path] = places._replace(digest=_digest(new))
+        while len(self._places) > PLACES_MAX:
+            del self._places[next(iter(self._places))]
+        return new, frozenset(found)
+
+    def glance(self, path: str, known: Mark | None) -> tuple[Mark | None, bool]:
+        """As ports.PlanFiles says."""
+        try:
+            mark = now = _mark((self._folder / path).stat())
+        except (OSError, ValueError, RuntimeError):
+            return None, False
+        while now != known and now in self._made:
+            now = self._made[now]
+        return mark, now == known
+
+    def read(self, path: str) -> PlanBytes:
+        """As ports.PlanFiles says."""
+        seen = _read(_resolve(self._folder, path), path)
+        replaced_s = self._replaced.get(_digest(seen.data))
+        restored = replaced_s is not None and abs(self._now_s() - replaced_s) < BUFFER_S
+        return PlanBytes(seen.data, _mark(seen.status), seen.written, restored)
 
     def rewrite(self, path: str, edit: Callable[[bytes], bytes]) -> bytes:
         """What the plan holds now: what `edit` has made of what it held; that may be asked more than once."""
@@ -152,6 +204,7 @@ class LocalPlanFiles:
         read = _digest(seen.data)
         temp = _write_temp(target, ours, seen)
         try:
+            self._note(_mark(seen.status), _mark(temp.lstat()), read)
             # A cheap look, so that our version almost never stands where an edit has just been made.
             if _changed(seen.status, target.lstat()):
                 return False
@@ -167,6 +220,13 @@ class LocalPlanFiles:
             # Also after an interruption at any point above.  Nothing is left to do when all went well.
             if os.path.lexists(temp):
                 self._settle(temp, target, path)
+
+    def _note(self, seen: Mark, ours: Mark, digest: str) -> None:
+        self._made[ours] = seen
+        self._replaced[digest] = self._now_s()
+        for kept in (self._made, self._replaced):
+            while len(kept) > VERSIONS_MAX:
+                del kept[next(iter(kept))]  # type: ignore[arg-type]
 
     def _settle(self, temp: Path, target: Path, path: str) -> bool:
         """Removes `temp`, or gives back the edit that it holds.
@@ -219,6 +279,12 @@ class LocalPlanFiles:
         # A swapped-out plan has the mtime of its last edit; its ctime tells when it was swapped.
         age_s = self._now_s() - max(status.st_mtime, status.st_ctime)
         return stat.S_ISREG(status.st_mode) and age_s > STALE_AFTER_S
+
+
+class _Places(NamedTuple):
+    digest: str
+    of: dict[str, int]
+    """By key, the byte between the brackets of its box."""
 
 
 @contextmanager
@@ -308,10 +374,11 @@ def _read(path: Path, name: str) -> Snapshot:
 
 
 def _changed(before: os.stat_result, after: os.stat_result) -> bool:
-    def marks(status: os.stat_result) -> tuple[int, int, int]:
-        return status.st_ino, status.st_size, status.st_mtime_ns
+    return _mark(before) != _mark(after)
 
-    return marks(before) != marks(after)
+
+def _mark(status: os.stat_result) -> Mark:
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _quiet_digest(path: Path) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import PurePath
 
 from muster.model.edits import ORDERS, PlanDocument, PlanTask, slug
@@ -107,11 +108,27 @@ def parse(text: str, file: str, doubts: Problems | None = None) -> PlanDocument:
 def tick(data: bytes, keys: Collection[str], file: str = "the plan") -> tuple[bytes, frozenset[str]]:
     """The plan with the boxes of these tasks ticked, and the keys whose boxes are ticked now.
 
-    One byte per box differs.  A key that the plan does not hold is left out.  Raises BadPlan where the tasks
-    cannot be told apart: not UTF-8, control characters, wrong attributes, equal ids.
+    One byte per box differs.  A key that the plan does not hold, or holds twice, is left out; whatever else is
+    wrong with the file keeps no box from being ticked.  Raises BadPlan where it is not UTF-8.
     """
-    text, boxes = _boxes_of(data, file, keys)
+    text, boxes = _boxes_of(data, file, keys, strict=False)
     return _marked(text, {at: "x" for at in boxes.values() if text[at] == " "}), frozenset(boxes)
+
+
+def boxes(data: bytes, file: str) -> dict[str, int]:
+    """The byte between the brackets of each task's box; not of a task that the plan holds twice.
+
+    Raises BadPlan where it is not UTF-8.
+    """
+    text, found = _boxes_of(data, file, strict=False)
+    if text.isascii():
+        return found
+    bytes_to, at = 0, 0
+    places = {}
+    for key, offset in sorted(found.items(), key=itemgetter(1)):
+        bytes_to, at = bytes_to + len(text[at:offset].encode()), offset
+        places[key] = bytes_to
+    return places
 
 
 def alike(
@@ -135,16 +152,26 @@ def alike(
     return found[0], found[1], found[2]
 
 
-def _boxes_of(data: bytes, file: str, keys: Collection[str] | None = None) -> tuple[str, dict[str, int]]:
-    """The text, and where between the brackets of each task's box is; with `keys` of these alone."""
+def _boxes_of(
+    data: bytes, file: str, keys: Collection[str] | None = None, *, strict: bool = True
+) -> tuple[str, dict[str, int]]:
+    """The text, and where between the brackets of each task's box is; with `keys` of these alone.
+
+    Raises BadPlan where it is not UTF-8; if `strict` also for wrong attributes, control characters and equal ids.
+    """
     text = decode(data, file)
     problems = Problems(file)
-    # What only looks like a box or an attribute keeps no other box from being ticked.
     _, drafts = _read(text, problems, Problems(file))
-    boxes = {draft.key: draft.box.offset for draft in drafts if keys is None or draft.key in keys}
-    if problems:
+    found: dict[str, int] = {}
+    twice: set[str] = set()
+    for draft in drafts:
+        if keys is None or draft.key in keys:
+            if draft.key in found:
+                twice.add(draft.key)
+            found[draft.key] = draft.box.offset
+    if strict and problems:
         problems.raise_all()
-    return text, boxes
+    return text, {key: at for key, at in found.items() if key not in twice}
 
 
 def _marked(text: str, marks: Mapping[int, str]) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class TaskTrees(Protocol):
@@ -30,10 +30,32 @@ class Folders(Protocol):
         """Makes a log that has become too long the old one, in place of the last old one."""
 
 
-class PlanFiles(Protocol):
-    def tick(self, path: str, keys: Collection[str]) -> frozenset[str]:
-        """Ticks the boxes of these tasks in the plan file and returns the keys whose boxes are now ticked.
+Mark = tuple[int, int, int]
+"""Tells versions of a file apart without reading it: inode, size, time of the last change."""
 
-        A key that the file no longer holds is left out.  Keeps every other byte, and never overwrites an edit
+
+class PlanBytes(NamedTuple):
+    data: bytes
+    mark: Mark
+    written: bool
+    """Some program has it open for writing, so there may be more to come."""
+    restored: bool
+    """A version that we have replaced a moment ago, written back: by an editor that had it open, most likely."""
+
+
+class PlanBoxes(Protocol):
+    def tick(self, path: str, keys: Collection[str], clear: Collection[str] = ()) -> frozenset[str]:
+        """Ticks the boxes of these tasks in the plan file, clears those of others, and returns the keys whose
+        boxes are so now.
+
+        A key that the file does not hold is left out.  Keeps every other byte, and never overwrites an edit
         made meanwhile.  Raises BadPlan where the file cannot be read as a plan now (the caller tries later).
         """
+
+
+class PlanFiles(PlanBoxes, Protocol):
+    def glance(self, path: str, known: Mark | None) -> tuple[Mark | None, bool]:
+        """The file's mark, None where there is none; and whether only our ticks have changed it since `known`."""
+
+    def read(self, path: str) -> PlanBytes:
+        """Raises BadPlan where it cannot be read."""

@@ -13,6 +13,9 @@ READY = "ready"
 EVENTS = "events"
 """Something was written to the audit or to a log."""
 
+PLAN_FILES = "plan files"
+"""Something has happened in the folder of a plan's file."""
+
 
 def orders_for(worker_id: str) -> str:
     """Topic of a worker: one of its attempts is to stop, or is over."""

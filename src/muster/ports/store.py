@@ -15,6 +15,7 @@ from muster.model.commands import AppendLog
 from muster.model.edits import Edit, KeptTask
 from muster.model.errors import StoreFault
 from muster.model.events import Event
+from muster.model.plan_sync import SyncState
 from muster.model.rows import Lane, NewTask, Plan, WorkerRow
 from muster.model.seals import Numbered, Seal
 from muster.model.task import Artifact, Attempt, Checkpoint, Now, Task
@@ -103,6 +104,8 @@ class Common(Protocol):
     async def kept_tasks(self, plan_id: int) -> list[KeptTask]:
         """All tasks of the plan, in the order in which they were added."""
 
+    async def sync_state(self, plan_id: int) -> SyncState: ...
+
     async def last_seal(self) -> Seal | None: ...
 
     async def meta(self, name: str) -> str | None: ...
@@ -155,6 +158,8 @@ class Tx(Common, Protocol):
 
     async def set_ticked(self, plan_id: int, event_id: int) -> None: ...
 
+    async def set_sync_state(self, plan_id: int, state: SyncState) -> None: ...
+
     async def existing(self, plan_id: int, keys: Collection[str]) -> dict[str, Existing]:
         """Those of the plan's tasks that have one of these keys, by key."""
 
@@ -179,6 +184,9 @@ class Tx(Common, Protocol):
 
     async def worked_since(self, task_id: int) -> bool:
         """Whether an attempt of any task has begun since this one was added."""
+
+    async def worked_after(self, wall_ms: int) -> bool:
+        """Whether an attempt of any task was open then or later, or has left processes behind."""
 
     async def at_work(self, plan_id: int) -> int:
         """How many of its tasks an attempt holds, or has left processes behind of."""
@@ -282,14 +290,15 @@ class Reads(Common, Protocol):
 
     async def plan_sources(self) -> list[Plan]: ...
 
-    async def completions(self, plan_id: int, after_event_id: int) -> tuple[int, list[str]]:
-        """(newest event id, keys of the plan's tasks completed since `after_event_id`).
+    async def completions(self, plan_id: int, after_event_id: int) -> list[tuple[int, str, bool]]:
+        """(event, key, True) of each of the plan's tasks completed since `after_event_id`, oldest first; with
+        False where one was opened anew.
 
         Costs as much as the plan is long.
         """
 
-    async def completed_since(self, event_id: int) -> list[tuple[int, int, str]]:
-        """(event, plan, key) of each task of any plan completed after `event_id`, oldest first.
+    async def completed_since(self, event_id: int) -> list[tuple[int, int, str, bool]]:
+        """(event, plan, key, as in `completions`) of each task of any plan, oldest first.
 
         Costs as much as there are events since.
         """

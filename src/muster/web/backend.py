@@ -11,6 +11,7 @@ from typing import Protocol
 from muster.engine.queries import Queries
 from muster.model.answers import AuditReport, BackedUp, Reconciled
 from muster.model.errors import StoreFault
+from muster.model.plan_sync import PlanSynced
 from muster.ports.engine import Execute
 from muster.ports.host import ProcessId
 from muster.ports.runtime import Wakeups
@@ -49,6 +50,9 @@ class OwnerActions(Protocol):
 
     async def free_dead(self) -> None:
         """What dead workers of this host hold is free when this returns."""
+
+    async def sync_plan(self, plan: str) -> PlanSynced:
+        """Takes in what has changed in the plan's file, now.  Raises NotFound."""
 
     async def tick_boxes(self, plan: str) -> str:
         """Ticks the boxes of the plan of this name now; why some wait."""

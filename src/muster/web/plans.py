@@ -8,6 +8,7 @@ from muster.engine.queries import Queries
 from muster.model import commands as c
 from muster.model.answers import BoxesTicked
 from muster.model.edits import CancelPlan, PlanCancelled, PlanDiff, UpdatePlan
+from muster.model.plan_sync import PlanSynced
 from muster.model.views import PlanView
 from muster.web.backend import Backend
 from muster.web.http import ActorBody
@@ -48,6 +49,15 @@ async def tick(web: Backend, plan: str) -> BoxesTicked:
     """The boxes of what is done, now and not at the owner's next look."""
     await web.queries.plan(plan)
     return BoxesTicked(plan=plan, waits=await web.owner.tick_boxes(plan))
+
+
+routes.query(f"{_PLAN}/sync", Queries.sync_state)
+
+
+@routes.post(f"{_PLAN}/sync")
+async def sync(web: Backend, plan: str, body: ActorBody) -> PlanSynced:  # noqa: ARG001 - only a person may
+    """What has changed in its file is taken in now, as far as nobody has to be asked."""
+    return await web.owner.sync_plan(plan)
 
 
 @routes.post(f"{_PLAN}/cancel")

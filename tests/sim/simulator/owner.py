@@ -148,14 +148,15 @@ class NoFolders:
 
 
 class TickedFile:
-    """`ports.plan.PlanFiles`: a plan file in memory."""
+    """`ports.files.PlanBoxes`: a plan file in memory."""
 
     def __init__(self) -> None:
         self.ticked: set[str] = set()
 
-    def tick(self, path: str, keys: Collection[str]) -> frozenset[str]:
+    def tick(self, path: str, keys: Collection[str], clear: Collection[str] = ()) -> frozenset[str]:
         self.ticked.update(keys)
-        return frozenset(keys)
+        self.ticked.difference_update(clear)
+        return frozenset({*keys, *clear})
 
 
 class Owner:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
 
 from muster.engine.service import TaskService
 from muster.model.commands import SetTicked
 from muster.model.errors import BadPlan, MusterError
 from muster.model.rows import Plan
 from muster.ports.engine import Execute
-from muster.ports.files import PlanFiles
+from muster.ports.files import PlanBoxes
 from muster.ports.runtime import Clock
 from muster.ports.store import Reads
 
@@ -21,11 +23,18 @@ REST = 9
 """It rests so many times longer than it has worked: a plan of 20,000 tasks took half of the owner's time."""
 CATCH_UP_S = 3.0
 """How long an owner that ends, or a command that waits for its plan, gives the plans' disk."""
+NAMED_MAX = 3
+
+
+class Due(NamedTuple):
+    event: int
+    """What has completed the task, or has opened it anew."""
+    done: bool
 
 
 class Ticker(TaskService):
     """Follows each plan's completions with a persisted cursor, so that a box that a person has un-ticked
-    since stays as the person left it.
+    since stays as the person left it.  A box that was not found is owed, for as long as it takes.
 
     The first look goes through the events of all plans, any other through those since the last one.
     """
@@ -38,7 +47,7 @@ class Ticker(TaskService):
         clock: Clock,
         reads: Reads,
         engine: Execute,
-        files: PlanFiles,
+        files: PlanBoxes,
         *,
         in_thread: Callable[..., Awaitable[object]] = asyncio.to_thread,
     ) -> None:
@@ -49,13 +58,18 @@ class Ticker(TaskService):
         self._took_s = 0.0
         self._looked_to: int | None = None
         """Up to this event all completions are ticked or due."""
-        self._due: dict[int, dict[str, int]] = {}
-        """Boxes that are to be ticked: by plan, their keys, each with the event that completed it."""
+        self._due: dict[int, dict[str, Due]] = {}
+        """Boxes that are to be ticked or cleared: by plan and key."""
+        self._owed: dict[int, dict[str, Due]] = {}
+        """Those that were not found: looked for again once the file has changed."""
+        self.lock = asyncio.Lock()
+        """Whoever holds it may compare a file with its plan: nothing is ticked meanwhile."""
 
     async def run_once(self) -> None:
         began_ms = self.clock.now().mono_ms
-        for plan in await self._plans_due():
-            await self._tick(plan)
+        async with self.lock:
+            for plan in await self._plans_due():
+                await self._tick(plan)
         self._took_s = (self.clock.now().mono_ms - began_ms) / 1000
 
     async def pause(self) -> None:
@@ -67,20 +81,45 @@ class Ticker(TaskService):
         if before == last and not self._due:
             return []
         plans = await self._reads.plan_sources()
-        done: dict[int, list[tuple[int, str]]] = {}
-        for event_id, plan_id, key in await self._reads.completed_since(before) if before is not None else ():
-            done.setdefault(plan_id, []).append((event_id, key))
+        ended: dict[int, dict[str, Due]] = {}
+        for event, plan_id, key, done in (
+            await self._reads.completed_since(before) if before is not None else ()
+        ):
+            ended.setdefault(plan_id, {})[key] = Due(event, done)
         for plan in plans:
             if before is None:
-                newest, keys = await self._reads.completions(plan.id, plan.ticked_event_id)
-                found = dict.fromkeys(keys, newest)
+                found = await self._not_seen(plan)
             else:
-                found = {key: event for event, key in done.get(plan.id, ()) if event > plan.ticked_event_id}
+                found = {
+                    key: due
+                    for key, due in ended.get(plan.id, {}).items()
+                    if due.event > plan.ticked_event_id
+                }
             if found:
                 self._due[plan.id] = self._due.get(plan.id, {}) | found
         self._looked_to = last
         self._due = {plan.id: self._due[plan.id] for plan in plans if plan.id in self._due}
         return [plan for plan in plans if plan.id in self._due]
+
+    async def _not_seen(self, plan: Plan) -> dict[str, Due]:
+        """What an earlier owner has left to do."""
+        owed = (await self._reads.sync_state(plan.id)).owed
+        found = {key: Due(plan.ticked_event_id, done) for key, done in owed.items()}
+        for event, key, done in await self._reads.completions(plan.id, plan.ticked_event_id):
+            found[key] = Due(event, done)
+        return found
+
+    async def due(self, plan: Plan) -> dict[str, bool]:
+        """How the boxes are to be that are not so yet; for whoever holds the lock."""
+        await self._plans_due()
+        both = self._owed.get(plan.id, {}) | self._due.get(plan.id, {})
+        return {key: due.done for key, due in both.items()}
+
+    def again(self, plan_id: int, keys: Mapping[str, bool] = MappingProxyType({})) -> None:
+        """The file has changed: what is owed may be found now, and these boxes are not as they are to be."""
+        owed = self._owed.pop(plan_id, {}) | {key: Due(0, done) for key, done in keys.items()}
+        if owed:
+            self._due[plan_id] = owed | self._due.get(plan_id, {})
 
     async def catch_up(self, name: str | None = None, *, within_s: float = CATCH_UP_S) -> str:
         """Ticks at once what the next look would tick: of the plan of this name, or of all.
@@ -90,7 +129,7 @@ class Ticker(TaskService):
         """
         waits: list[str] = []
         try:
-            async with asyncio.timeout(within_s):
+            async with asyncio.timeout(within_s), self.lock:
                 for plan in await self._plans_due():
                     if name in (None, plan.name):
                         waits += [await self._tick(plan)]
@@ -104,19 +143,38 @@ class Ticker(TaskService):
         due = self._due.get(plan.id)
         if due is None or plan.source is None:
             return ""
-        newest = max(due.values())
+        newest = max(one.event for one in due.values())
+        ticks, clears = (
+            frozenset(key for key, one in due.items() if one.done is done) for done in (True, False)
+        )
         try:
             # A long plan takes a while to parse and sync: not on the loop that answers heartbeats.
-            await self._in_thread(self._files.tick, plan.source, frozenset(due))
+            found = await self._in_thread(self._files.tick, plan.source, ticks, clears)
+            assert isinstance(found, frozenset)
         except (BadPlan, OSError) as error:
-            if self._warned.get(plan.id) != str(error):
-                self._warned[plan.id] = str(error)
-                log.warning("boxes of plan %s wait: %s", plan.name, error)
+            self._warn(plan, str(error))
             return str(error)
-        self._warned.pop(plan.id, None)
-        await self._engine.execute(SetTicked(plan_id=plan.id, event_id=newest))
+        owed = {key: one for key, one in (self._owed.get(plan.id, {}) | due).items() if key not in found}
+        told = _missing(owed)
+        self._warn(plan, told)
+        kept = {key: one.done for key, one in owed.items()}
+        await self._engine.execute(SetTicked(plan_id=plan.id, event_id=newest, owed=kept))
+        self._owed[plan.id] = owed
         # What was completed meanwhile stays due, and only that: what is ticked is a person's to un-tick.
-        left = {key: event for key, event in self._due.pop(plan.id, {}).items() if event > newest}
+        left = {key: one for key, one in self._due.pop(plan.id, {}).items() if due.get(key) != one}
         if left:
             self._due[plan.id] = left
+        return told
+
+    def _warn(self, plan: Plan, text: str) -> None:
+        """Once."""
+        if text and self._warned.get(plan.id) != text:
+            log.warning("boxes of plan %s wait: %s", plan.name, text)
+        self._warned[plan.id] = text
+
+
+def _missing(keys: Collection[str]) -> str:
+    if not keys:
         return ""
+    more = f" and {len(keys) - NAMED_MAX} more" if len(keys) > NAMED_MAX else ""
+    return f"not found in the file: {', '.join(sorted(keys)[:NAMED_MAX])}{more}"

@@ -32,6 +32,8 @@ class Enqueue(Command, frozen=True, kw_only=True):
     """These are all tasks of a plan without a file: what a later one leaves out is taken out, as with a file."""
     in_reach: bool = False
     """Agents work in the folder of the plan's file, so they could have ticked its boxes."""
+    watched_ms: int | None = None
+    """The file was last seen without its ticks at this time; None: nobody has watched it."""
 
 
 class Claim(Command, frozen=True, kw_only=True):
@@ -178,6 +180,9 @@ class SetTicked(Command, frozen=True, kw_only=True):
 
     plan_id: int
     event_id: int
+    owed: dict[str, bool] | None = None
+    """Boxes that were not found, of these completions and of earlier ones, by key: to be ticked, or cleared.
+    None: as they were."""
 
 
 class PausePlan(Command, frozen=True, kw_only=True):

@@ -118,12 +118,16 @@ class SqliteReads(SharedQueries):
     async def plan_sources(self) -> list[Plan]:
         return [plan_of(row) for row in self._all("plan_sources")]
 
-    async def completions(self, plan_id: int, after_event_id: int) -> tuple[int, list[str]]:
-        rows = self._all("completions", plan_id, after_event_id)
-        return (rows[-1][0], [key for _, key in rows]) if rows else (after_event_id, [])
+    async def completions(self, plan_id: int, after_event_id: int) -> list[tuple[int, str, bool]]:
+        return [
+            (event, key, bool(done)) for event, key, done in self._all("completions", plan_id, after_event_id)
+        ]
 
-    async def completed_since(self, event_id: int) -> list[tuple[int, int, str]]:
-        return list(self._all("completed_since", event_id))
+    async def completed_since(self, event_id: int) -> list[tuple[int, int, str, bool]]:
+        return [
+            (event, plan, key, bool(done))
+            for event, plan, key, done in self._all("completed_since", event_id)
+        ]
 
     async def last_event_id(self) -> int:
         return int(self._first("last_event_id")[0])

@@ -6,7 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from msgspec.json import decode
+
 from muster.model.edits import KeptTask
+from muster.model.plan_sync import SyncState
 from muster.model.rows import WorkerRow
 from muster.model.seals import Seal
 from muster.model.touches import Touching
@@ -41,6 +44,9 @@ class SharedQueries(ABC):
 
     async def kept_tasks(self, plan_id: int) -> list[KeptTask]:
         return [kept_of(row) for row in self._all("kept_tasks", plan_id)]
+
+    async def sync_state(self, plan_id: int) -> SyncState:
+        return self._one(lambda row: decode(row[0], type=SyncState), "sync_state", plan_id) or SyncState()
 
     async def last_seal(self) -> Seal | None:
         return self._one(seal_of, "last_seal")

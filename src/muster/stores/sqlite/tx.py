@@ -11,6 +11,7 @@ from msgspec.structs import astuple
 
 from muster.model.edits import Edit, KeptTask
 from muster.model.numbers import NUMBER_MAX
+from muster.model.plan_sync import SyncState
 from muster.model.rows import Lane, Plan, WorkerRow
 from muster.model.seals import Seal
 from muster.model.states import (
@@ -25,6 +26,7 @@ from muster.stores.sqlite.row_cache import RowCache
 from muster.stores.sqlite.rows import (
     attempt_of,
     edited_of,
+    encode_json,
     kept_of,
     lane_of,
     lane_row,
@@ -240,6 +242,9 @@ class SqliteTx(SharedQueries):
         self._kept.pop(("plan", plan_id), None)
         self._all("set_ticked", plan_id, event_id)
 
+    async def set_sync_state(self, plan_id: int, state: SyncState) -> None:
+        self._all("set_sync_state", plan_id, encode_json(state))
+
     async def existing(self, plan_id: int, keys: Collection[str]) -> dict[str, Existing]:
         rows = self._many("existing", [(plan_id, key) for key in keys])
         return {
@@ -268,6 +273,9 @@ class SqliteTx(SharedQueries):
 
     async def worked_since(self, task_id: int) -> bool:
         return bool(self._first("worked_since", task_id)[0])
+
+    async def worked_after(self, wall_ms: int) -> bool:
+        return bool(self._first("worked_after", wall_ms)[0])
 
     async def at_work(self, plan_id: int) -> int:
         count: int = self._first("at_work", plan_id)[0]

@@ -26,6 +26,12 @@ CREATE TABLE plans (
 CREATE UNIQUE INDEX plans_source ON plans (workspace_id, source) WHERE source IS NOT NULL;
 CREATE INDEX plans_paused ON plans (id) WHERE paused_reason IS NOT NULL;
 
+-- What is kept of a plan's file: see model.plan_sync.SyncState.
+CREATE TABLE plan_sync (
+    plan_id INTEGER PRIMARY KEY,
+    state   TEXT NOT NULL
+) STRICT;
+
 CREATE TABLE lanes (
     id           INTEGER PRIMARY KEY,
     workspace_id INTEGER NOT NULL,

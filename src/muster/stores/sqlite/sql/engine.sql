@@ -104,6 +104,12 @@ INSERT INTO plans ($plan_columns) VALUES ($plan_slots)
 -- name: set_ticked
 UPDATE plans SET ticked_event_id = max(ticked_event_id, ?2) WHERE id = ?1
 
+-- name: sync_state
+SELECT state FROM plan_sync WHERE plan_id = ?1
+
+-- name: set_sync_state
+INSERT OR REPLACE INTO plan_sync (plan_id, state) VALUES (?1, ?2)
+
 -- name: existing
 SELECT key, id, done, dead, title, description, agent FROM tasks WHERE plan_id = ?1 AND key = ?2
 
@@ -132,6 +138,10 @@ SELECT id FROM tasks
 -- name: worked_since
 SELECT EXISTS (
     SELECT 1 FROM attempts WHERE assigned_at_ms >= (SELECT created_at_ms FROM tasks WHERE id = ?1))
+
+-- name: worked_after
+SELECT EXISTS (SELECT 1 FROM attempts WHERE ended_at_ms IS NULL OR ended_at_ms >= ?1)
+    OR EXISTS (SELECT 1 FROM tasks WHERE lingering_epoch IS NOT NULL)
 
 -- name: at_work
 SELECT count(*) FROM tasks

@@ -36,17 +36,18 @@ SELECT id, name, source, paused_reason, failures, NULL, 0 FROM plans WHERE pause
 SELECT $plan_columns FROM plans WHERE source IS NOT NULL ORDER BY id
 
 -- name: completions
-SELECT e.id, t.key
+-- Also what was opened anew: its box is to be cleared.
+SELECT e.id, t.key, e.new_status = 'COMPLETED'
   FROM events e JOIN tasks t ON t.id = e.task_id
  WHERE e.id > ?2 AND t.plan_id = ?1 AND t.key IS NOT NULL
-   AND e.new_status = 'COMPLETED' AND e.previous_status <> 'COMPLETED'
+   AND (e.new_status = 'COMPLETED') <> (e.previous_status = 'COMPLETED') AND e.new_status <> 'ARCHIVED'
  ORDER BY e.id
 
 -- name: completed_since
 -- CROSS JOIN: along the events, however many tasks there are.
-SELECT e.id, t.plan_id, t.key
+SELECT e.id, t.plan_id, t.key, e.new_status = 'COMPLETED'
   FROM events e CROSS JOIN tasks t ON t.id = e.task_id
- WHERE e.id > ?1 AND e.new_status = 'COMPLETED' AND e.previous_status <> 'COMPLETED'
+ WHERE e.id > ?1 AND (e.new_status = 'COMPLETED') <> (e.previous_status = 'COMPLETED') AND e.new_status <> 'ARCHIVED'
    AND t.plan_id IS NOT NULL AND t.key IS NOT NULL
  ORDER BY e.id
 

@@ -1,0 +1,42 @@
+"""A plan's file as the owner's services read it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import convert
+
+from muster.app.plan_tasks import task_bodies
+from muster.config.project import Project
+from muster.config.settings import Config
+from muster.hosts.git_head import head_of
+from muster.model.edits import UpdatePlan
+from muster.model.people import THE_FILE
+from muster.plans import markdown
+
+
+class PlanReader:
+    def __init__(self, project: Project, config: Config, *, in_reach: bool) -> None:
+        """`in_reach`: agents work in the folder of the project."""
+        self._project, self._config, self._in_reach = project, config, in_reach
+
+    def wanted(self, source: str, data: bytes) -> UpdatePlan:
+        """What the file wants its plan to be.  Raises BadPlan."""
+        document = markdown.parse(markdown.decode(data, source), source)
+        body = {
+            "plan": document.name,
+            "source": source,
+            "tasks": task_bodies(document, self._config, source),
+            "actor": THE_FILE,
+            "inReach": self._in_reach,
+        }
+        return convert(body, UpdatePlan)
+
+    def head_of(self, source: str) -> str | None:
+        """As `hosts.git_head`."""
+        return head_of(self._project.root / source)
+
+    def folders(self, sources: list[str]) -> set[Path]:
+        """Where these files lie, and where links to them do."""
+        paths = [self._project.root / source for source in sources]
+        return {path.parent for path in paths} | {path.resolve().parent for path in paths}

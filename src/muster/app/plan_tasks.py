@@ -1,0 +1,78 @@
+"""The tasks of a plan's file as the engine takes them in: each with who is to do it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from muster.config.settings import Config
+from muster.model.edits import OF_THE_FILE, PlanDocument, PlanTask
+from muster.model.errors import BadPlan
+from muster.model.json_value import Json
+from muster.model.profiles import Choice, Chooser, by_words
+from muster.plans.problems import Problems
+
+
+class Assigned(NamedTuple):
+    task: PlanTask
+    agent: str | None
+    """The one agent that may do it; None: any that will do."""
+    profile: str | None
+    choice: Choice | None
+    """How its words led to the profile."""
+
+
+def assign(document: PlanDocument, config: Config) -> list[Assigned]:
+    """An agent that is named goes before all else, then what the task asks for, then the usual agent of
+    `muster.toml`; only what is left is matched by its words."""
+    chooser = Chooser(config.profiles)
+    found = []
+    for task in document.tasks:
+        asks = bool(task.capabilities or task.target)
+        agent = task.agent or (None if asks or task.profile else config.default_agent)
+        choice = None
+        if by_words(task.agent, task.profile, asks=asks, usual=config.default_agent):
+            choice = chooser.choose(task.title, task.description, f"{task.epic} {task.feature}")
+        found.append(Assigned(task, agent, choice.profile if choice else task.profile, choice))
+    return found
+
+
+def task_bodies(document: PlanDocument, config: Config, file: str) -> list[Json]:
+    """As the API takes them.  Raises BadPlan as `refuse_unmanned`."""
+    refuse_unmanned(document, config, file)
+    return [_task_body(assigned) for assigned in assign(document, config)]
+
+
+def _task_body(assigned: Assigned) -> Json:
+    body: Json = to_builtins(replace(assigned.task, agent=assigned.agent, profile=assigned.profile))
+    return {name: value for name, value in body.items() if name not in OF_THE_FILE}
+
+
+def refuse_unmanned(document: PlanDocument, config: Config, file: str) -> None:
+    """A shell is only asked where that was said: it would run prose as a script.
+
+    Raises BadPlan, with `file:line`, where a task has no agent.
+    """
+    problems, hints = Problems(file), set()
+    known = ", ".join(sorted(config.agents))
+    scripts = {agent.name for agent in config.agents.values() if agent.prompt == "script"}
+    for task, agent, *_ in assign(document, config):
+        name = f"task {task.key}"
+        hint = (
+            f"write agent=NAME (known: {known}; `shell` runs a task's text as a script), "
+            'or add [agents.NAME], or `agent = "NAME"` for all, to muster.toml'
+        )
+        if task.agent is not None and task.agent not in config.agents:
+            problems.add(task.line, f"{name} wants agent {task.agent}, which is not configured")
+        elif task.agent is None and not task.done and not config.general:
+            problems.add(task.line, f"{name} names no agent, and none is configured")
+        elif agent in scripts and not task.done and not task.description.strip():
+            problems.add(task.line, f"{name} has no text, and agent {agent} runs a task's text as a script")
+            hint = "write the commands below the task's line, indented"
+        else:
+            continue
+        hints.add(hint)
+    if problems:
+        raise BadPlan("\n".join([*problems.told(), "nothing was added"]), "; ".join(sorted(hints)))

@@ -1,0 +1,214 @@
+"""Keeping a plan and its file in step: what a look at both of them decides.  Pure.
+
+Differences are found anew at each look, so a look that was cut off is simply repeated.  What is kept is what a
+look cannot see: which differences wait for a person, and which boxes are owed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from muster.model.answers import Answer
+from muster.model.commands import Command, Name, Spec
+from muster.model.edits import KeptTask, PlanDiff, task_fields_of
+from muster.model.people import THE_FILE
+from muster.model.states import HELD, TaskStatus
+
+AT_ONCE_MAX = 5
+"""More boxes that are ticked or taken out at once are no slip of the hand: a person is asked."""
+
+TICKABLE = frozenset({TaskStatus.PENDING, TaskStatus.PAUSED, TaskStatus.FAILED})
+"""A tick completes such a task."""
+
+
+class FileChange(StrEnum):
+    """What the file says, and the plan does not."""
+
+    TICKED = "ticked"
+    CLEARED = "cleared"
+    ADDED = "added"
+    EDITED = "edited"
+    REMOVED = "removed"
+
+
+class Difference(NamedTuple):
+    key: str
+    kind: FileChange
+    said: str = ""
+    """A digest of what the file says: edited again it is another difference."""
+
+
+class FileConflict(Answer, frozen=True, kw_only=True):
+    """A difference that is not applied by itself."""
+
+    key: str
+    kind: FileChange
+    said: str = ""
+    why: str
+    since_ms: int
+    rejected: bool = False
+    """A person wants it to stay as it is."""
+
+    @property
+    def about(self) -> Difference:
+        return Difference(self.key, self.kind, self.said)
+
+
+class SyncState(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is kept of a plan's file."""
+
+    owed: dict[str, bool] = {}
+    """By key, boxes that were not found yet: to be ticked, or cleared."""
+    conflicts: tuple[FileConflict, ...] = ()
+    head: str | None = None
+    """Where the checkout stood when the file was last known to be as it is kept."""
+    problem: str = ""
+    """Why the file cannot be read, or its changes cannot be applied."""
+
+    @property
+    def waiting(self) -> tuple[FileConflict, ...]:
+        return tuple(conflict for conflict in self.conflicts if not conflict.rejected)
+
+
+class SetSync(Command, frozen=True, kw_only=True):
+    """What a look at a plan's file has found, and what people have said of it."""
+
+    plan_id: int
+    state: SyncState
+    actor: Name = THE_FILE
+    said: str = ""
+    """For the audit; empty: nothing was changed by it."""
+
+
+class PlanSynced(Answer, frozen=True, kw_only=True):
+    """How a plan and its file stand to each other."""
+
+    plan: str
+    done: str = ""
+    """What this look has changed, in words."""
+    problem: str = ""
+    conflicts: tuple[FileConflict, ...] = ()
+    owed: tuple[str, ...] = ()
+    """Boxes that are not as they are to be, because they were not found."""
+
+
+class SyncFacts(NamedTuple):
+    """What the file and the plan themselves do not say."""
+
+    now_ms: int
+    mono_s: float
+    settle_s: float
+    """A new or edited box is taken up once it has stood unchanged for so long."""
+    moved: bool = False
+    """The checkout's HEAD is not where it was."""
+    unwatched: bool = False
+    """It may have been changed before anybody watched it, and been told to a person as changed."""
+
+
+class SyncVerdict(NamedTuple):
+    ticks: tuple[Difference, ...]
+    changes: tuple[Difference, ...]
+    """What is to be applied, ticks and all else."""
+    conflicts: tuple[FileConflict, ...]
+    fresh: dict[Difference, float]
+    """What waits until it has stood long enough, or until its task no longer runs; since when, in seconds."""
+
+
+def differences(
+    specs: Iterable[Spec], kept: Mapping[str, KeptTask], diff: PlanDiff, due: Collection[str]
+) -> list[Difference]:
+    """All of them; `due` are the keys of boxes that are still to be ticked by us."""
+    by_key = {spec.key or "": spec for spec in specs}
+    found: list[Difference] = []
+    for key, spec in by_key.items():
+        task = kept.get(key)
+        if task is None:
+            continue
+        if spec.done and (
+            task.status in TICKABLE or task.status in HELD or task.status is TaskStatus.ABORTED
+        ):
+            found.append(Difference(key, FileChange.TICKED))
+        elif not spec.done and task.status is TaskStatus.COMPLETED and key not in due:
+            found.append(Difference(key, FileChange.CLEARED))
+    found += [
+        Difference(key, FileChange.ADDED, _digest(by_key[key])) for key in (*diff.added, *diff.restored)
+    ]
+    found += [
+        Difference(change.key, FileChange.EDITED, _digest(by_key[change.key]))
+        for change in diff.changed
+        if change.fields and (not change.kept or change.status in HELD)
+    ]
+    return found + [Difference(change.key, FileChange.REMOVED) for change in diff.removed]
+
+
+def judge(
+    found: Collection[Difference],
+    kept: Mapping[str, KeptTask],
+    conflicts: Iterable[FileConflict],
+    fresh: Mapping[Difference, float],
+    facts: SyncFacts,
+) -> SyncVerdict:
+    """What is applied now, what waits for a person, and what has to stand a while longer."""
+    known = {conflict.about: conflict for conflict in conflicts}
+    new = [one for one in found if one not in known and one not in fresh]
+    many = sum(one.kind in {FileChange.TICKED, FileChange.REMOVED} for one in new)
+    waits: list[FileConflict] = []
+    standing: dict[Difference, float] = {}
+    for one in found:
+        why = ""
+        if one in known:
+            waits.append(known[one])
+            continue
+        if one not in fresh or facts.moved:
+            why = _brake(one, kept, facts, many)
+        if why:
+            waits.append(
+                FileConflict(key=one.key, kind=one.kind, said=one.said, why=why, since_ms=facts.now_ms)
+            )
+        else:
+            standing[one] = fresh.get(one, facts.mono_s)
+    held_back = {conflict.key for conflict in waits}
+    ripe = {
+        one
+        for one, since_s in standing.items()
+        if one.key not in held_back
+        and (one.kind is FileChange.TICKED or facts.mono_s - since_s >= facts.settle_s)
+        and not (one.key in kept and kept[one.key].status in HELD)
+    }
+    return SyncVerdict(
+        ticks=tuple(one for one in standing if one in ripe and one.kind is FileChange.TICKED),
+        changes=tuple(one for one in standing if one in ripe and one.kind is not FileChange.TICKED),
+        conflicts=tuple(waits),
+        fresh={one: since_s for one, since_s in standing.items() if one not in ripe},
+    )
+
+
+def _brake(one: Difference, kept: Mapping[str, KeptTask], facts: SyncFacts, many: int) -> str:
+    """Why a person is to look at it first; empty: nothing speaks against it."""
+    if one.kind is FileChange.CLEARED:
+        return "its box was cleared, and it is done: is it to be done again?"
+    if facts.moved:
+        return "git moved HEAD at the same time"
+    if one.kind in {FileChange.TICKED, FileChange.REMOVED} and many > AT_ONCE_MAX:
+        return f"{many} boxes were ticked or taken out at once"
+    if one.kind in {FileChange.EDITED, FileChange.REMOVED} and facts.unwatched:
+        return "it was changed before this crew watched the file"
+    if one.kind is not FileChange.TICKED:
+        return ""
+    if kept[one.key].status not in TICKABLE:
+        return UNPROVED
+    return ""
+
+
+UNPROVED = "an agent had it, or could write the file, when it was ticked, so that proves nothing"
+
+
+def _digest(spec: Spec) -> str:
+    data = msgspec.json.encode((task_fields_of(spec), spec.done))
+    return hashlib.sha256(data).hexdigest()[:16]
