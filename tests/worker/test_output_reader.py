@@ -24,7 +24,7 @@ class Endless:
     """Understands slower than the agent prints: after each part there is another one."""
 
     usage = session_usage = waiting = None
-    ended = answered = False
+    costs = ended = answered = False
 
     def __init__(self, stdout: Path) -> None:
         self._stdout = stdout
@@ -54,7 +54,7 @@ class Refused:
     """A CLI whose provider refuses it for as long as the test says."""
 
     usage = session_usage = None
-    ended = answered = False
+    costs = ended = answered = False
     waiting: Retrying | None = None
 
     def feed(self, data: bytes) -> list[Any]:
@@ -174,13 +174,35 @@ def test_who_tries_for_others_and_tells_nothing_is_served_after_a_minute(
     assert refusals.told.words == [None]
 
 
+class Spends(Refused):
+    usage: Usage | None = None  # type: ignore[assignment]
+    costs = True
+
+    def close(self) -> None:
+        """It has told all."""
+
+
+@pytest.mark.parametrize(("by_itself", "told"), [(True, [Usage()]), (False, [])])
+@pytest.mark.parametrize("spent", [None, Usage(input_tokens=5)])
+def test_a_cli_that_ended_by_itself_unanswered_has_cost_nothing(
+    tmp_path: Path, by_itself: bool, told: list[Usage], spent: Usage | None
+) -> None:
+    (tmp_path / "stdout").touch()
+    reader = OutputReader(
+        ClaimedJob(**JOB),
+        tmp_path / "stdout",
+        cast(Any, Spends()),
+        None,
+        spent=spent,
+        guest=spent is not None,
+    )
+    reader.close(by_itself=by_itself)
+    sent: list[Any] = []
+    reader.tell(sent.append, last=True)
+    assert [word.usage for word in sent if word.usage] == ([spent] if told and spent else told)
+
+
 def test_a_cost_is_an_estimate_until_its_process_has_ended(tmp_path: Path) -> None:
-    class Spends(Refused):
-        usage: Usage | None = None  # type: ignore[assignment]
-
-        def close(self) -> None:
-            """It has told all."""
-
     stream, stdout, told = Spends(), tmp_path / "stdout", []
     stdout.touch()
 
@@ -191,13 +213,13 @@ def test_a_cost_is_an_estimate_until_its_process_has_ended(tmp_path: Path) -> No
     reader = OutputReader(ClaimedJob(**JOB), stdout, cast(Any, stream), "a-session")
     reader.tell(account)
     reader.tell(account)
-    assert told == [Usage(estimated=True)], "nobody knows yet, and a worker that dies now cannot say more"
+    assert told == [], "the attempt has begun with an estimate: a worker that dies now cannot say more"
     stream.usage = Usage(input_tokens=9)
     reader.tell(account)
-    assert told[1:] == [Usage(input_tokens=9, estimated=True)]
+    assert told == [Usage(input_tokens=9, estimated=True)]
     reader.close()
     reader.tell(account, last=True)
-    assert told[2:] == [Usage(input_tokens=9)]
+    assert told[1:] == [Usage(input_tokens=9)]
 
 
 def test_a_line_of_a_message_decides_on_a_file_of_a_merge(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from patience import PATIENCE_S
+from patience import PATIENCE_S, until
 
 FAKE = """\
 #!{python}
@@ -123,6 +123,38 @@ def test_a_killed_agent_is_resumed_in_its_session_and_both_runs_are_booked(proje
     shown = muster(project, "task", "show", "plan/long").stdout
     assert "300 tokens in, 30 out, $0.0030" in shown
     assert "about 100 tokens in" in shown
+
+
+MUTE = """\
+#!/bin/sh
+case $* in *--version*) echo codex-cli 0.169.0; exit;; esac
+echo $PPID > begun; exec sleep 600
+"""
+MUTE_CONFIG = """
+agent = "mute"
+[task]
+losses = 1
+[agents.mute]
+kind = "codex"
+command = ["{command}"]
+permission_mode = "read-only"
+"""
+
+
+def test_what_an_agent_has_cost_whose_worker_died_before_it_said_a_word_is_not_known(project: Path) -> None:
+    mute = project / "codex"
+    mute.write_text(MUTE)
+    mute.chmod(0o755)
+    (project / "muster.toml").write_text(MUTE_CONFIG.format(command=mute))
+    (project / "plan.md").write_text("# Plan\n- [ ] Long {#long}\n  work\n")
+    with subprocess.Popen([*MUSTER, "run", "plan.md"], cwd=project, stdout=subprocess.PIPE) as run:
+        begun = project / "begun"
+        worker = until(lambda: begun.exists() and begun.read_text().strip(), "it is at work")
+        os.kill(int(worker), signal.SIGKILL)
+        assert run.wait(PATIENCE_S) != 0
+    (lost,) = show(project, "plan/long")["attempts"]
+    assert lost["status"] == "lost" and lost["usage"]["estimated"]
+    assert "cost not known" in muster(project, "task", "show", "plan/long").stdout
 
 
 def test_a_session_that_cannot_be_read_is_not_tried_a_second_time(project: Path) -> None:

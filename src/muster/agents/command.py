@@ -176,6 +176,7 @@ class CommandAgent:
 class SilentStream:
     """The output of a plain command: a log, nothing more."""
 
+    costs = False
     usage = None
     session_usage = None
     ended = False

@@ -259,6 +259,7 @@ class EventStream:
     `mark` is what the session had cost before this process resumed it, where its totals go on counting.
     """
 
+    costs = True
     waiting: Retrying | None = None
     answered = False
 

@@ -432,6 +432,8 @@ def note(text: str) -> None:
 
 def usage_words(usage: Mapping[str, Any]) -> str:
     """`12,300 tokens in, 450 out, $0.0381`."""
+    if usage["estimated"] and not usage["inputTokens"] and not usage["outputTokens"]:
+        return "cost not known"
     told = f"{usage['inputTokens']:,} tokens in, {usage['outputTokens']:,} out"
     if usage["costMicrousd"] is not None:
         about = "about " if usage["priced"] and not usage["estimated"] else ""

@@ -266,6 +266,10 @@ class AgentStream(Protocol):
     """
 
     @property
+    def costs(self) -> bool:
+        """Its agent pays for a model."""
+
+    @property
     def usage(self) -> Usage | None:
         """What this attempt has cost so far; None where the agent tells nothing of it."""
 

@@ -74,7 +74,8 @@ class OutputReader:
         self._told_step = ""
         self._told_step_s = float("-inf")
         self._session = session_key
-        self._told: tuple[str | None, Usage | None] = (session_key, None)
+        begun = Usage(estimated=True) if stream.costs and not guest else None
+        self._told: tuple[str | None, Usage | None] = (session_key, begun)
         self._broken = False
         self.decided: list[str] = []
         """Files of a merge that are right as they lie there, by its agent's word."""
@@ -88,7 +89,7 @@ class OutputReader:
         self._told_refusal = job.tries
         """Others wait to hear that the provider answers this one."""
         self._gives_way = False
-        self._closed = False
+        self._closed = self._cost_nothing = False
 
     @property
     def ended(self) -> bool:
@@ -141,11 +142,12 @@ class OutputReader:
             if time.monotonic() >= until_s:
                 return
 
-    def close(self, within_s: float = READ_S) -> None:
+    def close(self, within_s: float = READ_S, *, by_itself: bool = False) -> None:
         """Its process has ended."""
         self.listen(within_s)
         self._stream.close()
         self._closed = True
+        self._cost_nothing = by_itself and not self._stream.answered
 
     def _mind_provider(self) -> None:
         waiting, now_s = self._stream.waiting, time.monotonic()
@@ -232,10 +234,12 @@ class OutputReader:
 
     def _cost_so_far(self) -> Usage | None:
         """An estimate until its process has ended: it may have used more than it tells, and we may die first."""
-        usage = self.usage
-        if self._closed or (usage is None and (self._guest or not self._session)):
-            return usage
-        return replace(usage or Usage(), estimated=True)
+        usage, before = self.usage, self._spent or Usage()
+        if usage is None and not self._stream.costs:
+            return None
+        if self._closed:
+            return before if usage is None and self._cost_nothing else usage
+        return replace(usage or before, estimated=True)
 
     def _read(self) -> bytes:
         try:

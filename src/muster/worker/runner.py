@@ -178,6 +178,7 @@ class Runner:
             epoch=self._job.epoch,
             token_hash=hashlib.sha256(token.encode()).hexdigest(),
             session_key=launch.session_key,
+            usage=Usage(estimated=True) if stream.costs else None,
             session_usage=stream.session_usage,
         )
         self._begun = True
@@ -244,7 +245,8 @@ class Runner:
         self._ship_all()
         if output_reader is not None:
             # The last words decide how it ended, unless that is known already.
-            output_reader.close(READ_S if end.verdict is not None else math.inf)
+            by_itself = end.code is not None and end.code >= 0
+            output_reader.close(READ_S if end.verdict is not None else math.inf, by_itself=by_itself)
             self._account(output_reader)
             self._usage = output_reader.usage
         self._cut_output(launch.limits)

@@ -208,6 +208,8 @@ class ResumePlan(Command, frozen=True, kw_only=True):
 class Start(AttemptCommand, frozen=True, kw_only=True):
     token_hash: TokenHash
     session_key: Text | None = None
+    usage: Usage | None = None
+    """Of an agent that pays for a model: nothing yet, as an estimate that stands if nobody hears of it again."""
     session_usage: Usage | None = None
     """What the session that it resumes had cost in all before."""
 

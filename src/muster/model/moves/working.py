@@ -76,6 +76,7 @@ def start(task: Task, facts: Facts, command: c.Start, now: Now) -> Decision:
         attempt,
         token_hash=command.token_hash,
         session_key=command.session_key,
+        usage=usage_json(command.usage),
         session_usage=usage_json(command.session_usage),
     )
     return _begun(task, told, now)
