@@ -10,6 +10,7 @@ from muster.model.edits import PlanDocument
 from muster.model.errors import BadPlan
 from muster.plans import dialects
 from muster.plans.dialects.base import Dialect, Parts
+from muster.plans.dialects.top import FileTop
 from muster.plans.markdown import parse, tick
 from muster.plans.problems import Problems
 
@@ -21,8 +22,12 @@ class Numbered(Dialect):
     order = "file"
     says = "in the order of the numbers"
 
-    def recognise(self, text: str, file: str) -> str:
-        return "it has numbers and points" if "Points:" in text else ""
+    def recognise(self, look: FileTop) -> str:
+        return (
+            "it has numbers and points"
+            if any("Points:" in line for line in (*look.below, *look.titles))
+            else ""
+        )
 
     def read_title(self, text: str) -> Parts:
         found = re.fullmatch(r"([0-9.]+) ([!?] )?(.*?)(?: \(after ([0-9.]+)\))?", text)

@@ -82,6 +82,11 @@ def parse(text: str, file: str, doubts: Problems | None = None) -> PlanDocument:
     """
     problems = Problems(file)
     levels, found = _read(text, problems, problems if doubts is None else doubts)
+    dialect = levels.seen.dialect
+    if dialect.refusal:
+        raise BadPlan(
+            f"{file}:1: {dialect.refusal}", f"{dialect.instead}; `dialect: none` reads it all the same"
+        )
     drafts = list(found)
     if not drafts and not problems:
         raise BadPlan(f"{file}:1: the plan has no tasks", EXAMPLE)
@@ -89,7 +94,6 @@ def parse(text: str, file: str, doubts: Problems | None = None) -> PlanDocument:
     after, parents = _dependencies(drafts, levels, problems, problems if doubts is None else doubts)
     if problems:
         problems.raise_all()
-    dialect = levels.seen.dialect
     return PlanDocument(
         name=slug(levels.title) or slug(PurePath(file).stem) or "plan",
         title=levels.title,
@@ -224,6 +228,8 @@ def _read(text: str, problems: Problems, doubts: Problems) -> tuple[_Levels, Ite
                 levels.skipped.update((draft.key, *draft.aliases))
                 continue
             attributes.doubt(draft.title, box.line, doubts)
+            if draft.parts.doubt:
+                doubts.add(box.line, draft.parts.doubt)
             _find_duplicate(draft, first.setdefault(draft.key, (box, draft.named)), problems)
             yield draft
 
@@ -384,7 +390,7 @@ def _dependencies(
             parents[draft.key] = named("parent", (parent,), draft.box.line, problems)
         elif draft.box.outer is not None:
             parents[draft.key] = (by_line[draft.box.outer.line],)
-        elif draft.parts.parent:
+        elif draft.parts.parent in lines:
             parents[draft.key] = named("parent", (draft.parts.parent,), draft.box.line, doubts)
     _find_cycles(parents, lines, problems, "belongs to", "belong to")
     return after, {key: found[0] for key, found in parents.items() if found}

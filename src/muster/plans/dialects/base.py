@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from muster.plans.dialects.top import FileTop
+
 
 class Parts(NamedTuple):
     """What a box says, taken apart.  What its braces (`{#id after=a}`) say goes before all of this."""
@@ -22,6 +24,8 @@ class Parts(NamedTuple):
     """Struck out, optional, cancelled: it is no task, and what waits for it goes on."""
     fields: Mapping[str, Any] = {}
     """More of what is said of the task, by field of a Spec: `priority`, `tags`, `not_before_ms`..."""
+    doubt: str = ""
+    """What people should know of how it is read."""
 
 
 class Dialect:
@@ -38,11 +42,13 @@ class Dialect:
     dropped_marks = ""
     """What stands between the brackets of a box that is not to be done any more."""
 
-    def recognise(self, text: str, file: str) -> str:
-        """Why this file is one of its own, as "it has ..." goes on; empty: it is none.
+    refusal = ""
+    """Why a file of this tool is no plan; empty where it is one."""
+    instead = ""
+    """What is to be done with it instead."""
 
-        `text` is the whole file, `file` its path as it was given.  Never raises, and is cheap for long files.
-        """
+    def recognise(self, top: FileTop) -> str:
+        """Why this file is one of its own, as "it has ..." goes on; empty: it is none.  Never raises."""
         raise NotImplementedError
 
     def read_title(self, text: str) -> Parts:

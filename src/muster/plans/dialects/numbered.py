@@ -1,0 +1,91 @@
+"""Plans whose tasks have numbers: Kiro's, OpenSpec's, and the task lists of PRDs."""
+
+from __future__ import annotations
+
+import re
+
+from muster.plans.dialects.base import Dialect, Parts
+from muster.plans.dialects.top import FileTop
+
+NUMBERED = re.compile(r"(?:\*\*)?(\d{1,3}(?:\.\d{1,3}){0,4})(?:[.):]|\.?\*\*)?(?:\*\*)?\s+(?=\S)")
+DOTTED = re.compile(r"(?:\*\*)?\d{1,3}\.\d{1,3}(?:\.\d{1,3})*(?:[.):]|\.?\*\*)?\s+\S")
+
+
+class NumberedDialect(Dialect):
+    """Base of those dialects."""
+
+    order = "file"
+
+    def read_title(self, text: str) -> Parts:
+        number = NUMBERED.match(text)
+        if not number:
+            return Parts(text)
+        title = text[number.end() :]
+        if text.startswith("**") and title.endswith("**") and "**" not in title[:-2]:
+            title = title[:-2]
+        return Parts(title, number[1], parent=self.above(number[1]))
+
+    def above(self, number: str) -> str:
+        """The number of the task that this one belongs to, where its box may stand beside that one's."""
+        return number.rpartition(".")[0]
+
+
+class Kiro(NumberedDialect):
+    name = "kiro"
+    says = "in the order of its numbers; `*` is optional and left out"
+    _REQUIREMENTS = re.compile(r"^[ \t]*(?:[-*][ \t]+)?_Requirements?:[ \t]*(.*?)_?[ \t]*$\n?", re.MULTILINE)
+    _OPTIONAL = re.compile(r"\*(?!\*)\s*")
+
+    def recognise(self, top: FileTop) -> str:
+        numbers = top.share(re.compile(rf"\*?\s*(?:{NUMBERED.pattern})"))
+        if numbers < 0.6:
+            return ""
+        if top.count_below(re.compile(r"^(?:[-*]\s+)?_Requirements?:")):
+            return "it has numbers and _Requirements:_"
+        return "it is a file of .kiro with numbers" if ".kiro/" in f"{top.path}/" else ""
+
+    def read_title(self, text: str) -> Parts:
+        """`- [ ]* 2.2 Title` is optional: Kiro runs without it."""
+        optional = self._OPTIONAL.match(text)
+        parts = super().read_title(text[optional.end() :] if optional else text)
+        return parts._replace(skip=optional is not None)
+
+    def read_body(self, text: str, parts: Parts) -> tuple[str, Parts]:
+        found = [match[1].strip(" _") for match in self._REQUIREMENTS.finditer(text)]
+        if not found:
+            return text, parts
+        names = " ".join(" ".join(found).replace(",", " ").split())
+        kept = self._REQUIREMENTS.sub("", text).strip("\n")
+        return kept, parts._replace(fields={**parts.fields, "metadata": {"requirements": names}})
+
+
+class OpenSpec(NumberedDialect):
+    name = "openspec"
+    says = "in the order of its numbers"
+
+    def recognise(self, top: FileTop) -> str:
+        sections = top.headed(re.compile(r"\d{1,3}\.\s+\S"))
+        if sections and top.share(DOTTED) >= 0.6:
+            return "it has sections like `1. Setup` and numbers like 1.1"
+        return ""
+
+    def above(self, number: str) -> str:
+        """`1` is a section, and no task."""
+        return number.rpartition(".")[0] if number.count(".") > 1 else ""
+
+
+class TaskList(NumberedDialect):
+    """A PRD's: `1.0` with `1.1`, `1.2` below."""
+
+    name = "prd"
+    says = "in the order of its numbers"
+
+    def recognise(self, top: FileTop) -> str:
+        parents = top.count(re.compile(r"^(?:\*\*)?\d{1,3}\.0(?:[.):]|\*\*)?\s"))
+        if parents and top.share(DOTTED) >= 0.6:
+            return "it has numbers like 1.0 and 1.1"
+        return ""
+
+    def above(self, number: str) -> str:
+        start, _, last = number.rpartition(".")
+        return start if "." in start else f"{start}.0" if last != "0" else ""
