@@ -124,7 +124,7 @@ def test_a_plan_from_stdin_is_compared_and_updated_by_its_name(cli, owner):
     )
     changed = PIPED.replace(b"Build {#build after=fetch}", b"Ship {#ship}").replace(b"Fetch", b"Pull")
     kept = cli("plan", "add", "-", stdin=PIPED.replace(b"Fetch", b"Pull")).out
-    assert "changed since, kept as they were added: fetch" in kept
+    assert "Changed  fetch: title" in kept
     lines = [
         "+ ship",
         "~ fetch  title",

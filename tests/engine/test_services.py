@@ -198,7 +198,7 @@ def test_a_look_goes_through_what_has_happened_since_the_last_one(rig: Rig, file
     a, b = rig.started()
     rig.do(complete(a))
     asyncio.run(ticker.run_once())
-    assert asked == ["last_event_id", "plan_sources", "completed_since"]
+    assert asked == ["last_event_id", "plan_sources", "completed_since", "box_names"]
     assert files.ticked == [("/plan.md", frozenset({"a"}))]
     asked.clear()
     asyncio.run(ticker.run_once())

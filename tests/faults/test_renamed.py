@@ -167,3 +167,70 @@ def test_forget_cancels_what_is_left(here: Site) -> None:
     here.go()
     code, said = here.run()
     assert code == 0 and "2 tasks added" in said and len(here.begun()) == 2, said
+
+
+TITLES = "# Plan\n\n## One\n- [ ] Lay the table {agent=work}\n- [ ] Cook the soup {agent=work}\n"
+
+
+@pytest.mark.promise("S19")
+def test_a_heading_renamed_between_two_runs(here: Site) -> None:
+    here.go()
+    plan = here.root / "plan.md"
+    plan.write_text(TITLES)
+    assert here.run().code == 0 and len(here.begun()) == 2
+    plan.write_text(plan.read_text().replace("## One", "## Dinner") + "- [ ] Eat {agent=work}\n")
+    code, said = here.run()
+    assert code == 0 and "Renamed  one/lay-the-table is dinner/lay-the-table now" in said, said
+    assert len(here.begun()) == 3 and plan.read_text().count("[x]") == 3
+    assert here("task", "show", "plan/one/lay-the-table").code == 0
+    assert here("audit", "verify").code == 0 and here("db", "check").code == 0
+
+
+@pytest.mark.promise("S19")
+def test_before_anything_runs_a_person_says_which_task_a_box_is(here: Site) -> None:
+    here.go()
+    plan = here.root / "plan.md"
+    plan.write_text(TITLES)
+    assert here.run().code == 0
+    plan.write_text(TITLES.replace("Lay the table", "Lay the big table") + "- [ ] Eat {agent=work}\n")
+    for argv in (["run"], ["plan", "add"], ["plan", "add", "--update"], ["plan", "add", "--json"]):
+        code, said = here(*argv, str(plan))
+        assert code == 2 and "one/lay-the-big-table ('Lay the big table') may be one/lay-the-table" in said
+        assert "--same one/lay-the-table=one/lay-the-big-table" in said
+    assert len(here.begun()) == 2, "nothing was started"
+    code, said = here("plan", "diff", str(plan))
+    assert code == 0 and "? one/lay-the-big-table  may be one/lay-the-table, renamed" in said, said
+    ran = at_a_terminal(here.root, b"x\n1\n", "plan", "add", str(plan))
+    assert ran.code == 0 and "[1, n: it is new]" in ran.said and "1 task added" in ran.said, ran.said
+    code, said = here.run()
+    assert code == 0 and len(here.begun()) == 3, said
+    assert "- [x] Eat" in plan.read_text()
+
+
+@pytest.mark.parametrize(("options", "begun"), [(["--same", "all"], 2), (["--new-task", "one/big-table"], 3)])
+def test_without_a_terminal_options_say_it(here: Site, options: list[str], begun: int) -> None:
+    here.go()
+    plan = here.root / "plan.md"
+    plan.write_text(TITLES)
+    assert here.run().code == 0
+    plan.write_text(TITLES.replace("Lay the table", "Big table"))
+    code, said = here("run", str(plan), "--workers", "1", *options)
+    assert code == 0 and len(here.begun()) == begun, said
+
+
+def test_a_run_says_what_has_changed_and_applies_it_when_asked(here: Site) -> None:
+    here.add()
+    plan = here.root / "plan.md"
+    plan.write_text(
+        "# Plan\n\n- [ ] Uno {#one agent=work priority=8 touches=a}\n- [ ] Three {#three agent=work}\n"
+    )
+    here.go()
+    code, said = here.run()
+    assert code == 0 and "Changed  one: title, priority, touches" in said, said
+    assert "Gone     two is not in the file: still to be done" in said
+    assert "--update makes the plan what its file says" in said
+    plan.write_text(plan.read_text() + "- [ ] Four {#four agent=work}\n")
+    here("task", "retry", "plan/one")
+    code, said = here("run", str(plan), "--workers", "1", "--update")
+    assert code == 0 and "Changed  one: title, priority, touches" in said, said
+    assert '"title": "Uno"' in here("task", "show", "plan/one", "--json").said

@@ -6,13 +6,13 @@ from typing import Any
 
 from factories import LEASE_MS, NOW, plain_attempt, plain_task
 from muster.model import commands as c
-from muster.model.edits import Edit, task_fields_of
+from muster.model.edits import Edit, RenameBox, task_fields_of
 from muster.model.errors import MusterError
 from muster.model.machine import decide
 from muster.model.moves.decision import Decision, Facts
 from muster.model.retry import RetryPolicy
 from muster.model.states import ATTEMPT_OPEN, HELD, AttemptStatus, ErrorKind, StopAction, TaskStatus
-from muster.model.task import Attempt, Now, Task
+from muster.model.task import Attempt, Now, Task, TaskFields
 from muster.model.usage import Usage
 
 TOKEN = "a" * 64
@@ -79,6 +79,18 @@ def reap(*, proven: bool = True, epoch: int = 4) -> c.Reap:
     return c.Reap(task_id=7, epoch=epoch, term=1, reason="gone", proven=proven)
 
 
+def edit_of(fields: TaskFields) -> Edit:
+    return Edit(
+        task_id=7,
+        actor="ada",
+        task_fields=fields,
+        changed={"priority": 5},
+        lane_id=6,
+        unmet=0,
+        parent_task_id=None,
+    )
+
+
 def commands(epoch: int = 4) -> dict[str, c.Command]:
     """One of each kind, by name."""
     mine: dict[str, Any] = {"task_id": 7, "epoch": epoch}
@@ -129,13 +141,6 @@ def commands(epoch: int = 4) -> dict[str, c.Command]:
         "skip": c.Skip(task_id=7, actor="ada"),
         "depend": c.Depend(task_id=7, actor="ada", depends_on=(9,), unmet=1),
         "archive": c.Archive(task_id=7, actor="ada"),
-        "edit": Edit(
-            task_id=7,
-            actor="ada",
-            task_fields=task_fields_of(c.Spec(title="new", priority=9)),
-            changed={"priority": 5},
-            lane_id=6,
-            unmet=0,
-            parent_task_id=None,
-        ),
+        "rename box": RenameBox(task_id=7, actor="ada", was="a/b", box="c/b"),
+        "edit": edit_of(task_fields_of(c.Spec(title="new", priority=9))),
     }

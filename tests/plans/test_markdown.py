@@ -305,44 +305,6 @@ def test_a_task_needs_a_title(text):
     assert problems(text) == ["plan.md:1: the task has no title"]
 
 
-# Identity
-
-
-def test_keys_are_the_id_else_the_code_else_the_headings_and_title():
-    text = (
-        "# Plan\n- [ ] Top Level\n## The API\n### v2\n#### Deep\n"
-        "- [ ] Add `x`, y!\n- [ ] T001.002: Code\n- [ ] T9: Id wins {#my/id-1.2_3}\n- [ ] ABC-12: Jira\n"
-    )
-    assert [(task.key, task.title) for task in tasks(text)] == [
-        ("top-level", "Top Level"),
-        ("the-api/v2/deep/add-x-y", "Add `x`, y!"),
-        ("T001.002", "Code"),
-        ("my/id-1.2_3", "T9: Id wins"),
-        ("ABC-12", "Jira"),
-    ]
-
-
-def test_ticking_and_unicode_composition_do_not_change_a_key():
-    assert only("- [ ] Ca\u0301fe").key == only("- [x] C\u00e1fe").key
-
-
-def test_equal_titles_under_one_heading_are_a_problem_and_under_two_are_not():
-    assert len(tasks("# T\n## A\n- [ ] Test\n## B\n- [ ] Test\n")) == 2
-    (problem,) = problems("# T\n## A\n- [ ] Test\n\n- [x] test!\n")
-    assert problem == "plan.md:5: same task as line 3 ('a/test'): tell them apart with an {#id} on this line"
-
-
-def test_equal_ids_are_a_problem_that_names_both_lines():
-    assert problems("- [ ] A {#x}\n- [ ] B\n- [ ] C {#x}\n") == [
-        "plan.md:3: 'x' is also the id of line 1: rename one of them"
-    ]
-
-
-def test_equal_codes_are_a_problem_that_names_both_lines():
-    (problem,) = problems("- [ ] T1: A\n- [ ] T1: B\n")
-    assert problem.startswith("plan.md:2: same task as line 1 ('T1')")
-
-
 # Dependencies
 
 

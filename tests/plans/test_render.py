@@ -49,7 +49,7 @@ def kept(key: str, number: int = 1, **fields: Any) -> KeptTask:
         "dependencies": (),
     }
     waits_for = tuple(name for _, name, _ in fields.get("dependencies", ()))
-    return KeptTask(id=number, key=key, depends_on=waits_for, **(plain | fields))
+    return KeptTask(id=number, key=key, box=key, depends_on=waits_for, **(plain | fields))
 
 
 def test_all_of_a_task_is_written() -> None:

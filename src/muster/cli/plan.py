@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from muster.cli import plan_graph, plan_sync
+from muster.cli import plan_changes, plan_graph, plan_sync
 from muster.cli.context import Context, connect, no_rows, patiently, refuse_attempts, refuse_foreign
 from muster.cli.fields import add_fields, answer, names_of, print_one, print_rows
 from muster.cli.output import BOLD, GREEN, RED, YELLOW, Screen, clean, inert, note, print_json, usage_words
@@ -45,6 +45,7 @@ def add(parser: argparse.ArgumentParser) -> None:
             "--name", metavar="NAME", help="what a plan from stdin is known by (default: its `# Title`)"
         )
         add_which(verb)
+        plan_changes.add_saying(verb)
     adding.add_argument(
         "--update",
         action="store_true",
@@ -147,6 +148,7 @@ def _add(args: argparse.Namespace) -> int:
         content = plan_file.plan_body(given, load_config(context.project.root), context.project)
         plan_file.refuse_file_of(context.api, given)
         plan_file.follow(args, context.api, context.project, given)
+        plan_changes.find_out(args, context.api, content)
         waiting = Waiting(args, context)
         if args.update:
             updated = context.api.post("/api/v1/plans/update", content)
@@ -198,6 +200,7 @@ def _diff(args: argparse.Namespace) -> int:
         plan_file.refuse_file_of(context.api, given)
         if (source := plan_file.former_source(args, context.api, context.project, given)) is not None:
             content["source"] = source
+        plan_changes.take_said(args, content)
         found = context.api.post("/api/v1/plans/diff", content)
 
     def show(screen: Screen) -> None:
@@ -209,17 +212,20 @@ def _diff(args: argparse.Namespace) -> int:
 
 
 def _tell_diff(found: Json, screen: Screen, *, done: bool) -> None:
-    """Fields are called as a plan file calls them."""
-    from muster.model.fields import ATTRIBUTES
+    from muster.cli.plan_changes import fields_of
 
+    for one in found["renamed"]:
+        screen.line(f"{screen.paint('=', GREEN)} {clean(one['box'])}  is {clean(one['was'])}, renamed")
+    for doubt in found["doubts"]:
+        names = " or ".join(clean(one["box"]) for one in doubt["mayBe"])
+        screen.line(f"{screen.paint('?', YELLOW)} {clean(doubt['box'])}  may be {names}, renamed")
     for key in found["added"]:
         screen.line(f"{screen.paint('+', GREEN)} {clean(key)}")
     for key in found["restored"]:
         screen.line(f"{screen.paint('+', GREEN)} {clean(key)}  is back, and starts anew")
-    words = {"description": "text"} | {field.name: field.attribute for field in ATTRIBUTES.values()}
     for change in found["changed"]:
-        fields = ", ".join(words.get(name, name) for name in change["fields"])
-        screen.line(f"{screen.paint('~', YELLOW)} {clean(change['key'])}  {fields}{_kept(change)}")
+        told = f"{clean(change['key'])}  {fields_of(change)}{_kept(change)}"
+        screen.line(f"{screen.paint('~', YELLOW)} {told}")
     for change in found["removed"]:
         what = "archived" if change["status"] in FINAL else "cancelled"
         what = "" if change["kept"] else f"  {what}" if done else f"  would be {what}"
@@ -232,6 +238,7 @@ def _kept(change: Json) -> str:
 
 def _sum(found: Json, nothing: str) -> str:
     counts = {
+        "renamed": len(found["renamed"]),
         "added": len(found["added"]) + len(found["restored"]),
         "changed": sum(not change["kept"] for change in found["changed"]),
         "removed": sum(not change["kept"] for change in found["removed"]),
@@ -435,7 +442,7 @@ def _merge(args: argparse.Namespace) -> int:
         refuse_attempts(context.api, "merge")
         source: str | None = context.api.get(plan_path(name))["plan"]["source"]
         tasks = context.api.get(plan_path(name, "tasks"))
-    done = frozenset(task["key"] for task in tasks if task["status"] == TaskStatus.COMPLETED)
+    done = frozenset(task["box"] for task in tasks if task["status"] == TaskStatus.COMPLETED)
     return plan_merge.run(args, context.project, name, source, done)
 
 

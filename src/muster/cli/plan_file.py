@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from muster.app.plan_tasks import Assigned, assign, refuse_unmanned, task_bodies
 from muster.cli.context import actor, connect_to, start_folder
 from muster.cli.output import Screen, clean, note, print_json, shell_word
+from muster.cli.plan_changes import tell
 from muster.client.api import Api, plan_path
 from muster.config.project import Project, find_project
 from muster.config.settings import Config
@@ -106,7 +107,7 @@ def former_source(args: argparse.Namespace, api: Api, project: Project, given: G
         if plan["source"] is None:
             continue
         kept = [
-            t["key"] for t in api.get(plan_path(plan["name"], "tasks")) if t["status"] != TaskStatus.ARCHIVED
+            t["box"] for t in api.get(plan_path(plan["name"], "tasks")) if t["status"] != TaskStatus.ARCHIVED
         ]
         common = len(keys.intersection(kept))
         if (common or plan["name"] == given.document.name) and not _still_holds(
@@ -219,9 +220,9 @@ def _in_reach(document: PlanDocument, config: Config, project: Project) -> bool:
     return trees is None or bool(trees.here)
 
 
-def add_plan(api: Api, content: Json, say: Callable[[str], None]) -> str:
-    """Adds what is new and says what that was.  The plan's name."""
-    added = api.post("/api/v1/plans", content)
+def add_plan(api: Api, content: Json, say: Callable[[str], None], *, update: bool = False) -> str:
+    """Adds what is new, with `update` changes what is otherwise now, and says what that was.  The plan's name."""
+    added = api.post("/api/v1/plans/update" if update else "/api/v1/plans", content)
     name: str = added["plan"]
     new, known = added["added"], added["existing"]
     say(f"Plan     {name}: {counted(new, 'task')} added, {known} there already")
@@ -231,10 +232,8 @@ def add_plan(api: Api, content: Json, say: Callable[[str], None]) -> str:
         say(f"         completed by their boxes: {', '.join(added['completed'])}")
     for line in unproved(added):
         say(f"         {line}")
-    if added["changed"]:
-        keys = ", ".join(added["changed"][:5])
-        say(f"         changed since, kept as they were added: {keys}")
-        say("         muster plan diff shows it, muster plan add --update applies it")
+    if "diff" in added:
+        tell(added["diff"], say, applied=update)
     return name
 
 
@@ -283,7 +282,7 @@ def _ended(api: Api, given: Given, source: str | None, *, anew: bool) -> dict[st
     for plan in api.get("/api/v1/plans"):
         if plan["source"] == source and (source is not None or plan["name"] == given.document.name):
             return {
-                task["key"]: task["status"]
+                task["box"]: task["status"]
                 for task in api.get(plan_path(plan["name"], "tasks"))
                 if task["status"] in FINAL
                 and not (anew and task["status"] == TaskStatus.CANCELLED and task["error"] == REMOVED)

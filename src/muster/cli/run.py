@@ -15,6 +15,7 @@ from muster.cli.copied import confirm_copy
 from muster.cli.feed import EventPrinter, Feed, running
 from muster.cli.output import ref_of, shell_word
 from muster.cli.plan import add_which, paused_line, tick_boxes
+from muster.cli.plan_changes import add_saying, find_out
 from muster.cli.plan_file import add_plan, dry_run, follow, plan_body, project_for
 from muster.cli.task import what_next
 from muster.cli.trees import unseen_changes, where_agents_write, where_the_work_is
@@ -44,7 +45,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="show which agent would get each task, and why; run nothing"
     )
+    parser.add_argument(
+        "--update",
+        action="store_true",
+        help="also apply what was changed and taken out in the file since",
+    )
     add_which(parser)
+    add_saying(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -69,10 +76,11 @@ def run(args: argparse.Namespace) -> int:
     if project.store.exists():
         with connect_to(project) as context:
             follow(args, context.api, project, given)
+            find_out(args, context.api, content)
     show = EventPrinter(as_json=args.json, colour=args.color)
     show.say(where_agents_write(config, project, content["plan"], content["tasks"]))
     show.say(unseen_changes(config, project))
-    goal = _Goal(project, content, show)
+    goal = _Goal(project, content, show, update=args.update)
     try:
         code, outcome = _work(args, config, goal, show)
     except Exception as error:
@@ -229,11 +237,12 @@ def _outcome(crew: SupervisedCrew, goal: _Goal, show: EventPrinter) -> _End:
 class _Goal:
     """What a run waits for: that its plan has settled, and that nobody in front of it is asked anything."""
 
-    def __init__(self, project: Project, content: Json, show: EventPrinter) -> None:
+    def __init__(self, project: Project, content: Json, show: EventPrinter, *, update: bool = False) -> None:
         """`content` is the plan, as it is added."""
         self.project = project
         self.name: str = content["plan"]
         self._content = content
+        self._update = update
         self._show = show
         self._started_s = time.monotonic()
         self._told: set[str] = set()
@@ -241,7 +250,7 @@ class _Goal:
         self._result: Json = {"counts": None, "left": None, "boxes": None}
 
     def begin(self, api: Api) -> None:
-        self.name = add_plan(api, self._content, self._show.say)
+        self.name = add_plan(api, self._content, self._show.say, update=self._update)
         self._added = True
 
     def reached(self, api: Api) -> bool:

@@ -71,7 +71,7 @@ class Engine:
         self._plans = Plans(policy.failures_max)
         self._spending = Spending(policy, self._plans.named, self._plans.over_budget)
         self._handlers: dict[type[c.Command], Callable[[View, Any], Awaitable[Answer]]] = {
-            c.Enqueue: self._enqueuer.enqueue,
+            c.Enqueue: self._plan_updater.add,
             c.SetTicked: set_ticked,
             SetSync: set_sync,
             c.PausePlan: self._plans.pause,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -13,23 +14,27 @@ from muster.engine.memory import Memory
 from muster.engine.view import View, moved
 from muster.model import breaker
 from muster.model import commands as c
-from muster.model.answers import Moved
+from muster.model.answers import Enqueued, Moved
 from muster.model.edits import (
     EDITABLE,
     CancelPlan,
     Edit,
     EditTask,
     KeptTask,
+    PlanAdded,
     PlanCancelled,
-    PlanDiff,
     PlanUpdated,
+    RenameBox,
+    Renamed,
     UpdatePlan,
     compare,
     differences,
+    free_name,
     task_fields_of,
     without,
 )
 from muster.model.errors import BadInput, Conflict, NotFound
+from muster.model.identity import NOTHING_KNOWN, Identity, as_known, asked
 from muster.model.rows import WORKSPACE_ID, Plan
 from muster.model.states import FINAL, HELD, FailedDependency
 from muster.model.task import Now, Task, TaskFields
@@ -38,11 +43,97 @@ KEPT_CHARS_MAX = 2000
 """As much of an old text stands in the audit."""
 
 
+class _Known(NamedTuple):
+    """The plan of a file, by the keys of the tasks that its boxes are."""
+
+    command: c.Enqueue
+    kept: Mapping[str, KeptTask] = MappingProxyType({})
+    identity: Identity = NOTHING_KNOWN
+    boxes: Mapping[str, int] = MappingProxyType({})
+    """What boxes are called otherwise now, each with its task."""
+    other: Mapping[str, str] = MappingProxyType({})
+    """By key, the boxes of new tasks that are not called by it."""
+    plan_id: int = 0
+
+    def ids(self, added: Enqueued) -> dict[str, int]:
+        """The numbers of all its tasks by key, with those that were added."""
+        found = {key: task.id for key, task in self.kept.items()}
+        pairs = zip(self.command.tasks, added.task_ids, strict=True)
+        return found | {spec.key or "": task_id for spec, task_id in pairs}
+
+
 class PlanUpdater:
     def __init__(self, enqueuer: Enqueuer, memory: Memory) -> None:
         self._memory = memory
         self._enqueuer = enqueuer
         self._policy = enqueuer.policy
+
+    async def add(self, view: View, command: c.Enqueue) -> Enqueued:
+        """Adds what a plan does not hold yet.  Of a file, boxes that are called otherwise now are still the same
+        tasks, and what has not begun of them is what the file says.
+
+        Raises BadInput and changes nothing where a person has to say which task a box is.
+        """
+        await view.settle()
+        await view.flush()
+        whole = (command.source is not None or command.whole) and all(spec.key for spec in command.tasks)
+        plan = await self._enqueuer.find_plan(view, command) if whole else None
+        if plan is None:
+            return await self._enqueuer.enqueue(view, command)
+        known = await self._known(view, plan, command)
+        filled = tuple(map(self._policy.filled, known.command.tasks))
+        diff = compare(plan.name, filled, known.kept, known.identity.renamed)
+        anew = {one.key for one in diff.renamed if one.anew}
+        if anew:
+            edges = _edges(known.command, known.kept, known.kept.keys() - anew)
+            await self._refuse_cycle(view, edges, known.kept)
+        added = await self._enqueuer.enqueue(view, known.command)
+        await self._note_boxes(view, known, added)
+        if anew:
+            ids = known.ids(added)
+            await view.load([ids[key] for key in anew])
+            for spec in filled:
+                if (key := spec.key or "") in anew and view.task(ids[key]).status in EDITABLE:
+                    fields = task_fields_of(spec, known.kept[key].created_at_ms)
+                    await self._edit(view, known.kept[key], fields, ids, command.actor)
+            await view.flush()
+        changed = tuple(change for change in diff.changed if change.key not in anew)
+        told = {name: getattr(added, name) for name in Enqueued.__struct_fields__}
+        told["changed"] = tuple(change.key for change in changed)
+        return PlanAdded(**told, diff=replace(diff, plan=added.plan, changed=changed))
+
+    async def _known(self, view: View, plan: Plan, command: c.Enqueue, leave: Collection[str] = ()) -> _Known:
+        """The plan of a file by the keys of its tasks, and its boxes' names.
+
+        Raises BadInput on doubts about tasks that are not to be left as they are.
+        """
+        tasks = await view.tx.kept_tasks(plan.id)
+        known, identity, other = as_known(command, tasks, await view.tx.box_names(plan.id))
+        if doubts := [doubt for doubt in identity.doubts if doubt.key not in leave]:
+            raise BadInput(*asked(doubts))
+        renamed = list(identity.renamed)
+        kept = {task.key: task for task in tasks}
+        boxes = {one.box: kept[one.key].id for one in renamed}
+        taken = {task.box for task in tasks} | {spec.key or "" for spec in command.tasks}
+        for task in tasks:
+            found = identity.tasks.get(task.box)
+            if found is not None and found.id != task.id and task.id not in boxes.values():
+                # Another task's box has its name now.
+                name = free_name(task.box, taken)
+                taken.add(name)
+                boxes[name] = task.id
+                renamed.append(Renamed(key=task.key, was=task.box, box=name))
+        await view.load([kept[one.key].id for one in renamed])
+        for one in renamed:
+            task_id = kept[one.key].id
+            view.run(task_id, RenameBox(task_id=task_id, actor=command.actor, was=one.was, box=one.box))
+        return _Known(known, kept, identity, boxes, other, plan.id)
+
+    async def _note_boxes(self, view: View, known: _Known, added: Enqueued) -> None:
+        ids = known.ids(added)
+        boxes = {**known.boxes, **{box: ids[key] for key, box in known.other.items() if key in ids}}
+        if boxes:
+            await view.tx.set_boxes(known.plan_id, boxes)
 
     async def update(self, view: View, command: UpdatePlan) -> PlanUpdated:
         """Adds, edits and takes out until the plan is what its file says; one event for each task.
@@ -55,19 +146,22 @@ class PlanUpdater:
         await view.settle()
         await view.flush()
         plan = await self._enqueuer.find_plan(view, command)
-        tasks = await view.tx.kept_tasks(plan.id) if plan else []
-        kept = {task.key: task for task in tasks}
-        command = replace(command, tasks=tuple(map(self._policy.filled, command.tasks)))
-        if command.leave:
-            command = replace(command, tasks=tuple(t for t in command.tasks if t.key not in command.leave))
-        diff = without(compare(plan.name if plan else command.plan, command.tasks, kept), command.leave)
-        await self._refuse_cycle(view, _edges(command, kept, diff), kept)
+        known = await self._known(view, plan, command, command.leave) if plan else _Known(command)
+        kept = known.kept
+        tasks = tuple(self._policy.filled(t) for t in known.command.tasks if t.key not in command.leave)
+        known = known._replace(command=replace(known.command, tasks=tasks))
+        command = replace(command, tasks=tasks)
+        diff = without(
+            compare(plan.name if plan else command.plan, tasks, kept, known.identity.renamed), command.leave
+        )
+        staying = {change.key for change in diff.changed if change.kept}
+        await self._refuse_cycle(view, _edges(command, kept, staying), kept)
         added = await self._enqueuer.enqueue(view, command)
         await view.flush()
-        ids = {key: task.id for key, task in kept.items()}
-        ids |= {spec.key or "": i for spec, i in zip(command.tasks, added.task_ids, strict=True)}
+        await self._note_boxes(view, known, added)
+        ids = known.ids(added)
         specs = {spec.key or "": spec for spec in command.tasks}
-        await view.load([task.id for task in tasks])
+        await view.load([task.id for task in kept.values()])
         ticked = {key: view.task(ids[key]) for key in diff.restored if specs[key].done}
         back = [key for key, task in ticked.items() if await self._enqueuer.proves(view, command, task)]
         for key in diff.restored:
@@ -237,9 +331,10 @@ class PlanUpdater:
         view.record(decision.event)
 
 
-def _edges(command: UpdatePlan, kept: Mapping[str, KeptTask], diff: PlanDiff) -> dict[Node, tuple[Node, ...]]:
+def _edges(
+    command: c.Enqueue, kept: Mapping[str, KeptTask], staying: Collection[str]
+) -> dict[Node, tuple[Node, ...]]:
     """What each task of the file waits for once the update is done; not those that stay as they are."""
-    staying = {change.key for change in diff.changed if change.kept}
     keys = {spec.key for spec in command.tasks}
 
     def node(name: str) -> Node:

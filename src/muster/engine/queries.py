@@ -12,6 +12,7 @@ from muster.engine.workers import CREW, ORDERED, ordered
 from muster.model.actions import actions
 from muster.model.edits import KeptTask, PlanDiff, UpdatePlan, compare, free_name
 from muster.model.errors import Ambiguous, NotFound
+from muster.model.identity import as_known
 from muster.model.moves.decision import lapsed
 from muster.model.numbers import is_number
 from muster.model.permissions import Permission, permissions_of
@@ -253,13 +254,16 @@ class Queries:
 
     async def diff(self, wanted: UpdatePlan) -> PlanDiff:
         """What `wanted` would change."""
-        tasks = tuple(map(self._policy.filled, wanted.tasks))
         views = await self._reads.plans()
         for view in views:
             if (view.source == wanted.source) if wanted.source is not None else (view.name == wanted.plan):
-                kept = {task.key: task for task in await self._reads.kept_tasks(view.id)}
-                return compare(view.name, tasks, kept)
-        return compare(free_name(wanted.plan, {view.name for view in views}), tasks, {})
+                kept = await self._reads.kept_tasks(view.id)
+                known, identity, _ = as_known(wanted, kept, await self._reads.box_names(view.id))
+                tasks = tuple(map(self._policy.filled, known.tasks))
+                by_key = {task.key: task for task in kept}
+                return compare(view.name, tasks, by_key, identity.renamed, identity.doubts)
+        name = free_name(wanted.plan, {view.name for view in views})
+        return compare(name, map(self._policy.filled, wanted.tasks), {})
 
     async def _plan_view(self, name: str) -> PlanView:
         view = await self._reads.plan_view(name)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 from msgspec import UNSET, Struct, UnsetType, convert, defstruct
 
 from muster.model import commands as c
 from muster.model import fields
-from muster.model.answers import Answer
+from muster.model.answers import Answer, Enqueued
 from muster.model.commands import Spec
 from muster.model.states import HELD, TaskStatus
 from muster.model.task import REMOVED, TaskFields
@@ -57,6 +57,9 @@ EDITABLE = frozenset(
 
 SLUG_CHARS_MAX = 40
 _NOT_SLUG = re.compile(r"[\W_]+")
+_SIGNS = re.compile(r"(?<=[^\W\d_])(\+\+?|#)(?![^\W_])")
+"""As in C++, C# and A+."""
+_SIGN_WORDS = {"+": " plus", "++": " plus plus", "#": " sharp"}
 
 
 _KNOWN = (field.name for field in fields.FIELDS if field.name in TaskFields.__struct_fields__)
@@ -70,7 +73,10 @@ class KeptTask(TaskFields, frozen=True, kw_only=True):
     id: int
     key: str
     """Its number where it has none."""
+    box: str
+    """What it is called in the plan's file now; where nothing was renamed, its key."""
     status: TaskStatus
+    epoch: int = 0
     error: str = ""
     pinned_agent: str | None = None
     from_file: bool = False
@@ -85,6 +91,17 @@ class KeptTask(TaskFields, frozen=True, kw_only=True):
         return self.status is TaskStatus.ARCHIVED or (
             self.status is TaskStatus.CANCELLED and self.error == REMOVED
         )
+
+    @property
+    def begun(self) -> bool:
+        """More has happened to it than that it was added."""
+        return self.epoch > 0 or self.status is not TaskStatus.PENDING
+
+    @property
+    def worked(self) -> bool:
+        """Its work is done, also where it was put away since."""
+        archived = self.status is TaskStatus.ARCHIVED and not self.error
+        return self.status is TaskStatus.COMPLETED or archived
 
 
 def task_fields_of(task: TaskFields, added_at_ms: int = 0) -> TaskFields:
@@ -118,6 +135,44 @@ class Change(Answer, frozen=True, kw_only=True):
     """Why an update leaves it as it is; empty where it does not."""
 
 
+class Vanished(Answer, frozen=True, kw_only=True):
+    """A task whose box is not in the file any more."""
+
+    key: str
+    box: str
+    title: str
+    status: TaskStatus
+
+
+class Doubt(Answer, frozen=True, kw_only=True):
+    """A box that may be a new task, or one of these."""
+
+    key: str
+    """What it would be called as a new task."""
+    box: str
+    title: str
+    may_be: tuple[Vanished, ...]
+
+
+class BoxName(NamedTuple):
+    """What a task is, or was, called in its plan's file, where that is not its key."""
+
+    name: str
+    task_id: int
+    key: str
+    current: bool
+
+
+class Renamed(Answer, frozen=True, kw_only=True):
+    """A task whose box is called otherwise than before."""
+
+    key: str
+    was: str
+    box: str
+    anew: bool = False
+    """Nothing of it has begun, so it is what the file says now."""
+
+
 class PlanDiff(Answer, frozen=True, kw_only=True):
     """What a plan file wants to be otherwise than it is kept."""
 
@@ -127,6 +182,14 @@ class PlanDiff(Answer, frozen=True, kw_only=True):
     removed: tuple[Change, ...]
     restored: tuple[str, ...]
     """Taken out once, and there again."""
+    renamed: tuple[Renamed, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
+    """What a person has to say before anything is changed."""
+
+
+class PlanAdded(Enqueued, frozen=True, kw_only=True):
+    diff: PlanDiff
+    """What the file wants to be otherwise, and what was left as it is."""
 
 
 class PlanUpdated(Answer, frozen=True, kw_only=True):
@@ -160,6 +223,13 @@ class Edit(c.Command, frozen=True, kw_only=True):
     lane_id: int
     unmet: int
     parent_task_id: int | None
+
+
+class RenameBox(c.PersonCommand, frozen=True, kw_only=True):
+    """Its box in the plan's file is called otherwise now; by the engine, which has compared the two."""
+
+    was: str
+    box: str
 
 
 class EditTask(c.Command, frozen=True, kw_only=True):
@@ -212,8 +282,30 @@ class CancelPlan(c.Command, frozen=True, kw_only=True):
 
 
 def slug(text: str) -> str:
-    """`text` in lower case, letters and digits of any script with single dashes between; may be empty."""
-    return _NOT_SLUG.sub("-", unicodedata.normalize("NFC", text).lower()).strip("-")
+    """`text` in lower case: letters, digits and marks of any script with single dashes between; may be empty."""
+    text = unicodedata.normalize("NFC", text).lower()
+    if not text.isascii() or "+" in text or "#" in text:
+        text = _SIGNS.sub(lambda sign: _SIGN_WORDS[sign[1]], text)
+    return _NOT_SLUG.sub(_marks, text).strip("-")
+
+
+def _marks(between: re.Match[str]) -> str:
+    """What stands behind a letter: vowel signs and other marks are part of its word."""
+    told = between[0]
+    if told.isascii() or not between.start():
+        return "-"
+    end = next((at for at, char in enumerate(told) if not _is_mark(char)), len(told))
+    return told[:end] + ("-" if told[end:] else "")
+
+
+def _is_mark(char: str) -> bool:
+    return unicodedata.category(char) in {"Mn", "Mc", "Me"} and char != "\ufe0f"
+
+
+def key_part(text: str) -> str:
+    """What a heading or a title brings into the names of tasks: of signs alone, such as emoji, the signs."""
+    signs = (char for char in text if unicodedata.category(char) in {"So", "Sm", "Sc", "Sk"})
+    return slug(text) or "".join(signs)
 
 
 def short_slug(title: str) -> str:
@@ -232,8 +324,14 @@ def free_name(wanted: str, taken: Collection[str]) -> str:
     return name
 
 
-def compare(plan: str, specs: Iterable[c.Spec], kept: Mapping[str, KeptTask]) -> PlanDiff:
-    """What a file's tasks and the kept ones disagree about, in the file's order.
+def compare(
+    plan: str,
+    specs: Iterable[c.Spec],
+    kept: Mapping[str, KeptTask],
+    renamed: tuple[Renamed, ...] = (),
+    doubts: tuple[Doubt, ...] = (),
+) -> PlanDiff:
+    """What a file's tasks and the kept ones disagree about, in the file's order; both by the keys of tasks.
 
     A delay counts from when the kept task was added.
     """
@@ -262,6 +360,8 @@ def compare(plan: str, specs: Iterable[c.Spec], kept: Mapping[str, KeptTask]) ->
         changed=tuple(changed),
         removed=tuple(removed),
         restored=tuple(restored),
+        renamed=renamed,
+        doubts=doubts,
     )
 
 
@@ -275,6 +375,7 @@ def without(diff: PlanDiff, leave: Collection[str]) -> PlanDiff:
         changed=tuple(change for change in diff.changed if change.key not in leave),
         removed=tuple(change for change in diff.removed if change.key not in leave),
         restored=tuple(key for key in diff.restored if key not in leave),
+        renamed=diff.renamed,
     )
 
 

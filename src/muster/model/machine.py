@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from muster.model import commands as c
-from muster.model.edits import Edit
+from muster.model.edits import Edit, RenameBox
 from muster.model.moves import editing, ending, manual, publishing, steering, waiting, working
 from muster.model.moves.decision import Decision, Facts
 from muster.model.task import Now, Task
@@ -61,6 +61,7 @@ _DECIDERS: dict[type[c.Command], _Decider] = {
     c.Depend: steering.depend,
     c.Archive: steering.archive,
     Edit: editing.edit,
+    RenameBox: editing.rename_box,
 }
 
 TASK_COMMANDS = frozenset(_DECIDERS)

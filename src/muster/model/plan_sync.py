@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from muster.model.answers import Answer
 from muster.model.commands import Command, Name, Spec
-from muster.model.edits import KeptTask, PlanDiff, task_fields_of
+from muster.model.edits import Doubt, KeptTask, PlanDiff, task_fields_of
 from muster.model.people import THE_FILE
 from muster.model.states import HELD, TaskStatus
 
@@ -109,6 +109,8 @@ class SyncFacts(NamedTuple):
     """The checkout's HEAD is not where it was."""
     unwatched: bool = False
     """It may have been changed before anybody watched it, and been told to a person as changed."""
+    doubts: tuple[Doubt, ...] = ()
+    """Boxes of which nobody knows whether they are new tasks, or others that were renamed."""
 
 
 class SyncVerdict(NamedTuple):
@@ -143,6 +145,10 @@ def differences(
         Difference(change.key, FileChange.EDITED, _digest(by_key[change.key]))
         for change in diff.changed
         if change.fields and (not change.kept or change.status in HELD)
+    ]
+    edited = {one.key for one in found}
+    found += [
+        Difference(one.key, FileChange.EDITED, one.box) for one in diff.renamed if one.key not in edited
     ]
     return found + [Difference(change.key, FileChange.REMOVED) for change in diff.removed]
 
@@ -191,6 +197,12 @@ def judge(
 
 def _brake(one: Difference, kept: Mapping[str, KeptTask], facts: SyncFacts, many: int) -> str:
     """Why a person is to look at it first; empty: nothing speaks against it."""
+    for doubt in facts.doubts:
+        names = [one.key for one in doubt.may_be]
+        if one.key == doubt.key:
+            return f"it may be {' or '.join(names)}, renamed: muster plan add says how to tell"
+        if one.key in names and one.kind is FileChange.REMOVED:
+            return f"it may be {doubt.box} now: muster plan add says how to tell"
     if one.kind is FileChange.CLEARED:
         return "its box was cleared, and it is done: is it to be done again?"
     if facts.moved:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import PurePath
 
-from muster.model.edits import ORDERS, PlanDocument, PlanTask, slug
+from muster.model.edits import ORDERS, PlanDocument, PlanTask, key_part, slug
 from muster.model.errors import BadPlan
 from muster.model.fields import ATTRIBUTES
 from muster.model.graph import find_cycle
@@ -35,6 +35,32 @@ PLAN_WIDE = ("check", "review")
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _PRIORITY = re.compile(r"(?:\[(P[0-2])\]|\((P[0-2])\)|(P[0-2]):)(?:[ \t]+|\Z)")
 _CODE = re.compile(r"([A-Za-z]+[-.]?[0-9][A-Za-z0-9]*(?:[.-][A-Za-z0-9]+)*):(?:[ \t]+|\Z)")
+_MEANT_AS_ID = re.compile(
+    r"[A-Za-z]+[-.]?0[0-9].*|T[0-9].*|(?![Vv])[A-Za-z][0-9]+\..*|(?P<tracker>[A-Z][A-Z0-9]*)-[0-9]+"
+)
+"""`T001`, `US-01`, `T1`, `E1.F2`, `ABC-12`; not `HTTP2`, `Step1`, `P3`, `S3`, `v1.2`, but words."""
+_NO_TRACKERS = frozenset(
+    {
+        "AES",
+        "CVE",
+        "ES",
+        "GPT",
+        "HTTP",
+        "IEC",
+        "ISO",
+        "MD",
+        "PEP",
+        "RFC",
+        "RSA",
+        "SHA",
+        "TLS",
+        "USB",
+        "UTF",
+        "WCAG",
+    }
+    | {"CASE", "DAY", "LEVEL", "OPTION", "PART", "PHASE", "SPRINT", "STAGE", "STEP", "TIER", "WEEK"}
+)
+_NAMED = re.compile(r'(?:(?<=[{ \t])#|(?:after|parent)=)("[^"]*"|[^ \t}]+)')
 
 
 @dataclass(slots=True)
@@ -43,9 +69,8 @@ class _Draft:
 
     box: Box
     key: str
-    named: bool
-    """By an id or a code, not by its headings and title."""
     aliases: tuple[str, ...]
+    """By which others may call it as well; its key without a number where several have the same."""
     title: str
     attributes: Attributes
     parts: Parts
@@ -216,13 +241,20 @@ def _read(text: str, problems: Problems, doubts: Problems) -> tuple[_Levels, Ite
 
     def drafts() -> Iterator[_Draft]:
         prefixes: dict[tuple[Heading, ...], str] = {}
-        first: dict[str, tuple[Box, bool]] = {}
+        ids: dict[str, int] = {}
+        keys = _Keys(blocks.boxes)
+        outer: list[_Draft] = []
         without: set[int] = set()
         for box in blocks.boxes:
             box.offset += marked
             if box.path not in prefixes:
                 prefixes[box.path] = _prefix(levels.names(box.path))
-            draft = _draft(box, prefixes[box.path], levels, problems)
+            while outer and outer[-1].box is not box.outer:
+                outer.pop()
+            prefix = prefixes[box.path]
+            begins = (f"{outer[-1].key}/" if outer else prefix, prefix)
+            draft = _draft(box, begins, keys, levels, problems)
+            outer.append(draft)
             if draft.parts.skip or (box.outer is not None and box.outer.line in without):
                 without.add(box.line)
                 levels.skipped.update((draft.key, *draft.aliases))
@@ -230,10 +262,46 @@ def _read(text: str, problems: Problems, doubts: Problems) -> tuple[_Levels, Ite
             attributes.doubt(draft.title, box.line, doubts)
             if draft.parts.doubt:
                 doubts.add(box.line, draft.parts.doubt)
-            _find_duplicate(draft, first.setdefault(draft.key, (box, draft.named)), problems)
+            name = draft.attributes.id
+            if name and (line := ids.setdefault(name, box.line)) != box.line:
+                problems.add(box.line, f"{quoted(name)} is also the id of line {line}: rename one of them")
             yield draft
 
     return levels, drafts()
+
+
+class _Keys:
+    """Which names are given in a file, and which are left."""
+
+    def __init__(self, boxes: Iterable[Box]) -> None:
+        self._ids: set[str] = set()
+        self._asked_for: set[str] = set()
+        self._taken: dict[str, int] = {}
+        for box in boxes:
+            if (start := box.text.rfind("{")) >= 0:
+                for found in _NAMED.finditer(box.text, start):
+                    if found[0][0] == "#":
+                        self._ids.add(found[1])
+                    else:
+                        self._asked_for.update(name.strip() for name in found[1].strip('"').split(","))
+
+    def is_id(self, code: str) -> bool:
+        """Whether a leading code is meant as one: by its look, or because another box calls its task so."""
+        if code in self._asked_for:
+            return True
+        look = _MEANT_AS_ID.fullmatch(code)
+        return look is not None and look["tracker"] not in _NO_TRACKERS
+
+    def free(self, wanted: str) -> str:
+        """`wanted`, or with a number where an earlier box, or an id, has that name."""
+        count = self._taken.get(wanted, 1)
+        name = wanted if count == 1 else f"{wanted}-{count}"
+        while name in self._ids or name in self._taken:
+            count += 1
+            name = f"{wanted}-{count}"
+        self._taken[wanted] = count + 1
+        self._taken.setdefault(name, 2)
+        return name
 
 
 def _find_unfit_characters(text: str, problems: Problems) -> None:
@@ -287,11 +355,12 @@ def _usual(matter: Mapping[str, object], doubts: Problems) -> dict[str, str]:
 
 
 def _prefix(names: list[Heading]) -> str:
-    slugs = (slug(heading.text) for heading in names)
+    slugs = (key_part(heading.text) for heading in names)
     return "".join(f"{part}/" for part in slugs if part)
 
 
-def _draft(box: Box, prefix: str, levels: _Levels, problems: Problems) -> _Draft:
+def _draft(box: Box, begins: tuple[str, str], keys: _Keys, levels: _Levels, problems: Problems) -> _Draft:
+    """`begins` is what a key made of its title begins with, and what it does by its headings alone."""
     text, inner = attributes.split(box.text, box.line, problems)
     found = attributes.read(inner, box.line, problems) if inner else Attributes()
     parts = levels.seen.dialect.read_title(text)
@@ -299,6 +368,8 @@ def _draft(box: Box, prefix: str, levels: _Levels, problems: Problems) -> _Draft
     named_by = found.id or parts.id
     code = None if parts.id else _CODE.match(text)
     title = text
+    if code and not named_by and not keys.is_id(code[1]):
+        code = None
     if code and not named_by:
         second, title = leading_priority(text[code.end() :])
         priority = priority or second
@@ -308,14 +379,13 @@ def _draft(box: Box, prefix: str, levels: _Levels, problems: Problems) -> _Draft
         found.fields["priority"] = priority
     if not title:
         problems.add(box.line, "the task has no title")
-    derived = prefix + (slug(title) or "task")
-    key = named_by or (code[1] if code else derived)
+    wanted = parts.id or (code[1] if code else begins[0] + (key_part(title) or "task"))
+    derived = (begin + (key_part(title) or "task") for begin in begins)
     named = {heading.level: heading.text for heading in levels.names(box.path)}
     return _Draft(
         box=box,
-        key=key,
-        named=bool(named_by or code),
-        aliases=tuple(dict.fromkeys(filter(None, (parts.id, code[1] if code else "", derived)))),
+        key=found.id or keys.free(wanted),
+        aliases=tuple(dict.fromkeys((wanted, *derived))),
         title=title,
         attributes=found,
         parts=parts,
@@ -331,18 +401,6 @@ def leading_priority(text: str) -> tuple[int | None, str]:
     return PRIORITIES[match[1] or match[2] or match[3]], text[match.end() :]
 
 
-def _find_duplicate(draft: _Draft, first: tuple[Box, bool], problems: Problems) -> None:
-    """`first` is the first box with its key, and whether that is named."""
-    box, named = first
-    if box is draft.box:
-        return
-    line, key = box.line, quoted(draft.key)
-    told = f"same task as line {line} ({key}): tell them apart with an {{#id}} on this line"
-    if draft.attributes.id and named:
-        told = f"{key} is also the id of line {line}: rename one of them"
-    problems.add(draft.box.line, told)
-
-
 def _read_body(draft: _Draft, levels: _Levels) -> str:
     body = draft.box.body()
     text, draft.parts = levels.seen.dialect.read_body(body, draft.parts) if body else (body, draft.parts)
@@ -355,16 +413,25 @@ def _dependencies(
     """What each task waits for, and what those that belong to another task belong to."""
     lines: dict[str, int] = {}
     aliases: dict[str, list[str]] = {}
+    ids: set[str] = set()
+    twins: dict[str, list[str]] = {}
+    """Those of one name, told apart by a number alone."""
     for draft in drafts:
         lines.setdefault(draft.key, draft.box.line)
         for alias in draft.aliases:
             aliases.setdefault(alias, []).append(draft.key)
+        if draft.attributes.id:
+            ids.add(draft.key)
+        else:
+            twins.setdefault(draft.aliases[0], []).append(draft.key)
 
     def named(attribute: str, names: tuple[str, ...], line: int, told: Problems) -> tuple[str, ...]:
         """The keys of those that are named, each by its key or an alias."""
         found: dict[str, None] = {}
         for name in names:
             meant = [name] if name in lines else aliases.get(name, [])
+            if name not in ids and len(twins.get(name, ())) > 1:
+                meant = twins[name]
             if len(meant) == 1:
                 found[meant[0]] = None
             elif name in levels.skipped:

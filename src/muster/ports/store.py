@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from muster.model.commands import AppendLog
-from muster.model.edits import Edit, KeptTask
+from muster.model.edits import BoxName, Edit, KeptTask
 from muster.model.errors import StoreFault
 from muster.model.events import Event
 from muster.model.plan_sync import SyncState
@@ -104,6 +104,9 @@ class Common(Protocol):
     async def kept_tasks(self, plan_id: int) -> list[KeptTask]:
         """All tasks of the plan, in the order in which they were added."""
 
+    async def box_names(self, plan_id: int) -> list[BoxName]:
+        """All that boxes of the plan are and were called, but for the keys of their tasks."""
+
     async def sync_state(self, plan_id: int) -> SyncState: ...
 
     async def last_seal(self) -> Seal | None: ...
@@ -165,6 +168,9 @@ class Tx(Common, Protocol):
 
     async def existing_ids(self, ids: Collection[int]) -> list[Existing]:
         """Those of the tasks that are there."""
+
+    async def set_boxes(self, plan_id: int, boxes: Mapping[str, int]) -> None:
+        """The boxes of these tasks are called so from now on."""
 
     async def kept_task(self, task_id: int) -> KeptTask | None: ...
 

@@ -15,6 +15,7 @@ from muster.engine.service import TaskService
 from muster.engine.services.ticker import Ticker
 from muster.model.edits import PlanUpdated, UpdatePlan, compare
 from muster.model.errors import BadPlan, CallerError, NotFound
+from muster.model.identity import as_known
 from muster.model.people import THE_FILE
 from muster.model.plan_sync import (
     UNPROVED,
@@ -171,10 +172,12 @@ class PlanSyncer(TaskService):
                 log.warning("plan %s is not in step with its file: %s", plan.name, error)
                 await self._keep(plan, replace(state, problem=str(error)))
             return PlanSynced(plan=plan.name, problem=str(error), conflicts=state.waiting)
-        specs = tuple(map(self._policy.filled, command.tasks))
-        kept = {task.key: task for task in await self._reads.kept_tasks(plan.id)}
+        tasks = await self._reads.kept_tasks(plan.id)
+        known_by, identity, _ = as_known(command, tasks, await self._reads.box_names(plan.id))
+        specs = tuple(map(self._policy.filled, known_by.tasks))
+        kept = {task.key: task for task in tasks}
         due = await self._ticker.due(plan)
-        found = differences(specs, kept, compare(plan.name, specs, kept), due)
+        found = differences(specs, kept, compare(plan.name, specs, kept, identity.renamed), due)
         again: dict[str, bool] = {}
         if seen.restored:
             again = {one.key: True for one in found if one.kind is FileChange.CLEARED}
@@ -186,6 +189,7 @@ class PlanSyncer(TaskService):
             settle_s=settle_s,
             moved=moved,
             unwatched=watched_ms is None and settle_s > 0,
+            doubts=identity.doubts,
         )
         verdict = judge(found, kept, state.conflicts, known.fresh, facts)
         command = replace(command, watched_ms=watched_ms)

@@ -144,13 +144,17 @@ class Ticker(TaskService):
         if due is None or plan.source is None:
             return ""
         newest = max(one.event for one in due.values())
+        boxes = {one.key: one.name for one in await self._reads.box_names(plan.id) if one.current}
+        keys = {boxes.get(key, key): key for key in due}
         ticks, clears = (
-            frozenset(key for key, one in due.items() if one.done is done) for done in (True, False)
+            frozenset(boxes.get(key, key) for key, one in due.items() if one.done is done)
+            for done in (True, False)
         )
         try:
             # A long plan takes a while to parse and sync: not on the loop that answers heartbeats.
             found = await self._in_thread(self._files.tick, plan.source, ticks, clears)
             assert isinstance(found, frozenset)
+            found = frozenset(keys[box] for box in found)
         except (BadPlan, OSError) as error:
             self._warn(plan, str(error))
             return str(error)

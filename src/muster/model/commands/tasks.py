@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from muster.model.commands.base import (
     RESULT_BYTES_MAX,
@@ -14,7 +15,7 @@ from muster.model.commands.base import (
     PersonCommand,
     Spec,
 )
-from muster.model.scalars import Count, ExitCode, Id, LeaseSeconds, Name, Text, TokenHash
+from muster.model.scalars import Count, ExitCode, Id, Key, LeaseSeconds, Name, Text, TokenHash
 from muster.model.states import ErrorKind, PauseReason, StopAction
 from muster.model.touches import LIST_CHARS_MAX
 from muster.model.usage import Usage
@@ -32,6 +33,10 @@ class Enqueue(Command, frozen=True, kw_only=True):
     """These are all tasks of a plan without a file: what a later one leaves out is taken out, as with a file."""
     in_reach: bool = False
     """Agents work in the folder of the plan's file, so they could have ticked its boxes."""
+    same: Mapping[Key, Key] = field(default_factory=dict)
+    """Boxes of tasks that are there already, by what a person says: each with what its task was called."""
+    new_tasks: tuple[Key, ...] = ()
+    """Boxes that are new tasks, whatever they resemble."""
     watched_ms: int | None = None
     """The file was last seen without its ticks at this time; None: nobody has watched it."""
 

@@ -7,10 +7,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from muster.model import commands as c
-from muster.model.edits import EDITABLE, Edit
+from muster.model.edits import EDITABLE, Edit, RenameBox
 from muster.model.errors import IllegalMove
 from muster.model.events import Level
-from muster.model.moves.decision import Decision, Facts, close, left_running, moved
+from muster.model.moves.decision import Decision, Facts, close, decided, left_running, moved
 from muster.model.states import HELD, AttemptStatus, TaskStatus
 from muster.model.task import FIELDS_OF_STATE, Now, Task
 
@@ -52,6 +52,12 @@ def _due_ms(task: Task, not_before_ms: int, now: Now) -> int | None:
         return max(task.next_attempt_at_ms or 0, not_before_ms)
     waits = task.status in {TaskStatus.PENDING, TaskStatus.PAUSED} and not_before_ms > now.wall_ms
     return not_before_ms if waits else None
+
+
+def rename_box(task: Task, facts: Facts, command: RenameBox, now: Now) -> Decision:
+    """In any state: what it is called in its file has nothing to do with its work."""
+    said = f"its box is {command.box} now, and was {command.was}"
+    return decided(task, now, "renamed", said, command.actor)
 
 
 def mend(task: Task, facts: Facts, command: c.Repair, now: Now) -> Decision:

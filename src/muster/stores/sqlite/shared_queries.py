@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from msgspec.json import decode
 
-from muster.model.edits import KeptTask
+from muster.model.edits import BoxName, KeptTask
 from muster.model.plan_sync import SyncState
 from muster.model.rows import WorkerRow
 from muster.model.seals import Seal
@@ -44,6 +44,9 @@ class SharedQueries(ABC):
 
     async def kept_tasks(self, plan_id: int) -> list[KeptTask]:
         return [kept_of(row) for row in self._all("kept_tasks", plan_id)]
+
+    async def box_names(self, plan_id: int) -> list[BoxName]:
+        return [BoxName(*row) for row in self._all("box_names", plan_id)]
 
     async def sync_state(self, plan_id: int) -> SyncState:
         return self._one(lambda row: decode(row[0], type=SyncState), "sync_state", plan_id) or SyncState()

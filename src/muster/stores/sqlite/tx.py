@@ -259,6 +259,10 @@ class SqliteTx(SharedQueries):
     async def kept_task(self, task_id: int) -> KeptTask | None:
         return self._one(kept_of, "kept_task", task_id)
 
+    async def set_boxes(self, plan_id: int, boxes: Mapping[str, int]) -> None:
+        self._many("leave_box", [(task_id,) for task_id in boxes.values()])
+        self._many("set_box", [(plan_id, key, task_id) for key, task_id in boxes.items()])
+
     async def dependencies(self, child_ids: Collection[int]) -> list[tuple[int, int]]:
         return list(self._many("dependencies", [(i,) for i in child_ids]))
 

@@ -133,6 +133,16 @@ CREATE INDEX tasks_counts ON tasks (plan_id, status);
 CREATE INDEX tasks_touching ON tasks (id) WHERE touches <> '' AND (status = 'ASSIGNED' OR status = 'RUNNING');
 CREATE INDEX tasks_lingering ON tasks (id) WHERE lingering_epoch IS NOT NULL;
 
+-- What tasks are, or were, called in their plan's file, where that is not their key.
+CREATE TABLE boxes (
+    plan_id INTEGER NOT NULL,
+    key     TEXT NOT NULL,
+    task_id INTEGER NOT NULL,
+    current INTEGER NOT NULL CHECK (current IN (0, 1)),
+    PRIMARY KEY (plan_id, key)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX boxes_task ON boxes (task_id) WHERE current = 1;
+
 CREATE TABLE dependencies (
     parent_id INTEGER NOT NULL,
     child_id  INTEGER NOT NULL,

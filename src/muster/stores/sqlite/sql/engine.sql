@@ -122,6 +122,16 @@ SELECT $kepttask_columns FROM tasks t LEFT JOIN tasks p ON p.id = t.parent_task_
 -- name: kept_task
 SELECT $kepttask_columns FROM tasks t LEFT JOIN tasks p ON p.id = t.parent_task_id WHERE t.id = ?1
 
+-- name: box_names
+SELECT b.key, b.task_id, t.key, b.current FROM boxes b JOIN tasks t ON t.id = b.task_id WHERE b.plan_id = ?1
+
+-- name: leave_box
+UPDATE boxes SET current = 0 WHERE task_id = ?1 AND current = 1
+
+-- name: set_box
+INSERT INTO boxes (plan_id, key, task_id, current) VALUES (?1, ?2, ?3, 1)
+    ON CONFLICT (plan_id, key) DO UPDATE SET task_id = excluded.task_id, current = 1
+
 -- name: dependencies
 SELECT parent_id, child_id FROM dependencies WHERE child_id = ?1
 

@@ -26,6 +26,9 @@ SELECT e.id, e.task_id, coalesce(p.name, ''),
 -- name: kepttask_key
 coalesce(t.key, CAST(t.id AS TEXT))
 
+-- name: kepttask_box
+coalesce((SELECT b.key FROM boxes b WHERE b.task_id = t.id AND b.current = 1), t.key, CAST(t.id AS TEXT))
+
 -- name: kepttask_expires_at_ms
 t.not_after_ms
 

@@ -1,0 +1,128 @@
+"""What an edited plan file says otherwise: which task each of its boxes is, and what is told of the rest."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable
+
+from muster.cli.output import clean
+from muster.client.api import Api
+from muster.model.errors import BadInput
+from muster.model.fields import ATTRIBUTES
+from muster.model.json_value import Json
+from muster.model.states import FINAL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from muster.model.edits import Doubt
+
+TOLD_MAX = 5
+ALL = "all"
+_WORDS = {"description": "text"} | {field.name: field.attribute for field in ATTRIBUTES.values()}
+
+
+def add_saying(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--same",
+        action="append",
+        default=[],
+        metavar="OLD=NEW",
+        help="the task that was called OLD in the file is called NEW now; `all`: each that is asked about",
+    )
+    parser.add_argument(
+        "--new-task",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="what is called NAME in the file is a new task, whatever it resembles",
+    )
+
+
+def find_out(args: argparse.Namespace, api: Api, content: Json) -> None:
+    """Puts into `content` which boxes are tasks that were called otherwise before; asks at a terminal.
+
+    Raises BadInput where that has to be said and nobody is there to be asked.
+    """
+    from msgspec import convert
+
+    from muster.model.edits import Doubt
+    from muster.model.identity import asked
+
+    take_said(args, content)
+    while doubts := convert(api.post("/api/v1/plans/diff", content)["doubts"], tuple[Doubt, ...]):
+        doubt = doubts[0]
+        if ALL in args.same and len(doubt.may_be) == 1:
+            content["same"][doubt.box] = doubt.may_be[0].key
+        elif args.json or not (sys.stdin.isatty() and sys.stderr.isatty()) or not _ask(doubt, content):
+            raise BadInput(*asked(doubts))
+
+
+def take_said(args: argparse.Namespace, content: Json) -> None:
+    """Raises BadInput for what is not in the file."""
+    said = [text.partition("=") for text in args.same if text != ALL]
+    if wrong := [old for old, equals, new in said if not (old and equals and new)]:
+        raise BadInput(f"--same {wrong[0]}: say which it was and is: OLD=NEW; nothing was changed")
+    content["same"] = {new: old for old, _, new in said}
+    content["newTasks"] = list(args.new_task)
+    boxes = {task["key"] for task in content["tasks"]}
+    for name in (*content["same"], *content["newTasks"]):
+        if name not in boxes:
+            raise BadInput(f"there is no task {name!r} in the file; nothing was changed")
+
+
+def _ask(doubt: Doubt, content: Json) -> bool:
+    """False where nobody answers."""
+    print(clean(f"{doubt.box} is new in the file: {doubt.title}"), file=sys.stderr)
+    print("Is it one of these tasks, which are no longer in it?", file=sys.stderr)
+    for number, task in enumerate(doubt.may_be, 1):
+        print(clean(f"  {number}  {task.box}: {task.title} ({task.status.lower()})"), file=sys.stderr)
+    numbers = {str(number): task.key for number, task in enumerate(doubt.may_be, 1)}
+    while True:
+        print(f"[{'/'.join(numbers)}, n: it is new] ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        answer = line.strip().lower()
+        if answer in {"y", "yes"} and len(numbers) == 1:
+            answer = "1"
+        if answer in numbers:
+            content["same"][doubt.box] = numbers[answer]
+            return True
+        if answer in {"n", "no"}:
+            content["newTasks"].append(doubt.box)
+            return True
+        if not line:
+            return False
+
+
+def tell(diff: Json, say: Callable[[str], None], *, applied: bool) -> None:
+    """What was found in an edited file, for people; `applied`: all of it was taken over."""
+    _some("Renamed", (f"{one['was']} is {one['box']} now" for one in diff["renamed"]), say)
+    changed = [one for one in diff["changed"] if not one["kept"]]
+    _some("Changed", (f"{one['key']}: {fields_of(one)}" for one in changed), say)
+    stays = [*(one for one in diff["changed"] if one["kept"])]
+    _some("Kept", (f"{one['key']}: {fields_of(one)} not changed: {one['kept']}" for one in stays), say)
+    out = [one for one in diff["removed"] if not one["kept"]]
+    ended = ("archived", "cancelled") if applied else ("has ended", "still to be done")
+    _some(
+        "Gone",
+        (f"{one['key']} is not in the file: {ended[one['status'] not in FINAL]}" for one in out),
+        say,
+    )
+    if applied:
+        _some("Back", (f"{key} starts anew" for key in diff["restored"]), say)
+    elif changed or diff["restored"] or any(one["status"] not in FINAL for one in out):
+        _some("Back", (f"{key} was taken out before, and stays so" for key in diff["restored"]), say)
+        say("         left as they are; --update makes the plan what its file says")
+
+
+def fields_of(change: Json) -> str:
+    """As a plan file calls them."""
+    return ", ".join(_WORDS.get(name, name) for name in change["fields"])
+
+
+def _some(word: str, told: Iterable[str], say: Callable[[str], None]) -> None:
+    lines = list(told)
+    for number, line in enumerate(lines[:TOLD_MAX]):
+        say(f"{'' if number else word:8} {line}")
+    if len(lines) > TOLD_MAX:
+        say(f"         and {len(lines) - TOLD_MAX} more: muster plan diff")

@@ -1,0 +1,416 @@
+"""Which task each box of an edited plan file is.  Pure.
+
+A box is known by its name (`PlanTask.key`).  Headings are renamed, titles corrected and lines moved, which gives
+boxes other names: here they are told by what is left of them.  Work is neither done twice nor dropped for that;
+where it could be, a person is asked.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import SequenceMatcher
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeVar
+
+from msgspec.structs import replace
+
+from muster.model.commands import Enqueue, Spec
+from muster.model.edits import BoxName, Doubt, KeptTask, Renamed, Vanished, free_name, key_part
+
+T = TypeVar("T")
+E = TypeVar("E", bound=Enqueue)
+_Pair = tuple[float, Spec, KeptTask]
+
+LIKE = 0.5
+"""From this ratio on, a title in the same place may be another one's."""
+LIKE_ELSEWHERE = 0.7
+LIKE_ALONE = 0.3
+"""Where it is the only one that came between two others, and the only one that went."""
+PLACE_COUNTS = 0.1
+CLEAR_OF_OTHERS = 0.1
+"""So much nearer than the next one is the one that is meant."""
+SAME_WORD = 0.8
+PAIRS_MAX = 20_000
+"""Of more titles than that, only those in one place are compared."""
+TELLING_WORDS = 3
+"""A title of so many words is not met twice by chance."""
+
+_CODE = re.compile(r"[A-Za-z]+[-.]?[0-9][A-Za-z0-9]*(?:[.-][A-Za-z0-9]+)*:[ \t]+(?=\S)")
+_NUMBER = re.compile(r"-[0-9]+")
+_SMALL = frozenset({"a", "an", "the", "of", "to", "for", "and", "in", "on", "with", "all", "up"})
+
+
+class Identity(NamedTuple):
+    tasks: dict[str, KeptTask]
+    """By the name of its box, each task that the file has."""
+    renamed: tuple[Renamed, ...]
+    doubts: tuple[Doubt, ...]
+
+
+NOTHING_KNOWN = Identity({}, (), ())
+
+
+def asked(doubts: Sequence[Doubt]) -> tuple[str, str]:
+    """What a person is to say, and how: a message with its hint."""
+    told = []
+    for doubt in doubts:
+        names = [f"{one.box} ({one.title!r}, {one.status})" for one in doubt.may_be]
+        told.append(f"{doubt.box} ({doubt.title!r}) may be {' or '.join(names)}")
+    first = doubts[0]
+    one = f"--same {shlex.quote(f'{first.may_be[0].box}={first.box}')}"
+    return (
+        "\n".join(["these boxes may be tasks that are called otherwise now; nothing was changed", *told]),
+        f"{one} if it is that task, --new-task {shlex.quote(first.box)} if it is new work; "
+        "with an {#id} a box is known through every edit (muster plan ids --write)",
+    )
+
+
+def as_known(
+    command: E, kept: Sequence[KeptTask], names: Iterable[BoxName]
+) -> tuple[E, Identity, dict[str, str]]:
+    """The plan of a file by the keys of its tasks, and which boxes they are; also, by key, the box of each new
+    task whose own name another task has as its key."""
+    found = _Search(command, kept, {one.name: one.task_id for one in names}).identity()
+    taken = {task.key for task in kept}
+    keys = {box: task.key for box, task in found.tasks.items()}
+    other: dict[str, str] = {}
+    for spec in command.tasks:
+        box = spec.key or ""
+        if box not in keys:
+            keys[box] = free_name(box, taken)
+            taken.add(keys[box])
+            if keys[box] != box:
+                other[keys[box]] = box
+    if any(box != key for box, key in keys.items()):
+        command = replace(command, tasks=tuple(_by_keys(spec, keys) for spec in command.tasks))
+    doubts = tuple(replace(doubt, key=keys[doubt.box]) for doubt in found.doubts)
+    return command, found._replace(doubts=doubts), other
+
+
+def _by_keys(spec: Spec, names: Mapping[str, str]) -> Spec:
+    parent = spec.parent and names.get(spec.parent, spec.parent)
+    waits_for = tuple(names.get(name, name) for name in spec.depends_on)
+    return replace(spec, key=names[spec.key or ""], parent=parent, depends_on=waits_for)
+
+
+class _Search:
+    def __init__(
+        self,
+        command: Enqueue,
+        kept: Sequence[KeptTask],
+        former: Mapping[str, int],
+    ) -> None:
+        self._specs = {spec.key or "": spec for spec in command.tasks}
+        self._kept = kept
+        self._by_key = {task.key: task for task in kept}
+        self._by_box = {task.box: task for task in kept}
+        self._by_id = {task.id: task for task in kept}
+        self._former = former
+        self._same = command.same
+        self._other = frozenset(command.new_tasks)
+        self._found: dict[str, KeptTask] = {}
+        self._boxes: dict[int, str] = {}
+        """By task, the box that it was found to be."""
+        self._anew: set[str] = set()
+        self._doubts: dict[str, Doubt] = {}
+
+    def identity(self) -> Identity:
+        self._by_name()
+        if self._fresh():
+            self._by_title()
+            self._by_text()
+            self._by_likeness()
+            self._taken_out_before()
+        return Identity(
+            tasks=self._found,
+            renamed=tuple(
+                Renamed(key=task.key, was=task.box, box=box, anew=box in self._anew)
+                for box, task in self._found.items()
+                if task.box != box
+            ),
+            doubts=tuple(self._doubts.values()),
+        )
+
+    def _pair(self, box: str, task: KeptTask, *, anew: bool = False) -> None:
+        self._found[box] = task
+        self._boxes[task.id] = box
+        if anew:
+            self._anew.add(box)
+
+    def _fresh(self) -> list[Spec]:
+        """Boxes whose task is not known yet."""
+        return [
+            spec for box, spec in self._specs.items() if box not in self._found and box not in self._doubts
+        ]
+
+    def _missing(self) -> list[KeptTask]:
+        return [task for task in self._kept if task.from_file and not self._is_found(task)]
+
+    # -- by the same name
+
+    def _by_name(self) -> None:
+        for box, name in self._same.items():
+            task = self._by_box.get(name) or self._by_key.get(name)
+            if box in self._specs and task is not None:
+                self._pair(box, task)
+        self._renumbered()
+        twins = self._twins()
+        for box in self._specs:
+            task = self._by_box.get(box)
+            if box not in self._found and task and not self._is_found(task) and box not in twins:
+                self._pair(box, task)
+        for box in self._specs:
+            task = self._by_id.get(self._former.get(box, 0)) or self._by_key.get(box)
+            known = box in self._found or box in self._other or box in twins
+            if not known and task and not self._is_found(task):
+                self._pair(box, task)  # a name that it had before, in a file that was put back
+
+    def _renumbered(self) -> None:
+        """Numbers that have moved on, since something was put in or taken out before them."""
+        titles = _grouped((_words(task.title), task) for task in self._kept if not self._is_found(task))
+        for box, spec in self._specs.items():
+            if box in self._found or not (box[-1:].isdigit() and _is_id(box, spec.title)):
+                continue
+            known, named = self._by_box.get(box), titles.get(_words(spec.title), [])
+            if known is None or len(named) != 1 or known in named or self._is_found(named[0]):
+                continue
+            now = self._specs.get(named[0].box)
+            if now is None or _words(now.title) != _words(named[0].title):
+                self._pair(box, named[0])
+
+    def _twins(self) -> set[str]:
+        """Boxes that only a number tells apart: which is which is told by more than that.  Pairs them."""
+        in_file: dict[str, list[Spec]] = {}
+        for box, spec in self._specs.items():
+            in_file.setdefault(_plain(box, spec.title), []).append(spec)
+        before: dict[str, list[KeptTask]] = {}
+        for task in self._kept:
+            if not task.gone and not self._is_found(task):
+                before.setdefault(_plain(task.box, task.title), []).append(task)
+        twins = set[str]()
+        for name, tasks in before.items():
+            specs = [spec for spec in in_file.get(name, ()) if spec.key not in self._found]
+            if len(tasks) < 2 and len(specs) < 2:
+                continue
+            twins.update(spec.key or "" for spec in specs)
+            near = [
+                (
+                    (spec.description == task.description, spec.done is task.worked, spec.key == task.box),
+                    spec,
+                    task,
+                )
+                for spec in specs
+                for task in tasks
+            ]
+            near.sort(key=lambda one: one[0], reverse=True)
+            for _, spec, task in near:
+                if spec.key not in self._found and not self._is_found(task):
+                    self._pair(spec.key or "", task)
+        return twins
+
+    # -- by what is left of it
+
+    def _by_title(self) -> None:
+        """Equal titles: headings were renamed, lines moved."""
+        missing = _grouped((_words(task.title), task) for task in self._missing() if not task.gone)
+        for words, specs in _grouped((_words(spec.title), spec) for spec in self._fresh()).items():
+            tasks = missing.get(words, [])
+            if len(tasks) == len(specs) == 1:
+                if self._is_same_work(specs[0], tasks[0]):
+                    self._pair(specs[0].key or "", tasks[0])
+                continue
+            near = [(self._nearness(spec, task), spec, task) for spec in specs for task in tasks]
+            near.sort(key=lambda one: one[0], reverse=True)
+            for _, spec, task in near:
+                if spec.key not in self._found and not self._is_found(task):
+                    self._pair(spec.key or "", task)
+
+    def _is_same_work(self, spec: Spec, task: KeptTask) -> bool:
+        """Of equal titles in two places: not if both say something else below."""
+        texts = (spec.description, task.description)
+        return not all(texts) or self._in_place(spec, task) or _ratio(*texts) >= LIKE
+
+    def _nearness(self, spec: Spec, task: KeptTask) -> tuple[float, ...]:
+        """How probably they are the same, of several with one title."""
+        headings = _ratio(f"{spec.epic}/{spec.feature}", f"{task.epic}/{task.feature}")
+        return (
+            bool(spec.description) and spec.description == task.description,
+            self._in_place(spec, task),
+            headings,
+            spec.done is task.worked,
+        )
+
+    def _in_place(self, spec: Spec, task: KeptTask) -> bool:
+        """Below the same headings and the same box."""
+        if (spec.epic, spec.feature) != (task.epic, task.feature):
+            return False
+        outer = self._found.get(spec.parent or "")
+        return (outer.key if outer else spec.parent) == task.parent
+
+    def _by_text(self) -> None:
+        """Another title above the same prompt."""
+        missing = _grouped(
+            (task.description, task) for task in self._missing() if task.description and not task.gone
+        )
+        for text, specs in _grouped((spec.description, spec) for spec in self._fresh()).items():
+            tasks = missing.get(text, [])
+            if len(tasks) == len(specs) == 1 and len(text.split()) >= TELLING_WORDS:
+                self._pair(specs[0].key or "", tasks[0], anew=not tasks[0].begun)
+
+    def _by_likeness(self) -> None:
+        """Titles that were corrected or put otherwise: surely the same, perhaps, or not."""
+        pairs = self._alike()
+        self._pair_certain(pairs)
+        for spec in self._fresh():
+            begun = [
+                task for _, one, task in pairs if one is spec and task.begun and not self._is_found(task)
+            ]
+            if begun and not spec.done:
+                self._doubt(spec, begun)
+        for _, spec, task in pairs:
+            box = spec.key or ""
+            if not (box in self._found or box in self._doubts or self._is_found(task) or task.begun):
+                self._pair(box, task, anew=True)
+
+    def _alike(self) -> list[_Pair]:
+        """What may be the same, the likeliest first."""
+        specs, tasks = self._fresh(), [task for task in self._missing() if not task.gone]
+        before = _Gaps([task.id for task in self._kept if task.from_file], self._boxes)
+        now = _Gaps(list(self._specs), {box: task.id for box, task in self._found.items()})
+        few = len(specs) * len(tasks) <= PAIRS_MAX
+        pairs: list[_Pair] = []
+        for spec in specs:
+            box = spec.key or ""
+            for task in tasks:
+                beside = now.of(box) == before.of(task.id, self._boxes)
+                if not (beside or few) or (task.begun and box in self._other):
+                    continue
+                if _is_id(box, spec.title) and _is_id(task.box, task.title):
+                    continue  # two names that somebody has given
+                placed = beside or self._in_place(spec, task)
+                alone = beside and not spec.done and now.alone(box) and before.alone(task.id)
+                least = LIKE_ALONE if alone else LIKE if placed else LIKE_ELSEWHERE
+                ratio = _ratio(_words(spec.title), _words(task.title))
+                if ratio >= least:
+                    pairs.append((ratio + PLACE_COUNTS * placed, spec, task))
+        return sorted(pairs, key=itemgetter(0), reverse=True)
+
+    def _pair_certain(self, pairs: list[_Pair]) -> None:
+        for ratio, spec, task in pairs:
+            if spec.key in self._found or self._is_found(task):
+                continue
+            rivals = [
+                other
+                for other, one, another in pairs
+                if (one is spec) is not (another is task) and other > ratio - CLEAR_OF_OTHERS
+            ]
+            done_both = spec.done and task.worked
+            if not rivals and (_corrected(task.title, spec.title) or done_both):
+                self._pair(spec.key or "", task, anew=not task.begun)
+
+    def _is_found(self, task: KeptTask) -> bool:
+        return task.id in self._boxes
+
+    def _doubt(self, spec: Spec, tasks: Iterable[KeptTask]) -> None:
+        box = spec.key or ""
+        may_be = tuple(Vanished(key=t.key, box=t.box, title=t.title, status=t.status) for t in tasks)
+        self._doubts[box] = Doubt(key=box, box=box, title=spec.title, may_be=may_be)
+
+    def _taken_out_before(self) -> None:
+        """Work that was done, taken out of the file, and stands there again in another place."""
+        away = _grouped(
+            (_words(task.title), task) for task in self._missing() if task.gone and task.begun and task.worked
+        )
+        for spec in self._fresh():
+            tasks = [task for task in away.get(_words(spec.title), ()) if not self._is_found(task)]
+            if not tasks or spec.done or spec.key in self._other:
+                continue
+            alike = [task for task in tasks if spec.description and task.description == spec.description]
+            if len(alike) == 1:
+                self._pair(spec.key or "", alike[0])
+            elif len(_words(spec.title).split()) >= TELLING_WORDS:
+                self._doubt(spec, alike or tasks)
+
+
+class _Gaps:
+    """Where, in their order, things stand between those that are known."""
+
+    def __init__(self, order: Iterable[Any], known: Mapping[Any, Any]) -> None:
+        self._of: dict[Any, tuple[Any, Any]] = {}
+        begin, inside = None, list[Any]()
+        for one in [*order, None]:
+            if one is None or one in known:
+                self._of |= dict.fromkeys(inside, (begin, one))
+                begin, inside = one, []
+            else:
+                inside.append(one)
+        self._count = Counter(self._of.values())
+
+    def of(self, one: Any, names: Mapping[Any, Any] | None = None) -> tuple[Any, Any]:
+        """The known ones before and behind it, by these names."""
+        begin, end = self._of[one]
+        return (begin, end) if names is None else (names.get(begin), names.get(end))
+
+    def alone(self, one: Any) -> bool:
+        return self._count[self._of[one]] == 1
+
+
+def _is_id(box: str, title: str) -> bool:
+    """Whether it was named by an id or a code, and not by its title."""
+    return _plain(box, title).rpartition("/")[2] != (key_part(title) or "task")
+
+
+def _plain(box: str, title: str) -> str:
+    """The name of a box without the number that tells it from others of its title."""
+    name = key_part(title) or "task"
+    start, slash, last = box.rpartition("/")
+    if last.startswith(name) and _NUMBER.fullmatch(last, len(name)):
+        return start + slash + name
+    return box
+
+
+def _words(title: str) -> str:
+    """A title as it is compared: without a leading code, and whatever a slug leaves out."""
+    bare = _CODE.sub("", title, count=1)
+    return key_part(bare).replace("-", " ") or title
+
+
+def _ratio(one: str, other: str) -> float:
+    if one == other:
+        return 1.0
+    matcher = SequenceMatcher(None, one, other, autojunk=False)
+    if matcher.real_quick_ratio() < LIKE_ALONE or matcher.quick_ratio() < LIKE_ALONE:
+        return 0.0
+    return matcher.ratio()
+
+
+def _corrected(before: str, after: str) -> bool:
+    """Whether only the spelling has changed, or words that say nothing: then it is the same work."""
+    old, new = _words(before).split(), _words(after).split()
+    for what, i, k, j, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if what == "equal":
+            continue
+        gone, come = old[i:k], new[j:m]
+        if len(gone) == len(come):
+            if not all(map(_same_word, gone, come)):
+                return False
+        elif not _SMALL.issuperset(gone + come):
+            return False
+    return True
+
+
+def _same_word(one: str, other: str) -> bool:
+    if {one, other} <= _SMALL:
+        return True
+    digits = [re.sub(r"\D", "", word) for word in (one, other)]
+    return digits[0] == digits[1] and one[0] == other[0] and _ratio(one, other) >= SAME_WORD
+
+
+def _grouped(pairs: Iterable[tuple[str, T]]) -> dict[str, list[T]]:
+    groups: dict[str, list[T]] = {}
+    for name, one in pairs:
+        groups.setdefault(name, []).append(one)
+    return groups
