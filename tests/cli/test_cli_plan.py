@@ -152,9 +152,8 @@ def test_diff_shows_and_update_applies_and_what_runs_stays(cli, empty, plan):
 def test_show_graph_and_export(cli, empty, plan):
     cli("plan", "add", "plan.md")
     shown = cli("plan", "show", "billing").out
-    assert (
-        "  API  0 of 3\n  Release  0 of 1\n" in shown and "  plan.md\n" in shown and "billing/guide" in shown
-    )
+    assert "\nAPI  " in shown and "0 of 3" in shown and "\nRelease  " in shown
+    assert "  plan.md\n" in shown and "billing/guide" in shown
     assert len(json.loads(cli("plan", "show", "plan.md", "--json").out)["tasks"]) == 4
     assert cli("plan", "graph", "billing").out.splitlines() == [
         "◌ schema  Design the schema",

@@ -7,15 +7,16 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from muster.cli import plan_changes, plan_graph, plan_sync
+from muster.cli import plan_changes, plan_graph, plan_items, plan_sync
 from muster.cli.context import Context, connect, no_rows, patiently, refuse_attempts, refuse_foreign
 from muster.cli.fields import add_fields, answer, names_of, print_one, print_rows
-from muster.cli.output import BOLD, GREEN, RED, YELLOW, Screen, clean, inert, note, print_json, usage_words
+from muster.cli.output import GREEN, RED, YELLOW, Screen, clean, inert, note, print_json, usage_words
 from muster.cli.task import find_tasks, table
 from muster.cli.waiting import EXIT_UNSUCCESSFUL, Goal, Waiting, add_waiting
 from muster.client.api import Api, plan_path
 from muster.model.errors import BadInput
 from muster.model.json_value import Json
+from muster.model.progress import progress
 from muster.model.states import FINAL, HELD, TaskStatus
 from muster.model.wording import counted
 
@@ -86,6 +87,9 @@ def _add_named(verbs: Any) -> None:
     for verb in named.values():
         verb.add_argument("name", metavar="NAME")
     add_fields(named["show"])
+    named["export"].add_argument(
+        "--items", action="store_true", help="as JSON items, epic > feature > task, which `plan import` reads"
+    )
     plan_sync.add(named["sync"])
     kinds = named["graph"].add_mutually_exclusive_group()
     kinds.add_argument("--dot", action="store_true", help="for Graphviz")
@@ -343,36 +347,27 @@ def _show(args: argparse.Namespace) -> int:
     with connect(args) as context:
         name = _named(context, args.name)
         found: Json = context.api.get(plan_path(name))
+        items: list[Json] = context.api.get(plan_path(name, "items"))
         tasks = find_tasks(context, plan=name, names=(), limit=TASKS_MAX)
-    whole = {**found, "tasks": tasks}
+    whole = {**found, "items": items, "tasks": tasks}
     print_one(
         args,
         {**found["plan"], **whole, "plan": found["plan"]["name"]},
-        lambda screen: _print_plan(found, tasks, screen),
+        lambda screen: _print_plan(found, items, tasks, screen),
         whole=whole,
     )
     return 0
 
 
-def _print_plan(found: Json, tasks: list[Json], screen: Screen) -> None:
+def _print_plan(found: Json, items: list[Json], tasks: list[Json], screen: Screen) -> None:
     _tell(found["plan"], screen)
     if found["plan"]["source"]:
         screen.line(f"  {clean(found['plan']['source'])}")
     if found["plan"]["usage"]:
         screen.line(f"  {usage_words(found['plan']['usage'])}")
-    for epic, counts in _epics(tasks).items():
-        screen.line(f"  {screen.paint(clean(epic), BOLD)}  {_progress({'counts': counts})}")
+    plan_items.show(items, screen)
     if tasks:
         table(tasks, screen)
-
-
-def _epics(tasks: list[Json]) -> dict[str, dict[str, int]]:
-    """Tasks by epic and status; none where there is but one."""
-    epics: dict[str, dict[str, int]] = {}
-    for task in tasks:
-        counts = epics.setdefault(task["epic"] or "(no epic)", {})
-        counts[task["status"]] = counts.get(task["status"], 0) + 1
-    return epics if len(epics) > 1 else {}
 
 
 def _graph(args: argparse.Namespace) -> int:
@@ -401,6 +396,9 @@ def _tasks(context: Context, text: str) -> tuple[str, list[Json]]:
 def _export(args: argparse.Namespace) -> int:
     with connect(args) as context:
         name, tasks = _tasks(context, args.name)
+        if args.items:
+            print_json(plan_items.exported(name, context.api.get(plan_path(name, "items")), tasks))
+            return 0
         if args.json:
             print_json({"plan": name, "tasks": tasks})
             return 0
@@ -458,10 +456,9 @@ def _named(context: Context, text: str) -> str:
 
 
 def _progress(plan: Json) -> str:
-    """`3 of 5`: what was cancelled or put away is no work any more."""
-    counts = plan["counts"]
-    wanted = sum(number for status, number in counts.items() if status not in {"CANCELLED", "ARCHIVED"})
-    return f"{counts.get('COMPLETED', 0)} of {wanted}"
+    """`3 of 5`."""
+    completed, wanted = progress(plan["counts"])
+    return f"{completed} of {wanted}"
 
 
 def _tell(plan: Json, screen: Screen) -> None:

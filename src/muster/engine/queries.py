@@ -13,6 +13,7 @@ from muster.model.actions import actions
 from muster.model.edits import KeptTask, PlanDiff, UpdatePlan, compare, free_name
 from muster.model.errors import Ambiguous, NotFound
 from muster.model.identity import as_known
+from muster.model.items import ItemView, items_of
 from muster.model.moves.decision import lapsed
 from muster.model.numbers import is_number
 from muster.model.permissions import Permission, permissions_of
@@ -239,6 +240,12 @@ class Queries:
         spent = ledger_of(await self._reads.meta(SPENT)).plans.get(str(view.id))
         told = replace(view, usage=spent.usage) if spent else view
         return PlanProgress(plan=told, settled=await self._settled(view))
+
+    async def items(self, name: str) -> list[ItemView]:
+        """Epics, features and tasks of a plan, each with what is below it added up.  Raises NotFound."""
+        plan_id = (await self._plan_view(name)).id
+        efforts = await self._reads.efforts(plan_id, self._clock.now().wall_ms)
+        return items_of(await self._reads.kept_tasks(plan_id), efforts)
 
     async def kept_tasks(self, name: str) -> list[KeptTask]:
         """All tasks of a plan in the words of its file.  Raises NotFound."""

@@ -15,6 +15,7 @@ from muster.model.commands import AppendLog
 from muster.model.edits import BoxName, Edit, KeptTask
 from muster.model.errors import StoreFault
 from muster.model.events import Event
+from muster.model.items import Effort
 from muster.model.plan_sync import SyncState
 from muster.model.rows import Lane, NewTask, Plan, WorkerRow
 from muster.model.seals import Numbered, Seal
@@ -313,6 +314,9 @@ class Reads(Common, Protocol):
         """0 where nothing has happened yet."""
 
     async def task_views(self, selection: TaskFilter) -> list[TaskView]: ...
+
+    async def efforts(self, plan_id: int, wall_ms: int) -> list[Effort]:
+        """What each attempt at the plan's tasks has taken; those that run count until `wall_ms`."""
 
     async def find_number(self, number: int, plan: str | None) -> list[int]:
         """The task with this id; of a plan only where it has no key, which is then told by `plan/number`."""

@@ -36,6 +36,7 @@ routes.command(f"{_PLAN}/move", c.MovePlan, "actor", "source")
 routes.command(f"{_PLAN}/resume", c.ResumePlan, "actor")
 routes.query(_PLAN, Queries.plan)
 routes.query(f"{_PLAN}/tasks", Queries.kept_tasks)
+routes.query(f"{_PLAN}/items", Queries.items)
 
 
 @routes.post(f"{_PLANS}/diff")

@@ -9,6 +9,7 @@ from typing import Any
 import apsw
 import msgspec
 
+from muster.model.items import Effort
 from muster.model.numbers import NUMBER_MAX
 from muster.model.profiles import required
 from muster.model.rows import Plan, WorkerRow
@@ -17,6 +18,7 @@ from muster.model.states import (
     PauseReason,
 )
 from muster.model.task import Artifact, Attempt, Checkpoint
+from muster.model.usage import usage_of
 from muster.model.views import (
     AttemptView,
     EventView,
@@ -145,6 +147,10 @@ class SqliteReads(SharedQueries):
             selection.limit,
         )
         return [task_view_of(row) for row in rows]
+
+    async def efforts(self, plan_id: int, wall_ms: int) -> list[Effort]:
+        rows = self._all("efforts", plan_id, wall_ms)
+        return [Effort(task_id, max(0, work_ms), usage_of(usage)) for task_id, work_ms, usage in rows]
 
     async def refused(self, limit: int) -> list[int]:
         return [row[0] for row in self._all("refused", limit)]

@@ -98,6 +98,10 @@ SELECT epoch, generation, status, worker_id, agent, assigned_at_ms, started_at_m
        exit_code, checkpoints, log_bytes, session_key, usage, iif(refused = '', '[]', refused), remark
   FROM attempts WHERE task_id = ?1 ORDER BY epoch
 
+-- name: efforts
+SELECT a.task_id, coalesce(a.ended_at_ms, ?2) - coalesce(a.started_at_ms, a.ended_at_ms, ?2), a.usage
+  FROM attempts a JOIN tasks t ON t.id = a.task_id WHERE t.plan_id = ?1
+
 -- name: events
 $event_view
  WHERE e.id > ?1 AND (?2 IS NULL OR e.task_id = ?2)
