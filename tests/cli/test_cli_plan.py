@@ -10,6 +10,7 @@ import pytest
 
 from muster.model import commands as c
 from muster.model.states import ErrorKind
+from muster.model.usage import Usage
 from patience import PATIENCE_S
 
 
@@ -41,6 +42,19 @@ def test_the_breaker_is_told_everywhere(cli, owner):
     break_it(owner)
     assert "5 tasks failed in a row" in cli("plan", "list").out
     assert "because 5 of its tasks failed in a row" in cli("task", "show", "rest").out
+
+
+def test_a_plan_whose_budget_is_used_up_says_so_everywhere_with_what_raises_it(cli, owner):
+    owner.do(c.SetBudget(plan="billing", microusd=10_000, actor="user:ann"))
+    api = owner.tasks()["api"]
+    spent = Usage(input_tokens=10, output_tokens=1, cost_microusd=20_000)
+    owner.do(c.Account(task_id=api.id, epoch=api.epoch, usage=spent))
+    said = "plan billing: its budget is used up; `muster budget billing USD` raises it"
+    for words in (("plan", "list"), ("plan", "show", "billing"), ("inbox",), ("status",)):
+        assert said in cli(*words).out, words
+    [row] = [row for row in json.loads(cli("inbox", "--json").out) if row.get("kind") == "budget"]
+    assert (row["plan"], row["next"]) == ("billing", "muster budget billing USD")
+    assert said not in cli("inbox", "--plan", "other").out
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from engine_rig import LEASE_S, W1, Rig, complete, fail
+from engine_rig import LEASE_S, W1, W2, Rig, complete, fail
 
 from muster.engine.batch import drive
 from muster.engine.policy import Policy
@@ -118,6 +118,20 @@ def test_a_plan_that_only_a_person_can_move_has_settled() -> None:
     (again,) = rig.started()
     rig.do(fail(again, K.AUTH))
     assert drive(rig.queries.plan(plan.name)).settled
+
+
+@pytest.mark.parametrize("kind", [K.QUOTA, K.AUTH])
+def test_nothing_has_settled_before_a_worker_is_up_though_a_provider_is_closed(kind: ErrorKind) -> None:
+    rig = Rig(Policy(lease_s=LEASE_S, pools=POOLS))
+    rig.register(agents=("opus",), general=("opus",))
+    rig.enqueue({"a": []})
+    (job,) = rig.started()
+    rig.do(fail(job, kind, retry_after_s=60))
+    rig.do(c.MarkWorkerDead(worker_id=W1, term=rig.new_boot().term, reason="its process is gone"))
+    [plan] = drive(rig.reads.plans())
+    assert not drive(rig.queries.plan(plan.name)).settled
+    rig.register(W2, agents=("opus",), general=("opus",))
+    assert drive(rig.queries.plan(plan.name)).settled == (kind is K.AUTH)
 
 
 @pytest.mark.parametrize("command", [c.Promote, c.Retry])

@@ -9,12 +9,12 @@ from operator import itemgetter
 
 from muster.cli.context import Context, connect, project_of
 from muster.cli.fields import add_fields, print_rows, task_names
-from muster.cli.output import Screen, age, clean, listed, now_ms, shell_word
+from muster.cli.output import Screen, age, clean, listed, now_ms, paused_line, paused_next, shell_word
 from muster.cli.task import TASK_CELLS, what_next
 from muster.model.errors import BadConfig
 from muster.model.json_value import Json
 
-_OTHERS = ("next", "pool", "kind", "reason", "sinceMs", "pullRequest", "note")
+_OTHERS = ("next", "plan", "pool", "kind", "reason", "sinceMs", "pullRequest", "note")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -26,9 +26,15 @@ def run(args: argparse.Namespace) -> int:
     with connect(args) as context:
         tasks: list[Json] = context.api.get("/api/v1/inbox", {"plan": args.plan})["tasks"]
         pools = context.api.get("/api/v1/pools")
+        plans: list[Json] = context.api.get("/api/v1/plans")
         proposed = _proposed(context, args.plan)
+    paused = [plan for plan in plans if plan["paused"] == "budget" and args.plan in {None, plan["name"]}]
     closed = {name: pool for name, pool in sorted(pools.items()) if pool["untilMs"] is None}
     rows = [{"pool": name, **pool, "next": _open(args, name)} for name, pool in closed.items()]
+    rows += [
+        {"plan": plan["name"], "kind": "budget", "reason": paused_line(plan), "next": paused_next(plan)}
+        for plan in paused
+    ]
     rows += [{**listed(task), "next": what_next(task)[0]} for task in tasks]
     rows += proposed
 
@@ -36,6 +42,8 @@ def run(args: argparse.Namespace) -> int:
         for name, pool in closed.items():
             print(f"{clean(name)} waits for you ({pool['kind']}): {clean(pool['reason'])}")
             print(f"  next: {_open(args, name)}")
+        for plan in paused:
+            print(clean(paused_line(plan)))
         if tasks:
             screen.table(tasks, _CELLS, give="WHY", look=itemgetter("state"), glyphs=True)
         for row in proposed:
@@ -43,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
                 f"{clean(row['pullRequest'])} calls for a retry of {clean(row['ref'])}: {clean(row['note'])}"
             )
             print(f"  next: {row['next']}")
-        if not (tasks or closed or proposed):
+        if not (tasks or closed or paused or proposed):
             print("nothing waits for you")
 
     print_rows(args, rows, show, names=lambda: [*task_names(), *_OTHERS])

@@ -12,8 +12,9 @@ import time
 from contextlib import suppress
 
 from muster.model.errors import IllegalMove, MusterError
+from muster.model.json_value import Json
 from muster.model.states import TaskStatus
-from muster.model.wording import MAY_IT
+from muster.model.wording import MAY_IT, counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -439,3 +440,19 @@ def usage_words(usage: Mapping[str, Any]) -> str:
         about = "about " if usage["priced"] and not usage["estimated"] else ""
         told += f", {about}${usage['costMicrousd'] / 1e6:.4f}"
     return f"about {told}" if usage["estimated"] else told
+
+
+def paused_line(plan: Json) -> str:
+    """Why a plan is paused, and what goes on with it."""
+    name = plan["name"]
+    if plan["paused"] == "budget":
+        return f"plan {name}: its budget is used up; `{paused_next(plan)}` raises it"
+    failed = f"{counted(plan['failures'], 'task')} failed in a row"
+    reason = failed if plan["paused"] == "breaker" else "by a person"
+    return f"plan {name}: {reason}; `{paused_next(plan)}` goes on"
+
+
+def paused_next(plan: Json) -> str:
+    """The command that goes on with a paused plan."""
+    name = shell_word(plan["name"])
+    return f"muster budget {name} USD" if plan["paused"] == "budget" else f"muster plan resume {name}"

@@ -10,7 +10,18 @@ from typing import Any
 from muster.cli import plan_changes, plan_graph, plan_items, plan_sync
 from muster.cli.context import Context, connect, no_rows, patiently, refuse_attempts, refuse_foreign
 from muster.cli.fields import add_fields, answer, names_of, print_one, print_rows
-from muster.cli.output import GREEN, RED, YELLOW, Screen, clean, inert, note, print_json, usage_words
+from muster.cli.output import (
+    GREEN,
+    RED,
+    YELLOW,
+    Screen,
+    clean,
+    inert,
+    note,
+    paused_line,
+    print_json,
+    usage_words,
+)
 from muster.cli.task import find_tasks, table
 from muster.cli.waiting import EXIT_UNSUCCESSFUL, Goal, Waiting, add_waiting
 from muster.client.api import Api, plan_path
@@ -465,13 +476,6 @@ def _tell(plan: Json, screen: Screen) -> None:
     screen.line(f"{clean(plan['name'])}  {_progress(plan)}  {screen.counts(plan['counts'])}")
     if plan["paused"]:
         screen.line(f"  {screen.badge('paused')}  {clean(paused_line(plan))}")
-
-
-def paused_line(plan: Json) -> str:
-    """Why a plan is paused, and what goes on with it."""
-    failed = f"{counted(plan['failures'], 'task')} failed in a row"
-    reason = failed if plan["paused"] == "breaker" else "by a person"
-    return f"plan {plan['name']}: {reason}; `muster plan resume {plan['name']}` goes on"
 
 
 def tick_boxes(api: Api, name: str) -> str:

@@ -13,8 +13,8 @@ from muster.app.settings import load_config
 from muster.cli.context import actor, connect_to, refuse_foreign
 from muster.cli.copied import confirm_copy
 from muster.cli.feed import EventPrinter, Feed, running
-from muster.cli.output import ref_of, shell_word
-from muster.cli.plan import add_which, paused_line, tick_boxes
+from muster.cli.output import paused_line, ref_of, shell_word
+from muster.cli.plan import add_which, tick_boxes
 from muster.cli.plan_changes import add_saying, find_out
 from muster.cli.plan_file import add_plan, dry_run, follow, plan_body, project_for
 from muster.cli.task import what_next

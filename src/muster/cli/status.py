@@ -6,7 +6,7 @@ import time
 
 from muster.cli.context import LAST_HEARD, Context, connect, no_rows
 from muster.cli.fields import add_fields, print_one
-from muster.cli.output import Screen, age, clean, now_ms, plan_counts, ref_of, usage_words
+from muster.cli.output import Screen, age, clean, now_ms, paused_line, plan_counts, ref_of, usage_words
 from muster.model.json_value import Json
 from muster.model.states import AgentStatus
 
@@ -105,8 +105,9 @@ def _show_plans(plans: list[Json], screen: Screen) -> None:
     screen.line("\nPlans")
     room = max(len(plan["name"]) for plan in plans)
     for plan in plans:
-        paused = f"  {screen.badge('paused')}" if plan["paused"] else ""
-        screen.line(f"  {clean(plan['name']):<{room}}  {screen.counts(plan['counts'])}{paused}")
+        screen.line(f"  {clean(plan['name']):<{room}}  {screen.counts(plan['counts'])}")
+        if plan["paused"]:
+            screen.line(f"  {'':<{room}}  {screen.badge('paused')}  {clean(paused_line(plan))}")
 
 
 def _show_workers(answer: Json, screen: Screen) -> None:

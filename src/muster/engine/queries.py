@@ -293,9 +293,9 @@ class Queries:
             return False
         if not wanted:
             return True
-        facts = await self._facts()
-        if not facts.free and not facts.unfit and not facts.closed:
+        if not self._crew_up or not await self._reads.living_workers():
             return False
+        facts = await self._facts()
         return not any(takers(agent, capabilities, facts) for agent, capabilities in wanted)
 
     async def _facts(self, touching: tuple[Touching, ...] = ()) -> CrewFacts:
