@@ -17,6 +17,8 @@ _FRAME = re.compile(
 _VERIFIED = re.compile(
     r"(?:verification|verify|testing|test plan|validation|success criteria)\b", re.IGNORECASE
 )
+_CODE = re.compile(r"(?:\*\*)?[A-Z]{1,6}-?\d{1,4}\b")
+"""Ids of other tools."""
 _BOLD_STEP = re.compile(r"\*\*(?:step|task)\s+\d+\s*[:.]?\s*(.*?)\*\*\s*:?\s*(.*)", re.IGNORECASE)
 
 
@@ -26,10 +28,8 @@ class ClaudeCode(Dialect):
     says = "steps in order, verification last"
 
     def recognise(self, top: FileTop) -> str:
-        if not top.titles:
+        if not top.titles or top.share(_CODE) > 0.5:
             return ""
-        if ".claude/plans/" in top.path:
-            return "it is a file of .claude/plans"
         steps = top.headed(_STEP) + top.headed(_NUMBERED)
         frame, verified = top.headed(_FRAME), top.headed(_VERIFIED)
         if steps and top.count(_BOLD_STEP):

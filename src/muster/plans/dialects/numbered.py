@@ -11,6 +11,16 @@ NUMBERED = re.compile(r"(?:\*\*)?(\d{1,3}(?:\.\d{1,3}){0,4})(?:[.):]|\.?\*\*)?(?
 DOTTED = re.compile(r"(?:\*\*)?\d{1,3}\.\d{1,3}(?:\.\d{1,3})*(?:[.):]|\.?\*\*)?\s+\S")
 
 
+_WHOLE = re.compile(r"(?:\*\*)?\d{1,3}[.)]\s+\S")
+_EITHER = re.compile(rf"\*?\s*(?:{NUMBERED.pattern})")
+_NEEDS = re.compile(r"^(?:[-*]\s+)?_Requirements?:")
+_SECTION = re.compile(r"(?:Phase\s+\d{1,3}\b|\d{1,3}[.)]\s+\S)", re.IGNORECASE)
+
+
+def _in_sections(top: FileTop) -> bool:
+    return top.headed(_SECTION) > 0
+
+
 class NumberedDialect(Dialect):
     """Base of those dialects."""
 
@@ -37,12 +47,12 @@ class Kiro(NumberedDialect):
     _OPTIONAL = re.compile(r"\*(?!\*)\s*")
 
     def recognise(self, top: FileTop) -> str:
-        numbers = top.share(re.compile(rf"\*?\s*(?:{NUMBERED.pattern})"))
-        if numbers < 0.6:
+        if top.share(_EITHER) < 0.6:
             return ""
-        if top.count_below(re.compile(r"^(?:[-*]\s+)?_Requirements?:")):
+        if top.count_below(_NEEDS):
             return "it has numbers and _Requirements:_"
-        return "it is a file of .kiro with numbers" if ".kiro/" in f"{top.path}/" else ""
+        nested = top.share(_WHOLE) and top.share(DOTTED)
+        return "it has numbers like 1. and 1.1" if nested and not _in_sections(top) else ""
 
     def read_title(self, text: str) -> Parts:
         """`- [ ]* 2.2 Title` is optional: Kiro runs without it."""
@@ -64,8 +74,7 @@ class OpenSpec(NumberedDialect):
     says = "in the order of its numbers"
 
     def recognise(self, top: FileTop) -> str:
-        sections = top.headed(re.compile(r"\d{1,3}\.\s+\S"))
-        if sections and top.share(DOTTED) >= 0.6:
+        if _in_sections(top) and top.share(DOTTED) >= 0.6 and not top.count_below(_NEEDS):
             return "it has sections like `1. Setup` and numbers like 1.1"
         return ""
 
@@ -82,7 +91,7 @@ class TaskList(NumberedDialect):
 
     def recognise(self, top: FileTop) -> str:
         parents = top.count(re.compile(r"^(?:\*\*)?\d{1,3}\.0(?:[.):]|\*\*)?\s"))
-        if parents and top.share(DOTTED) >= 0.6:
+        if parents and not _in_sections(top) and top.share(DOTTED) >= 0.6:
             return "it has numbers like 1.0 and 1.1"
         return ""
 

@@ -10,6 +10,7 @@ from muster.plans.dialects.words import Waits
 
 _CODE = r"T\d{2,4}[a-z]?"
 _TITLE = re.compile(rf"(?:\*\*)?({_CODE})(?:\*\*)?[.:]?\s+")
+_PHASE = re.compile(r"\W*(?:(?:sub-?)?phase\b|tasks\b|阶段|フェーズ)", re.IGNORECASE)
 _MARK = re.compile(r"\[([^\]\[]{1,40})\]\s*")
 _WAITS = Waits(rf"\b{_CODE}\b")
 _BLOCKED = re.compile(r"blocked_by:|depends:", re.IGNORECASE)
@@ -25,7 +26,7 @@ class SpecKit(Dialect):
         share = top.share(_TITLE)
         if share < 0.6 or top.count(re.compile(rf"^{_CODE}:")) > len(top.titles) / 2:
             return ""
-        phases = top.headed(re.compile(r"(?:\W*)(?:Phase|阶段|フェーズ)\b", re.IGNORECASE))
+        phases = top.headed(_PHASE)
         marks = top.count(re.compile(r"\[P\]|\[US\d+\]"))
         if not marks and (not phases or top.count_below(_BLOCKED)):
             return ""

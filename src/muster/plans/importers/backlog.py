@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import PurePath
 
 from .source import Item, Reading, ToolFiles, Value, priority_of, text_of, texts_of
@@ -32,7 +33,8 @@ def read(source: ToolFiles) -> Reading:
             rows.append((name, matter, _MATTER.sub("", text, count=1)))
         elif name.endswith(".md") and "tasks" in PurePath(name).parts:
             found.leave_out(name, "it has no id and status at its top")
-    parents = {_named(matter, "parent_task_id", "parent") for _, matter, _ in rows}
+    ids = [_named(matter, "id") for _, matter, _ in rows]
+    parents = {_meant(_named(matter, "parent_task_id", "parent"), ids) for _, matter, _ in rows}
     for name, matter, body in sorted(rows, key=_place):
         number = _named(matter, "id")
         fields = priority_of(text_of(matter, "priority"))
@@ -44,15 +46,15 @@ def read(source: ToolFiles) -> Reading:
                 title=text_of(matter, "title"),
                 text=_text(body),
                 done=text_of(matter, "status").lower() in _DONE or "completed" in PurePath(name).parts,
-                after=[other.upper() for other in texts_of(matter, "dependencies")],
-                parent=_named(matter, "parent_task_id", "parent"),
+                after=[_meant(other.upper(), ids) for other in texts_of(matter, "dependencies")],
+                parent=_meant(_named(matter, "parent_task_id", "parent"), ids),
                 group=number in parents and not _CRITERION.search(body),
                 epic=text_of(matter, "milestone"),
                 fields=fields,
             )
         )
-        lost["the assignee"] += bool(texts_of(matter, "assignee"))
-        lost["the references"] += bool(texts_of(matter, "references"))
+        lost["the assignee"] += bool(texts_of(matter, "assignee")) and not found.items[-1].done
+        lost["the references"] += bool(texts_of(matter, "references")) and not found.items[-1].done
     found.count_lost(lost)
     return found
 
@@ -75,6 +77,15 @@ def _matter(name: str, text: str) -> Value:
 def _named(matter: Value, *names: str) -> str:
     """Its ids are written in either case."""
     return text_of(matter, *names).upper()
+
+
+def _meant(name: str, ids: Sequence[str]) -> str:
+    """A project that has changed the letters in front of its numbers still has the old ones in its links."""
+    if name in ids:
+        return name
+    number = name.rpartition("-")[2]
+    alike = [other for other in ids if other.rpartition("-")[2] == number]
+    return alike[0] if number and len(alike) == 1 else name
 
 
 def _place(row: tuple[str, Value, str]) -> tuple[float, list[tuple[int, str]]]:

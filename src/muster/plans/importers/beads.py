@@ -54,7 +54,8 @@ def read(source: ToolFiles) -> Reading:
                 fields=_fields(row),
             )
         )
-        _count_lost(lost, row)
+        if status != "closed":
+            _count_lost(lost, row)
     found.count_lost(lost)
     return found
 

@@ -50,6 +50,8 @@ def read(source: ToolFiles) -> Reading:
             if text_of(other, "number") in numbers or not _closed(other)
         ]
         _read_issue(found, row, parents, after)
+        if _closed(row):
+            continue
         lost["the assignees"] += bool(list_of(row, "assignees"))
         lost["the comments"] += bool(isinstance(row.get("comments"), list) and row["comments"])
     found.items.sort(key=lambda item: int(item.id))

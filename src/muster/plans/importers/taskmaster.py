@@ -85,7 +85,7 @@ def _read_task(found: Reading, row: Value, parent: str, lost: Counter[str]) -> N
             fields=priority_of(text_of(row, "priority")) | ({"metadata": metadata} if metadata else {}),
         )
     )
-    lost["the assignee"] += bool(text_of(row, "assignee"))
+    lost["the assignee"] += bool(text_of(row, "assignee")) and status not in _DONE
     for child in children:
         _read_task(found, child, name, lost)
 

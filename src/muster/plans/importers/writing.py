@@ -153,6 +153,8 @@ def _known(
 ) -> Iterator[str]:
     for name in names:
         key = keys.get(name)
+        if item.done and (key is None or key == item.id):
+            continue  # it waits for nothing any more
         if key == item.id:
             found.lost.append(f"{item.id} {verb} itself")
         elif key is None:
