@@ -11,7 +11,7 @@ from muster.engine.batch import Batcher
 from muster.engine.policy import Policy
 from muster.engine.queries import Queries
 from muster.hosts.local_host import LocalHost
-from muster.model.answers import AuditReport, BackedUp, Reconciled
+from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled
 from muster.model.errors import StoreFault
 from muster.model.seals import Signer
 from muster.ports.host import ProcessId
@@ -58,9 +58,9 @@ class ServedOwner:
     async def reconcile(self) -> Reconciled:
         return Reconciled()
 
-    async def tick_boxes(self, plan: str) -> str:
+    async def boxes(self, plan: str, *, rewrite: bool = False) -> BoxesTicked:
         self.ticked.append(plan)
-        return self.waits
+        return BoxesTicked(plan=plan, waits=self.waits)
 
 
 def backend(

@@ -126,7 +126,7 @@ def test_a_plan_that_cannot_be_ticked_holds_nobody_up_and_says_why(root: Path, p
         assert plan.read_text() == PLAN
         assert muster(root, "up", "--daemon").returncode == 0
         added = muster(root, "plan", "add", "plan.md", "--wait")
-        assert (added.returncode, added.stderr) == (0, f"note: boxes of plan are {why}\n")
+        assert (added.returncode, added.stderr) == (0, f"note: boxes of plan: {why}\n")
         assert muster(root, "down").returncode == 0
     assert plan.read_text() == PLAN
     assert muster(root, "run", "plan.md").returncode == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from git_projects import commit_first, make_project, muster
+from git_projects import commit_first, git, make_project, muster
 
 from patience import until
 
@@ -84,3 +84,68 @@ def test_a_new_box_joins(project: Project) -> None:
     project.becomes("c", "COMPLETED")
     until(lambda: "[x] Third" in project.plan.read_text(), "its box is ticked")
     assert project.say("plan", "sync", "plan") == "plan  in step\n"
+
+
+def conflicts_of(project: Project, *keys: str) -> dict[str, str]:
+    return until(
+        lambda: found if (found := project.conflicts()).keys() >= set(keys) else None, f"{keys} wait"
+    )
+
+
+def test_a_cleared_box_asks_and_is_opened_again_or_ticked_again(project: Project) -> None:
+    project.say("task", "complete", "plan/a", "plan/b")
+    until(lambda: project.plan.read_text().count("[x]") == 2, "both boxes are ticked")
+    project.edit("[x] First", "[ ] First, really")
+    project.edit("[x] Second", "[ ] Second")
+    assert conflicts_of(project, "a", "b") == {"a": "cleared", "b": "cleared"}
+    assert "2 changes in its file: a, b" in project.say("status")
+    assert [len(row["conflicts"]) for row in project.ask("inbox") if "conflicts" in row] == [2]
+    assert (project.status("a"), project.status("b")) == ("COMPLETED", "COMPLETED")
+    project.say("plan", "sync", "plan", "--accept", "a")
+    assert project.status("a") == "PENDING"
+    project.say("plan", "sync", "plan", "--reject", "plan/b")
+    assert "[ ] First, really" in project.plan.read_text() and "[x] Second" in project.plan.read_text()
+    until(lambda: not project.conflicts(), "they agree")
+    assert "in its file" not in project.say("inbox")
+    said = [event for event in project.ask("audit", "list") if event["event"] == "plan_synced"]
+    assert {event["message"] for event in said} >= {"accepted: a", "rejected: b"}
+    assert all(event["actor"].startswith("user:") for event in said if "cepted" in event["message"])
+
+
+def test_what_comes_with_a_checkout_waits(project: Project) -> None:
+    git(project.folder, "checkout", "-qb", "other")
+    project.plan.write_text(
+        project.plan.read_text().replace("[ ] First", "[x] First") + "- [ ] New {#new}\n  true\n"
+    )
+    git(project.folder, "commit", "-qam", "other")
+    until(lambda: project.conflicts() or project.status("new") or None, "it is seen")
+    git(project.folder, "checkout", "-q", "-")
+    until(lambda: not project.conflicts(), "what is not there any more is not asked")
+    project.say("plan", "sync", "plan")
+    git(project.folder, "checkout", "-q", "other")
+    waits = conflicts_of(project, "a")
+    assert waits["a"] == "ticked" and project.status("a") == "PENDING"
+    project.say("plan", "sync", "plan", "--accept")
+    assert project.status("a") == "COMPLETED"
+
+
+def test_a_rejected_edit_stays_rejected_until_it_is_edited_again(project: Project) -> None:
+    project.say("down", "--now")
+    project.edit("First", "Primo")
+    project.say("up", "--daemon")
+    assert conflicts_of(project, "a") == {"a": "edited"}
+    project.say("plan", "sync", "plan", "--reject", "a")
+    assert project.say("plan", "sync", "plan") == "plan  in step\n"
+    assert "a  title" in project.say("plan", "diff", "plan.md")
+    project.edit("Primo", "Erste")
+    until(lambda: "Erste" in project.say("task", "show", "plan/a"), "it is taken up")
+
+
+def test_boxes_are_compared_and_written_again(project: Project) -> None:
+    project.say("task", "complete", "plan/a")
+    until(lambda: "[x] First" in project.plan.read_text(), "it is ticked")
+    project.edit("[x] First", "[ ] First, now")
+    assert "a  its box says otherwise than the task" in project.say("plan", "diff", "plan.md")
+    project.say("plan", "tick", "plan")
+    assert "[x] First" in project.plan.read_text()
+    assert "boxes that differ" not in project.say("plan", "diff", "plan.md")

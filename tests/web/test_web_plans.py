@@ -45,7 +45,10 @@ def test_the_boxes_of_a_plan_are_ticked_at_once(site: Site) -> None:
     site.owner.waits = "the disk is away"
     site.post(PLANS, plan(task("a")))
     told = site.post(f"{PLANS}/big%20plan%2F%C3%A4/tick", {})
-    assert (told, site.owner.ticked) == ({"plan": "big plan/ä", "waits": "the disk is away"}, ["big plan/ä"])
+    assert (told, site.owner.ticked) == (
+        {"plan": "big plan/ä", "waits": "the disk is away", "differ": []},
+        ["big plan/ä"],
+    )
     assert site.refused("POST", f"{PLANS}/none/tick", b"{}")[0] == 404 and len(site.owner.ticked) == 1
 
 

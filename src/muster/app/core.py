@@ -38,7 +38,7 @@ from muster.hosts.file_lock import Lock
 from muster.hosts.folder_watch import FolderWatch
 from muster.hosts.local_host import LocalHost
 from muster.hosts.process_tree import kill_recorded
-from muster.model.answers import AuditReport, BackedUp, Reconciled, TookOver
+from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled, TookOver
 from muster.model.commands import NewBoot
 from muster.model.errors import MusterError, ProjectCopied, StoreFault
 from muster.model.plan_sync import PlanSynced
@@ -188,11 +188,23 @@ class Owner:
         fault = self.halted()
         return fault.message if fault is not None else await self.ticker.catch_up(plan)
 
-    async def sync_plan(self, plan: str) -> PlanSynced:
-        """Now, as PlanSyncer.sync.  Raises NotFound, and StoreFault where nothing is written any more."""
+    async def sync_plan(
+        self, plan: str, accept: bool | None, keys: tuple[str, ...], actor: str
+    ) -> PlanSynced:
+        """As PlanSyncer.sync and decide; StoreFault where nothing is written any more."""
         if (fault := self.halted()) is not None:
             raise fault
-        return await self.syncer.sync(plan)
+        if accept is None:
+            return await self.syncer.sync(plan)
+        return await self.syncer.decide(plan, accept, keys, actor)
+
+    async def boxes(self, plan: str, *, rewrite: bool = False) -> BoxesTicked:
+        """Ticks what is due, or if `rewrite` all boxes of what is done; which boxes differ all the same."""
+        if rewrite and self.halted() is None:
+            waits = await self.syncer.rewrite(plan)
+        else:
+            waits = await self.tick_boxes(plan)
+        return BoxesTicked(plan=plan, waits=waits, differ=await self.syncer.differing(plan))
 
     async def take_over(self) -> None:
         """Adopts the running workers under a new term."""
@@ -214,10 +226,10 @@ class Owner:
             self.files,
             self.ticker,
             policy=self._policy,
-            rules=FileRules(debounce_s=plan.debounce_s, settle_s=plan.settle_s),
+            rules=FileRules(debounce_s=plan.debounce_s, settle_s=plan.settle_s, in_reach=in_reach),
             wanted=reader.wanted,
             head_of=reader.head_of,
-            follow=lambda sources: self._watch.follow(reader.folders(sources)),
+            follow=lambda sources: self._watch.follow(reader.paths(sources)),
             wakeups=self.wakeups,
             in_thread=detached_call,
         )

@@ -36,7 +36,5 @@ class PlanReader:
         """As `hosts.git_head`."""
         return head_of(self._project.root / source)
 
-    def folders(self, sources: list[str]) -> set[Path]:
-        """Where these files lie, and where links to them do."""
-        paths = [self._project.root / source for source in sources]
-        return {path.parent for path in paths} | {path.resolve().parent for path in paths}
+    def paths(self, sources: list[str]) -> list[Path]:
+        return [self._project.root / source for source in sources]

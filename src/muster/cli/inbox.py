@@ -10,11 +10,15 @@ from operator import itemgetter
 from muster.cli.context import Context, connect, project_of
 from muster.cli.fields import add_fields, print_rows, task_names
 from muster.cli.output import Screen, age, clean, listed, now_ms, paused_line, paused_next, shell_word
+from muster.cli.plan_sync import show_files, status_of
 from muster.cli.task import TASK_CELLS, what_next
 from muster.model.errors import BadConfig
 from muster.model.json_value import Json
 
-_OTHERS = ("next", "plan", "pool", "kind", "reason", "sinceMs", "pullRequest", "note")
+_OTHERS = (
+    *("next", "plan", "pool", "kind", "reason", "sinceMs", "pullRequest", "note"),
+    *("done", "problem", "conflicts", "owed"),
+)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +28,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     with connect(args) as context:
-        tasks: list[Json] = context.api.get("/api/v1/inbox", {"plan": args.plan})["tasks"]
+        found = context.api.get("/api/v1/inbox", {"plan": args.plan})
+        tasks: list[Json] = found["tasks"]
         pools = context.api.get("/api/v1/pools")
         plans: list[Json] = context.api.get("/api/v1/plans")
         proposed = _proposed(context, args.plan)
@@ -37,6 +42,7 @@ def run(args: argparse.Namespace) -> int:
     ]
     rows += [{**listed(task), "next": what_next(task)[0]} for task in tasks]
     rows += proposed
+    rows += [{**file, "next": status_of(file["plan"])} for file in found["files"]]
 
     def show(screen: Screen) -> None:
         for name, pool in closed.items():
@@ -51,7 +57,8 @@ def run(args: argparse.Namespace) -> int:
                 f"{clean(row['pullRequest'])} calls for a retry of {clean(row['ref'])}: {clean(row['note'])}"
             )
             print(f"  next: {row['next']}")
-        if not (tasks or closed or paused or proposed):
+        show_files(found["files"], screen)
+        if not (tasks or closed or paused or proposed or found["files"]):
             print("nothing waits for you")
 
     print_rows(args, rows, show, names=lambda: [*task_names(), *_OTHERS])

@@ -24,7 +24,7 @@ from muster.cli.output import (
 )
 from muster.cli.task import find_tasks, table
 from muster.cli.waiting import EXIT_UNSUCCESSFUL, Goal, Waiting, add_waiting
-from muster.client.api import Api, plan_path
+from muster.client.api import plan_path
 from muster.model.errors import BadInput
 from muster.model.json_value import Json
 from muster.model.progress import progress
@@ -85,6 +85,10 @@ def _add_named(verbs: Any) -> None:
             "sync": (
                 lambda args: plan_sync.run(args, _named),
                 "take in now what has changed in its file, and show what waits for you",
+            ),
+            "tick": (
+                lambda args: plan_sync.tick(args, _named),
+                "tick the box of each task that is done, also one that was cleared",
             ),
             "pause": (_pause, "hand out no more of its tasks; running ones finish"),
             "resume": (_pause, "hand out its tasks again, also after the circuit breaker has paused it"),
@@ -241,6 +245,8 @@ def _tell_diff(found: Json, screen: Screen, *, done: bool) -> None:
     for change in found["changed"]:
         told = f"{clean(change['key'])}  {fields_of(change)}{_kept(change)}"
         screen.line(f"{screen.paint('~', YELLOW)} {told}")
+    for key in found.get("boxes", ()):
+        screen.line(f"{screen.paint('~', YELLOW)} {clean(key)}  its box says otherwise than the task")
     for change in found["removed"]:
         what = "archived" if change["status"] in FINAL else "cancelled"
         what = "" if change["kept"] else f"  {what}" if done else f"  would be {what}"
@@ -257,6 +263,7 @@ def _sum(found: Json, nothing: str) -> str:
         "added": len(found["added"]) + len(found["restored"]),
         "changed": sum(not change["kept"] for change in found["changed"]),
         "removed": sum(not change["kept"] for change in found["removed"]),
+        "boxes that differ": len(found["boxes"]),
         "kept as they are": sum(bool(c["kept"]) for c in (*found["changed"], *found["removed"])),
     }
     told = ", ".join(f"{number} {word}" for word, number in counts.items() if number)
@@ -300,8 +307,8 @@ def _wait(waiting: Waiting, name: str) -> int:
 
 def _outcome(waiting: Waiting, plan: Json) -> int:
     name, screen = plan["name"], waiting.screen
-    if boxes := patiently(lambda: tick_boxes(waiting.context.api, name)):
-        note(f"boxes of {name} are {boxes}")
+    if boxes := patiently(lambda: plan_sync.tick_boxes(waiting.context.api, name)):
+        note(f"boxes of {name}: {boxes}")
     if screen is not None:
         screen.line(f"{name}  {_progress(plan)}  {screen.counts(plan['counts'])}")
         if plan["paused"]:
@@ -476,9 +483,3 @@ def _tell(plan: Json, screen: Screen) -> None:
     screen.line(f"{clean(plan['name'])}  {_progress(plan)}  {screen.counts(plan['counts'])}")
     if plan["paused"]:
         screen.line(f"  {screen.badge('paused')}  {clean(paused_line(plan))}")
-
-
-def tick_boxes(api: Api, name: str) -> str:
-    """Has the boxes of what is completed ticked now; says why some are not, empty where all are."""
-    waits: str = api.post(plan_path(name, "tick"), {})["waits"]
-    return f"not ticked yet: {clean(waits)}" if waits else ""

@@ -1,15 +1,20 @@
-"""`muster plan sync`: a plan and its file, brought into step."""
+"""`muster plan sync` and `muster plan tick`: a plan and its file, brought into step."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from muster.cli.context import Context, connect
-from muster.cli.fields import add_fields, print_one
-from muster.cli.output import Screen, clean
-from muster.client.api import plan_path
+from muster.cli.fields import add_fields, answer, print_one
+from muster.cli.output import Screen, clean, shell_word
+from muster.client.api import Api, plan_path
 from muster.model.json_value import Json
+from muster.model.wording import counted
+
+NAMED_MAX = 5
+Named = Callable[[Context, str], str]
+"""Finds the plan that is meant."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -17,15 +22,31 @@ def add(parser: argparse.ArgumentParser) -> None:
     ways = parser.add_mutually_exclusive_group()
     ways.add_argument("--status", action="store_true", help="only show how plan and file stand to each other")
     ways.add_argument("--once", action="store_true", help="take in what has changed, once (the default)")
+    for way, right in (
+        ("accept", "the file is right: do what it says"),
+        ("reject", "the plan stays as it is"),
+    ):
+        ways.add_argument(f"--{way}", nargs="*", metavar="KEY", help=f"of what waits (default: all): {right}")
 
 
-def run(args: argparse.Namespace, named: Callable[[Context, str], str]) -> int:
-    """`named` finds the plan that is meant."""
+def run(args: argparse.Namespace, named: Named) -> int:
     with connect(args) as context:
-        path = plan_path(named(context, args.name), "sync")
-        found: Json = context.api.get(path) if args.status else context.post(path)
+        name = named(context, args.name)
+        path = plan_path(name, "sync")
+        if args.status:
+            found: Json = context.api.get(path)
+        elif args.accept is None and args.reject is None:
+            found = context.post(path)
+        else:
+            keys = [_key(name, key) for key in (args.reject if args.accept is None else args.accept)]
+            found = context.post(path, accept=args.accept is not None, keys=keys)
     print_one(args, found, lambda screen: _show(found, screen))
     return 0
+
+
+def _key(plan: str, text: str) -> str:
+    """Also where it is given as `plan/key`."""
+    return text.removeprefix(f"{plan}/")
 
 
 def _show(found: Json, screen: Screen) -> None:
@@ -36,4 +57,44 @@ def _show(found: Json, screen: Screen) -> None:
     for key in found["owed"]:
         screen.line(f"  {clean(key)}  its box was not found: it is ticked as soon as it is there")
     for one in found["conflicts"]:
-        screen.line(f"  {clean(one['key'])}  {one['kind']}  {clean(one['why'])}")
+        screen.line(f"  {clean(one['key'])}  {one['kind']}: {clean(one['why'])}")
+    if found["conflicts"]:
+        screen.line(f"  next: muster plan sync {shell_word(found['plan'])} --accept KEY, or --reject KEY")
+
+
+def show_files(files: Sequence[Json], screen: Screen) -> None:
+    """Plans that are not in step with their files, a line or two each."""
+    for found in files:
+        waits = found["conflicts"]
+        named = ", ".join(clean(one["key"]) for one in waits[:NAMED_MAX])
+        named += f" and {len(waits) - NAMED_MAX} more" if len(waits) > NAMED_MAX else ""
+        told = f"{counted(len(waits), 'change')} in its file: {named}" if waits else clean(found["problem"])
+        screen.line(f"  {clean(found['plan'])}  {told}")
+        screen.line(f"  next: {status_of(found['plan'])}")
+
+
+def status_of(plan: str) -> str:
+    """The command that tells more."""
+    return f"muster plan sync {shell_word(plan)} --status"
+
+
+def tick(args: argparse.Namespace, named: Named) -> int:
+    with connect(args) as context:
+        name = named(context, args.name)
+        done: Json = context.post(plan_path(name, "boxes"))
+    return answer(args, done, f"{clean(name)}  {_boxes(done) or 'every box is as its task'}")
+
+
+def tick_boxes(api: Api, name: str) -> str:
+    """Has the boxes of what is completed ticked now; says which are not as their tasks, empty where all are."""
+    return _boxes(api.post(plan_path(name, "tick"), {}))
+
+
+def _boxes(done: Json) -> str:
+    if done["waits"]:
+        return f"not ticked yet: {clean(done['waits'])}"
+    if not (keys := done["differ"]):
+        return ""
+    more = f" and {len(keys) - NAMED_MAX} more" if len(keys) > NAMED_MAX else ""
+    number = "1 box differs" if len(keys) == 1 else f"{len(keys)} boxes differ"
+    return f"{number}: {', '.join(map(clean, keys[:NAMED_MAX]))}{more}; {status_of(done['plan'])}"

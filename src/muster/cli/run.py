@@ -14,9 +14,10 @@ from muster.cli.context import actor, connect_to, refuse_foreign
 from muster.cli.copied import confirm_copy
 from muster.cli.feed import EventPrinter, Feed, running
 from muster.cli.output import paused_line, ref_of, shell_word
-from muster.cli.plan import add_which, tick_boxes
+from muster.cli.plan import add_which
 from muster.cli.plan_changes import add_saying, find_out
 from muster.cli.plan_file import add_plan, dry_run, follow, plan_body, project_for
+from muster.cli.plan_sync import tick_boxes
 from muster.cli.task import what_next
 from muster.cli.trees import unseen_changes, where_agents_write, where_the_work_is
 from muster.cli.worker import worker_count

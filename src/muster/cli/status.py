@@ -55,6 +55,7 @@ def gather(context: Context) -> Json:
         "pools": [{"name": name, **pool} for name, pool in sorted(pools.items())],
         "needsPerson": [_need(task) for task in inbox["tasks"]],
         "needsPersonComplete": inbox["complete"],
+        "files": inbox["files"],
         "refused": [_need(task) for task in context.api.get("/api/v1/agent-tasks/refused")],
         "lastEventId": status["lastEventId"],
     }
@@ -156,6 +157,11 @@ def pool_word(pool: Json) -> str:
 
 
 def _show_needs(answer: Json, screen: Screen) -> None:
+    if answer["files"]:
+        from muster.cli.plan_sync import show_files
+
+        screen.line("\nPlans and files that are not in step")
+        show_files(answer["files"], screen)
     if refused := answer["refused"]:
         screen.line(f"\nDone, and not all of it is there ({len(refused)})")
         for need in refused[:SHOWN_MAX]:

@@ -35,7 +35,7 @@ from muster.model.breaker import PlanDecision
 from muster.model.edits import CancelPlan, EditTask, UpdatePlan
 from muster.model.errors import Conflict, MusterError, NotFound, StoreRewound
 from muster.model.machine import TASK_COMMANDS
-from muster.model.plan_sync import SetSync
+from muster.model.plan_sync import SetSync, TakeTicks
 from muster.model.rows import WORKSPACE_ID, Plan
 from muster.model.seals import Grants
 from muster.model.states import HELD
@@ -74,6 +74,7 @@ class Engine:
             c.Enqueue: self._plan_updater.add,
             c.SetTicked: set_ticked,
             SetSync: set_sync,
+            TakeTicks: self._enqueuer.enqueue,
             c.PausePlan: self._plans.pause,
             c.MovePlan: self._plans.move,
             c.AddSeal: add_seal,

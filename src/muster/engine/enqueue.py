@@ -243,7 +243,9 @@ class Enqueuer:
         """Whether its tick completes the task; None where it says nothing of it."""
         await view.load([task_id])
         task = view.task(task_id)
-        if task.generation > 1 or (task.final and task.status is not TaskStatus.FAILED):
+        if task.final and task.status is not TaskStatus.FAILED:
+            return None
+        if task.generation > 1 and command.watched_ms is None:
             # A retry came after the tick: the box is from the life before.
             return None
         if not await self.proves(view, command, task):

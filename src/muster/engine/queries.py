@@ -17,7 +17,7 @@ from muster.model.items import ItemView, items_of
 from muster.model.moves.decision import lapsed
 from muster.model.numbers import is_number
 from muster.model.permissions import Permission, permissions_of
-from muster.model.plan_sync import PlanSynced
+from muster.model.plan_sync import PlanSynced, SyncState, boxes_differ
 from muster.model.pools import Pools, pools_of
 from muster.model.rows import ANY_AGENT, agent_views, worker_view
 from muster.model.spending import ledger_of
@@ -137,7 +137,12 @@ class Queries:
             found += [view for view in views if view.needs_person]
             complete = complete and len(views) < most
         found.sort(key=lambda view: (list(NEEDY).index(view.status), view.updated_at_ms))
-        return Inbox(tasks=tuple(found), complete=complete)
+        files = tuple(
+            _synced(name, state)
+            for name, state in await self._reads.sync_states()
+            if plan in {None, name} and (state.problem or state.waiting)
+        )
+        return Inbox(tasks=tuple(found), complete=complete, files=files)
 
     async def crew(self) -> CrewView:
         """The part of the status that counts no tasks."""
@@ -254,10 +259,7 @@ class Queries:
     async def sync_state(self, name: str) -> PlanSynced:
         """How a plan and its file stood to each other at the last look.  Raises NotFound."""
         view = await self._plan_view(name)
-        state = await self._reads.sync_state(view.id)
-        return PlanSynced(
-            plan=name, problem=state.problem, conflicts=state.waiting, owed=tuple(sorted(state.owed))
-        )
+        return _synced(name, await self._reads.sync_state(view.id))
 
     async def diff(self, wanted: UpdatePlan) -> PlanDiff:
         """What `wanted` would change."""
@@ -268,7 +270,9 @@ class Queries:
                 known, identity, _ = as_known(wanted, kept, await self._reads.box_names(view.id))
                 tasks = tuple(map(self._policy.filled, known.tasks))
                 by_key = {task.key: task for task in kept}
-                return compare(view.name, tasks, by_key, identity.renamed, identity.doubts)
+                diff = compare(view.name, tasks, by_key, identity.renamed, identity.doubts)
+                boxes = {spec.key or "": spec.done for spec in tasks}
+                return replace(diff, boxes=boxes_differ(boxes, kept) if view.source else ())
         name = free_name(wanted.plan, {view.name for view in views})
         return compare(name, map(self._policy.filled, wanted.tasks), {})
 
@@ -379,6 +383,12 @@ class Queries:
             {agent: most for agent, most in most_by_agent.items() if by_agent.get(agent, 0) >= most},
             {key: most for key, most in most_by_key.items() if by_key.get(key, 0) >= most},
         )
+
+
+def _synced(plan: str, state: SyncState) -> PlanSynced:
+    return PlanSynced(
+        plan=plan, problem=state.problem, conflicts=state.waiting, owed=tuple(sorted(state.owed))
+    )
 
 
 def _judged(view: TaskView, facts: CrewFacts) -> TaskView:

@@ -32,6 +32,8 @@ class BoxesTicked(Answer, frozen=True, kw_only=True):
     plan: str
     waits: str
     """Why boxes of completed tasks are not ticked yet; empty where all are."""
+    differ: tuple[str, ...] = ()
+    """Keys of tasks whose boxes say otherwise than they do."""
 
 
 class PlanMoved(Answer, frozen=True, kw_only=True):

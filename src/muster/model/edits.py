@@ -185,6 +185,8 @@ class PlanDiff(Answer, frozen=True, kw_only=True):
     renamed: tuple[Renamed, ...] = ()
     doubts: tuple[Doubt, ...] = ()
     """What a person has to say before anything is changed."""
+    boxes: tuple[str, ...] = ()
+    """Their boxes say otherwise than they do."""
 
 
 class PlanAdded(Enqueued, frozen=True, kw_only=True):

@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Struct
 
 from muster.model.answers import Answer
-from muster.model.commands import Command, Name, Spec
-from muster.model.edits import Doubt, KeptTask, PlanDiff, task_fields_of
+from muster.model.commands import Command, Enqueue, Name, Spec
+from muster.model.edits import BoxName, Doubt, KeptTask, PlanDiff, task_fields_of
 from muster.model.people import THE_FILE
 from muster.model.states import HELD, TaskStatus
 
@@ -98,6 +98,10 @@ class PlanSynced(Answer, frozen=True, kw_only=True):
     """Boxes that are not as they are to be, because they were not found."""
 
 
+class TakeTicks(Enqueue, frozen=True, kw_only=True):
+    """Tasks of a plan, by their keys, whose boxes were ticked in its file."""
+
+
 class SyncFacts(NamedTuple):
     """What the file and the plan themselves do not say."""
 
@@ -107,6 +111,8 @@ class SyncFacts(NamedTuple):
     """A new or edited box is taken up once it has stood unchanged for so long."""
     moved: bool = False
     """The checkout's HEAD is not where it was."""
+    restored: bool = False
+    """An editor has written a version back that we had replaced."""
     unwatched: bool = False
     """It may have been changed before anybody watched it, and been told to a person as changed."""
     doubts: tuple[Doubt, ...] = ()
@@ -125,19 +131,13 @@ class SyncVerdict(NamedTuple):
 def differences(
     specs: Iterable[Spec], kept: Mapping[str, KeptTask], diff: PlanDiff, due: Collection[str]
 ) -> list[Difference]:
-    """All of them; `due` are the keys of boxes that are still to be ticked by us."""
+    """All of them; `due` are the keys of boxes that are still to be ticked or cleared by us."""
     by_key = {spec.key or "": spec for spec in specs}
     found: list[Difference] = []
     for key, spec in by_key.items():
         task = kept.get(key)
-        if task is None:
-            continue
-        if spec.done and (
-            task.status in TICKABLE or task.status in HELD or task.status is TaskStatus.ABORTED
-        ):
-            found.append(Difference(key, FileChange.TICKED))
-        elif not spec.done and task.status is TaskStatus.COMPLETED and key not in due:
-            found.append(Difference(key, FileChange.CLEARED))
+        if task is not None and key not in due:
+            found += box_difference(key, task.status, ticked=spec.done)
     found += [
         Difference(key, FileChange.ADDED, _digest(by_key[key])) for key in (*diff.added, *diff.restored)
     ]
@@ -153,9 +153,36 @@ def differences(
     return found + [Difference(change.key, FileChange.REMOVED) for change in diff.removed]
 
 
+def box_difference(key: str, status: TaskStatus, *, ticked: bool) -> list[Difference]:
+    """None, or one."""
+    if ticked and (status in TICKABLE or status in HELD or status is TaskStatus.ABORTED):
+        return [Difference(key, FileChange.TICKED)]
+    if not ticked and status is TaskStatus.COMPLETED:
+        return [Difference(key, FileChange.CLEARED)]
+    return []
+
+
+def by_keys(boxes: Mapping[str, bool], names: Iterable[BoxName]) -> dict[str, bool]:
+    """Boxes by the keys of their tasks, and not by what the file calls them."""
+    keys = {one.name: one.key for one in names if one.current}
+    return {keys.get(name, name): ticked for name, ticked in boxes.items()}
+
+
+def boxes_differ(boxes: Mapping[str, bool], kept: Iterable[KeptTask]) -> tuple[str, ...]:
+    """Keys of the tasks whose boxes say otherwise than they do; `boxes` tells which are ticked."""
+    gone = {TaskStatus.CANCELLED, TaskStatus.ARCHIVED}
+    return tuple(
+        task.key
+        for task in kept
+        if task.key in boxes
+        and task.status not in gone
+        and boxes[task.key] is not (task.status is TaskStatus.COMPLETED)
+    )
+
+
 def judge(
     found: Collection[Difference],
-    kept: Mapping[str, KeptTask],
+    status: Mapping[str, TaskStatus],
     conflicts: Iterable[FileConflict],
     fresh: Mapping[Difference, float],
     facts: SyncFacts,
@@ -172,7 +199,7 @@ def judge(
             waits.append(known[one])
             continue
         if one not in fresh or facts.moved:
-            why = _brake(one, kept, facts, many)
+            why = _brake(one, status, facts, many)
         if why:
             waits.append(
                 FileConflict(key=one.key, kind=one.kind, said=one.said, why=why, since_ms=facts.now_ms)
@@ -185,7 +212,7 @@ def judge(
         for one, since_s in standing.items()
         if one.key not in held_back
         and (one.kind is FileChange.TICKED or facts.mono_s - since_s >= facts.settle_s)
-        and not (one.key in kept and kept[one.key].status in HELD)
+        and status.get(one.key) not in HELD
     }
     return SyncVerdict(
         ticks=tuple(one for one in standing if one in ripe and one.kind is FileChange.TICKED),
@@ -195,7 +222,7 @@ def judge(
     )
 
 
-def _brake(one: Difference, kept: Mapping[str, KeptTask], facts: SyncFacts, many: int) -> str:
+def _brake(one: Difference, status: Mapping[str, TaskStatus], facts: SyncFacts, many: int) -> str:
     """Why a person is to look at it first; empty: nothing speaks against it."""
     for doubt in facts.doubts:
         names = [one.key for one in doubt.may_be]
@@ -213,7 +240,9 @@ def _brake(one: Difference, kept: Mapping[str, KeptTask], facts: SyncFacts, many
         return "it was changed before this crew watched the file"
     if one.kind is not FileChange.TICKED:
         return ""
-    if kept[one.key].status not in TICKABLE:
+    if facts.restored:
+        return "it came with an old version that was written back"
+    if status[one.key] not in TICKABLE:
         return UNPROVED
     return ""
 

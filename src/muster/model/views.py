@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from muster.model.plan_sync import PlanSynced
 from muster.model.states import AgentStatus, AttemptStatus, ErrorKind, PauseReason, StopAction, TaskStatus
 from muster.model.task import CommonFields
 from muster.model.usage import Usage
@@ -226,6 +227,8 @@ class Inbox(ViewStruct, frozen=True, kw_only=True):
     tasks: tuple[TaskView, ...]
     complete: bool
     """False where there is more than was looked at."""
+    files: tuple[PlanSynced, ...] = ()
+    """Plans that are not in step with their files."""
 
 
 class TaskDetail(ViewStruct, frozen=True, kw_only=True):

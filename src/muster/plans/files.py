@@ -15,7 +15,7 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -128,9 +128,7 @@ class LocalPlanFiles:
         self, path: str, data: bytes, keys: Collection[str], clear: Collection[str]
     ) -> tuple[bytes, frozenset[str]]:
         """Of a long plan it is dear to find the boxes: their places are kept until its text changes."""
-        digest, places = _digest(data), self._places.get(path)
-        if places is None or places.digest != digest:
-            places = _Places(digest, markdown.boxes(data, path))
+        places = self._boxes(path, data)
         ours, found = bytearray(data), places.of.keys() & {*keys, *clear}
         for key in found:
             at = places.of[key]
@@ -139,10 +137,24 @@ class LocalPlanFiles:
             elif ours[at] not in _TICKED:
                 ours[at] = _TICK
         new = bytes(ours)
-        self._places[path] = places._replace(digest=_digest(new))
+        return new, frozenset(found)
+
+    def _boxes(self, path: str, data: bytes) -> _Places:
+        places = self._places.get(path)
+        if places is None or places.text != _text(data, places.of):
+            of = markdown.boxes(data, path)
+            places = self._places[path] = _Places(_text(data, of), of)
         while len(self._places) > PLACES_MAX:
             del self._places[next(iter(self._places))]
-        return new, frozenset(found)
+        return places
+
+    def boxes(self, path: str) -> dict[str, bool]:
+        """As ports.PlanFiles says."""
+        return self._ticked(path, _read(_resolve(self._folder, path), path).data)[1]
+
+    def _ticked(self, path: str, data: bytes) -> tuple[str, dict[str, bool]]:
+        places = self._boxes(path, data)
+        return places.text, {key: data[at] in _TICKED for key, at in places.of.items()}
 
     def glance(self, path: str, known: Mark | None) -> tuple[Mark | None, bool]:
         """As ports.PlanFiles says."""
@@ -159,7 +171,8 @@ class LocalPlanFiles:
         seen = _read(_resolve(self._folder, path), path)
         replaced_s = self._replaced.get(_digest(seen.data))
         restored = replaced_s is not None and abs(self._now_s() - replaced_s) < BUFFER_S
-        return PlanBytes(seen.data, _mark(seen.status), seen.written, restored)
+        text, boxes = self._ticked(path, seen.data)
+        return PlanBytes(seen.data, _mark(seen.status), seen.written, text, boxes, restored)
 
     def rewrite(self, path: str, edit: Callable[[bytes], bytes]) -> bytes:
         """What the plan holds now: what `edit` has made of what it held; that may be asked more than once."""
@@ -282,7 +295,8 @@ class LocalPlanFiles:
 
 
 class _Places(NamedTuple):
-    digest: str
+    text: str
+    """As in PlanBytes."""
     of: dict[str, int]
     """By key, the byte between the brackets of its box."""
 
@@ -405,6 +419,16 @@ def _cannot(name: str, done: str, error: OSError) -> BadPlan:
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:_DIGEST_CHARS]
+
+
+def _text(data: bytes, places: Mapping[str, int]) -> str:
+    """A digest of all but what stands in boxes at these places; empty where other things stand there."""
+    text = bytearray(data)
+    for at in places.values():
+        if text[at - 1 : at + 2 : 2] != b"[]":
+            return ""
+        text[at] = _CLEAR
+    return _digest(bytes(text))
 
 
 def _short(name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import NamedTuple, Protocol
 
 
@@ -39,6 +39,10 @@ class PlanBytes(NamedTuple):
     mark: Mark
     written: bool
     """Some program has it open for writing, so there may be more to come."""
+    text: str
+    """A digest of all but the boxes' marks."""
+    boxes: Mapping[str, bool]
+    """By key, whether its box is ticked."""
     restored: bool
     """A version that we have replaced a moment ago, written back: by an editor that had it open, most likely."""
 
@@ -56,6 +60,9 @@ class PlanBoxes(Protocol):
 class PlanFiles(PlanBoxes, Protocol):
     def glance(self, path: str, known: Mark | None) -> tuple[Mark | None, bool]:
         """The file's mark, None where there is none; and whether only our ticks have changed it since `known`."""
+
+    def boxes(self, path: str) -> dict[str, bool]:
+        """By key, whether its box is ticked.  Raises BadPlan where the file cannot be read."""
 
     def read(self, path: str) -> PlanBytes:
         """Raises BadPlan where it cannot be read."""

@@ -310,6 +310,9 @@ class Reads(Common, Protocol):
         Costs as much as there are events since.
         """
 
+    async def sync_states(self) -> list[tuple[str, SyncState]]:
+        """Of the plans that have a file, by name."""
+
     async def last_event_id(self) -> int:
         """0 where nothing has happened yet."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from muster.engine.queries import Queries
-from muster.model.answers import AuditReport, BackedUp, Reconciled
+from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled
 from muster.model.errors import StoreFault
 from muster.model.plan_sync import PlanSynced
 from muster.ports.engine import Execute
@@ -51,11 +51,14 @@ class OwnerActions(Protocol):
     async def free_dead(self) -> None:
         """What dead workers of this host hold is free when this returns."""
 
-    async def sync_plan(self, plan: str) -> PlanSynced:
-        """Takes in what has changed in the plan's file, now.  Raises NotFound."""
+    async def sync_plan(
+        self, plan: str, accept: bool | None, keys: tuple[str, ...], actor: str
+    ) -> PlanSynced:
+        """Takes in what has changed in the plan's file, now; or a person's word on what waits, of these tasks or
+        of all.  Raises NotFound."""
 
-    async def tick_boxes(self, plan: str) -> str:
-        """Ticks the boxes of the plan of this name now; why some wait."""
+    async def boxes(self, plan: str, *, rewrite: bool = False) -> BoxesTicked:
+        """Ticks the boxes of what the plan of this name has completed since, or if `rewrite` ever, now."""
 
 
 @dataclass(frozen=True, kw_only=True)

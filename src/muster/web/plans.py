@@ -24,6 +24,13 @@ class CancelBody(ActorBody, frozen=True, kw_only=True):
     reason: c.Text = ""
 
 
+class SyncBody(ActorBody, frozen=True, kw_only=True):
+    accept: bool | None = None
+    """Of what waits for a person: the file is right (true), or the plan is (false)."""
+    keys: tuple[c.Name, ...] = ()
+    """Of these tasks; else of all."""
+
+
 @routes.get(_PLANS)
 async def plans(web: Backend) -> list[PlanView]:
     return await web.queries.plans()
@@ -41,7 +48,7 @@ routes.query(f"{_PLAN}/items", Queries.items)
 
 @routes.post(f"{_PLANS}/diff")
 async def diff(web: Backend, body: UpdatePlan) -> PlanDiff:
-    """What `update` with the same body would do.  Nothing is changed."""
+    """What `update` with the same body would do, and which boxes differ.  Nothing is changed."""
     return await web.queries.diff(body)
 
 
@@ -49,16 +56,22 @@ async def diff(web: Backend, body: UpdatePlan) -> PlanDiff:
 async def tick(web: Backend, plan: str) -> BoxesTicked:
     """The boxes of what is done, now and not at the owner's next look."""
     await web.queries.plan(plan)
-    return BoxesTicked(plan=plan, waits=await web.owner.tick_boxes(plan))
+    return await web.owner.boxes(plan)
+
+
+@routes.post(f"{_PLAN}/boxes")
+async def boxes(web: Backend, plan: str, body: ActorBody) -> BoxesTicked:  # noqa: ARG001 - only a person may
+    """All boxes of what is done, also those that somebody has cleared."""
+    return await web.owner.boxes(plan, rewrite=True)
 
 
 routes.query(f"{_PLAN}/sync", Queries.sync_state)
 
 
 @routes.post(f"{_PLAN}/sync")
-async def sync(web: Backend, plan: str, body: ActorBody) -> PlanSynced:  # noqa: ARG001 - only a person may
-    """What has changed in its file is taken in now, as far as nobody has to be asked."""
-    return await web.owner.sync_plan(plan)
+async def sync(web: Backend, plan: str, body: SyncBody) -> PlanSynced:
+    """What has changed in its file is taken in now, as far as nobody has to be asked; or that is answered."""
+    return await web.owner.sync_plan(plan, body.accept, body.keys, body.actor)
 
 
 @routes.post(f"{_PLAN}/cancel")

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+import math
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from muster.engine.policy import Policy
 from muster.engine.service import TaskService
-from muster.engine.services.ticker import Ticker
-from muster.model.edits import PlanUpdated, UpdatePlan, compare
+from muster.engine.services.ticker import REST, Ticker
+from muster.model.answers import Enqueued
+from muster.model.commands import CompleteByPerson, Retry, Spec
+from muster.model.edits import Doubt, KeptTask, PlanUpdated, UpdatePlan, compare
 from muster.model.errors import BadPlan, CallerError, NotFound
 from muster.model.identity import as_known
 from muster.model.people import THE_FILE
@@ -26,10 +30,16 @@ from muster.model.plan_sync import (
     SetSync,
     SyncFacts,
     SyncState,
+    TakeTicks,
+    box_difference,
+    boxes_differ,
+    by_keys,
     differences,
     judge,
 )
 from muster.model.rows import Plan
+from muster.model.states import TaskStatus
+from muster.model.views import TaskFilter, TaskView
 from muster.ports.engine import Execute
 from muster.ports.files import Mark, PlanBytes, PlanFiles
 from muster.ports.runtime import PLAN_FILES, Clock, Wakeups
@@ -37,6 +47,8 @@ from muster.ports.store import Reads
 
 log = logging.getLogger(__name__)
 
+STEP_S = 0.05
+"""It never looks more often."""
 PATIENCE = 5
 """So many times the debounce a file may go on changing before it is looked at all the same."""
 
@@ -48,6 +60,9 @@ class FileRules:
     debounce_s: float = 2.0
     settle_s: float = 30.0
     poll_s: float = 2.0
+    """The promise; hints only make it faster."""
+    in_reach: bool = False
+    """Agents work in the folder of the plans' files."""
 
 
 @dataclass
@@ -62,6 +77,40 @@ class _Known:
     """When it was last seen as it was looked at."""
     head: str | None = None
     fresh: dict[Difference, float] = field(default_factory=dict)
+    text: str = ""
+    boxes: Mapping[str, bool] = field(default_factory=dict)
+    """As it was when all of it was compared with the plan, which found nothing but boxes."""
+    looked_s: float = -math.inf
+    rests_s: float = -math.inf
+    """Until then it is not compared for the sake of what tasks do: a long plan takes a while."""
+    event: int = 0
+    """The newest one when it was looked at."""
+    waits: bool = False
+    """A person is asked."""
+    unread: bool = False
+    """As it is now, it could not be read."""
+
+
+class _Glance(NamedTuple):
+    """At a file, without reading it."""
+
+    mark: Mark | None
+    ours: bool
+    head: str | None
+
+
+class _Compared(NamedTuple):
+    seen: PlanBytes
+    command: UpdatePlan | None
+    """What the file wants; None where only boxes have changed."""
+    kept: Mapping[str, KeptTask | TaskView]
+    found: list[Difference]
+    again: dict[str, bool]
+    """Boxes that an editor's old version has put back."""
+    doubts: tuple[Doubt, ...]
+
+
+_BOXES = frozenset({FileChange.TICKED, FileChange.CLEARED})
 
 
 class PlanSyncer(TaskService):
@@ -94,6 +143,7 @@ class PlanSyncer(TaskService):
         self._wanted, self._head_of, self._follow = wanted, head_of, follow
         self._wakeups, self._in_thread = wakeups, in_thread
         self._known: dict[int, _Known] = {}
+        self._followed: list[str] = []
 
     @property
     def _now_s(self) -> float:
@@ -101,22 +151,45 @@ class PlanSyncer(TaskService):
 
     async def pause(self) -> None:
         with self._wakeups.listen(PLAN_FILES) as hints:
-            await hints.wait(self._rules.poll_s)
+            await hints.wait(max(0.0, min(self._rules.poll_s, self._next_s() - self._now_s)))
+
+    def _next_s(self) -> float:
+        """When there is something to do by then, hint or no hint."""
+        times = [math.inf]
+        for known in self._known.values():
+            times += self._ripens(known)
+            if known.first_s is not None:
+                times.append(known.changed_s + self._rules.debounce_s)
+        return max(min(times), self._now_s + STEP_S)
+
+    def _ripens(self, known: _Known) -> list[float]:
+        """When boxes will have stood long enough that had not at the last look."""
+        times = [since_s + self._rules.settle_s for since_s in known.fresh.values()]
+        return [at_s for at_s in times if at_s > known.looked_s]
 
     async def run_once(self) -> None:
-        plans = await self._reads.plan_sources()
-        await self._in_thread(self._follow, [plan.source for plan in plans])
-        for plan in plans:
-            await self._consider(plan)
+        plans = [plan for plan in await self._reads.plan_sources() if plan.source is not None]
+        known = [await self._known_of(plan) for plan in plans]
+        now_ms, event = self.clock.now().wall_ms, await self._reads.last_event_id()
+        asked = [(plan.source or "", one.mark) for plan, one in zip(plans, known, strict=True)]
+        glances = await self._in_thread(self._glance, asked)
+        for plan, one, glance in zip(plans, known, glances, strict=True):
+            await self._consider(plan, one, glance, now_ms, event)
 
-    async def _consider(self, plan: Plan) -> None:
-        assert plan.source is not None
-        known = self._known.setdefault(plan.id, _Known(head=(await self._reads.sync_state(plan.id)).head))
-        now_ms = self.clock.now().wall_ms
-        mark, ours = await self._in_thread(self._files.glance, plan.source, known.mark)
+    def _glance(self, asked: list[tuple[str, Mark | None]]) -> list[_Glance]:
+        """In a thread: a disk may be away."""
+        sources = [source for source, _ in asked]
+        if sources != self._followed:
+            self._follow(sources)
+            self._followed = sources
+        return [_Glance(*self._files.glance(source, mark), self._head_of(source)) for source, mark in asked]
+
+    async def _consider(self, plan: Plan, known: _Known, glance: _Glance, now_ms: int, event: int) -> None:
+        mark, ours, head = glance
+        ripe = any(at_s <= self._now_s for at_s in self._ripens(known))
+        stirred = event != known.event and (known.waits or bool(known.fresh)) and self._now_s >= known.rests_s
         if mark is None:
             return  # between two names, while an editor saves: nothing can be said of it
-        head = await self._in_thread(self._head_of, plan.source)
         if not ours:
             known.changed_s = self._now_s
             known.first_s = known.changed_s if known.first_s is None else known.first_s
@@ -133,9 +206,9 @@ class PlanSyncer(TaskService):
                 known.head = head
                 state = await self._reads.sync_state(plan.id)
                 await self._keep(plan, replace(state, head=head))
-        elif any(self._now_s - since_s >= self._rules.settle_s for since_s in known.fresh.values()):
+        elif ripe or stirred:
             await self.look(plan, head)
-        if known.first_s is None:
+        if known.first_s is None and not known.unread:
             known.seen_ms = now_ms
 
     async def _keep(self, plan: Plan, state: SyncState, said: str = "", actor: str = THE_FILE) -> None:
@@ -143,111 +216,250 @@ class PlanSyncer(TaskService):
 
     async def sync(self, name: str) -> PlanSynced:
         """At once, for a person who wants it: nothing has to stand for a while.  Raises NotFound."""
+        plan = await self._named(name)
+        head = await self._in_thread(self._head_of, plan.source)
+        return await self.look(plan, head, settle_s=0.0)
+
+    async def _named(self, name: str) -> Plan:
         for plan in await self._reads.plan_sources():
             if plan.name == name:
-                assert plan.source is not None
-                self._known.setdefault(plan.id, _Known(head=(await self._reads.sync_state(plan.id)).head))
-                head = await self._in_thread(self._head_of, plan.source)
-                return await self.look(plan, head, settle_s=0.0)
+                await self._known_of(plan)
+                return plan
         raise NotFound(f"there is no plan {name!r} with a file", "muster plan list")
+
+    async def _known_of(self, plan: Plan) -> _Known:
+        if plan.id not in self._known:
+            self._known[plan.id] = _Known(head=(await self._reads.sync_state(plan.id)).head)
+        return self._known[plan.id]
 
     async def look(self, plan: Plan, head: str | None, *, settle_s: float | None = None) -> PlanSynced:
         """Compares the file with the plan, and applies what may be applied by now."""
         async with self._ticker.lock:
-            return await self._look(plan, head, self._rules.settle_s if settle_s is None else settle_s)
+            wait_s = self._rules.settle_s if settle_s is None else settle_s
+            return await self._look(plan, head, wait_s, whole=settle_s is not None)
 
-    async def _look(self, plan: Plan, head: str | None, settle_s: float) -> PlanSynced:
-        assert plan.source is not None
+    async def _compare(self, plan: Plan, *, whole: bool = True) -> _Compared:
+        """For whoever holds the lock; unless it is to be `whole`, as little of a long plan as will do.
+
+        Raises BadPlan.
+        """
         known = self._known[plan.id]
-        state = await self._reads.sync_state(plan.id)
-        watched_ms = known.seen_ms
-        try:
-            seen: PlanBytes = await self._in_thread(self._files.read, plan.source)
-            if seen.written:
-                return PlanSynced(plan=plan.name, problem="it is being written")
-            command: UpdatePlan = await self._in_thread(self._wanted, plan.source, seen.data)
-        except (BadPlan, OSError) as error:
-            known.first_s = None
-            if state.problem != str(error):
-                log.warning("plan %s is not in step with its file: %s", plan.name, error)
-                await self._keep(plan, replace(state, problem=str(error)))
-            return PlanSynced(plan=plan.name, problem=str(error), conflicts=state.waiting)
-        tasks = await self._reads.kept_tasks(plan.id)
-        known_by, identity, _ = as_known(command, tasks, await self._reads.box_names(plan.id))
-        specs = tuple(map(self._policy.filled, known_by.tasks))
-        kept = {task.key: task for task in tasks}
-        due = await self._ticker.due(plan)
-        found = differences(specs, kept, compare(plan.name, specs, kept, identity.renamed), due)
+        seen: PlanBytes = await self._in_thread(self._files.read, plan.source)
+        names = await self._reads.box_names(plan.id)
+        seen = seen._replace(boxes=by_keys(seen.boxes, names))
+        command: UpdatePlan | None = None
+        doubts: tuple[Doubt, ...] = ()
+        kept: Mapping[str, KeptTask | TaskView]
+        if whole or known.fresh or not seen.text or seen.text != known.text:
+            command = await self._in_thread(self._wanted, plan.source, seen.data)
+            tasks = await self._reads.kept_tasks(plan.id)
+            as_kept, identity, _ = as_known(command, tasks, names)
+            specs, doubts = tuple(map(self._policy.filled, as_kept.tasks)), identity.doubts
+            by_key = {task.key: task for task in tasks}
+            due = await self._ticker.due(plan)
+            diff = compare(plan.name, specs, by_key, identity.renamed)
+            kept, found = by_key, differences(specs, by_key, diff, due)
+        else:
+            before = {**known.boxes, **self._ticker.written.get(plan.id, {})}
+            changed = [key for key, ticked in seen.boxes.items() if before.get(key) is not ticked]
+            kept = await self._tasks(plan, changed)
+            due = await self._ticker.due(plan)
+            found = [
+                one
+                for key, task in kept.items()
+                if key not in due
+                for one in box_difference(key, task.status, ticked=seen.boxes[key])
+            ]
         again: dict[str, bool] = {}
         if seen.restored:
             again = {one.key: True for one in found if one.kind is FileChange.CLEARED}
             found = [one for one in found if one.kind is not FileChange.CLEARED]
-        moved = known.head is not None and head != known.head
+        return _Compared(seen, command, kept, found, again, doubts)
+
+    async def _tasks(self, plan: Plan, keys: Iterable[str]) -> dict[str, TaskView]:
+        ids = [i for key in keys for i in await self._reads.find_key(key, plan.name, start=False)]
+        views = await self._reads.task_views(TaskFilter(ids=tuple(ids), limit=len(ids))) if ids else []
+        return {view.key: view for view in views}
+
+    async def _look(self, plan: Plan, head: str | None, settle_s: float, *, whole: bool) -> PlanSynced:
+        known, state = self._known[plan.id], await self._reads.sync_state(plan.id)
+        began_s, watched_ms = self._now_s, known.seen_ms
+        known.event = await self._reads.last_event_id()
+        try:
+            seen, command, kept, found, again, doubts = await self._compare(
+                plan, whole=whole or bool(state.conflicts)
+            )
+        except (BadPlan, OSError) as error:
+            known.first_s, known.unread = None, True
+            if state.problem != str(error):
+                log.warning("plan %s is not in step with its file: %s", plan.name, error)
+                await self._keep(plan, replace(state, problem=str(error)))
+            return PlanSynced(plan=plan.name, problem=str(error), conflicts=state.waiting)
+        if seen.written:
+            return PlanSynced(plan=plan.name, problem="another program is writing the file")
         facts = SyncFacts(
             now_ms=self.clock.now().wall_ms,
             mono_s=self._now_s,
             settle_s=settle_s,
-            moved=moved,
+            moved=known.head is not None and head != known.head,
+            restored=seen.restored,
             unwatched=watched_ms is None and settle_s > 0,
-            doubts=identity.doubts,
+            doubts=doubts,
         )
-        verdict = judge(found, kept, state.conflicts, known.fresh, facts)
-        command = replace(command, watched_ms=watched_ms)
-        told, waits, problem = await self._apply(command, found, verdict.ticks, verdict.changes, facts.now_ms)
-        conflicts = (*verdict.conflicts, *waits)
-        after = replace(state, conflicts=conflicts, problem=problem, head=head or state.head)
-        if new := [one for one in conflicts if one.about not in {old.about for old in state.conflicts}]:
-            told.append(f"{len(new)} wait for a person: {_named(one.key for one in new)}")
-        if told or after != state:
-            await self._keep(plan, after, "; ".join(told))
-        known.mark, known.head, known.fresh = seen.mark, after.head, verdict.fresh
-        known.first_s, known.seen_ms = None, facts.now_ms
-        self._ticker.again(plan.id, again)
-        return PlanSynced(plan=plan.name, done="; ".join(told), problem=problem, conflicts=after.waiting)
-
-    async def _apply(
-        self,
-        command: UpdatePlan,
-        found: Iterable[Difference],
-        ticks: tuple[Difference, ...],
-        changes: tuple[Difference, ...],
-        now_ms: int,
-    ) -> tuple[list[str], list[FileConflict], str]:
-        """What was done, what waits all the same, and why something was refused."""
+        status = {key: task.status for key, task in kept.items()}
+        verdict = judge(found, status, state.conflicts, known.fresh, facts)
         told: list[str] = []
         waits: list[FileConflict] = []
         problem = ""
-        keys = {one.key for one in found}
-        for step in (ticks, changes):
-            if not step:
-                continue
-            wanted = {one.key for one in step}
+        for step, apply in (
+            (verdict.ticks, partial(self._tick, plan, kept, watched_ms)),
+            (verdict.changes, partial(self._change, command, found)),
+        ):
             try:
-                done = await self._engine.execute(replace(command, leave=frozenset(keys - wanted)))
+                done, unproved = await apply(step) if step else ([], ())
             except CallerError as error:
                 # Nothing of this step was changed; as a conflict it is not tried again each time.
                 problem = str(error)
-                waits += [_wait(one, str(error), now_ms) for one in step]
-                continue
-            assert isinstance(done, PlanUpdated)
-            waits += [_wait(one, UNPROVED, now_ms) for one in step if one.key in done.unproved]
-            told += _told(done, {one.key: one.kind for one in step})
-        return told, waits, problem
+                waits += [_wait(one, str(error), facts.now_ms) for one in step]
+            else:
+                told += done
+                waits += [_wait(one, UNPROVED, facts.now_ms) for one in step if one.key in unproved]
+        conflicts = (*verdict.conflicts, *waits)
+        after = replace(state, conflicts=conflicts, problem=problem, head=head or state.head)
+        if new := [one for one in conflicts if one.about not in {old.about for old in state.conflicts}]:
+            told.append(f"{len(new)} wait for a person: {_listed(one.key for one in new)}")
+        if again:
+            told.append(f"ticked again: {_listed(again)}")
+        if told or after != state:
+            await self._keep(plan, after, "; ".join(told))
+        known.mark, known.head, known.fresh = seen.mark, after.head, verdict.fresh
+        known.first_s, known.unread, known.seen_ms = None, False, facts.now_ms
+        known.text, known.boxes, known.waits = seen.text, seen.boxes, bool(after.waiting)
+        known.looked_s, known.rests_s = facts.mono_s, self._now_s + REST * (self._now_s - began_s)
+        self._ticker.written.pop(plan.id, None)
+        self._ticker.again(plan.id, again)
+        return PlanSynced(plan=plan.name, done="; ".join(told), problem=problem, conflicts=after.waiting)
+
+    async def _tick(
+        self,
+        plan: Plan,
+        kept: Mapping[str, KeptTask | TaskView],
+        watched_ms: int | None,
+        step: tuple[Difference, ...],
+    ) -> tuple[list[str], tuple[str, ...]]:
+        """What was done, and which of them prove nothing."""
+        done = await self._engine.execute(
+            TakeTicks(
+                plan=plan.name,
+                source=plan.source,
+                tasks=tuple(Spec(key=one.key, title=kept[one.key].title, done=True) for one in step),
+                actor=THE_FILE,
+                in_reach=self._rules.in_reach,
+                watched_ms=watched_ms,
+            )
+        )
+        assert isinstance(done, Enqueued)
+        told = [f"completed: {_listed(done.completed)}"] if done.completed else []
+        return told, done.unproved
+
+    async def _change(
+        self, command: UpdatePlan | None, found: Iterable[Difference], step: tuple[Difference, ...]
+    ) -> tuple[list[str], tuple[str, ...]]:
+        """What was done; as `_tick`."""
+        assert command is not None, "it was read for these"
+        leave = {one.key for one in found} - {one.key for one in step}
+        done = await self._engine.execute(replace(command, leave=frozenset(leave)))
+        assert isinstance(done, PlanUpdated)
+        kinds: dict[str, list[str]] = {}
+        for one in step:
+            kinds.setdefault(one.kind, []).append(one.key)
+        return [f"{kind}: {_listed(keys)}" for kind, keys in kinds.items()], ()
+
+    async def decide(self, name: str, accept: bool, keys: Collection[str], actor: str) -> PlanSynced:
+        """A person's word on what waits: the file is right, or the plan is; of these tasks, or of all.
+
+        Raises NotFound, BadPlan, and what the engine refuses.
+        """
+        plan = await self._named(name)
+        async with self._ticker.lock:
+            state = await self._reads.sync_state(plan.id)
+            _, command, kept, found, *_ = await self._compare(plan)
+            chosen = [one for one in state.waiting if not keys or one.key in keys]
+            if unknown := set(keys) - {one.key for one in chosen}:
+                raise NotFound(
+                    f"nothing of {', '.join(sorted(unknown))} waits in plan {name}; nothing was changed",
+                    f"muster plan sync {name} --status",
+                )
+            current = [one.about for one in chosen if one.about in found]
+            marks: dict[str, bool] = {}
+            assert command is not None, "all of it was read"
+            if accept:
+                await self._accept(replace(command, actor=actor), kept, found, current)
+            else:
+                marks = {one.key: one.kind is FileChange.CLEARED for one in current if one.kind in _BOXES}
+            left = [one for one in state.conflicts if one not in chosen]
+            if not accept:
+                left += [
+                    replace(one, rejected=True)
+                    for one in chosen
+                    if one.about in found and one.kind not in _BOXES
+                ]
+            after = replace(state, conflicts=tuple(left))
+            done = (
+                f"{'accepted' if accept else 'rejected'}: {_listed(one.key for one in chosen)}"
+                if chosen
+                else ""
+            )
+            await self._keep(plan, after, done, actor)
+            self._ticker.again(plan.id, marks)
+            problem = await self._ticker.write(plan)
+        return PlanSynced(plan=name, done=done, problem=problem, conflicts=after.waiting)
+
+    async def _accept(
+        self,
+        command: UpdatePlan,
+        kept: Mapping[str, KeptTask | TaskView],
+        found: Iterable[Difference],
+        chosen: Iterable[Difference],
+    ) -> None:
+        """Boxes first: what they end, an edit does not open again."""
+        for one in chosen:
+            if one.kind is FileChange.TICKED:
+                await self._engine.execute(CompleteByPerson(task_id=kept[one.key].id, actor=command.actor))
+            elif one.kind is FileChange.CLEARED:
+                await self._engine.execute(Retry(task_id=kept[one.key].id, actor=command.actor))
+        wanted = {one.key for one in chosen if one.kind not in _BOXES}
+        if wanted:
+            keys = {one.key for one in found}
+            await self._engine.execute(replace(command, leave=frozenset(keys - wanted)))
+
+    async def rewrite(self, name: str) -> str:
+        """Ticks the box of each completed task, also where a person has cleared it; why some wait."""
+        plan = await self._named(name)
+        async with self._ticker.lock:
+            kept = await self._reads.kept_tasks(plan.id)
+            done = {task.key: True for task in kept if task.status is TaskStatus.COMPLETED}
+            self._ticker.again(plan.id, done)
+            return await self._ticker.write(plan)
+
+    async def differing(self, name: str) -> tuple[str, ...]:
+        """Keys of the tasks whose boxes say otherwise than they do."""
+        for plan in await self._reads.plan_sources():
+            if plan.name == name and plan.source is not None:
+                try:
+                    boxes: dict[str, bool] = await self._in_thread(self._files.boxes, plan.source)
+                except BadPlan:
+                    return ()  # the ticker tells why
+                boxes = by_keys(boxes, await self._reads.box_names(plan.id))
+                return boxes_differ(boxes, await self._reads.kept_tasks(plan.id))
+        return ()
 
 
 def _wait(one: Difference, why: str, now_ms: int) -> FileConflict:
     return FileConflict(key=one.key, kind=one.kind, said=one.said, why=why, since_ms=now_ms)
 
 
-def _told(done: PlanUpdated, kinds: dict[str, FileChange]) -> list[str]:
-    said = {"completed": done.completed} | {
-        kind.value: [key for key, of in kinds.items() if of is kind and key not in done.completed]
-        for kind in (FileChange.ADDED, FileChange.EDITED, FileChange.REMOVED)
-    }
-    return [f"{word}: {_named(keys)}" for word, keys in said.items() if keys]
-
-
-def _named(keys: Iterable[str]) -> str:
+def _listed(keys: Iterable[str]) -> str:
     listed = list(keys)
     more = f" and {len(listed) - 20} more" if len(listed) > 20 else ""
     return ", ".join(listed[:20]) + more

@@ -62,6 +62,8 @@ class Ticker(TaskService):
         """Boxes that are to be ticked or cleared: by plan and key."""
         self._owed: dict[int, dict[str, Due]] = {}
         """Those that were not found: looked for again once the file has changed."""
+        self.written: dict[int, dict[str, bool]] = {}
+        """What it has made of boxes since somebody has taken this away, by plan and key."""
         self.lock = asyncio.Lock()
         """Whoever holds it may compare a file with its plan: nothing is ticked meanwhile."""
 
@@ -121,6 +123,10 @@ class Ticker(TaskService):
         if owed:
             self._due[plan_id] = owed | self._due.get(plan_id, {})
 
+    async def write(self, plan: Plan) -> str:
+        """What is due, at once; for whoever holds the lock.  Why some boxes wait."""
+        return await self._tick(plan)
+
     async def catch_up(self, name: str | None = None, *, within_s: float = CATCH_UP_S) -> str:
         """Ticks at once what the next look would tick: of the plan of this name, or of all.
 
@@ -158,6 +164,7 @@ class Ticker(TaskService):
         except (BadPlan, OSError) as error:
             self._warn(plan, str(error))
             return str(error)
+        self.written.setdefault(plan.id, {}).update((key, due[key].done) for key in found)
         owed = {key: one for key, one in (self._owed.get(plan.id, {}) | due).items() if key not in found}
         told = _missing(owed)
         self._warn(plan, told)

@@ -11,6 +11,7 @@ import msgspec
 
 from muster.model.items import Effort
 from muster.model.numbers import NUMBER_MAX
+from muster.model.plan_sync import SyncState
 from muster.model.profiles import required
 from muster.model.rows import Plan, WorkerRow
 from muster.model.seals import Numbered, Seal
@@ -129,6 +130,11 @@ class SqliteReads(SharedQueries):
         return [
             (event, plan, key, bool(done))
             for event, plan, key, done in self._all("completed_since", event_id)
+        ]
+
+    async def sync_states(self) -> list[tuple[str, SyncState]]:
+        return [
+            (name, msgspec.json.decode(state, type=SyncState)) for name, state in self._all("sync_states")
         ]
 
     async def last_event_id(self) -> int:

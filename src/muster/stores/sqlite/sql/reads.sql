@@ -35,6 +35,9 @@ SELECT id, name, source, paused_reason, failures, NULL, 0 FROM plans WHERE pause
 -- name: plan_sources
 SELECT $plan_columns FROM plans WHERE source IS NOT NULL ORDER BY id
 
+-- name: sync_states
+SELECT p.name, s.state FROM plan_sync s JOIN plans p ON p.id = s.plan_id WHERE p.source IS NOT NULL ORDER BY p.id
+
 -- name: completions
 -- Also what was opened anew: its box is to be cleared.
 SELECT e.id, t.key, e.new_status = 'COMPLETED'

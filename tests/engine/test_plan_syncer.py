@@ -1,0 +1,380 @@
+"""What is taken into a plan from its file, and what is not: real files, a real store, a clock of the tests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_rig import Rig, complete, fail
+from msgspec import convert, to_builtins
+
+from muster.engine.batch import drive
+from muster.engine.services.plan_syncer import FileRules, PlanSyncer
+from muster.engine.services.ticker import Ticker
+from muster.model import commands as c
+from muster.model.answers import Answer
+from muster.model.edits import OF_THE_FILE, UpdatePlan
+from muster.model.errors import StoreRefused
+from muster.model.people import THE_FILE
+from muster.model.plan_sync import SetSync
+from muster.model.states import ErrorKind
+from muster.plans import markdown
+from muster.plans.files import PLAN_BYTES_MAX, LocalPlanFiles
+from muster.runtimes.local import LocalWakeups
+
+PLAN = "# P\n\n- [ ] A {#a}\n- [ ] B {#b after=a}\n- [ ] C {#c after=a}\n"
+
+
+class World:
+    """A plan, its file, and the services between them; `syncer` and `ticker` are of one owner."""
+
+    def __init__(self, rig: Rig, folder: Path) -> None:
+        self.rig, self.folder, self.path = rig, folder, folder / "plan.md"
+        self.head: str | None = "h1"
+        self.reachable = False
+        self.path.write_text(PLAN)
+        rig.register()
+        rig.do(self.wanted("plan.md", PLAN.encode()))
+        self.restart()
+        self.pass_s(3)
+
+    def restart(self, engine: Any = None) -> None:
+        """Another owner: it knows what is in the store."""
+        rig, files = self.rig, LocalPlanFiles(folder=self.folder, now_s=self.wall_s)
+        self.ticker = Ticker(rig.clock, rig.reads, engine or rig, files, in_thread=at_once)
+
+        async def make() -> PlanSyncer:
+            return PlanSyncer(
+                *(rig.clock, rig.reads, engine or rig, files, self.ticker),
+                policy=rig.policy,
+                rules=FileRules(debounce_s=2.0, settle_s=30.0, in_reach=self.reachable),
+                wanted=self.wanted,
+                head_of=lambda _: self.head,
+                follow=lambda _: None,
+                wakeups=LocalWakeups(),
+                in_thread=at_once,
+            )
+
+        self.syncer = asyncio.run(make())
+
+    def wall_s(self) -> float:
+        return self.rig.clock.present.wall_ms / 1000
+
+    def wanted(self, source: str, data: bytes) -> UpdatePlan:
+        document = markdown.parse(markdown.decode(data, source), source)
+        bodies = [to_builtins(task) for task in document.tasks]
+        tasks = [{name: value for name, value in body.items() if name not in OF_THE_FILE} for body in bodies]
+        body = {"plan": document.name, "source": source, "tasks": tasks, "actor": THE_FILE}
+        return convert(body | {"inReach": self.reachable}, UpdatePlan)
+
+    def write(self, *changes: str, text: str | None = None) -> None:
+        """As an editor that replaces the file; `changes` are old, new, old, new..."""
+        text = self.path.read_text() if text is None else text
+        for old, new in zip(changes[::2], changes[1::2], strict=True):
+            assert old in text
+            text = text.replace(old, new)
+        beside = self.folder / "new"
+        beside.write_text(text)
+        beside.replace(self.path)
+
+    def pass_s(self, seconds: float) -> None:
+        """Second by second, as the loops would."""
+        for _ in range(round(seconds)):
+            self.rig.clock.advance(1)
+            asyncio.run(self.syncer.run_once())
+            asyncio.run(self.ticker.run_once())
+
+    def claim(self, key: str) -> Any:
+        jobs = {job.key: job for job in self.rig.started(slots=9)}
+        return jobs[key]
+
+    @property
+    def conflicts(self) -> dict[str, str]:
+        """By key, what waits for a person."""
+        (plan,) = drive(self.rig.reads.plan_sources())
+        state = drive(self.rig.reads.sync_state(plan.id))
+        return {one.key: f"{one.kind}: {one.why}" for one in state.waiting}
+
+    @property
+    def statuses(self) -> dict[str, str]:
+        return self.rig.statuses()
+
+    @property
+    def text(self) -> str:
+        return self.path.read_text()
+
+
+async def at_once(call: Callable[..., Any], *given: object) -> Any:
+    return call(*given)
+
+
+@pytest.fixture
+def world(rig: Rig, tmp_path: Path) -> World:
+    return World(rig, tmp_path)
+
+
+def test_a_tick_is_taken_in_once_the_file_is_left_alone(world: World) -> None:
+    world.write("[ ] A", "[x] A")
+    world.pass_s(2)
+    assert world.statuses["a"] == "PENDING", "first seen a second ago"
+    world.pass_s(1)
+    assert world.statuses["a"] == "COMPLETED" and world.conflicts == {}
+    assert {event.actor for event in world.rig.events("a") if event.event == "completed"} == {THE_FILE}
+
+
+def test_a_file_that_is_never_left_alone_is_looked_at_all_the_same(world: World) -> None:
+    world.write("[ ] A", "[x] A")
+    for number in range(15):
+        world.write(text=f"{world.text}\nword {number}\n")
+        world.pass_s(1)
+    assert world.statuses["a"] == "COMPLETED"
+
+
+def test_a_half_typed_box_starts_nothing(world: World) -> None:
+    for typed in ("- [ ] Dep", "- [ ] Deploy to", "- [ ] Deploy to staging {#d}"):
+        world.write(text=f"{PLAN}{typed}\n")
+        world.pass_s(20)
+        assert set(world.statuses) == {"a", "b", "c"}
+    world.pass_s(20)
+    assert set(world.statuses) == {"a", "b", "c", "d"}
+    world.write("staging", "production")
+    world.pass_s(20)
+    assert world.rig.views()["d"].title == "Deploy to staging"
+    world.pass_s(20)
+    assert world.rig.views()["d"].title == "Deploy to production"
+
+
+def test_a_person_may_have_it_at_once(world: World) -> None:
+    world.write(text=f"{PLAN}- [ ] D {{#d}}\n")
+    told = asyncio.run(world.syncer.sync("p"))
+    assert (told.done, set(world.statuses)) == ("added: d", {"a", "b", "c", "d"})
+
+
+@pytest.mark.parametrize("broken", ["", "```\n", None, "- [ ] Z {#z}\n", "\xff"])
+def test_a_file_that_is_not_itself_for_a_while_costs_nothing(world: World, broken: str | None) -> None:
+    """Empty, behind an open fence, gone, cut off, in another encoding: and a task ends just then."""
+    job = world.claim("a")
+    if broken is None:
+        world.path.unlink()
+    else:
+        world.write(text=broken if broken != "```\n" else f"```\n{PLAN}")
+        if broken == "\xff":
+            world.path.write_bytes(PLAN.encode("utf-16"))
+    world.pass_s(4)
+    world.rig.do(complete(job))
+    world.pass_s(4)
+    world.restart()
+    world.pass_s(3)
+    world.write(text=PLAN)
+    world.pass_s(8)
+    assert world.text == PLAN.replace("[ ] A", "[x] A"), "its box is owed, also to the next owner"
+    assert (world.statuses["b"], world.conflicts) == ("PENDING", {})
+
+
+def test_a_removed_box_cancels_what_waits_and_never_what_runs(world: World) -> None:
+    job = world.claim("a")
+    world.write("- [ ] A {#a}\n", "", "- [ ] C {#c after=a}\n", "", " after=a", "")
+    world.pass_s(40)
+    assert (world.statuses["a"], world.statuses["c"]) == ("RUNNING", "CANCELLED")
+    world.rig.do(complete(job))
+    world.pass_s(40)
+    assert (world.statuses["a"], world.conflicts) == ("ARCHIVED", {})
+
+
+def test_an_edit_of_what_runs_waits_for_its_end(world: World) -> None:
+    job = world.claim("a")
+    world.write("] A", "] Anew")
+    world.pass_s(40)
+    assert (world.rig.views()["a"].title, world.conflicts) == ("A", {})
+    world.rig.do(fail(job, ErrorKind.INVALID))
+    world.pass_s(3)
+    assert world.rig.views()["a"].title == "Anew"
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_a_tick_that_appeared_while_its_task_ran_proves_nothing(world: World, done: bool) -> None:
+    job = world.claim("a")
+    world.write("[ ] A", "[x] A")
+    world.pass_s(5)
+    assert "proves nothing" in world.conflicts["a"]
+    world.rig.do(complete(job) if done else fail(job, ErrorKind.INVALID))
+    world.pass_s(5)
+    assert world.statuses["a"] == ("COMPLETED" if done else "FAILED")
+    assert bool(world.conflicts) is not done
+
+
+def test_a_tick_after_its_task_has_failed_is_a_persons(world: World) -> None:
+    world.rig.do(fail(world.claim("a"), ErrorKind.INVALID))
+    world.pass_s(3)
+    world.write("[ ] A", "[x] A")
+    world.pass_s(3)
+    assert (world.statuses["a"], world.conflicts) == ("COMPLETED", {})
+
+
+def test_a_tick_that_an_agent_could_have_made_waits(world: World) -> None:
+    world.reachable = True
+    world.restart()
+    world.pass_s(3)
+    world.claim("a")
+    world.write("[ ] B", "[x] B")
+    world.pass_s(3)
+    assert set(world.conflicts) == {"b"} and world.statuses["b"] == "PENDING"
+
+
+@pytest.mark.parametrize("late", [0, 10])
+def test_what_comes_with_a_moved_head_waits(world: World, late: int) -> None:
+    world.write("[ ] A", "[x] A", "] B", "] Bee")
+    world.head, now = "h1" if late else "h2", world.head
+    if late:
+        world.pass_s(late)  # the tick is taken in, the edit has not stood long enough
+        world.head = "h2"
+    world.pass_s(40)
+    assert now == "h1" and set(world.conflicts) == ({"b"} if late else {"a", "b"})
+    assert world.statuses["a"] == ("COMPLETED" if late else "PENDING")
+    world.write("] C", "] Cee")
+    world.pass_s(40)
+    assert world.rig.views()["c"].title == "Cee", "HEAD stands as it stood then"
+
+
+def test_nothing_is_looked_at_while_git_is_at_work(world: World) -> None:
+    world.head = None
+    world.write("[ ] A", "[x] A")
+    world.pass_s(5)
+    world.head = "h2"
+    world.pass_s(5)
+    assert set(world.conflicts) == {"a"}
+
+
+def test_more_than_five_at_once_wait(world: World) -> None:
+    more = "".join(f"- [ ] T{n} {{#t{n}}}\n" for n in range(9))
+    world.write(text=PLAN + more)
+    world.pass_s(40)
+    world.write(text=PLAN + more[: len(more) // 9 * 3])
+    world.pass_s(40)
+    assert set(world.conflicts) == {f"t{n}" for n in range(3, 9)}
+    world.write(*(word for n in range(3) for word in (f"[ ] T{n}", f"[x] T{n}")))
+    world.pass_s(3)
+    assert [world.statuses[f"t{n}"] for n in (0, 1, 2, 3)] == ["COMPLETED"] * 3 + ["PENDING"]
+
+
+def test_an_old_buffer_that_is_written_back_is_ticked_again(world: World) -> None:
+    for _ in range(3):
+        before = world.text
+        if world.statuses["a"] == "PENDING":
+            world.rig.do(complete(world.claim("a")))
+        world.pass_s(2)
+        assert "[x] A" in world.text
+        world.path.write_text(PLAN)
+        world.pass_s(4)
+    assert (world.text, world.conflicts) == (PLAN.replace("[ ] A", "[x] A"), {}), before
+
+
+def test_a_box_that_is_cleared_later_asks(world: World) -> None:
+    world.rig.do(complete(world.claim("a")))
+    world.pass_s(60)
+    world.write("[x] A", "[ ] A")
+    world.pass_s(60)
+    assert set(world.conflicts) == {"a"} and "[ ] A" in world.text
+    world.write("[ ] A", "[x] A")
+    world.pass_s(3)
+    assert world.conflicts == {}, "they agree"
+
+
+def test_a_task_that_is_started_anew_gets_its_box_cleared(world: World) -> None:
+    world.rig.do(complete(world.claim("a")))
+    world.pass_s(2)
+    world.rig.do(c.Retry(task_id=world.rig.id("a"), actor="ada"))
+    world.pass_s(5)
+    assert (world.text, world.conflicts) == (PLAN, {})
+    world.pass_s(60)
+    world.write("[ ] A", "[x] A")
+    world.pass_s(3)
+    assert world.statuses["a"] == "COMPLETED"
+
+
+def test_what_is_wrong_with_the_file_is_told_until_it_is_put_right(world: World) -> None:
+    world.write("{#a}", "{#a after=c}", "[ ] B", "[x] B")
+    world.pass_s(5)
+    (plan,) = drive(world.rig.reads.plan_sources())
+    assert "plan.md:3: these tasks wait for each other" in drive(world.rig.reads.sync_state(plan.id)).problem
+    world.write("{#a after=c}", "{#a}")
+    world.pass_s(3)
+    assert drive(world.rig.reads.sync_state(plan.id)).problem == ""
+    assert (world.statuses["b"], world.conflicts) == ("COMPLETED", {})
+
+
+def test_an_owner_that_dies_between_reading_and_writing_leaves_nothing_undone(world: World) -> None:
+    rig = world.rig
+
+    class Dies:
+        execute_all = rig.execute_all
+
+        async def execute(self, command: c.Command) -> Answer:
+            if isinstance(command, SetSync):
+                raise StoreRefused("killed")
+            return await rig.execute(command)
+
+    world.restart(Dies())
+    world.write("[ ] A", "[x] A", "] C {#c after=a}", "] C {#c after=a}\n- [ ] D {#d}")
+    for _ in range(60):
+        try:
+            world.pass_s(1)
+        except StoreRefused:
+            break
+    world.restart()
+    world.pass_s(40)
+    assert world.statuses == {"a": "COMPLETED", "b": "PENDING", "c": "PENDING", "d": "PENDING"}
+    assert world.conflicts == {} and rig.names("a").count("completed") == 1
+
+
+def test_a_clock_that_jumps_changes_nothing(world: World) -> None:
+    world.write("[ ] A", "[x] A", "] B", "] Bee")
+    present = world.rig.clock.present
+    world.rig.clock.present = type(present)(present.wall_ms - 86_400_000, present.mono_ms, present.boot_id)
+    world.pass_s(3)
+    assert world.statuses["a"] == "COMPLETED" and world.rig.views()["b"].title == "B"
+    world.rig.clock.present = type(present)(
+        present.wall_ms + 86_400_000, world.rig.clock.present.mono_ms, present.boot_id
+    )
+    world.pass_s(40)
+    assert (world.rig.views()["b"].title, world.conflicts) == ("Bee", {})
+
+
+def test_a_file_that_is_too_large_is_told_and_changes_nothing(world: World) -> None:
+    world.write(text=PLAN + " " * PLAN_BYTES_MAX)
+    world.pass_s(5)
+    (plan,) = drive(world.rig.reads.plan_sources())
+    assert "larger than 8 MiB" in drive(world.rig.reads.sync_state(plan.id)).problem
+    world.write(text=PLAN.replace("[ ] A", "[x] A"))
+    world.pass_s(5)
+    assert drive(world.rig.reads.sync_state(plan.id)).problem == ""
+    assert world.statuses["a"] == "COMPLETED"
+
+
+def test_a_link_is_followed_wherever_it_leads(world: World) -> None:
+    there = world.folder / "there"
+    there.mkdir()
+    world.path.rename(there / "real.md")
+    world.path.symlink_to("there/real.md")
+    world.pass_s(5)
+    (there / "real.md").write_text(PLAN.replace("[ ] A", "[x] A"))
+    world.pass_s(5)
+    assert world.statuses["a"] == "COMPLETED" and world.path.is_symlink()
+
+
+def test_two_plans_of_one_folder_are_kept_apart(world: World) -> None:
+    other = PLAN.replace("# P", "# Q").replace("{#", "{#q")
+    (world.folder / "q.md").write_text(other.replace("after=a", "after=qa"))
+    world.rig.do(world.wanted("q.md", (world.folder / "q.md").read_bytes()))
+    world.pass_s(3)
+    (world.folder / "q.md").write_text((world.folder / "q.md").read_text().replace("[ ] A", "[x] A"))
+    world.write("[ ] B", "[x] B")
+    world.pass_s(5)
+    assert (world.statuses["a"], world.statuses["qa"], world.statuses["b"]) == (
+        "PENDING",
+        "COMPLETED",
+        "COMPLETED",
+    )

@@ -1,0 +1,51 @@
+"""`./run sync --rounds N`: a plan and its file under everybody's hands at once, and what comes of it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from sync_rounds import ACTIONS, Result, run_rounds
+from tick_cost import measure
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--tasks", type=int, help="instead: what a tick costs in a plan of so many tasks")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder, "project")
+        root.mkdir()
+        if args.tasks:
+            cost = measure(root, args.tasks)
+            print(f"{cost.tasks} tasks: CPU of the owner for a tick of ours {cost.crew_ms:.0f} ms, ", end="")
+            print(f"for a person's {cost.person_ms:.0f} ms")
+            return 0
+        result = run_rounds(root, args.rounds, args.seed, print)
+    print(report(result))
+    return 0 if result.good else 1
+
+
+def report(result: Result) -> str:
+    known = result.in_step + result.asked
+    accuracy = 100 * known / result.boxes if result.boxes else 100.0
+    did = ", ".join(f"{name} {number}" for name, number in sorted(result.did.items()))
+    return "\n".join(
+        [
+            f"{result.rounds} rounds of {ACTIONS} acts: {did}",
+            f"boxes compared {result.boxes}, as their tasks {result.in_step}, asked about {result.asked}",
+            f"sync accuracy {accuracy:.3f} %",
+            f"out of step {len(result.out_of_step)}, ticks lost {len(result.ticks_lost)}, "
+            f"rounds with lost bytes {len(result.bytes_lost)}",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
