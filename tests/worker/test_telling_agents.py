@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_sessions import CONFIG, FAKE, MUSTER, muster, prompts, show
 
-from patience import PATIENCE_S
+from patience import PATIENCE_S, until
 
 _LISTENS = """\
 if "listen" in prompt and not resumes:
@@ -39,6 +42,7 @@ if resumes or "wait" not in prompt:
 _ATTACHED = """\
 if "-p" not in sys.argv:
     pathlib.Path("attached").write_text(json.dumps([sys.argv[1:], os.environ["MUSTER_TASK"]]))
+    if pathlib.Path("stay").exists(): time.sleep(600)
     sys.exit()
 resumes = "--resume" in sys.argv
 """
@@ -168,6 +172,47 @@ def test_a_person_takes_the_session_over_and_gives_it_back(project: Path) -> Non
     assert f"goes on in its session {session}" in resumed
     other = muster(project, "attach", "plan/nope")
     assert other.returncode == 3
+
+
+@pytest.mark.parametrize("end", [signal.SIGHUP, signal.SIGTERM])
+def test_a_session_is_for_one_person_and_given_back_when_the_terminal_is_closed(
+    project: Path, end: signal.Signals
+) -> None:
+    (project / "plan.md").write_text("# Plan\n- [ ] It {#it}\n  wait for it\n")
+    (project / "stay").touch()
+    with subprocess.Popen([*MUSTER, "run", "plan.md"], cwd=project, stdout=subprocess.PIPE) as run:
+        until_begun(project)
+        with subprocess.Popen([*MUSTER, "attach", "plan/it"], cwd=project) as person:
+            until((project / "attached").exists, "the session is open")
+            other = muster(project, "attach", "plan/it")
+            assert other.returncode == 6
+            assert "plan/it is taken by hand, by " in other.stderr
+            task = show(project, "plan/it")["task"]
+            assert (task["status"], task["attemptStatus"]) == ("RUNNING", "running"), (
+                "nobody asks them to stop"
+            )
+            person.send_signal(end)
+            assert person.wait(PATIENCE_S) == 1
+        assert run.wait(PATIENCE_S) == 0
+    attempts = show(project, "plan/it")["attempts"]
+    assert [attempt["status"] for attempt in attempts] == ["released", "released", "completed"]
+
+
+def test_of_two_who_attach_at_once_one_is_told_that_the_other_has_it(project: Path) -> None:
+    (project / "plan.md").write_text("# Plan\n- [ ] It {#it}\n  wait for it\n")
+    (project / "stay").touch()
+    attach: Any = partial(subprocess.Popen, [*MUSTER, "attach", "plan/it"], cwd=project, text=True)
+    with subprocess.Popen([*MUSTER, "run", "plan.md"], cwd=project, stdout=subprocess.PIPE) as run:
+        until_begun(project)
+        with attach(stderr=subprocess.PIPE) as one, attach(stderr=subprocess.PIPE) as other:
+            late = until(lambda: next((each for each in (one, other) if each.poll()), None), "one is told")
+            assert late.returncode == 6
+            assert "taken by hand, by " in late.stderr.read()
+            until((project / "attached").exists, "the session is open")
+            person = one if late is other else other
+            person.send_signal(signal.SIGHUP)
+            assert person.wait(PATIENCE_S) == 1
+        assert run.wait(PATIENCE_S) == 0
 
 
 def test_where_no_session_is_left_all_that_is_known_is_handed_over(project: Path) -> None:

@@ -25,12 +25,14 @@ from muster.config.project import Project
 from muster.model.errors import Conflict, IllegalMove, MusterError, NotFound
 from muster.model.json_value import Json
 from muster.model.states import HELD, TaskStatus
+from muster.model.task import BY_HAND
 
 RENEW_S = 60.0
 LEASE_S = 300.0
 """Short: nobody is to wait long for a task whose person has gone."""
 STOP_S = 60.0
 _LOOK_S = 1.0
+_SIGNALS = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -86,6 +88,7 @@ def _take(context: Context, task: Json) -> tuple[Json, str]:
     """The task by hand, from its agent where one is at it.  Raises IllegalMove, Conflict."""
     token = secrets.token_urlsafe(32)
     body = {"tokenHash": hashlib.sha256(token.encode()).hexdigest(), "leaseS": LEASE_S}
+    _refuse_held_by_hand(task)
     if task["status"] not in HELD and task["status"] != TaskStatus.PENDING:
         return _claimed(context, task, body), token
     # Paused it is nobody's: no agent is quicker than we are.
@@ -100,6 +103,12 @@ def _take(context: Context, task: Json) -> tuple[Json, str]:
         raise
 
 
+def _refuse_held_by_hand(task: Json) -> None:
+    """One person at a time: they would write into one session."""
+    if task["status"] in HELD and task["agent"] == BY_HAND:
+        raise IllegalMove(f"{ref_of(task)} is {task['why']}", "muster claim list")
+
+
 def _claimed(context: Context, task: Json, body: Json) -> Json:
     """Once nobody is at it any more."""
     deadline_s = time.monotonic() + STOP_S
@@ -107,6 +116,8 @@ def _claimed(context: Context, task: Json, body: Json) -> Json:
         now = context.api.get(task_path(task["id"]))["task"]
         if now["status"] not in HELD and now["lingeringEpoch"] is None:
             break
+        if now["epoch"] != task["epoch"]:
+            _refuse_held_by_hand(now)
         if time.monotonic() > deadline_s or context.direct:
             raise Conflict(f"{ref_of(task)} has not stopped: {now['why']}", f"muster attach {ref_of(task)}")
         time.sleep(0.1)
@@ -118,17 +129,25 @@ def _claimed(context: Context, task: Json, body: Json) -> Json:
 
 
 def _open(argv: list[str], env: dict[str, str], cwd: Path, project: Project, held: tuple[int, int]) -> int:
-    """Until the person leaves it.  Ctrl-C is the CLI's."""
+    """Until the person leaves it, also by closing the terminal.  Ctrl-C is the CLI's."""
     over = threading.Event()
-    before = signal.signal(signal.SIGINT, lambda *_: None)  # not SIG_IGN, which the CLI would inherit
+    cli: list[subprocess.Popen[bytes]] = []
+
+    def hand_on(number: int, _: object) -> None:
+        for each in cli if number != signal.SIGINT else ():  # not SIG_IGN, which the CLI would inherit
+            each.send_signal(number)
+
+    before = {number: signal.signal(number, hand_on) for number in _SIGNALS}
     renewing = threading.Thread(target=_renew, args=(project, held, over), daemon=True)
     renewing.start()
     try:
-        return subprocess.run(argv, env=env, cwd=cwd, check=False).returncode
+        cli.append(subprocess.Popen(argv, env=env, cwd=cwd))
+        return cli[0].wait()
     except OSError as error:
         raise NotFound(f"{argv[0]} cannot be started: {error.strerror}", "muster doctor") from error
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         over.set()
         renewing.join(_LOOK_S)
 
