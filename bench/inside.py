@@ -16,7 +16,8 @@ from muster.engine.policy import Policy
 from muster.hosts.local_host import LocalHost
 from muster.model import commands as c
 from muster.model.errors import MusterError
-from muster.runtimes.local import SystemChance, SystemClock
+from muster.runtimes.chance import SystemChance
+from muster.runtimes.local import SystemClock
 from muster.stores.sqlite.store import SqliteStore
 from muster.stores.sqlite.witness import witness_of
 

@@ -25,7 +25,7 @@ from muster.config.project import Project
 from muster.hosts.local_host import LocalHost
 from muster.model import commands as c
 from muster.model.errors import MusterError
-from muster.runtimes.local import SystemChance
+from muster.runtimes.chance import SystemChance
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Memory, CPU while idle, what a command costs, and how fast ten workers end."""
+"""Memory, CPU while idle, what a command and the start of a crew cost, and how fast ten workers end."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ def rows(setting: Setting) -> Iterator[Row]:
     yield from _idle(setting)
     yield from _running(setting)
     yield from _cli(setting)
+    yield from _starts(setting)
     yield _plan(setting)
     yield _down(setting)
 
@@ -110,6 +111,19 @@ def _cli(setting: Setting) -> Iterator[Row]:
         for argv in (["--help"], ["status"], ["status", "--json"], ["task", "list"]):
             costs = [_cli_cpu_ms(project, *argv) for _ in range(setting.size(11, 4))][1:]
             yield most(f"`muster {' '.join(argv)}`, CPU with start", costs, "ms", CLI_MS, bound)
+
+
+def _starts(setting: Setting) -> Iterator[Row]:
+    """What the processes of a crew spend on what they import, before they do anything."""
+    with setting.place() as folder, site(folder / "p") as project:
+        for process, module in {
+            "owner": "app.owner",
+            "worker": "app.worker",
+            "`muster run`": "cli.run",
+        }.items():
+            imports = [sys.executable, "-P", "-c", f"import muster.{module}"]
+            costs = [_cpu_ms(project, imports) for _ in range(setting.size(11, 4))][1:]
+            yield told(f"imports of {process}, CPU with Python's own start", costs, "ms")
 
 
 def _plan(setting: Setting) -> Row:

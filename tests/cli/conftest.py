@@ -26,7 +26,8 @@ from muster.engine.policy import Policy
 from muster.model import commands as c
 from muster.model.states import ErrorKind
 from muster.model.views import TaskFilter
-from muster.runtimes.local import LocalWakeups, SystemChance, SystemClock
+from muster.runtimes.chance import SystemChance
+from muster.runtimes.local import LocalWakeups, SystemClock
 from muster.stores.sqlite.store import SqliteStore
 from muster.web.app import build
 from muster.web.backend import Backend

@@ -25,7 +25,7 @@ set = { IS_SANDBOX = "1", KEY = "secret" }
 command = ["sh", "-c", "echo no >&2; exit 3"]
 """
 PLUGIN = """
-from dataclasses import replace
+from msgspec.structs import replace
 from muster.agents.command import CommandAgent
 from muster.config.kinds import USE_MODE, AgentKind
 from muster.model.errors import AgentUnfit, BadConfig

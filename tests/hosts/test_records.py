@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from msgspec.structs import replace
 
 from muster.hosts.process import kill_recorded
 from muster.hosts.process_tree import Record
@@ -69,7 +70,7 @@ def test_a_record_never_kills_a_reused_pid_or_another_boot(hostiles):
     real = hostiles.host.identify(process.pid)
     assert real is not None
     fake = ProcessId(real.pid, real.start - 1)
-    other = Record(**{**vars(record_of(hostiles, fake)), "mark": "MUSTER_MARK=other"})
+    other = replace(record_of(hostiles, fake), mark="MUSTER_MARK=other")
     other.save(hostiles.folder("2").path / "pids")
     record_of(hostiles, real, boot_id="another").save(hostiles.folder("3").path / "pids")
     assert kill_recorded(hostiles.tmp_path / "attempts", hostiles.host) == 0
@@ -108,7 +109,7 @@ def test_a_broken_record_is_told_once_and_not_at_each_sweep(hostiles, caplog):
 
 
 def test_a_record_with_an_empty_mark_kills_nobody(hostiles):
-    Record(**{**vars(record_of(hostiles)), "mark": ""}).save(hostiles.folder().path / "pids")
+    replace(record_of(hostiles), mark="").save(hostiles.folder().path / "pids")
     assert kill_recorded(hostiles.tmp_path / "attempts", hostiles.host) == 0
 
 
@@ -124,7 +125,7 @@ def test_a_copied_record_is_no_word_on_the_processes_of_its_original(hostiles):
     process = hostiles.sh("echo ready; sleep $T")
     record = record_of(hostiles, *hostiles.alive())
     path = hostiles.folder("2").path / "pids"
-    Record(**{**vars(record), "project": "original"}).save(path)
+    replace(record, project="original").save(path)
     assert kill_recorded(hostiles.tmp_path / "attempts", hostiles.host) == 0
     assert not path.exists() and process.poll() is None
     process.kill()

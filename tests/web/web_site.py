@@ -19,7 +19,8 @@ from muster.engine.batch import Batcher
 from muster.engine.commands import Engine
 from muster.engine.policy import Policy
 from muster.model.states import CrewStatus
-from muster.runtimes.local import LocalWakeups, SystemChance, SystemClock
+from muster.runtimes.chance import SystemChance
+from muster.runtimes.local import LocalWakeups, SystemClock
 from muster.stores.sqlite.store import SqliteStore
 from muster.web.app import build
 from muster.web.server import serve

@@ -31,7 +31,8 @@ from muster.model.answers import Claimed, ClaimedJob, HeartbeatAnswer, TookOver
 from muster.model.errors import OwnerUnavailable
 from muster.model.views import TaskFilter
 from muster.ports.host import ProcessId
-from muster.runtimes.local import SystemChance, SystemClock
+from muster.runtimes.chance import SystemChance
+from muster.runtimes.local import SystemClock
 from muster.stores.sqlite.store import SqliteStore
 from muster.worker.lease_guard import margin_s
 from muster.worker.worker import Worker

@@ -8,10 +8,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from muster.hosts.process_table import read_proc
 from muster.worker.git import Repository

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from repositories import git, publish, tree
 
 from muster.model.refs import plan_branch

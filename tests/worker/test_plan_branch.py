@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from repositories import git, publish, tree
 
 from muster.model.refs import plan_branch, published_ref, task_branches

@@ -22,7 +22,7 @@ from muster.hosts.local_host import LocalHost
 from muster.model import commands as c
 from muster.model.errors import BadInput, OwnerUnavailable, Unavailable
 from muster.ports.host import ProcessId
-from muster.runtimes.local import SystemChance
+from muster.runtimes.chance import SystemChance
 from muster.worker.worker import Worker
 from patience import HOURS_S, PATIENCE_S, until
 

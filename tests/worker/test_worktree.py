@@ -9,12 +9,12 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from repositories import git, make_repository, publish, tree
 
 from muster.model.refs import kept_ref, plan_branch, ref_part, task_branch
@@ -344,7 +344,7 @@ def test_many_workers_make_their_trees_at_once(repository, home, untouched):
 
 _MAKER = """
 import sys
-from dataclasses import replace
+from msgspec.structs import replace
 from pathlib import Path
 sys.path.insert(0, sys.argv[3])
 from repositories import publish, tree

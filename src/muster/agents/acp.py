@@ -13,9 +13,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
+
+from msgspec.structs import replace
 
 from muster.agents.inputs import exit_failure, with_result
 from muster.agents.jsonlines import count_of, dict_of, list_of, text_of
@@ -40,8 +41,7 @@ _ANSWERS = {True: ("allow_once", "allow_always"), False: ("reject_once", "reject
 STOP_S = 5.0
 
 
-@dataclass(frozen=True)
-class AcpAgent(StreamingAgent):
+class AcpAgent(StreamingAgent, frozen=True):
     dangers: ClassVar[Mapping[str, str]] = {
         "read": "what it asks for is refused, except reading; what it does without asking is in its own settings",
         "edit": "it may read and change files when it asks; what it does without asking is in its own settings",

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
+
+from msgspec.structs import replace
 
 from muster.agents.inputs import SHARED, exit_failure, with_result
 from muster.agents.provider import refusal
@@ -40,8 +41,7 @@ _STATUSES = {
 }
 
 
-@dataclass(frozen=True)
-class AiderAgent(StreamingAgent):
+class AiderAgent(StreamingAgent, frozen=True):
     dangers: ClassVar[Mapping[str, str]] = {
         "ask": "it may read the files that it is given, not change anything",
         "code": "it may change files here; it runs no commands",

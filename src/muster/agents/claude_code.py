@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from glob import escape
 from pathlib import Path
@@ -70,8 +69,7 @@ _ASKS = ("acceptEdits", "auto")
 """In the other modes nothing is asked, or nothing that a person could allow."""
 
 
-@dataclass(frozen=True)
-class ClaudeCodeAgent(StreamingAgent):
+class ClaudeCodeAgent(StreamingAgent, frozen=True):
     dangers: ClassVar[Mapping[str, str]] = {
         "plan": "it may read and plan, not change anything",
         "dontAsk": "it may do only what your Claude settings allow",

@@ -7,7 +7,6 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from glob import escape
 from pathlib import Path
@@ -66,8 +65,7 @@ _TOOLS = {
 }
 
 
-@dataclass(frozen=True)
-class CodexAgent(StreamingAgent):
+class CodexAgent(StreamingAgent, frozen=True):
     dangers: ClassVar[Mapping[str, str]] = {
         "read-only": "its commands may read, not write",
         "workspace-write": "its commands may write in the project's folder, without network",

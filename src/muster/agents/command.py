@@ -6,9 +6,10 @@ import re
 import signal
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from muster.agents.inputs import (
     base_env,
@@ -49,8 +50,7 @@ EXIT_CODES: Mapping[int, ErrorKind] = MappingProxyType(
 _PLACEHOLDER = re.compile(r"\{(prompt|prompt_file|task|title|model|system_prompt)\}")
 
 
-@dataclass(frozen=True)
-class CommandAgent:
+class CommandAgent(Struct, frozen=True):
     """An agent that is one command.  Exit code 0 is success."""
 
     config: AgentConfig

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,8 +23,7 @@ _CODES = {status % 256: status for status in (400, 401, 403, 404, 429, 500, 502,
 _STATUS = re.compile(r'"code": ?(\d{3})\b|^ *(?:status|code): (\d{3}),?$', re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class GeminiAgent(StreamingAgent):
+class GeminiAgent(StreamingAgent, frozen=True):
     dangers: ClassVar[Mapping[str, str]] = {
         "plan": "it may read and plan, not change anything",
         "default": "it may only read: nobody is there to approve more",

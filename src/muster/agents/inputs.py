@@ -9,10 +9,10 @@ import signal
 import stat
 import sys
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from muster.hosts.plain_files import read_part
 from muster.model.errors import AgentUnfit, BadInput

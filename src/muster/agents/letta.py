@@ -9,7 +9,6 @@ import base64
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,8 +27,7 @@ _LOCAL = "local-"
 """Its conversations on this machine are called that; all others are at its server."""
 
 
-@dataclass(frozen=True)
-class LettaAgent(StreamingAgent):
+class LettaAgent(StreamingAgent, frozen=True):
     dangers: ClassVar[Mapping[str, str]] = {
         "plan": "it may read and plan, not change anything",
         "standard": "it may do what its own settings allow: nobody is there to approve more",

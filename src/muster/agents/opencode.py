@@ -8,7 +8,6 @@ import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -46,8 +45,7 @@ _UNENDED_MAX = 3
 """Answers in a row without an end: it would repeat such a request for ever, at once and at full price."""
 
 
-@dataclass(frozen=True)
-class OpencodeAgent(StreamingAgent):
+class OpencodeAgent(StreamingAgent, frozen=True):
     dangers: ClassVar[Mapping[str, str]] = {
         "read": "it may read, not change anything",
         "edit": "it may change files here; commands are refused",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,8 +21,7 @@ from muster.ports.agent import AgentEvent, AttemptFolder, Exit, Job, Launch, Out
 _GONE = re.compile(r"No saved session found|session .{0,60} not found", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class QwenCodeAgent(StreamingAgent):
+class QwenCodeAgent(StreamingAgent, frozen=True):
     dangers: ClassVar[Mapping[str, str]] = {
         "plan": "it may read and plan, not change anything",
         "default": "it may only read: nobody is there to approve more",

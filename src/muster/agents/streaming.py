@@ -6,11 +6,12 @@ import os
 import re
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.agents.handover import hand_over
 from muster.agents.inputs import (
@@ -61,8 +62,7 @@ _TELLING = ("command", "file_path", "path", "pattern", "url", "query", "descript
 """The inputs of tools that say in a line what is done."""
 
 
-@dataclass(frozen=True)
-class StreamingAgent:
+class StreamingAgent(Struct, frozen=True):
     """Base of the adapters: subclasses say how the command line looks and where sessions are kept."""
 
     config: AgentConfig

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.agents.jsonlines import LINE_BYTES_MAX, list_of, text_of
 from muster.model.wording import counted
@@ -16,8 +17,7 @@ Entries = Callable[[dict[str, Any]], Iterable[Entry]]
 _decode = msgspec.json.Decoder().decode
 
 
-@dataclass(frozen=True)
-class Reader:
+class Reader(Struct, frozen=True):
     """How lines are read: as its agent's kind does, else as that of another, who may have reviewed its work."""
 
     kinds: Sequence[Entries] = ()

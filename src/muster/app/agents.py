@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from itertools import count
+
+from msgspec.structs import replace
 
 from muster.agents.command import CommandAgent
 from muster.agents.streaming import StreamingAgent

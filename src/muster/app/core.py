@@ -47,7 +47,8 @@ from muster.model.retry import RetryPolicy
 from muster.plans.files import LocalPlanFiles
 from muster.ports.host import ProcessId
 from muster.ports.runtime import PLAN_FILES
-from muster.runtimes.local import LocalWakeups, SystemChance, SystemClock
+from muster.runtimes.chance import SystemChance
+from muster.runtimes.local import LocalWakeups, SystemClock
 from muster.stores.sqlite.copies import back_up
 from muster.stores.sqlite.halt import Cause, Halt
 from muster.web.backend import Backend

@@ -7,8 +7,9 @@ import logging
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from muster.config.identity import look
 from muster.config.project import Project

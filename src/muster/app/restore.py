@@ -22,7 +22,8 @@ from muster.model.commands import Restored
 from muster.model.errors import Conflict, MusterError, OwnerUnavailable, StoreRefused
 from muster.model.seals import Signer
 from muster.ports.store import Reads
-from muster.runtimes.local import SystemChance, SystemClock
+from muster.runtimes.chance import SystemChance
+from muster.runtimes.local import SystemClock
 from muster.stores.sqlite.copies import CopyReport, examine, write_anew
 from muster.stores.sqlite.file import halt_of
 from muster.stores.sqlite.store import SqliteStore, refuse_newer

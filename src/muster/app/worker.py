@@ -19,7 +19,7 @@ from muster.config.settings import AgentConfig, Config
 from muster.hosts.local_host import LocalHost, become_subreaper
 from muster.hosts.process import LocalLauncher
 from muster.hosts.process_tree import kill_recorded
-from muster.runtimes.local import SystemChance
+from muster.runtimes.chance import SystemChance
 from muster.worker.runner import WorkerContext
 from muster.worker.supervisor import DECLARED_DEAD, DRAINED
 from muster.worker.worker import Worker

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from muster.config.settings import LIMITS, SECTIONS, AgentConfig, Config
-from muster.config.tables import KeySpec, settings_of
+from muster.config.tables import KeySpec
 from muster.config.values import read_duration, read_interval, read_text
 from muster.model.durations import duration_text
 
@@ -44,10 +44,10 @@ def _keys(named: Mapping[str, KeySpec], table: str = "") -> tuple[Key, ...]:
 
 
 KEYS: tuple[Key, ...] = (
-    *_keys(settings_of(Config)),
-    *(key for name, section in SECTIONS.items() for key in _keys(settings_of(section), f"{name}.")),
+    *_keys(Config.settings),
+    *(key for name, section in SECTIONS.items() for key in _keys(section.settings, f"{name}.")),
 )
-AGENT_KEYS: tuple[Key, ...] = (*_keys(settings_of(AgentConfig)), *_keys(LIMITS, "limits."))
+AGENT_KEYS: tuple[Key, ...] = (*_keys(AgentConfig.settings), *_keys(LIMITS, "limits."))
 """Of `[agents.NAME]`."""
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from muster.config.settings import AgentConfig
 from muster.config.tables import fail
@@ -23,8 +24,7 @@ _SETTING = re.compile(r"(?:-c=?|--config=)?\s*(\w+)\s*=")
 _ATTACHED = re.compile(r"-[a-zA-Z](?=[^-])")
 
 
-@dataclass(frozen=True, kw_only=True)
-class AgentKind:
+class AgentKind(Struct, frozen=True, kw_only=True):
     make: Callable[[AgentConfig, Home | None], Agent]
     """Of its settings and its HOME, where that is not the user's."""
     program: str = ""
@@ -37,9 +37,9 @@ class AgentKind:
     """Whose quota its agents share; empty: each agent has one of its own."""
     modes: tuple[str, ...] = ()
     """Its permission modes; which one, is for people to say."""
-    levels: Mapping[str, str] = field(default_factory=dict)
+    levels: Mapping[str, str] = {}
     """The mode that `muster init` writes, by how much the agent may do: read, edit, all.  Empty: not offered."""
-    refused: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = {}
     """Arguments that Muster has a setting for, or gives itself, with what to do instead of that."""
     options: tuple[str, ...] = ()
     """Settings of its own, in the table `options`; their values are its adapter's to check."""

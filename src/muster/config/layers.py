@@ -6,9 +6,10 @@ import os
 import pwd
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+
+from msgspec import Struct
 
 from muster.config.project import FILE_NAME
 from muster.config.settings import COMMAND
@@ -20,8 +21,7 @@ _DEPTH_MAX = 20
 """Deeper tables are replaced, not merged: nothing that is read lies there."""
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(Struct, frozen=True, dict=True):
     """A file, or one variable."""
 
     name: str

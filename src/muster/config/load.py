@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from muster.config.kinds import AgentKind, Kinds
 from muster.config.layers import Layers
@@ -46,7 +47,7 @@ def parse_config(raw: Mapping[str, object], kinds: Kinds) -> Config:
     for agent in read_agents(top.table("agents"), kinds):
         agents[agent.name] = agent
     sections: dict[str, Any] = {
-        name: read_section(top.table(name), section) for name, section in SECTIONS.items()
+        name: read_section(top.table(name), section, section.settings) for name, section in SECTIONS.items()
     }
     sections["health"] = _lease(top.table("health"), sections["health"])
     sections["task"] = _backoff(top.table("task").table("backoff"), sections["task"])
@@ -86,7 +87,7 @@ def _backoff(table: Table, task: TaskDefaults) -> TaskDefaults:
 
 def _lease(table: Table, health: Health) -> Health:
     """A lease must outlive one lost heartbeat, or a hiccup costs a healthy holder its task."""
-    usual_s = max(Health.lease_s, 3 * health.heartbeat_s)
+    usual_s = max(Health().lease_s, 3 * health.heartbeat_s)
     if not table.has("lease"):
         return replace(health, lease_s=usual_s)
     if health.lease_s < 2 * health.heartbeat_s:
@@ -116,13 +117,13 @@ def _agent(key: str, value: object, kinds: Kinds) -> AgentConfig:
     kind = None if kind_name == COMMAND else _kind(table.path("kind"), kind_name, kinds)
     given: dict[str, Any] = {
         "name": name,
-        "limits": read_section(table.table("limits"), Limits, named=LIMITS),
+        "limits": read_section(table.table("limits"), Limits, LIMITS),
         "writes": True if kind is not None else None,
     }
     if kind is not None:
         given |= {"command": (kind.program,) if kind.program else (), "provider": kind.provider or None}
         given |= _of_kind(table, kind_name, kind)
-    parsed = read_section(table, AgentConfig, given)
+    parsed = read_section(table, AgentConfig, AgentConfig.settings, given)
     for twice in sorted(parsed.env.keys() & set(parsed.env_names)):
         fail(f"{key}.set.{twice}", "is in env as well", "env hands it on, set gives it a value: keep one")
     if not parsed.command:

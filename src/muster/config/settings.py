@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from muster.config.profiles import PROFILES
-from muster.config.tables import KeySpec, setting
+from muster.config.tables import KeySpec, Section, setting
 from muster.config.values import (
     read_author,
     read_command,
@@ -44,8 +45,7 @@ WORKDIRS = (OWN_WORKDIR, PROJECT_WORKDIR)
 """Where an agent works in a repository."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TaskDefaults:
+class TaskDefaults(Section, frozen=True, kw_only=True):
     """Limits of a task that sets none of its own.  `[task]`"""
 
     timeout_s: float = setting(7200.0, "timeout", read_interval, "how long one attempt may take")
@@ -76,8 +76,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class WorkerSettings:
+class WorkerSettings(Section, frozen=True, kw_only=True):
     """How many processes host agents on this machine.  `[workers]`"""
 
     count: int | None = setting(
@@ -91,8 +90,7 @@ class WorkerSettings:
         return self.count if self.count is not None else max(1, min(4, cores))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Health:
+class Health(Section, frozen=True, kw_only=True):
     """How soon a silent holder of a task is given up.  `[health]`"""
 
     heartbeat_s: float = setting(5.0, "heartbeat", read_interval, "how often a worker is heard")
@@ -132,8 +130,7 @@ def _codes_shown(codes: Mapping[int, ErrorKind]) -> object:
     return {str(code): kind.value for code, kind in codes.items()} or None
 
 
-@dataclass(frozen=True)
-class AgentConfig:
+class AgentConfig(Section, frozen=True):
     """One executor: a command that gets a prompt, or a CLI that Muster knows.  `[agents.NAME]`"""
 
     name: str
@@ -207,7 +204,7 @@ class AgentConfig:
     stall_after_s: float | None = setting(
         None, "stall_after", read_duration, "as `health.stall_after`, for this agent"
     )
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = Limits()
     """`[agents.NAME.limits]`: see LIMITS."""
     provider: str | None = setting(None, "provider", read_text, "agents of one provider wait together")
     """When it is out of quota."""
@@ -243,8 +240,7 @@ def built_in_agents() -> dict[str, AgentConfig]:
     return {SHELL.name: SHELL}
 
 
-@dataclass(frozen=True, kw_only=True)
-class RetentionSettings:
+class RetentionSettings(Section, frozen=True, kw_only=True):
     """How long what is over is kept.  `[retention]`"""
 
     events_s: float = setting(90 * 86400.0, "events", read_interval, "how long the audit is kept")
@@ -256,8 +252,7 @@ class RetentionSettings:
     """As far as they are still there; their work stays behind refs."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Budget:
+class Budget(Section, frozen=True, kw_only=True):
     """What may be spent before a person is asked; None: any amount.  `[budget]`"""
 
     task_usd: float | None = setting(
@@ -266,8 +261,7 @@ class Budget:
     plan_usd: float | None = setting(None, "plan", read_dollars, "the same of all tasks of a plan together")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Git:
+class Git(Section, frozen=True, kw_only=True):
     """Where agents that write work, in a repository.  `[git]`"""
 
     worktrees: bool = setting(
@@ -292,8 +286,7 @@ class Git:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlanSettings:
+class PlanSettings(Section, frozen=True, kw_only=True):
     """Plans and their files.  `[plan]`"""
 
     debounce_s: float = setting(
@@ -304,17 +297,16 @@ class PlanSettings:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Config:
-    plan: PlanSettings = field(default_factory=PlanSettings)
-    budget: Budget = field(default_factory=Budget)
-    retention: RetentionSettings = field(default_factory=RetentionSettings)
-    git: Git = field(default_factory=Git)
-    task: TaskDefaults = field(default_factory=TaskDefaults)
-    workers: WorkerSettings = field(default_factory=WorkerSettings)
-    health: Health = field(default_factory=Health)
+class Config(Section, frozen=True, kw_only=True):
+    plan: PlanSettings = PlanSettings()
+    budget: Budget = Budget()
+    retention: RetentionSettings = RetentionSettings()
+    git: Git = Git()
+    task: TaskDefaults = TaskDefaults()
+    workers: WorkerSettings = WorkerSettings()
+    health: Health = Health()
     agents: Mapping[str, AgentConfig] = field(default_factory=built_in_agents)
-    limits: Mapping[str, int] = field(default_factory=dict)
+    limits: Mapping[str, int] = {}
     """Most tasks of one limit key that run at one time, over the whole crew.  `[limits]`"""
     profiles: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: PROFILES)
     """Words that ask for a kind of agent.  `[profiles]`"""
@@ -335,7 +327,7 @@ class Config:
         return tuple(sorted(self.agents.keys() - {SHELL.name}))
 
 
-SECTIONS = {
+SECTIONS: Mapping[str, type[Section]] = {
     "task": TaskDefaults,
     "workers": WorkerSettings,
     "health": Health,

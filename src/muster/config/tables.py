@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, field, fields
 from typing import Any, NamedTuple, NoReturn, TypeVar, cast
+
+from msgspec import UNSET, Struct, StructMeta
 
 from muster.config.project import FILE_NAME
 from muster.model.errors import BadConfig
@@ -71,6 +72,11 @@ class KeySpec(NamedTuple):
     """As it is written, where that does not follow from what it is."""
 
 
+class _Setting(NamedTuple):
+    usual: Any
+    spec: KeySpec
+
+
 def setting(
     usual: _T,
     name: str,
@@ -78,31 +84,37 @@ def setting(
     says: str,
     show: Callable[[Any], object] | None = None,
 ) -> _T:
-    """A field of a dataclass, with what it is called, how it is read and what it is, said once."""
-    metadata = {"setting": KeySpec(name, read, says, show)}
-    if isinstance(usual, dict):
-        return cast(_T, field(default_factory=usual.copy, metadata=metadata))
-    return field(default=usual, metadata=metadata)
+    """A field of a Section, with what it is called, how it is read and what it is, said once."""
+    return cast(_T, _Setting(usual, KeySpec(name, read, says, show)))
 
 
-def settings_of(section: Any) -> dict[str, KeySpec]:
-    return {one.name: one.metadata["setting"] for one in fields(section) if one.metadata}
+class _SectionMeta(StructMeta):
+    settings: dict[str, KeySpec]
+
+    def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **options: Any) -> Any:
+        told = {field: one for field, one in body.items() if isinstance(one, _Setting)}
+        usual = {field: one.usual for field, one in told.items()}
+        settings = {field: one.spec for field, one in told.items()}
+        return super().__new__(cls, name, bases, {**body, **usual, "settings": settings}, **options)
+
+
+class Section(Struct, frozen=True, metaclass=_SectionMeta):
+    """A class that stands for a table: `settings` has its fields that are one key each."""
 
 
 def read_section(
-    table: Table, section: type[_T], given: Mapping[str, Any] = {}, named: Mapping[str, KeySpec] | None = None
+    table: Table, section: type[_T], named: Mapping[str, KeySpec], given: Mapping[str, Any] = {}
 ) -> _T:
     """The table as that class, the rest of it refused.  `given` goes before the defaults of the class."""
     values, tables = dict(given), {"": table}
-    usual = {one.name: one.default for one in fields(section)}  # type: ignore[arg-type]  # a dataclass
-    for name, one in (settings_of(section) if named is None else named).items():
+    for name, one in named.items():
         if one.read is None:
             continue
         within, _, key = one.name.rpartition(".")
         if within not in tables:
             tables[within] = table.table(within)
-        found = tables[within].read(key, one.read, values.get(name, usual[name]))
-        if found is not MISSING:
+        found = tables[within].read(key, one.read, values.get(name, UNSET))
+        if found is not UNSET:
             values[name] = found
     for one_table in tables.values():
         one_table.refuse_the_rest()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct
 
 from muster.hosts.local_host import LocalHost, kill_all
 from muster.hosts.plain_files import read_plain, replace_plain
@@ -22,17 +23,16 @@ _told: set[Path] = set()
 """Files that could not be read, as was said: the sweep comes by twice a second."""
 
 
-@dataclass
-class ProcessTree:
+class ProcessTree(Struct):
     """An attempt's root process and everything that came from it."""
 
     root: ProcessId
     mark: str
-    members: dict[ProcessId, Proc] = field(default_factory=dict)
+    members: dict[ProcessId, Proc] = {}
     """The living ones, as of the last look."""
-    sessions: set[int] = field(default_factory=set)
+    sessions: set[int] = set()
     """Every session that a member was ever seen in."""
-    pids: set[int] = field(default_factory=set)
+    pids: set[int] = set()
     """Of all that were ever seen."""
     recorded: frozenset[ProcessId] = frozenset()
     """The members that the file knows."""
@@ -81,8 +81,7 @@ class ProcessTree:
         return proc.start >= self.root.start
 
 
-@dataclass(frozen=True, kw_only=True)
-class Record:
+class Record(Struct, frozen=True, kw_only=True):
     """What a `pids` file says: who held the attempt, and the processes that were seen last."""
 
     boot_id: str

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 OUTPUT_BYTES = 1 << 30
 STALL_AFTER_S = 600.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """None is no limit.  The first three are kept by the kernel for each process, and for the whole tree by its
     worker, which looks once a second."""
 

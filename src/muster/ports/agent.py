@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple, Protocol
+
+from msgspec import Struct
 
 from muster.model.limits import Limits
 from muster.model.states import ErrorKind
 from muster.model.usage import Usage
 
 
-@dataclass(frozen=True, kw_only=True)
-class Job:
+class Job(Struct, frozen=True, kw_only=True):
     """One attempt as the agent sees it."""
 
     task_id: int
@@ -48,8 +48,7 @@ class Job:
     """What the task adds to the agent's own instructions."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Home:
+class Home(Struct, frozen=True, kw_only=True):
     """Where an agent lives that has not the user's HOME."""
 
     path: Path
@@ -58,8 +57,7 @@ class Home:
     """One folder for all workers: a session that goes on with another worker is found there."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class AttemptFolder:
+class AttemptFolder(Struct, frozen=True, kw_only=True):
     """The files of one attempt on the worker's host, under `.muster/attempts/<task>/<epoch>/`."""
 
     path: Path
@@ -98,8 +96,7 @@ class AttemptFolder:
         return self.path / "handover.md"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Talk:
+class Talk(Struct, frozen=True, kw_only=True):
     """What is said to a CLI that takes messages while it works.  It ends once its standard input is closed."""
 
     first: bytes
@@ -110,8 +107,7 @@ class Talk:
     """What tells it something more in between; None: nothing can."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Launch:
+class Launch(Struct, frozen=True, kw_only=True):
     """A process to start.  `env` is complete: nothing of the worker's own environment is added to it."""
 
     argv: tuple[str, ...]
@@ -123,7 +119,7 @@ class Launch:
     """Standard input is a pipe then, in place of `stdin`: `talk.first` is written to it, and it stays open."""
     interrupts: bool = True
     """It ends by an interrupt.  One that does not is terminated at once."""
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = Limits()
     unlogged: bytes = b""
     """Lines of its output that begin so are for its adapter alone; empty: none."""
     idle_bytes_per_s: int = 64
@@ -134,8 +130,7 @@ class Launch:
     """What it goes on from, for people; empty for a first attempt."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Exit:
+class Exit(Struct, frozen=True, kw_only=True):
     """How a process ended, as the kernel told it."""
 
     code: int
@@ -150,8 +145,7 @@ class Exit:
     """How the kernel has killed it for want of memory, as it says itself; empty where it does not."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Completed:
+class Completed(Struct, frozen=True, kw_only=True):
     result: bytes | None = None
     """JSON."""
     spoken: bool = False
@@ -160,8 +154,7 @@ class Completed:
     """What it was not allowed to do, and went on without."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Failed:
+class Failed(Struct, frozen=True, kw_only=True):
     kind: ErrorKind
     message: str
     reset_at_s: float | None = None
@@ -173,15 +166,13 @@ class Failed:
 Outcome = Completed | Failed
 
 
-@dataclass(frozen=True)
-class SessionSeen:
+class SessionSeen(Struct, frozen=True):
     """The agent's output has named its session."""
 
     key: str
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Struct, frozen=True):
     """The agent does something now: a tool that it uses, a provider that it waits for."""
 
     text: str
@@ -189,8 +180,7 @@ class Step:
     """How far it is by its own list of what is to do; None where it keeps none, or has not changed it."""
 
 
-@dataclass(frozen=True)
-class PermissionAsked:
+class PermissionAsked(Struct, frozen=True):
     """The agent wants to do what it may not do by itself, and waits until it is told (`Job.may_ask`)."""
 
     question: str
@@ -203,8 +193,7 @@ class PermissionAsked:
     """... and where it is not."""
 
 
-@dataclass(frozen=True)
-class Reported:
+class Reported(Struct, frozen=True):
     """A message of the agent holds a report to Muster: it may not run `muster report`, or need not."""
 
     verb: str
@@ -229,8 +218,7 @@ class Did(StrEnum):
     """A line as it was printed."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Entry:
+class Entry(Struct, frozen=True, kw_only=True):
     """Something that an agent said or did, for people."""
 
     did: Did
@@ -241,8 +229,7 @@ class Entry:
     """A part of the same message as the entry before."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Retrying:
+class Retrying(Struct, frozen=True, kw_only=True):
     """The provider has refused the agent, and its CLI tries again by itself."""
 
     refusal: Failed

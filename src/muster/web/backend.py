@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from muster.engine.queries import Queries
 from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled
@@ -61,8 +62,7 @@ class OwnerActions(Protocol):
         """Ticks the boxes of what the plan of this name has completed since, or if `rewrite` ever, now."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Backend:
+class Backend(Struct, frozen=True, kw_only=True):
     engine: Execute
     reads: Reads
     queries: Queries

@@ -6,9 +6,10 @@ import contextlib
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from muster.worker.conflicts import Unmerged, conflicts, ours, resolve, undecided
 from muster.worker.git import Repository
@@ -122,8 +123,7 @@ def _add_all(repository: Repository, path: Path, index: Path) -> tuple[str, list
         options += ["-c", option]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Signature:
+class Signature(Struct, frozen=True, kw_only=True):
     """What a commit says of the attempt whose work it is."""
 
     task: str

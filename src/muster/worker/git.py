@@ -11,9 +11,10 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict, Unpack
+
+from msgspec import Struct
 
 from muster.hosts.process_table import Proc, read_proc, scan, send
 from muster.model.errors import Unavailable
@@ -56,15 +57,14 @@ class GitFailed(Unavailable):
     code = Unavailable.code
 
 
-@dataclass(frozen=True)
-class Repository:
+class Repository(Struct, frozen=True):
     top: Path
     """The user's own working tree."""
     common: Path
     """The folder with the objects and refs, shared by all working trees."""
     prefix: Path
     """The project's folder, from `top`."""
-    identity: Mapping[str, str] = field(default_factory=dict)
+    identity: Mapping[str, str] = {}
     """Who commits, where the user has not said who he is."""
     project: str = ""
     """The id of the project."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from muster.model import commands as c
 from muster.model.answers import ClaimedJob
@@ -21,8 +22,7 @@ from muster.worker.words import Words
 from muster.worker.workdir import Trees, Workdir
 
 
-@dataclass(frozen=True)
-class HandingOn:
+class HandingOn(Struct, frozen=True):
     job: ClaimedJob
     workdir: Workdir
     words: Words

@@ -7,9 +7,10 @@ anything is built on it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from muster.model.refs import PUBLISHED, plan_branch, published_ref, task_branches
 from muster.worker.git import GitFailed, Repository, find_repository
@@ -27,8 +28,7 @@ class LastPublished(NamedTuple):
     """Where that one's tasks have their trees."""
 
 
-@dataclass(frozen=True)
-class PlanBranch:
+class PlanBranch(Struct, frozen=True):
     repository: Repository
     plan: str
     trees: Path

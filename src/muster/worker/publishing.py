@@ -7,9 +7,10 @@ markers goes back to the agent, or to a person, with the reason.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from muster.worker.commits import GITLINK, Staged, sizes, stage
 from muster.worker.conflicts import HOW_TO_KEEP, MARKER_BEGINS, marked
@@ -77,8 +78,7 @@ class Merged(NamedTuple):
     """Commits that stood there, and that were not published by a task."""
 
 
-@dataclass(frozen=True)
-class Publishing:
+class Publishing(Struct, frozen=True):
     tree: Worktree
     file_bytes_max: int
     """A larger file is for a person to decide on."""

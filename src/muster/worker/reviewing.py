@@ -6,8 +6,9 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from muster.model.answers import ClaimedJob
 from muster.model.states import ErrorKind
@@ -28,8 +29,7 @@ class NoVerdict(NotPublished):
     """The reviewer could not do its work: that says nothing about the work it should have looked at."""
 
 
-@dataclass(frozen=True)
-class Reviewer:
+class Reviewer(Struct, frozen=True):
     job: ClaimedJob
     agents: Mapping[str, Agent]
     folder: AttemptFolder

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import logging
 import math
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.hosts.plain_files import cut_plain
@@ -65,8 +64,7 @@ RECONNECT_FIRST_S = 0.1
 RECONNECT_CAP_S = 2.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class WorkerContext:
+class WorkerContext(Struct, frozen=True, kw_only=True):
     """What every attempt of a worker shares."""
 
     worker_id: str
@@ -77,12 +75,12 @@ class WorkerContext:
     launcher: Launcher
     trees: Trees | None = None
     """How agents are kept apart; None: all work in `root`."""
-    checks: Mapping[str, str] = field(default_factory=dict)
+    checks: Mapping[str, str] = {}
     """What each agent's work has to pass, where its task does not say."""
-    reviews: Mapping[str, str] = field(default_factory=dict)
+    reviews: Mapping[str, str] = {}
     """Who reviews each agent's work, in the same way."""
     rubric: str = ""
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = {}
     """Of checks, which are no agent's process."""
 
 
@@ -215,7 +213,7 @@ class Runner:
         command = workdir.setup()
         if not command:
             return True
-        end = self._carry_out(dataclasses.replace(launch, argv=("sh", "-c", command), stdin=None, talk=None))
+        end = self._carry_out(replace(launch, argv=("sh", "-c", command), stdin=None, talk=None))
         if end.abandoned:
             return False
         word = self._word_of(end)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from muster.model.limits import Limits
 from muster.model.states import ErrorKind
@@ -28,8 +29,7 @@ DISK_SUSPECT_BYTES = 64 << 20
 TOLD_PART = 0.8
 
 
-@dataclass(frozen=True, kw_only=True)
-class StopVerdict:
+class StopVerdict(Struct, frozen=True, kw_only=True):
     """Why the attempt has to be stopped."""
 
     kind: ErrorKind

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.model.answers import ClaimedJob
 from muster.worker.commits import Signature
@@ -99,8 +101,7 @@ class Folder:
     def clear(self) -> None: ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trees:
+class Trees(Struct, frozen=True, kw_only=True):
     """How the agents that write get trees of their own."""
 
     repository: Repository
@@ -121,16 +122,15 @@ class Trees:
     """Between two looks at what a running attempt has changed."""
 
 
-@dataclass
-class Tree:
+class Tree(Struct):
     rules: Trees
     tree: Worktree
     publishes: int | None = None
     """Whose work is only to be published."""
     accepted: bool = False
     """By a person."""
-    told: str = field(default="", init=False)
-    apart: bool = field(default=True, init=False)
+    told: str = ""
+    apart: bool = True
 
     @property
     def cwd(self) -> Path:

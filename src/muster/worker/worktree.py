@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote, unquote
+
+from msgspec import Struct
 
 from muster.hosts.plain_files import read_plain, replace_plain
 from muster.model.errors import MusterError
@@ -70,8 +71,7 @@ class Work(NamedTuple):
         return f"commit {self.commit[:SHORT_HASH_CHARS]}, {self.commits} since its start, {self.stat}"
 
 
-@dataclass(frozen=True)
-class Worktree:
+class Worktree(Struct, frozen=True):
     repository: Repository
     path: Path
     """The same for all attempts of a task: a CLI finds its session by its folder."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from muster.worker.git import GitFailed, Repository
 from muster.worker.worktree import Worktree
@@ -28,8 +29,7 @@ def set_aside(folder: Path) -> list[tuple[int, Path]]:
     return sorted((int(name), path) for name, path in found if name.isdigit())
 
 
-@dataclass(frozen=True)
-class LocalTrees:
+class LocalTrees(Struct, frozen=True):
     """Implements ports.trees."""
 
     repository: Repository

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from importlib import resources
+from pathlib import Path
 from string import Template
 
 from muster.model.edits import KeptTask
@@ -35,7 +35,7 @@ def filled_in() -> dict[str, str]:
 
 
 def _parts(file: str, filled: dict[str, str]) -> dict[str, str]:
-    text = resources.files(__package__).joinpath("sql", file).read_text("utf-8")
+    text = (Path(__file__).with_name("sql") / file).read_text("utf-8")
     _, *parts = _NAME.split(Template(text).substitute(filled))
     return {name: body.strip() for name, body in zip(parts[::2], parts[1::2], strict=True)}
 

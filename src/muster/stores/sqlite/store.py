@@ -10,7 +10,6 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from importlib import resources
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
@@ -59,8 +58,7 @@ def sqlite_version() -> tuple[str, bool]:
 
 
 def _migrations() -> list[tuple[int, str]]:
-    folder = resources.files(__package__).joinpath("migrations")
-    files = sorted((f for f in folder.iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
+    files = sorted(Path(__file__).with_name("migrations").glob("*.sql"))
     return [(int(f.name.split("_")[0]), f.read_text("utf-8")) for f in files]
 
 
