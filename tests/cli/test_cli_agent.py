@@ -236,7 +236,8 @@ def test_what_a_command_prints_decides_where_its_exit_code_lies(cli, root):
         "failure_pattern = '^Error: '\n[task]\nretries = 0\n"
     )
     (root / "plan.md").write_text(
-        "# P\n- [ ] A {#a}\n\n      echo done\n- [ ] B {#b}\n\n      echo done; echo 'Error: it broke'\n"
+        "---\norder: free\n---\n# P\n- [ ] A {#a}\n\n      echo done\n"
+        "- [ ] B {#b}\n\n      echo done; echo 'Error: it broke'\n"
         "- [ ] C {#c}\n\n      echo half\n"
     )
     assert muster(root, {}, "run", "plan.md").returncode == 5

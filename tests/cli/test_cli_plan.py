@@ -98,6 +98,7 @@ PLAN = """\
 ## API
 - [ ] Design the schema {#schema priority=P0}
 - [ ] REST endpoints {#api after=schema}
+  All of them.
   - [ ] Error pages {#errors}
 
 ## Release
@@ -239,7 +240,9 @@ def test_a_dry_run_says_who_would_get_what_and_why_and_changes_nothing(cli, root
     assert rows["d"][0] == [] and rows["d"][2] == "its box is ticked"
     assert "tie with codi-documentation-writer: the first in [profiles] wins" in rows["tie"][2]
     text = cli(*command, "plan.md", "--dry-run").out
-    assert text.startswith("TASK") and "Done" not in text and "\nd " not in text
+    assert (
+        text.startswith("Order    free: ") and "\nTASK" in text and "Done" not in text and "\nd " not in text
+    )
     assert text.endswith("billing: 9 tasks (not listed: 1 completed); nothing was changed\n")
     assert sorted(root.rglob("*")) == before
 

@@ -22,6 +22,9 @@ prompt = "script"
 writes = true
 """
 PLAN = """\
+---
+order: free
+---
 # Site
 - [ ] Bad {#bad agent=writer retries=0}
   head -c 300000 /dev/urandom > half.bin; exit 1

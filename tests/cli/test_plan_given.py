@@ -42,6 +42,12 @@ def owner(empty):
 # A dry run
 
 
+def heads(lines: list[str]) -> list[str]:
+    """Of the table, and of the sum below it."""
+    found = (line.split()[0] for line in lines)
+    return [word for word in found if word not in ("Order", "Wave", "Waves")]
+
+
 def test_a_dry_run_lists_only_what_is_still_to_be_done(cli, owner):
     plan = owner.root / "plan.md"
     boxes = "".join(f"- [ ] Task {{#{key}}}\n" for key in ("done", "bad", "unwanted", "open"))
@@ -52,7 +58,7 @@ def test_a_dry_run_lists_only_what_is_still_to_be_done(cli, owner):
     before = owner.fingerprint()
     for command in (("plan", "add"), ("run",)):
         lines = cli(*command, "plan.md", "--dry-run").out.splitlines()
-        assert [line.split()[0] for line in lines] == ["TASK", "open", "next", "work:"]
+        assert heads(lines) == ["TASK", "open", "next", "work:"]
         ended = "1 cancelled, 2 completed, 1 failed"
         assert lines[-1] == f"work: 6 tasks (not listed: {ended}); nothing was changed"
     rows = json.loads(cli("plan", "add", "plan.md", "--dry-run", "--json").out)["tasks"]
@@ -96,7 +102,7 @@ def test_a_dry_run_of_a_project_that_nobody_has_up_asks_its_store(cli, root):
     assert cli("task", "complete", "p/a").code == 0
     (root / "plan.md").write_text("# P\n- [ ] A {#a}\n  true\n- [ ] B {#b}\n  true\n")
     lines = cli("plan", "add", "plan.md", "--dry-run").out.splitlines()
-    assert [line.split()[0] for line in lines] == ["TASK", "b", "p:"]
+    assert heads(lines) == ["TASK", "b", "p:"]
 
 
 # From stdin
@@ -114,7 +120,7 @@ def test_a_plan_from_stdin_is_known_by_its_title_or_name(cli, owner):
     assert [(plan["name"], plan["source"]) for plan in listed] == [("nightly", None), ("of today", None)]
     assert json.loads(cli("plan", "add", "-", "--json", stdin=PIPED).out)["existing"] == 3
     dry = cli("plan", "add", "-", "--dry-run", stdin=PIPED).out.splitlines()
-    assert [line.split()[0] for line in dry] == ["TASK", "fetch", "build", "nightly:"]
+    assert heads(dry) == ["TASK", "fetch", "build", "nightly:"]
 
 
 def test_a_plan_from_stdin_is_compared_and_updated_by_its_name(cli, owner):

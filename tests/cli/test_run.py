@@ -264,7 +264,8 @@ def test_a_damaged_store_is_named_and_kept(folder: Path) -> None:
 
 def test_a_plan_whose_tasks_keep_failing_is_paused_and_says_so(folder: Path) -> None:
     lines = [f"- [ ] Task {n} {{#t{n} retries=0}}\n  exit 1" for n in range(8)]
-    (folder / "plan.md").write_text("# Broken\n\n" + "\n".join([*lines, "- [ ] Last {#z}\n  touch z"]) + "\n")
+    head = "---\norder: free\n---\n# Broken\n\n"
+    (folder / "plan.md").write_text(head + "\n".join([*lines, "- [ ] Last {#z}\n  touch z"]) + "\n")
     for _ in range(2):  # the second run finds it paused and does not begin
         ran = muster(folder, "run", "plan.md", "--workers", "1")
         assert ran.returncode == 5, ran.stdout + ran.stderr

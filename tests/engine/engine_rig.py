@@ -217,7 +217,7 @@ class Rig:
         return found
 
     def views(self) -> dict[str, TaskView]:
-        return {view.key: view for view in drive(self.queries.tasks(TaskFilter()))}
+        return {view.key: view for view in drive(self.queries.tasks(TaskFilter(groups=True)))}
 
     def statuses(self) -> dict[str, str]:
         return {key: str(view.status) for key, view in self.views().items()}
@@ -239,7 +239,7 @@ class Rig:
         for view in self.events():
             by_task.setdefault(view.task_id, []).append(event_of(view))
         held = {(a.task_id, a.epoch) for a in drive(self.reads.open_attempts((0, 0), 100_000))}
-        for view in drive(self.reads.task_views(TaskFilter(limit=100_000))):
+        for view in drive(self.reads.task_views(TaskFilter(groups=True, limit=100_000))):
             task, state = self.task(view.id), fold(by_task[view.id])
             assert (task.status, task.generation, task.epoch, task.event_seq) == (
                 state.status,

@@ -39,18 +39,23 @@ class ReferenceModel(ReferencePools):
         self.workers: dict[str, str] = {}
         """With the boot that each was heard in."""
 
-    def add(
-        self, key: str, needs: list[str], *, on_failed: str, max_retries: int, expires: int | None
-    ) -> None:
+    def add(self, key: str, needs: list[str], **said: Any) -> None:
         unmet = {parent for parent in needs if not self._passes(parent)}
         self.tasks[key] = {
             "status": "PENDING", "generation": 1, "epoch": 0, "unmet": unmet, "due": None, "paused": None,
-            "retries": 0, "losses": 0, "max_retries": max_retries, "linger": None, "skipped": False,
-            "on_failed": on_failed, "expires": expires, "pin": None, "pin_until": None, "question": "",
-            "attempt": None, "parents": set(needs), "checkpoint": None, "done": None, "error": None,
+            "retries": 0, "losses": 0, "linger": None, "skipped": False, "pin": None, "pin_until": None,
+            "question": "", "attempt": None, "parents": set(needs), "checkpoint": None, "done": None,
+            "error": None, **said,
         }  # fmt: skip
         for parent in needs:
             self._tell_child_of_dead(parent, key)
+        self._close_group(key)
+
+    def _close_group(self, key: str) -> None:
+        """A group is done with the last of what it waits for."""
+        task = self.tasks[key]
+        if task["group"] and task["status"] == "PENDING" and not task["unmet"]:
+            self._done(key)
 
     def _passes(self, key: str) -> bool:
         """Those behind it may go on."""
@@ -59,7 +64,7 @@ class ReferenceModel(ReferencePools):
 
     def ready(self, key: str) -> bool:
         task = self.tasks[key]
-        free = task["due"] is None and task["linger"] is None
+        free = task["due"] is None and task["linger"] is None and not task["group"]
         return task["status"] == "PENDING" and not task["unmet"] and free
 
     def open_of(self, worker: str) -> list[str]:
@@ -363,6 +368,7 @@ class ReferenceModel(ReferencePools):
         if task["status"] != "PAUSED" or task["paused"] == "question":
             return ILLEGAL
         task.update(status="PENDING", paused=None, question="")
+        self._close_group(key)
         return ""
 
     def answer(self, key: str) -> str:
@@ -434,6 +440,7 @@ class ReferenceModel(ReferencePools):
         task["generation"] += 1
         if fresh:
             task["checkpoint"] = task["done"] = None
+        self._close_group(key)
         return ""
 
     def archive(self, key: str) -> str:
@@ -472,8 +479,10 @@ class ReferenceModel(ReferencePools):
         self._unblock(key)
 
     def _unblock(self, key: str) -> None:
-        for task in self.tasks.values():
-            task["unmet"].discard(key)
+        for child, task in self.tasks.items():
+            if key in task["unmet"]:
+                task["unmet"].discard(key)
+                self._close_group(child)
 
     def _dead(self, key: str) -> None:
         for child, task in self.tasks.items():
@@ -486,5 +495,6 @@ class ReferenceModel(ReferencePools):
         task = self.tasks[child]
         if task["on_failed"] == "run":
             task["unmet"].discard(parent)
+            self._close_group(child)
         elif task["on_failed"] == "skip" and task["status"] in ("PENDING", "PAUSED"):
             self.skip(child)

@@ -119,8 +119,16 @@ class AgainstModel(RuleBasedStateMachine):
         on_failed=st.sampled_from(FailedDependency),
         max_retries=st.integers(0, 2),
         expires=st.booleans(),
+        group=st.booleans(),
     )
-    def add(self, after: list[int], on_failed: FailedDependency, max_retries: int, expires: bool) -> None:
+    def add(
+        self,
+        after: list[int],
+        on_failed: FailedDependency,
+        max_retries: int,
+        expires: bool,
+        group: bool = False,
+    ) -> None:
         if len(self.ids) >= TASKS_MAX:
             return
         key = f"t{len(self.ids)}"
@@ -134,13 +142,21 @@ class AgainstModel(RuleBasedStateMachine):
             max_retries=max_retries,
             expires_at_ms=expires_at,
             idempotency_key=f"once-{key}",
+            is_group=group,
         )
         command = c.Enqueue(plan="p", source=None, tasks=(spec,), actor="ada")
         added = self.rig.do(command)
         again = self.rig.do(command)  # its first answer was lost
-        assert (added.added, again.added, again.task_ids) == (1, 0, added.task_ids)
+        assert (added.added, again.added, again.task_ids) == (not group, 0, added.task_ids)
         (self.ids[key],) = added.task_ids
-        self.reference.add(key, needs, on_failed=str(on_failed), max_retries=max_retries, expires=expires_at)
+        self.reference.add(
+            key,
+            needs,
+            on_failed=str(on_failed),
+            max_retries=max_retries,
+            expires=expires_at,
+            group=group,
+        )
 
     @rule(pick=PICK, parent=PICK)
     def depend(self, pick: int, parent: int) -> None:

@@ -80,7 +80,7 @@ def done(rig: Rig) -> Rig:
         ("# Plan\n", "# Another\n", 0),
         ("Add the invoice model", "Add the invoce model", 1),
         ("Tell the team", "Tell team", 1),
-        ("- [ ] Tell the team\n", "- [ ] Release\n  - [ ] Tell the team\n", 1),
+        ("- [ ] Tell the team\n", "- [ ] Release\n  Now.\n  - [ ] Tell the team\n", 1),
         ("- [ ] REST endpoints\n  Four of them.\n", "", 0),
         ("REST endpoints", "The HTTP interface", 1),
         ("- [ ] REST endpoints", "- [ ] REST endpoints {#rest}", 1),

@@ -125,6 +125,7 @@ def commands(epoch: int = 4) -> dict[str, c.Command]:
         "retry": c.Retry(task_id=7, actor="ada"),
         "person": c.CompleteByPerson(task_id=7, actor="ada"),
         "unblock": c.Unblock(task_id=7, count=1),
+        "close group": c.CloseGroup(task_id=7),
         "ask": c.Ask(**mine, question="which one?"),
         "park": c.Park(**mine, question="may it?", wish="Bash: make"),
         "readopt": c.Readopt(**mine),

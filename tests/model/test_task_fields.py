@@ -14,8 +14,8 @@ from muster.model.kinds import SECONDS_MAX, TITLE_CHARS_MAX
 from muster.model.task import TaskFields
 
 SRC = Path(__file__).parents[2] / "src" / "muster"
-HEADINGS = {"epic", "feature"}
-"""Headings of a plan say these, people do not write them."""
+HEADINGS = {"epic", "feature", "is_group"}
+"""Headings and boxes of a plan say these, people do not write them."""
 
 
 def test_the_table_and_the_class_have_the_same_fields() -> None:

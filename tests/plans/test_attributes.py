@@ -136,8 +136,8 @@ def test_mistakes_that_need_a_second_look(attributes: str, said: str) -> None:
     assert said in refused.value.message
 
 
-def test_a_box_under_another_one_belongs_to_it_and_does_not_wait_for_it() -> None:
-    text = "- [ ] A {#a}\n  - plain\n    - [ ] B {#b}\n      - [ ] C {#c}\n"
+def test_a_box_under_another_one_with_a_text_belongs_to_it_and_does_not_wait_for_it() -> None:
+    text = "- [ ] A {#a}\n  - plain\n    - [ ] B {#b}\n      Text.\n      - [ ] C {#c}\n"
     text += "  - [ ] D {#d parent=c}\n- [ ] E {#e}\n"
     found = {task.key: (task.parent, task.depends_on) for task in parse(text, "plan.md").tasks}
     assert found == {"a": (None, ()), "b": ("a", ()), "c": ("b", ()), "d": ("c", ()), "e": (None, ())}
@@ -155,6 +155,7 @@ UNWRITTEN = {
     "done": "the tick in the box",
     "epic": "the heading above",
     "feature": "the lower heading above",
+    "isGroup": "boxes below it, and no text",
     "idempotencyKey": "a plan's tasks are known by their keys",
     "parentTaskId": "parent= names it by its key, which is known before its number",
 }

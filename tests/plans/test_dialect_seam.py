@@ -45,6 +45,7 @@ class Numbered(Dialect):
 
 TEXT = """# P
 - [ ] 1 Base
+  Of concrete.
 - [x] 1.1 ! Walls (after 1)
   Points: 3
   Of stone.

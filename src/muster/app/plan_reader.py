@@ -6,13 +6,14 @@ from pathlib import Path
 
 from msgspec import convert
 
-from muster.app.plan_tasks import task_bodies
+from muster.app.plan_tasks import choose_order, task_bodies
 from muster.config.project import Project
 from muster.config.settings import Config
 from muster.hosts.git_head import head_of
 from muster.model.edits import UpdatePlan
 from muster.model.people import THE_FILE
 from muster.plans import markdown
+from muster.plans.order import ordered
 
 
 class PlanReader:
@@ -20,14 +21,17 @@ class PlanReader:
         """`in_reach`: agents work in the folder of the project."""
         self._project, self._config, self._in_reach = project, config, in_reach
 
-    def wanted(self, source: str, data: bytes) -> UpdatePlan:
-        """What the file wants its plan to be.  Raises BadPlan."""
+    def wanted(self, source: str, order: str, data: bytes) -> UpdatePlan:
+        """What the file wants its plan to be, which went on in this order so far.  Raises BadPlan."""
         document = markdown.parse(markdown.decode(data, source), source)
+        chosen = choose_order(document, self._config, order)
+        document = ordered(document, chosen.order)
         body = {
             "plan": document.name,
             "source": source,
             "tasks": task_bodies(document, self._config, source),
             "actor": THE_FILE,
+            "order": chosen.order if chosen.keep else "",
             "inReach": self._in_reach,
         }
         return convert(body, UpdatePlan)

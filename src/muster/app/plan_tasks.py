@@ -1,7 +1,8 @@
-"""The tasks of a plan's file as the engine takes them in: each with who is to do it."""
+"""The tasks of a plan's file as the engine takes them in: each with who is to do it, in the plan's order."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from msgspec import to_builtins
@@ -12,7 +13,51 @@ from muster.model.edits import OF_THE_FILE, PlanDocument, PlanTask
 from muster.model.errors import BadPlan
 from muster.model.json_value import Json
 from muster.model.profiles import Choice, Chooser, by_words
+from muster.model.states import FILE_ORDER, FREE, PHASES
 from muster.plans.problems import Problems
+
+ORDER_WORDS: Mapping[str, str] = {
+    FILE_ORDER: "each task after the one before it",
+    PHASES: "heading after heading, all below one at once",
+    FREE: "all at once, but for what `after=` says",
+}
+
+
+class Chosen(NamedTuple):
+    """An order of tasks, and whose word that is."""
+
+    order: str
+    why: str = ""
+    """Empty where there is nothing to put in order."""
+    keep: bool = False
+    """The plan goes on so where nothing else says it."""
+    guessed: bool = False
+    """Nothing has said it."""
+
+    @property
+    def words(self) -> str:
+        return f"{self.order}: {ORDER_WORDS[self.order]}; {self.why}"
+
+
+def choose_order(document: PlanDocument, config: Config, kept: str, said: str | None = None) -> Chosen:
+    """`kept` is how the plan went on so far, `said` what a person says now."""
+    if said is not None:
+        return Chosen(said, "a person said so", keep=True)
+    if document.order:
+        return Chosen(document.order, "its front matter says so")
+    if config.plan.order is not None:
+        return Chosen(config.plan.order, "`[plan] order` of muster.toml says so")
+    if document.dialect_order:
+        says = f": {document.dialect_says}" if document.dialect_says else ""
+        return Chosen(document.dialect_order, f"it looks like {document.dialect}{says}")
+    if kept:
+        return Chosen(kept, "as it was begun")
+    tasks = [task for task in document.tasks if not task.is_group]
+    if any(task.depends_on for task in tasks):
+        return Chosen(FREE, "its `after=` says what waits for what", keep=True)
+    if len(tasks) < 2:
+        return Chosen(FREE)
+    return Chosen(FILE_ORDER, "nothing in it says what waits for what", keep=True, guessed=True)
 
 
 class Assigned(NamedTuple):
@@ -30,6 +75,9 @@ def assign(document: PlanDocument, config: Config) -> list[Assigned]:
     chooser = Chooser(config.profiles)
     found = []
     for task in document.tasks:
+        if task.is_group:
+            found.append(Assigned(task, None, None, None))
+            continue
         asks = bool(task.capabilities or task.target)
         agent = task.agent or (None if asks or task.profile else config.default_agent)
         choice = None
@@ -59,6 +107,8 @@ def refuse_unmanned(document: PlanDocument, config: Config, file: str) -> None:
     known = ", ".join(sorted(config.agents))
     scripts = {agent.name for agent in config.agents.values() if agent.prompt == "script"}
     for task, agent, *_ in assign(document, config):
+        if task.is_group:
+            continue
         name = f"task {task.key}"
         hint = (
             f"write agent=NAME (known: {known}; `shell` runs a task's text as a script), "

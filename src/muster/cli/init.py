@@ -72,6 +72,12 @@ CONFIG = """\
 #orphan_grace = "10m"
 #stall_after = "10m"   # without output, processor time and writing: suspected to hang, then stopped
 
+# Plan files.  Each may say `order: phases` itself, between two lines of --- at its top.
+[plan]
+#order = "file"     # how tasks follow each other where that is said nowhere: file, phases, free
+#debounce = "2s"    # how long a file has to be left alone before what was edited in it is looked at
+#settle = "30s"     # how long a new or edited box has to stand before it is taken up
+
 # Dollars; at 80 % the agent is told, then the task or the plan is paused: muster budget PLAN|REF USD.
 [budget]
 #task = 5.0

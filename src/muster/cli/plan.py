@@ -28,7 +28,7 @@ from muster.client.api import plan_path
 from muster.model.errors import BadInput
 from muster.model.json_value import Json
 from muster.model.progress import progress
-from muster.model.states import FINAL, HELD, TaskStatus
+from muster.model.states import FINAL, HELD, ORDERS, TaskStatus
 from muster.model.wording import counted
 
 TYPE_CHECKING = False
@@ -56,6 +56,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         verb.add_argument(
             "--name", metavar="NAME", help="what a plan from stdin is known by (default: its `# Title`)"
         )
+        add_order(verb)
         add_which(verb)
         plan_changes.add_saying(verb)
     adding.add_argument(
@@ -141,7 +142,7 @@ def _add_import(verbs: Any) -> None:
     importing.add_argument(
         "--add", action="store_true", help="add it as a plan; without --out there is no file then"
     )
-    importing.set_defaults(as_plan=None, new=False)
+    importing.set_defaults(as_plan=None, new=False, order=None)
 
 
 def add_which(parser: argparse.ArgumentParser) -> None:
@@ -152,9 +153,16 @@ def add_which(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--new", action="store_true", help="it is no renamed file, whatever it resembles")
 
 
+def add_order(parser: argparse.ArgumentParser) -> None:
+    said = "how its tasks follow each other (default: what it says itself, or looks like)"
+    parser.add_argument("--order", choices=ORDERS, help=said)
+
+
 def _add(args: argparse.Namespace) -> int:
+    from muster.app.plan_tasks import refuse_unmanned
     from muster.app.settings import load_config
     from muster.cli import plan_file
+    from muster.cli.plan_order import unasked
 
     given = plan_file.given_plan(args)
     if args.dry_run:
@@ -164,9 +172,14 @@ def _add(args: argparse.Namespace) -> int:
         refuse_foreign(project)
         return plan_file.dry_run(args, given, project, load_config(project.root))
     with connect(args) as context:
-        content = plan_file.plan_body(given, load_config(context.project.root), context.project)
+        config, project = load_config(context.project.root), context.project
+        refuse_unmanned(given.document, config, given.short)
         plan_file.refuse_file_of(context.api, given)
-        plan_file.follow(args, context.api, context.project, given)
+        plan_file.follow(args, context.api, project, given)
+        given, chosen = plan_file.in_order(args, context.api, given, config, given.source(project), ask=True)
+        content = plan_file.plan_body(given, config, project, chosen)
+        if order := unasked(given.document, chosen):
+            note(f"order {clean(order)}")
         plan_changes.find_out(args, context.api, content)
         waiting = Waiting(args, context)
         if args.update:
@@ -215,10 +228,12 @@ def _diff(args: argparse.Namespace) -> int:
 
     given = plan_file.given_plan(args)
     with connect(args) as context:
-        content = plan_file.plan_body(given, load_config(context.project.root), context.project)
+        config, project = load_config(context.project.root), context.project
         plan_file.refuse_file_of(context.api, given)
-        if (source := plan_file.former_source(args, context.api, context.project, given)) is not None:
-            content["source"] = source
+        former = plan_file.former_source(args, context.api, project, given)
+        source = former if former is not None else given.source(project)
+        given, _ = plan_file.in_order(args, context.api, given, config, source, ask=False)
+        content = {**plan_file.plan_body(given, config, project), "source": source}
         plan_changes.take_said(args, content)
         found = context.api.post("/api/v1/plans/diff", content)
 

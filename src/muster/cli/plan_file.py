@@ -14,23 +14,26 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from muster.app.plan_tasks import Assigned, assign, refuse_unmanned, task_bodies
+from muster.app.plan_tasks import Assigned, Chosen, assign, choose_order, refuse_unmanned, task_bodies
+from muster.cli import plan_order
 from muster.cli.context import actor, connect_to, start_folder
 from muster.cli.output import Screen, clean, note, print_json, shell_word
 from muster.cli.plan_changes import tell
 from muster.client.api import Api, plan_path
 from muster.config.project import Project, find_project
 from muster.config.settings import Config
-from muster.model.edits import PlanDocument
+from muster.model.edits import PlanDocument, is_barrier
 from muster.model.errors import BadInput, BadPlan, Conflict
 from muster.model.json_value import Json
 from muster.model.profiles import GENERAL_PURPOSE, Choice, required
 from muster.model.rows import Lane, WorkerRow
-from muster.model.states import FINAL, TaskStatus
+from muster.model.states import FINAL, FREE, TaskStatus
 from muster.model.task import REMOVED
 from muster.model.wording import counted
+from muster.plans.order import ordered, waves
 
 STDIN = "-"
+NO_ORDER = Chosen(FREE)
 
 
 class Given(NamedTuple):
@@ -107,7 +110,9 @@ def former_source(args: argparse.Namespace, api: Api, project: Project, given: G
         if plan["source"] is None:
             continue
         kept = [
-            t["box"] for t in api.get(plan_path(plan["name"], "tasks")) if t["status"] != TaskStatus.ARCHIVED
+            task["box"]
+            for task in api.get(plan_path(plan["name"], "tasks"))
+            if task["status"] != TaskStatus.ARCHIVED and not is_barrier(task["key"])
         ]
         common = len(keys.intersection(kept))
         if (common or plan["name"] == given.document.name) and not _still_holds(
@@ -196,7 +201,19 @@ def project_for(args: argparse.Namespace, given: Given) -> Project:
     return find_project(start, os.environ) or find_project(beside, {}) or Project(beside)
 
 
-def plan_body(given: Given, config: Config, project: Project) -> Json:
+def in_order(
+    args: argparse.Namespace, api: Api | None, given: Given, config: Config, source: str | None, *, ask: bool
+) -> tuple[Given, Chosen]:
+    """The plan with its order as dependencies; `api` knows how it went on so far, None: nobody does."""
+    plans: list[Json] = api.get("/api/v1/plans") if api is not None else []
+    kept = plan_order.kept_order(plans, source, given.document.name)
+    chosen = choose_order(given.document, config, kept, args.order)
+    if chosen.guessed and ask and not args.json and (said := plan_order.asked(given.document)):
+        chosen = choose_order(given.document, config, kept, said)
+    return given._replace(document=ordered(given.document, chosen.order)), chosen
+
+
+def plan_body(given: Given, config: Config, project: Project, chosen: Chosen | None = None) -> Json:
     """The plan as this project's API takes it.  Raises BadPlan, with `file:line`, where a task has no agent."""
     document, source = given.document, given.source(project)
     tasks = task_bodies(document, config, given.short)
@@ -204,6 +221,7 @@ def plan_body(given: Given, config: Config, project: Project) -> Json:
         "plan": document.name,
         "source": source,
         "whole": source is None,
+        "order": chosen.order if chosen is not None and chosen.keep else "",
         "tasks": tasks,
         "actor": actor(),
         "inReach": source is not None and _in_reach(document, config, project),
@@ -264,14 +282,16 @@ def refuse_file_of(api: Api, given: Given) -> None:
 def dry_run(args: argparse.Namespace, given: Given, project: Project, config: Config) -> int:
     """Who would get what, and why.  Nothing is written, nobody is started."""
     refuse_unmanned(given.document, config, given.short)
-    ended = {}
+    ended, kept = {}, ""
     if project.has_begun:
         with connect_to(project, args) as context:
             refuse_file_of(context.api, given)
             former = former_source(args, context.api, project, given)
             source = former if former is not None else given.source(project)
             ended = _ended(context.api, given, source, anew=getattr(args, "update", False))
-    return show_takers(args, given.document, config, ended)
+            kept = plan_order.kept_order(context.api.get("/api/v1/plans"), source, given.document.name)
+    chosen = choose_order(given.document, config, kept, args.order)
+    return show_takers(args, ordered(given.document, chosen.order), config, ended, chosen)
 
 
 def _ended(api: Api, given: Given, source: str | None, *, anew: bool) -> dict[str, str]:
@@ -295,12 +315,15 @@ def show_takers(
     document: PlanDocument,
     config: Config,
     ended: Mapping[str, str] = MappingProxyType({}),
+    chosen: Chosen = NO_ORDER,
 ) -> int:
     """`ended` are the statuses of tasks that nobody would get, by key; people are told only how many."""
     crew = _everybody(config)
     rows: list[Json] = []
     for assigned in assign(document, config):
         task = assigned.task
+        if task.is_group:
+            continue
         status = ended.get(task.key)
         agents = [] if status else _takers(assigned, crew)
         rows.append(
@@ -315,10 +338,15 @@ def show_takers(
                 "why": f"it is {status}" if status else _why(assigned, agents, config),
             }
         )
+    found = waves(document.tasks, ended)
     if args.json:
-        print_json({"plan": document.name, "tasks": rows})
+        told = {"order": chosen.order, "orderWhy": chosen.why, "waves": found}
+        print_json({"plan": document.name, **plan_order.recognised(document), **told, "tasks": rows})
         return 0
-    _print_takers(document.name, rows, Screen(args.color))
+    screen = Screen(args.color)
+    for line in (*plan_order.told(document, chosen), *plan_order.drawn(found)):
+        screen.line(clean(line))
+    _print_takers(document.name, rows, screen)
     return 0
 
 

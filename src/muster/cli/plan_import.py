@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from muster.cli.context import connect
 from muster.cli.output import clean, inert, note, print_json, shell_word
-from muster.cli.plan_file import STDIN, Given, add_plan, follow, plan_body, refuse_file_of
+from muster.cli.plan_file import STDIN, Given, add_plan, follow, in_order, plan_body, refuse_file_of
 from muster.model.errors import BadInput, BadPlan, Conflict, NotFound
 from muster.model.json_value import Json
 from muster.model.wording import counted, near
@@ -85,9 +85,11 @@ def _add(args: argparse.Namespace, imported: WrittenPlan, path: Path | None) -> 
     else:
         given = Given(replace(parse(imported.text, args.source), name=imported.name), None)
     with connect(args) as context:
-        content = plan_body(given, load_config(context.project.root), context.project)
+        config, project = load_config(context.project.root), context.project
         refuse_file_of(context.api, given)
-        follow(args, context.api, context.project, given)
+        follow(args, context.api, project, given)
+        given, chosen = in_order(args, context.api, given, config, given.source(project), ask=False)
+        content = plan_body(given, config, project, chosen)
         say = (lambda _: None) if args.json else (lambda text: print(clean(text), flush=True))
         return add_plan(context.api, content, say)
 

@@ -9,14 +9,23 @@ from pathlib import Path
 
 from muster.app.crew import READY_S, TICK_S, SupervisedCrew
 from muster.app.interrupts import Interrupts
+from muster.app.plan_tasks import refuse_unmanned
 from muster.app.settings import load_config
 from muster.cli.context import actor, connect_to, refuse_foreign
 from muster.cli.copied import confirm_copy
 from muster.cli.feed import EventPrinter, Feed, running
 from muster.cli.output import paused_line, ref_of, shell_word
-from muster.cli.plan import add_which
+from muster.cli.plan import add_order, add_which
 from muster.cli.plan_changes import add_saying, find_out
-from muster.cli.plan_file import add_plan, dry_run, follow, plan_body, project_for
+from muster.cli.plan_file import (
+    add_plan,
+    dry_run,
+    follow,
+    in_order,
+    plan_body,
+    project_for,
+)
+from muster.cli.plan_order import unasked
 from muster.cli.plan_sync import tick_boxes
 from muster.cli.task import what_next
 from muster.cli.trees import unseen_changes, where_agents_write, where_the_work_is
@@ -51,6 +60,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also apply what was changed and taken out in the file since",
     )
+    add_order(parser)
     add_which(parser)
     add_saying(parser)
 
@@ -72,13 +82,19 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         return dry_run(args, given, project, config)
     confirm_copy(project)
-    content = plan_body(given, config, project)
+    refuse_unmanned(given.document, config, given.short)
     _await_old_crew(project)
     if project.store.exists():
         with connect_to(project) as context:
             follow(args, context.api, project, given)
+            given, chosen = in_order(args, context.api, given, config, given.source(project), ask=True)
+            content = plan_body(given, config, project, chosen)
             find_out(args, context.api, content)
+    else:
+        given, chosen = in_order(args, None, given, config, None, ask=True)
+        content = plan_body(given, config, project, chosen)
     show = EventPrinter(as_json=args.json, colour=args.color)
+    show.say((order := unasked(given.document, chosen)) and f"Order    {order}")
     show.say(where_agents_write(config, project, content["plan"], content["tasks"]))
     show.say(unseen_changes(config, project))
     goal = _Goal(project, content, show, update=args.update)

@@ -29,7 +29,7 @@ from muster.config.values import (
     read_texts,
 )
 from muster.model.limits import STALL_AFTER_S, Limits
-from muster.model.states import ErrorKind
+from muster.model.states import ORDERS, ErrorKind
 
 PROMPT_CHANNELS = ("argument", "script", "file", "stdin", "none")
 """How an agent gets its prompt: as the last argument, as a file that is named or fed to it (`script`: the code of
@@ -289,6 +289,12 @@ class Git(Section, frozen=True, kw_only=True):
 class PlanSettings(Section, frozen=True, kw_only=True):
     """Plans and their files.  `[plan]`"""
 
+    order: str | None = setting(
+        None,
+        "order",
+        read_one_of(ORDERS, "no order of tasks"),
+        "how the tasks of a plan follow each other that does not say it: file, phases, free",
+    )
     debounce_s: float = setting(
         2.0, "debounce", read_duration, "how long a plan's file has to be left alone before it is read anew"
     )

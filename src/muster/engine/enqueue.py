@@ -57,6 +57,9 @@ class Enqueuer:
         }
         await self._make_room(view, sum(not spec.done for spec in fresh.values()))
         plan = found or await self._new_plan(view, command)
+        if command.order not in ("", plan.task_order):
+            plan = replace(plan, task_order=command.order)
+            await view.tx.update_plan(plan)
         changed, completed, unproved = await self._compare(view, command, known)
         ids = given | {at: self._memory.ids.next(view.now.wall_ms) for at in fresh}
         parents = known | others
@@ -74,8 +77,8 @@ class Enqueuer:
         return Enqueued(
             plan=plan.name,
             plan_id=plan.id,
-            added=len(fresh),
-            existing=len(command.tasks) - len(fresh),
+            added=sum(not spec.is_group for spec in fresh.values()),
+            existing=sum(not spec.is_group for at, spec in enumerate(command.tasks) if at not in fresh),
             changed=tuple(changed),
             completed=tuple(completed),
             unproved=tuple(unproved),
@@ -221,7 +224,7 @@ class Enqueuer:
                 raise BadInput(f"task {spec.key} is given twice; nothing was added")
             edges[spec.key] = spec.depends_on
         for spec in command.tasks:
-            if not spec.done:
+            if not spec.done and not spec.is_group:
                 self.policy.refuse_bare_script(spec)
             named = [("depends on", parent) for parent in spec.depends_on]
             if spec.parent is not None:
@@ -316,7 +319,11 @@ class Enqueuer:
         """With the kind of agent that its words ask for, where it is left to them."""
         asks = bool(spec.capabilities or spec.target)
         usual = self.policy.usual_agent
-        if not self.policy.profiles or not by_words(spec.agent, spec.profile, asks=asks, usual=usual):
+        if (
+            spec.is_group
+            or not self.policy.profiles
+            or not by_words(spec.agent, spec.profile, asks=asks, usual=usual)
+        ):
             return spec
         choice = self._chooser.choose(spec.title, spec.description, f"{spec.epic} {spec.feature}")
         return replace(spec, profile=choice.profile)

@@ -252,7 +252,8 @@ class PlanUpdater:
     async def _edit(
         self, view: View, kept: KeptTask, fields: TaskFields, ids: Mapping[str, int], actor: str
     ) -> None:
-        self._policy.refuse_bare_script(fields)
+        if not fields.is_group:
+            self._policy.refuse_bare_script(fields)
         before = task_fields_of(kept)
         changed = differences(before, fields)
         task = view.task(kept.id)
@@ -311,9 +312,9 @@ class PlanUpdater:
             view.run(task_id, c.Archive(task_id=task_id, actor=command.actor))
         return PlanCancelled(
             plan=plan.name,
-            cancelled=len(open_ids),
+            cancelled=sum(not view.task(task_id).is_group for task_id in open_ids),
             stopped=stopped,
-            archived=len(ids) if command.forget else 0,
+            archived=sum(not view.task(task_id).is_group for task_id in ids) if command.forget else 0,
             below=ids[-1] if len(ids) == command.limit else None,
         )
 

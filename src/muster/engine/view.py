@@ -184,7 +184,7 @@ class View:
         completed = task.status is TaskStatus.COMPLETED
         if not completed and task.dead and task.status is not TaskStatus.ARCHIVED:
             self._failed.append((task.id, None))
-        if task.plan_id is None:
+        if task.plan_id is None or task.is_group:
             return
         if completed or (task.status is TaskStatus.FAILED and task.error_kind is not ErrorKind.EXPIRED):
             self.ended.setdefault(task.plan_id, []).append(completed)

@@ -73,6 +73,7 @@ class _Place(NamedTuple):
     attempt: AttemptStatus | None
     by_hand: bool
     stop_action: StopAction | None
+    group: bool
 
 
 def actions(task: TaskView) -> tuple[str, ...]:
@@ -88,6 +89,7 @@ def actions(task: TaskView) -> tuple[str, ...]:
             attempt=task.attempt_status if task.attempt_status in ATTEMPT_OPEN else None,
             by_hand=task.agent == BY_HAND,
             stop_action=task.stop_action,
+            group=task.is_group,
         )
     )
 
@@ -104,6 +106,7 @@ def _allowed(place: _Place) -> tuple[str, ...]:
         error_kind=ErrorKind.QUOTA if place.refused else None,
         lingering_epoch=1 if place.lingering else None,
         done_epoch=1 if place.done else None,
+        is_group=place.group,
     )
     attempt: Attempt | None = None
     if place.attempt is not None and _ATTEMPT is not None:

@@ -29,13 +29,12 @@ class PlanTask(Spec, frozen=True, kw_only=True, omit_defaults=True):
     """1-based line of the box in the file."""
     beside: bool = False
     """In the file's order it may run at the same time as its neighbours that say the same."""
+    section: str = ""
+    """The key of what stands for all tasks below its heading."""
 
 
-OF_THE_FILE = frozenset({"line", "beside"})
+OF_THE_FILE = frozenset({"line", "beside", "section"})
 """Fields of a PlanTask that are no task's."""
-
-FILE_ORDER, PHASES, FREE = ORDERS = ("file", "phases", "free")
-"""How tasks of a plan follow each other: each after the one before; heading after heading; only by `after=`."""
 
 
 class PlanDocument(Struct, frozen=True, kw_only=True):
@@ -43,7 +42,7 @@ class PlanDocument(Struct, frozen=True, kw_only=True):
     title: str
     tasks: tuple[PlanTask, ...]
     order: str = ""
-    """One of ORDERS, where its front matter says it."""
+    """One of `states.ORDERS`, where its front matter says it."""
     dialect: str = ""
     """Whose plan it looks like; empty: Muster's own."""
     dialect_why: str = ""
@@ -56,6 +55,7 @@ EDITABLE = frozenset(
 )
 
 SLUG_CHARS_MAX = 40
+_BARRIER = re.compile(r"(?:^|/)\*[0-9]*$")
 _NOT_SLUG = re.compile(r"[\W_]+")
 _SIGNS = re.compile(r"(?<=[^\W\d_])(\+\+?|#)(?![^\W_])")
 """As in C++, C# and A+."""
@@ -63,7 +63,7 @@ _SIGN_WORDS = {"+": " plus", "++": " plus plus", "#": " sharp"}
 
 
 _KNOWN = (field.name for field in fields.FIELDS if field.name in TaskFields.__struct_fields__)
-FIELDS = (*_KNOWN, "epic", "feature")
+FIELDS = (*_KNOWN, "epic", "feature", "is_group")
 
 
 class KeptTask(TaskFields, frozen=True, kw_only=True):
@@ -243,7 +243,9 @@ class EditTask(c.Command, frozen=True, kw_only=True):
     """By field of a Spec; see `edited`."""
 
 
-_NO_EDIT = frozenset({"key", "idempotency_key", "parent_task_id", "parent", "done", "epic", "feature"})
+_NO_EDIT = frozenset(
+    {"key", "idempotency_key", "parent_task_id", "parent", "done", "epic", "feature", "is_group"}
+)
 _Edited = defstruct(
     "_Edited",
     [
@@ -308,6 +310,11 @@ def key_part(text: str) -> str:
     """What a heading or a title brings into the names of tasks: of signs alone, such as emoji, the signs."""
     signs = (char for char in text if unicodedata.category(char) in {"So", "Sm", "Sc", "Sk"})
     return slug(text) or "".join(signs)
+
+
+def is_barrier(key: str) -> bool:
+    """It stands for all tasks below a heading, and for no box."""
+    return _BARRIER.search(key) is not None
 
 
 def short_slug(title: str) -> str:

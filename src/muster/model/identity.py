@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from muster.model.commands import Enqueue, Spec
-from muster.model.edits import BoxName, Doubt, KeptTask, Renamed, Vanished, free_name, key_part
+from muster.model.edits import BoxName, Doubt, KeptTask, Renamed, Vanished, free_name, is_barrier, key_part
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Enqueue)
@@ -143,11 +143,17 @@ class _Search:
     def _fresh(self) -> list[Spec]:
         """Boxes whose task is not known yet."""
         return [
-            spec for box, spec in self._specs.items() if box not in self._found and box not in self._doubts
+            spec
+            for box, spec in self._specs.items()
+            if box not in self._found and box not in self._doubts and not is_barrier(box)
         ]
 
     def _missing(self) -> list[KeptTask]:
-        return [task for task in self._kept if task.from_file and not self._is_found(task)]
+        return [
+            task
+            for task in self._kept
+            if task.from_file and not self._is_found(task) and not is_barrier(task.key)
+        ]
 
     # -- by the same name
 

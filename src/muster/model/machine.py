@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from muster.model import commands as c
 from muster.model.edits import Edit, RenameBox
 from muster.model.moves import editing, ending, manual, publishing, steering, waiting, working
@@ -48,6 +50,7 @@ _DECIDERS: dict[type[c.Command], _Decider] = {
     c.Retry: waiting.retry,
     c.CompleteByPerson: waiting.complete_by_person,
     c.Unblock: waiting.unblock,
+    c.CloseGroup: waiting.close_group,
     c.Pause: steering.pause,
     c.Resume: steering.resume,
     c.AnswerQuestion: steering.answer,
@@ -72,4 +75,7 @@ def decide(task: Task, facts: Facts, command: c.Command, now: Now) -> Decision:
 
     Raises StaleEpoch, StoreRewound, IllegalMove or BadInput where it is refused; nothing is written then.
     """
-    return _DECIDERS[type(command)](task, facts, command, now)
+    decision = _DECIDERS[type(command)](task, facts, command, now)
+    if not decision.task.all_below_done:
+        return decision
+    return replace(decision, follow_ups=(*decision.follow_ups, c.CloseGroup(task_id=task.id)))

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from muster.model.answers import Answer
 from muster.model.commands import Command, Enqueue, Name, Spec
-from muster.model.edits import BoxName, Doubt, KeptTask, PlanDiff, task_fields_of
+from muster.model.edits import BoxName, Doubt, KeptTask, PlanDiff, is_barrier, task_fields_of
 from muster.model.people import THE_FILE
 from muster.model.states import HELD, TaskStatus
 
@@ -136,7 +136,7 @@ def differences(
     found: list[Difference] = []
     for key, spec in by_key.items():
         task = kept.get(key)
-        if task is not None and key not in due:
+        if task is not None and key not in due and not is_barrier(key):
             found += box_difference(key, task.status, ticked=spec.done)
     found += [
         Difference(key, FileChange.ADDED, _digest(by_key[key])) for key in (*diff.added, *diff.restored)

@@ -36,6 +36,8 @@ class Plan(Struct, frozen=True, gc=False):
     """Set: the plan gives out no work."""
     event_seq: int = 0
     """Number of the plan's own last event."""
+    task_order: str = ""
+    """One of `edits.ORDERS`, kept for a file that does not say it."""
 
 
 class LaneKey(NamedTuple):

@@ -136,3 +136,6 @@ ATTEMPT_MOVES: dict[AttemptStatus, frozenset[AttemptStatus]] = {
     _A.STOPPING: _ENDED,
 } | {ended: frozenset() for ended in _ENDED}
 ATTEMPT_MOVES[_A.LOST] = frozenset({_A.ASSIGNED, _A.RUNNING})  # readopt
+
+FILE_ORDER, PHASES, FREE = ORDERS = ("file", "phases", "free")
+"""How tasks of a plan follow each other: each after the one before; heading after heading; only by `after=`."""

@@ -98,6 +98,8 @@ class CommonFields(Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """Patterns of the files that it changes, with commas between them: see `model.touches`."""
     epic: str = ""
     feature: str = ""
+    is_group: bool = False
+    """It is never given out: it waits for the tasks below it, and is done with the last of them."""
 
 
 class TaskFields(CommonFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -179,18 +181,24 @@ class Task(Struct, frozen=True, gc=False):
     """The exact command that its agent wants to be allowed, while it is paused for that."""
     verdicts: str = ""
     """What people have allowed and denied its agents so far: JSON of `permissions.Verdicts`."""
+    is_group: bool = False
 
     @property
     def ready(self) -> bool:
         """May be claimed now, as far as the task itself is concerned."""
         waiting = self.status is TaskStatus.PENDING and self.unmet == 0 and self.next_attempt_at_ms is None
-        return waiting and self.lingering_epoch is None
+        return waiting and self.lingering_epoch is None and not self.is_group
 
     @property
     def for_its_person(self) -> bool:
         """A person has paused it, so a person may have it; an agent may not."""
         paused = self.status is TaskStatus.PAUSED and self.paused_reason in BY_A_PERSON
-        return paused and self.unmet == 0 and self.lingering_epoch is None
+        return paused and self.unmet == 0 and self.lingering_epoch is None and not self.is_group
+
+    @property
+    def all_below_done(self) -> bool:
+        """It is a group that is to be completed now."""
+        return self.is_group and self.unmet == 0 and self.status is TaskStatus.PENDING
 
     @property
     def half_done(self) -> bool:

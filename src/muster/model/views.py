@@ -23,6 +23,8 @@ class TaskFilter(ViewStruct, frozen=True, kw_only=True):
     metadata: dict[str, str] = {}
     """Tasks that hold all of these."""
     parent_task_id: int | None = None
+    groups: bool = False
+    """Groups as well; those that are asked for by their numbers come anyway."""
     after_id: int = 0
     limit: int = 500
 
@@ -155,6 +157,8 @@ class PlanView(ViewStruct, frozen=True, kw_only=True):
     paused: PauseReason | None = None
     failures: int = 0
     """Tasks that failed for good since one was completed."""
+    order: str = ""
+    """How its tasks follow each other, where its file does not say it; empty: that was never asked."""
     usage: Usage | None = None
     """What its attempts have cost together, those of archived tasks included."""
 

@@ -52,6 +52,8 @@ class Box:
     text: str
     """What follows the box on its line."""
     path: tuple[Heading, ...]
+    section: int
+    """How many headings stand above it."""
     column: int
     """Where the item's content begins."""
     outer: Box | None = None
@@ -304,6 +306,7 @@ class _Scanner:
             done=mark[1] != " ",
             text=line.text[mark.end() :].rstrip(),
             path=self.path,
+            section=len(self.blocks.headings),
             column=line.width,
             outer=outer[-1].box if outer else None,
         )

@@ -8,27 +8,25 @@ highest levels there are.  What is indented beneath a box is the task's prompt.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import PurePath
 
-from muster.model.edits import ORDERS, PlanDocument, PlanTask, key_part, slug
+from muster.model.edits import PlanDocument, PlanTask, key_part, slug
 from muster.model.errors import BadPlan
 from muster.model.fields import ATTRIBUTES
-from muster.model.graph import find_cycle
 from muster.model.kinds import PRIORITIES
+from muster.model.states import ORDERS
 
 from . import attributes
 from .attributes import Attributes
 from .blocks import Blocks, Box, Heading, lines_of, scan
 from .dialects import Recognised, recognised
-from .dialects.base import Parts
 from .problems import EXAMPLE, Problems, quoted
+from .relations import Draft, Relations, relate
 
 BOM = "\ufeff"
-CYCLES_TOLD_MAX = 20
-CYCLE_SHOWN_MAX = 12
 
 PLAN_WIDE = ("check", "review")
 """Attributes that a front matter may give to all tasks of its plan."""
@@ -61,22 +59,6 @@ _NO_TRACKERS = frozenset(
     | {"CASE", "DAY", "LEVEL", "OPTION", "PART", "PHASE", "SPRINT", "STAGE", "STEP", "TIER", "WEEK"}
 )
 _NAMED = re.compile(r'(?:(?<=[{ \t])#|(?:after|parent)=)("[^"]*"|[^ \t}]+)')
-
-
-@dataclass(slots=True)
-class _Draft:
-    """A box whose identity is known."""
-
-    box: Box
-    key: str
-    aliases: tuple[str, ...]
-    """By which others may call it as well; its key without a number where several have the same."""
-    title: str
-    attributes: Attributes
-    parts: Parts
-    """What its dialect has read beside."""
-    epic: str
-    feature: str
 
 
 @dataclass(slots=True)
@@ -115,17 +97,18 @@ def parse(text: str, file: str, doubts: Problems | None = None) -> PlanDocument:
     drafts = list(found)
     if not drafts and not problems:
         raise BadPlan(f"{file}:1: the plan has no tasks", EXAMPLE)
-    bodies = [_read_body(draft, levels) for draft in drafts]
-    after, parents = _dependencies(drafts, levels, problems, problems if doubts is None else doubts)
+    for draft in drafts:
+        body = draft.box.body()
+        draft.body, draft.parts = (
+            levels.seen.dialect.read_body(body, draft.parts) if body else ("", draft.parts)
+        )
+    relations = relate(drafts, levels.skipped, problems, problems if doubts is None else doubts)
     if problems:
         problems.raise_all()
     return PlanDocument(
         name=slug(levels.title) or slug(PurePath(file).stem) or "plan",
         title=levels.title,
-        tasks=tuple(
-            _task(draft, body, levels, after[draft.key], parents.get(draft.key))
-            for draft, body in zip(drafts, bodies, strict=True)
-        ),
+        tasks=tuple(_task(draft, levels, relations) for draft in drafts),
         order=levels.order,
         dialect=dialect.name,
         dialect_why=levels.seen.why,
@@ -225,7 +208,7 @@ def decode(data: bytes, file: str) -> str:
         ) from None
 
 
-def _read(text: str, problems: Problems, doubts: Problems) -> tuple[_Levels, Iterator[_Draft]]:
+def _read(text: str, problems: Problems, doubts: Problems) -> tuple[_Levels, Iterator[Draft]]:
     """`doubts` takes what was probably meant otherwise than it is read.
 
     The boxes come one by one: of a long plan, whoever looks for some of them is not to hold them all.
@@ -239,11 +222,12 @@ def _read(text: str, problems: Problems, doubts: Problems) -> tuple[_Levels, Ite
         )
     levels = _levels(blocks, text, problems.file, doubts)
 
-    def drafts() -> Iterator[_Draft]:
+    def drafts() -> Iterator[Draft]:
         prefixes: dict[tuple[Heading, ...], str] = {}
+        sections: dict[str, list[int]] = {}
         ids: dict[str, int] = {}
         keys = _Keys(blocks.boxes)
-        outer: list[_Draft] = []
+        outer: list[Draft] = []
         without: set[int] = set()
         for box in blocks.boxes:
             box.offset += marked
@@ -252,8 +236,12 @@ def _read(text: str, problems: Problems, doubts: Problems) -> tuple[_Levels, Ite
             while outer and outer[-1].box is not box.outer:
                 outer.pop()
             prefix = prefixes[box.path]
+            alike = sections.setdefault(prefix, [])
+            if box.section not in alike[-1:]:
+                alike.append(box.section)
             begins = (f"{outer[-1].key}/" if outer else prefix, prefix)
             draft = _draft(box, begins, keys, levels, problems)
+            draft.section = f"{prefix}*{len(alike) if len(alike) > 1 else ''}"
             outer.append(draft)
             if draft.parts.skip or (box.outer is not None and box.outer.line in without):
                 without.add(box.line)
@@ -359,7 +347,7 @@ def _prefix(names: list[Heading]) -> str:
     return "".join(f"{part}/" for part in slugs if part)
 
 
-def _draft(box: Box, begins: tuple[str, str], keys: _Keys, levels: _Levels, problems: Problems) -> _Draft:
+def _draft(box: Box, begins: tuple[str, str], keys: _Keys, levels: _Levels, problems: Problems) -> Draft:
     """`begins` is what a key made of its title begins with, and what it does by its headings alone."""
     text, inner = attributes.split(box.text, box.line, problems)
     found = attributes.read(inner, box.line, problems) if inner else Attributes()
@@ -382,7 +370,7 @@ def _draft(box: Box, begins: tuple[str, str], keys: _Keys, levels: _Levels, prob
     wanted = parts.id or (code[1] if code else begins[0] + (key_part(title) or "task"))
     derived = (begin + (key_part(title) or "task") for begin in begins)
     named = {heading.level: heading.text for heading in levels.names(box.path)}
-    return _Draft(
+    return Draft(
         box=box,
         key=found.id or keys.free(wanted),
         aliases=tuple(dict.fromkeys((wanted, *derived))),
@@ -401,96 +389,13 @@ def leading_priority(text: str) -> tuple[int | None, str]:
     return PRIORITIES[match[1] or match[2] or match[3]], text[match.end() :]
 
 
-def _read_body(draft: _Draft, levels: _Levels) -> str:
-    body = draft.box.body()
-    text, draft.parts = levels.seen.dialect.read_body(body, draft.parts) if body else (body, draft.parts)
-    return text
-
-
-def _dependencies(
-    drafts: list[_Draft], levels: _Levels, problems: Problems, doubts: Problems
-) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
-    """What each task waits for, and what those that belong to another task belong to."""
-    lines: dict[str, int] = {}
-    aliases: dict[str, list[str]] = {}
-    ids: set[str] = set()
-    twins: dict[str, list[str]] = {}
-    """Those of one name, told apart by a number alone."""
-    for draft in drafts:
-        lines.setdefault(draft.key, draft.box.line)
-        for alias in draft.aliases:
-            aliases.setdefault(alias, []).append(draft.key)
-        if draft.attributes.id:
-            ids.add(draft.key)
-        else:
-            twins.setdefault(draft.aliases[0], []).append(draft.key)
-
-    def named(attribute: str, names: tuple[str, ...], line: int, told: Problems) -> tuple[str, ...]:
-        """The keys of those that are named, each by its key or an alias."""
-        found: dict[str, None] = {}
-        for name in names:
-            meant = [name] if name in lines else aliases.get(name, [])
-            if name not in ids and len(twins.get(name, ())) > 1:
-                meant = twins[name]
-            if len(meant) == 1:
-                found[meant[0]] = None
-            elif name in levels.skipped:
-                continue
-            elif meant:
-                known = " and ".join(str(lines[key]) for key in meant)
-                told.add(line, f"{attribute}={name} may be any of lines {known}: name one by its {{#id}}")
-            else:
-                told.add(line, f"{attribute}={name}: no such task in this plan", name, lines.keys())
-        return tuple(found)
-
-    after: dict[str, tuple[str, ...]] = {}
-    for draft in drafts:
-        said = named("after", draft.attributes.fields.get("depends_on", ()), draft.box.line, problems)
-        read = named("after", draft.parts.after, draft.box.line, doubts)
-        after[draft.key] = tuple(dict.fromkeys((*said, *(key for key in read if key != draft.key))))
-    _find_cycles(after, lines, problems, "waits for", "wait for")
-    by_line = {draft.box.line: draft.key for draft in drafts}
-    parents: dict[str, tuple[str, ...]] = {}
-    for draft in drafts:
-        if "parent" in draft.attributes.fields:
-            parent = draft.attributes.fields["parent"]
-            parents[draft.key] = named("parent", (parent,), draft.box.line, problems)
-        elif draft.box.outer is not None:
-            parents[draft.key] = (by_line[draft.box.outer.line],)
-        elif draft.parts.parent in lines:
-            parents[draft.key] = named("parent", (draft.parts.parent,), draft.box.line, doubts)
-    _find_cycles(parents, lines, problems, "belongs to", "belong to")
-    return after, {key: found[0] for key, found in parents.items() if found}
-
-
-def _find_cycles(
-    after: Mapping[str, Sequence[str]], lines: Mapping[str, int], problems: Problems, one: str, several: str
-) -> None:
-    """Notes the cycles among tasks, up to a limit: each without the edge that closed the one before."""
-    left = {key: list(names) for key, names in after.items()}
-    for _ in range(CYCLES_TOLD_MAX):
-        if (cycle := find_cycle(left)) is None:
-            return
-        left[cycle[-2]].remove(cycle[-1])
-        if len(cycle) == 2:
-            problems.add(lines[cycle[0]], f"the task {one} itself: {' -> '.join(cycle)}")
-            continue
-        first = cycle.index(min(cycle, key=lambda key: lines[key]))
-        cycle = [*cycle[first:-1], *cycle[:first], cycle[first]]
-        begin = lines[cycle[0]]
-        if len(cycle) > CYCLE_SHOWN_MAX:
-            more = f"({len(cycle) - CYCLE_SHOWN_MAX} more)"
-            cycle = [*cycle[: CYCLE_SHOWN_MAX - 2], more, *cycle[-2:]]
-        problems.add(begin, f"these tasks {several} each other: {' -> '.join(cycle)}")
-
-
-def _task(draft: _Draft, body: str, levels: _Levels, after: tuple[str, ...], parent: str | None) -> PlanTask:
+def _task(draft: Draft, levels: _Levels, found: Relations) -> PlanTask:
+    group = draft.key in found.groups
     return PlanTask(
-        **levels.usual
-        | dict(draft.parts.fields)
-        | draft.attributes.fields
-        | {"depends_on": after, "parent": parent}
-        | {"title": draft.title, "description": body, "done": draft.box.done}
+        **({} if group else levels.usual)
+        | found.fields[draft.key]
+        | {"depends_on": found.after[draft.key], "parent": found.parents.get(draft.key)}
+        | {"title": draft.title, "description": draft.body, "done": draft.box.done}
         | {"key": draft.key, "epic": draft.epic, "feature": draft.feature, "line": draft.box.line}
-        | {"beside": draft.parts.beside}
+        | {"is_group": group, "section": draft.section, "beside": draft.parts.beside}
     )

@@ -21,22 +21,27 @@ class Problems:
 
     def __init__(self, file: str) -> None:
         self.file = file
-        self._found: list[tuple[int, str, str, Collection[str]]] = []
+        self._found: list[tuple[int, int, str, str, Collection[str]]] = []
 
     def __bool__(self) -> bool:
         return bool(self._found)
 
-    def add(self, line: int, text: str, word: str = "", choices: Collection[str] = ()) -> None:
-        """Notes a problem; `word` is what was written where one of `choices` is meant."""
-        self._found.append((line, text, word, choices))
+    def add(
+        self, line: int, text: str, word: str = "", choices: Collection[str] = (), *, column: int = 0
+    ) -> None:
+        """Notes a problem; `word` is what was written where one of `choices` is meant.
+
+        A column is 1 for the first character of its line, and 0 where it is not known.
+        """
+        self._found.append((line, column, text, word, choices))
 
     def told(self) -> list[str]:
         """A `file:line: problem` each, in the file's order, as many as are shown."""
-        found = sorted(self._found, key=itemgetter(0))
+        found = sorted(self._found, key=itemgetter(0, 1))
         # Only what is shown is compared with all the other words: 10,000 wrong names must not take an hour.
         told = [
-            f"{self.file}:{line}: {text}{did_you_mean(word, choices)}"
-            for line, text, word, choices in found[:SHOWN_MAX]
+            f"{self.file}:{line}:{f'{column}:' if column else ''} {text}{did_you_mean(word, choices)}"
+            for line, column, text, word, choices in found[:SHOWN_MAX]
         ]
         if len(found) > SHOWN_MAX:
             told.append(f"and {len(found) - SHOWN_MAX} more")

@@ -154,7 +154,7 @@ class Tx(Common, Protocol):
     async def plan(self, plan_id: int) -> Plan | None: ...
 
     async def update_plan(self, plan: Plan) -> None:
-        """Its count of failures, its pause, its file, the number of its last event."""
+        """Its count of failures, its pause, its file, its order, the number of its last event."""
 
     async def plan_names(self, workspace_id: int) -> set[str]: ...
 

@@ -43,6 +43,8 @@ class TasksQuery(Query, frozen=True, kw_only=True):
     metadata: tuple[str, ...] = ()
     """`key=value`, each."""
     parent: c.Count | None = None
+    groups: bool = False
+    """Groups as well, which are no work of their own."""
     after: c.Count = 0
     limit: Annotated[int, Meta(ge=1, le=100_000)] = 500
 
@@ -77,6 +79,7 @@ async def tasks(web: Backend, query: TasksQuery) -> list[TaskView]:
             tags=query.tags,
             metadata=_pairs(query.metadata),
             parent_task_id=query.parent,
+            groups=query.groups,
             after_id=query.after,
             limit=query.limit,
         )

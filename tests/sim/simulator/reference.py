@@ -143,6 +143,8 @@ class TaskModel:
                 raise self._no("S1", f"attempt {event.epoch} granted while {self.open_epoch} is open")
             if event.epoch != self.epoch + 1:
                 raise self._no("S2", f"epoch {event.epoch} granted after {self.epoch}")
+            if self.spec.is_group:
+                raise self._no("S8", "a group was given out")
             if self.unmet:
                 raise self._no("S8", f"claimed while {sorted(self.unmet)} are not done")
             if self.lingering is not None:
@@ -232,10 +234,11 @@ class Reference:
         task = self.tasks.get(event.task_id)
         if task is None:
             raise Broken("S7", f"event {event.event} of task {event.task_id}, which nobody has added")
-        if event.event == "unblocked":
+        closed = task.spec.is_group and event.event == "completed" and event.actor == "coordinator"
+        if event.event == "unblocked" or closed:
             self._do_not_mind(task)
             if task.unmet:
-                says = f"task {task.id} was unblocked while {sorted(task.unmet)} are not done"
+                says = f"task {task.id} was {event.event} while {sorted(task.unmet)} are not done"
                 raise Broken("S8", says, task.id)
         task.take(event, cap_ms)
         if event.event == "enqueued":

@@ -115,6 +115,7 @@ class Users:
             max_retries=dice.choice((0, 1, 3, 8)),
             depends_on=tuple(parents),
             done=dice.random() < 0.03,
+            is_group=bool(parents) and dice.random() < 0.2,
         )
 
     # -- steering

@@ -128,15 +128,15 @@ class PlanSyncer(TaskService):
         *,
         policy: Policy,
         rules: FileRules,
-        wanted: Callable[[str, bytes], UpdatePlan],
+        wanted: Callable[[str, str, bytes], UpdatePlan],
         head_of: Callable[[str], str | None],
         follow: Callable[[list[str]], None],
         wakeups: Wakeups,
         in_thread: Callable[..., Awaitable[Any]] = asyncio.to_thread,
     ) -> None:
-        """`wanted` reads a plan, and raises BadPlan; `head_of` says where the checkout around a file stands, None
-        where git is changing it just now; `follow` has hints published when something happens around
-        these files."""
+        """`wanted` reads a plan that went on in some order so far, and raises BadPlan; `head_of` says where the
+        checkout around a file stands, None where git is changing it just now; `follow` has hints published when
+        something happens around these files."""
         super().__init__(clock, reads, engine)
         self._files, self._ticker = files, ticker
         self._policy, self._rules = policy, rules
@@ -251,7 +251,7 @@ class PlanSyncer(TaskService):
         doubts: tuple[Doubt, ...] = ()
         kept: Mapping[str, KeptTask | TaskView]
         if whole or known.fresh or not seen.text or seen.text != known.text:
-            command = await self._in_thread(self._wanted, plan.source, seen.data)
+            command = await self._in_thread(self._wanted, plan.source, plan.task_order, seen.data)
             tasks = await self._reads.kept_tasks(plan.id)
             as_kept, identity, _ = as_known(command, tasks, names)
             specs, doubts = tuple(map(self._policy.filled, as_kept.tasks)), identity.doubts

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from muster.engine.service import TaskService
 from muster.model.commands import SetTicked
+from muster.model.edits import is_barrier
 from muster.model.errors import BadPlan, MusterError
 from muster.model.rows import Plan
 from muster.ports.engine import Execute
@@ -87,7 +88,8 @@ class Ticker(TaskService):
         for event, plan_id, key, done in (
             await self._reads.completed_since(before) if before is not None else ()
         ):
-            ended.setdefault(plan_id, {})[key] = Due(event, done)
+            if not is_barrier(key):
+                ended.setdefault(plan_id, {})[key] = Due(event, done)
         for plan in plans:
             if before is None:
                 found = await self._not_seen(plan)
@@ -108,7 +110,8 @@ class Ticker(TaskService):
         owed = (await self._reads.sync_state(plan.id)).owed
         found = {key: Due(plan.ticked_event_id, done) for key, done in owed.items()}
         for event, key, done in await self._reads.completions(plan.id, plan.ticked_event_id):
-            found[key] = Due(event, done)
+            if not is_barrier(key):
+                found[key] = Due(event, done)
         return found
 
     async def due(self, plan: Plan) -> dict[str, bool]:

@@ -31,6 +31,8 @@ class Enqueue(Command, frozen=True, kw_only=True):
     actor: Name
     whole: bool = False
     """These are all tasks of a plan without a file: what a later one leaves out is taken out, as with a file."""
+    order: Annotated[str, Meta(pattern="^(file|phases|free)?$")] = ""
+    """How the plan goes on from now on where its file does not say it; empty: as before."""
     in_reach: bool = False
     """Agents work in the folder of the plan's file, so they could have ticked its boxes."""
     same: Mapping[Key, Key] = field(default_factory=dict)
@@ -81,6 +83,12 @@ class Unblock(Command, frozen=True, kw_only=True):
 
     task_id: int
     count: Annotated[int, Meta(ge=1)]
+
+
+class CloseGroup(Command, frozen=True, kw_only=True):
+    """All that a group has waited for is done: follows the last of it in the same transaction."""
+
+    task_id: int
 
 
 class Promote(Command, frozen=True, kw_only=True):

@@ -63,7 +63,10 @@ def enqueued(
     event = Event(
         task.id, 1, now_ms, level, "enqueued", message, "{}", None, task.status, 1, task.epoch, actor
     )
-    return Decision(task, events=(event,))
+    if not task.all_below_done:
+        return Decision(task, events=(event,))
+    closed = close_group(task, Facts(), c.CloseGroup(task_id=task.id), now)
+    return replace(closed, events=(event, *closed.events))
 
 
 _BETWEEN_TRIES = frozenset({TaskStatus.ABORTED, TaskStatus.PENDING})
@@ -186,6 +189,24 @@ def complete_by_person(task: Task, facts: Facts, command: c.CompleteByPerson, no
         error="",
         ended_at_ms=now.wall_ms,
         done_epoch=None,
+        unblocks=True,
+    )
+
+
+def close_group(task: Task, facts: Facts, command: c.CloseGroup, now: Now) -> Decision:
+    if not task.all_below_done:
+        raise IllegalMove(f"task {task.id} is no group whose tasks are done")
+    return decided(
+        task,
+        now,
+        "completed",
+        "all its tasks are done",
+        "coordinator",
+        status=TaskStatus.COMPLETED,
+        **NO_WAIT,
+        percent=100,
+        error="",
+        ended_at_ms=now.wall_ms,
         unblocks=True,
     )
 

@@ -151,6 +151,7 @@ class SqliteReads(SharedQueries):
             msgspec.json.encode(selection.metadata).decode() if selection.metadata else None,
             selection.parent_task_id,
             selection.limit,
+            selection.groups,
         )
         return [task_view_of(row) for row in rows]
 
@@ -252,12 +253,18 @@ class SqliteReads(SharedQueries):
 def _plan_views(rows: Iterable[Any]) -> list[PlanView]:
     """A row for each status of each plan."""
     found: dict[int, PlanView] = {}
-    for plan_id, name, source, paused, failures, status, count in rows:
+    for plan_id, name, source, paused, failures, order, status, count in rows:
         view = found.get(plan_id)
         if view is None:
             reason = PauseReason(paused) if paused else None
             view = found[plan_id] = PlanView(
-                id=plan_id, name=name, source=source, counts={}, paused=reason, failures=failures
+                id=plan_id,
+                name=name,
+                source=source,
+                counts={},
+                paused=reason,
+                failures=failures,
+                order=order,
             )
         if status is not None:
             view.counts[status] = count

@@ -223,7 +223,8 @@ class SqliteTx(SharedQueries):
 
     async def update_plan(self, plan: Plan) -> None:
         self._kept.pop(("plan", plan.id), None)
-        self._all("update_plan", plan.id, plan.failures, plan.paused_reason, plan.event_seq, plan.source)
+        changed = (plan.failures, plan.paused_reason, plan.event_seq, plan.source, plan.task_order)
+        self._all("update_plan", plan.id, *changed)
 
     async def plan_by_source(self, workspace_id: int, source: str) -> Plan | None:
         return self._one(plan_of, "plan_by_source", workspace_id, source)

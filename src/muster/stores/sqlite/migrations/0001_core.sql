@@ -21,6 +21,7 @@ CREATE TABLE plans (
     failures        INTEGER NOT NULL,
     paused_reason   TEXT,
     event_seq       INTEGER NOT NULL,
+    task_order      TEXT NOT NULL,
     UNIQUE (workspace_id, name)
 ) STRICT;
 CREATE UNIQUE INDEX plans_source ON plans (workspace_id, source) WHERE source IS NOT NULL;
@@ -90,6 +91,7 @@ CREATE TABLE tasks (
     accepted           INTEGER NOT NULL CHECK (accepted IN (0, 1)),
     wish               TEXT NOT NULL,
     verdicts           TEXT NOT NULL,
+    is_group           INTEGER NOT NULL CHECK (is_group IN (0, 1)),
     key                TEXT,
     title              TEXT NOT NULL,
     description        TEXT NOT NULL,
@@ -114,7 +116,7 @@ CREATE TABLE tasks (
     from_file          INTEGER NOT NULL CHECK (from_file IN (0, 1)),
     result             TEXT,
     ready              INTEGER NOT NULL GENERATED ALWAYS AS (
-        status = 'PENDING' AND unmet = 0 AND next_attempt_at_ms IS NULL AND lingering_epoch IS NULL) VIRTUAL,
+        status = 'PENDING' AND unmet = 0 AND next_attempt_at_ms IS NULL AND lingering_epoch IS NULL AND is_group = 0) VIRTUAL,
     half_done          INTEGER NOT NULL GENERATED ALWAYS AS (error_kind IS 'lost' OR error_kind IS 'rework' OR done_epoch IS NOT NULL) VIRTUAL,
     done               INTEGER NOT NULL GENERATED ALWAYS AS (
         status = 'COMPLETED' OR skipped OR (status = 'ARCHIVED' AND error_kind IS NULL AND error = '')) VIRTUAL,
@@ -129,7 +131,7 @@ CREATE INDEX tasks_expiry ON tasks (expires_at_ms)
 CREATE INDEX tasks_aim ON tasks (pinned_until_ms) WHERE pinned_until_ms IS NOT NULL;
 CREATE INDEX tasks_overdue ON tasks (overdue_at_ms) WHERE overdue_at_ms IS NOT NULL AND status = 'RUNNING';
 CREATE INDEX tasks_parent ON tasks (parent_task_id) WHERE parent_task_id IS NOT NULL;
-CREATE INDEX tasks_counts ON tasks (plan_id, status);
+CREATE INDEX tasks_counts ON tasks (plan_id, status) WHERE is_group = 0;
 CREATE INDEX tasks_touching ON tasks (id) WHERE touches <> '' AND (status = 'ASSIGNED' OR status = 'RUNNING');
 CREATE INDEX tasks_lingering ON tasks (id) WHERE lingering_epoch IS NOT NULL;
 

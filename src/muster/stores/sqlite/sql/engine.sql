@@ -93,7 +93,7 @@ SELECT $plan_columns FROM plans WHERE workspace_id = ?1 AND name = ?2
 SELECT $plan_columns FROM plans WHERE id = ?1
 
 -- name: update_plan
-UPDATE plans SET failures = ?2, paused_reason = ?3, event_seq = ?4, source = ?5 WHERE id = ?1
+UPDATE plans SET failures = ?2, paused_reason = ?3, event_seq = ?4, source = ?5, task_order = ?6 WHERE id = ?1
 
 -- name: plan_names
 SELECT name FROM plans WHERE workspace_id = ?1
@@ -155,7 +155,7 @@ SELECT EXISTS (SELECT 1 FROM attempts WHERE ended_at_ms IS NULL OR ended_at_ms >
 
 -- name: at_work
 SELECT count(*) FROM tasks
- WHERE plan_id = ?1 AND (status IN ('ASSIGNED', 'RUNNING') OR lingering_epoch IS NOT NULL)
+ WHERE plan_id = ?1 AND is_group = 0 AND (status IN ('ASSIGNED', 'RUNNING') OR lingering_epoch IS NOT NULL)
 
 -- name: update_texts
 UPDATE tasks
@@ -176,7 +176,7 @@ SELECT t.limit_key, count(*) FROM attempts a JOIN tasks t ON t.id = a.task_id
  WHERE a.ended_at_ms IS NULL AND t.limit_key IS NOT NULL GROUP BY t.limit_key
 
 -- name: waiting
-SELECT count(*) FROM tasks WHERE plan_id IN (SELECT id FROM plans) AND status = 'PENDING'
+SELECT count(*) FROM tasks WHERE plan_id IN (SELECT id FROM plans) AND status = 'PENDING' AND is_group = 0
 
 -- name: idempotent
 SELECT body_hash, task_id FROM idempotency WHERE workspace_id = ?1 AND key = ?2

@@ -18,19 +18,19 @@ SELECT EXISTS (SELECT 1 FROM claimable)
 
 -- name: plans
 -- Counted on an index alone: a million tasks take 50 ms.
-SELECT p.id, p.name, p.source, p.paused_reason, p.failures, t.status, t.number
+SELECT p.id, p.name, p.source, p.paused_reason, p.failures, p.task_order, t.status, t.number
   FROM plans p
-  LEFT JOIN (SELECT plan_id, status, count(*) AS number FROM tasks GROUP BY plan_id, status) t ON t.plan_id = p.id
+  LEFT JOIN (SELECT plan_id, status, count(*) AS number FROM tasks WHERE is_group = 0 GROUP BY plan_id, status) t ON t.plan_id = p.id
  ORDER BY p.created_at_ms, p.id, t.status
 
 -- name: plan_view
-SELECT p.id, p.name, p.source, p.paused_reason, p.failures, t.status, count(t.id)
-  FROM plans p LEFT JOIN tasks t ON t.plan_id = p.id
+SELECT p.id, p.name, p.source, p.paused_reason, p.failures, p.task_order, t.status, count(t.id)
+  FROM plans p LEFT JOIN tasks t ON t.plan_id = p.id AND t.is_group = 0
  WHERE p.name = ?1
  GROUP BY p.id, t.status ORDER BY t.status
 
 -- name: paused_plans
-SELECT id, name, source, paused_reason, failures, NULL, 0 FROM plans WHERE paused_reason IS NOT NULL ORDER BY id
+SELECT id, name, source, paused_reason, failures, task_order, NULL, 0 FROM plans WHERE paused_reason IS NOT NULL ORDER BY id
 
 -- name: plan_sources
 SELECT $plan_columns FROM plans WHERE source IS NOT NULL ORDER BY id
@@ -70,6 +70,7 @@ SELECT $taskview_columns
            SELECT 1 FROM json_each(?6) wanted
             WHERE wanted.value IS NOT (SELECT held.value FROM json_each(t.metadata) held WHERE held.key = wanted.key)))
    AND (?7 IS NULL OR t.parent_task_id = ?7)
+   AND (t.is_group = 0 OR ?9 OR ?4 IS NOT NULL)
  ORDER BY t.id LIMIT ?8
 
 -- name: refused
@@ -156,7 +157,8 @@ SELECT coalesce(t.key, CAST(t.id AS TEXT)) FROM dependencies d JOIN tasks t ON t
 SELECT sum(CASE status WHEN 'PAUSED' THEN paused_reason = 'hand' WHEN 'PENDING'
            THEN next_attempt_at_ms IS NOT NULL OR lingering_epoch IS NOT NULL ELSE 1 END),
        json_group_array(DISTINCT json_array(coalesce(pinned_agent, agent), json(capabilities), target) || '') FILTER (WHERE ready = 1)
-  FROM tasks WHERE plan_id = ?1 AND status IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ABORTED', 'PAUSED')
+  FROM tasks
+ WHERE plan_id = ?1 AND is_group = 0 AND status IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ABORTED', 'PAUSED')
 
 -- name: expired
 SELECT id FROM tasks

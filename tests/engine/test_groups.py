@@ -1,0 +1,164 @@
+"""A group is done with the last of the tasks that it waits for, and is never given out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from engine_rig import Rig, audited, complete, enqueue, fail
+
+from muster.engine.batch import drive
+from muster.model import commands as c
+from muster.model.edits import CancelPlan, UpdatePlan
+from muster.model.errors import IllegalMove
+from muster.model.states import ErrorKind
+
+GROUP = {"is_group": True}
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    with audited() as made:
+        made.register()
+        yield made
+
+
+def add(rig: Rig, **more: object) -> None:
+    """`next` waits for the group of `a` and `b`."""
+    tasks = {"a": (), "b": (), "all": ("a", "b"), "next": ("all",)}
+    rig.enqueue(tasks, specs={"all": GROUP} | more)
+
+
+def finish(rig: Rig, *keys: str) -> None:
+    """Claims all that there is, and completes these."""
+    held = {job.key: job for job in rig.started()}
+    for key in keys:
+        rig.do(complete(held.pop(key)))
+
+
+@pytest.mark.promise("S8")
+def test_a_group_is_done_with_its_last_task_in_the_same_transaction(rig: Rig) -> None:
+    add(rig)
+    held = {job.key: job for job in rig.started()}
+    assert held.keys() == {"a", "b"}
+    rig.do(complete(held["a"]))
+    assert rig.statuses()["all"] == "PENDING"
+    rig.do(complete(held["b"]))
+    assert rig.statuses() == dict.fromkeys(("a", "b", "all"), "COMPLETED") | {"next": "PENDING"}
+    assert rig.names("all") == ["enqueued", "unblocked", "completed"]
+    (closed,) = (event for event in rig.events("all") if event.event == "completed")
+    assert (closed.actor, closed.message) == ("coordinator", "all its tasks are done")
+    assert [job.key for job in rig.claim()] == ["next"]
+
+
+def test_a_task_that_has_failed_leaves_its_group_waiting(rig: Rig) -> None:
+    add(rig)
+    held = {job.key: job for job in rig.started()}
+    rig.do(complete(held["a"]))
+    rig.do(fail(held["b"], ErrorKind.INVALID))
+    view = rig.views()["all"]
+    assert (view.status, view.why) == ("PENDING", "waits for b (FAILED)")
+    rig.do(c.Retry(task_id=rig.id("b"), actor="ada"))
+    finish(rig, "b")
+    assert rig.statuses()["all"] == "COMPLETED"
+
+
+@pytest.mark.parametrize(("verb", "group"), [(c.Skip, "COMPLETED"), (c.Cancel, "PENDING")])
+def test_a_skipped_task_is_not_waited_for_and_a_cancelled_one_is(
+    rig: Rig, verb: type[c.Skip | c.Cancel], group: str
+) -> None:
+    add(rig)
+    finish(rig, "a")
+    rig.do(c.Pause(task_id=rig.id("b"), actor="ada"))
+    rig.do(c.Cancel(task_id=rig.id("b"), actor="ada")) if verb is c.Cancel else None
+    if verb is c.Skip:
+        (held,) = drive(rig.reads.open_attempts((0, 0), 10))
+        rig.do(c.Release(task_id=held.task_id, epoch=held.epoch, reason="paused"))
+        rig.do(c.Skip(task_id=rig.id("b"), actor="ada"))
+    assert rig.statuses()["all"] == group
+
+
+def test_a_group_below_a_group(rig: Rig) -> None:
+    tasks = {"a": (), "inner": ("a",), "b": (), "outer": ("inner", "b"), "next": ("outer",)}
+    rig.enqueue(tasks, specs={"inner": GROUP, "outer": GROUP})
+    finish(rig, "a", "b")
+    assert rig.statuses()["outer"] == "COMPLETED"
+    assert [job.key for job in rig.claim()] == ["next"]
+
+
+def test_a_group_all_of_whose_tasks_are_done_already_is_done(rig: Rig) -> None:
+    done = {"done": True}
+    add(rig, a=done, b=done)
+    assert rig.statuses()["all"] == "COMPLETED"
+    assert rig.names("all") == ["enqueued", "completed"], "its box is ticked because of the second"
+    assert [job.key for job in rig.claim()] == ["next"]
+
+
+def test_a_tick_of_its_last_task_closes_a_group(rig: Rig) -> None:
+    add(rig)
+    ticked = {"done": True}
+    rig.enqueue({"a": (), "b": ()}, specs={"a": ticked, "b": ticked})
+    assert rig.statuses()["all"] == "COMPLETED"
+
+
+def test_a_group_whose_last_open_task_is_taken_out_of_the_file_is_done(rig: Rig) -> None:
+    source = "plan.md"
+    tasks = {"a": (), "b": (), "all": ("a", "b"), "next": ("all",)}
+    rig.do(enqueue(tasks, source=source, specs={"all": GROUP}))
+    finish(rig, "a")
+    rig.do(c.Pause(task_id=rig.id("b"), actor="ada"))
+    (held,) = drive(rig.reads.open_attempts((0, 0), 10))
+    rig.do(c.Release(task_id=held.task_id, epoch=held.epoch, reason="paused"))
+    left = enqueue({"a": (), "all": ("a",), "next": ("all",)}, source=source, specs={"all": GROUP})
+    rig.do(UpdatePlan(plan=left.plan, source=source, tasks=left.tasks, actor="ada"))
+    assert rig.statuses() == {"a": "COMPLETED", "b": "CANCELLED", "all": "COMPLETED", "next": "PENDING"}
+
+
+def test_a_group_whose_only_task_is_taken_out_of_the_file_is_a_task(rig: Rig) -> None:
+    source = "plan.md"
+    rig.do(enqueue({"a": (), "all": ("a",)}, source=source, specs={"all": GROUP}))
+    left = enqueue({"all": ()}, source=source)
+    diff = rig.do(UpdatePlan(plan=left.plan, source=source, tasks=left.tasks, actor="ada")).diff
+    assert [change.fields for change in diff.changed] == [("depends_on", "is_group")]
+    assert [job.key for job in rig.claim()] == ["all"]
+
+
+def test_nobody_takes_a_group_by_hand(rig: Rig) -> None:
+    rig.enqueue({"a": (), "all": ("a",)}, specs={"all": GROUP})
+    for paused in (False, True):
+        if paused:
+            rig.do(c.Pause(task_id=rig.id("all"), actor="ada"))
+        with pytest.raises(IllegalMove, match="cannot be claimed"):
+            rig.do(c.Take(task_id=rig.id("all"), actor="ada", token_hash="a" * 64))
+    assert "claim" not in rig.views()["all"].actions
+
+
+def test_a_paused_group_is_done_once_it_is_resumed(rig: Rig) -> None:
+    add(rig)
+    rig.do(c.Pause(task_id=rig.id("all"), actor="ada"))
+    finish(rig, "a", "b")
+    assert rig.statuses()["all"] == "PAUSED"
+    rig.do(c.Resume(task_id=rig.id("all"), actor="ada"))
+    assert rig.statuses()["all"] == "COMPLETED"
+
+
+def test_a_group_is_counted_nowhere(rig: Rig) -> None:
+    added = rig.enqueue({"a": (), "all": ("a",)}, specs={"all": GROUP})
+    again = rig.enqueue({"a": (), "all": ("a",)}, specs={"all": GROUP})
+    assert (added.added, added.existing, again.added, again.existing) == (1, 0, 0, 1)
+    (plan,) = drive(rig.queries.plans())
+    assert plan.counts == {"PENDING": 1}
+    assert drive(rig.queries.plan(plan.name)).plan.counts == {"PENDING": 1}
+    finish(rig, "a")
+    assert rig.do(CancelPlan(plan=plan.name, actor="ada")).cancelled == 0
+
+
+def test_a_group_says_nothing_of_failures_in_a_row(rig: Rig) -> None:
+    rig.enqueue(
+        {"a": (), "b": ("a",), "all": ("a",)},
+        specs={"all": GROUP | {"on_failed": "run"}, "a": {"max_retries": 0}},
+    )
+    (job,) = rig.started()
+    rig.do(fail(job, ErrorKind.INVALID))
+    assert rig.statuses()["all"] == "COMPLETED"
+    assert drive(rig.queries.plans())[0].failures == 1
