@@ -53,7 +53,7 @@ def find_out(args: argparse.Namespace, api: Api, content: Json) -> None:
     while doubts := convert(api.post("/api/v1/plans/diff", content)["doubts"], tuple[Doubt, ...]):
         doubt = doubts[0]
         if ALL in args.same and len(doubt.may_be) == 1:
-            content["same"][doubt.box] = doubt.may_be[0].key
+            content["same"][doubt.box] = doubt.may_be[0].box
         elif args.json or not (sys.stdin.isatty() and sys.stderr.isatty()) or not _ask(doubt, content):
             raise BadInput(*asked(doubts))
 
@@ -77,7 +77,7 @@ def _ask(doubt: Doubt, content: Json) -> bool:
     print("Is it one of these tasks, which are no longer in it?", file=sys.stderr)
     for number, task in enumerate(doubt.may_be, 1):
         print(clean(f"  {number}  {task.box}: {task.title} ({task.status.lower()})"), file=sys.stderr)
-    numbers = {str(number): task.key for number, task in enumerate(doubt.may_be, 1)}
+    numbers = {str(number): task.box for number, task in enumerate(doubt.may_be, 1)}
     while True:
         print(f"[{'/'.join(numbers)}, n: it is new] ", end="", file=sys.stderr, flush=True)
         line = sys.stdin.readline()

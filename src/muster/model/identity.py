@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
@@ -120,7 +120,9 @@ class _Search:
     def identity(self) -> Identity:
         self._by_name()
         if self._fresh():
-            self._by_title()
+            self._by_title(_last_called)
+            self._by_title(lambda task: _words(task.title))
+            self._by_name_of_old()
             self._by_text()
             self._by_likeness()
             self._taken_out_before()
@@ -166,13 +168,24 @@ class _Search:
         twins = self._twins()
         for box in self._specs:
             task = self._by_box.get(box)
-            if box not in self._found and task and not self._is_found(task) and box not in twins:
-                self._pair(box, task)
+            if task and not task.gone:
+                self._pair_free(box, task, twins)
         for box in self._specs:
             task = self._by_id.get(self._former.get(box, 0)) or self._by_key.get(box)
-            known = box in self._found or box in self._other or box in twins
-            if not known and task and not self._is_found(task):
-                self._pair(box, task)  # a name that it had before, in a file that was put back
+            if task and not task.gone and box not in self._other and _agrees(self._specs[box], task):
+                self._pair_free(box, task, twins)  # a name that it had before, in a file that was put back
+
+    def _pair_free(self, box: str, task: KeptTask, twins: Collection[str] = ()) -> None:
+        if box not in self._found and box not in twins and not self._is_found(task):
+            self._pair(box, task)
+
+    def _by_name_of_old(self) -> None:
+        """What was taken out before, and stands there again; what was there until now goes first."""
+        for spec in self._fresh():
+            box = spec.key or ""
+            task = self._by_box.get(box) or self._by_id.get(self._former.get(box, 0)) or self._by_key.get(box)
+            if task and task.gone:
+                self._pair_free(box, task)
 
     def _renumbered(self) -> None:
         """Numbers that have moved on, since something was put in or taken out before them."""
@@ -219,9 +232,9 @@ class _Search:
 
     # -- by what is left of it
 
-    def _by_title(self) -> None:
+    def _by_title(self, title_of: Callable[[KeptTask], str]) -> None:
         """Equal titles: headings were renamed, lines moved."""
-        missing = _grouped((_words(task.title), task) for task in self._missing() if not task.gone)
+        missing = _grouped((title_of(task), task) for task in self._missing() if not task.gone)
         for words, specs in _grouped((_words(spec.title), spec) for spec in self._fresh()).items():
             tasks = missing.get(words, [])
             if len(tasks) == len(specs) == 1:
@@ -251,6 +264,9 @@ class _Search:
 
     def _in_place(self, spec: Spec, task: KeptTask) -> bool:
         """Below the same headings and the same box."""
+        where = task.box.rpartition("/")[0]
+        if where and where == (spec.key or "").rpartition("/")[0]:
+            return True
         if (spec.epic, spec.feature) != (task.epic, task.feature):
             return False
         outer = self._found.get(spec.parent or "")
@@ -330,14 +346,18 @@ class _Search:
         away = _grouped(
             (_words(task.title), task) for task in self._missing() if task.gone and task.begun and task.worked
         )
+        titles = Counter(_words(spec.title) for spec in self._specs.values()) if away else Counter[str]()
         for spec in self._fresh():
             tasks = [task for task in away.get(_words(spec.title), ()) if not self._is_found(task)]
-            if not tasks or spec.done or spec.key in self._other:
+            if not tasks or spec.key in self._other:
                 continue
             alike = [task for task in tasks if spec.description and task.description == spec.description]
-            if len(alike) == 1:
-                self._pair(spec.key or "", alike[0])
-            elif len(_words(spec.title).split()) >= TELLING_WORDS:
+            only = titles[_words(spec.title)] == 1
+            if only and (len(alike) == 1 or (spec.done and len(tasks) == 1)):
+                self._pair(spec.key or "", (alike or tasks)[0])
+            elif not spec.done and (
+                alike or len(tasks) == 1 or len(_words(spec.title).split()) >= TELLING_WORDS
+            ):
                 self._doubt(spec, alike or tasks)
 
 
@@ -382,6 +402,16 @@ def _words(title: str) -> str:
     """A title as it is compared: without a leading code, and whatever a slug leaves out."""
     bare = _CODE.sub("", title, count=1)
     return key_part(bare).replace("-", " ") or title
+
+
+def _agrees(spec: Spec, task: KeptTask) -> bool:
+    """Whether a name from before can still mean that task."""
+    return _is_id(spec.key or "", spec.title) or _words(spec.title) == _words(task.title)
+
+
+def _last_called(task: KeptTask) -> str:
+    """Its title in the file, as its box tells it: what is done keeps the title under which it was done."""
+    return task.box.rpartition("/")[2].replace("-", " ")
 
 
 def _ratio(one: str, other: str) -> float:
