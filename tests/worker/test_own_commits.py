@@ -97,3 +97,32 @@ def test_git_is_called_too_old_only_where_it_is(home, tmp_path, monkeypatch, cod
     with pytest.raises(GitFailed, match="merge-tree failed: no") as failed:
         publish(other)
     assert hint in failed.value.hint
+
+
+@pytest.mark.promise("S18")
+@pytest.mark.parametrize("logged", [True, False])
+@pytest.mark.parametrize("epoch", [1, 2])
+def test_a_branch_that_is_deleted_under_its_tree_is_put_back(home, epoch, logged):
+    made = begun(home)
+    commit(made.cwd, "one")
+    (made.cwd / "two").write_text("two")
+    git(home, "update-ref", "-d", made.head)
+    if not logged:
+        (made.admin() / "logs" / "HEAD").unlink()
+    if epoch == 2:
+        made = replace(made, epoch=2)
+        made.prepare()
+    assert publish(made).changed
+    assert git(home, "diff", "--name-only", "main", BRANCH).split() == ["one", "two"]
+    assert ("wip" in git(home, "log", "--format=%s", BRANCH)) == logged, (
+        "its own commits, where git still knows them"
+    )
+
+
+def test_the_files_of_a_conflict_have_their_own_names(home):
+    first, second = begun(home, "first"), begun(home, "second")
+    for made in (first, second):
+        (made.cwd / "ä ö.txt").write_text(made.key)
+    publish(first)
+    with pytest.raises(SentBack, match=r"muster/plan/plan: ä ö\.txt$"):
+        publish(second)

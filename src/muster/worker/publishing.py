@@ -225,8 +225,10 @@ class Publishing(Struct, frozen=True):
                 f"put its work where it began, no file is changed by it: git -C {tree.path} reset --soft "
                 f"{tree.base}",
             )
-        done = repository.ask("merge-tree", "--write-tree", "--name-only", "--no-messages", ours, theirs)
-        content, *files = done.stdout.splitlines() or [""]
+        done = repository.ask(
+            "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", ours, theirs
+        )
+        content, *files = done.stdout.rstrip("\0").split("\0")
         if done.returncode == 1:
             raise SentBack(
                 f"its work does not merge with branch {tree.plan_branch.name}: {_named(files)}",

@@ -9,6 +9,8 @@ from muster.hosts.plain_files import read_plain, replace_plain
 from muster.worker.git import Repository
 
 LINK_BYTES_MAX = 1 << 14
+LOG_BYTES_MAX = 1 << 20
+ENDS_MAX = 20
 
 
 def rejoin(path: Path, common: Path) -> None:
@@ -27,6 +29,22 @@ def rejoin(path: Path, common: Path) -> None:
         return
     for link, target in ((path / ".git", f"gitdir: {admin}"), (admin / "gitdir", f"{path}/.git")):
         replace_plain(link, os.fsencode(f"{target}\n"), lasting=True)
+
+
+def restore_branch(repository: Repository, admin: Path, branch: str, base: str) -> None:
+    """Puts the tree's branch back where somebody has deleted it: git would know nothing of what was done there.
+
+    At its last commit, which only the tree's log tells, else at `base`.
+    """
+    head = f"worktrees/{admin.name}/HEAD"
+    if repository.commit_of(head) or repository.ask("symbolic-ref", "--quiet", head).stdout.strip() != branch:
+        return
+    try:
+        lines = read_plain(admin / "logs" / "HEAD", LOG_BYTES_MAX).decode(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    ends = [name for line in lines[-ENDS_MAX:] for name in line.split()[:2]]
+    repository.run("update-ref", branch, next(filter(None, map(repository.commit_of, reversed(ends))), base))
 
 
 def real(path: Path) -> Path:

@@ -31,7 +31,7 @@ from muster.worker.git import GitFailed, Repository
 from muster.worker.ignored import missed, note_ignored
 from muster.worker.merging import merge_plan
 from muster.worker.plan_branch import PlanBranch
-from muster.worker.tree_links import LINK_BYTES_MAX, admin_of, real, rejoin, tree_of
+from muster.worker.tree_links import LINK_BYTES_MAX, admin_of, real, rejoin, restore_branch, tree_of
 
 log = logging.getLogger(__name__)
 
@@ -143,6 +143,7 @@ class Worktree(Struct, frozen=True):
                 first = None if origin is None else self._refs(origin).base
                 base = (first and repository.commit_of(first)) or start
             else:
+                restore_branch(repository, self.admin(), self.head, begun.base)
                 if begun.epoch != self.epoch:
                     self._keep(begun)
                 self._unlock()
@@ -332,7 +333,10 @@ class Worktree(Struct, frozen=True):
     def own(self, admin: Path | None = None) -> Begun | None:
         """As `begun`; None also where it is another attempt's by now.  Call it with the repository's lock."""
         begun = self.begun(admin)
-        return begun if begun is not None and begun.epoch == self.epoch else None
+        if begun is None or begun.epoch != self.epoch:
+            return None
+        restore_branch(self.repository, admin or self.admin(), self.head, begun.base)
+        return begun
 
     @property
     def checking(self) -> Path:
