@@ -5,12 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from muster.model.edits import PlanDocument, PlanTask
 from muster.model.errors import BadPlan
 from muster.plans.dialects import DIALECTS
+from muster.plans.dialects.base import Dialect
 from muster.plans.dialects.top import FileTop
 from muster.plans.dialects.words import Waits
+from muster.plans.importers import IMPORTERS
 from muster.plans.markdown import parse, tick
 from muster.plans.problems import Problems
 
@@ -118,6 +122,7 @@ def test_words_say_what_a_task_waits_for(text: str, ids: str) -> None:
             "muster plan import backlog",
         ),
         ("plan.org", "* TODO Write\n- [ ] a\n", "pandoc"),
+        ("tasks.json", "- [ ] a", "muster plan import FILE"),
     ],
 )
 def test_what_is_no_plan_is_refused_with_what_to_do(name: str, text: str, said: str) -> None:
@@ -132,3 +137,37 @@ def test_a_dialect_costs_little_in_a_long_plan() -> None:
     """What it is recognised by stands at the top."""
     text = "- [ ] T001 [P] Do it\n" * 20_000
     assert len(FileTop(text, "tasks.md").titles) == 300
+
+
+SIGNS = st.text(st.sampled_from("ab T01.)(*~#-_[]P:,🆔⛔📅⏫ \n\t1/+&–é"), max_size=30) | st.sampled_from(
+    [
+        "T001 ",
+        "[P] ",
+        "(depends on T001, T002-T005)",
+        "1.1 ",
+        "_Requirements: 1.1_",
+        "blocked_by: T001.002",
+        "(P0)",
+    ]
+)
+
+
+@given(st.lists(SIGNS, max_size=6).map("".join), st.sampled_from(DIALECTS))
+def test_any_text_is_read_by_any_dialect(text: str, dialect: Dialect) -> None:
+    """Whatever it says: no dialect raises, and what it says of one box is no mistake in the file."""
+    assert dialect.recognise(FileTop(text, "plan.md")) is not None
+    line = " ".join(text.split()) or "x"
+    parts = dialect.read_title(line)
+    dialect.read_body(text, parts)
+    plan = f"---\ndialect: {dialect.name}\n---\n- [ ] other\n- [ ] a{line}\n"
+    if not dialect.refusal:
+        tick(plan.encode(), {"other"})
+
+
+def test_the_docs_name_every_dialect_and_every_source() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "plans-you-have.md").read_text("utf-8")
+    for dialect in DIALECTS:
+        if not dialect.refusal:
+            assert f"| `{dialect.name}` |" in page
+    for name in IMPORTERS:
+        assert name in page.lower(), name

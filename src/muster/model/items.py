@@ -77,7 +77,7 @@ def items_of(tasks: Sequence[KeptTask], efforts: Iterable[Effort]) -> list[ItemV
             own.parent = nodes[parent.key]
         own.parent.below.append(own)
         at: _Node | None = own
-        while at is not None and not getattr(task, "is_group", False):
+        while at is not None and not task.is_group:
             at.tasks.append(task)
             at = at.parent
     found: list[ItemView] = []

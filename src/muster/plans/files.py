@@ -410,7 +410,10 @@ def _cannot(name: str, done: str, error: OSError) -> BadPlan:
     if isinstance(error, FileNotFoundError):
         return BadPlan(f"{name}: no such file", "Check the plan's path; `muster init` writes an example.")
     if isinstance(error, IsADirectoryError):
-        return BadPlan(f"{name}: it is a directory", "Name the markdown file in it.")
+        return BadPlan(
+            f"{name}: it is a directory",
+            "Name the markdown file in it; `muster plan import` reads folders of other tools.",
+        )
     if isinstance(error, PermissionError):
         hint = "Give this user the right to do that: see `ls -l` of the file and of its directory."
         return BadPlan(f"{name}: cannot be {done}: {error.strerror}", hint)

@@ -91,9 +91,7 @@ def parse(text: str, file: str, doubts: Problems | None = None) -> PlanDocument:
     levels, found = _read(text, problems, problems if doubts is None else doubts)
     dialect = levels.seen.dialect
     if dialect.refusal:
-        raise BadPlan(
-            f"{file}:1: {dialect.refusal}", f"{dialect.instead}; `dialect: none` reads it all the same"
-        )
+        raise BadPlan(f"{file}:1: {dialect.refusal}", dialect.instead)
     drafts = list(found)
     if not drafts and not problems:
         raise BadPlan(f"{file}:1: the plan has no tasks", EXAMPLE)

@@ -10,7 +10,7 @@ from muster.plans.dialects.coditect import Coditect
 from muster.plans.dialects.github import GitHubList
 from muster.plans.dialects.numbered import Kiro, OpenSpec, TaskList
 from muster.plans.dialects.obsidian import Obsidian
-from muster.plans.dialects.refused import BacklogTask, OrgMode
+from muster.plans.dialects.refused import BacklogTask, OrgMode, ToolData
 from muster.plans.dialects.spec_kit import SpecKit
 from muster.plans.dialects.top import FileTop
 
@@ -20,6 +20,7 @@ NONE = "none"
 DIALECTS: tuple[Dialect, ...] = (
     BacklogTask(),
     OrgMode(),
+    ToolData(),
     SpecKit(),
     Coditect(),
     Kiro(),

@@ -61,7 +61,8 @@ class Kiro(NumberedDialect):
         return parts._replace(skip=optional is not None)
 
     def read_body(self, text: str, parts: Parts) -> tuple[str, Parts]:
-        found = [match[1].strip(" _") for match in self._REQUIREMENTS.finditer(text)]
+        said = self._REQUIREMENTS.finditer(text) if "_Requirement" in text else ()
+        found = [match[1].strip(" _") for match in said]
         if not found:
             return text, parts
         names = " ".join(" ".join(found).replace(",", " ").split())

@@ -11,7 +11,9 @@ from muster.plans.dialects.top import FileTop
 class BacklogTask(Dialect):
     name = "backlog.md"
     refusal = "this is one task of Backlog.md, and its boxes are what has to hold before it is done"
-    instead = "muster plan import backlog reads the whole folder"
+    instead = (
+        "muster plan import backlog reads the whole folder; `dialect: none` at its top reads this one file"
+    )
 
     def recognise(self, top: FileTop) -> str:
         keys = {line.partition(":")[0] for line in top.matter}
@@ -27,3 +29,12 @@ class OrgMode(Dialect):
 
     def recognise(self, top: FileTop) -> str:
         return "it is an .org file" if top.path.endswith(".org") else ""
+
+
+class ToolData(Dialect):
+    name = "json"
+    refusal = "this is data of another program, and a plan is markdown"
+    instead = "muster plan import FILE writes it as a plan file"
+
+    def recognise(self, top: FileTop) -> str:
+        return "it is a .json file" if top.path.endswith((".json", ".jsonl")) else ""

@@ -48,7 +48,13 @@ class SpecKit(Dialect):
             title = title[:-2]
         after = tuple(name for name in _WAITS.read(title) if name != code[1])
         fields = {"tags": tuple(tags)} if tags else {}
-        return Parts(_WAITS.without(title) or code[1], code[1], after, beside=beside, fields=fields)
+        return Parts(
+            (_WAITS.without(title) if after else title) or code[1],
+            code[1],
+            after,
+            beside=beside,
+            fields=fields,
+        )
 
     def read_body(self, text: str, parts: Parts) -> tuple[str, Parts]:
         """`**Dependencies**: T002` in a line of its own; prose says nothing certain."""

@@ -30,6 +30,8 @@ class Waits:
     def read(self, text: str) -> tuple[str, ...]:
         """Ids in their order, ranges filled in."""
         found: dict[str, None] = {}
+        if not self._code.search(text):
+            return ()
         for said in self._said.finditer(text):
             for name in self._listed(said[1]):
                 found[name] = None
