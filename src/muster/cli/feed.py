@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any
 
 from muster.cli.output import Screen, clean, columns, drop_unwritten, fit, inert, plan_counts, print_json
@@ -34,6 +35,7 @@ class Feed:
         self._after = after
         self._show = show
         self._plan = plan
+        self._connection = Connection(project.socket)
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="feed", daemon=True)
         self._thread.start()
@@ -41,30 +43,32 @@ class Feed:
     def close(self) -> None:
         """Shows what is still to be had, then ends."""
         self._closing.set()
+        self._connection.hang_up()  # no event may come for as long as it waits
         self._thread.join(timeout=5.0)
 
     def _follow(self) -> None:
-        api, told = Api(Connection(self._project.socket)), ""
-        while True:
-            last = self._closing.is_set()
-            full = full_disk(self._project.state_dir)
-            if full != told:
-                told = full
-                self._show.say(full and f"{full}; until then nothing is written")
-            try:
-                if self._show.footer is not None:
-                    self._show.footer("" if last else _progress(api, self._plan))
-                page = api.get("/api/v1/events", {"after": self._after, "wait": 0 if last else 1})
-            except MusterError:
-                if last:
+        told = ""
+        with closing(Api(self._connection)) as api:
+            while True:
+                last = self._closing.is_set()
+                full = full_disk(self._project.state_dir)
+                if full != told:
+                    told = full
+                    self._show.say(full and f"{full}; until then nothing is written")
+                try:
+                    if self._show.footer is not None:
+                        self._show.footer("" if last else _progress(api, self._plan))
+                    page = api.get("/api/v1/events", {"after": self._after, "wait": 0 if last else 1})
+                except MusterError:
+                    if last:
+                        return
+                    self._closing.wait(0.2)
+                    continue
+                for event in page:
+                    self._after = event["id"]
+                    self._show.event(event)
+                if last and not page:
                     return
-                self._closing.wait(0.2)
-                continue
-            for event in page:
-                self._after = event["id"]
-                self._show.event(event)
-            if last and not page:
-                return
 
 
 def _progress(api: Api, plan: str | None) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import _socket
 import os
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from muster.model.errors import OwnerUnavailable
 
@@ -32,11 +32,19 @@ class Lost(Exception):
 
 
 class Connection:
-    """One keep-alive connection.  Not to be shared between threads."""
+    """One keep-alive connection.  Not to be shared between threads, but for `hang_up`."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.fspath(path)
         self._socket: _socket.socket | None = None
+        self._hung_up = False
+
+    def hang_up(self) -> None:
+        """From another thread: who waits for an answer now has OwnerUnavailable."""
+        self._hung_up = True
+        if (waiting := self._socket) is not None:
+            with suppress(OSError):
+                waiting.shutdown(_socket.SHUT_RDWR)
 
     def close(self) -> None:
         if self._socket is not None:
@@ -65,7 +73,7 @@ class Connection:
             return self._exchange(message, reply_s)
         except (Lost, OSError) as error:
             self.close()
-            if not kept or isinstance(error, TimeoutError):
+            if not kept or self._hung_up or isinstance(error, TimeoutError):
                 raise self._unavailable(error) from error
         try:
             return self._exchange(message, reply_s)
