@@ -88,6 +88,21 @@ def test_parents_in_a_circle_end_nowhere() -> None:
     assert {item.id for item in items_of(tasks, [])} == {"a", "b"}
 
 
+def test_a_group_counts_what_is_below_it_and_what_stands_for_a_heading_is_no_item() -> None:
+    heading: dict[str, Any] = {"title": "all", "epic": "E", "is_group": True, "status": PENDING}
+    tasks = [
+        kept(1, "E//g", is_group=True),
+        kept(2, "E//a", DONE, parent="g"),
+        kept(3, "E//b", parent="g"),
+        KeptTask(id=4, key="e/*", box="e/*", created_at_ms=0, **heading),
+    ]
+    assert shown(items_of(tasks, []))[:2] == [
+        ("E001", None, "in_progress", "1/2"),
+        ("g", "E001", "in_progress", "1/2"),
+    ]
+    assert len(items_of(tasks, [])) == 4
+
+
 def test_what_the_file_no_longer_has_is_left_out() -> None:
     gone = kept(1, "E//a", TaskStatus.CANCELLED, error="removed")
     assert items_of([gone, kept(2, "G//b", TaskStatus.ARCHIVED)], []) == []

@@ -180,3 +180,23 @@ def test_what_is_written_is_read_as_the_same(tasks: list[KeptTask]) -> None:
     if tasks:
         read = parse(rendered.text, "plan.md", Problems("plan.md")).tasks
         assert {task.key for task in read} == {task.key for task in tasks}
+
+
+def test_groups_are_boxes_above_boxes_and_barriers_what_they_stand_for() -> None:
+    def after(*names: str) -> tuple[tuple[int, str, bool], ...]:
+        return tuple((1, name, False) for name in names)
+
+    tasks = [
+        kept("a", epic="One", title="A"),
+        kept("b", 2, epic="One", title="B"),
+        kept("one/*", 3, epic="One", title="all of one", is_group=True, dependencies=after("a", "b")),
+        kept("g", 4, epic="Two", title="G", is_group=True, dependencies=after("c", "d")),
+        kept("c", 5, epic="Two", title="C", parent="g", dependencies=after("one/*")),
+        kept("d", 6, epic="Two", title="D", parent="g", description="text", dependencies=after("one/*", "c")),
+    ]
+    rendered = render("p", tasks, USUAL, {})
+    assert rendered.lost == ()
+    assert rendered.text == (
+        "# p\n\n## One\n\n- [ ] A {#a}\n- [ ] B {#b}\n\n## Two\n\n- [ ] G {#g}\n"
+        "  - [ ] C {#c after=a,b}\n  - [ ] D {#d after=a,b,c}\n\n    text\n\n"
+    )

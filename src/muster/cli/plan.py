@@ -16,7 +16,6 @@ from muster.cli.output import (
     YELLOW,
     Screen,
     clean,
-    inert,
     note,
     paused_line,
     print_json,
@@ -429,40 +428,12 @@ def _tasks(context: Context, text: str) -> tuple[str, list[Json]]:
 def _export(args: argparse.Namespace) -> int:
     with connect(args) as context:
         name, tasks = _tasks(context, args.name)
-        if args.items:
-            print_json(plan_items.exported(name, context.api.get(plan_path(name, "items")), tasks))
-            return 0
-        if args.json:
+        if args.json and not args.items:
             print_json({"plan": name, "tasks": tasks})
             return 0
+        items: list[Json] = context.api.get(plan_path(name, "items")) if args.items else []
         root = context.project.root
-    import msgspec
-
-    from muster.app.settings import load_config
-    from muster.model.edits import KeptTask
-    from muster.model.errors import BadPlan
-    from muster.model.profiles import Chooser
-    from muster.plans.render import Usual, render
-
-    config = load_config(root)
-    usual = Usual(config.default_agent, int(config.task.timeout_s), config.task.retries)
-    kept = msgspec.convert(tasks, list[KeptTask])
-    choose = Chooser(config.profiles).choose
-    guessed = {
-        task.key: choose(task.title, task.description, f"{task.epic} {task.feature}").profile
-        for task in kept
-        if task.agent is None
-    }
-    try:
-        rendered = render(name, kept, usual, guessed)
-    except BadPlan as error:
-        raise BadPlan(
-            f"{name} cannot be written as a plan file:\n{error.message}", f"muster plan export {name} --json"
-        ) from None
-    print(inert(rendered.text) if sys.stdout.isatty() else rendered.text, end="")
-    for lost in rendered.lost:
-        note(lost)
-    return 0
+    return plan_items.export(args, name, items, tasks, root)
 
 
 def _merge(args: argparse.Namespace) -> int:

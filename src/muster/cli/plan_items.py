@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from muster.cli.output import Screen
+import sys
+
+from muster.cli.output import Screen, inert, note, print_json
 from muster.model.durations import duration_text
 from muster.model.json_value import Json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from muster.model.edits import KeptTask
 
 _CELLS = {
     "ITEM": lambda item: "  " * item["depth"] + item["title"],
@@ -38,13 +48,13 @@ def _microusd(item: Json) -> int | None:
     return item["usage"]["costMicrousd"] if item["usage"] else None
 
 
-def exported(name: str, items: list[Json], tasks: list[Json]) -> Json:
+def exported(name: str, items: list[Json], tasks: Iterable[KeptTask]) -> Json:
     """As `plans.importers.items` reads it."""
-    kept = {task["key"]: task for task in tasks}
-    return {"plan": name, "items": [_exported(item, kept.get(item["id"], {})) for item in items]}
+    kept = {task.key: task for task in tasks}
+    return {"plan": name, "items": [_exported(item, kept.get(item["id"])) for item in items]}
 
 
-def _exported(item: Json, task: Json) -> Json:
+def _exported(item: Json, task: KeptTask | None) -> Json:
     told: Json = {
         "id": item["id"],
         "type": item["type"],
@@ -57,15 +67,15 @@ def _exported(item: Json, task: Json) -> Json:
         "tokens": _tokens(item) if item["usage"] else 0,
         "cost_usd": None if (spent := _microusd(item)) is None else spent / 1e6,
     }
-    if item["type"] == "task":
+    if item["type"] == "task" and task is not None:
         told |= {
-            "description": task["description"],
-            "blocked_by": list(task["dependsOn"]),
-            "agent_type": task["profile"],
-            "tags": list(task["tags"]),
+            "description": task.description,
+            "blocked_by": [] if task.is_group else list(task.depends_on),
+            "agent_type": task.profile,
+            "tags": list(task.tags),
         }
-        if task["estimatedS"]:
-            told["estimated_hours"] = round(task["estimatedS"] / 3600, 4)
+        if task.estimated_s:
+            told["estimated_hours"] = round(task.estimated_s / 3600, 4)
     return told
 
 
@@ -74,3 +84,37 @@ def _priority(number: int) -> str | None:
     if number == 5:
         return None
     return "P0" if number > 8 else "P1" if number > 5 else "P2"
+
+
+def export(args: argparse.Namespace, name: str, items: list[Json], tasks: list[Json], root: Path) -> int:
+    """As JSON items, or as a plan file."""
+    import msgspec
+
+    from muster.app.settings import load_config
+    from muster.model.edits import KeptTask, without_barriers
+    from muster.model.errors import BadPlan
+    from muster.model.profiles import Chooser
+    from muster.plans.render import Usual, render
+
+    kept = msgspec.convert(tasks, list[KeptTask])
+    if args.items:
+        print_json(exported(name, items, without_barriers(kept)))
+        return 0
+    config = load_config(root)
+    usual = Usual(config.default_agent, int(config.task.timeout_s), config.task.retries)
+    choose = Chooser(config.profiles).choose
+    guessed = {
+        task.key: choose(task.title, task.description, f"{task.epic} {task.feature}").profile
+        for task in kept
+        if task.agent is None
+    }
+    try:
+        rendered = render(name, kept, usual, guessed)
+    except BadPlan as error:
+        raise BadPlan(
+            f"{name} cannot be written as a plan file:\n{error.message}", f"muster plan export {name} --json"
+        ) from None
+    print(inert(rendered.text) if sys.stdout.isatty() else rendered.text, end="")
+    for lost in rendered.lost:
+        note(lost)
+    return 0

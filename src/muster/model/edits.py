@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, get_type_hints
 
 from msgspec import UNSET, Struct, UnsetType, convert, defstruct
+from msgspec.structs import replace
 
 from muster.model import commands as c
 from muster.model import fields
@@ -315,6 +316,19 @@ def key_part(text: str) -> str:
 def is_barrier(key: str) -> bool:
     """It stands for all tasks below a heading, and for no box."""
     return _BARRIER.search(key) is not None
+
+
+def without_barriers(tasks: Sequence[KeptTask]) -> list[KeptTask]:
+    """What waits for all below a heading waits for each of these tasks instead."""
+    barriers = {task.key: task.depends_on for task in tasks if task.is_group and is_barrier(task.key)}
+    if not barriers:
+        return list(tasks)
+    found = []
+    for task in tasks:
+        if task.key not in barriers:
+            after = dict.fromkeys(one for name in task.depends_on for one in barriers.get(name, (name,)))
+            found.append(replace(task, depends_on=tuple(after)))
+    return found
 
 
 def short_slug(title: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from muster.model.edits import KeptTask
+from muster.model.edits import KeptTask, is_barrier
 from muster.model.progress import DROPPED, percent, progress, status_of
 from muster.model.states import TaskStatus
 from muster.model.usage import Usage, total
@@ -60,7 +60,7 @@ class _Node:
 
 def items_of(tasks: Sequence[KeptTask], efforts: Iterable[Effort]) -> list[ItemView]:
     """Each in front of what is below it, in the plan's order; without tasks that its file no longer has."""
-    tasks = [task for task in tasks if not task.gone]
+    tasks = [task for task in tasks if not task.gone and not is_barrier(task.key)]
     spent: dict[int, list[Effort]] = {}
     for effort in efforts:
         spent.setdefault(effort.task_id, []).append(effort)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from muster.model.edits import KeptTask, PlanTask, differences, slug, task_fields_of
+from muster.model.edits import KeptTask, PlanTask, differences, slug, task_fields_of, without_barriers
 from muster.model.fields import ATTRIBUTES
 from muster.model.states import TaskStatus
 from muster.model.task import TaskFields
@@ -36,21 +36,43 @@ def render(name: str, tasks: Sequence[KeptTask], usual: Usual, guessed: Mapping[
 
     Raises BadPlan where the texts of the tasks would be read as something else altogether.
     """
-    shown = [task for task in tasks if not task.gone]
+    shown = without_barriers([task for task in tasks if not task.gone])
     keys = {task.key for task in shown}
+    inner = _inner(shown)
     lines = [f"# {name}", ""]
     groups: dict[tuple[str, str], list[KeptTask]] = {}
+    within = {task.key for below in inner.values() for task in below}
     for task in shown:
-        groups.setdefault((task.epic, task.feature), []).append(task)
+        if task.key not in within:
+            groups.setdefault((task.epic, task.feature), []).append(task)
     at: tuple[str, str] = ("", "")
     for group in ordered_groups(groups):
         lines += _headings(at, group)
         at = group
         for task in groups[group]:
-            lines += _task(task, usual, keys, guessed)
+            lines += _nested(task, inner, lambda task: _task(task, usual, keys, guessed))
         lines.append("")
     text = "\n".join(lines)
     return Rendered(text, tuple(_lost(text, name, shown, keys)))
+
+
+def _inner(tasks: Sequence[KeptTask]) -> dict[str, list[KeptTask]]:
+    """The boxes below each group, by its key."""
+    groups = {task.key: task for task in tasks if task.is_group}
+    found: dict[str, list[KeptTask]] = {}
+    for task in tasks:
+        group = groups.get(task.parent or "")
+        if group is not None and (group.epic, group.feature) == (task.epic, task.feature):
+            found.setdefault(group.key, []).append(task)
+    return found
+
+
+def _nested(
+    task: KeptTask, inner: Mapping[str, Sequence[KeptTask]], written: Callable[[KeptTask], list[str]]
+) -> list[str]:
+    children = (replace(child, parent=None) for child in inner.get(task.key, ()))
+    below = [line for child in children for line in _nested(child, inner, written)]
+    return written(task) + [f"  {line}" if line else "" for line in below]
 
 
 def ordered_groups(groups: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -94,6 +116,7 @@ def _attributes(task: KeptTask, usual: Usual, keys: set[str], guessed: Mapping[s
         "timeout_s": task.timeout_s == usual.timeout_s,
         "max_retries": task.max_retries == usual.retries,
         "parent": task.parent not in keys,
+        "depends_on": task.is_group,
     }
     values = {known.name: getattr(task, known.name, None) for known in ATTRIBUTES.values()}
     values["depends_on"] = tuple(name for name in task.depends_on if name in keys)
