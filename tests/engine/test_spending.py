@@ -99,6 +99,8 @@ def test_a_plans_budget_pauses_the_plan_and_who_goes_on_spending() -> None:
     assert rig.attempt(held["b"]).stop_action is not None
     assert rig.attempt(held["a"]).stop_action is None
     rig.do(complete(held["a"]))
+    with pytest.raises(IllegalMove, match=r"are spent of the \$0\.01 that plan"):
+        rig.do(c.ResumePlan(plan=plan(rig).name, actor="ada"))
     rig.do(c.SetBudget(plan=plan(rig).name, microusd=99_000, actor="ada"))
     rig.do(c.ResumePlan(plan=plan(rig).name, actor="ada"))
     assert [job.key for job in rig.claim(slots=9)] == ["c"]

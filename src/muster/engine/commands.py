@@ -83,7 +83,7 @@ class Engine:
             c.Reconcile: reconcile,
             c.Prune: prune,
             c.PruneEvents: prune_events,
-            c.ResumePlan: self._plans.resume,
+            c.ResumePlan: self._resume_plan,
             c.Register: self._workers.register,
             c.Heartbeat: self._workers.heartbeat,
             c.Deregister: self._workers.deregister,
@@ -115,6 +115,10 @@ class Engine:
         }
         self._plain = TASK_COMMANDS - _LED - {c.Retry} - self._handlers.keys()
         """Moves that need nothing but their task: most of what comes."""
+
+    async def _resume_plan(self, view: View, command: c.ResumePlan) -> Answer:
+        await self._spending.refuse_used_up(view, command)
+        return await self._plans.resume(view, command)
 
     async def apply(self, commands: Sequence[c.Command], now: Now) -> Applied:
         """One transaction for all commands.  Raises only what concerns the whole batch, then undone."""

@@ -85,6 +85,17 @@ class Spending:
         await view.tx.set_meta(SPENT, msgspec.json.encode(ledger).decode())
         return Done()
 
+    async def refuse_used_up(self, view: View, command: c.ResumePlan) -> None:
+        """Raises IllegalMove: resumed, it would pay for one more attempt, and be paused again."""
+        plan, ledger = await self._named(view, command.plan), ledger_of(await view.tx.meta(SPENT))
+        most = ledger.budgets.get(f"plan {plan.id}", self._policy.budget_plan_microusd)
+        spent = ledger.plans.get(str(plan.id), Spent()).cost_microusd
+        if plan.paused_reason is PauseReason.BUDGET and most and spent >= most:
+            raise IllegalMove(
+                f"{dollars(spent)} are spent of the {dollars(most)} that plan {plan.name} may cost",
+                f"muster budget {plan.name} USD",
+            )
+
 
 def _cost(attempt: Attempt) -> int:
     usage = usage_of(attempt.usage)
