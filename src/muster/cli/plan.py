@@ -21,13 +21,14 @@ from muster.cli.output import (
     print_json,
     usage_words,
 )
+from muster.cli.plan_options import add_check, add_order, add_which
 from muster.cli.task import find_tasks, table
 from muster.cli.waiting import EXIT_UNSUCCESSFUL, Goal, Waiting, add_waiting
 from muster.client.api import plan_path
 from muster.model.errors import BadInput
 from muster.model.json_value import Json
 from muster.model.progress import progress
-from muster.model.states import FINAL, HELD, ORDERS, TaskStatus
+from muster.model.states import FINAL, HELD, TaskStatus
 from muster.model.wording import counted
 
 TYPE_CHECKING = False
@@ -67,6 +68,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--dry-run", action="store_true", help="show which agent would get each task, and why; change nothing"
     )
     add_fields(diff)
+    add_check(verbs, _check)
     _add_import(verbs)
     add_fields(verbs.add_parser("list", act=_list, help="all plans with their progress"))
     _add_named(verbs)
@@ -121,6 +123,12 @@ def _add_named(verbs: Any) -> None:
         add_waiting(verb, goal)
 
 
+def _check(args: argparse.Namespace) -> int:
+    from muster.cli import plan_check
+
+    return plan_check.run(args)
+
+
 def _add_import(verbs: Any) -> None:
     importing = verbs.add_parser(
         "import", act=_import, help="write what another tool keeps (task-master, beads, ...) as a plan file"
@@ -142,19 +150,6 @@ def _add_import(verbs: Any) -> None:
         "--add", action="store_true", help="add it as a plan; without --out there is no file then"
     )
     importing.set_defaults(as_plan=None, new=False, order=None)
-
-
-def add_which(parser: argparse.ArgumentParser) -> None:
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        "--as", dest="as_plan", metavar="NAME", help="its file was renamed: it is the plan NAME"
-    )
-    which.add_argument("--new", action="store_true", help="it is no renamed file, whatever it resembles")
-
-
-def add_order(parser: argparse.ArgumentParser) -> None:
-    said = "how its tasks follow each other (default: what it says itself, or looks like)"
-    parser.add_argument("--order", choices=ORDERS, help=said)
 
 
 def _add(args: argparse.Namespace) -> int:

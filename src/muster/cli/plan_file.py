@@ -204,7 +204,11 @@ def project_for(args: argparse.Namespace, given: Given) -> Project:
 def in_order(
     args: argparse.Namespace, api: Api | None, given: Given, config: Config, source: str | None, *, ask: bool
 ) -> tuple[Given, Chosen]:
-    """The plan with its order as dependencies; `api` knows how it went on so far, None: nobody does."""
+    """The plan with its order as dependencies; `api` knows how it went on so far, None: nobody does.
+
+    Tells what looks odd in it.
+    """
+    plan_order.tell_doubts(given.document, given.short)
     plans: list[Json] = api.get("/api/v1/plans") if api is not None else []
     kept = plan_order.kept_order(plans, source, given.document.name)
     chosen = choose_order(given.document, config, kept, args.order)
@@ -281,6 +285,7 @@ def refuse_file_of(api: Api, given: Given) -> None:
 
 def dry_run(args: argparse.Namespace, given: Given, project: Project, config: Config) -> int:
     """Who would get what, and why.  Nothing is written, nobody is started."""
+    plan_order.tell_doubts(given.document, given.short)
     refuse_unmanned(given.document, config, given.short)
     ended, kept = {}, ""
     if project.has_begun:

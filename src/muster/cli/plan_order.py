@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 
 from muster.app.plan_tasks import ORDER_WORDS, Chosen
-from muster.cli.output import clean
+from muster.cli.output import clean, note, shell_word
 from muster.model.edits import PlanDocument
 from muster.model.json_value import Json
 from muster.model.states import FILE_ORDER, FREE, ORDERS, PHASES
 
 WAVES_SHOWN = 20
+DOUBTS_SHOWN = 5
 WAVE_KEYS_SHOWN = 8
 
 
@@ -52,6 +53,14 @@ def unasked(document: PlanDocument, chosen: Chosen) -> str:
         return ""
     off = f"; `order: {FREE}` at its top, or --order {FREE}, switches this off"
     return chosen.words + (off if chosen.order != FREE else "")
+
+
+def tell_doubts(document: PlanDocument, file: str) -> None:
+    """The first of what looks odd in a plan."""
+    for line in document.doubts[:DOUBTS_SHOWN]:
+        note(clean(line))
+    if len(document.doubts) > DOUBTS_SHOWN:
+        note(f"more looks odd in it: muster plan check {shell_word(file)}")
 
 
 def recognised(document: PlanDocument) -> Json:

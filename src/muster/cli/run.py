@@ -15,7 +15,6 @@ from muster.cli.context import actor, connect_to, refuse_foreign
 from muster.cli.copied import confirm_copy
 from muster.cli.feed import EventPrinter, Feed, running
 from muster.cli.output import paused_line, ref_of, shell_word
-from muster.cli.plan import add_order, add_which
 from muster.cli.plan_changes import add_saying, find_out
 from muster.cli.plan_file import (
     add_plan,
@@ -25,6 +24,7 @@ from muster.cli.plan_file import (
     plan_body,
     project_for,
 )
+from muster.cli.plan_options import add_order, add_which
 from muster.cli.plan_order import unasked
 from muster.cli.plan_sync import tick_boxes
 from muster.cli.task import what_next

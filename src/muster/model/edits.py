@@ -49,6 +49,8 @@ class PlanDocument(Struct, frozen=True, kw_only=True):
     dialect_why: str = ""
     dialect_order: str = ""
     dialect_says: str = ""
+    doubts: tuple[str, ...] = ()
+    """What looks odd in it, and how it is read: a `file:line:column: text` each."""
 
 
 EDITABLE = frozenset(

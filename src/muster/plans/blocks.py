@@ -1,10 +1,11 @@
 """The block structure of a plan: its headings, its boxes, and the lines beneath each box.
 
-CommonMark, as far as it decides what is a heading, a list item, code or a comment, with three differences.
-Inside a list item, a fence or a box that is indented by four or more columns still counts, since people align
-them with the title; and a box ends a paragraph whatever its number is (`2. [ ] ...`).  A task's paragraph does
-not reach out for lines that are indented no deeper than its own marker, where an outer task can have them.
-Quoted blocks (`>`) are text.
+CommonMark, as far as it decides what is a heading, a list item, code or a comment, with four differences.
+Inside a list item, a fence or a box that is indented by four or more columns still counts where no blank line
+stands before it, since people align them with the title; and a box ends a paragraph whatever its number is
+(`2. [ ] ...`).  A task's paragraph does not reach out for lines that are indented no deeper than its own marker,
+where an outer task can have them.  What is clearly meant as a box is one (`- [  ] ...`, `-[ ] ...`), at every
+depth.  Quoted blocks (`>`) are text.
 """
 
 from __future__ import annotations
@@ -20,13 +21,20 @@ NESTED_ON_A_LINE_MAX = 32  # `- - - x`: bounds the work on a hostile line
 _LINE = re.compile(r"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
 _MARKER = re.compile(r"([-+*]|[0-9]{1,9}[.)])([ \t]+(?=[^ \t])|[ \t]*\Z)")
 _BOX = re.compile(r"\[([ xX])\](?:[ \t]+|\Z)")
+_ANY_BOX = re.compile(r"(?:[-+*]|[0-9]{1,9}[.)])[ \t]+\[[ xX]\](?:[ \t]|\Z)")
 _BLANK = r"[ \t\u00a0\u2000-\u200b\u202f\u3000]"
-_NEAR = rf"\[(?:{_BLANK}+|{_BLANK}*([xX✓✔✗✘]){_BLANK}*)\]|☐|([☑☒])"
-_NEAR_BOX = re.compile(rf"(?:{_NEAR}|\[[-/~>!?*]\]|\[\](?={_BLANK}|\Z))(?![(\[:]){_BLANK}*")
-"""`[]`, `[-]`, `[  ]`, `[x]title` after a marker: meant as a box, most likely, and none."""
-_NEAR_ITEM = re.compile(rf"(?:[-+*•‣◦▪●○·–—]|[0-9]{{1,9}}[.)]){_BLANK}*(?=[\[☐☑☒])")
-"""`-[ ]` or `• [ ]`: what markdown takes for no list item."""
-_BARE_BOX = re.compile(rf"(?:{_NEAR}){_BLANK}+(?=[^ ])")
+_INNER = rf"(?P<mark>[ \t](?=[ \t]*\])|(?<=\[)[-~/](?=\]{_BLANK})|[xX](?=[ \t]*\])|(?=\]{_BLANK}))"
+_SURE_BOX = re.compile(rf"\[(?:[ \t]*(?=[xX]))?{_INNER}[ \t]*\](?![(\[:]){_BLANK}*")
+"""`[]`, `[-]`, `[  ]`, `[x]title` after a marker: none in markdown, and clearly meant as a box."""
+_DOUBTFUL = rf"\[(?:[>!?*✗✘]|{_BLANK}*[✓✔]?{_BLANK}*|{_BLANK}+[xX]?{_BLANK}*)\]|[☐☑☒]"
+_DOUBTFUL_BOX = re.compile(rf"(?:{_DOUBTFUL}){_BLANK}+(?=[^ ])")
+_SURE_ITEM = re.compile(
+    rf"(?:[-+]|[0-9]{{1,9}}[.)]|[•‣◦▪●○·–—]{_BLANK}*)(?=\[(?:[ xX]\]|[-~/]\]|\]){_BLANK})"
+)
+"""`-[ ] title` or `• [ ] title`: what markdown takes for no list item."""
+_BARE_BOX = re.compile(rf"(?:\*?\[[ xX✓✔]\]|{_DOUBTFUL}){_BLANK}+(?=[^ ])")
+_TICKED = frozenset("xX")
+_BEGUN = frozenset("-~/")
 _ATX = re.compile(r"(#{1,6})(?=[ \t]|\Z)")
 _SETEXT = re.compile(r"(=+|-+)[ \t]*\Z")
 _BREAK = re.compile(r"([-*_])(?:[ \t]*\1){2,}[ \t]*\Z")
@@ -47,10 +55,13 @@ class Box:
     line: int
     """1-based."""
     offset: int
-    """Index in the text of the character between the brackets."""
-    done: bool
+    """Index in the text of the character between the brackets; of the second bracket where there is none."""
+    mark: str
+    """That character, or nothing."""
     text: str
     """What follows the box on its line."""
+    text_column: int
+    """Where that begins; 1 is the first character of the line."""
     path: tuple[Heading, ...]
     section: int
     """How many headings stand above it."""
@@ -60,9 +71,35 @@ class Box:
     """The box that it stands under."""
     lines: list[str] = field(default_factory=list)
 
+    @property
+    def done(self) -> bool:
+        return self.mark in _TICKED
+
     def body(self) -> str:
         """The lines beneath the item, without their common margin and without blank lines around them."""
         return _dedent(self.lines, self.column)
+
+
+class NearBox(NamedTuple):
+    """What looks like a box, and how it is read."""
+
+    line: int
+    column: int
+    """1 is the first character of the line."""
+    seen: str
+    read: str
+    """Empty: as text."""
+    meant: str
+    """What to write instead; empty: it may stay as it is."""
+
+
+class Unclosed(NamedTuple):
+    """A fence or a comment that has no end, with boxes that it makes text of."""
+
+    line: int
+    column: int
+    what: str
+    boxes: int
 
 
 @dataclass(slots=True)
@@ -71,8 +108,8 @@ class Blocks:
     """The YAML block at the top, without its marks."""
     headings: list[Heading] = field(default_factory=list)
     boxes: list[Box] = field(default_factory=list)
-    near_boxes: list[tuple[int, str]] = field(default_factory=list)
-    """Lines that look like boxes and are none, and what to write instead."""
+    near_boxes: list[NearBox] = field(default_factory=list)
+    unclosed: list[Unclosed] = field(default_factory=list)
 
 
 class _Item(NamedTuple):
@@ -85,7 +122,8 @@ class _Item(NamedTuple):
     box: Box | None
 
 
-class _Verbatim(NamedTuple):
+@dataclass(slots=True)
+class _Verbatim:
     """An open fence (`end` is its run of marks) or HTML block (`end` is the string that ends it)."""
 
     column: int
@@ -93,6 +131,10 @@ class _Verbatim(NamedTuple):
     fence: bool
     deepest: int
     """A closing fence is indented by fewer columns than this."""
+    line: int
+    at: int
+    """Where it begins on its line."""
+    boxes: int = 0
 
     def ended_by(self, rest: str, width: int) -> bool:
         if not self.fence:
@@ -114,6 +156,7 @@ def scan(text: str) -> Blocks:
     scanner.blocks.matter = "\n".join(top[1 : matter - 1]) if matter else ""
     for number, (start, line) in islice(enumerate(lines_of(text), 1), matter, None):
         scanner.feed(number, start, line)
+    scanner.close()
     return scanner.blocks
 
 
@@ -161,9 +204,21 @@ class _Scanner:
                 self._add_to_body(text)
                 if self.verbatim.ended_by(rest, line.width):
                     self.verbatim = None
+                elif rest[0] in "-+*0123456789" and _ANY_BOX.match(rest):
+                    self.verbatim.boxes += 1
                 return
-            self.verbatim = None  # its list item ends here, and it with the item
+            self.close()  # its list item ends here, and it with the item
         self._feed_block(line)
+
+    def close(self) -> None:
+        """What is open here has no end."""
+        if self.verbatim is not None and self.verbatim.boxes:
+            what = (
+                "fence" if self.verbatim.fence else "comment" if self.verbatim.end == "-->" else "HTML block"
+            )
+            found = Unclosed(self.verbatim.line, self.verbatim.at, what, self.verbatim.boxes)
+            self.blocks.unclosed.append(found)
+        self.verbatim = None
 
     def _feed_blank(self, text: str) -> None:
         self._add_to_body(text)
@@ -180,6 +235,8 @@ class _Scanner:
             self._feed_text(line, 0, code=True)
         elif self._opens_verbatim(line, self.items[:depth], deep=deep):
             self._add_to_body(line.text)
+        elif deep and not self.joinable and all(item.mark != line.width for item in self.items[depth:]):
+            self._feed_text(line, depth, code=True)
         elif not self._opens_item(line, depth, deep=deep) and (
             deep or not self._is_heading_or_break(line, depth)
         ):
@@ -187,8 +244,9 @@ class _Scanner:
 
     def _feed_text(self, line: _Line, depth: int, *, code: bool) -> None:
         """A paragraph's line, or indented code where no paragraph is open."""
-        if not code:
-            self._note_near_item(line, in_prompt=depth > 0 and self.items[depth - 1].box is not None)
+        in_prompt = depth > 0 and self.items[depth - 1].box is not None
+        if not code and not in_prompt and (near := _BARE_BOX.match(line.text, line.pos)):
+            self._note_doubtful(line, near)
         if not self.joinable:
             del self.items[depth:]
             self.joinable = not code
@@ -202,20 +260,20 @@ class _Scanner:
         elif self.paragraph is not None:
             self.paragraph.append(line.text[line.pos :].rstrip(" \t"))
 
-    def _note_near_item(self, line: _Line, *, in_prompt: bool) -> None:
-        """A line of text that was meant as a task; in a prompt a box without any marker is the prompt's."""
-        if marker := _NEAR_ITEM.match(line.text, line.pos):
-            near = _NEAR_BOX.match(line.text, marker.end())
-        else:
-            near = None if in_prompt else _BARE_BOX.match(line.text, line.pos)
-        if near and near.end() < len(line.text):
-            self._note_near_box(line, near)
+    def _note_doubtful(self, line: _Line, near: re.Match[str]) -> None:
+        seen = near[0].strip()
+        mark = "x" if any(sign in seen for sign in "xX✓✔☑☒") else " "
+        meant = f"- [{mark}] {line.text[near.end() :].rstrip()}"
+        self.blocks.near_boxes.append(NearBox(line.number, near.start() + 1, seen, "", meant))
 
-    def _note_near_box(self, line: _Line, near: re.Match[str]) -> None:
-        mark = "x" if near[1] or near[2] else " "
-        self.blocks.near_boxes.append(
-            (line.number, f"- [{mark}] {line.text[near.end() :].rstrip() or 'title'}")
-        )
+    def _note_read(self, line: _Line, seen: str, at: int, mark: str, title: str) -> None:
+        if mark in _BEGUN:
+            read, meant = "a task that is not done", ""
+        else:
+            ticked = mark in _TICKED
+            read = "a task that is done" if ticked else "a task"
+            meant = f"- [{'x' if ticked else ' '}] {title or 'title'}"
+        self.blocks.near_boxes.append(NearBox(line.number, at + 1, seen, read, meant))
 
     def _leave_inner_task(self, width: int) -> None:
         """A paragraph goes on in a line that is not indented, but not out of its task into the outer one's."""
@@ -233,10 +291,11 @@ class _Scanner:
         base = items[-1].column if items else 0
         if fence := _FENCE.match(text, pos):
             deepest = (line.width if deep else base) + 4
-            self.verbatim = _Verbatim(base, fence[1] or fence[2], fence=True, deepest=deepest)
+            end = fence[1] or fence[2]
+            self.verbatim = _Verbatim(base, end, True, deepest, line.number, pos + 1)
         elif not deep and (end := _html_end(text, pos)):
             closed = end in text[pos:].lower()
-            self.verbatim = None if closed else _Verbatim(base, end, fence=False, deepest=0)
+            self.verbatim = None if closed else _Verbatim(base, end, False, 0, line.number, pos + 1)
         else:
             return False
         self.items = items
@@ -268,7 +327,7 @@ class _Scanner:
     def _opens_item(self, line: _Line, depth: int, *, deep: bool) -> bool:
         """Opens the list item, or the items (`- - x`), that begin here in the `depth` outer items."""
         if not _MARKER.match(line.text, line.pos) or self._is_underline_or_break(line):
-            return False
+            return self._opens_sure_item(line, depth)
         items = self.items[:depth]
         owner = items[-1].box if items else None
         rest = line
@@ -287,12 +346,30 @@ class _Scanner:
             if mark := _BOX.match(rest.text, rest.pos):
                 self._open_box(rest, mark, items, mark_at)
                 return True
-            if (near := _NEAR_BOX.match(rest.text, rest.pos)) and (owner is None or not near[0][1:2].strip()):
-                self._note_near_box(rest, near)
+            if near := _SURE_BOX.match(rest.text, rest.pos):
+                self._note_read(
+                    rest, near[0].strip(), rest.pos, near["mark"], rest.text[near.end() :].rstrip()
+                )
+                self._open_box(rest, near, items, mark_at)
+                return True
+            if near := _DOUBTFUL_BOX.match(rest.text, rest.pos):
+                self._note_doubtful(rest, near)
             items.append(_Item(mark_at, width, owner))
         if deep or (self.joinable and depth == len(self.items) and not _may_interrupt(line.text)):
             return False
         self._open_plain_item(rest, items)
+        return True
+
+    def _opens_sure_item(self, line: _Line, depth: int) -> bool:
+        """Opens a box whose marker is none in markdown."""
+        marker = _SURE_ITEM.match(line.text, line.pos)
+        box = marker and _SURE_BOX.match(line.text, marker.end())
+        if not marker or not box:
+            return False
+        rest = line._replace(pos=marker.end(), width=line.width + marker.end() - line.pos)
+        title = line.text[box.end() :].rstrip()
+        self._note_read(line, line.text[line.pos : box.end()].strip(), line.pos, box["mark"], title)
+        self._open_box(rest, box, self.items[:depth], line.width)
         return True
 
     def _is_underline_or_break(self, line: _Line) -> bool:
@@ -303,8 +380,9 @@ class _Scanner:
         box = Box(
             line=line.number,
             offset=line.start + mark.start(1),
-            done=mark[1] != " ",
+            mark=mark[1],
             text=line.text[mark.end() :].rstrip(),
+            text_column=mark.end() + 1,
             path=self.path,
             section=len(self.blocks.headings),
             column=line.width,

@@ -26,6 +26,7 @@ from muster.model.errors import BadPlan
 from muster.ports.files import Mark, PlanBytes
 
 from . import markdown
+from .problems import Problems
 
 PLAN_BYTES_MAX = 8 * 1024 * 1024
 STALE_AFTER_S = 60
@@ -41,6 +42,9 @@ PLACES_MAX = 8
 
 _TICK, _CLEAR = b"x "
 _TICKED = b"xX"
+_NOTHING = b"]"
+"""At the place of a box that has nothing between its brackets."""
+_IN_A_BOX = b" \txX-~/]"
 
 LATER = "Nothing was lost; the tick is tried again later."
 
@@ -63,10 +67,10 @@ class Snapshot(NamedTuple):
     """Some program has the file open for writing, so there may be more to come."""
 
 
-def read_plan(path: Path) -> PlanDocument:
-    """The plan in this file.  Raises BadPlan where it cannot be read, or with all that is wrong in it.
+def read_plan(path: Path, doubts: Problems | None = None) -> PlanDocument:
+    """The plan in this file; `doubts` takes what looks odd in it.
 
-    `path` stands in errors as it is given.
+    Raises BadPlan where it cannot be read, or with all that is wrong in it; `path` stands in errors as it is.
     """
     seen = _read(path, str(path))
     for _ in range(TRIES_MAX):
@@ -75,7 +79,7 @@ def read_plan(path: Path) -> PlanDocument:
         # Half of a plan that is being saved looks like a plan from which tasks were removed.
         time.sleep(WRITER_PAUSE_S)
         seen = _read(path, str(path))
-    return markdown.parse(markdown.decode(seen.data, str(path)), str(path))
+    return markdown.parse(markdown.decode(seen.data, str(path)), str(path), doubts)
 
 
 class LocalPlanFiles:
@@ -132,16 +136,19 @@ class LocalPlanFiles:
         ours, found = bytearray(data), places.of.keys() & {*keys, *clear}
         for key in found:
             at = places.of[key]
-            if key in clear:
+            if key in clear and ours[at] in _TICKED:
                 ours[at] = _CLEAR
-            elif ours[at] not in _TICKED:
+            elif key not in clear and ours[at] not in _TICKED + _NOTHING:
                 ours[at] = _TICK
+        empty = [places.of[key] for key in found - {*clear} if ours[places.of[key]] == _NOTHING[0]]
+        for at in sorted(empty, reverse=True):
+            ours[at:at] = bytes([_TICK])
         new = bytes(ours)
         return new, frozenset(found)
 
     def _boxes(self, path: str, data: bytes) -> _Places:
         places = self._places.get(path)
-        if places is None or places.text != _text(data, places.of):
+        if places is None or not places.text or places.text != _text(data, places.of):
             of = markdown.boxes(data, path)
             places = self._places[path] = _Places(_text(data, of), of)
         while len(self._places) > PLACES_MAX:
@@ -428,7 +435,7 @@ def _text(data: bytes, places: Mapping[str, int]) -> str:
     """A digest of all but what stands in boxes at these places; empty where other things stand there."""
     text = bytearray(data)
     for at in places.values():
-        if text[at - 1 : at + 2 : 2] != b"[]":
+        if text[at] not in _IN_A_BOX:
             return ""
         text[at] = _CLEAR
     return _digest(bytes(text))

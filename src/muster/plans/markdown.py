@@ -20,7 +20,6 @@ from muster.model.kinds import PRIORITIES
 from muster.model.states import ORDERS
 
 from . import attributes
-from .attributes import Attributes
 from .blocks import Blocks, Box, Heading, lines_of, scan
 from .dialects import Recognised, recognised
 from .problems import EXAMPLE, Problems, quoted
@@ -28,6 +27,7 @@ from .relations import Draft, Relations, relate
 
 BOM = "\ufeff"
 
+TICKED = frozenset("xX")
 PLAN_WIDE = ("check", "review")
 """Attributes that a front matter may give to all tasks of its plan."""
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -84,11 +84,12 @@ class _Levels:
 def parse(text: str, file: str, doubts: Problems | None = None) -> PlanDocument:
     """The plan that `text` holds; `file` is its name in errors.
 
-    Raises BadPlan with every problem of the file, one `file:line: problem` per line (the first 20).  What was
-    probably meant otherwise than it is read is a problem as well, unless `doubts` takes it.
+    Raises BadPlan with every problem of the file, one `file:line: problem` per line (the first 20).  What looks
+    odd, and was perhaps meant otherwise than it is read, is told in `PlanDocument.doubts`; `doubts` takes it too.
     """
     problems = Problems(file)
-    levels, found = _read(text, problems, problems if doubts is None else doubts)
+    doubts = Problems(file) if doubts is None else doubts
+    levels, found = _read(text, problems, doubts)
     dialect = levels.seen.dialect
     if dialect.refusal:
         raise BadPlan(f"{file}:1: {dialect.refusal}", dialect.instead)
@@ -100,7 +101,7 @@ def parse(text: str, file: str, doubts: Problems | None = None) -> PlanDocument:
         draft.body, draft.parts = (
             levels.seen.dialect.read_body(body, draft.parts) if body else ("", draft.parts)
         )
-    relations = relate(drafts, levels.skipped, problems, problems if doubts is None else doubts)
+    relations = relate(drafts, levels.skipped, problems, doubts)
     if problems:
         problems.raise_all()
     return PlanDocument(
@@ -112,21 +113,24 @@ def parse(text: str, file: str, doubts: Problems | None = None) -> PlanDocument:
         dialect_why=levels.seen.why,
         dialect_order=dialect.order,
         dialect_says=dialect.says,
+        doubts=tuple(doubts.told()),
     )
 
 
 def tick(data: bytes, keys: Collection[str], file: str = "the plan") -> tuple[bytes, frozenset[str]]:
     """The plan with the boxes of these tasks ticked, and the keys whose boxes are ticked now.
 
-    One byte per box differs.  A key that the plan does not hold, or holds twice, is left out; whatever else is
-    wrong with the file keeps no box from being ticked.  Raises BadPlan where it is not UTF-8.
+    One byte per box differs; one more is there where nothing stood between the brackets.  A key that the plan
+    does not hold, or holds twice, is left out; whatever else is wrong with it keeps no box from being ticked.
+    Raises BadPlan where it is not UTF-8.
     """
     text, boxes = _boxes_of(data, file, keys, strict=False)
-    return _marked(text, {at: "x" for at in boxes.values() if text[at] == " "}), frozenset(boxes)
+    return _marked(text, {at: _put("x", text[at]) for at in boxes.values()}), frozenset(boxes)
 
 
 def boxes(data: bytes, file: str) -> dict[str, int]:
-    """The byte between the brackets of each task's box; not of a task that the plan holds twice.
+    """The byte between the brackets of each task's box, or the second bracket; not of a task that the plan holds
+    twice.
 
     Raises BadPlan where it is not UTF-8.
     """
@@ -150,16 +154,26 @@ def alike(
     theirs, and what we have unticked stays so.  Raises BadPlan as `tick`.
     """
     read = [_boxes_of(data, file) for data in (base, ours, theirs)]
-    old, mine, other = ({key: text[at] for key, at in boxes.items()} for text, boxes in read)
-    other = {key: mark if key in done else " " for key, mark in other.items()}
+    old, mine, other = (
+        {key: text[at] if text[at] != "]" else " " for key, at in boxes.items()} for text, boxes in read
+    )
+    other = {key: mark if key in done or mark not in TICKED else " " for key, mark in other.items()}
     marks = other | mine
     for key in other.keys() & mine.keys():
-        if mine[key] == " " and old.get(key, " ") == " ":
+        if mine[key] not in TICKED and old.get(key, " ") not in TICKED and other[key] in TICKED:
             marks[key] = other[key]
     found = [
-        _marked(text, {at: marks[key] for key, at in boxes.items() if key in marks}) for text, boxes in read
+        _marked(text, {at: _put(marks[key], text[at]) for key, at in boxes.items() if key in marks})
+        for text, boxes in read
     ]
     return found[0], found[1], found[2]
+
+
+def _put(mark: str, before: str) -> str:
+    """What stands in the place of `before` once a box has this mark; what is ticked stays ticked as it is."""
+    if before == "]":
+        return f"{mark}]" if mark in TICKED else before
+    return before if mark in TICKED and before in TICKED else mark
 
 
 def _boxes_of(
@@ -214,11 +228,8 @@ def _read(text: str, problems: Problems, doubts: Problems) -> tuple[_Levels, Ite
     _find_unfit_characters(text, problems)
     marked = len(BOM) if text.startswith(BOM) else 0
     blocks = scan(text[marked:])
-    for line, meant in blocks.near_boxes:
-        doubts.add(
-            line, f"this looks like a box, but is none: write {quoted(meant)}, or a \\ before its bracket"
-        )
-    levels = _levels(blocks, text, problems.file, doubts)
+    levels = _levels(blocks, text, problems.file, problems)
+    _tell_near_boxes(blocks, levels, doubts)
 
     def drafts() -> Iterator[Draft]:
         prefixes: dict[tuple[Heading, ...], str] = {}
@@ -238,14 +249,14 @@ def _read(text: str, problems: Problems, doubts: Problems) -> tuple[_Levels, Ite
             if box.section not in alike[-1:]:
                 alike.append(box.section)
             begins = (f"{outer[-1].key}/" if outer else prefix, prefix)
-            draft = _draft(box, begins, keys, levels, problems)
+            draft = _draft(box, begins, keys, levels, (problems, doubts))
             draft.section = f"{prefix}*{len(alike) if len(alike) > 1 else ''}"
             outer.append(draft)
-            if draft.parts.skip or (box.outer is not None and box.outer.line in without):
+            dropped = draft.parts.skip or box.mark in set(levels.seen.dialect.dropped_marks)
+            if dropped or (box.outer is not None and box.outer.line in without):
                 without.add(box.line)
                 levels.skipped.update((draft.key, *draft.aliases))
                 continue
-            attributes.doubt(draft.title, box.line, doubts)
             if draft.parts.doubt:
                 doubts.add(box.line, draft.parts.doubt)
             name = draft.attributes.id
@@ -288,6 +299,22 @@ class _Keys:
         self._taken[wanted] = count + 1
         self._taken.setdefault(name, 2)
         return name
+
+
+def _tell_near_boxes(blocks: Blocks, levels: _Levels, doubts: Problems) -> None:
+    known = {f"[{mark}]" for mark in levels.seen.dialect.known_marks + levels.seen.dialect.dropped_marks}
+    for near in blocks.near_boxes:
+        seen, meant = quoted(near.seen), quoted(near.meant)
+        if near.read and near.seen in known:
+            continue
+        if near.read:
+            told = f"{seen} is read as {near.read}" + (f": write {meant}" if near.meant else "")
+        else:
+            told = f"{seen} looks like a box, but is read as text: write {meant}, or a \\ before its bracket"
+        doubts.add(near.line, told, column=near.column)
+    for what in blocks.unclosed:
+        number = "1 box below it is" if what.boxes == 1 else f"{what.boxes} boxes below it are"
+        doubts.add(what.line, f"this {what.what} has no end: {number} read as text", column=what.column)
 
 
 def _find_unfit_characters(text: str, problems: Problems) -> None:
@@ -345,10 +372,13 @@ def _prefix(names: list[Heading]) -> str:
     return "".join(f"{part}/" for part in slugs if part)
 
 
-def _draft(box: Box, begins: tuple[str, str], keys: _Keys, levels: _Levels, problems: Problems) -> Draft:
-    """`begins` is what a key made of its title begins with, and what it does by its headings alone."""
-    text, inner = attributes.split(box.text, box.line, problems)
-    found = attributes.read(inner, box.line, problems) if inner else Attributes()
+def _draft(
+    box: Box, begins: tuple[str, str], keys: _Keys, levels: _Levels, told: tuple[Problems, Problems]
+) -> Draft:
+    """`begins` is what a key made of its title begins with, and what it does by its headings alone; `told` are
+    problems and doubts."""
+    problems, doubts = told
+    text, found = attributes.split(box.text, (box.line, box.text_column), problems, doubts)
     parts = levels.seen.dialect.read_title(text)
     priority, text = leading_priority(parts.title)
     named_by = found.id or parts.id

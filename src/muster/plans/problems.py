@@ -19,8 +19,10 @@ EXAMPLE = "A task looks like this:  - [ ] Add the invoice model {#model agent=cl
 class Problems:
     """Everything that is wrong with one file."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, shown_max: int | None = SHOWN_MAX) -> None:
+        """`shown_max`: the first of so many are told, and how many more there are; None: all."""
         self.file = file
+        self._shown_max = shown_max
         self._found: list[tuple[int, int, str, str, Collection[str]]] = []
 
     def __bool__(self) -> bool:
@@ -41,10 +43,10 @@ class Problems:
         # Only what is shown is compared with all the other words: 10,000 wrong names must not take an hour.
         told = [
             f"{self.file}:{line}:{f'{column}:' if column else ''} {text}{did_you_mean(word, choices)}"
-            for line, column, text, word, choices in found[:SHOWN_MAX]
+            for line, column, text, word, choices in found[: self._shown_max]
         ]
-        if len(found) > SHOWN_MAX:
-            told.append(f"and {len(found) - SHOWN_MAX} more")
+        if self._shown_max is not None and len(found) > self._shown_max:
+            told.append(f"and {len(found) - self._shown_max} more")
         return told
 
     def raise_all(self) -> NoReturn:

@@ -41,6 +41,8 @@ class Dialect:
     """How its tool means a plan, in words that go on after "looks like NAME: "."""
     dropped_marks = ""
     """What stands between the brackets of a box that is not to be done any more."""
+    known_marks = ""
+    """What stands there beside a blank and an x in a box that is to be done: nobody is told of it."""
 
     refusal = ""
     """Why a file of this tool is no plan; empty where it is one."""

@@ -42,6 +42,7 @@ class NumberedDialect(Dialect):
 
 class Kiro(NumberedDialect):
     name = "kiro"
+    known_marks = "- x"
     says = "in the order of its numbers; `*` is optional and left out"
     _REQUIREMENTS = re.compile(r"^[ \t]*(?:[-*][ \t]+)?_Requirements?:[ \t]*(.*?)_?[ \t]*$\n?", re.MULTILINE)
     _OPTIONAL = re.compile(r"\*(?!\*)\s*")

@@ -40,6 +40,7 @@ class Obsidian(Dialect):
     order = "free"
     says = "⛔ waits for 🆔, 🛫 and ⏳ say when it may start; `[-]` is cancelled"
     dropped_marks = "-"
+    known_marks = "/"
 
     def recognise(self, top: FileTop) -> str:
         signs = sum(top.count(pattern) for pattern in (*_DATED.values(), _ID, _AFTER, _REPEATS))

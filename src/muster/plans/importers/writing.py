@@ -196,8 +196,7 @@ def _titled(item: Item) -> str:
         title = rest
         item.fields.setdefault("priority", priority)
     doubts = Problems("")
-    attributes.doubt(title, 1, doubts)
-    if doubts:
+    if attributes.split(title, (1, 1), doubts, doubts)[0] != title or doubts:
         title = title.translate(str.maketrans("{}", "()")).replace("after=", "after: ")
     values = {"depends_on": item.after, **item.fields}
     said = [
@@ -222,13 +221,13 @@ def _body(text: str) -> str:
     for _ in lines:
         blocks = scan(shown)
         boxes = blocks.boxes[1:]
-        if not boxes and not blocks.near_boxes:
+        if not boxes and all(near.read for near in blocks.near_boxes):
             break
         for box in boxes:
             number = box.line - 3
             lines[number] = lines[number].replace("[", "\\[", 1)
-        for line, _meant in blocks.near_boxes:
-            lines[line - 3] = re.sub(r"(?<!\\)[\[☐☑☒]", lambda mark: "\\" + mark[0], lines[line - 3], count=1)
+        for at in (near.line - 3 for near in blocks.near_boxes if not near.read):
+            lines[at] = re.sub(r"(?<!\\)[\[☐☑☒]", lambda mark: "\\" + mark[0], lines[at], count=1)
         shown = _indented(lines)
     for end in _ENDS:
         if len(scan(_indented((*lines, *end.split("\n"))) + "\n\n  - [ ] x").boxes) == 2:

@@ -1,0 +1,48 @@
+"""`muster plan check`: what a plan file holds, and all that looks odd in it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from muster.app.plan_tasks import choose_order
+from muster.app.settings import load_config
+from muster.cli import plan_order
+from muster.cli.output import Screen, clean, note, print_json
+from muster.cli.plan_file import Given, project_for
+from muster.model.errors import BadPlan
+from muster.model.wording import counted
+from muster.plans.files import read_plan
+from muster.plans.order import ordered, waves
+from muster.plans.problems import Problems
+
+EXIT_DOUBTS = 1
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 where all is clear, 1 where something looks odd.  Raises BadPlan (2) where it cannot be read."""
+    doubts = Problems(args.plan, shown_max=None)
+    try:
+        document = read_plan(Path(args.plan), doubts)
+    except BadPlan:
+        for line in doubts.told():
+            note(clean(line))
+        raise
+    project = project_for(args, Given(document, Path(args.plan)))
+    chosen = choose_order(document, load_config(project.root), "", args.order)
+    tasks = [task for task in document.tasks if not task.is_group]
+    groups = len(document.tasks) - len(tasks)
+    found = waves(ordered(document, chosen.order).tasks)
+    told = doubts.told()
+    if args.json:
+        about = {"order": chosen.order, "orderWhy": chosen.why, "waves": found, "warnings": told}
+        counts = {"tasks": len(tasks), "groups": groups, "done": sum(task.done for task in tasks)}
+        print_json({"plan": document.name, **plan_order.recognised(document), **counts, **about})
+        return EXIT_DOUBTS if told else 0
+    screen = Screen(args.color)
+    for line in (*plan_order.told(document, chosen), *plan_order.drawn(found), *told):
+        screen.line(clean(line))
+    more = f", {counted(groups, 'group')}" if groups else ""
+    odd = counted(len(told), "warning") if told else "nothing looks odd"
+    screen.line(f"{clean(document.name)}: {counted(len(tasks), 'task')}{more}; {odd}")
+    return EXIT_DOUBTS if told else 0
