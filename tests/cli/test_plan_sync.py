@@ -149,3 +149,51 @@ def test_boxes_are_compared_and_written_again(project: Project) -> None:
     project.say("plan", "tick", "plan")
     assert "[x] First" in project.plan.read_text()
     assert "boxes that differ" not in project.say("plan", "diff", "plan.md")
+
+
+def test_without_a_crew_it_is_done_by_the_command(project: Project) -> None:
+    project.say("down", "--now")
+    project.edit("[ ] First", "[x] First")
+    project.edit(GATE, GATE + "- [ ] Third {#c after=gate}\n  true\n")
+    told = project.say("plan", "sync", "plan")
+    assert told == "plan  completed: a; added: c\n"
+    assert (project.status("a"), project.status("c")) == ("COMPLETED", "PENDING")
+    project.say("task", "retry", "plan/a")
+    assert "[ ] First" in project.plan.read_text(), "a task that is started anew has its box cleared"
+
+
+def test_a_system_without_watches_is_polled(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.say("down", "--now")
+    hook = project.folder.parent / "hook"
+    hook.mkdir()
+    (hook / "watchfiles.py").write_text("def watch(*_, **__):\n    raise OSError(28, 'no watches left')\n")
+    monkeypatch.setenv("PYTHONPATH", str(hook))
+    project.say("up", "--daemon")
+    log = project.folder / ".muster" / "muster.log"
+    until(lambda: "cannot be watched" in log.read_text(), "it says so")
+    project.edit("[ ] First", "[x] First")
+    project.becomes("a", "COMPLETED")
+
+
+def test_a_moved_project_goes_on(project: Project) -> None:
+    project.say("down", "--now")
+    moved = Project(project.folder.rename(project.folder.with_name("moved")))
+    moved.say("up", "--daemon")
+    try:
+        moved.edit("[ ] First", "[x] First")
+        moved.becomes("a", "COMPLETED")
+        moved.say("task", "complete", "plan/b")
+        until(lambda: "[x] Second" in moved.plan.read_text(), "it is ticked")
+    finally:
+        moved.say("down", "--now")
+        moved.folder.rename(project.folder)
+
+
+def test_a_run_ends_with_the_boxes_that_differ(tmp_path: Path) -> None:
+    """An agent ticks its own box, and fails."""
+    script = "sed -i 's/^- ... Mine/- [x] Mine/' plan.md; exit 1"
+    plan = f"- [ ] Mine {{#mine retries=0}}\n  {script}\n"
+    folder = make_project(tmp_path / "bare", config=CONFIG, plan=plan)
+    ran = muster(folder, "run", "plan.md")
+    assert ran.returncode == 5, ran.stdout + ran.stderr
+    assert "Boxes    1 box differs: mine; muster plan sync plan --status" in ran.stdout

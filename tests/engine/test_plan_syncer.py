@@ -37,7 +37,7 @@ class World:
         self.reachable = False
         self.path.write_text(PLAN)
         rig.register()
-        rig.do(self.wanted("plan.md", PLAN.encode()))
+        rig.do(self.wanted("plan.md", "", PLAN.encode()))
         self.restart()
         self.pass_s(3)
 
@@ -63,7 +63,7 @@ class World:
     def wall_s(self) -> float:
         return self.rig.clock.present.wall_ms / 1000
 
-    def wanted(self, source: str, data: bytes) -> UpdatePlan:
+    def wanted(self, source: str, order: str, data: bytes) -> UpdatePlan:
         document = markdown.parse(markdown.decode(data, source), source)
         bodies = [to_builtins(task) for task in document.tasks]
         tasks = [{name: value for name, value in body.items() if name not in OF_THE_FILE} for body in bodies]
@@ -298,6 +298,7 @@ def test_a_task_that_is_started_anew_gets_its_box_cleared(world: World) -> None:
 def test_what_is_wrong_with_the_file_is_told_until_it_is_put_right(world: World) -> None:
     world.write("{#a}", "{#a after=c}", "[ ] B", "[x] B")
     world.pass_s(5)
+    assert world.statuses["b"] == "COMPLETED", "what its boxes say is clear all the same"
     (plan,) = drive(world.rig.reads.plan_sources())
     assert "plan.md:3: these tasks wait for each other" in drive(world.rig.reads.sync_state(plan.id)).problem
     world.write("{#a after=c}", "{#a}")
@@ -368,7 +369,7 @@ def test_a_link_is_followed_wherever_it_leads(world: World) -> None:
 def test_two_plans_of_one_folder_are_kept_apart(world: World) -> None:
     other = PLAN.replace("# P", "# Q").replace("{#", "{#q")
     (world.folder / "q.md").write_text(other.replace("after=a", "after=qa"))
-    world.rig.do(world.wanted("q.md", (world.folder / "q.md").read_bytes()))
+    world.rig.do(world.wanted("q.md", "", (world.folder / "q.md").read_bytes()))
     world.pass_s(3)
     (world.folder / "q.md").write_text((world.folder / "q.md").read_text().replace("[ ] A", "[x] A"))
     world.write("[ ] B", "[x] B")
@@ -378,3 +379,25 @@ def test_two_plans_of_one_folder_are_kept_apart(world: World) -> None:
         "COMPLETED",
         "COMPLETED",
     )
+
+
+def test_a_rejected_edit_holds_no_tick_up(world: World) -> None:
+    world.head = "h2"
+    world.write("] A", "] Anew")
+    world.pass_s(5)
+    assert set(world.conflicts) == {"a"}
+    asyncio.run(world.syncer.decide("p", False, [], "ada"))
+    world.write("[ ] Anew", "[x] Anew")
+    world.pass_s(5)
+    assert (world.statuses["a"], world.rig.views()["a"].title) == ("COMPLETED", "A")
+
+
+def test_an_old_buffer_is_decided_on_as_well(world: World) -> None:
+    world.rig.do(complete(world.claim("a")))
+    world.pass_s(2)
+    world.write("[x] A", "[ ] A", "] C", "] Cee")
+    world.pass_s(3)
+    assert set(world.conflicts) == {"a"}
+    world.write("] Cee", "] C")  # now it is what we had replaced
+    asyncio.run(world.syncer.decide("p", True, ["a"], "ada"))
+    assert world.statuses["a"] == "PENDING"

@@ -416,13 +416,15 @@ class Round:
                 accept = self.dice.random() < 0.5
                 body = {"actor": "ada", "accept": accept, "keys": [one["key"]]}
                 self.say("accepts" if accept else "rejects", one["key"], one["kind"], one["why"])
-                with suppress(MusterError):
+                try:
                     self.crew.api.post(plan_path(self.name, "sync"), body)
+                except MusterError as error:
+                    self.say("refused:", error.message)
         waits, statuses, text = self.settled()
         left = self.differing(statuses, text)
         unknown = {key for key, what in left.items() if what.endswith("none")}
         self.result.out_of_step += [
-            f"{self.name}/{key}: {what} after all was answered"
+            f"{self.name}/{key}: {what} after all was answered, {waits}"
             for key, what in left.items()
             if key not in unknown
         ]

@@ -76,6 +76,10 @@ class SyncState(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return tuple(conflict for conflict in self.conflicts if not conflict.rejected)
 
 
+BOX_CHANGES = frozenset({FileChange.TICKED, FileChange.CLEARED})
+"""They can be told of a file that cannot be read as a plan."""
+
+
 class SetSync(Command, frozen=True, kw_only=True):
     """What a look at a plan's file has found, and what people have said of it."""
 
@@ -206,12 +210,14 @@ def judge(
             )
         else:
             standing[one] = fresh.get(one, facts.mono_s)
-    held_back = {conflict.key for conflict in waits}
+    held_back = {conflict.key for conflict in waits if not conflict.rejected}
     ripe = {
         one
         for one, since_s in standing.items()
-        if one.key not in held_back
-        and (one.kind is FileChange.TICKED or facts.mono_s - since_s >= facts.settle_s)
+        if (
+            one.kind is FileChange.TICKED
+            or (one.key not in held_back and facts.mono_s - since_s >= facts.settle_s)
+        )
         and status.get(one.key) not in HELD
     }
     return SyncVerdict(

@@ -22,6 +22,7 @@ from muster.model.errors import BadPlan, CallerError, NotFound
 from muster.model.identity import as_known
 from muster.model.people import THE_FILE
 from muster.model.plan_sync import (
+    BOX_CHANGES,
     UNPROVED,
     Difference,
     FileChange,
@@ -30,6 +31,7 @@ from muster.model.plan_sync import (
     SetSync,
     SyncFacts,
     SyncState,
+    SyncVerdict,
     TakeTicks,
     box_difference,
     boxes_differ,
@@ -87,8 +89,8 @@ class _Known:
     """The newest one when it was looked at."""
     waits: bool = False
     """A person is asked."""
-    unread: bool = False
-    """As it is now, it could not be read."""
+    problem: str = ""
+    """Why it could not be read, as it is now."""
 
 
 class _Glance(NamedTuple):
@@ -102,15 +104,12 @@ class _Glance(NamedTuple):
 class _Compared(NamedTuple):
     seen: PlanBytes
     command: UpdatePlan | None
-    """What the file wants; None where only boxes have changed."""
+    """What the file wants; None where only boxes were compared."""
     kept: Mapping[str, KeptTask | TaskView]
     found: list[Difference]
-    again: dict[str, bool]
-    """Boxes that an editor's old version has put back."""
     doubts: tuple[Doubt, ...]
-
-
-_BOXES = frozenset({FileChange.TICKED, FileChange.CLEARED})
+    problem: str = ""
+    """Why it cannot be read as a plan: then nothing but its boxes was compared."""
 
 
 class PlanSyncer(TaskService):
@@ -208,7 +207,7 @@ class PlanSyncer(TaskService):
                 await self._keep(plan, replace(state, head=head))
         elif ripe or stirred:
             await self.look(plan, head)
-        if known.first_s is None and not known.unread:
+        if known.first_s is None and (known.boxes or not known.problem):
             known.seen_ms = now_ms
 
     async def _keep(self, plan: Plan, state: SyncState, said: str = "", actor: str = THE_FILE) -> None:
@@ -250,31 +249,25 @@ class PlanSyncer(TaskService):
         command: UpdatePlan | None = None
         doubts: tuple[Doubt, ...] = ()
         kept: Mapping[str, KeptTask | TaskView]
-        if whole or known.fresh or not seen.text or seen.text != known.text:
-            command = await self._in_thread(self._wanted, plan.source, plan.task_order, seen.data)
+        if whole or known.fresh or known.problem or not seen.text or seen.text != known.text:
             tasks = await self._reads.kept_tasks(plan.id)
-            as_kept, identity, _ = as_known(command, tasks, names)
-            specs, doubts = tuple(map(self._policy.filled, as_kept.tasks)), identity.doubts
             by_key = {task.key: task for task in tasks}
             due = await self._ticker.due(plan)
+            try:
+                command = await self._in_thread(self._wanted, plan.source, plan.task_order, seen.data)
+            except BadPlan as error:
+                found = _of_boxes({key: by_key[key] for key in seen.boxes if key in by_key}, seen.boxes, due)
+                return _Compared(seen, None, by_key, found, doubts, str(error))
+            as_kept, identity, _ = as_known(command, tasks, names)
+            specs, doubts = tuple(map(self._policy.filled, as_kept.tasks)), identity.doubts
             diff = compare(plan.name, specs, by_key, identity.renamed)
             kept, found = by_key, differences(specs, by_key, diff, due)
         else:
             before = {**known.boxes, **self._ticker.written.get(plan.id, {})}
             changed = [key for key, ticked in seen.boxes.items() if before.get(key) is not ticked]
             kept = await self._tasks(plan, changed)
-            due = await self._ticker.due(plan)
-            found = [
-                one
-                for key, task in kept.items()
-                if key not in due
-                for one in box_difference(key, task.status, ticked=seen.boxes[key])
-            ]
-        again: dict[str, bool] = {}
-        if seen.restored:
-            again = {one.key: True for one in found if one.kind is FileChange.CLEARED}
-            found = [one for one in found if one.kind is not FileChange.CLEARED]
-        return _Compared(seen, command, kept, found, again, doubts)
+            found = _of_boxes(kept, seen.boxes, await self._ticker.due(plan))
+        return _Compared(seen, command, kept, found, doubts)
 
     async def _tasks(self, plan: Plan, keys: Iterable[str]) -> dict[str, TaskView]:
         ids = [i for key in keys for i in await self._reads.find_key(key, plan.name, start=False)]
@@ -286,17 +279,20 @@ class PlanSyncer(TaskService):
         began_s, watched_ms = self._now_s, known.seen_ms
         known.event = await self._reads.last_event_id()
         try:
-            seen, command, kept, found, again, doubts = await self._compare(
-                plan, whole=whole or bool(state.conflicts)
-            )
+            compared = await self._compare(plan, whole=whole or bool(state.conflicts))
         except (BadPlan, OSError) as error:
-            known.first_s, known.unread = None, True
+            known.first_s, known.problem, known.boxes = None, str(error), {}
             if state.problem != str(error):
                 log.warning("plan %s is not in step with its file: %s", plan.name, error)
                 await self._keep(plan, replace(state, problem=str(error)))
             return PlanSynced(plan=plan.name, problem=str(error), conflicts=state.waiting)
+        seen, _, kept, found, doubts, unread = compared
         if seen.written:
             return PlanSynced(plan=plan.name, problem="another program is writing the file")
+        again: dict[str, bool] = {}
+        if seen.restored:  # by an editor that had it open
+            again = {one.key: True for one in found if one.kind is FileChange.CLEARED}
+            found = [one for one in found if one.kind is not FileChange.CLEARED]
         facts = SyncFacts(
             now_ms=self.clock.now().wall_ms,
             mono_s=self._now_s,
@@ -308,37 +304,54 @@ class PlanSyncer(TaskService):
         )
         status = {key: task.status for key, task in kept.items()}
         verdict = judge(found, status, state.conflicts, known.fresh, facts)
-        told: list[str] = []
-        waits: list[FileConflict] = []
-        problem = ""
-        for step, apply in (
-            (verdict.ticks, partial(self._tick, plan, kept, watched_ms)),
-            (verdict.changes, partial(self._change, command, found)),
-        ):
-            try:
-                done, unproved = await apply(step) if step else ([], ())
-            except CallerError as error:
-                # Nothing of this step was changed; as a conflict it is not tried again each time.
-                problem = str(error)
-                waits += [_wait(one, str(error), facts.now_ms) for one in step]
-            else:
-                told += done
-                waits += [_wait(one, UNPROVED, facts.now_ms) for one in step if one.key in unproved]
-        conflicts = (*verdict.conflicts, *waits)
-        after = replace(state, conflicts=conflicts, problem=problem, head=head or state.head)
+        told, waits, refused = await self._apply(plan, compared._replace(found=found), verdict, watched_ms)
+        problem = refused or unread
+        conflicts, fresh = [*verdict.conflicts, *waits], verdict.fresh
+        if unread:
+            conflicts += [one for one in state.conflicts if one.kind not in BOX_CHANGES]
+            fresh |= {one: at_s for one, at_s in known.fresh.items() if one.kind not in BOX_CHANGES}
+            if state.problem != unread:
+                log.warning("plan %s is not in step with its file: %s", plan.name, unread)
+        after = replace(state, conflicts=tuple(conflicts), problem=problem, head=head or state.head)
         if new := [one for one in conflicts if one.about not in {old.about for old in state.conflicts}]:
             told.append(f"{len(new)} wait for a person: {_listed(one.key for one in new)}")
         if again:
             told.append(f"ticked again: {_listed(again)}")
         if told or after != state:
             await self._keep(plan, after, "; ".join(told))
-        known.mark, known.head, known.fresh = seen.mark, after.head, verdict.fresh
-        known.first_s, known.unread, known.seen_ms = None, False, facts.now_ms
+        known.mark, known.head, known.fresh = seen.mark, after.head, fresh
+        known.first_s, known.problem, known.seen_ms = None, unread, facts.now_ms
         known.text, known.boxes, known.waits = seen.text, seen.boxes, bool(after.waiting)
         known.looked_s, known.rests_s = facts.mono_s, self._now_s + REST * (self._now_s - began_s)
         self._ticker.written.pop(plan.id, None)
         self._ticker.again(plan.id, again)
         return PlanSynced(plan=plan.name, done="; ".join(told), problem=problem, conflicts=after.waiting)
+
+    async def _apply(
+        self,
+        plan: Plan,
+        compared: _Compared,
+        verdict: SyncVerdict,
+        watched_ms: int | None,
+    ) -> tuple[list[str], list[FileConflict], str]:
+        """What was done, what waits all the same, and why something was refused."""
+        told: list[str] = []
+        waits: list[FileConflict] = []
+        problem, now_ms = "", self.clock.now().wall_ms
+        for step, apply in (
+            (verdict.ticks, partial(self._tick, plan, compared.kept, watched_ms)),
+            (verdict.changes, partial(self._change, compared.command, compared.found)),
+        ):
+            try:
+                done, unproved = await apply(step) if step else ([], ())
+            except CallerError as error:
+                # Nothing of this step was changed; as a conflict it is not tried again each time.
+                problem = str(error)
+                waits += [_wait(one, str(error), now_ms) for one in step]
+            else:
+                told += done
+                waits += [_wait(one, UNPROVED, now_ms) for one in step if one.key in unproved]
+        return told, waits, problem
 
     async def _tick(
         self,
@@ -383,7 +396,7 @@ class PlanSyncer(TaskService):
         plan = await self._named(name)
         async with self._ticker.lock:
             state = await self._reads.sync_state(plan.id)
-            _, command, kept, found, *_ = await self._compare(plan)
+            _, command, kept, found, _, unread = await self._compare(plan)
             chosen = [one for one in state.waiting if not keys or one.key in keys]
             if unknown := set(keys) - {one.key for one in chosen}:
                 raise NotFound(
@@ -392,17 +405,20 @@ class PlanSyncer(TaskService):
                 )
             current = [one.about for one in chosen if one.about in found]
             marks: dict[str, bool] = {}
-            assert command is not None, "all of it was read"
             if accept:
-                await self._accept(replace(command, actor=actor), kept, found, current)
+                if command is None and any(one.kind not in BOX_CHANGES for one in chosen):
+                    raise BadPlan(unread, "Correct that first; boxes alone can be decided: --accept KEY.")
+                await self._accept(command and replace(command, actor=actor), kept, found, current, actor)
             else:
-                marks = {one.key: one.kind is FileChange.CLEARED for one in current if one.kind in _BOXES}
+                marks = {
+                    one.key: one.kind is FileChange.CLEARED for one in current if one.kind in BOX_CHANGES
+                }
             left = [one for one in state.conflicts if one not in chosen]
             if not accept:
                 left += [
                     replace(one, rejected=True)
                     for one in chosen
-                    if one.about in found and one.kind not in _BOXES
+                    if one.about in found and one.kind not in BOX_CHANGES
                 ]
             after = replace(state, conflicts=tuple(left))
             done = (
@@ -417,19 +433,20 @@ class PlanSyncer(TaskService):
 
     async def _accept(
         self,
-        command: UpdatePlan,
+        command: UpdatePlan | None,
         kept: Mapping[str, KeptTask | TaskView],
         found: Iterable[Difference],
         chosen: Iterable[Difference],
+        actor: str,
     ) -> None:
         """Boxes first: what they end, an edit does not open again."""
         for one in chosen:
             if one.kind is FileChange.TICKED:
-                await self._engine.execute(CompleteByPerson(task_id=kept[one.key].id, actor=command.actor))
+                await self._engine.execute(CompleteByPerson(task_id=kept[one.key].id, actor=actor))
             elif one.kind is FileChange.CLEARED:
-                await self._engine.execute(Retry(task_id=kept[one.key].id, actor=command.actor))
-        wanted = {one.key for one in chosen if one.kind not in _BOXES}
-        if wanted:
+                await self._engine.execute(Retry(task_id=kept[one.key].id, actor=actor))
+        wanted = {one.key for one in chosen if one.kind not in BOX_CHANGES}
+        if wanted and command is not None:
             keys = {one.key for one in found}
             await self._engine.execute(replace(command, leave=frozenset(keys - wanted)))
 
@@ -453,6 +470,17 @@ class PlanSyncer(TaskService):
                 boxes = by_keys(boxes, await self._reads.box_names(plan.id))
                 return boxes_differ(boxes, await self._reads.kept_tasks(plan.id))
         return ()
+
+
+def _of_boxes(
+    kept: Mapping[str, KeptTask | TaskView], boxes: Mapping[str, bool], due: Collection[str]
+) -> list[Difference]:
+    return [
+        one
+        for key, task in kept.items()
+        if key not in due
+        for one in box_difference(key, task.status, ticked=boxes[key])
+    ]
 
 
 def _wait(one: Difference, why: str, now_ms: int) -> FileConflict:
