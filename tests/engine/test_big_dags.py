@@ -158,7 +158,7 @@ class Crowd:
             await self.settle()
 
         crew = [self.work(worker) for worker in WORKERS]
-        await asyncio.wait_for(asyncio.gather(users(), self.coordinate(), *crew), 60)
+        await asyncio.gather(users(), self.coordinate(), *crew)
 
 
 async def in_turn(calls: list[Any]) -> None:

@@ -199,7 +199,7 @@ def test_the_way_back_is_the_one_that_is_named(tmp_path: Path) -> None:
         Api(owner).post("/api/v1/plans", {"plan": "p", "source": None, "tasks": tasks, "actor": "t"})
     (tmp_path / ".muster" / "backups").mkdir()
     back_up(project.store, tmp_path / ".muster" / "backups" / "a.db")
-    garbage(project.store, 40, 100)
+    garbage(project.store, 60, 100)
     for _ in range(2):  # found by this owner, and known to the next
         with pytest.raises(StoreHalted, match="is damaged") as found, direct(project) as owner:
             Api(owner).get("/api/v1/agent-tasks")
