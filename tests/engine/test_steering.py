@@ -177,6 +177,18 @@ def test_a_question_frees_the_slot_and_its_answer_begins_the_next_attempt(rig: R
     assert rig.task("a").retries == rig.task("a").losses == 0
 
 
+def test_what_was_told_before_a_question_stands_beside_its_answer(rig: Rig) -> None:
+    rig.register(slots=1)
+    rig.enqueue({"a": []})
+    (job,) = rig.started(slots=1)
+    rig.do(c.Tell(task_id=job.task_id, actor="ada", text="Use tabs."))
+    rig.do(ask(job))
+    rig.do(answer(rig))
+    rig.do(c.ProcessesExited(task_id=job.task_id, epoch=job.epoch))
+    (again,) = rig.claim()
+    assert again.note == "Use tabs.\n\nYou asked: which one?\nThe answer: the blue one"
+
+
 def test_only_a_question_is_answered_and_only_an_answer_resumes_it(rig: Rig) -> None:
     job = one_running(rig)
     with pytest.raises(IllegalMove, match="has asked nothing"):

@@ -93,7 +93,7 @@ def answer(task: Task, facts: Facts, command: c.AnswerQuestion, now: Now) -> Dec
     if command.allow is None:
         if not command.text or command.always:
             raise BadInput("an answer is a text, or --allow or --deny; nothing was changed")
-        note = f"You asked: {task.question}\nThe answer: {command.text}"
+        note = _added(task, f"You asked: {task.question}\nThe answer: {command.text}")
         return _resumed(task, "answered", f"{command.actor}: {command.text}", command.actor, now, note=note)
     if not task.wish:
         raise IllegalMove(
@@ -111,9 +111,14 @@ def answer(task: Task, facts: Facts, command: c.AnswerQuestion, now: Now) -> Dec
         f"{command.actor} {said}{all_tasks}: {task.wish}{more}",
         command.actor,
         now,
-        note=f"You wanted to do this: {task.wish}\nA person {said} it; {then}{more}",
+        note=_added(task, f"You wanted to do this: {task.wish}\nA person {said} it; {then}{more}"),
         verdicts=with_verdict(task.verdicts, task.wish, allow=command.allow),
     )
+
+
+def _added(task: Task, text: str) -> str:
+    """To what people have told before, which the agent may not have read yet."""
+    return f"{task.note}\n\n{text}".strip()[-NOTE_CHARS_MAX:]
 
 
 def tell(task: Task, facts: Facts, command: c.Tell, now: Now) -> Decision:
@@ -125,7 +130,7 @@ def tell(task: Task, facts: Facts, command: c.Tell, now: Now) -> Decision:
     if task.paused_reason is PauseReason.QUESTION:
         raise IllegalMove(f"task {task.id} has asked: {task.question}", f"muster answer {task.id} TEXT")
     text = "\n".join(line for line in command.text.splitlines() if line.strip())
-    note = f"{task.note}\n\n{text}".strip()[-NOTE_CHARS_MAX:]
+    note = _added(task, text)
     told, attempt = None, facts.attempt
     if attempt is not None and attempt.open:
         told = replace(attempt, notice=with_notice(attempt.notice, f"{TOLD}{text}"))
