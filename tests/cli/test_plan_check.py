@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import subprocess
+import sys
 
 import pytest
 from msgspec.structs import replace
 
 from muster.app.plan_tasks import choose_order
 from muster.config.settings import Config, PlanSettings
+from muster.engine.batch import drive
 from muster.model.edits import PlanDocument
 from muster.plans.markdown import parse
+from patience import PATIENCE_S
+from pseudo_terminal import read_to_end
 
 LIST = "# P\n## One\n- [ ] A {#a}\n- [ ] B {#b}\n## Two\n- [ ] C {#c}\n- [ ] D {#d}\n"
 CONFIG = 'agent = "prose"\n[agents.prose]\ncommand = ["cat"]\n'
@@ -90,3 +97,21 @@ def test_an_order_that_a_person_names_is_kept_and_headings_are_waited_for(cli, o
 def owner(empty):
     (empty.root / "muster.toml").write_text(CONFIG)
     return empty
+
+
+@pytest.mark.parametrize(("typed", "order"), [("ph\n", "phases"), ("\n", "file"), ("what?\nfree\n", "free")])
+def test_a_person_at_a_terminal_is_asked_once(owner, typed, order):
+    (owner.root / "plan.md").write_text(LIST)
+    owner.stop()
+    ours, theirs = pty.openpty()
+    os.write(ours, typed.encode())
+    argv = [sys.executable, "-m", "muster.cli.main", "plan", "add", "plan.md"]
+    for asked in (True, False):
+        subprocess.run(
+            argv, cwd=owner.root, stdin=theirs, stdout=theirs, stderr=theirs, check=True, timeout=PATIENCE_S
+        )
+        assert drive(owner.store.reads.plan_view("p")).order == order
+        if not asked:
+            os.close(theirs)
+    said = read_to_end(ours).decode()
+    assert said.count("nothing says how its 4 tasks follow each other") == 1, "the answer is kept"

@@ -74,7 +74,7 @@ def split(text: str, place: tuple[int, int], problems: Problems, doubts: Problem
             told += ": attributes are the last thing on the line, in one pair of braces"
             doubts.add(line, told, column=at)
     title = _joined(title, text[last:]) if inner else text
-    if bare := _BARE_AFTER.search(_without_code(title)):
+    if "after=" in title and (bare := _BARE_AFTER.search(_without_code(title))):
         meant = f"{{{bare[1].strip('{}()[]')}}}"
         told = f"{quoted(bare[1])} stands in no braces, so it is text: write {meant}"
         doubts.add(line, told, column=column + bare.start(1) if not inner else 0)

@@ -395,8 +395,9 @@ def _draft(
         found.fields["priority"] = priority
     if not title:
         problems.add(box.line, "the task has no title")
-    wanted = parts.id or (code[1] if code else begins[0] + (key_part(title) or "task"))
-    derived = (begin + (key_part(title) or "task") for begin in begins)
+    own = key_part(title) or "task"
+    wanted = parts.id or (code[1] if code else begins[0] + own)
+    derived = (begin + own for begin in begins)
     named = {heading.level: heading.text for heading in levels.names(box.path)}
     return Draft(
         box=box,
