@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.model.errors import BadPlan
+from muster.plans.files import LocalPlanFiles
 from muster.plans.markdown import alike, tick
 
 PROSE = st.text(st.characters(exclude_categories=["Cc", "Cs"], exclude_characters="{}`<>"), max_size=12)
@@ -94,3 +95,12 @@ def test_versions_are_made_alike_in_all_their_boxes():
     ), "ticked by either; what a person has unticked stays so"
     left = alike(base, ours, theirs, {"b"})[2]
     assert left == b"- [X] A {#a}\n- [ ] B {#b}\n- [ ] C {#c}\n- [ ] E {#e}\n", "theirs proves nothing"
+
+
+def test_boxes_are_looked_for_anew_in_a_file_that_has_become_shorter(tmp_path):
+    files, plan = LocalPlanFiles(), tmp_path / "plan.md"
+    plan.write_text("- [ ] Long before it {#a}\n- [ ] Other {#b}\n- [ ] C {#c}\n")
+    files.boxes(str(plan))
+    plan.write_text("- [ ] C {#c}")
+    assert files.tick(str(plan), ["a", "b", "c"]) == {"c"}
+    assert plan.read_text() == "- [x] C {#c}"

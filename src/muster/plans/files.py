@@ -435,7 +435,7 @@ def _text(data: bytes, places: Mapping[str, int]) -> str:
     """A digest of all but what stands in boxes at these places; empty where other things stand there."""
     text = bytearray(data)
     for at in places.values():
-        if text[at] not in _IN_A_BOX:
+        if data[at - 1 : at] != b"[" or data[at : at + 1] == b"" or text[at] not in _IN_A_BOX:
             return ""
         text[at] = _CLEAR
     return _digest(bytes(text))
