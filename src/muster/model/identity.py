@@ -12,6 +12,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
+from itertools import product
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
@@ -286,9 +287,10 @@ class _Search:
         """Titles that were corrected or put otherwise: surely the same, perhaps, or not."""
         pairs = self._alike()
         self._pair_certain(pairs)
+        likely = _grouped((spec.key or "", task) for _, spec, task in pairs)
         for spec in self._fresh():
             begun = [
-                task for _, one, task in pairs if one is spec and task.begun and not self._is_found(task)
+                task for task in likely.get(spec.key or "", ()) if task.begun and not self._is_found(task)
             ]
             if begun and not spec.done:
                 self._doubt(spec, begun)
@@ -304,31 +306,33 @@ class _Search:
         now = _Gaps(list(self._specs), {box: task.id for box, task in self._found.items()})
         few = len(specs) * len(tasks) <= PAIRS_MAX
         pairs: list[_Pair] = []
-        for spec in specs:
+        # Of a plan that was written anew as a whole, only the first is compared with the first, and so on.
+        tried = product(specs, tasks) if few else zip(specs, tasks, strict=False)
+        for spec, task in tried:
             box = spec.key or ""
-            for task in tasks:
-                beside = now.of(box) == before.of(task.id, self._boxes)
-                if not (beside or few) or (task.begun and box in self._other):
-                    continue
-                if _is_id(box, spec.title) and _is_id(task.box, task.title):
-                    continue  # two names that somebody has given
-                placed = beside or self._in_place(spec, task)
-                alone = beside and not spec.done and now.alone(box) and before.alone(task.id)
-                least = LIKE_ALONE if alone else LIKE if placed else LIKE_ELSEWHERE
-                ratio = _ratio(_words(spec.title), _words(task.title))
-                if ratio >= least:
-                    pairs.append((ratio + PLACE_COUNTS * placed, spec, task))
+            beside = now.of(box) == before.of(task.id, self._boxes)
+            if task.begun and box in self._other:
+                continue
+            if _is_id(box, spec.title) and _is_id(task.box, task.title):
+                continue  # two names that somebody has given
+            placed = beside or self._in_place(spec, task)
+            alone = beside and not spec.done and now.alone(box) and before.alone(task.id)
+            least = LIKE_ALONE if alone else LIKE if placed else LIKE_ELSEWHERE
+            ratio = _ratio(_words(spec.title), _words(task.title))
+            if ratio >= least:
+                pairs.append((ratio + PLACE_COUNTS * placed, spec, task))
         return sorted(pairs, key=itemgetter(0), reverse=True)
 
     def _pair_certain(self, pairs: list[_Pair]) -> None:
+        near: dict[str | int, list[float]] = {}
+        for ratio, spec, task in pairs:
+            near.setdefault(spec.key or "", []).append(ratio)
+            near.setdefault(task.id, []).append(ratio)
         for ratio, spec, task in pairs:
             if spec.key in self._found or self._is_found(task):
                 continue
-            rivals = [
-                other
-                for other, one, another in pairs
-                if (one is spec) is not (another is task) and other > ratio - CLEAR_OF_OTHERS
-            ]
+            both = (*near[spec.key or ""], *near[task.id])
+            rivals = sum(other > ratio - CLEAR_OF_OTHERS for other in both) > 2
             done_both = spec.done and task.worked
             if not rivals and (_corrected(task.title, spec.title) or done_both):
                 self._pair(spec.key or "", task, anew=not task.begun)
