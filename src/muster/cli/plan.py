@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from muster.cli import plan_changes, plan_graph, plan_items, plan_sync
+from muster.cli import plan_changes, plan_graph, plan_ids, plan_items, plan_sync
 from muster.cli.context import Context, connect, no_rows, patiently, refuse_attempts, refuse_foreign
 from muster.cli.fields import add_fields, answer, names_of, print_one, print_rows
 from muster.cli.output import (
@@ -111,9 +111,8 @@ def _add_named(verbs: Any) -> None:
     kinds = named["graph"].add_mutually_exclusive_group()
     kinds.add_argument("--dot", action="store_true", help="for Graphviz")
     kinds.add_argument("--mermaid", action="store_true", help="for Mermaid, as in markdown pages")
-    named["merge"].add_argument(
-        "--dry-run", action="store_true", help="show what would come in; change nothing"
-    )
+    coming = "show what would come in; change nothing"
+    named["merge"].add_argument("--dry-run", action="store_true", help=coming)
     named["cancel"].add_argument("--reason", metavar="TEXT", default="", help="kept in each task's events")
     for verb, goal in (
         (named["resume"], SETTLED),
@@ -130,6 +129,7 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _add_import(verbs: Any) -> None:
+    plan_ids.add(verbs)
     importing = verbs.add_parser(
         "import", act=_import, help="write what another tool keeps (task-master, beads, ...) as a plan file"
     )

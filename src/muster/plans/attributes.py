@@ -12,7 +12,8 @@ from muster.model.wording import near
 
 from .problems import Problems, quoted
 
-ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
+ID = re.compile(r"[^\W_](?:[\w./-]|[^\s\x00-\u02ff])*")
+"""Of letters and marks of any script."""
 
 _MEANT = re.compile(r"#|(?:.*[ \t])?[A-Za-z_][\w-]*=(?!=)")
 _CODE_SPAN = re.compile(r"(`+)[^`]*\1")

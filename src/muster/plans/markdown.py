@@ -22,6 +22,7 @@ from muster.model.states import ORDERS
 from . import attributes
 from .blocks import Blocks, Box, Heading, lines_of, scan
 from .dialects import Recognised, recognised
+from .keys import Keys
 from .problems import EXAMPLE, Problems, quoted
 from .relations import Draft, Relations, relate
 
@@ -33,32 +34,6 @@ PLAN_WIDE = ("check", "review")
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _PRIORITY = re.compile(r"(?:\[(P[0-2])\]|\((P[0-2])\)|(P[0-2]):)(?:[ \t]+|\Z)")
 _CODE = re.compile(r"([A-Za-z]+[-.]?[0-9][A-Za-z0-9]*(?:[.-][A-Za-z0-9]+)*):(?:[ \t]+|\Z)")
-_MEANT_AS_ID = re.compile(
-    r"[A-Za-z]+[-.]?0[0-9].*|T[0-9].*|(?![Vv])[A-Za-z][0-9]+\..*|(?P<tracker>[A-Z][A-Z0-9]*)-[0-9]+"
-)
-"""`T001`, `US-01`, `T1`, `E1.F2`, `ABC-12`; not `HTTP2`, `Step1`, `P3`, `S3`, `v1.2`, but words."""
-_NO_TRACKERS = frozenset(
-    {
-        "AES",
-        "CVE",
-        "ES",
-        "GPT",
-        "HTTP",
-        "IEC",
-        "ISO",
-        "MD",
-        "PEP",
-        "RFC",
-        "RSA",
-        "SHA",
-        "TLS",
-        "USB",
-        "UTF",
-        "WCAG",
-    }
-    | {"CASE", "DAY", "LEVEL", "OPTION", "PART", "PHASE", "SPRINT", "STAGE", "STEP", "TIER", "WEEK"}
-)
-_NAMED = re.compile(r'(?:(?<=[{ \t])#|(?:after|parent)=)("[^"]*"|[^ \t}]+)')
 
 
 @dataclass(slots=True)
@@ -235,23 +210,24 @@ def _read(text: str, problems: Problems, doubts: Problems) -> tuple[_Levels, Ite
         prefixes: dict[tuple[Heading, ...], str] = {}
         sections: dict[str, list[int]] = {}
         ids: dict[str, int] = {}
-        keys = _Keys(blocks.boxes)
-        outer: list[Draft] = []
+        keys = Keys(blocks.boxes)
+        outer: list[tuple[Draft, str]] = []
         without: set[int] = set()
         for box in blocks.boxes:
             box.offset += marked
             if box.path not in prefixes:
                 prefixes[box.path] = _prefix(levels.names(box.path))
-            while outer and outer[-1].box is not box.outer:
+            while outer and outer[-1][0].box is not box.outer:
                 outer.pop()
             prefix = prefixes[box.path]
             alike = sections.setdefault(prefix, [])
             if box.section not in alike[-1:]:
                 alike.append(box.section)
-            begins = (f"{outer[-1].key}/" if outer else prefix, prefix)
+            path = outer[-1][1] if outer else prefix
+            begins = (f"{outer[-1][0].key}/" if outer else prefix, path, prefix)
             draft = _draft(box, begins, keys, levels, (problems, doubts))
             draft.section = f"{prefix}*{len(alike) if len(alike) > 1 else ''}"
-            outer.append(draft)
+            outer.append((draft, f"{path}{key_part(draft.title) or 'task'}/"))
             dropped = draft.parts.skip or box.mark in set(levels.seen.dialect.dropped_marks)
             if dropped or (box.outer is not None and box.outer.line in without):
                 without.add(box.line)
@@ -267,38 +243,8 @@ def _read(text: str, problems: Problems, doubts: Problems) -> tuple[_Levels, Ite
     return levels, drafts()
 
 
-class _Keys:
-    """Which names are given in a file, and which are left."""
-
-    def __init__(self, boxes: Iterable[Box]) -> None:
-        self._ids: set[str] = set()
-        self._asked_for: set[str] = set()
-        self._taken: dict[str, int] = {}
-        for box in boxes:
-            if (start := box.text.rfind("{")) >= 0:
-                for found in _NAMED.finditer(box.text, start):
-                    if found[0][0] == "#":
-                        self._ids.add(found[1])
-                    else:
-                        self._asked_for.update(name.strip() for name in found[1].strip('"').split(","))
-
-    def is_id(self, code: str) -> bool:
-        """Whether a leading code is meant as one: by its look, or because another box calls its task so."""
-        if code in self._asked_for:
-            return True
-        look = _MEANT_AS_ID.fullmatch(code)
-        return look is not None and look["tracker"] not in _NO_TRACKERS
-
-    def free(self, wanted: str) -> str:
-        """`wanted`, or with a number where an earlier box, or an id, has that name."""
-        count = self._taken.get(wanted, 1)
-        name = wanted if count == 1 else f"{wanted}-{count}"
-        while name in self._ids or name in self._taken:
-            count += 1
-            name = f"{wanted}-{count}"
-        self._taken[wanted] = count + 1
-        self._taken.setdefault(name, 2)
-        return name
+def read_boxes(text: str, problems: Problems, doubts: Problems) -> Iterator[Draft]:
+    return _read(text, problems, doubts)[1]
 
 
 def _tell_near_boxes(blocks: Blocks, levels: _Levels, doubts: Problems) -> None:
@@ -373,9 +319,9 @@ def _prefix(names: list[Heading]) -> str:
 
 
 def _draft(
-    box: Box, begins: tuple[str, str], keys: _Keys, levels: _Levels, told: tuple[Problems, Problems]
+    box: Box, begins: tuple[str, ...], keys: Keys, levels: _Levels, told: tuple[Problems, Problems]
 ) -> Draft:
-    """`begins` is what a key made of its title begins with, and what it does by its headings alone; `told` are
+    """`begins` is what a key made of its title begins with, and with what others may begin it; `told` are
     problems and doubts."""
     problems, doubts = told
     text, found = attributes.split(box.text, (box.line, box.text_column), problems, doubts)
@@ -403,6 +349,7 @@ def _draft(
         box=box,
         key=found.id or keys.free(wanted),
         aliases=tuple(dict.fromkeys((wanted, *derived))),
+        named=bool(named_by or code),
         title=title,
         attributes=found,
         parts=parts,

@@ -30,6 +30,8 @@ class Draft:
     key: str
     aliases: tuple[str, ...]
     """By which others may call it as well; its key without a number where several have the same."""
+    named: bool
+    """By an id or a code, and not by its title."""
     title: str
     attributes: Attributes
     parts: Parts
