@@ -46,7 +46,7 @@ def table_of(name: str, settings: dict[str, object]) -> str:
 
 
 def toml_of(name: str, settings: dict[str, object]) -> str:
-    return f'agent = "{name}"\n{table_of(name, settings)}'
+    return f'agent = "{name}"\n[plan]\norder = "free"\n{table_of(name, settings)}'
 
 
 def project(
