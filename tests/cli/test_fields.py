@@ -65,7 +65,11 @@ def project(owner):
 def test_they_are_there_for_whatever_lists_or_shows():
     nodes = {node.path: node for command in surface() for node in command.walk() if not node.verbs}
     offered = {path for path, node in nodes.items() if any("--fields" in o.names for o in node.options)}
-    assert offered == ALL.keys() | {("task", "run"), ("agent", "allowed")}  # as `task add`; empty here
+    assert offered == ALL.keys() | {
+        ("task", "run"),
+        ("agent", "allowed"),
+        ("plan", "sync"),
+    }  # as `task add`; empty
     shows = {path for path in nodes if path[-1] in ("list", "show", "status", "next", "wait", "verify")}
     assert shows - {("pr", "status")} <= offered  # what a forge says is told in sentences
 

@@ -202,7 +202,7 @@ def test_limits_and_hangs_through_the_whole_crew(project):
         CONFIG + 'home = "own"\nstall_after = "1500ms"\n[agents.writer.limits]\noutput = "2MB"\nfiles = 64\n'
     )
     (project / "plan.md").write_text(
-        "# P\n- [ ] Loud {#loud retries=0}\n  yes\n"
+        "---\norder: free\n---\n# P\n- [ ] Loud {#loud retries=0}\n  yes\n"
         "- [ ] Still {#still retries=0}\n  echo begun; sleep 1000\n"
         '- [ ] Fine {#fine}\n  test "$(ulimit -n)" = 64; touch "$HOME/seen"\n'
     )
@@ -220,7 +220,8 @@ def test_each_worker_has_a_home_and_all_share_a_folder(project):
     (project / "muster.toml").write_text(config)
     both = '[ "$(wc -l < "$MUSTER_SHARED/met")" -ge 2 ]'
     meet = f'echo "$HOME" >> "$MUSTER_SHARED/met"; until {both}; do sleep 0.05; done'
-    (project / "plan.md").write_text(f"# P\n- [ ] One {{#one}}\n  {meet}\n- [ ] Two {{#two}}\n  {meet}\n")
+    both = f"- [ ] One {{#one}}\n  {meet}\n- [ ] Two {{#two}}\n  {meet}\n"
+    (project / "plan.md").write_text(f"---\norder: free\n---\n# P\n{both}")
     assert muster(project, "run", "plan.md").returncode == 0
     homes = project / ".muster" / "homes" / "writer"
     assert sorted((homes / "shared" / "met").read_text().split()) == [str(homes / "1"), str(homes / "2")]

@@ -175,7 +175,7 @@ def test_a_script_may_be_longer_than_an_argument(folder: Path) -> None:
 
 def test_a_task_that_a_person_has_cancelled_is_no_failure_of_the_run(folder: Path) -> None:
     (folder / "plan.md").write_text(
-        "# P\n- [ ] Long {#long}\n  touch begun; sleep 60\n- [ ] Short {#short}\n  true\n"
+        "---\norder: free\n---\n# P\n- [ ] Long {#long}\n  touch begun; sleep 60\n- [ ] Short {#short}\n  true\n"
     )
     with started(folder, "run", "plan.md", "--workers", "2") as run:
         until((folder / "begun").exists, "the task has begun")
