@@ -84,7 +84,7 @@ def plant(says: str, first: int = 20) -> Callable[[Callable[[Planting], None]], 
     return keep
 
 
-@plant("a write is accepted whatever its epoch, as long as some attempt is open", first=26)
+@plant("a write is accepted whatever its epoch, as long as some attempt is open", first=28)
 def no_epoch_check(planting: Planting) -> None:
     def current(task: Task, facts: Facts, command: c.AttemptCommand) -> Attempt:
         if facts.attempt is None or not facts.attempt.open:
@@ -149,7 +149,7 @@ def double_grant_on_repeated_claim(planting: Planting) -> None:
     planting.put(Claims, "claim", claim)
 
 
-@plant("a result that comes after a cancel is still taken", first=82)
+@plant("a result that comes after a cancel is still taken", first=100)
 def complete_after_cancel(planting: Planting) -> None:
     def complete(task: Task, facts: Facts, command: c.Complete, now: Now) -> Decision:
         attempt = facts.attempt
@@ -259,7 +259,7 @@ def heartbeat_renews_nothing(planting: Planting) -> None:
     planting.put(machine._DECIDERS, c.Renew, renew)
 
 
-@plant("a repeated completion is a second end", first=62)
+@plant("a repeated completion is a second end", first=66)
 def second_completion(planting: Planting) -> None:
     def complete(task: Task, facts: Facts, command: c.Complete, now: Now) -> Decision:
         attempt = facts.attempt
@@ -272,7 +272,7 @@ def second_completion(planting: Planting) -> None:
     planting.put(machine._DECIDERS, c.Complete, complete)
 
 
-@plant("an attempt that has said that it is done is completed before its work is published", first=28)
+@plant("an attempt that has said that it is done is completed before its work is published", first=71)
 def done_before_published(planting: Planting) -> None:
     def reap(task: Task, facts: Facts, command: c.Reap, now: Now) -> Decision:
         attempt = facts.attempt
@@ -285,7 +285,7 @@ def done_before_published(planting: Planting) -> None:
     planting.put(machine._DECIDERS, c.Reap, reap)
 
 
-@plant("work that is done and not published is done again by an agent", first=22)
+@plant("work that is done and not published is done again by an agent", first=25)
 def done_work_is_done_again(planting: Planting) -> None:
     def grant(task: Task, facts: Facts, command: c.Grant, now: Now) -> Decision:
         return real(replace(task, done_epoch=None), facts, command, now)
@@ -310,7 +310,7 @@ def dead_attempt_goes_on(planting: Planting) -> None:
     planting.put(Workers, "_renew", renew)
 
 
-@plant("an idempotency key is forgotten", first=30)
+@plant("an idempotency key is forgotten", first=35)
 def idempotency_key_forgotten(planting: Planting) -> None:
     async def given_before(_self: Enqueuer, _view: View, _command: c.Enqueue) -> dict[int, int]:
         return {}
@@ -322,7 +322,7 @@ def idempotency_key_forgotten(planting: Planting) -> None:
     planting.put(SqliteTx, "add_idempotent", add_idempotent)
 
 
-@plant("a skipped task's children wait for ever")
+@plant("a skipped task's children wait for ever", first=22)
 def skip_without_unblocking(planting: Planting) -> None:
     def skip(task: Task, facts: Facts, command: c.Skip, now: Now) -> Decision:
         return replace(real(task, facts, command, now), unblocks=False)
@@ -346,7 +346,7 @@ def lease_cut_short(planting: Planting) -> None:
     planting.put(ending, "lapsed", lapsed)
 
 
-@plant("a claim that comes late once more is given work that nobody waits for", first=26)
+@plant("a claim that comes late once more is given work that nobody waits for", first=29)
 def late_claim_is_a_new_one(planting: Planting) -> None:
     planting.put(Memory, "note_given", lambda _self, _command: None)
 
@@ -367,7 +367,7 @@ def refusals_are_silence(planting: Planting) -> None:
     planting.put(Batcher, "absences", lambda _self: 0)
 
 
-@plant("who works by hand gets no fresh lease when nobody could be heard", first=43)
+@plant("who works by hand gets no fresh lease when nobody could be heard", first=46)
 def hands_are_not_renewed(planting: Planting) -> None:
     async def nobody(_self: View) -> list[Attempt]:
         return []
@@ -380,7 +380,7 @@ def restart_ends_the_work_of_others(planting: Planting) -> None:
     planting.put(Policy, "elsewhere", lambda _self, _hostname: False)
 
 
-@plant("a start that is repeated renews nothing, and its worker thinks that it does", first=26)
+@plant("a start that is repeated renews nothing, and its worker thinks that it does", first=35)
 def repeated_start_renews_nothing(planting: Planting) -> None:
     def start(task: Task, facts: Facts, command: c.Start, now: Now) -> Decision:
         decided = real(task, facts, command, now)
