@@ -130,6 +130,32 @@ def test_a_plan_whose_name_was_given_to_another_file(here: Site) -> None:
     assert len(here.begun()) == 3
 
 
+@pytest.mark.parametrize("first_is_there", [True, False])
+def test_ids_that_every_plan_has_do_not_make_two_plans_one(here: Site, first_is_there: bool) -> None:
+    here.go()
+    assert here.run().code == 0
+    if not first_is_there:
+        (here.root / "plan.md").unlink()
+    (here.root / "next.md").write_text("- [ ] Wash {#one agent=work}\n- [ ] Iron {#two agent=work}\n")
+    code, said = run(here, "next.md")
+    assert code == 0 and "2 tasks added" in said, said
+    assert plans(here) == {"plan": "plan.md", "next": "next.md"} and len(here.begun()) == 4
+
+
+def test_a_plan_whose_file_still_has_some_of_it_is_not_taken_away_without_a_word(here: Site) -> None:
+    here.go()
+    plan = here.root / "plan.md"
+    plan.write_text(PLAN + "- [ ] Three {#three agent=work}\n")
+    assert here.run().code == 0
+    plan.write_text("- [x] Three {#three agent=work}\n")
+    (here.root / "next.md").write_text(PLAN)
+    code, said = run(here, "next.md")
+    assert code == 6 and "next.md may be the renamed file of plan plan" in said, said
+    assert plans(here) == {"plan": "plan.md"} and len(here.begun()) == 3
+    code, said = run(here, "next.md", "--as", "plan")
+    assert code == 0 and plans(here) == {"plan": "next.md"} and len(here.begun()) == 3, said
+
+
 def test_two_who_follow_the_renamed_file_at_once(here: Site) -> None:
     here.go()
     assert here.run().code == 0

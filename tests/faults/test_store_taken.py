@@ -41,6 +41,22 @@ if "muster.app.owner" in sys.orig_argv:
     from unsynced import break_syncs
     signal.signal(signal.SIGUSR1, lambda *_: break_syncs())
 """
+DIES = """\
+import os, sys
+if "muster.app.owner" in sys.orig_argv:
+    from muster.engine.commands import Engine
+    from muster.model.commands import Enqueue
+    apply = Engine.apply
+    def dies(self, commands, now):
+        root = sys.orig_argv[-1]
+        if isinstance(commands[0], Enqueue) and os.path.exists(f"{root}/dies"):
+            os.unlink(f"{root}/dies")
+            if os.path.exists(f"{root}/and the store"):
+                os.unlink(f"{root}/.muster/state.db")
+            os._exit(1)
+        return apply(self, commands, now)
+    Engine.apply = dies
+"""
 CONFIG = """\
 [agents.coder]
 command = ["sh", "-c", '''
@@ -188,6 +204,29 @@ def test_another_run_of_the_crew_ends_with_the_reason(project: Project) -> None:
     assert "there has been a store" in said or "was deleted" in said
     until(lambda: _nobody_is_left(project), "the crew has ended")
     assert "git show refs/muster/p/long/1" in project.log_file.read_text()
+
+
+@pytest.mark.parametrize("store_too", [False, True])
+def test_an_owner_that_dies_as_another_run_joins_its_crew(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store_too: bool
+) -> None:
+    (tmp_path / "hooks").mkdir()
+    (tmp_path / "hooks" / "sitecustomize.py").write_text(DIES)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "hooks"))
+    assert muster(project.root, "up", "--daemon", "--workers", "1")[0] == 0
+    (project.root / "dies").touch()
+    if store_too:
+        (project.root / "and the store").touch()
+    (project.root / "other.md").write_text("- [ ] Short {agent=shell}\n  true\n")
+    with _run(project, "run", str(project.root / "other.md")) as run:
+        if store_too:
+            said = _said(run)
+            assert run.returncode == 1 and "there has been a store" in said, said
+            until(lambda: _nobody_is_left(project), "the crew has ended")
+        else:
+            assert run.stdout is not None
+            next(line for line in run.stdout if line.startswith("Plan     other: 1 task added"))
+    assert not (project.root / "dies").exists()
 
 
 def test_down_needs_no_store_and_nobody_else(project: Project) -> None:

@@ -215,7 +215,8 @@ class Round:
 
     def keeps_a_buffer(self) -> None:
         """An editor that writes back what it had read, again and again."""
-        text, times = self.path.read_text(), self.dice.randrange(2, 12)
+        with self.hand:
+            text, times = self.path.read_text(), self.dice.randrange(2, 12)
 
         def work() -> None:
             for _ in range(times):
@@ -356,7 +357,8 @@ class Round:
             "add",
             str(self.path),
         ]
-        subprocess.run(argv, check=True, capture_output=True)
+        added = subprocess.run(argv, check=True, capture_output=True, text=True)
+        assert f"{self.name}: " in added.stdout, f"another plan took the file: {added}"
 
     # -- what has come of it
 

@@ -91,6 +91,8 @@ class _Likely(NamedTuple):
     common: int
     """How many of its tasks are in the given file."""
     tasks: int
+    left: int
+    """How many are in its own."""
 
 
 def former_source(args: argparse.Namespace, api: Api, project: Project, given: Given) -> str | None:
@@ -101,28 +103,24 @@ def former_source(args: argparse.Namespace, api: Api, project: Project, given: G
     plans: list[Json] = api.get("/api/v1/plans")
     source = given.source(project)
     if args.as_plan is not None:
-        return _named(args.as_plan, plans, project, source)
+        return _named(args.as_plan, api, plans, project, source)
     if source is None or args.new or any(plan["source"] == source for plan in plans):
         return None
-    keys = {task.key for task in given.document.tasks}
+    titles = _titles(given.document)
     likely = []
     for plan in plans:
         if plan["source"] is None:
             continue
-        kept = [
-            task["box"]
-            for task in api.get(plan_path(plan["name"], "tasks"))
-            if task["status"] != TaskStatus.ARCHIVED and not is_barrier(task["key"])
-        ]
-        common = len(keys.intersection(kept))
-        if (common or plan["name"] == given.document.name) and not _still_holds(
-            project, plan["source"], kept
-        ):
-            likely.append(_Likely(plan["name"], plan["source"], common, len(kept)))
+        kept = _kept(api, plan["name"])
+        common = _common(titles, kept)
+        if common or plan["name"] == given.document.name:
+            left = _left(project, plan["source"], kept)
+            if 2 * left < len(kept):
+                likely.append(_Likely(plan["name"], plan["source"], common, len(kept), left))
     if not likely:
         return None
     one = likely[0]
-    if len(likely) == 1 and 2 * one.common >= max(len(keys), one.tasks):
+    if len(likely) == 1 and not one.left and 2 * one.common >= max(len(titles), one.tasks):
         return one.source
     return _asked(args, source, likely)
 
@@ -138,14 +136,15 @@ def follow(args: argparse.Namespace, api: Api, project: Project, given: Given) -
     note(f"plan {clean(plan)} goes on: its file {clean(before)} is {clean(source or '')} now")
 
 
-def _named(name: str, plans: list[Json], project: Project, source: str | None) -> str | None:
+def _named(name: str, api: Api, plans: list[Json], project: Project, source: str | None) -> str | None:
     """Raises BadInput, and Conflict where that plan still has its file."""
     found: str | None = next((plan["source"] for plan in plans if plan["name"] == name), None)
     if found is None or source is None:
         raise BadInput(f"there is no plan {name!r} with a file; nothing was changed", "muster plan list")
     if found == source:
         return None
-    if (project.root / found).exists():
+    kept = _kept(api, name)
+    if (project.root / found).exists() and 2 * _left(project, found, kept) >= len(kept):
         raise Conflict(
             f"plan {name} still has its file {found}; nothing was changed",
             f"remove that file first, or --new for a plan beside {name}",
@@ -153,18 +152,37 @@ def _named(name: str, plans: list[Json], project: Project, source: str | None) -
     return found
 
 
-def _still_holds(project: Project, source: str, kept: list[str]) -> bool:
-    """Whether the plan's own file is there, with at least half of its tasks."""
+def _kept(api: Api, plan: str) -> dict[str, str]:
+    """Titles of the tasks that the plan has, by the names of their boxes."""
+    return {
+        task["box"]: task["title"]
+        for task in api.get(plan_path(plan, "tasks"))
+        if task["status"] != TaskStatus.ARCHIVED and not is_barrier(task["key"])
+    }
+
+
+def _titles(document: PlanDocument) -> dict[str, str]:
+    return {task.key: task.title for task in document.tasks}
+
+
+def _common(titles: Mapping[str, str], kept: Mapping[str, str]) -> int:
+    """How many tasks they both have, of what a plan keeps."""
+    from muster.model.identity import titles_alike
+
+    return sum(key in titles and titles_alike(titles[key], title) for key, title in kept.items())
+
+
+def _left(project: Project, source: str, kept: Mapping[str, str]) -> int:
+    """How many of these the plan's own file still has."""
     from muster.plans.files import read_plan
 
     path = project.root / source
     if not path.exists():
-        return False
+        return 0
     try:
-        keys = {task.key for task in read_plan(path).tasks}
+        return _common(_titles(read_plan(path)), kept)
     except BadPlan:
-        return True  # being edited, perhaps: whose it was it is
-    return 2 * len(keys.intersection(kept)) >= len(kept)
+        return len(kept)  # being edited, perhaps: whose it was it is
 
 
 def _asked(args: argparse.Namespace, source: str, likely: list[_Likely]) -> str | None:

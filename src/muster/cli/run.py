@@ -129,13 +129,18 @@ def _work(args: argparse.Namespace, config: Config, goal: _Goal, show: EventPrin
                     )
                     return _supervising(crew, workers, goal, show, interrupts)
             elif answers(project.socket):
-                return _attached(args, goal, show, interrupts)
+                joined = None
+                with suppress(OwnerUnavailable):  # it has ended at this very moment, or its owner starts anew
+                    joined = _join(args, goal, show)
+                if joined is not None:
+                    return _attached(*joined, goal, show, interrupts)
         if time.monotonic() > deadline_s:
             raise OwnerUnavailable(f"the crew of {project.root} neither starts nor ends", "muster doctor")
         time.sleep(TICK_S)
 
 
-def _attached(args: argparse.Namespace, goal: _Goal, show: EventPrinter, interrupts: Interrupts) -> _End:
+def _join(args: argparse.Namespace, goal: _Goal, show: EventPrinter) -> tuple[Api, Feed]:
+    """Gives the plan to the crew that is up.  Raises OwnerUnavailable."""
     project = goal.project
     api = Api(Connection(project.socket))
     pid = api.get("/api/v1/owner")["pid"]
@@ -146,7 +151,11 @@ def _attached(args: argparse.Namespace, goal: _Goal, show: EventPrinter, interru
     if crew["crew"] == CrewStatus.PAUSED:
         show.say("Crew     paused: it takes no new tasks. `muster orchestrator resume` lets it go on")
     goal.begin(api)
-    feed = Feed(project, crew["lastEventId"], show, goal.name)
+    return api, Feed(project, crew["lastEventId"], show, goal.name)
+
+
+def _attached(api: Api, feed: Feed, goal: _Goal, show: EventPrinter, interrupts: Interrupts) -> _End:
+    project = goal.project
     while not goal.reached(api):
         if interrupts.count:
             feed.close()

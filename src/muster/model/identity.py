@@ -427,6 +427,11 @@ def _ratio(one: str, other: str) -> float:
     return matcher.ratio()
 
 
+def titles_alike(one: str, other: str) -> bool:
+    """Whether two boxes with one id may be one task: short ids (`T001`, `1.1`) are met in many plans."""
+    return _ratio(_words(one), _words(other)) >= LIKE
+
+
 def _corrected(before: str, after: str) -> bool:
     """Whether only the spelling has changed, or words that say nothing: then it is the same work."""
     old, new = _words(before).split(), _words(after).split()
