@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -152,6 +153,27 @@ def test_what_had_stopped_by_itself_stays_stopped(hostiles):
     process.thaw()
     hostiles.until(lambda: not read_proc(process.pid).stopped)
     assert read_proc(pid).stopped
+    process.kill()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="posix_spawn calls vfork there")
+def test_one_in_vfork_whose_child_was_stopped_before_exec_stands_still(hostiles):
+    os.mkfifo(hostiles.tmp_path / "pipe")
+    spawn = (
+        "import os, sys\n"
+        "opens = [(os.POSIX_SPAWN_OPEN, 0, 'pipe', os.O_RDONLY, 0)]\n"
+        "print('ready', flush=True)\n"
+        "os.posix_spawn('/bin/sleep', ['sleep', sys.argv[1]], os.environ, file_actions=opens)\n"
+        "open('spawned', 'w').close()\n"
+        "os.wait()\n"
+    )
+    process = hostiles.start(sys.executable, "-S", "-E", "-c", spawn, hostiles.token)
+    hostiles.until_said("ready")
+    hostiles.until(lambda: len(hostiles.alive()) == 2)
+    assert process.freeze() == 2 == process.thaw()
+    assert not (hostiles.tmp_path / "spawned").exists()
+    with (hostiles.tmp_path / "pipe").open("w"):
+        hostiles.until((hostiles.tmp_path / "spawned").exists)
     process.kill()
 
 

@@ -37,7 +37,8 @@ class Proc(NamedTuple):
     gone: bool
     """Ended, at most waiting to be reaped."""
     stopped: bool = False
-    """Holds still after a SIGSTOP, until a SIGCONT."""
+    """Holds still after a SIGSTOP, until a SIGCONT; or will before it runs any code again.  One that has called
+    vfork takes no signal until its child has called exec, which that never does once it is stopped itself."""
 
     @property
     def id(self) -> ProcessId:
@@ -223,6 +224,12 @@ def _is_thread(pid: int) -> bool:
     return bool(status) and b"\nTgid:\t%d\n" % pid not in status
 
 
+def _stop_pends(pid: int) -> bool:
+    lines = _read(f"/proc/{pid}/status", whole=False).splitlines()
+    pending = [int(line[7:], 16) for line in lines if line.startswith((b"SigPnd:", b"ShdPnd:"))]
+    return any(mask >> (signal.SIGSTOP - 1) & 1 for mask in pending)
+
+
 def _parse_stat(pid: int, stat: bytes) -> Proc | None:
     # The name may hold spaces and parentheses, so count from the last one.
     fields = stat[stat.rfind(b")") + 2 :].split()
@@ -230,7 +237,7 @@ def _parse_stat(pid: int, stat: bytes) -> Proc | None:
         return None
     # A process whose main thread alone has ended shows as a zombie and goes on running.
     gone = fields[0] in _GONE_STATES and int(fields[17]) <= 1
-    stopped = fields[0] == b"T"
+    stopped = fields[0] == b"T" or (fields[0] == b"D" and _stop_pends(pid))
     return Proc(pid, int(fields[19]), int(fields[1]), int(fields[2]), int(fields[3]), gone, stopped)
 
 
