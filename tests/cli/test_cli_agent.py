@@ -96,6 +96,9 @@ def test_an_unknown_one_is_not_found(cli, project):
     ran = cli("agent", "show", "cloude")
     assert ran.code == 3
     assert "claude, loud, shell" in ran.err
+    ran = cli("agent", "resume", "anthropick")
+    assert ran.code == 3
+    assert "no agent or provider is called 'anthropick'; there are anthropic, claude" in ran.err
 
 
 def test_a_test_runs_it_once(cli, project):

@@ -56,7 +56,8 @@ def test_a_quota_parks_all_agents_of_the_provider_until_it_resets(rig: Rig) -> N
     assert taken(rig) == {"codex-1", "codex-2"}
     # The clock stands at Friday 08:00 UTC; here it is one hour later.
     for key in ("haiku-1", "opus-1"):
-        assert why(rig, key) == "waits for the quota of anthropic (until 10:00): no"
+        said = "waits for the quota of anthropic (until 10:00): no; `muster agent resume {}` tries it now"
+        assert why(rig, key) == said.format(key.partition("-")[0])
     assert [rig.task(key).retries for key in ("opus-1", "haiku-1")] == [0, 0]
     rig.clock.advance(3600)
     assert len(taken(rig)) == 1, "one tries for all"

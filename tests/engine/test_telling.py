@@ -82,3 +82,25 @@ def test_what_a_person_has_paused_a_person_may_take_and_nobody_else(rig: Rig) ->
     assert rig.views()["a"].status == "RUNNING"
     rig.do(c.GiveBack(task_id=rig.id("a"), epoch=taken.job.epoch, actor="ada"))
     assert [job.key for job in rig.claim()] == ["a"]
+
+
+def test_notes_of_retries_and_resumes_are_added_to_what_was_told_before(rig: Rig) -> None:
+    job = started(rig)
+    tell(rig, "Use tabs.")
+    rig.do(c.Pause(task_id=job.task_id, actor="ada"))
+    rig.do(c.Resume(task_id=job.task_id, actor="ada", note="In blue."))  # before it has stopped
+    rig.do(c.Release(task_id=job.task_id, epoch=job.epoch, reason="stopped"))
+    rig.do(c.Pause(task_id=job.task_id, actor="ada"))
+    rig.do(c.Resume(task_id=job.task_id, actor="ada", note="And small."))
+    (job,) = rig.started()
+    assert job.note == (said := "Use tabs.\n\nIn blue.\n\nAnd small.")
+    rig.do(fail(job))
+    rig.do(c.Retry(task_id=job.task_id, actor="ada", note="Now."))  # which only waited
+    (job,) = rig.started()
+    assert (rig.task("a").generation, job.note) == (1, said := f"{said}\n\nNow.")
+    rig.do(complete(job))
+    rig.do(c.Retry(task_id=job.task_id, actor="ada"))
+    rig.do(c.Cancel(task_id=job.task_id, actor="ada"))
+    rig.do(c.Retry(task_id=job.task_id, actor="ada", note="Anew."))
+    (job,) = rig.started()
+    assert job.note == f"{said}\n\nAnew."

@@ -100,7 +100,7 @@ SENTENCES: list[tuple[TaskView, CrewFacts, str]] = [
     (
         view(T.PENDING, error_kind=K.RATE_LIMIT, wanted_agent="claude"),
         crew(closed={"claude": ("anthropic", RATE_LIMITED)}, utc_offset_s=7200),
-        "waits for anthropic (until 02:16): boom",
+        "waits for anthropic (until 02:16): boom; `muster agent resume claude` tries it now",
     ),
     (
         view(T.PENDING),
@@ -109,7 +109,8 @@ SENTENCES: list[tuple[TaskView, CrewFacts, str]] = [
             closed={"claude": ("anthropic", RATE_LIMITED)},
             crew=CrewStatus.STOPPED,
         ),
-        "waits for anthropic (until 00:16): boom; the crew is stopped: `muster up` goes on",
+        "waits for anthropic (until 00:16): boom; `muster agent resume claude` tries it now; "
+        "the crew is stopped: `muster up` goes on",
     ),
     (
         view(T.PENDING, wanted_agent="claude"),

@@ -191,8 +191,10 @@ def test_a_refused_login_ends_the_run_and_waits_for_a_person(project: Path) -> N
     inbox = muster(project, "inbox").stdout
     assert "anthropic waits for you (auth): Invalid API key" in inbox
     assert "muster agent resume claude" in inbox
-    opened = muster(project, "agent", "resume", "claude")
-    assert opened.returncode == 0, opened.stderr
+    opened = muster(project, "agent", "resume", "anthropic")
+    assert (opened.returncode, opened.stdout) == (0, "anthropic  may be tried again, by claude\n"), (
+        opened.stderr
+    )
     assert muster(project, "inbox").stdout == "nothing waits for you\n"
 
 
@@ -214,7 +216,10 @@ def test_a_quota_says_everywhere_until_when_it_parks(project: Path) -> None:
     assert [agent["closed"] for agent in agents if agent["name"] == "claude"] == [
         {key: value for key, value in pool.items() if key != "name"}
     ]
-    said = f"waits for the quota of anthropic (until {until}): You've hit your limit"
+    said = (
+        f"waits for the quota of anthropic (until {until}): You've hit your limit; "
+        "`muster agent resume claude` tries it now"
+    )
     assert said in muster(project, "why", "plan/one").stdout
     assert show(project, "plan/one")["task"]["why"] == f"{said}; the crew is stopped: `muster up` goes on"
     assert len(prompts(project)) == 1, "the second task has not run into the same wall"

@@ -50,8 +50,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     shown.add_argument("name", metavar="NAME")
     add_fields(listing)
     add_fields(shown)
-    resumed = verbs.add_parser("resume", act=_resume, help="let it and its provider's others be tried again")
-    resumed.add_argument("name", metavar="NAME")
+    resumed = verbs.add_parser("resume", act=_resume, help="let a provider's agents be tried again")
+    resumed.add_argument("name", metavar="NAME", help="of the provider, or of one of its agents")
     allowed = verbs.add_parser(
         "allowed", act=_allowed, help="what `muster answer --always` has decided for all tasks of a plan"
     )
@@ -164,11 +164,19 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _resume(args: argparse.Namespace) -> int:
-    agent, *_ = _agent(args)
+    project = project_of(args)
+    config = load_config(project.root)
+    named = config.agents.get(args.name)
+    pools = {agent.pool for agent in config.agents.values()} | _closed(args, project).keys()
+    if named is None and args.name not in pools:
+        known = ", ".join(sorted(pools | config.agents.keys()))
+        raise NotFound(f"no agent or provider is called {args.name!r}; there are {known}", "muster status")
+    pool = args.name if named is None else named.pool
     with connect(args) as context:
-        context.post(path_of("pools", agent.pool, "open"))
-    told = f"{clean(agent.name)}  may be tried again, with all agents of {clean(agent.pool)}"
-    return answer(args, {"agent": agent.name, "provider": agent.pool, "open": True}, told)
+        context.post(path_of("pools", pool, "open"))
+    agents = [agent.name for _, agent in sorted(config.agents.items()) if agent.pool == pool]
+    told = f"{clean(pool)}  may be tried again" + (f", by {clean(', '.join(agents))}" if agents else "")
+    return answer(args, {"provider": pool, "agents": agents, "open": True}, told)
 
 
 def _allowed(args: argparse.Namespace) -> int:

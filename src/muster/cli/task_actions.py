@@ -8,7 +8,7 @@ from typing import Any
 
 from muster.cli.context import Context, connect
 from muster.cli.fields import add_fields, print_tasks, refuse_unknown, task_names
-from muster.cli.output import Screen, clean, note, print_error, print_json, ref_of, refused
+from muster.cli.output import Screen, clean, print_error, print_json, ref_of, refused
 from muster.cli.values import number
 from muster.cli.waiting import ENDED, FOREVER_S, RESTING, STILL, Waiting, add_waiting, duration_s
 from muster.client.api import task_path
@@ -95,18 +95,12 @@ def retrying(args: argparse.Namespace) -> Act:
 
 
 def _retry(args: argparse.Namespace) -> int:
-    def act(context: Context, task: Json) -> Json:
-        moved = retrying(args)(context, task)
-        if args.note and moved["generation"] == task["generation"]:
-            note(f"{ref_of(task)} only waited for its next try, which is now; the note was not kept")
-        return moved
-
     def tell(task: Json, moved: Json, context: Context) -> str:
         anew = moved["generation"] != task["generation"]
         what = f"starts anew (generation {moved['generation']})" if anew else "its next try is due now"
         return what + runs_it(context)
 
-    return _each(args, "ready", act, tell)
+    return _each(args, "ready", retrying(args), tell)
 
 
 def runs_it(context: Context) -> str:

@@ -1,9 +1,10 @@
-"""What an agent is told while it works: paragraphs, each of which is said once."""
+"""What an agent is told: while it works, paragraphs, each of which is said once; before, a note."""
 
 from __future__ import annotations
 
 TOLD = "Message from a person: "
-NOTE_CHARS_MAX = 10_000
+NOTE_CHARS_MAX = 30_000
+"""Of all that people have told; it has to fit into one variable of an environment."""
 _BETWEEN = "\n\n"
 
 
@@ -17,3 +18,8 @@ def with_notice(notice: str, more: str) -> str:
 
 def without(notice: str, less: str) -> str:
     return _BETWEEN.join(part for part in paragraphs(notice) if part != less)
+
+
+def with_note(note: str, more: str) -> str:
+    """What people have told so far, which the agent may not have read, with one thing more."""
+    return f"{note}\n\n{more}".strip()[-NOTE_CHARS_MAX:] if more else note

@@ -308,7 +308,7 @@ def _closed(task: TaskView, facts: CrewFacts) -> Reason | None:
     elif pool.closed(facts.now_ms):
         what = "the quota of " if pool.kind is ErrorKind.QUOTA else ""
         until = clock_word(pool.until_ms, facts.now_ms, facts.utc_offset_s)
-        said = f"waits for {what}{provider} (until {until}): {pool.reason}"
+        said = f"waits for {what}{provider} (until {until}): {pool.reason}; {resume} tries it now"
     else:
         said = f"waits for {provider}, another task tries whether it answers: {pool.reason}"
     down = "" if facts.crew is CrewStatus.RUNNING else f"; {_crew_down(facts)}"

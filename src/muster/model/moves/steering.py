@@ -11,7 +11,7 @@ from muster.model.errors import BadInput, IllegalMove
 from muster.model.events import Level
 from muster.model.moves.decision import NO_WAIT, Decision, Facts, decided
 from muster.model.moves.ending import stop
-from muster.model.notices import NOTE_CHARS_MAX, TOLD, with_notice
+from muster.model.notices import TOLD, with_note, with_notice
 from muster.model.permissions import with_verdict
 from muster.model.states import HELD, STOP_BY_S, ErrorKind, PauseReason, StopAction, TaskStatus
 from muster.model.task import Attempt, Now, Task
@@ -52,7 +52,7 @@ def resume(task: Task, facts: Facts, command: c.Resume, now: Now) -> Decision:
     """Also takes back a pause whose attempt has not stopped yet: then it goes on after its stop."""
     attempt = facts.attempt
     if task.status in HELD and attempt is not None and attempt.stop_action is StopAction.PAUSE:
-        return _changed_stop(task, attempt, command.actor, now)
+        return _changed_stop(task, attempt, command, now)
     if task.status is not TaskStatus.PAUSED:
         raise IllegalMove(f"task {task.id} is {task.status}, not paused")
     if task.paused_reason is PauseReason.QUESTION:
@@ -63,14 +63,23 @@ def resume(task: Task, facts: Facts, command: c.Resume, now: Now) -> Decision:
     changes: dict[str, Any] = (
         {"done_epoch": None, "rounds": 0} if task.paused_reason is PauseReason.REVIEW else {}
     )
-    if command.note:
-        changes["note"] = command.note
+    changes |= _noted(task, command)
     return _resumed(task, "resumed", f"resumed by {command.actor}", command.actor, now, **changes)
 
 
-def _changed_stop(task: Task, attempt: Attempt, actor: str, now: Now) -> Decision:
-    going, said = replace(attempt, stop_action=StopAction.RELEASE), f"goes on after its stop, by {actor}"
-    return decided(task, now, "resumed", said, actor, attempt=going, paused_reason=None)
+def _noted(task: Task, command: c.Resume) -> dict[str, Any]:
+    if not command.note:
+        return {}
+    return {"note": with_note(task.note, command.note), "details": {"note": command.note}}
+
+
+def _changed_stop(task: Task, attempt: Attempt, command: c.Resume, now: Now) -> Decision:
+    going, said = (
+        replace(attempt, stop_action=StopAction.RELEASE),
+        f"goes on after its stop, by {command.actor}",
+    )
+    noted = _noted(task, command)
+    return decided(task, now, "resumed", said, command.actor, attempt=going, paused_reason=None, **noted)
 
 
 def _resumed(task: Task, name: str, message: str, actor: str, now: Now, **changes: Any) -> Decision:
@@ -93,7 +102,7 @@ def answer(task: Task, facts: Facts, command: c.AnswerQuestion, now: Now) -> Dec
     if command.allow is None:
         if not command.text or command.always:
             raise BadInput("an answer is a text, or --allow or --deny; nothing was changed")
-        note = _added(task, f"You asked: {task.question}\nThe answer: {command.text}")
+        note = with_note(task.note, f"You asked: {task.question}\nThe answer: {command.text}")
         return _resumed(task, "answered", f"{command.actor}: {command.text}", command.actor, now, note=note)
     if not task.wish:
         raise IllegalMove(
@@ -111,14 +120,9 @@ def answer(task: Task, facts: Facts, command: c.AnswerQuestion, now: Now) -> Dec
         f"{command.actor} {said}{all_tasks}: {task.wish}{more}",
         command.actor,
         now,
-        note=_added(task, f"You wanted to do this: {task.wish}\nA person {said} it; {then}{more}"),
+        note=with_note(task.note, f"You wanted to do this: {task.wish}\nA person {said} it; {then}{more}"),
         verdicts=with_verdict(task.verdicts, task.wish, allow=command.allow),
     )
-
-
-def _added(task: Task, text: str) -> str:
-    """To what people have told before, which the agent may not have read yet."""
-    return f"{task.note}\n\n{text}".strip()[-NOTE_CHARS_MAX:]
 
 
 def tell(task: Task, facts: Facts, command: c.Tell, now: Now) -> Decision:
@@ -130,7 +134,7 @@ def tell(task: Task, facts: Facts, command: c.Tell, now: Now) -> Decision:
     if task.paused_reason is PauseReason.QUESTION:
         raise IllegalMove(f"task {task.id} has asked: {task.question}", f"muster answer {task.id} TEXT")
     text = "\n".join(line for line in command.text.splitlines() if line.strip())
-    note = _added(task, text)
+    note = with_note(task.note, text)
     told, attempt = None, facts.attempt
     if attempt is not None and attempt.open:
         told = replace(attempt, notice=with_notice(attempt.notice, f"{TOLD}{text}"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec.structs import replace
 
 from muster.model import commands as c
@@ -9,6 +11,7 @@ from muster.model.errors import IllegalMove
 from muster.model.events import Event, Level
 from muster.model.moves.decision import NO_WAIT, Decision, Facts, close, decided, left_running
 from muster.model.moves.publishing import refuse_while_publishing
+from muster.model.notices import with_note
 from muster.model.pools import CLOSING
 from muster.model.states import AttemptStatus, TaskStatus
 from muster.model.task import CANCELLED, FIELDS_OF_STATE, REMOVED, Now, Task
@@ -72,7 +75,7 @@ def enqueued(
 _BETWEEN_TRIES = frozenset({TaskStatus.ABORTED, TaskStatus.PENDING})
 
 
-def promote(task: Task, facts: Facts, command: c.Promote, now: Now) -> Decision:
+def promote(task: Task, facts: Facts, command: c.Promote, now: Now, **changes: Any) -> Decision:
     due_at_ms = task.next_attempt_at_ms
     if not _waits_to_try(task):
         raise IllegalMove(f"task {task.id} is {task.status} and waits for no due time")
@@ -86,6 +89,7 @@ def promote(task: Task, facts: Facts, command: c.Promote, now: Now) -> Decision:
         command.actor,
         status=TaskStatus.PENDING,
         next_attempt_at_ms=None,
+        **changes,
     )
 
 
@@ -127,7 +131,9 @@ def retry(task: Task, facts: Facts, command: c.Retry, now: Now) -> Decision:
                 f"task {task.id} waits for its next try, which goes on from its last checkpoint",
                 "cancel it first; then a retry may begin from the start",
             )
-        return promote(task, facts, c.Promote(task_id=task.id, actor=command.actor), now)
+        return promote(
+            task, facts, c.Promote(task_id=task.id, actor=command.actor), now, **_noted(task, command)
+        )
     if task.status not in {TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.COMPLETED}:
         raise IllegalMove(
             f"task {task.id} is {task.status}: only a failed, cancelled or completed task starts anew",
@@ -141,7 +147,6 @@ def retry(task: Task, facts: Facts, command: c.Retry, now: Now) -> Decision:
         "retried",
         f"generation {task.generation + 1} opened by {command.actor}",
         command.actor,
-        details={"note": command.note} if command.note else {},
         status=TaskStatus.PENDING,
         generation=task.generation + 1,
         **NO_WAIT,
@@ -151,11 +156,9 @@ def retry(task: Task, facts: Facts, command: c.Retry, now: Now) -> Decision:
         percent=0,
         step="",
         error="",
-        note=command.note,
         expires_at_ms=None,
         fresh_after_epoch=task.epoch if command.fresh else task.fresh_after_epoch,
-        # A note is for an agent: then one is to run.
-        done_epoch=None if command.fresh or command.note else task.done_epoch,
+        **{"done_epoch": None if command.fresh else task.done_epoch} | _noted(task, command),
         ended_at_ms=None,
         skipped=False,
         rounds=0,
@@ -163,6 +166,14 @@ def retry(task: Task, facts: Facts, command: c.Retry, now: Now) -> Decision:
         accepted=False,
         verdicts="",
     )
+
+
+def _noted(task: Task, command: c.Retry) -> dict[str, Any]:
+    """A note is for an agent: then one is to run, also where work is only to be published."""
+    if not command.note:
+        return {}
+    note = with_note(task.note, command.note)
+    return {"note": note, "done_epoch": None, "details": {"note": command.note}}
 
 
 def complete_by_person(task: Task, facts: Facts, command: c.CompleteByPerson, now: Now) -> Decision:
