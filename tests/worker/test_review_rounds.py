@@ -38,15 +38,18 @@ class Crew:
 
     @property
     def id(self) -> int:
-        return int(self.api.get("/api/v1/resolve", {"ref": "p/t"})["taskId"])
+        return self.id_of("t")
 
-    def task(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.api.get(f"/api/v1/agent-tasks/{self.id}")["task"]
+    def id_of(self, key: str) -> int:
+        return int(self.api.get("/api/v1/resolve", {"ref": f"p/{key}"})["taskId"])
+
+    def task(self, key: str = "t") -> dict[str, Any]:
+        found: dict[str, Any] = self.api.get(f"/api/v1/agent-tasks/{self.id_of(key)}")["task"]
         return found
 
-    def comes_to(self, status: str) -> dict[str, Any]:
-        until(lambda: self.task()["status"] in (status, "FAILED"), status)
-        found = self.task()
+    def comes_to(self, status: str, key: str = "t") -> dict[str, Any]:
+        until(lambda: self.task(key)["status"] in (status, "FAILED"), status)
+        found = self.task(key)
         assert found["status"] == status, found["why"]
         return found
 
@@ -126,6 +129,55 @@ def test_a_writer_that_changes_nothing_needs_a_review_unless_it_said_so(run: Cre
     assert "has changed nothing" in run.comes_to("PAUSED")["why"]
     run.post("accept")
     run.comes_to("COMPLETED")
+
+
+THERE = "done by attempt 1: its changes were already on the branch"
+
+
+@pytest.mark.promise("S18")
+@pytest.mark.parametrize(
+    ("check", "status"), [("", "COMPLETED"), ("test -e own.txt", "COMPLETED"), ("false", "PAUSED")]
+)
+def test_what_another_task_has_published_meanwhile_is_done_once_its_check_has_passed(
+    tmp_path: Path, check: str, status: str
+) -> None:
+    root = make_repository(tmp_path / "home")
+    (root / "muster.toml").write_text(CONFIG.format(task=""))
+    with crew(root, "owner", "worker", "worker") as (api, _):
+        run = Crew(api, root)
+        wait = f"until test -e {tmp_path}/go; do sleep 0.05; done"
+        run.add(f"echo x > same.txt; {wait}", checkCommand=check)
+        run.comes_to("RUNNING")
+        run.add("echo x > same.txt; echo y > own.txt", key="other")
+        run.comes_to("COMPLETED", "other")
+        published = git(root, "rev-parse", BRANCH)
+        (tmp_path / "go").touch()
+        why = run.comes_to(status)["why"]
+        assert why == THERE if status == "COMPLETED" else "the check has not passed" in why
+        assert git(root, "rev-parse", BRANCH) == published
+
+
+@pytest.mark.promise("S18")
+def test_work_that_was_merged_with_the_same_on_the_branch_before_its_attempt_ended_is_done(run: Crew) -> None:
+    """Its worker was lost with the work in the tree, while another task published the same."""
+    run.add("test -e same.txt || { echo x > same.txt; muster report ask 'go on?'; sleep 60; }")
+    run.comes_to("PAUSED")
+    run.add("echo x > same.txt", key="other")
+    run.comes_to("COMPLETED", "other")
+    run.post("answer", text="yes")
+    assert run.comes_to("COMPLETED")["why"].endswith("its changes were already on the branch")
+
+
+@pytest.mark.promise("S18")
+def test_a_conflict_that_is_solved_by_the_other_side_alone_changes_nothing(run: Crew) -> None:
+    run.add(
+        "test -e own.txt || { echo x > own.txt; muster report ask 'go on?'; sleep 60; }; echo z > own.txt"
+    )
+    run.comes_to("PAUSED")
+    run.add("echo z > own.txt", key="other")
+    run.comes_to("COMPLETED", "other")
+    run.post("answer", text="yes")
+    assert "has changed nothing" in run.comes_to("PAUSED")["why"]
 
 
 def test_a_task_that_is_to_change_nothing_is_done(run: Crew) -> None:

@@ -17,6 +17,8 @@ class PublishedWork(NamedTuple):
     """As in Merged."""
     left_out: str = ""
     """As in Collected."""
+    there: bool = False
+    """As in Merged."""
 
 
 class Stopped(NotPublished):
@@ -55,7 +57,9 @@ class Publisher:
                 merged = self._publishing.merge(collected.commit)
                 self._look_at(merged.new)
                 if self._publishing.advance(merged, self._intend):
-                    return PublishedWork(merged.changed, collected.large, merged.others, collected.left_out)
+                    return PublishedWork(
+                        merged.changed, collected.large, merged.others, collected.left_out, merged.there
+                    )
 
     def _on_its_own_branch(self, collected: Collected) -> PublishedWork:
         self._look_at(collected.commit)

@@ -76,6 +76,8 @@ class Merged(NamedTuple):
     """The branch gets something by it."""
     others: tuple[str, ...] = ()
     """Commits that stood there, and that were not published by a task."""
+    there: bool = False
+    """It gets nothing, because all that the task has changed stood there already."""
 
 
 class Publishing(Struct, frozen=True):
@@ -150,7 +152,22 @@ class Publishing(Struct, frozen=True):
         ours = parents.startswith(start) and tuple(signs) == tree.signature.signs
         new = commit if ours else self._merged(start, commit)
         changed = not repository.same_tree(start, new)
-        return Merged(tip, new if changed else start, changed, others)
+        there = not changed and self._stands(start, commit)
+        return Merged(tip, new if changed else start, changed, others, there)
+
+    def _stands(self, start: str, commit: str) -> bool:
+        """Whether the task's last own commit has changed something, all of which `start` has as well.
+
+        Whoever has solved a conflict by the branch's side alone has changed nothing.
+        """
+        repository = self.tree.repository
+        own = repository.run("rev-list", "--topo-order", "--no-merges", "-1", commit, f"^{start}")
+        if not own or repository.same_tree(repository.run("merge-base", start, own), own):
+            return False
+        merged = repository.ask("merge-tree", "--write-tree", "--no-messages", start, own)
+        return merged.returncode == 0 and merged.stdout.strip() == repository.run(
+            "rev-parse", f"{start}^{{tree}}"
+        )
 
     def changed(self, commit: str) -> bool:
         """Whether the task has changed anything since it began."""

@@ -97,8 +97,9 @@ class Words:
             seen = ", and its check has seen it" if checked else ""
             left_out = cut(f"{LEFT_OUT}{published.left_out}{seen}", REFUSED_CHARS_MAX)
             word = replace(word, refused=(*word.refused, left_out))
-        if published.changed or checked or not must or job.changes == NO_CHANGES or job.accepted:
-            return replace(word, changed=published.changed, large=published.large)
+        done = published.changed or published.there or checked
+        if done or not must or job.changes == NO_CHANGES or job.accepted:
+            return replace(word, changed=published.changed, there=published.there, large=published.large)
         refused = f"; {refused_words(word.refused)}" if word.refused else ""
         return self.failure(
             ErrorKind.REVIEW,

@@ -335,7 +335,9 @@ class Complete(Finish, frozen=True, kw_only=True):
     """The result is only what the agent said last: one that it has reported on purpose comes before it."""
     exit_code: ExitCode | None = None
     changed: bool = True
-    """False: its work has changed nothing on the plan's branch."""
+    """False: its work has changed nothing on the plan's branch ..."""
+    there: bool = False
+    """... because all of it stood there already."""
     large: tuple[Annotated[str, Meta(max_length=4200)], ...] = ()
     """Files that people should know of for their size."""
     refused: Annotated[tuple[Annotated[str, Meta(max_length=500)], ...], Meta(max_length=100)] = ()

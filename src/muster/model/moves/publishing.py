@@ -76,7 +76,8 @@ def completed(
     details: dict[str, Any] = {} if exit_code is None else {"exitCode": exit_code}
     remarks = []
     if told is not None and not told.changed:
-        remarks, details = ["it changed nothing"], {**details, "changed": False}
+        remarks = ["its changes were already on the branch" if told.there else "it changed nothing"]
+        details = {**details, "changed": False}
     if told is not None and told.large:
         remarks.append(f"with large files: {', '.join(told.large)}")
         details = {**details, "large": told.large}
