@@ -26,6 +26,7 @@ from muster.stores.sqlite.tx import SQL as WRITES
         ("plans", "tasks_counts", 0),
         ("completed_since", "SEARCH e USING INTEGER PRIMARY KEY (rowid>?)", 1),
         ("existing", "tasks_key", 2),
+        ("place", "SEARCH n USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)", 1),
     ],
 )
 def test_the_index_of_what_is_looked_for(tmp_path: Path, name: str, index: str, bindings: int) -> None:

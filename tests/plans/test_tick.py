@@ -7,28 +7,11 @@ import tracemalloc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plan_documents import documents
 
 from muster.model.errors import BadPlan
 from muster.plans.files import LocalPlanFiles
-from muster.plans.markdown import alike, tick
-
-PROSE = st.text(st.characters(exclude_categories=["Cc", "Cs"], exclude_characters="{}`<>"), max_size=12)
-
-
-@st.composite
-def documents(draw):
-    """A document as pieces of bytes: boxes stand alone, as (key, mark)."""
-    pieces: list[bytes | tuple[str, bytes]] = [draw(st.sampled_from([b"", b"\xef\xbb\xbf"]))]
-    for number in range(draw(st.integers(1, 8))):
-        end = draw(st.sampled_from(["\n", "\r\n", "\r"]))
-        bullet = draw(st.sampled_from(["-", "*", "+", "7."]))
-        fence = f"{end}```{end}- [ ] not {{#t{number}}}{end}```{end}" if draw(st.booleans()) else end
-        mark = draw(st.sampled_from([b" ", b"x", b"X"]))
-        pieces += [f"{bullet} [".encode(), (f"t{number}", mark)]
-        pieces.append(f"]\tä{draw(PROSE)} {{#t{number}}}{end}{'   ' + draw(PROSE) + end}{fence}".encode())
-    if draw(st.booleans()):
-        pieces.append(b"the end, without a newline")
-    return pieces
+from muster.plans.markdown import tick
 
 
 def rendered(pieces, ticked=()) -> bytes:
@@ -82,19 +65,6 @@ def test_only_a_task_that_cannot_be_told_from_another_is_not_ticked():
 def test_what_is_not_utf_8_is_refused_with_its_line(data):
     with pytest.raises(BadPlan, match=r"plan\.md:2: not UTF-8"):
         tick(data, ["a"], "plan.md")
-
-
-def test_versions_are_made_alike_in_all_their_boxes():
-    base = b"- [ ] A {#a}\n- [x] B {#b}\n- [ ] C {#c}\n"
-    ours = b"- [X] A {#a}\n- [ ] B {#b}\nmine\n- [ ] C {#c}\n- [ ] D {#d}\n"
-    theirs = b"- [ ] A {#a}\n- [x] B {#b}\n- [x] C {#c}\n- [x] E {#e}\n"
-    assert alike(base, ours, theirs, {"b", "c", "e"}) == (
-        b"- [X] A {#a}\n- [ ] B {#b}\n- [x] C {#c}\n",
-        b"- [X] A {#a}\n- [ ] B {#b}\nmine\n- [x] C {#c}\n- [ ] D {#d}\n",
-        b"- [X] A {#a}\n- [ ] B {#b}\n- [x] C {#c}\n- [x] E {#e}\n",
-    ), "ticked by either; what a person has unticked stays so"
-    left = alike(base, ours, theirs, {"b"})[2]
-    assert left == b"- [X] A {#a}\n- [ ] B {#b}\n- [ ] C {#c}\n- [ ] E {#e}\n", "theirs proves nothing"
 
 
 def test_boxes_are_looked_for_anew_in_a_file_that_has_become_shorter(tmp_path):

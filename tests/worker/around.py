@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from muster.hosts.process import LocalLauncher
 from muster.model.answers import ClaimedJob
-from muster.worker.runner import WorkerContext
+from muster.worker.context import WorkerContext
 
 WORKER = f"worker-{secrets.token_hex(4)}"
 """No other test process's: whoever sweeps up after its worker kills all processes of that name."""

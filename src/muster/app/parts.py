@@ -47,6 +47,7 @@ def trees_of(config: Config, project: Project) -> Trees | None:
         keep=config.git.keep,
         file_bytes_max=config.git.max_file_bytes,
         droppings=config.git.droppings,
+        protects=config.plan.protect,
         look_s=2 * config.health.heartbeat_s,
     )
 

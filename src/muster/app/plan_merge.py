@@ -16,7 +16,7 @@ from muster.hosts.user_git import UserGit, said, text_of
 from muster.model.errors import BadPlan, Conflict, MusterError, NotFound
 from muster.model.refs import plan_branch
 from muster.plans.files import LocalPlanFiles
-from muster.plans.markdown import alike
+from muster.plans.versions import alike
 from muster.worker.git import find_repository
 
 NAMED_MAX = 10

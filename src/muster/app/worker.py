@@ -20,7 +20,7 @@ from muster.hosts.local_host import LocalHost, become_subreaper
 from muster.hosts.process import LocalLauncher
 from muster.hosts.process_tree import kill_recorded
 from muster.runtimes.chance import SystemChance
-from muster.worker.runner import WorkerContext
+from muster.worker.context import WorkerContext
 from muster.worker.supervisor import DECLARED_DEAD, DRAINED
 from muster.worker.worker import Worker
 

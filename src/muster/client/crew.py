@@ -12,13 +12,15 @@ from muster.client.api import error_of
 from muster.client.http import REPLY_S, Connection
 from muster.model import commands as c
 from muster.model.answers import Answer, Claimed, Done, HeartbeatAnswer, Moved, Registered
+from muster.model.place import PlanPlace
 from muster.ports.crew import COMMANDS
 
 A = TypeVar("A", bound=Answer)
 
 _NAMES = {shape: name for name, shape in COMMANDS.items()}
 _DECODERS: dict[type[Answer], msgspec.json.Decoder[Any]] = {
-    answer: msgspec.json.Decoder(answer) for answer in (Registered, Claimed, HeartbeatAnswer, Moved, Done)
+    answer: msgspec.json.Decoder(answer)
+    for answer in (Registered, Claimed, HeartbeatAnswer, Moved, Done, PlanPlace)
 }
 """Made before there are threads: msgspec 0.22 crashes where two of them are the first to use one type."""
 
@@ -48,17 +50,21 @@ class HttpCrew:
     def report(self, command: c.AttemptCommand) -> Moved:
         return self._call(command, Moved)
 
+    def place(self, task_id: int) -> PlanPlace:
+        return self._ask("GET", f"/worker/v1/tasks/{task_id}/place", b"", PlanPlace, 0.0)
+
     def deregister(self, command: c.Deregister) -> None:
         self._call(command, Done)
 
     def _call(self, command: c.Command, answer: type[A], wait_s: float = 0.0) -> A:
         target = f"/worker/v1/{_NAMES[type(command)]}" + (f"?wait={wait_s:g}" if wait_s else "")
+        return self._ask("POST", target, msgspec.json.encode(command), answer, wait_s)
+
+    def _ask(self, method: str, target: str, body: bytes, answer: type[A], wait_s: float) -> A:
         connection: Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._local.connection = Connection(self._socket)
-        status, data = connection.request(
-            "POST", target, msgspec.json.encode(command), reply_s=REPLY_S + wait_s
-        )
+        status, data = connection.request(method, target, body, reply_s=REPLY_S + wait_s)
         if status >= 400:
             raise error_of(status, data)
         decoded: A = _DECODERS[answer].decode(data)

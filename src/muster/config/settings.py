@@ -301,6 +301,9 @@ class PlanSettings(Section, frozen=True, kw_only=True):
     settle_s: float = setting(
         30.0, "settle", read_duration, "how long a new or edited box has to stand before it is taken up"
     )
+    protect: bool = setting(
+        True, "protect", read_flag, "whether boxes that an agent has ticked in its working tree are put back"
+    )
 
 
 class Config(Section, frozen=True, kw_only=True):

@@ -99,8 +99,8 @@ def tick(data: bytes, keys: Collection[str], file: str = "the plan") -> tuple[by
     does not hold, or holds twice, is left out; whatever else is wrong with it keeps no box from being ticked.
     Raises BadPlan where it is not UTF-8.
     """
-    text, boxes = _boxes_of(data, file, keys, strict=False)
-    return _marked(text, {at: _put("x", text[at]) for at in boxes.values()}), frozenset(boxes)
+    text, boxes = _boxes_of(data, file, keys)
+    return marked(text, {at: put_mark("x", text[at]) for at in boxes.values()}), frozenset(boxes)
 
 
 def boxes(data: bytes, file: str) -> dict[str, int]:
@@ -109,7 +109,7 @@ def boxes(data: bytes, file: str) -> dict[str, int]:
 
     Raises BadPlan where it is not UTF-8.
     """
-    text, found = _boxes_of(data, file, strict=False)
+    text, found = _boxes_of(data, file)
     if text.isascii():
         return found
     bytes_to, at = 0, 0
@@ -120,47 +120,20 @@ def boxes(data: bytes, file: str) -> dict[str, int]:
     return places
 
 
-def alike(
-    base: bytes, ours: bytes, theirs: bytes, done: Collection[str], file: str = "the plan"
-) -> tuple[bytes, bytes, bytes]:
-    """Three versions of a plan with their boxes in one state, so that only their text is left to be merged.
-
-    A box is ticked where we have ticked it, or they have since `base` and its task is `done`: agents write
-    theirs, and what we have unticked stays so.  Raises BadPlan as `tick`.
-    """
-    read = [_boxes_of(data, file) for data in (base, ours, theirs)]
-    old, mine, other = (
-        {key: text[at] if text[at] != "]" else " " for key, at in boxes.items()} for text, boxes in read
-    )
-    other = {key: mark if key in done or mark not in TICKED else " " for key, mark in other.items()}
-    marks = other | mine
-    for key in other.keys() & mine.keys():
-        if mine[key] not in TICKED and old.get(key, " ") not in TICKED and other[key] in TICKED:
-            marks[key] = other[key]
-    found = [
-        _marked(text, {at: _put(marks[key], text[at]) for key, at in boxes.items() if key in marks})
-        for text, boxes in read
-    ]
-    return found[0], found[1], found[2]
-
-
-def _put(mark: str, before: str) -> str:
+def put_mark(mark: str, before: str) -> str:
     """What stands in the place of `before` once a box has this mark; what is ticked stays ticked as it is."""
     if before == "]":
         return f"{mark}]" if mark in TICKED else before
     return before if mark in TICKED and before in TICKED else mark
 
 
-def _boxes_of(
-    data: bytes, file: str, keys: Collection[str] | None = None, *, strict: bool = True
-) -> tuple[str, dict[str, int]]:
+def _boxes_of(data: bytes, file: str, keys: Collection[str] | None = None) -> tuple[str, dict[str, int]]:
     """The text, and where between the brackets of each task's box is; with `keys` of these alone.
 
-    Raises BadPlan where it is not UTF-8; if `strict` also for wrong attributes, control characters and equal ids.
+    Raises BadPlan where it is not UTF-8.
     """
     text = decode(data, file)
-    problems = Problems(file)
-    _, drafts = _read(text, problems, Problems(file))
+    _, drafts = _read(text, Problems(file), Problems(file))
     found: dict[str, int] = {}
     twice: set[str] = set()
     for draft in drafts:
@@ -168,19 +141,17 @@ def _boxes_of(
             if draft.key in found:
                 twice.add(draft.key)
             found[draft.key] = draft.box.offset
-    if strict and problems:
-        problems.raise_all()
     return text, {key: at for key, at in found.items() if key not in twice}
 
 
-def _marked(text: str, marks: Mapping[int, str]) -> bytes:
+def marked(text: str, marks: Mapping[int, str]) -> bytes:
     """`text` with these characters at these places."""
     pieces, end = [], 0
     for at in sorted(marks):
         pieces += [text[end:at], marks[at]]
         end = at + 1
-    # Strict UTF-8 decodes and encodes to the same bytes, so all that was not touched stays as it was.
-    return "".join([*pieces, text[end:]]).encode()
+    # Decoded strictly, or with surrogates, it encodes to the same bytes: what was not touched stays as it was.
+    return "".join([*pieces, text[end:]]).encode(errors="surrogateescape")
 
 
 def decode(data: bytes, file: str) -> str:
@@ -195,8 +166,10 @@ def decode(data: bytes, file: str) -> str:
         ) from None
 
 
-def _read(text: str, problems: Problems, doubts: Problems) -> tuple[_Levels, Iterator[Draft]]:
-    """`doubts` takes what was probably meant otherwise than it is read.
+def _read(
+    text: str, problems: Problems, doubts: Problems, *, every: bool = False
+) -> tuple[_Levels, Iterator[Draft]]:
+    """`doubts` takes what was probably meant otherwise than it is read; `every` box, also one that is no task.
 
     The boxes come one by one: of a long plan, whoever looks for some of them is not to hold them all.
     """
@@ -232,6 +205,8 @@ def _read(text: str, problems: Problems, doubts: Problems) -> tuple[_Levels, Ite
             if dropped or (box.outer is not None and box.outer.line in without):
                 without.add(box.line)
                 levels.skipped.update((draft.key, *draft.aliases))
+                if every:
+                    yield draft
                 continue
             if draft.parts.doubt:
                 doubts.add(box.line, draft.parts.doubt)
@@ -243,8 +218,9 @@ def _read(text: str, problems: Problems, doubts: Problems) -> tuple[_Levels, Ite
     return levels, drafts()
 
 
-def read_boxes(text: str, problems: Problems, doubts: Problems) -> Iterator[Draft]:
-    return _read(text, problems, doubts)[1]
+def read_boxes(text: str, problems: Problems, doubts: Problems, *, every: bool = False) -> Iterator[Draft]:
+    """As `_read`."""
+    return _read(text, problems, doubts, every=every)[1]
 
 
 def _tell_near_boxes(blocks: Blocks, levels: _Levels, doubts: Problems) -> None:

@@ -7,6 +7,7 @@ from typing import Protocol
 from muster.model import commands as c
 from muster.model.answers import Claimed, HeartbeatAnswer, Moved, Registered
 from muster.model.commands import AttemptCommand, Claim, Deregister, Heartbeat, Register
+from muster.model.place import PlanPlace
 
 COMMANDS: dict[str, type[c.Command]] = {
     "register": c.Register,
@@ -50,5 +51,8 @@ class Crew(Protocol):
         """Renews at once; the answer may be held for `wait_s` while there are no orders."""
 
     def report(self, command: AttemptCommand) -> Moved: ...
+
+    def place(self, task_id: int) -> PlanPlace:
+        """Of this task in its plan, as it is now."""
 
     def deregister(self, command: Deregister) -> None: ...

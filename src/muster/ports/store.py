@@ -16,6 +16,7 @@ from muster.model.edits import BoxName, Edit, KeptTask
 from muster.model.errors import StoreFault
 from muster.model.events import Event
 from muster.model.items import Effort
+from muster.model.place import PlanPlace
 from muster.model.plan_sync import SyncState
 from muster.model.rows import Lane, NewTask, Plan, WorkerRow
 from muster.model.seals import Numbered, Seal
@@ -317,6 +318,10 @@ class Reads(Common, Protocol):
         """0 where nothing has happened yet."""
 
     async def task_views(self, selection: TaskFilter) -> list[TaskView]: ...
+
+    async def place(self, task_id: int) -> PlanPlace:
+        """Of the task in its plan, without `plan_files`.  Neighbours are looked for among those that were added
+        shortly before and after it."""
 
     async def efforts(self, plan_id: int, wall_ms: int) -> list[Effort]:
         """What each attempt at the plan's tasks has taken; those that run count until `wall_ms`."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from muster.model import commands as c
 from muster.model.answers import Answer, Claimed, HeartbeatAnswer
+from muster.model.place import PlanPlace
 from muster.model.states import CrewStatus
 from muster.ports.crew import COMMANDS
 from muster.ports.runtime import READY, orders_for
@@ -23,6 +26,13 @@ async def register(web: Backend, body: c.Register) -> Answer:
     """Often in the place of one that was killed: what that one has begun must be there for the first claim."""
     await web.owner.free_dead()
     return await web.engine.execute(body)
+
+
+@routes.get("/worker/v1/tasks/{task_id:id}/place")
+async def place(web: Backend, task_id: int) -> PlanPlace:
+    found = await web.reads.place(task_id)
+    files = [plan.source for plan in await web.reads.plan_sources() if plan.source is not None]
+    return replace(found, plan_files=tuple(files))
 
 
 class WaitQuery(Query, frozen=True, kw_only=True):

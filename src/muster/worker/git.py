@@ -83,6 +83,18 @@ class Repository(Struct, frozen=True):
         self, *arguments: str, cwd: Path | None = None, **more: Unpack[More]
     ) -> subprocess.CompletedProcess[str]:
         """As `run`, whatever the exit code.  Raises GitFailed where it does not end."""
+        done = self._ask(arguments, cwd, more)
+        out, said = (os.fsdecode(part).replace("\r\n", "\n") for part in (done.stdout, done.stderr))
+        return subprocess.CompletedProcess(done.args, done.returncode, out, said)
+
+    def blob(self, name: str) -> bytes | None:
+        """The file `COMMIT:PATH` byte for byte; None where there is none."""
+        done = self._ask(("cat-file", "blob", name), None, {})
+        return done.stdout if done.returncode == 0 else None
+
+    def _ask(
+        self, arguments: tuple[str, ...], cwd: Path | None, more: More
+    ) -> subprocess.CompletedProcess[bytes]:
         env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         env |= {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C", **self.identity}
         if "index" in more:
@@ -94,10 +106,8 @@ class Repository(Struct, frozen=True):
                 ["git", *options, *arguments],
                 cwd=cwd or self.top,
                 env=env,
-                input=more.get("given", ""),
+                input=os.fsencode(more.get("given", "")),
                 capture_output=True,
-                text=True,
-                errors="surrogateescape",
                 check=False,
                 pass_fds=more.get("keep", ()),
                 timeout=within_s,

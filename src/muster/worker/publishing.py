@@ -105,6 +105,7 @@ class Publishing(Struct, frozen=True):
                     )
             if not self.accepted:
                 self._refuse_stashed(admin)
+            tree.level_boxes(begun)
             head = repository.run("rev-parse", "HEAD", cwd=tree.path)
             staged = stage(repository, tree.path, admin, head)
             if staged.refused:

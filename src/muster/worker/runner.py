@@ -8,10 +8,8 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.hosts.plain_files import cut_plain
@@ -20,6 +18,7 @@ from muster.model.answers import Claimed, ClaimedJob, Moved
 from muster.model.errors import AgentUnfit, BadInput, Conflict, MusterError, StoreFault, Unavailable
 from muster.model.limits import Limits
 from muster.model.marks import WORKER, attempt_mark
+from muster.model.place import PlanPlace
 from muster.model.pools import CLOSING
 from muster.model.states import ErrorKind
 from muster.model.usage import Usage
@@ -29,11 +28,11 @@ from muster.ports.agent import (
     AttemptFolder,
     Failed,
     Launch,
-    Launcher,
     RunningProcess,
 )
 from muster.ports.crew import Crew
 from muster.worker.checks import said_or
+from muster.worker.context import WorkerContext
 from muster.worker.ends import End, unused_session
 from muster.worker.handing_on import HandingOn
 from muster.worker.notice import NoticeFile
@@ -47,7 +46,7 @@ from muster.worker.tail import Tail
 from muster.worker.tree_looks import TreeLooks
 from muster.worker.watchdog import Watchdog
 from muster.worker.words import Words, cut
-from muster.worker.workdir import Trees, Workdir, workdir_of
+from muster.worker.workdir import Workdir, workdir_of
 from muster.worker.worktree import Work, WorkMissing
 
 log = logging.getLogger(__name__)
@@ -62,26 +61,6 @@ AWAY = (Unavailable, StoreFault)
 """Nothing can be written now; whoever waits may go on later."""
 RECONNECT_FIRST_S = 0.1
 RECONNECT_CAP_S = 2.0
-
-
-class WorkerContext(Struct, frozen=True, kw_only=True):
-    """What every attempt of a worker shares."""
-
-    worker_id: str
-    root: Path
-    attempts_dir: Path
-    socket: Path
-    agents: Mapping[str, Agent]
-    launcher: Launcher
-    trees: Trees | None = None
-    """How agents are kept apart; None: all work in `root`."""
-    checks: Mapping[str, str] = {}
-    """What each agent's work has to pass, where its task does not say."""
-    reviews: Mapping[str, str] = {}
-    """Who reviews each agent's work, in the same way."""
-    rubric: str = ""
-    env: Mapping[str, str] = {}
-    """Of checks, which are no agent's process."""
 
 
 class Runner:
@@ -101,6 +80,7 @@ class Runner:
         self._job = job
         self._orders = orders
         self._words = Words(job)
+        self._place = PlanPlace()
         self._then = then
         self._following: Claimed | None = None
         self._folder = AttemptFolder(path=around.attempts_dir / str(job.task_id) / str(job.epoch))
@@ -144,15 +124,12 @@ class Runner:
 
     def _attempt(self, agent: Agent) -> None:
         self._folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        workdir = workdir_of(self._job, self._around.root, self._around.trees)
-        workdir.begin()
         with port_range() as port:
-            self._work(agent, workdir, port)
+            self._work(agent, self._workdir(), port)
 
     def _publish_only(self) -> None:
         """The agent of an earlier attempt is done: no other one runs."""
-        workdir = workdir_of(self._job, self._around.root, self._around.trees)
-        workdir.begin()
+        workdir = self._workdir()
         start = c.Start(
             task_id=self._job.task_id,
             epoch=self._job.epoch,
@@ -162,6 +139,19 @@ class Runner:
         if self._report(start):
             self._folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._conclude(workdir, self._words.complete())
+
+    def _workdir(self) -> Workdir:
+        around, job = self._around, self._job
+
+        def look() -> bool:
+            self._place = self._crew.place(job.task_id)
+            return True
+
+        if around.trees is not None and around.trees.protects:
+            self._patiently(look)
+        workdir = workdir_of(job, around.root, around.trees, self._place.plan_files)
+        workdir.begin()
+        return workdir
 
     def _work(self, agent: Agent, workdir: Workdir, port: int | None) -> None:
         # With the proof of the grant: a store that was put back knows neither this attempt nor its token.

@@ -42,7 +42,26 @@ class TreeLooks:
 
     def _files(self) -> str:
         try:
-            return patterns_of(self._tree.changed_files(GIT_S_MAX))
+            return patterns_of(changed_files(self._tree, GIT_S_MAX))
         except (GitFailed, OSError) as error:
             log.info("what was changed in %s is not known: %s", self._tree.path, error)
             return self._told
+
+
+def changed_files(tree: Worktree, within_s: float) -> set[str]:
+    """Of the project's folder: what is neither as the task has found it, nor as others have published it.
+
+    Without files of plans, which all may write to at a time.  Raises GitFailed, also where git takes longer than
+    that.
+    """
+
+    def names(*arguments: str) -> set[str]:
+        told = tree.repository.run(*arguments, cwd=tree.cwd, within_s=within_s)
+        return set(filter(None, told.split("\0")))
+
+    diff = ("diff", "--name-only", "--relative", "--no-renames", "-z")
+    changed = names(*diff, tree.base, "--")
+    if changed and (tip := tree.plan_tip()) is not None:
+        changed &= names(*diff, tip, "--")
+    changed |= names("ls-files", "--others", "--exclude-standard", "-z")
+    return {name for name in changed if str(tree.repository.prefix / name) not in tree.plan_files}

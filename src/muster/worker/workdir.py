@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from muster.model.answers import ClaimedJob
 from muster.worker.commits import Signature
 from muster.worker.git import GitFailed, Repository
+from muster.worker.plan_boxes import plan_paths
 from muster.worker.publishing import FILE_BYTES_MAX, Publishing
 from muster.worker.tree_looks import LOOK_S, TreeLooks
 from muster.worker.worktree import Work, Worktree
@@ -118,6 +119,8 @@ class Trees(Struct, frozen=True, kw_only=True):
     file_bytes_max: int = FILE_BYTES_MAX
     droppings: tuple[str, ...] = ()
     """Names of ignored files that nobody misses."""
+    protects: bool = True
+    """Boxes of plans that an agent ticks in its tree are put back."""
     look_s: float = LOOK_S
     """Between two looks at what a running attempt has changed."""
 
@@ -193,7 +196,8 @@ class Tree(Struct):
             log.warning("%s could not be removed: %s", self.tree.path, error)
 
 
-def workdir_of(job: ClaimedJob, root: Path, trees: Trees | None) -> Workdir:
+def workdir_of(job: ClaimedJob, root: Path, trees: Trees | None, plans: Sequence[str] = ()) -> Workdir:
+    """`plans` are the files of plans, from the project's folder."""
     if trees is None or (job.agent in trees.here and job.publishes is None):
         return Folder(root)
     tree = Worktree(
@@ -205,5 +209,6 @@ def workdir_of(job: ClaimedJob, root: Path, trees: Trees | None) -> Workdir:
         Signature(task=f"{job.plan}/{job.key}", title=job.title, agent=job.agent),
         # What was done is published also where its agent does not write any more.
         branched=job.agent not in trees.readers or job.publishes is not None,
+        plan_files=plan_paths(trees.repository, plans) if trees.protects else (),
     )
     return Tree(trees, tree, job.publishes, job.accepted)

@@ -14,9 +14,10 @@ from muster.model.errors import AgentUnfit, Conflict, MusterError
 from muster.ports.crew import Crew
 from muster.ports.host import ProcessId
 from muster.ports.runtime import Chance
+from muster.worker.context import WorkerContext
 from muster.worker.lease_guard import LOOK_S, LeaseGuard, boot_s, margin_s
 from muster.worker.orders import Order, Orders
-from muster.worker.runner import AWAY, RECONNECT_CAP_S, RECONNECT_FIRST_S, Runner, WorkerContext
+from muster.worker.runner import AWAY, RECONNECT_CAP_S, RECONNECT_FIRST_S, Runner
 
 log = logging.getLogger(__name__)
 

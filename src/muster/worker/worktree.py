@@ -30,6 +30,7 @@ from muster.worker.conflicts import conflicts, lying, resolve
 from muster.worker.git import GitFailed, Repository
 from muster.worker.ignored import missed, note_ignored
 from muster.worker.merging import merge_plan
+from muster.worker.plan_boxes import level_boxes
 from muster.worker.plan_branch import PlanBranch
 from muster.worker.tree_links import LINK_BYTES_MAX, admin_of, real, rejoin, restore_branch, tree_of
 
@@ -82,6 +83,8 @@ class Worktree(Struct, frozen=True):
     """For the commits of its work."""
     branched: bool = True
     """Its work goes to a branch of its own; else nothing that is changed here goes anywhere."""
+    plan_files: tuple[str, ...] = ()
+    """Of the repository, where they are plans whose boxes agents do not tick."""
 
     @classmethod
     def found(cls, repository: Repository, path: Path, admin: Path | None = None) -> Worktree | None:
@@ -168,22 +171,6 @@ class Worktree(Struct, frozen=True):
         changed = run("diff", *shown, "--stat", "-p", self.base, "--", cwd=self.path)
         return f"{changed}\n\nNew files:\n{new}" if new else changed
 
-    def changed_files(self, within_s: float) -> set[str]:
-        """Of the project's folder: what is neither as the task has found it, nor as others have published it.
-
-        Raises GitFailed, also where git takes longer than that.
-        """
-
-        def names(*arguments: str) -> set[str]:
-            told = self.repository.run(*arguments, cwd=self.cwd, within_s=within_s)
-            return set(filter(None, told.split("\0")))
-
-        diff = ("diff", "--name-only", "--relative", "--no-renames", "-z")
-        changed = names(*diff, self.base, "--")
-        if changed and (tip := self.plan_tip()) is not None:
-            changed &= names(*diff, tip, "--")
-        return changed | names("ls-files", "--others", "--exclude-standard", "-z")
-
     @property
     def needs_setup(self) -> bool:
         return not (self.admin() / _SET_UP).exists()
@@ -215,7 +202,8 @@ class Worktree(Struct, frozen=True):
             resolve(repository, index, lying(repository, tree, found))
 
     def keep(self, admin: Path | None = None) -> Work | None:
-        """Commits all that is there, ignored files aside, behind the attempt's ref; tree and index stay.
+        """Commits all that is there, ignored files aside, behind the attempt's ref; tree and index stay, but for
+        ticks of its agent's.
 
         Of a tree that was deleted `admin`, git's own folder for it, has what was staged or committed.
         None where the tree belongs to a newer attempt by now, which has kept our work before it began.
@@ -442,6 +430,8 @@ class Worktree(Struct, frozen=True):
     def _keep(self, begun: Begun, deleted: Path | None = None) -> Work:
         repository, admin = self.repository, deleted or self.admin()
         head = repository.run("rev-parse", f"worktrees/{admin.name}/HEAD")
+        if deleted is None:
+            self.level_boxes(begun)
         kept, message = self._refs(begun.epoch).kept, self.signature.message(begun.epoch)
         if (admin / _CHECKING).exists():  # with what the check has left, which is no part of the work
             kept += "-check"
@@ -451,6 +441,11 @@ class Worktree(Struct, frozen=True):
         stat = repository.run("diff", "--shortstat", begun.base, commit).strip() or "no change"
         commits = int(repository.run("rev-list", "--count", f"{begun.base}..{commit}"))
         return Work(commit, commits, stat, staged.refused)
+
+    def level_boxes(self, begun: Begun) -> None:
+        """Of plans, which nobody but Muster and people ticks.  Call it with the repository's lock."""
+        if self.plan_files and self.branched:
+            level_boxes(self.repository, self.path, self.plan_files, begun.base, self.plan_branch.name)
 
     def put(self, kept: str, commit: str) -> None:
         """Keeps a commit behind this ref; one that stood there, and is no part of it, gets a name of its own."""

@@ -11,12 +11,14 @@ import msgspec
 
 from muster.model.items import Effort
 from muster.model.numbers import NUMBER_MAX
+from muster.model.place import Neighbour, PlanPlace
 from muster.model.plan_sync import SyncState
 from muster.model.profiles import required
 from muster.model.rows import Plan, WorkerRow
 from muster.model.seals import Numbered, Seal
 from muster.model.states import (
     PauseReason,
+    TaskStatus,
 )
 from muster.model.task import Artifact, Attempt, Checkpoint
 from muster.model.usage import usage_of
@@ -155,6 +157,9 @@ class SqliteReads(SharedQueries):
         )
         return [task_view_of(row) for row in rows]
 
+    async def place(self, task_id: int) -> PlanPlace:
+        return self._one(_place_of, "place", task_id) or PlanPlace()
+
     async def efforts(self, plan_id: int, wall_ms: int) -> list[Effort]:
         rows = self._all("efforts", plan_id, wall_ms)
         return [Effort(task_id, max(0, work_ms), usage_of(usage)) for task_id, work_ms, usage in rows]
@@ -248,6 +253,17 @@ class SqliteReads(SharedQueries):
 
     async def blocks(self, task_id: int) -> list[str]:
         return [row[0] for row in self._all("blocks", task_id)]
+
+
+def _place_of(row: Any) -> PlanPlace:
+    plan, file, epic, feature, parent, *around = row
+    before, after = (
+        Neighbour(title=title, status=TaskStatus(status)) if title is not None else None
+        for title, status in (around[:2], around[2:])
+    )
+    return PlanPlace(
+        plan=plan, file=file, epic=epic, feature=feature, parent=parent, before=before, after=after
+    )
 
 
 def _plan_views(rows: Iterable[Any]) -> list[PlanView]:

@@ -79,6 +79,23 @@ SELECT t.id FROM attempts a JOIN tasks t ON t.id = a.task_id AND t.epoch = a.epo
  WHERE a.refused <> '' AND t.status = 'COMPLETED'
  ORDER BY a.task_id DESC LIMIT ?1
 
+-- name: place
+-- Of a long plan no more is read than what was added around the task.
+SELECT p.name, coalesce(p.source, ''), t.epic, t.feature, coalesce(g.title, ''), b.title, b.status, a.title, a.status
+  FROM tasks t JOIN plans p ON p.id = t.plan_id
+  LEFT JOIN tasks g ON g.id = t.parent_task_id
+  LEFT JOIN tasks b ON b.id = (
+       SELECT n.id FROM tasks n
+        WHERE n.id < t.id AND n.id > t.id - 1000 AND n.plan_id = t.plan_id AND n.parent_task_id IS t.parent_task_id
+          AND n.epic = t.epic AND n.feature = t.feature AND n.status NOT IN ('ARCHIVED', 'CANCELLED')
+        ORDER BY n.id DESC LIMIT 1)
+  LEFT JOIN tasks a ON a.id = (
+       SELECT n.id FROM tasks n
+        WHERE n.id > t.id AND n.id < t.id + 1000 AND n.plan_id = t.plan_id AND n.parent_task_id IS t.parent_task_id
+          AND n.epic = t.epic AND n.feature = t.feature AND n.status NOT IN ('ARCHIVED', 'CANCELLED')
+        ORDER BY n.id LIMIT 1)
+ WHERE t.id = ?1
+
 -- name: find_number
 SELECT t.id FROM tasks t LEFT JOIN plans p ON p.id = t.plan_id
  WHERE t.id = ?1 AND (?2 IS NULL OR (t.key IS NULL AND p.name = ?2))

@@ -1,0 +1,116 @@
+"""The boxes of plans in a task's working tree: no work of an agent's, so what it writes there goes no further."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from muster.hosts.plain_files import read_plain
+from muster.plans.files import PLAN_BYTES_MAX
+from muster.plans.versions import levelled
+from muster.worker.commits import stage
+from muster.worker.git import GitFailed, Repository
+from muster.worker.tree_links import admin_of
+
+log = logging.getLogger(__name__)
+
+_MARKER = b"<<<<<<<"
+
+
+def plan_paths(repository: Repository, sources: Iterable[str]) -> tuple[str, ...]:
+    """These files of plans, as the project names them, by their paths in the repository; none of outside."""
+    folder = repository.top / repository.prefix
+    found: dict[str, None] = {}
+    for source in sources:
+        for path in (Path(os.path.normpath(folder / source)), (folder / source).resolve()):
+            if path.is_relative_to(repository.top):
+                found[os.fspath(path.relative_to(repository.top))] = None
+    return tuple(found)
+
+
+def level_boxes(repository: Repository, path: Path, plans: tuple[str, ...], base: str, branch: str) -> None:
+    """Gives the boxes of these plans in the tree at `path` back the marks that they had before its agent came.
+
+    `base` is where the task began, `branch` that of its plan.  All else that was written there stays; a box that
+    is new is not ticked.  Never raises: the rest of the work is worth more.
+    """
+    try:
+        _level_all(repository, path, plans, base, branch)
+    except (GitFailed, OSError) as error:
+        log.warning("the boxes of plans in %s stay as they are: %s", path, error)
+
+
+def _level_all(repository: Repository, path: Path, plans: tuple[str, ...], base: str, branch: str) -> None:
+    before = _as_named_before(repository, plans, base)
+    if not before:
+        return
+    tip = repository.commit_of(f"refs/heads/{branch}")
+    diff = ("--literal-pathspecs", "diff", "--name-only", "--no-renames", "-z", base, "--", *before.values())
+    changed = set(repository.run(*diff, cwd=path).split("\0"))
+    for old in changed.intersection(before.values()):
+        newest = _before_the_agent(repository, path, base, tip)
+        data = repository.blob(f"{newest}:{old}") or repository.blob(f"{base}:{old}")
+        for name in _found(repository, path, old, base):
+            if data is not None:
+                _level(path, name, data)
+
+
+def _as_named_before(repository: Repository, plans: tuple[str, ...], base: str) -> dict[str, str]:
+    """By its path, the one that each plan had at `base`; without those that git did not know there."""
+    if not plans:
+        return {}
+    there = _listed(repository, base, plans)
+    before = {plan: plan for plan in plans if plan in there}
+    missing = tuple(plan for plan in plans if plan not in there)
+    if missing and _listed(repository, "HEAD", missing):
+        before |= {new: old for old, new in _renames(repository, base, "HEAD") if new in missing}
+    return before
+
+
+def _listed(repository: Repository, commit: str, paths: tuple[str, ...]) -> set[str]:
+    ask = ("--literal-pathspecs", "ls-tree", "-z", "--full-tree", "--name-only", commit, "--", *paths)
+    return set(repository.run(*ask).split("\0"))
+
+
+def _renames(repository: Repository, one: str, other: str) -> Iterator[tuple[str, str]]:
+    ask = ("diff", "--find-renames", "--diff-filter=R", "--name-status", "-z", one, other, "--")
+    fields = iter(repository.run(*ask).split("\0"))
+    for _, old, new in zip(fields, fields, fields, strict=False):
+        yield old, new
+
+
+def _found(repository: Repository, path: Path, old: str, base: str) -> list[str]:
+    """Where the file lies in the tree, whatever its agent has called it."""
+    if os.path.lexists(path / old):
+        return [old]
+    tree = stage(repository, path, admin_of(path), base).tree
+    return [new for was, new in _renames(repository, base, tree) if was == old]
+
+
+def _before_the_agent(repository: Repository, path: Path, base: str, tip: str | None) -> str:
+    """The newest commit that has come into the tree, and that no agent has made."""
+    here = [repository.run("rev-parse", "HEAD", cwd=path)]
+    here += filter(None, [repository.commit_of("MERGE_HEAD", path)])
+    newest = base
+    for other in filter(None, (tip, repository.commit_of("HEAD"))):
+        common = repository.ask("merge-base", other, *here).stdout.strip()
+        if common and not repository.is_ancestor(common, newest):
+            newest = common
+    return newest
+
+
+def _level(path: Path, name: str, base: bytes) -> None:
+    file = path / name
+    # Written where it lies, so it must be in this tree alone.
+    if file.resolve() != path.resolve() / name or file.stat().st_nlink > 1:
+        return
+    data = read_plain(file, PLAN_BYTES_MAX + 1)
+    after = data if len(data) > PLAN_BYTES_MAX or _MARKER in data else levelled(base, data, name)
+    if after == data:
+        return
+    with file.open("r+b") as open_file:
+        open_file.write(after)
+        open_file.truncate()
+    log.info("the boxes in %s are as they were before its agent ticked them", file)
