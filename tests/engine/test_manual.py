@@ -69,6 +69,20 @@ def test_no_agent_passes_for_a_person(rig: Rig) -> None:
         rig.register(agents=("by hand",), general=())
 
 
+def test_one_whose_process_is_gone_is_given_back_at_once_and_at_no_cost(one: Rig) -> None:
+    post = Post(one)
+    take(one, holder="77:5")
+    post.tick()
+    assert one.views()["a"].status == "RUNNING"
+    post.host.dead.add(77)
+    post.tick()
+    task = one.task("a")
+    assert (task.status, task.losses, task.lingering_epoch) == ("PENDING", 0, None)
+    assert ("kill", f"MUSTER_ATTEMPT={ANN}:{task.id}:1") in one.log
+    with pytest.raises(StaleEpoch):
+        extend(one)
+
+
 def test_without_a_lease_it_is_the_configured_one(one: Rig) -> None:
     assert take(one, lease_s=None).lease_ends_at_ms == one.clock.now().wall_ms + 1_800_000
 

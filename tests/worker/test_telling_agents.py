@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from test_sessions import CONFIG, FAKE, MUSTER, muster, prompts, show
 
+from muster.hosts.process_table import is_alive, scan
 from patience import PATIENCE_S, until
 
 _LISTENS = """\
@@ -196,6 +197,24 @@ def test_a_session_is_for_one_person_and_given_back_when_the_terminal_is_closed(
         assert run.wait(PATIENCE_S) == 0
     attempts = show(project, "plan/it")["attempts"]
     assert [attempt["status"] for attempt in attempts] == ["released", "released", "completed"]
+
+
+def test_a_session_whose_holder_is_killed_ends_and_its_task_goes_on(project: Path) -> None:
+    (project / "plan.md").write_text("# Plan\n- [ ] It {#it}\n  wait for it\n")
+    (project / "stay").touch()
+    with subprocess.Popen([*MUSTER, "run", "plan.md"], cwd=project, stdout=subprocess.PIPE) as run:
+        until_begun(project)
+        with subprocess.Popen([*MUSTER, "attach", "plan/it"], cwd=project) as person:
+            until((project / "attached").exists, "the session is open")
+            [cli] = [proc.id for proc in scan() if proc.ppid == person.pid]
+            person.kill()
+        assert run.wait(PATIENCE_S) == 0
+    attempts = show(project, "plan/it")["attempts"]
+    assert [attempt["status"] for attempt in attempts] == ["released", "released", "completed"]
+    assert "is gone" in attempts[1]["error"]
+    session = attempts[0]["sessionKey"]
+    assert attempts[2]["sessionKey"] == session
+    assert not is_alive(cli)
 
 
 def test_of_two_who_attach_at_once_one_is_told_that_the_other_has_it(project: Path) -> None:

@@ -21,9 +21,12 @@ from muster.cli.context import Context, connect, connect_to
 from muster.cli.output import clean, note, ref_of, refused
 from muster.cli.task_actions import one
 from muster.client.api import task_path
+from muster.config.identity import settle
 from muster.config.project import Project
+from muster.hosts.local_host import LocalHost
 from muster.model.errors import Conflict, IllegalMove, MusterError, NotFound
 from muster.model.json_value import Json
+from muster.model.marks import attempt_mark
 from muster.model.states import HELD, TaskStatus
 from muster.model.task import BY_HAND
 
@@ -54,7 +57,13 @@ def run(args: argparse.Namespace) -> int:
     cwd = tree if tree.is_dir() else Path(project.root)
     note(f"{ref_of(task)} is yours while this session is open: that of attempt {attempt}, in {cwd}")
     try:
-        code = _open(argv, {**env, **env_of(project, taken["job"], token)}, cwd, project, held)
+        code = _open(
+            argv,
+            {**env, **_marks(project, taken), **env_of(project, taken["job"], token)},
+            cwd,
+            project,
+            held,
+        )
     finally:
         task = _give_back(project, held)
     if not args.json:
@@ -87,7 +96,7 @@ def _session(context: Context, task: Json) -> tuple[list[str], dict[str, str], i
 def _take(context: Context, task: Json) -> tuple[Json, str]:
     """The task by hand, from its agent where one is at it.  Raises IllegalMove, Conflict."""
     token = secrets.token_urlsafe(32)
-    body = {"tokenHash": hashlib.sha256(token.encode()).hexdigest(), "leaseS": LEASE_S}
+    body = {"tokenHash": hashlib.sha256(token.encode()).hexdigest(), "leaseS": LEASE_S, "withMe": True}
     _refuse_held_by_hand(task)
     if task["status"] not in HELD and task["status"] != TaskStatus.PENDING:
         return _claimed(context, task, body), token
@@ -126,6 +135,14 @@ def _claimed(context: Context, task: Json, body: Json) -> Json:
     except IllegalMove as error:
         raise refused(error, ref_of(task), task["id"]) from None
     return claimed
+
+
+def _marks(project: Project, taken: Json) -> dict[str, str]:
+    """By these the CLI is found where we are killed: nobody is to get the task while it is open."""
+    name, _, mark = attempt_mark(taken["holder"], taken["job"]["taskId"], taken["job"]["epoch"]).partition(
+        "="
+    )
+    return {**LocalHost(settle(project)).project_marks, name: mark}
 
 
 def _open(argv: list[str], env: dict[str, str], cwd: Path, project: Project, held: tuple[int, int]) -> int:

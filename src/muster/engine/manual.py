@@ -47,6 +47,7 @@ class Manual:
             agent=BY_HAND,
             request_id=command.token_hash,
             lease_ms=int(lease_s * 1000),
+            holder=command.holder,
             base=view.incarnation.base,
         )
         epoch = view.run(task.id, granted).epoch

@@ -281,6 +281,9 @@ class Attempt(Struct, frozen=True, gc=False):
     """What it has changed so far, as patterns like `Task.touches`."""
     remark: str = ""
     """What people should know of its work that is done, like that it changed nothing."""
+    holder: str = ""
+    """`pid:start` of the process on the store's host that ends with this attempt by hand; empty: its lease alone
+    counts."""
 
     @property
     def open(self) -> bool:

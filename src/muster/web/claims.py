@@ -15,7 +15,7 @@ from muster.model.errors import Conflict, IllegalMove, NotFound
 from muster.model.states import ErrorKind
 from muster.model.views import TaskFilter, TaskView
 from muster.web.backend import Backend
-from muster.web.http import ActorBody, json_text
+from muster.web.http import ActorBody, Request, json_text
 from muster.web.routes import Routes
 
 routes = Routes()
@@ -27,6 +27,8 @@ class TakeBody(ActorBody, frozen=True, kw_only=True):
     token_hash: c.TokenHash | None = None
     """SHA-256 of the token that the holder will report with, hexadecimal; without it nothing can be reported."""
     lease_s: c.LeaseSeconds | None = None
+    with_me: bool = False
+    """Once the process that asks is gone the task is free, whatever is left of its lease."""
 
 
 class RenewBody(ActorBody, frozen=True, kw_only=True):
@@ -53,9 +55,12 @@ routes.query("/api/v1/claims", Queries.claims)
 
 
 @routes.post(_CLAIM, status=201)
-async def take(web: Backend, task_id: int, body: TakeBody) -> Answer:
+async def take(web: Backend, task_id: int, body: TakeBody, request: Request) -> Answer:
     token_hash = body.token_hash or hashlib.sha256(secrets.token_bytes(32)).hexdigest()
-    command = c.Take(task_id=task_id, actor=body.actor, token_hash=token_hash, lease_s=body.lease_s)
+    holder = _process(web, request) if body.with_me else ""
+    command = c.Take(
+        task_id=task_id, actor=body.actor, token_hash=token_hash, lease_s=body.lease_s, holder=holder
+    )
     try:
         return await web.engine.execute(command)
     except IllegalMove as error:
@@ -63,6 +68,12 @@ async def take(web: Backend, task_id: int, body: TakeBody) -> Answer:
         ref = f"{task.plan}/{task.key}" if task.plan else task.key
         why = f"{ref} cannot be taken now: {task.why}; nothing was changed"
         raise IllegalMove(why, error.hint or f"muster task show {task_id}") from error
+
+
+def _process(web: Backend, request: Request) -> str:
+    """Who asks, by the kernel's word; empty where it does not tell."""
+    lineage = web.owner.lineage(request.peer.pid) if request.peer is not None else []
+    return ":".join(map(str, lineage[0][0])) if lineage else ""
 
 
 @routes.post(f"{_CLAIM}/renew")

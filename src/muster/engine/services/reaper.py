@@ -276,8 +276,14 @@ class Reaper(TaskService):
         return True
 
     async def _consider_by_hand(self, attempt: Attempt, now: Now) -> None:
-        """Only its lease counts: nobody knows the holder's processes, and so it may come back."""
-        if lapsed(attempt, now):
+        """Where nobody knows the holder's process only its lease counts, and so it may come back."""
+        pid, _, start = attempt.holder.partition(":")
+        rebooted = attempt.boot_id != now.boot_id
+        if pid and (rebooted or not self._host.alive(ProcessId(int(pid), int(start)))):
+            # The CLI that it had opened may have outlived it.
+            await self._kill([attempt_mark(attempt.worker_id, attempt.task_id, attempt.epoch)])
+            await self._reap(attempt, f"the process of {attempt.worker_id} is gone", proven=True, here=True)
+        elif lapsed(attempt, now):
             await self._reap(attempt, self._silence(attempt, now), proven=False, here=False)
 
     def _silence(self, attempt: Attempt, now: Now) -> str:

@@ -62,6 +62,8 @@ class Take(Command, frozen=True, kw_only=True):
     """Also tells a repetition from another claim."""
     lease_s: LeaseSeconds | None = None
     """None: as configured."""
+    holder: str = ""
+    """As in Attempt."""
 
 
 class Grant(Command, frozen=True, kw_only=True):
@@ -74,6 +76,8 @@ class Grant(Command, frozen=True, kw_only=True):
     lease_ms: int
     start: bool = False
     """As in Claim."""
+    holder: str = ""
+    """As in Attempt."""
     base: int = 0
     """Filled in by the engine: epochs up to this one may have been granted before the store was restored."""
 

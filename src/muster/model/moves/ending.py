@@ -264,6 +264,8 @@ def _reaped(task: Task, attempt: Attempt, facts: Facts, command: c.Reap, now: No
     attempt = replace(attempt, tree_killed=command.tree_killed)
     if attempt.stop_action is not None:
         return _released(task, attempt, f"{command.reason} while it was stopping", now)
+    if attempt.by_hand and command.proven:
+        return _released(task, attempt, command.reason, now)
     kind = attempt.declared_kind or ErrorKind.LOST
     message = (attempt.declared if attempt.declared_kind else None) or command.reason
     failed = c.Fail(task_id=task.id, epoch=command.epoch, kind=kind, message=message)

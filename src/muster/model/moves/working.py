@@ -61,6 +61,7 @@ def _granted(task: Task, facts: Facts, command: c.Grant, now: Now) -> Decision:
         lease_until_ms=now.mono_ms + command.lease_ms,
         assigned_at_ms=now.wall_ms,
         declared=facts.attempt.declared if done_epoch is not None and facts.attempt else None,
+        holder=command.holder,
     )
     return Decision(after, attempt, (event,))
 

@@ -191,6 +191,7 @@ CREATE TABLE attempts (
     refused          TEXT NOT NULL,
     live_diff        TEXT NOT NULL,
     remark           TEXT NOT NULL,
+    holder           TEXT NOT NULL,
     PRIMARY KEY (task_id, epoch),
     CHECK ((ended_at_ms IS NULL) = (status = 'assigned' OR status = 'running' OR status = 'stopping'))
 ) STRICT, WITHOUT ROWID;
