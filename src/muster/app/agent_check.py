@@ -1,4 +1,4 @@
-"""Tries an agent once, outside of any plan: what `muster agent test` tells."""
+"""Asks an agent something outside of any plan: what `muster agent test` tells, and `plan from` is told."""
 
 from __future__ import annotations
 
@@ -9,15 +9,32 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+from msgspec import Struct
+
 from muster.agents.inputs import base_env
 from muster.agents.provider import lacks_login
+from muster.app.interrupts import Interrupts
 from muster.app.settings import KINDS
 from muster.config.settings import COMMAND, AgentConfig
 from muster.hosts.local_host import LocalHost, become_subreaper
+from muster.hosts.plain_files import read_part
 from muster.hosts.process import LocalLauncher
 from muster.model.pools import CLOSING
+from muster.model.states import ErrorKind
 from muster.model.usage import Usage
-from muster.ports.agent import Agent, AttemptFolder, Completed, Exit, Failed, Home, Job, Outcome
+from muster.ports.agent import (
+    Agent,
+    AgentStream,
+    AttemptFolder,
+    Completed,
+    Exit,
+    Failed,
+    Home,
+    Job,
+    Outcome,
+    SessionSeen,
+)
 
 PROMPT = "This is a test of the connection. Answer with the one word: ready. Use no tools."
 SCRIPT = "echo ready"
@@ -26,6 +43,12 @@ STOP_GRACE_S = 5.0
 LOOK_S = 0.1
 TRIES = 3
 """Refusals in a row that are no accident."""
+PRINTED_MAX = 64 << 20
+_PART = 1 << 20
+
+
+class _Text(Struct):
+    text: str
 
 
 class Tried(NamedTuple):
@@ -34,6 +57,10 @@ class Tried(NamedTuple):
     usage: Usage | None
     said: str
     """Of a success: the answer."""
+    session_key: str | None
+    """The session that goes on from here, where the agent has one ..."""
+    session_usage: Usage | None
+    """... and what that has cost in all."""
 
 
 def version_of(agent: AgentConfig, home: Home | None) -> str:
@@ -59,59 +86,104 @@ def version_of(agent: AgentConfig, home: Home | None) -> str:
 def try_agent(agent: Agent, timeout_s: float, *, script: bool) -> Tried:
     """Runs a trivial prompt in a folder that is thrown away.  Raises MusterError where it cannot even start."""
     agent.check()
+    prompt = SCRIPT if script else PROMPT
+    with tempfile.TemporaryDirectory(prefix="muster-agent-test-") as name:
+        work = Path(name) / "work"
+        work.mkdir()
+        job = Job(
+            task_id=0,
+            epoch=1,
+            ref="muster/agent-test",
+            title=prompt,
+            prompt=prompt,
+            session_key=None,
+            checkpoint=None,
+            timeout_s=timeout_s,
+        )
+        return ask_agent(agent, job, AttemptFolder(path=Path(name) / "attempt"), work)
+
+
+def ask_agent(agent: Agent, job: Job, folder: AttemptFolder, cwd: Path) -> Tried:
+    """Runs it outside of any crew.  However this ends, by Ctrl-C or a signal too, none of its processes is left.
+
+    Raises MusterError where it cannot even start.
+    """
     become_subreaper()
     try:
-        with tempfile.TemporaryDirectory(prefix="muster-agent-test-") as name:
-            return _try(agent, SCRIPT if script else PROMPT, Path(name), timeout_s)
+        # Counted, for an exception in the midst of a start or of an end would leave processes.
+        with Interrupts().counting() as interrupts:
+            tried = _ask(agent, job, folder, cwd, interrupts)
     finally:
         become_subreaper(wanted=False)  # nobody here would collect what others leave behind
+    if interrupts.count:
+        raise KeyboardInterrupt
+    return tried
 
 
-def _try(agent: Agent, prompt: str, root: Path, timeout_s: float) -> Tried:
-    folder, work = AttemptFolder(path=root / "attempt"), root / "work"
+class _Printed:
+    """What an agent has printed, as far as it was read."""
+
+    def __init__(self, folder: AttemptFolder, stream: AgentStream) -> None:
+        self._path = folder.stdout
+        self._stream = stream
+        self.data = bytearray()
+        self.session_key: str | None = None
+
+    @property
+    def too_much(self) -> bool:
+        return len(self.data) >= PRINTED_MAX
+
+    def read(self) -> None:
+        while not self.too_much and (part := read_part(self._path, _PART, len(self.data))):
+            self.data += part
+            for event in self._stream.feed(part):
+                if isinstance(event, SessionSeen):
+                    self.session_key = event.key
+
+
+def _ask(agent: Agent, job: Job, folder: AttemptFolder, cwd: Path, interrupts: Interrupts) -> Tried:
     folder.path.mkdir()
-    work.mkdir()
-    job = Job(
-        task_id=0,
-        epoch=1,
-        ref="muster/agent-test",
-        title=prompt,
-        prompt=prompt,
-        session_key=None,
-        checkpoint=None,
-        timeout_s=timeout_s,
-    )
-    launch = agent.launch(job, folder, cwd=work, extra_env={})
+    launch = agent.launch(job, folder, cwd=cwd, extra_env={})
     stream = agent.stream(job, launch)
+    printed = _Printed(folder, stream)
     begun_s = time.monotonic()
     process = LocalLauncher(LocalHost()).start(launch, folder, mark=f"MUSTER_AGENT_TEST={os.getpid()}")
-    refused, heard = False, 0
+    refused = False
     try:
         process.hang_up()  # it has its prompt: nobody stops it before its time is over
-        while (code := process.wait(LOOK_S)) is None and time.monotonic() < begun_s + timeout_s:
-            printed = folder.stdout.read_bytes()
-            stream.feed(printed[heard:])
-            heard, waiting = len(printed), stream.waiting
+        while (code := process.wait(LOOK_S)) is None and time.monotonic() < begun_s + job.timeout_s:
+            printed.read()
+            waiting = stream.waiting
             # What it would try again for minutes is known by now.
             refused = waiting is not None and waiting.tries >= TRIES and waiting.refusal.kind in CLOSING
-            if refused:
+            if refused or printed.too_much or interrupts.count:
                 break
         timed_out = code is None and not refused
-        if code is None:
+        if interrupts.count:
+            code = process.kill()
+        elif code is None:
             code = process.stop(grace_s=STOP_GRACE_S, on_step=lambda _: None)
     finally:
         process.kill()
     seconds = time.monotonic() - begun_s
-    printed = folder.stdout.read_bytes()
     if not refused:
-        stream.feed(printed[heard:])
+        printed.read()
     stream.close()
     ended = Exit(code=code, timed_out=timed_out, given_up=refused, at_s=time.time())
     outcome = stream.outcome(ended, folder)
-    said = ""
-    if isinstance(outcome, Completed):
-        said = (outcome.result or printed).decode(errors="replace").strip()
-    return Tried(outcome, seconds, stream.usage, said)
+    if printed.too_much:
+        outcome = Failed(kind=ErrorKind.INVALID, message=f"it printed more than {PRINTED_MAX >> 20} MiB")
+    said = _said(outcome.result or bytes(printed.data)) if isinstance(outcome, Completed) else ""
+    session_key = printed.session_key or launch.session_key
+    return Tried(outcome, seconds, stream.usage, said, session_key, stream.session_usage)
+
+
+def _said(result: bytes) -> str:
+    """The text of a result that holds one, else all of it."""
+    try:
+        return msgspec.json.decode(result, type=_Text).text.strip()
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return result.decode(errors="replace").strip()
 
 
 def failure_hint(agent: AgentConfig, outcome: Failed) -> str:

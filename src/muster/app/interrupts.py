@@ -51,6 +51,22 @@ class Interrupts:
                 signal.signal(number, handler)
 
 
+@contextmanager
+def as_ctrl_c() -> Iterator[None]:
+    """SIGTERM and a closed terminal end what runs here as Ctrl-C does: what it has open is closed."""
+
+    def end(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    heard = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, end) for number in heard}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def ask(supervisor: int, level: int) -> None:
     """Tells another process's Interrupts, also where that process was stopped; KILL ends it at once."""
     for number in (_SIGNALS.get(level, signal.SIGKILL), signal.SIGCONT):

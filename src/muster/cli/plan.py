@@ -21,7 +21,7 @@ from muster.cli.output import (
     print_json,
     usage_words,
 )
-from muster.cli.plan_options import add_check, add_order, add_which
+from muster.cli.plan_options import add_check, add_from, add_order, add_which
 from muster.cli.task import find_tasks, table
 from muster.cli.waiting import EXIT_UNSUCCESSFUL, Goal, Waiting, add_waiting
 from muster.client.api import plan_path
@@ -70,6 +70,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_fields(diff)
     add_check(verbs, _check)
     _add_import(verbs)
+    add_from(verbs, _from)
     add_fields(verbs.add_parser("list", act=_list, help="all plans with their progress"))
     _add_named(verbs)
     add_waiting(adding, SETTLED)
@@ -214,6 +215,12 @@ def _import(args: argparse.Namespace) -> int:
     from muster.cli import plan_import
 
     return plan_import.run(args)
+
+
+def _from(args: argparse.Namespace) -> int:
+    from muster.cli import plan_from
+
+    return plan_from.run(args)
 
 
 def _diff(args: argparse.Namespace) -> int:

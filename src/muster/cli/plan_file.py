@@ -341,6 +341,24 @@ def show_takers(
     chosen: Chosen = NO_ORDER,
 ) -> int:
     """`ended` are the statuses of tasks that nobody would get, by key; people are told only how many."""
+    found = takers(document, config, chosen, ended)
+    if args.json:
+        print_json(found)
+        return 0
+    screen = Screen(args.color)
+    for line in (*plan_order.told(document, chosen), *plan_order.drawn(found["waves"])):
+        screen.line(clean(line))
+    _print_takers(document.name, found["tasks"], screen)
+    return 0
+
+
+def takers(
+    document: PlanDocument,
+    config: Config,
+    chosen: Chosen,
+    ended: Mapping[str, str] = MappingProxyType({}),
+) -> Json:
+    """Who would get what, and when, for programs."""
     crew = _everybody(config)
     rows: list[Json] = []
     for assigned in assign(document, config):
@@ -361,16 +379,8 @@ def show_takers(
                 "why": f"it is {status}" if status else _why(assigned, agents, config),
             }
         )
-    found = waves(document.tasks, ended)
-    if args.json:
-        told = {"order": chosen.order, "orderWhy": chosen.why, "waves": found}
-        print_json({"plan": document.name, **plan_order.recognised(document), **told, "tasks": rows})
-        return 0
-    screen = Screen(args.color)
-    for line in (*plan_order.told(document, chosen), *plan_order.drawn(found)):
-        screen.line(clean(line))
-    _print_takers(document.name, rows, screen)
-    return 0
+    told = {"order": chosen.order, "orderWhy": chosen.why, "waves": waves(document.tasks, ended)}
+    return {"plan": document.name, **plan_order.recognised(document), **told, "tasks": rows}
 
 
 _CELLS: Mapping[str, Callable[[Json], object]] = {

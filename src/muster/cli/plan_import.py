@@ -34,7 +34,7 @@ _FILES = (
 
 
 def run(args: argparse.Namespace) -> int:
-    source = _source(args.source, args.tag)
+    source = source_of(args.source, args.tag)
     if args.format and args.format not in importers.IMPORTERS:
         known = ", ".join(importers.IMPORTERS)
         raise BadInput(
@@ -53,14 +53,14 @@ def run(args: argparse.Namespace) -> int:
     told: Json = {"format": form, "why": why, "file": out or None, "plan": imported.name}
     told |= {"tasks": imported.tasks, "lost": imported.lost}
     if out:
-        _write(Path(out), imported.text, force=args.force)
+        write_plan(Path(out), imported.text, force=args.force)
     if not args.json:
         print(f"Read     {clean(args.source)} as {form}: {clean(why)}")
         if out:
             print(f"Wrote    {clean(out)}: {counted(imported.tasks, 'task')}", flush=True)
         _tell_lost(imported)
     if args.add:
-        told["plan"] = _add(args, imported, Path(out) if out else None)
+        told["plan"] = add_written(args, imported, Path(out) if out else None)
     if args.json:
         print_json(told)
     elif not args.add:
@@ -75,7 +75,7 @@ def _tell_lost(imported: WrittenPlan) -> None:
         print(f"         and {len(imported.lost) - LOST_SHOWN_MAX} more; --json lists all")
 
 
-def _add(args: argparse.Namespace, imported: WrittenPlan, path: Path | None) -> str:
+def add_written(args: argparse.Namespace, imported: WrittenPlan, path: Path | None) -> str:
     from muster.app.settings import load_config
     from muster.plans.files import read_plan
     from muster.plans.markdown import parse
@@ -83,7 +83,7 @@ def _add(args: argparse.Namespace, imported: WrittenPlan, path: Path | None) -> 
     if path is not None:
         given = Given(read_plan(path), path)
     else:
-        given = Given(replace(parse(imported.text, args.source), name=imported.name), None)
+        given = Given(replace(parse(imported.text, "stdin"), name=imported.name), None)
     with connect(args) as context:
         config, project = load_config(context.project.root), context.project
         refuse_file_of(context.api, given)
@@ -94,7 +94,7 @@ def _add(args: argparse.Namespace, imported: WrittenPlan, path: Path | None) -> 
         return add_plan(context.api, content, say)
 
 
-def _write(path: Path, text: str, *, force: bool) -> None:
+def write_plan(path: Path, text: str, *, force: bool) -> None:
     try:
         with path.open("w" if force else "x", encoding="utf-8", newline="\n") as file:
             file.write(text)
@@ -110,7 +110,8 @@ def _write(path: Path, text: str, *, force: bool) -> None:
         ) from error
 
 
-def _source(name: str, tag: str) -> ToolFiles:
+def source_of(name: str, tag: str = "") -> ToolFiles:
+    """Raises BadPlan, NotFound and BadInput."""
     if name == STDIN:
         data = sys.stdin.buffer.read(BYTES_MAX + 1) if sys.stdin is not None else b""
         return ToolFiles("stdin", {"stdin": _bounded(data, "stdin")}, tag)

@@ -56,26 +56,24 @@ class _Levels:
         return [heading for heading in path if not (self.title and heading.level == 1)]
 
 
-def parse(text: str, file: str, doubts: Problems | None = None) -> PlanDocument:
-    """The plan that `text` holds; `file` is its name in errors.
+def parse(text: str, file: str, doubts: Problems | None = None, dialect: str | None = None) -> PlanDocument:
+    """The plan that `text` holds; `file` is its name in errors, `dialect` goes before what its front matter says.
 
     Raises BadPlan with every problem of the file, one `file:line: problem` per line (the first 20).  What looks
     odd, and was perhaps meant otherwise than it is read, is told in `PlanDocument.doubts`; `doubts` takes it too.
     """
     problems = Problems(file)
     doubts = Problems(file) if doubts is None else doubts
-    levels, found = _read(text, problems, doubts)
-    dialect = levels.seen.dialect
-    if dialect.refusal:
-        raise BadPlan(f"{file}:1: {dialect.refusal}", dialect.instead)
+    levels, found = _read(text, problems, doubts, dialect)
+    seen = levels.seen.dialect
+    if seen.refusal:
+        raise BadPlan(f"{file}:1: {seen.refusal}", seen.instead)
     drafts = list(found)
     if not drafts and not problems:
         raise BadPlan(f"{file}:1: the plan has no tasks", EXAMPLE)
     for draft in drafts:
         body = draft.box.body()
-        draft.body, draft.parts = (
-            levels.seen.dialect.read_body(body, draft.parts) if body else ("", draft.parts)
-        )
+        draft.body, draft.parts = seen.read_body(body, draft.parts) if body else ("", draft.parts)
     relations = relate(drafts, levels.skipped, problems, doubts)
     if problems:
         problems.raise_all()
@@ -84,10 +82,10 @@ def parse(text: str, file: str, doubts: Problems | None = None) -> PlanDocument:
         title=levels.title,
         tasks=tuple(_task(draft, levels, relations) for draft in drafts),
         order=levels.order,
-        dialect=dialect.name,
+        dialect=seen.name,
         dialect_why=levels.seen.why,
-        dialect_order=dialect.order,
-        dialect_says=dialect.says,
+        dialect_order=seen.order,
+        dialect_says=seen.says,
         doubts=tuple(doubts.told()),
     )
 
@@ -167,7 +165,12 @@ def decode(data: bytes, file: str) -> str:
 
 
 def _read(
-    text: str, problems: Problems, doubts: Problems, *, every: bool = False
+    text: str,
+    problems: Problems,
+    doubts: Problems,
+    dialect: str | None = None,
+    *,
+    every: bool = False,
 ) -> tuple[_Levels, Iterator[Draft]]:
     """`doubts` takes what was probably meant otherwise than it is read; `every` box, also one that is no task.
 
@@ -176,7 +179,7 @@ def _read(
     _find_unfit_characters(text, problems)
     marked = len(BOM) if text.startswith(BOM) else 0
     blocks = scan(text[marked:])
-    levels = _levels(blocks, text, problems.file, problems)
+    levels = _levels(blocks, text, problems, dialect)
     _tell_near_boxes(blocks, levels, doubts)
 
     def drafts() -> Iterator[Draft]:
@@ -249,13 +252,13 @@ def _find_unfit_characters(text: str, problems: Problems) -> None:
             )
 
 
-def _levels(blocks: Blocks, text: str, file: str, doubts: Problems) -> _Levels:
+def _levels(blocks: Blocks, text: str, doubts: Problems, dialect: str | None) -> _Levels:
     tops = [heading.text for heading in blocks.headings if heading.level == 1]
     title = tops[0] if len(tops) == 1 else ""
     below = sorted({heading.level for heading in blocks.headings if not (title and heading.level == 1)})
     epic, feature, *_ = *below, 0, 0
     matter = _front_matter(blocks.matter, doubts) if blocks.matter else {}
-    seen = recognised(text, file, matter.get("dialect"))
+    seen = recognised(text, doubts.file, dialect or matter.get("dialect"))
     return _Levels(title, epic, feature, _usual(matter, doubts), _order(matter, doubts), seen, set())
 
 

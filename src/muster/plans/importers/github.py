@@ -59,6 +59,24 @@ def read(source: ToolFiles) -> Reading:
     return found
 
 
+def texts(source: ToolFiles) -> str:
+    """What people have written in these issues; empty where they are none."""
+    return "\n\n".join(
+        sections({"": f"# {text_of(row, 'title')}", " ": text_of(row, "body")} | _comments(row))
+        for row in _rows(source)
+        if text_of(row, "title")
+    )
+
+
+def _comments(row: Value) -> dict[str, str]:
+    found = row.get("comments")
+    return {
+        f"Comment {number} of {text_of(said.get('author'), 'login') or 'somebody'}": text_of(said, "body")
+        for number, said in enumerate(found if isinstance(found, list) else [], 1)
+        if isinstance(said, dict)
+    }
+
+
 def _rows(source: ToolFiles) -> list[Value]:
     """A list of issues, one issue, or one a line (`--jq '.[]'`)."""
     found = source.json if isinstance(source.json, list) else source.rows

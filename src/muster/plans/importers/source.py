@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import Any
 
 from muster.model.errors import BadPlan
+from muster.model.states import FREE
 from muster.model.wording import counted
 from muster.plans.markdown import decode
 
@@ -43,6 +44,8 @@ class Reading:
     items: list[Item] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     """What is not carried over, a sentence each."""
+    order: str = FREE
+    """What is said of it besides `after`."""
 
     def leave_out(self, what: str, reason: str) -> None:
         self.lost.append(f"{what} is left out: {reason}")

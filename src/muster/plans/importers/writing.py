@@ -21,7 +21,7 @@ from muster.plans.render import ordered_groups, quoted_value
 
 from .source import Item, Reading
 
-MATTER = "---\norder: free\ndialect: none\n---\n"
+MATTER = "---\norder: {}\ndialect: none\n---\n"
 """What a source says of order is written as `after=`, and its titles are not to be read a second time."""
 PASSED_ON_MAX = 1000
 """Characters of a group's text that each task below it is told."""
@@ -49,7 +49,7 @@ def written(found: Reading) -> WrittenPlan:
     for item in items:
         below.setdefault(item.parent, []).append(item)
     _pass_on(found, items, below)
-    lines = [MATTER, f"# {title}", ""]
+    lines = [MATTER.format(found.order), f"# {title}", ""]
     groups: dict[tuple[str, str], list[Item]] = {}
     for item in below[""]:
         epic, feature = _line(item.epic), _line(item.feature)
