@@ -69,11 +69,12 @@ def test_where_the_order_comes_from():
     assert order(front, "file", "free", toml="file", **like).order == "free"
     assert order(front, "file", toml="file", **like).order == "phases"
     assert order(LIST, "free", toml="phases", **like).order == "phases"
-    assert order(LIST, "free", **like).order == "file"
+    assert order(LIST, **like).order == "file"
+    assert order(LIST, "free", **like).order == "free", "as a person said, or as it was begun"
     assert order(LIST, "free").order == "free"
     assert order(LIST.replace("#b", "#b after=a")).order == "free"
     guessed = order(LIST)
-    assert (guessed.order, guessed.keep, guessed.guessed) == ("file", True, True)
+    assert (guessed.order, guessed.kept, guessed.guessed) == ("file", "file", True)
     assert order("# P\n- [ ] A\n").why == "", "one task needs no order"
 
 
@@ -84,6 +85,19 @@ def test_without_a_terminal_a_list_runs_in_its_order_and_says_so_once(cli, owner
     assert [row["unmet"] for row in json.loads(cli("task", "list", "--json").out)] == [0, 1, 1, 1]
     assert "order" not in cli("plan", "add", "plan.md").err, "it goes on as it was begun"
     assert json.loads(cli("plan", "list", "--json").out)[0]["order"] == "file"
+
+
+def test_an_order_that_a_person_names_goes_before_what_the_file_looks_like(cli, owner):
+    (owner.root / "plan.md").write_text("## 1. Base\n- [ ] 1.1 A\n- [ ] 1.2 B\n## 2. Rest\n- [ ] 2.1 C\n")
+    cli("plan", "add", "plan.md", "--order", "free")
+    assert cli("plan", "diff", "plan.md").out == "plan: the file and the plan agree\n"
+
+
+def test_what_stands_for_all_below_a_heading_has_no_box_that_could_differ(cli, owner):
+    (owner.root / "plan.md").write_text(LIST)
+    cli("plan", "add", "plan.md", "--order", "phases")
+    cli("task", "complete", "p/a", "p/b")
+    assert "one/*" not in cli("plan", "diff", "plan.md").out
 
 
 def test_an_order_that_a_person_names_is_kept_and_headings_are_waited_for(cli, owner):

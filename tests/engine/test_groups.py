@@ -101,6 +101,17 @@ def test_a_tick_of_its_last_task_closes_a_group(rig: Rig) -> None:
     assert rig.statuses()["all"] == "COMPLETED"
 
 
+def test_a_ticked_group_waits_for_what_is_below_it(rig: Rig) -> None:
+    ticked = GROUP | {"done": True}
+    add(rig, all=ticked)
+    assert rig.statuses()["all"] == "PENDING", "its box was ticked when it came"
+    again = rig.enqueue({"a": (), "b": (), "all": ("a", "b")}, specs={"all": ticked})
+    assert (again.unproved, again.completed) == (("all",), ())
+    done = {"done": True}
+    again = rig.enqueue({"all": ("a", "b"), "a": (), "b": ()}, specs={"all": ticked, "a": done, "b": done})
+    assert again.unproved == () and rig.statuses()["all"] == "COMPLETED"
+
+
 def test_a_group_whose_last_open_task_is_taken_out_of_the_file_is_done(rig: Rig) -> None:
     source = "plan.md"
     tasks = {"a": (), "b": (), "all": ("a", "b"), "next": ("all",)}

@@ -19,7 +19,7 @@ from muster.model.answers import Answer
 from muster.model.edits import OF_THE_FILE, UpdatePlan
 from muster.model.errors import StoreRefused
 from muster.model.people import THE_FILE
-from muster.model.plan_sync import SetSync
+from muster.model.plan_sync import OPEN_BELOW, SetSync
 from muster.model.states import ErrorKind
 from muster.plans import markdown
 from muster.plans.files import PLAN_BYTES_MAX, LocalPlanFiles
@@ -401,3 +401,14 @@ def test_an_old_buffer_is_decided_on_as_well(world: World) -> None:
     world.write("] Cee", "] C")  # now it is what we had replaced
     asyncio.run(world.syncer.decide("p", True, ["a"], "ada"))
     assert world.statuses["a"] == "PENDING"
+
+
+def test_a_group_that_is_ticked_before_its_tasks_waits_for_a_person(world: World) -> None:
+    world.write(text="# P\n\n- [ ] G {#g}\n  - [ ] A {#a}\n  - [ ] B {#b}\n- [ ] C {#c after=g}\n")
+    world.pass_s(40)
+    world.write("[ ] G", "[x] G")
+    world.pass_s(5)
+    assert world.statuses["g"] == "PENDING" and world.conflicts["g"] == f"ticked: {OPEN_BELOW}"
+    world.write("[ ] A", "[x] A", "[ ] B", "[x] B")
+    world.pass_s(5)
+    assert world.statuses["g"] == "COMPLETED" and not world.conflicts

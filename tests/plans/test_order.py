@@ -44,6 +44,25 @@ def test_phases_wait_for_one_group_between_them() -> None:
     assert (barrier.is_group, barrier.title, is_barrier(barrier.key)) == (True, "all of one", True)
 
 
+def test_nothing_overtakes_what_is_still_to_be_done_before_a_ticked_box() -> None:
+    text = "- [ ] A {#a}\n- [ ] B {#b}\n- [x] C {#c}\n- [x] D {#d}\n- [ ] E {#e}\n- [ ] F {#f}\n"
+    document = read(text, "file")
+    assert waves(document.tasks) == [["a"], ["b"], ["e"], ["f"]]
+    assert edges(document)["e"] == ("d", "b") and edges(document)["f"] == ("e",)
+
+
+def test_a_phase_that_is_ticked_does_not_open_the_one_behind_it() -> None:
+    text = "## 1\n- [ ] A {#a}\n## 2\n- [x] B {#b}\n- [x] C {#c}\n## 3\n- [ ] D {#d}\n- [ ] E {#e}\n"
+    assert waves(read(text, "phases").tasks) == [["a"], ["d", "e"]]
+
+
+def test_what_is_all_done_before_a_task_passes_nothing_on() -> None:
+    document = parse(PHASES.replace("[ ] A", "[x] A").replace("[ ] B", "[x] B"), "plan.md")
+    plain = parse(PHASES, "plan.md")
+    for order in ("file", "phases"):
+        assert edges(ordered(document, order)) == edges(ordered(plain, order))
+
+
 def test_a_phase_of_one_task_needs_no_group() -> None:
     text = "## One\n- [ ] A {#a}\n## Two\n- [ ] B {#b}\n- [ ] C {#c}\n### Deep\n- [ ] D {#d}\n"
     assert edges(read(text, "phases")) == {"b": ("a",), "c": ("a",), "d": ("b", "c")}

@@ -200,3 +200,19 @@ def test_groups_are_boxes_above_boxes_and_barriers_what_they_stand_for() -> None
         "# p\n\n## One\n\n- [ ] A {#a}\n- [ ] B {#b}\n\n## Two\n\n- [ ] G {#g}\n"
         "  - [ ] C {#c after=a,b}\n  - [ ] D {#d after=a,b,c}\n\n    text\n\n"
     )
+
+
+def test_a_phase_that_waits_for_another_is_what_both_stand_for() -> None:
+    def after(*names: str) -> tuple[tuple[int, str, bool], ...]:
+        return tuple((1, name, False) for name in names)
+
+    group = {"is_group": True, "title": "all"}
+    tasks = [
+        kept("a", title="A"),
+        kept("b", 2, title="B"),
+        kept("one/*", 3, dependencies=after("a"), **group),
+        kept("two/*", 4, dependencies=after("b", "one/*"), **group),
+        kept("c", 5, title="C", dependencies=after("two/*")),
+    ]
+    rendered = render("p", tasks, USUAL, {})
+    assert rendered.lost == () and "- [ ] C {#c after=b,a}" in rendered.text

@@ -31,7 +31,7 @@ class PlanReader:
             "source": source,
             "tasks": task_bodies(document, self._config, source),
             "actor": THE_FILE,
-            "order": chosen.order if chosen.keep else "",
+            "order": chosen.kept,
             "inReach": self._in_reach,
         }
         return convert(body, UpdatePlan)

@@ -29,10 +29,13 @@ class Chosen(NamedTuple):
     order: str
     why: str = ""
     """Empty where there is nothing to put in order."""
-    keep: bool = False
-    """The plan goes on so where nothing else says it."""
     guessed: bool = False
     """Nothing has said it."""
+
+    @property
+    def kept(self) -> str:
+        """What the plan goes on in where nothing else says it."""
+        return self.order if self.why else ""
 
     @property
     def words(self) -> str:
@@ -42,22 +45,22 @@ class Chosen(NamedTuple):
 def choose_order(document: PlanDocument, config: Config, kept: str, said: str | None = None) -> Chosen:
     """`kept` is how the plan went on so far, `said` what a person says now."""
     if said is not None:
-        return Chosen(said, "a person said so", keep=True)
+        return Chosen(said, "a person said so")
     if document.order:
         return Chosen(document.order, "its front matter says so")
     if config.plan.order is not None:
         return Chosen(config.plan.order, "`[plan] order` of muster.toml says so")
+    if kept:
+        return Chosen(kept, "as it was begun")
     if document.dialect_order:
         says = f": {document.dialect_says}" if document.dialect_says else ""
         return Chosen(document.dialect_order, f"it looks like {document.dialect}{says}")
-    if kept:
-        return Chosen(kept, "as it was begun")
     tasks = [task for task in document.tasks if not task.is_group]
     if any(task.depends_on for task in tasks):
-        return Chosen(FREE, "its `after=` says what waits for what", keep=True)
+        return Chosen(FREE, "its `after=` says what waits for what")
     if len(tasks) < 2:
         return Chosen(FREE)
-    return Chosen(FILE_ORDER, "nothing in it says what waits for what", keep=True, guessed=True)
+    return Chosen(FILE_ORDER, "nothing in it says what waits for what", guessed=True)
 
 
 class Assigned(NamedTuple):

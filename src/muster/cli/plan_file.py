@@ -243,7 +243,7 @@ def plan_body(given: Given, config: Config, project: Project, chosen: Chosen | N
         "plan": document.name,
         "source": source,
         "whole": source is None,
-        "order": chosen.order if chosen is not None and chosen.keep else "",
+        "order": chosen.kept if chosen is not None else "",
         "tasks": tasks,
         "actor": actor(),
         "inReach": source is not None and _in_reach(document, config, project),
@@ -284,7 +284,8 @@ def unproved(added: Json) -> list[str]:
     refs = [shell_word(f"{added['plan']}/{key}") for key in added["unproved"]]
     return [
         f"ticked, and left as they are: {', '.join(added['unproved'])}",
-        "an agent has had them, or could write the file, so a tick proves nothing; where they are done:",
+        "an agent has had them, or could write the file, or tasks below them are still to be done, so a "
+        "tick proves nothing; where they are done:",
         f"muster task complete {' '.join(refs)}",
     ]
 

@@ -67,6 +67,12 @@ class Enqueuer:
         by_key |= {spec.key: ids[at] for at, spec in fresh.items() if spec.key is not None}
         done = {key for key, task in parents.items() if task.done} | set(completed)
         done |= {spec.key for spec in fresh.values() if spec.done and spec.key is not None}
+        for at, spec in reversed(fresh.items()):
+            if spec.is_group and spec.done and not done.issuperset(spec.depends_on):
+                fresh[at] = replace(
+                    spec, done=False
+                )  # it is done with what is below it, whatever its box says
+                done.discard(spec.key or "")
         for number, (at, spec) in enumerate(fresh.items(), 1):
             hashed = _body_hash(asked[at]) if spec.idempotency_key is not None else ""
             await self._add(view, command, plan, spec, hashed, task_id=ids[at], ids=by_key, done=done)
@@ -150,11 +156,14 @@ class Enqueuer:
         changed: list[str] = []
         completed: list[str] = []
         unproved: list[str] = []
+        groups: dict[str, int] = {}
         for spec in command.tasks:
             task = known.get(spec.key) if spec.key is not None else None
             if task is None or spec.key is None:
                 continue
-            if (
+            if spec.done and spec.is_group and not task.done:
+                groups[spec.key] = task.id
+            elif (
                 spec.done
                 and not task.done
                 and (ticked := await self._tick(view, command, task.id)) is not None
@@ -162,6 +171,10 @@ class Enqueuer:
                 (completed if ticked else unproved).append(spec.key)
             if (task.title, task.description, task.agent) != (spec.title, spec.description, spec.agent):
                 changed.append(spec.key)
+        if groups:
+            await view.settle()  # one whose last task was ticked as well has ended by itself
+            await view.load(groups.values())
+            unproved += [key for key, number in groups.items() if not view.task(number).final]
         return changed, completed, unproved
 
     def _note_failed_parents(

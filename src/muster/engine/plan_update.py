@@ -18,6 +18,7 @@ from muster.model.answers import Enqueued, Moved
 from muster.model.edits import (
     EDITABLE,
     CancelPlan,
+    Change,
     Edit,
     EditTask,
     KeptTask,
@@ -82,7 +83,8 @@ class PlanUpdater:
             return await self._enqueuer.enqueue(view, command)
         known = await self._known(view, plan, command)
         filled = tuple(map(self._policy.filled, known.command.tasks))
-        diff = compare(plan.name, filled, known.kept, known.identity.renamed)
+        order = command.order or plan.task_order
+        diff = compare(plan.name, filled, known.kept, known.identity.renamed, order=order)
         anew = {one.key for one in diff.renamed if one.anew}
         if anew:
             edges = _edges(known.command, known.kept, known.kept.keys() - anew)
@@ -92,9 +94,10 @@ class PlanUpdater:
         if anew:
             ids = known.ids(added)
             await view.load([ids[key] for key in anew])
-            for spec in filled:
-                if (key := spec.key or "") in anew and view.task(ids[key]).status in EDITABLE:
-                    fields = task_fields_of(spec, known.kept[key].created_at_ms)
+            specs = {spec.key or "": spec for spec in filled}
+            for change in diff.changed:
+                if (key := change.key) in anew and view.task(ids[key]).status in EDITABLE:
+                    fields = _wanted(specs[key], known.kept[key], change)
                     await self._edit(view, known.kept[key], fields, ids, command.actor)
             await view.flush()
         changed = tuple(change for change in diff.changed if change.key not in anew)
@@ -151,9 +154,9 @@ class PlanUpdater:
         tasks = tuple(self._policy.filled(t) for t in known.command.tasks if t.key not in command.leave)
         known = known._replace(command=replace(known.command, tasks=tasks))
         command = replace(command, tasks=tasks)
-        diff = without(
-            compare(plan.name if plan else command.plan, tasks, kept, known.identity.renamed), command.leave
-        )
+        order = command.order or (plan.task_order if plan else "")
+        name = plan.name if plan else command.plan
+        diff = without(compare(name, tasks, kept, known.identity.renamed, order=order), command.leave)
         staying = {change.key for change in diff.changed if change.kept}
         await self._refuse_cycle(view, _edges(command, kept, staying), kept)
         added = await self._enqueuer.enqueue(view, command)
@@ -170,7 +173,7 @@ class PlanUpdater:
             view.run(ids[key], c.CompleteByPerson(task_id=ids[key], actor=ticker(command)))
         for change in diff.changed:
             if not change.kept and view.task(ids[change.key]).status in EDITABLE:
-                fields = task_fields_of(specs[change.key], kept[change.key].created_at_ms)
+                fields = _wanted(specs[change.key], kept[change.key], change)
                 await self._edit(view, kept[change.key], fields, ids, command.actor)
         for change in diff.removed:
             if not change.kept:
@@ -348,6 +351,12 @@ def _edges(
         for spec in command.tasks
         if spec.key not in staying
     }
+
+
+def _wanted(spec: c.Spec, kept: KeptTask, change: Change) -> TaskFields:
+    """What the file says; where both wait for the same in the end, the kept dependencies know more of it."""
+    fields = task_fields_of(spec, kept.created_at_ms)
+    return fields if "depends_on" in change.fields else replace(fields, depends_on=kept.depends_on)
 
 
 def _shortened(value: Any) -> Any:

@@ -10,7 +10,7 @@ from muster.engine.pools import POOLS
 from muster.engine.spending import SPENT
 from muster.engine.workers import CREW, ORDERED, ordered
 from muster.model.actions import actions
-from muster.model.edits import KeptTask, PlanDiff, UpdatePlan, compare, free_name
+from muster.model.edits import KeptTask, PlanDiff, UpdatePlan, compare, free_name, is_barrier
 from muster.model.errors import Ambiguous, NotFound
 from muster.model.identity import as_known
 from muster.model.items import ItemView, items_of
@@ -270,8 +270,9 @@ class Queries:
                 known, identity, _ = as_known(wanted, kept, await self._reads.box_names(view.id))
                 tasks = tuple(map(self._policy.filled, known.tasks))
                 by_key = {task.key: task for task in kept}
-                diff = compare(view.name, tasks, by_key, identity.renamed, identity.doubts)
-                boxes = {spec.key or "": spec.done for spec in tasks}
+                order = wanted.order or view.order
+                diff = compare(view.name, tasks, by_key, identity.renamed, identity.doubts, order=order)
+                boxes = {key: spec.done for spec in tasks if not is_barrier(key := spec.key or "")}
                 return replace(diff, boxes=boxes_differ(boxes, kept) if view.source else ())
         name = free_name(wanted.plan, {view.name for view in views})
         return compare(name, map(self._policy.filled, wanted.tasks), {})

@@ -6,7 +6,8 @@ from collections.abc import Collection
 
 from muster.engine.fence import Incarnation
 from muster.model.answers import Moved
-from muster.model.commands import AppendLog, AttemptCommand, Command, Finish, Skip, Unblock
+from muster.model.commands import AppendLog, AttemptCommand, Command, Depend, Finish, Skip, Unblock
+from muster.model.edits import is_barrier
 from muster.model.errors import NotFound
 from muster.model.events import Event
 from muster.model.machine import decide
@@ -14,7 +15,15 @@ from muster.model.moves.decision import Decision, Facts
 from muster.model.pools import CLOSING
 from muster.model.retry import RetryPolicy
 from muster.model.rows import NewTask
-from muster.model.states import HELD, AttemptStatus, ErrorKind, FailedDependency, TaskStatus
+from muster.model.states import (
+    FILE_ORDER,
+    HELD,
+    PHASES,
+    AttemptStatus,
+    ErrorKind,
+    FailedDependency,
+    TaskStatus,
+)
 from muster.model.task import Attempt, Now, Task
 from muster.ports.runtime import Chance
 from muster.ports.store import Tx, Writes
@@ -208,8 +217,45 @@ class View:
 
     async def _unblock(self) -> None:
         parents, self._completed = self._completed, []
+        early = {number: await self._undone_before(number) for number in parents if self.task(number).unmet}
+        for parent_id, before in early.items():
+            await self._pass_on(parent_id, before)
         if children := await self.tx.settle_dependencies(parents):
             await self._take_off(children)
+
+    async def _pass_on(self, parent_id: int, before: list[int]) -> None:
+        """A person has done it, or left it out, before its turn: in a plan with an order what follows it still
+        waits for all before it."""
+        children = await self.tx.settle_dependencies([parent_id])
+        await self.load([child_id for child_id, _ in children])
+        keys = {text.task_id: text.key for text in await self.tx.job_texts([i for i, _ in children])}
+        for child_id, _ in children if before else ():
+            child = self.task(child_id)
+            known = {parent for parent, _ in await self.tx.dependencies([child_id])}
+            fresh = tuple(number for number in before if number not in known)
+            group = child.is_group and not is_barrier(keys[child_id])
+            if fresh and not group and child.status in {TaskStatus.PENDING, TaskStatus.PAUSED}:
+                wait = Depend(task_id=child_id, actor="coordinator", depends_on=fresh, unmet=len(fresh))
+                self.run(child_id, wait)
+                for number in fresh:
+                    await self.tx.add_dependency(number, child_id, met=False)
+        await self._take_off(children)
+
+    async def _undone_before(self, task_id: int) -> list[int]:
+        """What is still to be done before it, also where it waits only for what was done before its turn too;
+        nothing in a plan without an order."""
+        found: list[int] = []
+        plan = await self.tx.plan(self.task(task_id).plan_id or 0)
+        if plan is None or plan.task_order not in {FILE_ORDER, PHASES}:
+            return found
+        todo, seen = [task_id], {task_id}
+        while todo:
+            parents = [parent for parent, _ in await self.tx.dependencies(todo) if parent not in seen]
+            seen.update(parents)
+            await self.load(parents)
+            found += [parent for parent in parents if not self.task(parent).done]
+            todo = [parent for parent in parents if self.task(parent).done and self.task(parent).unmet]
+        return found
 
     async def _take_off(self, children: list[tuple[int, int]]) -> None:
         await self.load([child_id for child_id, _ in children])

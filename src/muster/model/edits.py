@@ -18,7 +18,7 @@ from muster.model import commands as c
 from muster.model import fields
 from muster.model.answers import Answer, Enqueued
 from muster.model.commands import Spec
-from muster.model.states import HELD, TaskStatus
+from muster.model.states import FILE_ORDER, HELD, PHASES, TaskStatus
 from muster.model.task import REMOVED, TaskFields
 
 
@@ -58,6 +58,8 @@ EDITABLE = frozenset(
 )
 
 SLUG_CHARS_MAX = 40
+STEPS_MAX = 1000
+"""So many tasks before one are looked through for another that it waits for."""
 _BARRIER = re.compile(r"(?:^|/)\*[0-9]*$")
 _NOT_SLUG = re.compile(r"[\W_]+")
 _SIGNS = re.compile(r"(?<=[^\W\d_])(\+\+?|#)(?![^\W_])")
@@ -325,12 +327,14 @@ def without_barriers(tasks: Sequence[KeptTask]) -> list[KeptTask]:
     barriers = {task.key: task.depends_on for task in tasks if task.is_group and is_barrier(task.key)}
     if not barriers:
         return list(tasks)
-    found = []
-    for task in tasks:
-        if task.key not in barriers:
-            after = dict.fromkeys(one for name in task.depends_on for one in barriers.get(name, (name,)))
-            found.append(replace(task, depends_on=tuple(after)))
-    return found
+
+    def waits_for(names: Iterable[str]) -> tuple[str, ...]:
+        each = (waits_for(barriers[name]) if name in barriers else (name,) for name in names)
+        return tuple(dict.fromkeys(one for some in each for one in some))
+
+    return [
+        replace(task, depends_on=waits_for(task.depends_on)) for task in tasks if task.key not in barriers
+    ]
 
 
 def short_slug(title: str) -> str:
@@ -355,13 +359,20 @@ def compare(
     kept: Mapping[str, KeptTask],
     renamed: tuple[Renamed, ...] = (),
     doubts: tuple[Doubt, ...] = (),
+    *,
+    order: str = "",
 ) -> PlanDiff:
     """What a file's tasks and the kept ones disagree about, in the file's order; both by the keys of tasks.
 
-    A delay counts from when the kept task was added.
+    A delay counts from when the kept task was added.  In an order, only what a task waits for in the end counts.
     """
     added, restored = [], []
     changed, keys = [], set[str]()
+    specs = tuple(specs)
+    before: dict[str, Collection[str]] = {}
+    if order in {FILE_ORDER, PHASES}:
+        before = {key: task.depends_on for key, task in kept.items()}
+        before |= {spec.key or "": spec.depends_on for spec in specs}
     for spec in specs:
         key = spec.key or ""
         keys.add(key)
@@ -372,6 +383,8 @@ def compare(
         if task.gone and task.status is TaskStatus.CANCELLED:
             restored.append(key)
         fields = differences(task_fields_of(task), task_fields_of(spec, task.created_at_ms))
+        if before and "depends_on" in fields and _same_wait(task.depends_on, spec.depends_on, before):
+            fields = tuple(name for name in fields if name != "depends_on")
         if fields or (task.status is TaskStatus.ARCHIVED and not spec.done):
             changed.append(Change(key=key, status=task.status, fields=fields, kept=_kept(task.status)))
     removed = (
@@ -388,6 +401,21 @@ def compare(
         renamed=renamed,
         doubts=doubts,
     )
+
+
+def _same_wait(one: Collection[str], other: Collection[str], before: Mapping[str, Collection[str]]) -> bool:
+    """Whether who waits for `one` waits for all of `other` too, and the other way round."""
+    return _waits_for(one, {*other} - {*one}, before) and _waits_for(other, {*one} - {*other}, before)
+
+
+def _waits_for(keys: Collection[str], wanted: set[str], before: Mapping[str, Collection[str]]) -> bool:
+    seen, todo = {*keys}, [*keys]
+    while todo and wanted and len(seen) < STEPS_MAX:
+        fresh = set(before.get(todo.pop(), ())) - seen
+        seen |= fresh
+        wanted = wanted - fresh
+        todo += fresh
+    return not wanted
 
 
 def without(diff: PlanDiff, leave: Collection[str]) -> PlanDiff:

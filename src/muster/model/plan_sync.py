@@ -254,6 +254,7 @@ def _brake(one: Difference, status: Mapping[str, TaskStatus], facts: SyncFacts, 
 
 
 UNPROVED = "an agent had it, or could write the file, when it was ticked, so that proves nothing"
+OPEN_BELOW = "tasks below it are still to be done: tick those, and its box is ticked with the last of them"
 
 
 def _digest(spec: Spec) -> str:

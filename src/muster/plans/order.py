@@ -8,7 +8,7 @@ from itertools import groupby, pairwise
 
 from msgspec.structs import replace
 
-from muster.model.edits import PlanDocument, PlanTask
+from muster.model.edits import PlanDocument, PlanTask, is_barrier
 from muster.model.states import FREE, PHASES
 
 
@@ -41,7 +41,31 @@ def ordered(document: PlanDocument, order: str) -> PlanDocument:
         found.append(replace(task, depends_on=depends_on) if more else task)
         if task.key in barriers:
             found.append(barriers[task.key])
-    return replace(document, tasks=tuple(found))
+    return replace(document, tasks=tuple(_passed_on(found)))
+
+
+def _passed_on(tasks: Sequence[PlanTask]) -> Iterator[PlanTask]:
+    """A box that is ticked passes on what it waits for: nothing behind it is to overtake that."""
+    if not any(task.done for task in tasks):
+        yield from tasks
+        return
+    done: set[str] = set()
+    passes: dict[str, list[str]] = {}
+    """By what is done, what is still to be done before it."""
+    after: dict[str, tuple[str, ...]] = {}
+    for task in _topological(tasks):
+        more = (
+            []
+            if task.is_group and not is_barrier(task.key)
+            else [one for key in task.depends_on for one in passes.get(key, ())]
+        )
+        after[task.key] = tuple(dict.fromkeys((*task.depends_on, *more)))
+        if task.done or (task.is_group and done.issuperset(after[task.key])):
+            done.add(task.key)
+            passes[task.key] = [key for key in after[task.key] if key not in done]
+    for task in tasks:
+        waits_for = after.get(task.key, task.depends_on)
+        yield task if waits_for == task.depends_on else replace(task, depends_on=waits_for)
 
 
 def waves(tasks: Sequence[PlanTask], ended: Collection[str] = ()) -> list[list[str]]:

@@ -23,6 +23,7 @@ from muster.model.identity import as_known
 from muster.model.people import THE_FILE
 from muster.model.plan_sync import (
     BOX_CHANGES,
+    OPEN_BELOW,
     UNPROVED,
     Difference,
     FileChange,
@@ -260,7 +261,8 @@ class PlanSyncer(TaskService):
                 return _Compared(seen, None, by_key, found, doubts, str(error))
             as_kept, identity, _ = as_known(command, tasks, names)
             specs, doubts = tuple(map(self._policy.filled, as_kept.tasks)), identity.doubts
-            diff = compare(plan.name, specs, by_key, identity.renamed)
+            order = command.order or plan.task_order
+            diff = compare(plan.name, specs, by_key, identity.renamed, order=order)
             kept, found = by_key, differences(specs, by_key, diff, due)
         else:
             before = {**known.boxes, **self._ticker.written.get(plan.id, {})}
@@ -350,7 +352,8 @@ class PlanSyncer(TaskService):
                 waits += [_wait(one, str(error), now_ms) for one in step]
             else:
                 told += done
-                waits += [_wait(one, UNPROVED, now_ms) for one in step if one.key in unproved]
+                why = {key: OPEN_BELOW if compared.kept[key].is_group else UNPROVED for key in unproved}
+                waits += [_wait(one, why[one.key], now_ms) for one in step if one.key in why]
         return told, waits, problem
 
     async def _tick(
@@ -365,7 +368,10 @@ class PlanSyncer(TaskService):
             TakeTicks(
                 plan=plan.name,
                 source=plan.source,
-                tasks=tuple(Spec(key=one.key, title=kept[one.key].title, done=True) for one in step),
+                tasks=tuple(
+                    Spec(key=key, title=(task := kept[key]).title, is_group=task.is_group, done=True)
+                    for key, *_ in step
+                ),
                 actor=THE_FILE,
                 in_reach=self._rules.in_reach,
                 watched_ms=watched_ms,
