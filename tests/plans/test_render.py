@@ -215,4 +215,4 @@ def test_a_phase_that_waits_for_another_is_what_both_stand_for() -> None:
         kept("c", 5, title="C", dependencies=after("two/*")),
     ]
     rendered = render("p", tasks, USUAL, {})
-    assert rendered.lost == () and "- [ ] C {#c after=b,a}" in rendered.text
+    assert rendered.lost == () and "- [ ] C {after=b,a}" in rendered.text
