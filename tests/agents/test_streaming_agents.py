@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from factories import plain_job
 from muster.agents import claude_code
@@ -123,13 +124,12 @@ def test_a_session_that_has_answered_nothing_is_told_its_task_again(
 ) -> None:
     agent = codex(home)
     (home / "sessions" / "2026" / "11" / "21" / f"rollout-2026-11-21T17-17-24-{KEY}.jsonl").touch()
-    launched(agent, folder, job(prompt="Count the leaves.", session_key=KEY))
-    assert "Count the leaves." in folder.prompt.read_text()
+    task = job(prompt="Count the leaves.", session_key=KEY, place="It is the first one.")
+    launched(agent, folder, task)
+    assert "Count the leaves.\n\nIt is the first one.\n\nYour work" in folder.prompt.read_text()
     assert "interrupted" in folder.prompt.read_text()
-    launched(
-        agent, folder, job(prompt="Count the leaves.", session_key=KEY, session_usage=Usage(input_tokens=9))
-    )
-    assert "Count the leaves." not in folder.prompt.read_text()
+    launched(agent, folder, replace(task, session_usage=Usage(input_tokens=9)))
+    assert not {"Count the leaves.", "It is the first one."} & set(folder.prompt.read_text().splitlines())
 
 
 @pytest.mark.parametrize(

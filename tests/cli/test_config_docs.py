@@ -14,6 +14,7 @@ from muster.config.keys import AGENT_KEYS, KEYS
 from muster.config.kinds import AgentKind
 from muster.config.settings import Config
 from muster.config.tables import Table
+from muster.model.place import USUAL_PROMPT
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "configuration.md"
 FULL = {
@@ -41,6 +42,10 @@ def keys_table() -> list[str]:
         value = key.value(Config())
         lines.append(f"| `{key.path}` | {'-' if value is None else f'`{value}`'} | {key.says} |")
     return lines
+
+
+def test_the_usual_words_on_a_tasks_place_are_shown() -> None:
+    assert f"```text\n{USUAL_PROMPT}```" in PAGE.read_text("utf-8")
 
 
 def agents_table() -> list[str]:

@@ -47,7 +47,7 @@ def script_of(prompt: str) -> str:
 EXIT_CODES: Mapping[int, ErrorKind] = MappingProxyType(
     {64: ErrorKind.INVALID, 65: ErrorKind.INVALID, 78: ErrorKind.INVALID}
 )
-_PLACEHOLDER = re.compile(r"\{(prompt|prompt_file|task|title|model|system_prompt)\}")
+_PLACEHOLDER = re.compile(r"\{(prompt|prompt_file|task|title|place|model|system_prompt)\}")
 
 
 class CommandAgent(Struct, frozen=True):
@@ -147,6 +147,7 @@ class CommandAgent(Struct, frozen=True):
             "prompt_file": str(folder.prompt.absolute()),
             "task": job.ref,
             "title": job.title,
+            "place": job.place,
             "model": job.model or self.config.model or "",
             "system_prompt": job.system_prompt,
         }

@@ -91,6 +91,11 @@ def task_text(job: Job) -> str:
     return job.title if job.prompt in ("", job.title) else f"{job.title}\n\n{job.prompt}"
 
 
+def placed_text(job: Job) -> str:
+    """With where the task stands in its plan."""
+    return f"{task_text(job).rstrip()}\n\n{job.place}" if job.place else task_text(job)
+
+
 def with_notes(text: str, job: Job) -> str:
     """`text` with what a person and the folder's earlier attempts want this one to know."""
     text = f"{text}\n\nWhy your last result was not taken: {job.sent_back}\n" if job.sent_back else text

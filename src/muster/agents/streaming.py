@@ -21,10 +21,9 @@ from muster.agents.inputs import (
     exit_failure,
     job_env,
     last_line,
+    placed_text,
     printable,
-    prompt_of,
     refuse_unpassable,
-    task_text,
     with_notes,
     write_inputs,
     write_private,
@@ -188,7 +187,7 @@ class StreamingAgent(Struct, frozen=True):
 
     def _anew(self, job: Job, folder: AttemptFolder) -> tuple[str, str]:
         """The prompt of a session that begins, and what is said of it; the hand-over is written on the way."""
-        prompt = prompt_of(job)
+        prompt = with_notes(placed_text(job), job)
         # Who was only refused has left nothing but what stands in the folder or a checkpoint.
         worked = job.epoch > 1 and not (job.refused and job.checkpoint is None and not job.diff)
         known = hand_over(job, folder, prompt, self.reader()) if worked else ""
@@ -337,7 +336,7 @@ def resume_prompt(job: Job, *, answered: bool) -> str:
         f"Your work on this task ({job.title}) was interrupted before it was done. "
         "Look at what is there already, then finish it."
     )
-    return with_notes(text if answered else f"{task_text(job)}\n\n{text}", job)
+    return with_notes(text if answered else f"{placed_text(job)}\n\n{text}", job)
 
 
 def plain_failure(exit: Exit, folder: AttemptFolder, limits: Limits) -> Failed:

@@ -15,7 +15,7 @@ from muster.app.settings import load_config
 from muster.client.crew import HttpCrew
 from muster.config.identity import settle
 from muster.config.project import Project
-from muster.config.settings import AgentConfig, Config
+from muster.config.settings import COMMAND, AgentConfig, Config
 from muster.hosts.local_host import LocalHost, become_subreaper
 from muster.hosts.process import LocalLauncher
 from muster.hosts.process_tree import kill_recorded
@@ -29,6 +29,16 @@ def asked_of(config: Config, usual: str, own: Callable[[AgentConfig], str | None
     """By agent, what is asked of its work.  Who only reads has none, unless it was said."""
     agents = config.agents.items()
     return {name: own(agent) or ("" if agent.writes is False else usual) for name, agent in agents}
+
+
+def places_of(config: Config) -> dict[str, str]:
+    """By agent, how it is told of a task's place in its plan: CLIs of models, and commands that ask for it."""
+    told = {
+        name
+        for name, agent in config.agents.items()
+        if agent.kind != COMMAND or any("{place}" in part for part in agent.command)
+    }
+    return dict.fromkeys(told, config.plan.place) if config.plan.place else {}
 
 
 def run_worker(root: Path) -> int:
@@ -48,6 +58,7 @@ def run_worker(root: Path) -> int:
         trees=trees_of(config, project),
         checks=asked_of(config, config.task.check, lambda agent: agent.check),
         reviews=asked_of(config, config.task.review, lambda agent: agent.review),
+        places=places_of(config),
         rubric=config.task.rubric,
         env=base_env((), {}),
     )

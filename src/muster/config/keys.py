@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from muster.config.settings import LIMITS, SECTIONS, AgentConfig, Config
 from muster.config.tables import KeySpec
-from muster.config.values import read_duration, read_interval, read_text
+from muster.config.values import read_duration, read_interval, read_prompt, read_text
 from muster.model.durations import duration_text
 
 
@@ -24,7 +24,7 @@ class Key(NamedTuple):
 
     @property
     def is_text(self) -> bool:
-        return self.setting.read is read_text
+        return self.setting.read in (read_text, read_prompt)
 
     def value(self, settings: Config | AgentConfig) -> Any:
         """As it would be written in TOML; None where nothing is set."""

@@ -24,11 +24,13 @@ from muster.config.values import (
     read_interval,
     read_one_of,
     read_pattern,
+    read_prompt,
     read_size,
     read_text,
     read_texts,
 )
 from muster.model.limits import STALL_AFTER_S, Limits
+from muster.model.place import USUAL_PROMPT
 from muster.model.states import ORDERS, ErrorKind
 
 PROMPT_CHANNELS = ("argument", "script", "file", "stdin", "none")
@@ -304,6 +306,18 @@ class PlanSettings(Section, frozen=True, kw_only=True):
     protect: bool = setting(
         True, "protect", read_flag, "whether boxes that an agent has ticked in its working tree are put back"
     )
+    prompt: str | None = setting(
+        None,
+        "prompt",
+        read_prompt,
+        'what a prompt says of the task\'s place in its plan; usually a few lines, `""`: nothing',
+        lambda said: said,
+    )
+
+    @property
+    def place(self) -> str:
+        """The template of that."""
+        return self.prompt if self.prompt is not None else USUAL_PROMPT if self.protect else ""
 
 
 class Config(Section, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from muster.config.tables import fail, read_table
 from muster.model.durations import DURATION_HINT, parse_duration
 from muster.model.errors import BadConfig
+from muster.model.place import PLACEHOLDERS, unknown_placeholders
 from muster.model.states import ErrorKind
 from muster.model.wording import hint
 
@@ -25,6 +26,16 @@ def read_text(key: str, value: object) -> str:
     if not isinstance(value, str) or not value.strip() or "\0" in value:
         fail(key, f"{value!r} is not a text", f'write {key.rpartition(".")[2]} = "..."')
     return value
+
+
+def read_prompt(key: str, value: object) -> str:
+    """What a prompt says of a task's place in its plan; it may be empty."""
+    text = value if value == "" else read_text(key, value)
+    assert isinstance(text, str)
+    for name in unknown_placeholders(text):
+        known = ", ".join(f"{{{each}}}" for each in PLACEHOLDERS)
+        fail(key, f"{{{name}}} stands for nothing", hint(name, PLACEHOLDERS) or f"there are {known}")
+    return text
 
 
 def read_author(key: str, value: object) -> str:

@@ -34,6 +34,8 @@ class Job(Struct, frozen=True, kw_only=True):
     """Why the result of the last attempt was not taken."""
     told: str = ""
     """What it should know of the folder that it works in."""
+    place: str = ""
+    """Where the task stands in its plan, in words for an agent whose session begins."""
     session_usage: Usage | None = None
     """What the session had cost in all when it was last heard of."""
     may_ask: bool = False

@@ -26,6 +26,8 @@ class WorkerContext(Struct, frozen=True, kw_only=True):
     """What each agent's work has to pass, where its task does not say."""
     reviews: Mapping[str, str] = {}
     """Who reviews each agent's work, in the same way."""
+    places: Mapping[str, str] = {}
+    """By agent, the template that tells it of a task's place in its plan; of those that are told."""
     rubric: str = ""
     env: Mapping[str, str] = {}
     """Of checks, which are no agent's process."""

@@ -147,7 +147,7 @@ class Runner:
             self._place = self._crew.place(job.task_id)
             return True
 
-        if around.trees is not None and around.trees.protects:
+        if job.agent in around.places or (around.trees is not None and around.trees.protects):
             self._patiently(look)
         workdir = workdir_of(job, around.root, around.trees, self._place.plan_files)
         workdir.begin()
@@ -156,7 +156,8 @@ class Runner:
     def _work(self, agent: Agent, workdir: Workdir, port: int | None) -> None:
         # With the proof of the grant: a store that was put back knows neither this attempt nor its token.
         token = f"{secrets.token_urlsafe(32)}.{self._job.proof}"
-        job = self._words.job(workdir.told, workdir.diff() if self._job.epoch > 1 else "")
+        place = self._place.told(self._around.places.get(self._job.agent, ""))
+        job = self._words.job(workdir.told, workdir.diff() if self._job.epoch > 1 else "", place)
         env = self._environment(token, workdir, port)
         launch = agent.launch(job, self._folder, cwd=workdir.cwd, extra_env=env)
         stream = agent.stream(job, launch)

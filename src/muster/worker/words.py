@@ -30,7 +30,7 @@ class Words:
     def __init__(self, job: ClaimedJob) -> None:
         self._job = job
 
-    def job(self, told: str, diff: str) -> Job:
+    def job(self, told: str, diff: str, place: str) -> Job:
         """The attempt as its agent sees it."""
         job = self._job
         return Job(
@@ -47,6 +47,7 @@ class Words:
             sent_back=job.sent_back,
             told=told,
             diff=diff,
+            place=place,
             refused=job.refused,
             model=job.model,
             system_prompt=job.system_prompt,
