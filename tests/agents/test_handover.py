@@ -64,9 +64,12 @@ def test_only_whole_lines_are_reports(text: str, found: list[Reported]) -> None:
 
 
 def test_the_way_to_report_is_one_that_its_mode_allows() -> None:
-    assert "muster report ask" in how_to_report(commands=True, notice="")
-    assert "not use git stash" in how_to_report(commands=True, notice="", branch=True)
-    told = how_to_report(commands=False, notice="/x/notice")
+    assert "muster report ask" in how_to_report(tools=False, commands=True, notice="")
+    assert "not use git stash" in how_to_report(tools=False, commands=True, notice="", branch=True)
+    with_tools = how_to_report(tools=True, commands=True, notice="/x/notice")
+    assert "`ask` of the MCP server `muster`" in with_tools
+    assert "muster report" not in with_tools
+    told = how_to_report(tools=False, commands=False, notice="/x/notice")
     assert "muster report" not in told
     assert "/x/notice" in told
     assert len(told.splitlines()) == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -64,10 +64,15 @@ class Hang:
 
 @dataclass(frozen=True)
 class Use:
-    """The model calls one of the CLI's own tools; on Anthropic's wire only."""
+    """The model calls one of the CLI's tools, by its name or the end of that."""
 
     name: str
     given: dict[str, object]
+
+
+def full_name(name: str, tools: Iterable[object]) -> str:
+    """As the CLI calls the tool whose name this is or ends with; it says itself that there is none."""
+    return next((str(tool) for tool in tools if f"_{tool}".endswith(f"_{name}")), name)
 
 
 Step = Say | Shell | Use | Refuse | Away | Cut | Unfinished | Hang
@@ -126,7 +131,7 @@ class Messages:
             return {
                 "type": "tool_use",
                 "id": f"toolu_{time.time_ns()}",
-                "name": step.name,
+                "name": full_name(step.name, (tool.get("name") for tool in self._body.get("tools", ()))),
                 "input": step.given,
             }
         assert isinstance(step, Say)
@@ -207,6 +212,14 @@ class Responses:
                 if name in self._tools:
                     return {**call, "name": name, "arguments": json.dumps(argument)}
             raise AssertionError(f"no shell among the tools: {self._tools}")
+        if isinstance(step, Use):
+            call = {"type": "function_call", "id": "fc_1", "call_id": f"call_{time.time_ns()}"}
+            given = json.dumps(step.given)
+            for tool in self._body.get("tools", ()):  # those of an MCP server stand together
+                for inner in tool.get("tools", ()):
+                    if inner.get("name") == step.name:
+                        return {**call, "name": step.name, "namespace": tool["name"], "arguments": given}
+            return {**call, "name": full_name(step.name, self._tools), "arguments": given}
         assert isinstance(step, Say)
         content = [{"type": "output_text", "text": step.text, "annotations": []}]
         return {"type": "message", "id": "msg_1", "role": "assistant", "content": content}
@@ -253,12 +266,15 @@ class Chat:
     def _message(self, step: Step) -> dict[str, Any]:
         if isinstance(step, Say):
             return {"role": "assistant", "content": step.text}
-        assert isinstance(step, Shell)
-        known = [name for name in ("bash", "Bash") if name in self._tools]
-        name = known[0] if known else "run_shell_command"
-        given = json.dumps(
-            {"command": step.command, "description": "as the stub wants it", "is_background": False}
-        )
+        if isinstance(step, Use):
+            name, given = full_name(step.name, self._tools), json.dumps(step.given)
+        else:
+            assert isinstance(step, Shell)
+            known = [name for name in ("bash", "Bash") if name in self._tools]
+            name = known[0] if known else "run_shell_command"
+            given = json.dumps(
+                {"command": step.command, "description": "as the stub wants it", "is_background": False}
+            )
         call = {"index": 0, "id": f"call_{time.time_ns()}", "type": "function"}
         return {"role": "assistant", "tool_calls": [{**call, "function": {"name": name, "arguments": given}}]}
 
@@ -283,7 +299,7 @@ class Chat:
         }
 
     def _stop(self, step: Step) -> str:
-        return "tool_calls" if isinstance(step, Shell) else "stop"
+        return "tool_calls" if isinstance(step, Shell | Use) else "stop"
 
     def whole(self, step: Step) -> dict[str, Any]:
         choice = {"index": 0, "message": self._message(step), "finish_reason": self._stop(step)}
@@ -305,10 +321,10 @@ class Generate:
     def __init__(self, body: dict[str, Any], path: str) -> None:
         self._body = body
         self.stream = ":stream" in path
-        tools = [
+        self._tools = [
             tool["name"] for group in body.get("tools", ()) for tool in group.get("functionDeclarations", ())
         ]
-        self.main = bool(tools)
+        self.main = bool(self._tools)
 
     def _parts(self) -> Iterator[dict[str, Any]]:
         for content in self._body.get("contents", ()):
@@ -337,6 +353,8 @@ class Generate:
     def _part(self, step: Step) -> dict[str, Any]:
         if isinstance(step, Shell):
             return {"functionCall": {"name": "run_shell_command", "args": {"command": step.command}}}
+        if isinstance(step, Use):
+            return {"functionCall": {"name": full_name(step.name, self._tools), "args": step.given}}
         assert isinstance(step, Say)
         return {"text": step.text}
 

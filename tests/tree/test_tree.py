@@ -22,6 +22,7 @@ OVERSIZE: dict[str, int] = {}
 HOT_PATH = (
     *("muster.cli.main", "muster.client.http", "muster.client.api"),
     *("muster.cli.plan", "muster.cli.task_actions", "muster.cli.report"),
+    "muster.mcp.server",
 )
 DISTRIBUTION = {"yaml": "pyyaml"}
 """Packages that are installed under another name."""

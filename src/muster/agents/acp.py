@@ -1,8 +1,8 @@
 """Any CLI that speaks the Agent Client Protocol (agentclientprotocol.com), as `gemini --acp` or `opencode acp`.
 
 The protocol needs a client that answers: this module is also the program
-(`python -m muster.agents.acp MODE SESSION MODEL COMMAND ...`) that starts the CLI, gives it the prompt, answers
-its requests for permission by the mode, and prints all that it says.
+(`python -m muster.agents.acp MODE SESSION MODEL MCP COMMAND ...`) that starts the CLI, gives it an MCP server and
+the prompt, answers its requests for permission by the mode, and prints all that it says.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from muster.agents.inputs import exit_failure, with_result
 from muster.agents.jsonlines import count_of, dict_of, list_of, text_of
 from muster.agents.provider import refusal, status_in
+from muster.agents.reports import SERVER, mcp_server
 from muster.agents.streaming import EventStream, StreamingAgent, not_done, step_of
 from muster.agents.transcript import answered, content_text, cost, message
 from muster.config.kinds import AgentKind
@@ -51,9 +52,14 @@ class AcpAgent(StreamingAgent, frozen=True):
 
     def launch(self, job: Job, folder: AttemptFolder, *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
         launch = super().launch(job, folder, cwd=cwd, extra_env=extra_env)
+        server = json.dumps(mcp_server(folder) if folder.identity.exists() else ())
         # -P: a folder of our name in the working directory is not ours.
         ours = (sys.executable, "-P", "-m", "muster.agents.acp", self.mode, launch.session_key or NEW)
-        return replace(launch, argv=(*ours, job.model or self.config.model or "", *launch.argv))
+        return replace(launch, argv=(*ours, job.model or self.config.model or "", server, *launch.argv))
+
+    def offering(self, server: Sequence[str], env: dict[str, str]) -> list[str] | None:  # noqa: ARG002
+        """Named when its session begins.  In the other modes a CLI that asks for each tool would be refused."""
+        return [] if self.mode not in _ALLOWED else None
 
     def arguments(self, session_key: str | None, *, resumes: bool) -> list[str]:  # noqa: ARG002
         return list(self.config.args)
@@ -178,10 +184,13 @@ def _status_of(error: dict[str, Any]) -> int | None:
 class Client:
     """The other side of the CLI's standard input and output."""
 
-    def __init__(self, mode: str, session: str, model: str, command: list[str]) -> None:
+    def __init__(self, mode: str, session: str, model: str, server: list[str], command: list[str]) -> None:
         self._mode = mode
         self._session = session
         self._model = model
+        self._servers = (
+            [{"name": SERVER, "command": server[0], "args": server[1:], "env": []}] if server else []
+        )
         # In a session of its own: a signal for us is told to it as the protocol wants it.
         self._cli = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
@@ -194,7 +203,7 @@ class Client:
         files = {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False}
         able = self._ask(_INITIALIZE, "initialize", protocolVersion=_VERSION, clientCapabilities=files)
         loads = able is not None and dict_of(able, "agentCapabilities").get("loadSession") is True
-        place = {"cwd": str(Path.cwd()), "mcpServers": []}
+        place = {"cwd": str(Path.cwd()), "mcpServers": self._servers}
         if able is None:
             return self._close(1)
         if self._session != NEW:
@@ -287,4 +296,8 @@ def _print(line: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(Client(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]).run(sys.stdin.read()))
+    sys.exit(
+        Client(sys.argv[1], sys.argv[2], sys.argv[3], json.loads(sys.argv[4]), sys.argv[5:]).run(
+            sys.stdin.read()
+        )
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from glob import escape
 from pathlib import Path
@@ -16,7 +16,7 @@ from muster.agents.inputs import exit_failure, printable, shorten, with_result
 from muster.agents.jsonlines import count_of, dict_of, last_object, list_of, text_of
 from muster.agents.permissions import allowing, allows, denials, exact
 from muster.agents.provider import refusal
-from muster.agents.reports import reports_in
+from muster.agents.reports import SERVER, reports_in
 from muster.agents.streaming import (
     Booked,
     EventStream,
@@ -107,6 +107,12 @@ class ClaudeCodeAgent(StreamingAgent, frozen=True):
     @property
     def asking(self) -> tuple[str, ...]:
         return _ASK if self.mode in _ASKS and _ASK[0] not in self.config.args else ()
+
+    def offering(self, server: Sequence[str], env: dict[str, str]) -> list[str]:  # noqa: ARG002
+        # At hand from the first turn: otherwise it would have to search for tools that it does not know of.
+        started = {"command": server[0], "args": server[1:], "alwaysLoad": True}
+        offered = msgspec.json.encode({"mcpServers": {SERVER: started}}).decode()
+        return [f"--mcp-config={offered}", f"--allowedTools=mcp__{SERVER}"]
 
     def instructed(self, text: str) -> list[str]:
         return [f"--append-system-prompt={text}"]

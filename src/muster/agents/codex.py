@@ -6,7 +6,7 @@ import contextlib
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from glob import escape
 from pathlib import Path
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from muster.agents.inputs import tail, with_result
 from muster.agents.jsonlines import count_of, dict_of, last_object, list_of, text_of
 from muster.agents.provider import refusal
-from muster.agents.reports import reports_in
+from muster.agents.reports import SERVER, reports_in
 from muster.agents.streaming import (
     Booked,
     EventStream,
@@ -99,6 +99,14 @@ class CodexAgent(StreamingAgent, frozen=True):
 
     def _home(self, env: Mapping[str, str]) -> Path:
         return Path(env.get(self.config_env) or Path(env["HOME"]) / ".codex")
+
+    def offering(self, server: Sequence[str], env: dict[str, str]) -> list[str]:  # noqa: ARG002
+        given = {"command": server[0], "args": server[1:], "default_tools_approval_mode": "approve"}
+        return [
+            part
+            for name, value in given.items()
+            for part in ("-c", f"mcp_servers.{SERVER}.{name}={json.dumps(value)}")
+        ]
 
     def instructed(self, text: str) -> list[str]:
         return ["-c", f"developer_instructions={json.dumps(text)}"]
@@ -276,7 +284,8 @@ class CodexStream(EventStream):
         kind = text_of(item, "type")
         if kind not in _TOOLS:
             return []
-        given = {**item, "command": text_of(item, "command") or text_of(item, "tool")}
+        called = "_".join(filter(None, (text_of(item, "server"), text_of(item, "tool"))))
+        given = {**item, "command": text_of(item, "command") or called}
         return [Step(step_of(_TOOLS[kind], given))]
 
     def _end(self, line: dict[str, Any]) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from glob import escape
 from pathlib import Path
+from stat import S_IWGRP, S_IWOTH
 from typing import Any, ClassVar
 
 from muster.agents.inputs import tail, with_result
@@ -46,10 +47,17 @@ class GeminiAgent(StreamingAgent, frozen=True):
     }
 
     # Its usual ten tries hide a busy provider for minutes, and waiting is our trade.
-    defaults: ClassVar[tuple[str, object]] = (
+    defaults: ClassVar[tuple[str, Mapping[str, object]]] = (
         "GEMINI_CLI_SYSTEM_DEFAULTS_PATH",
         {"general": {"maxAttempts": 3}},
     )
+
+    def offering(self, server: Sequence[str], env: dict[str, str]) -> list[str] | None:
+        """It reads no such settings that others than root might have written, and in `plan` has no such tools."""
+        path = Path(server[-1])
+        if self.mode == "plan" or not all(_is_roots(above) for above in path.parents):
+            return None
+        return super().offering(server, env)
 
     def arguments(self, session_key: str | None, *, resumes: bool) -> list[str]:
         assert session_key is not None
@@ -69,6 +77,11 @@ class GeminiAgent(StreamingAgent, frozen=True):
 
     def stream(self, job: Job, launch: Launch) -> GeminiStream:  # noqa: ARG002
         return GeminiStream(None, launch.limits)  # it counts each run by itself
+
+
+def _is_roots(folder: Path) -> bool:
+    found = folder.stat()
+    return found.st_uid == 0 and not found.st_mode & (S_IWGRP | S_IWOTH)
 
 
 def entries(line: dict[str, Any]) -> Iterator[Entry]:

@@ -6,7 +6,7 @@ import json
 import math
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from muster.agents.inputs import with_result
 from muster.agents.jsonlines import count_of, dict_of, text_of
 from muster.agents.provider import refusal
+from muster.agents.reports import SERVER
 from muster.agents.streaming import EventStream, StreamingAgent, step_of, target_of
 from muster.agents.transcript import answered, cost, message
 from muster.config.kinds import GIVEN, USE_MODE, USE_MODEL, AgentKind
@@ -40,6 +41,7 @@ _PERMISSIONS = {
     "edit": {**dict.fromkeys(_ASKING, "deny"), "edit": "allow"},
     "allow": dict.fromkeys(_ASKING, "allow"),
 }
+_SETTINGS = "OPENCODE_CONFIG_CONTENT"
 _GONE = re.compile("Session not found")
 _UNENDED_MAX = 3
 """Answers in a row without an end: it would repeat such a request for ever, at once and at full price."""
@@ -52,7 +54,7 @@ class OpencodeAgent(StreamingAgent, frozen=True):
         "allow": "it may do anything that your user may, without asking",
     }
     usual_env: ClassVar[tuple[str, ...]] = (
-        *("OPENCODE_API_KEY", "OPENCODE_CONFIG", "OPENCODE_CONFIG_CONTENT", "OPENCODE_CONFIG_DIR"),
+        *("OPENCODE_API_KEY", "OPENCODE_CONFIG", _SETTINGS, "OPENCODE_CONFIG_DIR"),
         *("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"),
         *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
     )
@@ -64,6 +66,15 @@ class OpencodeAgent(StreamingAgent, frozen=True):
     def arguments(self, session_key: str | None, *, resumes: bool) -> list[str]:
         session = ["--session", session_key] if resumes and session_key else []
         return ["run", "--format", "json", *self.model, *self.config.args, *session]
+
+    def offering(self, server: Sequence[str], env: dict[str, str]) -> list[str] | None:
+        try:
+            given = json.loads(env.get(_SETTINGS) or "{}")
+            given["mcp"] = {SERVER: {"type": "local", "command": [*server]}, **dict_of(given, "mcp")}
+        except (ValueError, TypeError):  # the user's own, which may hold comments, stays as it is
+            return None
+        env[_SETTINGS] = json.dumps(given)
+        return []
 
     def knows(self, session_key: str, env: Mapping[str, str]) -> bool:
         data = Path(env.get(self.config_env) or Path(env["HOME"]) / ".local" / "share")

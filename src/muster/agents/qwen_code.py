@@ -43,10 +43,13 @@ class QwenCodeAgent(StreamingAgent, frozen=True):
     }
 
     # On top of its seven tries, about a minute, it would try for many more without a word; waiting is our trade.
-    defaults: ClassVar[tuple[str, object]] = (
+    defaults: ClassVar[tuple[str, Mapping[str, object]]] = (
         "QWEN_CODE_SYSTEM_DEFAULTS_PATH",
         {"model": {"generationConfig": {"maxRetries": 0}}},
     )
+
+    # Otherwise its model would have to search for tools that it does not know of.
+    trusting: ClassVar[Mapping[str, object]] = {"trust": True, "alwaysLoadTools": True}
 
     def arguments(self, session_key: str | None, *, resumes: bool) -> list[str]:
         assert session_key is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -30,7 +30,7 @@ from muster.agents.inputs import (
 )
 from muster.agents.jsonlines import JsonLines, text_of
 from muster.agents.provider import refusal
-from muster.agents.reports import how_to_report
+from muster.agents.reports import SERVER, how_to_report, identity, is_report, mcp_server
 from muster.agents.transcript import Reader
 from muster.config.settings import AgentConfig
 from muster.model.errors import AgentUnfit, BadInput, Unavailable
@@ -88,8 +88,11 @@ class StreamingAgent(Struct, frozen=True):
     """Variables that it is always given, unless the configuration sets them."""
     interrupts: ClassVar[bool] = True
     """It ends by an interrupt."""
-    defaults: ClassVar[tuple[str, object]] = ("", None)
+    defaults: ClassVar[tuple[str, Mapping[str, object]]] = ("", {})
     """A variable that names a file of settings below the user's, and what we want to stand there."""
+
+    trusting: ClassVar[Mapping[str, object]] = {"trust": True}
+    """What stands in such a file with an MCP server whose tools run without being asked for."""
 
     @property
     def name(self) -> str:
@@ -127,6 +130,13 @@ class StreamingAgent(Struct, frozen=True):
         """Whether the CLI still holds this session, in the home that `env` gives it."""
         raise NotImplementedError
 
+    def offering(self, server: Sequence[str], env: dict[str, str]) -> list[str] | None:  # noqa: ARG002
+        """The arguments that give its CLI the tools of this MCP server, which then run without being asked for.
+
+        What the CLI reads from `env` instead may be put there.  None where it cannot be given any.
+        """
+        return [] if self.defaults[0] and self.defaults[0] not in env else None
+
     @property
     def asking(self) -> tuple[str, ...]:
         """More arguments, with which it asks us where it would refuse its model something."""
@@ -151,13 +161,19 @@ class StreamingAgent(Struct, frozen=True):
                 prompt, begins = resume_prompt(job, answered=answered), _resumed(job)
             else:
                 prompt, begins = self._anew(job, folder)
-            prompt = (
-                f"{prompt.rstrip()}\n\n{self._how_to_report(folder, branch='MUSTER_BRANCH' in extra_env)}\n"
-            )
+            known = identity(env | job_env(job, folder) | dict(extra_env)) if self.config.mcp else b""
+            server = mcp_server(folder)
+            offering = self.offering(server, env) if known else None
+            how = self._how_to_report(folder, tools=offering is not None, branch="MUSTER_BRANCH" in extra_env)
+            prompt = f"{prompt.rstrip()}\n\n{how}\n"
             write_inputs(job, folder, prompt=prompt, home=self.home)
+            if offering is not None:
+                write_private(folder.identity, known)
             if self.defaults[0]:
                 path = folder.path.absolute() / "defaults.json"
-                write_private(path, msgspec.json.encode(self.defaults[1]))
+                started = {"command": server[0], "args": server[1:], **self.trusting}
+                own = {} if offering is None else {"mcpServers": {SERVER: started}}
+                write_private(path, msgspec.json.encode({**self.defaults[1], **own}))
                 env.setdefault(self.defaults[0], str(path))
         except OSError as exc:
             raise Unavailable(f"cannot write the attempt's folder {folder.path}: {exc}") from exc
@@ -166,7 +182,7 @@ class StreamingAgent(Struct, frozen=True):
         return Launch(
             argv=(
                 *self.config.command,
-                *self._for(job).arguments(session_key, resumes=resumes),
+                *self._for(job, offering or []).arguments(session_key, resumes=resumes),
                 *asking,
             ),
             env=env | job_env(job, folder) | dict(extra_env),
@@ -198,16 +214,18 @@ class StreamingAgent(Struct, frozen=True):
         told = f"An earlier attempt has worked on this. Read {folder.hand_over.absolute()} first, then go on."
         return f"{prompt.rstrip()}\n\n{told}\n", f"{BEGINS} anew, with a hand-over: {folder.hand_over}"
 
-    def _how_to_report(self, folder: AttemptFolder, *, branch: bool) -> str:
+    def _how_to_report(self, folder: AttemptFolder, *, tools: bool, branch: bool) -> str:
         takes_messages = (talk := self.talk("")) is not None and talk.message is not None
         notice = "" if takes_messages else str(folder.notice.absolute())
         commands = not self.spoken or self.mode == self.free_mode
-        return how_to_report(commands=commands, notice=notice, branch=branch)
+        return how_to_report(tools=tools, commands=commands, notice=notice, branch=branch)
 
-    def _for(self, job: Job) -> Self:
-        """With what the task itself wants."""
+    def _for(self, job: Job, offering: Sequence[str]) -> Self:
+        """With what the task itself wants, and Muster's tools."""
         told = self.instructed(job.system_prompt) if job.system_prompt else []
-        config = replace(self.config, model=job.model or self.config.model, args=(*told, *self.config.args))
+        config = replace(
+            self.config, model=job.model or self.config.model, args=(*told, *offering, *self.config.args)
+        )
         return replace(self, config=config)
 
     def _new_session(self) -> str | None:
@@ -288,7 +306,8 @@ class EventStream:
         events = [event for line in self._lines.feed(data) for event in self._line(line)]
         if self.waiting is None and (self._text or any(isinstance(event, Step) for event in events)):
             self.answered = True
-        return events
+        # A report says better than its tool's name what the agent does.
+        return [event for event in events if not (isinstance(event, Step) and is_report(event.text))]
 
     def close(self) -> None:
         total = self._booked(self._session) if self._session else None

@@ -25,19 +25,19 @@ from muster.cli.output import (
     ref_of,
     refused,
 )
-from muster.cli.report import result_of, text_of
+from muster.cli.report import result_of
 from muster.cli.task import several
 from muster.cli.task_actions import one
 from muster.cli.values import time_s
 from muster.cli.waiting import ENDED, Goal, Waiting, add_waiting
 from muster.client.api import task_path
+from muster.client.reports import MESSAGE_CHARS_MAX, text_of
 from muster.config.project import Project
 from muster.model.errors import BadInput, IllegalMove
 from muster.model.json_value import Json
 from muster.model.states import FINAL, ErrorKind
 
 LEASE_S_MAX = 7 * 86400
-MESSAGE_CHARS_MAX = 10_000
 MINE = ("MUSTER_TASK_ID", "MUSTER_EPOCH")
 
 
@@ -218,7 +218,7 @@ def _outcome(args: argparse.Namespace) -> Json:
     if args.result is not None and not args.done:
         raise BadInput("--result is for what is done; nothing was changed", "add --done")
     if args.fail is not None:
-        message = text_of("the reason", args.fail, MESSAGE_CHARS_MAX)
+        message = text_of("the reason", args.fail, MESSAGE_CHARS_MAX, note)
         if not message.strip():
             raise BadInput("--fail says no reason; nothing was changed", "--fail TEXT")
         return {"outcome": "failed", "kind": ErrorKind.CRASH.value, "message": message}

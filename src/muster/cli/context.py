@@ -8,6 +8,7 @@ from contextlib import ExitStack, suppress
 
 from muster.cli.output import note, print_error, shell_word
 from muster.client.api import Api, path_of
+from muster.client.api import patiently as repeated
 from muster.client.http import Connection, answers
 from muster.config.project import STATE_DIR_NAME, Project, find_project
 from muster.hosts.full_disk import full_disk
@@ -18,7 +19,6 @@ from muster.model.errors import (
     NotFound,
     OwnerUnavailable,
     StoreRewound,
-    Unavailable,
 )
 
 TYPE_CHECKING = False
@@ -41,8 +41,6 @@ LAST_HEARD = "what ran last is shown as it was last heard of, until a crew is up
 WAIT_S = 25.0
 """How long a request is held by the owner while there is no news."""
 _POLL_S = 0.05
-_BACKOFF_FIRST_S = 0.1
-_BACKOFF_CAP_S = 2.0
 
 
 class Context:
@@ -258,19 +256,4 @@ def _held(project: Project) -> MusterError:
 
 
 def patiently(call: Callable[[], T], away_s: float = AWAY_S, *, quiet: bool = False) -> T:
-    """Repeats `call` while its owner is away, with backoff.  Raises the last Unavailable after `away_s`."""
-    deadline_s = time.monotonic() + away_s
-    delay_s = _BACKOFF_FIRST_S
-    told = quiet
-    while True:
-        try:
-            return call()
-        except Unavailable as error:
-            left_s = deadline_s - time.monotonic()
-            if left_s <= 0:
-                raise
-            if not told:
-                told = True
-                note(f"{error.message}; trying for {left_s:.0f} s")
-        time.sleep(min(delay_s, left_s))
-        delay_s = min(delay_s * 2, _BACKOFF_CAP_S)
+    return repeated(call, away_s, None if quiet else note)

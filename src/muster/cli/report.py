@@ -8,30 +8,25 @@ import json
 import os
 import stat
 import sys
-import time
 from contextlib import closing, contextmanager, nullcontext
 
 from muster.cli.context import AWAY_S, connect_to, patiently
-from muster.cli.output import note, now_ms, print_error, print_json
+from muster.cli.output import note, print_error, print_json
 from muster.cli.values import number, time_s
-from muster.client.api import Api, error_of
+from muster.client import reports
+from muster.client.api import error_of
 from muster.client.http import REPLY_S, Connection
+from muster.client.reports import CHECKPOINT_BYTES_MAX, RESULT_BYTES_MAX, ReportingAttempt
 from muster.config.project import Project
-from muster.model.errors import BadInput, NotAllowed, NotFound, Unavailable
+from muster.model.errors import BadInput, NotFound
 from muster.model.states import ErrorKind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any, BinaryIO
 
     from muster.client.api import Transport
-
-CHECKPOINT_BYTES_MAX = 1 << 20
-RESULT_BYTES_MAX = 1 << 20
-"""As in model.commands, which would cost 30 ms to import."""
-STEP_CHARS_MAX = 500
-MESSAGE_CHARS_MAX = 10_000
 
 _HELP = """\
 Called inside a task; Muster sets MUSTER_SOCKET, MUSTER_TOKEN, MUSTER_TASK_ID and MUSTER_EPOCH for it.
@@ -53,19 +48,6 @@ A checkpoint that may be cut off is refused: a warning says why, the last one is
 --text "$(...)", or one that writes a JSON value on each line.  Use --end, or `set -o pipefail` in the command's
 shell; or write a file, and save it with `checkpoint FILE` only when its writer has ended well.
 """
-_VARIABLES = ("MUSTER_SOCKET", "MUSTER_TOKEN", "MUSTER_TASK_ID", "MUSTER_EPOCH")
-
-
-class ReportingAttempt:
-    def __init__(self, socket: str, token: str, task_id: int, epoch: int) -> None:
-        self.socket, self.token, self.task_id, self.epoch = socket, token, task_id, epoch
-
-    def path(self, verb: str) -> str:
-        return f"/attempt/v1/{self.task_id:d}/{self.epoch:d}/{verb}"
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.token}"}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -123,7 +105,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    attempt = _attempt(os.environ)
+    attempt = ReportingAttempt.of(os.environ)
     if args.verb == "checkpoint" and args.show:
         return _show_checkpoint(args, attempt)
     body = {
@@ -142,43 +124,10 @@ def run(args: argparse.Namespace) -> int:
         print_error(error, as_json=args.json, word="warning")
         return error.exit_code
     with _connection(attempt) as connection:
-        api = Api(connection, attempt.headers)
-        answer = patiently(lambda: _reach(lambda: api.post(attempt.path(args.verb), content)), args.timeout)
+        answer = attempt.send(connection, args.verb, content, args.timeout, note)
     if args.json:
         print_json(answer)
     return 0
-
-
-def _reach(call: Callable[[], Any]) -> Any:
-    """Raises NotAllowed where a sandbox keeps this process from the owner: waiting would not help."""
-    try:
-        return call()
-    except Unavailable as error:
-        if not isinstance(error.__cause__, PermissionError):
-            raise
-        raise NotAllowed(
-            f"nothing was reported: this process may not reach Muster ({error.__cause__.strerror})",
-            "write `muster: progress 40 TEXT`, `muster: checkpoint TEXT` or `muster: ask QUESTION` as a line "
-            "of its own in a message instead",
-        ) from error
-
-
-def _attempt(env: Mapping[str, str]) -> ReportingAttempt:
-    missing = [name for name in _VARIABLES if not env.get(name)]
-    if missing:
-        raise BadInput(
-            f"this is not inside a task: {', '.join(missing)} not set",
-            "`muster report` is for the processes of a task; Muster sets these variables for them",
-        )
-    numbers = {}
-    for name in ("MUSTER_TASK_ID", "MUSTER_EPOCH"):
-        if not (env[name].isascii() and env[name].isdigit()):
-            raise BadInput(f"{name} is {env[name]!r}, which is not a number", "leave it as Muster has set it")
-        numbers[name] = int(env[name])
-    token = env["MUSTER_TOKEN"]
-    if not (token.isascii() and token.isprintable()):
-        raise BadInput("MUSTER_TOKEN is not a token", "leave it as Muster has set it")
-    return ReportingAttempt(env["MUSTER_SOCKET"], token, numbers["MUSTER_TASK_ID"], numbers["MUSTER_EPOCH"])
 
 
 @contextmanager
@@ -197,11 +146,7 @@ def _percent(text: str) -> int:
 
 
 def _progress(args: argparse.Namespace) -> dict[str, Any]:
-    if args.percent is None and args.step is None and args.left is None:
-        raise BadInput("there is nothing to report", "muster report progress 40 --step TEXT")
-    step = None if args.step is None else text_of("the step", args.step, STEP_CHARS_MAX)
-    until_ms = None if args.left is None else now_ms() + int(args.left * 1000)
-    return {"percent": args.percent, "step": step, "estimatedCompletionAtMs": until_ms}
+    return reports.progress(args.percent, args.step, args.left, note)
 
 
 def _checkpoint(args: argparse.Namespace) -> dict[str, Any]:
@@ -215,21 +160,10 @@ def _checkpoint(args: argparse.Namespace) -> dict[str, Any]:
         data = _read(args.file, CHECKPOINT_BYTES_MAX, shows_end=args.end is not None)
     else:
         data = _printed_by(args.command, CHECKPOINT_BYTES_MAX)
-    if len(data) > CHECKPOINT_BYTES_MAX:
-        raise BadInput(
-            f"the checkpoint has more than {CHECKPOINT_BYTES_MAX} bytes; the last one is kept",
-            "write large state to a file and save its path",
-        )
-    if args.end is not None:
+    # Too much may be a part of it, whose end is not its own.
+    if args.end is not None and len(data) <= CHECKPOINT_BYTES_MAX:
         data = _before(args.end, data)
-    if not data:
-        raise BadInput(
-            "the checkpoint is empty; nothing was sent, the last one is kept",
-            "save what the next attempt needs",
-        )
-    # Which of two is the newer one is told by when they were taken: one of them may be held up on its way.
-    taken = {"takenUs": time.monotonic_ns() // 1000, "takenOn": _this_boot()}
-    return {"data": base64.b64encode(data).decode(), **taken}
+    return reports.checkpoint(data)
 
 
 def _before(end: str, data: bytes) -> bytes:
@@ -243,48 +177,9 @@ def _before(end: str, data: bytes) -> bytes:
     return head and head + b"\n"
 
 
-def _this_boot() -> str:
-    """Empty where the system does not tell: then checkpoints stand in the order in which they come."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
-
-
 def _artifact(args: argparse.Namespace) -> dict[str, Any]:
-    limits = {"name": 200, "location": MESSAGE_CHARS_MAX}
-    for name, limit in limits.items():
-        number = len(getattr(args, name))
-        if not 0 < number <= limit:
-            raise BadInput(
-                f"{name.upper()} has {number} characters, not 1 to {limit}", "muster report artifact --help"
-            )
-    _refuse_escape(args.location, os.environ.get("MUSTER_WORKDIR") or os.getcwd())
-    return {name: text_of(name, getattr(args, name), limit) for name, limit in limits.items()}
-
-
-def _refuse_escape(location: str, folder: str) -> None:
-    """A link out of the task's folder would pass off somebody else's file as the task's work.
-
-    Addresses and paths that are openly elsewhere are what they say.  Raises BadInput.
-    """
-    if "://" in location or "\0" in location:
-        return
-    folder = os.path.abspath(folder)
-    named = os.path.normpath(os.path.join(folder, location))
-    real, inside = os.path.realpath(named), os.path.realpath(folder)
-    if os.path.islink(real):
-        raise BadInput(f"{location} is a link that leads to itself; nothing was sent", "name a file")
-    if (_lies_in(folder, named) or _lies_in(inside, named)) and not _lies_in(inside, real):
-        raise BadInput(
-            f"{location} is a link out of the task's folder, to {real}; nothing was sent",
-            "copy the file into the folder, or name where it really is",
-        )
-
-
-def _lies_in(folder: str, path: str) -> bool:
-    return path == folder or path.startswith(os.path.join(folder, ""))
+    folder = os.environ.get("MUSTER_WORKDIR") or os.getcwd()
+    return reports.artifact(args.name, args.location, folder, note)
 
 
 def result_of(args: argparse.Namespace) -> dict[str, Any]:
@@ -295,41 +190,16 @@ def result_of(args: argparse.Namespace) -> dict[str, Any]:
     data = (
         _read(args.result[1:], RESULT_BYTES_MAX) if named else args.result.encode("utf-8", "surrogateescape")
     )
-    if len(data) > RESULT_BYTES_MAX:
-        raise BadInput(
-            f"the result has more than {RESULT_BYTES_MAX} bytes; nothing was sent",
-            "muster report artifact NAME FILE, and a short result",
-        )
-    try:
-        return {"result": json.loads(data.decode(), parse_constant=_refuse_constant)}
-    except (ValueError, RecursionError) as error:
-        where = f" in {args.result[1:]}" if named else ""
-        raise BadInput(
-            f"--result is not JSON{where}: {error}; nothing was sent", "--result '{\"rows\": 120}', or @FILE"
-        ) from None
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a JSON number")
+    where = f" in {args.result[1:]}" if named else ""
+    return reports.done(data, f"--result is not JSON{where}")
 
 
 def _fail(args: argparse.Namespace) -> dict[str, Any]:
-    return {"kind": args.kind, "message": text_of("the message", args.message, MESSAGE_CHARS_MAX)}
+    return reports.fail(args.kind, args.message, note)
 
 
 def _ask(args: argparse.Namespace) -> dict[str, Any]:
-    if not args.question.strip():
-        raise BadInput("the question is empty; nothing was asked", "muster report ask QUESTION")
-    return {"question": text_of("the question", args.question, MESSAGE_CHARS_MAX)}
-
-
-def text_of(what: str, text: str, limit: int) -> str:
-    """Without bytes that are no Unicode; cut rather than refused: a shorter report is better than none."""
-    sound = text.encode("utf-8", "replace").decode()
-    if len(sound) > limit:
-        note(f"{what} was cut to {limit} characters")
-        sound = sound[: limit - 3] + "..."
-    return sound
+    return reports.ask(args.question, note)
 
 
 def _read(name: str, limit: int, *, shows_end: bool = False) -> bytes:
@@ -368,7 +238,7 @@ def _stamp(file: BinaryIO) -> tuple[int, int] | None:
 def _refuse_half(data: bytes) -> None:
     """A pipe ends the same way when its writer was killed: only what shows its own end is known to be whole."""
     try:
-        whole = isinstance(json.loads(data, parse_constant=_refuse_constant), dict | list | str)
+        whole = isinstance(json.loads(data, parse_constant=reports.refuse_constant), dict | list | str)
     except (ValueError, RecursionError):
         whole = False
     if not whole:

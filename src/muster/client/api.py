@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import time
 
 from muster.client.http import REPLY_S
-from muster.model.errors import BadInput, MusterError, from_wire
+from muster.model.errors import BadInput, MusterError, Unavailable, from_wire
 
 PAGE_ROWS = 500
+_BACKOFF_FIRST_S = 0.1
+_BACKOFF_CAP_S = 2.0
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Any, Protocol
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Any, Protocol, TypeVar
+
+    T = TypeVar("T")
 
     class Transport(Protocol):
         """`client.http.Connection`, or an owner within this very process."""
@@ -88,6 +93,24 @@ def error_of(status: int, data: bytes) -> MusterError:
         return from_wire(error["code"], error["message"], error["hint"])
     except (ValueError, KeyError, TypeError):
         return MusterError(f"the owner answered {status}: {data[:200]!r}", "see .muster/muster.log")
+
+
+def patiently(call: Callable[[], T], away_s: float, say: Callable[[str], None] | None = None) -> T:
+    """Repeats `call` while its owner is away, with backoff.  Raises the last Unavailable after `away_s`."""
+    deadline_s = time.monotonic() + away_s
+    delay_s = _BACKOFF_FIRST_S
+    while True:
+        try:
+            return call()
+        except Unavailable as error:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                raise
+            if say is not None:
+                say(f"{error.message}; trying for {left_s:.0f} s")
+                say = None
+        time.sleep(min(delay_s, left_s))
+        delay_s = min(delay_s * 2, _BACKOFF_CAP_S)
 
 
 def path_of(resource: str, name: str, action: str = "") -> str:

@@ -26,7 +26,7 @@ from muster.config.settings import (
     built_in_agents,
 )
 from muster.config.tables import Table, fail, read_section, read_table
-from muster.config.values import read_command, read_count, read_dollars, read_one_of, read_text
+from muster.config.values import read_command, read_count, read_dollars, read_flag, read_one_of, read_text
 from muster.model.errors import BadConfig
 from muster.model.limits import Limits
 from muster.model.wording import hint
@@ -147,7 +147,7 @@ def _of_kind(table: Table, name: str, kind: AgentKind) -> dict[str, Any]:
     for only in ("prompt", "exit_codes", "success_pattern", "failure_pattern", "wait_pattern"):
         if table.has(only):
             fail(table.path(only), f"is not for kind {name!r}", "leave it out: Muster knows this CLI")
-    own: dict[str, Any] = {}
+    own: dict[str, Any] = {"mcp": table.read("mcp", read_flag, True)}
     if kind.modes:
         if not table.has("permission_mode"):
             known = ", ".join(f'"{mode}"' for mode in kind.modes)

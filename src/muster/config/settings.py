@@ -224,6 +224,8 @@ class AgentConfig(Section, frozen=True):
         "of a kind that keeps one: most that one run may cost, in dollars",
     )
     args: tuple[str, ...] = setting((), "args", None, "of a kind: further arguments")
+    mcp: bool = setting(True, "mcp", None, "of a kind: whether its CLI is given Muster's tools for reports")
+    """Where it takes any."""
     options: Mapping[str, object] = setting(
         {}, "options", None, "of a kind: settings of its own (only names are shown)"
     )

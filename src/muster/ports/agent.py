@@ -94,6 +94,11 @@ class AttemptFolder(Struct, frozen=True, kw_only=True):
         return self.path / "checkpoint"
 
     @property
+    def identity(self) -> Path:
+        """Whose attempt it is, for Muster's tools."""
+        return self.path / "identity.json"
+
+    @property
     def hand_over(self) -> Path:
         return self.path / "handover.md"
 
