@@ -261,25 +261,41 @@ def test_a_project_without_git_has_an_empty_folder_to_work_in(cli, empty, tmp_pa
     assert "- [ ] only {#only}" in cli("plan", "from", "x", "--out", "-").out
 
 
-def test_an_agent_with_modes_gets_the_one_that_only_reads(cli, empty, tmp_path):
+@pytest.fixture
+def claude(root: Path, tmp_path: Path) -> None:
+    """An agent that may do anything, whose program keeps its arguments in `argv`, and reads before it answers."""
+    tool = {"type": "tool_use", "name": "Read", "input": {"file_path": "src/shop.py"}}
+    end = {"type": "result", "subtype": "success", "is_error": False, "num_turns": 1, "result": GOOD}
+    end |= {"modelUsage": {"m": {"inputTokens": 1200, "outputTokens": 34}}, "total_cost_usd": 0.5}
+    lines = map(json.dumps, ({"type": "assistant", "message": {"id": "1", "content": [tool]}}, end))
     fake = tmp_path / "claude"
-    line = {"type": "result", "subtype": "success", "is_error": False, "num_turns": 1, "result": GOOD}
-    usage = {"inputTokens": 1200, "outputTokens": 34}
-    line |= {"modelUsage": {"m": usage}, "total_cost_usd": 0.5}
-    fake.write_text(
-        f"#!/bin/sh\nprintf '%s\\n' \"$@\" > {tmp_path}/argv\ncat <<'END'\n{json.dumps(line)}\nEND\n"
-    )
+    printed = "\n".join(lines)
+    fake.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$@\" > {tmp_path}/argv\ncat <<'END'\n{printed}\nEND\n")
     fake.chmod(0o755)
-    (empty.root / "muster.toml").write_text(
+    (root / "muster.toml").write_text(
         f'[agents.claude]\nkind = "claude-code"\ncommand = ["{fake}"]\npermission_mode = "bypassPermissions"\n'
         'set = { IS_SANDBOX = "1" }\n'
     )
+
+
+@pytest.mark.usefixtures("claude")
+def test_an_agent_with_modes_gets_the_one_that_only_reads(cli, empty, tmp_path):
     done = cli("plan", "from", "x")
     assert done.code == 0, done.err
     argv = (tmp_path / "argv").read_text().split("\n")
     assert argv[argv.index("--permission-mode") + 1] == "plan" and "bypassPermissions" not in argv
     assert "permission mode plan: it may read and plan" in done.err
     assert "1,200 tokens in, 34 out, $0.5000" in done.out
+    assert "Read: src/shop.py" not in done.err
+
+
+@pytest.mark.usefixtures("claude")
+def test_a_person_at_a_terminal_sees_what_it_does(empty, start):
+    ours, theirs = pty.openpty()
+    process = start("plan", "from", "x", stderr=theirs)
+    os.close(theirs)
+    process.communicate(timeout=PATIENCE_S)
+    assert "Read: src/shop.py" in read_to_end(ours).decode()
 
 
 @pytest.mark.parametrize(

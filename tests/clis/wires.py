@@ -17,6 +17,8 @@ class Say:
     text: str
     gap_s: float = 0.0
     """Its words come one by one, each after so long."""
+    cut: bool = False
+    """It ends there because it was not to be longer; on Anthropic's and OpenAI's wire only."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +179,8 @@ class Messages:
             "stop_reason": "tool_use" if isinstance(step, Shell | Use) else "end_turn",
             "stop_sequence": None,
         }
+        if isinstance(step, Say) and step.cut:
+            stop["stop_reason"] = "max_tokens"
         usage = {"output_tokens": OUTPUT_TOKENS}
         yield "message_delta", {"type": "message_delta", "delta": stop, "usage": usage}
         yield "message_stop", {"type": "message_stop"}
@@ -241,8 +245,11 @@ class Responses:
             "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": INPUT_TOKENS + OUTPUT_TOKENS,
         }
-        done = {"id": "resp_1", "status": "completed", "output": [item], "usage": usage}
-        yield "response.completed", {"type": "response.completed", "response": done}
+        end = "incomplete" if isinstance(step, Say) and step.cut else "completed"
+        done = {"id": "resp_1", "status": end, "output": [item], "usage": usage}
+        if end == "incomplete":
+            done["incomplete_details"] = {"reason": "max_output_tokens"}
+        yield f"response.{end}", {"type": f"response.{end}", "response": done}
 
 
 class Chat:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +35,7 @@ from muster.ports.agent import (
     Job,
     Outcome,
     SessionSeen,
+    Step,
 )
 
 PROMPT = "This is a test of the connection. Answer with the one word: ready. Use no tools."
@@ -45,6 +47,13 @@ TRIES = 3
 """Refusals in a row that are no accident."""
 PRINTED_MAX = 64 << 20
 _PART = 1 << 20
+
+
+Watch = Callable[[str], None]
+
+
+def _unseen(step: str) -> None:
+    """Where nobody looks."""
 
 
 class _Text(Struct):
@@ -103,8 +112,10 @@ def try_agent(agent: Agent, timeout_s: float, *, script: bool) -> Tried:
         return ask_agent(agent, job, AttemptFolder(path=Path(name) / "attempt"), work)
 
 
-def ask_agent(agent: Agent, job: Job, folder: AttemptFolder, cwd: Path) -> Tried:
-    """Runs it outside of any crew.  However this ends, by Ctrl-C or a signal too, none of its processes is left.
+def ask_agent(agent: Agent, job: Job, folder: AttemptFolder, cwd: Path, watch: Watch = _unseen) -> Tried:
+    """Runs it outside of any crew; `watch` is told what it does.
+
+    However this ends, by Ctrl-C or a signal too, none of its processes is left.
 
     Raises MusterError where it cannot even start.
     """
@@ -112,7 +123,7 @@ def ask_agent(agent: Agent, job: Job, folder: AttemptFolder, cwd: Path) -> Tried
     try:
         # Counted, for an exception in the midst of a start or of an end would leave processes.
         with Interrupts().counting() as interrupts:
-            tried = _ask(agent, job, folder, cwd, interrupts)
+            tried = _ask(agent, job, folder, cwd, watch=watch, interrupts=interrupts)
     finally:
         become_subreaper(wanted=False)  # nobody here would collect what others leave behind
     if interrupts.count:
@@ -123,9 +134,10 @@ def ask_agent(agent: Agent, job: Job, folder: AttemptFolder, cwd: Path) -> Tried
 class _Printed:
     """What an agent has printed, as far as it was read."""
 
-    def __init__(self, folder: AttemptFolder, stream: AgentStream) -> None:
+    def __init__(self, folder: AttemptFolder, stream: AgentStream, watch: Watch) -> None:
         self._path = folder.stdout
         self._stream = stream
+        self._watch = watch
         self.data = bytearray()
         self.session_key: str | None = None
 
@@ -139,13 +151,17 @@ class _Printed:
             for event in self._stream.feed(part):
                 if isinstance(event, SessionSeen):
                     self.session_key = event.key
+                elif isinstance(event, Step):
+                    self._watch(event.text)
 
 
-def _ask(agent: Agent, job: Job, folder: AttemptFolder, cwd: Path, interrupts: Interrupts) -> Tried:
+def _ask(
+    agent: Agent, job: Job, folder: AttemptFolder, cwd: Path, *, watch: Watch, interrupts: Interrupts
+) -> Tried:
     folder.path.mkdir()
     launch = agent.launch(job, folder, cwd=cwd, extra_env={})
     stream = agent.stream(job, launch)
-    printed = _Printed(folder, stream)
+    printed = _Printed(folder, stream, watch)
     begun_s = time.monotonic()
     process = LocalLauncher(LocalHost()).start(launch, folder, mark=f"MUSTER_AGENT_TEST={os.getpid()}")
     refused = False

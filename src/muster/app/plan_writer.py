@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from muster.app.agent_check import Tried, ask_agent, failure_hint
+from muster.app.agent_check import Tried, Watch, ask_agent, failure_hint
 from muster.app.interrupts import as_ctrl_c
 from muster.app.settings import KINDS
 from muster.config.settings import COMMAND, AgentConfig, Config
@@ -107,8 +107,9 @@ def ask_for_plan(
     *,
     timeout_s: float,
     tell: Callable[[str], None],
+    watch: Watch,
 ) -> Asked:
-    """`tell` is called with why an answer was not taken, before the agent is asked again.
+    """`tell` hears why an answer is not taken, before the agent is asked again; `watch` what it does.
 
     Raises MusterError where it cannot even start.
     """
@@ -130,7 +131,7 @@ def ask_for_plan(
         said = ""
         while True:
             job = replace(job, epoch=len(spent) + 1)
-            tried = ask_agent(agent, job, AttemptFolder(path=folder / str(job.epoch)), work)
+            tried = ask_agent(agent, job, AttemptFolder(path=folder / str(job.epoch)), work, watch)
             spent.append(tried)
             if isinstance(tried.outcome, Failed):
                 why = f"{tried.outcome.kind}: {tried.outcome.message}"

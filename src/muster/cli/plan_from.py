@@ -60,6 +60,7 @@ def run(args: argparse.Namespace) -> int:
         material,
         timeout_s=float(args.timeout),
         tell=lambda problem: note(f"its answer cannot be taken, so it is asked again: {problem}"),
+        watch=_step,
     )
     if asked.plan is None:
         _fail(asked, agent.name, project)
@@ -93,6 +94,12 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(f"Next     muster run {shell_word(shown)} adds and runs it")
     return 0
+
+
+def _step(text: str) -> None:
+    """Of an agent that may well read for minutes."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        print(clean(text), file=sys.stderr, flush=True)
 
 
 def _material(words: str) -> str:

@@ -43,7 +43,7 @@ def add_from(verbs: Any, act: Any) -> None:
         metavar="WORDS",
         help="a text, a file with one, or issues as JSON (`gh issue view --json`); `-` is stdin",
     )
-    writing.add_argument("--agent", metavar="NAME", help="who writes it (default: the usual agent)")
+    writing.add_argument("--agent", metavar="AGENT", help="who writes it (default: the usual agent)")
     writing.add_argument(
         "--out",
         metavar="FILE",

@@ -144,10 +144,13 @@ def _refuse_hidden(plan: str) -> None:
 
 
 def _refuse_posing(document: PlanDocument) -> None:
+    texts = {"the plan's title": document.title}
+    for task in document.tasks:
+        texts[f"task {task.key}"] = "\n".join((task.title, task.description, task.epic, task.feature))
     told = [
-        f"task {task.key} speaks in the name of Muster or of a person: {quoted(found[0].strip())}"
-        for task in document.tasks
-        for found in _POSES.finditer(f"{task.title}\n{task.description}")
+        f"{name} speaks in the name of Muster or of a person: {quoted(found[0].strip())}"
+        for name, text in texts.items()
+        for found in _POSES.finditer(text)
     ]
     if told:
         raise BadPlan("\n".join(told[:_SHOWN]))
