@@ -19,7 +19,7 @@ from muster.hosts.file_lock import Lock, holder
 from muster.model.errors import OwnerUnavailable, StoreFull, StoreHalted, StoreRefused, Unavailable
 from muster.ports.store import Tx
 from muster.stores.sqlite import store as sqlite_store
-from muster.stores.sqlite.copies import write_anew
+from muster.stores.sqlite.copies import examine, write_anew
 from muster.stores.sqlite.store import SqliteStore
 from patience import PATIENCE_S
 
@@ -177,6 +177,35 @@ def test_a_newer_schema_is_refused_and_kept(path: Path, runner: asyncio.Runner) 
     assert plain.execute("PRAGMA user_version").fetchone() == (1000,)
     assert plain.execute("SELECT id FROM tasks").fetchall() == [(1,)]
     plain.close()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "ALTER TABLE attempts DROP COLUMN holder",
+        "ALTER TABLE attempts ADD COLUMN more TEXT",
+        "DROP TRIGGER {trigger}",
+    ],
+)
+def test_a_store_of_another_build_is_refused_and_kept(path: Path, runner: asyncio.Runner, sql: str) -> None:
+    subject = opened(path, runner)
+    subject.add(new_task(1))
+    [trigger, *_] = subject.sql("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall()
+    subject.sql(sql.format(trigger=trigger[0]))
+    subject.store.close()
+    before = path.read_bytes()
+    with pytest.raises(StoreRefused, match="another build of Muster made it") as refused:
+        SqliteStore.open(path)
+    assert "rm -r .muster" in refused.value.hint
+    assert path.read_bytes() == before
+    assert "another build" in examine(path).findings[0]
+
+
+def test_what_a_person_has_added_to_a_store_is_no_other_build(path: Path, runner: asyncio.Runner) -> None:
+    subject = opened(path, runner)
+    subject.sql("CREATE VIEW mine AS SELECT id FROM tasks; ANALYZE")
+    subject.store.close()
+    SqliteStore.open(path).close()
 
 
 def test_an_unsound_sqlite_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from muster.model.errors import BadInput, Conflict, MusterError, NotFound, Store
 from muster.stores.sqlite.file import COPY_ID, opening_fault, reading, wal_of
 from muster.stores.sqlite.halt import Flag, damaged, note_backup
 from muster.stores.sqlite.sql_files import load_sql
-from muster.stores.sqlite.store import newest_schema, schema_of
+from muster.stores.sqlite.store import newest_schema, other_shape, schema_of
 
 STEP_PAGES = 256
 STEP_PAUSE_S = 0.001
@@ -143,9 +143,11 @@ def _examined(connection: apsw.Connection, report: CopyReport, *, quick: bool) -
         return report._replace(findings=findings)
     schema = schema_of(connection)
     report = report._replace(schema=schema)
+    names = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     if schema > report.newest:
         return report._replace(findings=[f"its schema is {schema}, this Muster knows up to {report.newest}"])
-    names = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    if "tasks" in names and (differs := other_shape(connection)):
+        return report._replace(findings=[differs])
     if not schema or "tasks" not in names:
         return report._replace(findings=["it is a database, but not a store of Muster's"])
     count: int = connection.execute("SELECT count(*) FROM tasks").fetchone()[0]  # type: ignore[index]

@@ -6,7 +6,9 @@ One writing and one reading connection.  The writer's transactions run in whiche
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import re
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -305,6 +307,8 @@ def _connect(path: Path, *, known: bool) -> tuple[apsw.Connection, apsw.Connecti
         if path != MEMORY:
             path.chmod(0o600)
         pending_migrations(writer, path)  # a newer one is left as it is, its header too
+        if path != MEMORY and (differs := other_shape(writer)):
+            raise StoreRefused(f"{path}: {differs}; nothing was changed", _OTHER_BUILD)
         if known and not schema_of(writer):
             raise gone(path, "holds nothing")
         _prepare(writer)
@@ -343,6 +347,33 @@ def schema_of(connection: apsw.Connection) -> int:
 
 def newest_schema() -> int:
     return _migrations()[-1][0]
+
+
+_OTHER_BUILD = (
+    "go on with the Muster that made it; or begin anew: muster down, then rm -r .muster (ticked boxes stay so, "
+    "and what was published stays on its branches)"
+)
+
+
+def other_shape(connection: apsw.Connection) -> str:
+    """How the store differs from what this Muster makes under the same number; empty where it does not.
+
+    Builds between two releases call different tables by one number.
+    """
+    schema = schema_of(connection)
+    with contextlib.closing(apsw.Connection(":memory:")) as ours:
+        for number, script in _migrations():
+            if number <= schema:
+                ours.execute(script)
+        missing = _shape(ours) - _shape(connection) if schema else set()
+    names = ", ".join(sorted({name for name, _ in missing}))
+    return f"another build of Muster made it: schema {schema} has another {names} here" if names else ""
+
+
+def _shape(connection: apsw.Connection) -> set[tuple[str, str]]:
+    """Tables, indexes and triggers, by name and words; comments count for nothing."""
+    made = connection.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL")
+    return {(name, " ".join(re.sub("--[^\n]*", "", sql).split())) for name, sql in made}
 
 
 def refuse_newer(path: Path, schema: int) -> None:
