@@ -26,7 +26,15 @@ def test_the_rest_is_for_other_programs() -> None:
 
 @pytest.mark.parametrize(
     ("matter", "says"),
-    [("check: [make]", "put it in quotes"), ("check: {", "no YAML"), ("check: 3", "not a text")],
+    [
+        ("check: [make]", "put it in quotes"),
+        ("check: 3", "not a text"),
+        ("check: {", "no YAML"),
+        ("date: 2026-13-45", "no YAML.*month must be in"),
+        ("date: !!timestamp soon", "no YAML"),
+        ("size: 0x_", "no YAML"),
+        ("x: " + "[" * 5000, "no YAML.*recursion"),
+    ],
 )
 def test_what_is_not_understood_is_said(matter: str, says: str) -> None:
     with pytest.raises(BadPlan, match=says):

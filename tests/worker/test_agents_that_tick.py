@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from repositories import GIT_ENV, git, make_repository
 
 from patience import PATIENCE_S
@@ -114,14 +113,15 @@ def test_where_it_is_switched_off_a_tick_is_a_change_like_any_other(tmp_path: Pa
     assert of_branch(folder) == ticked((folder / "plan.md").read_bytes(), "one", "two")
 
 
-@pytest.mark.parametrize("more", ['workdir = "project"\n', ""])
-def test_in_the_users_own_folder_a_tick_proves_nothing(tmp_path: Path, more: str) -> None:
-    """Of a plan that git does not know as well: then its agents reach it where it lies."""
-    tick = (
-        TICKS.format(name="one")
-        if more
-        else f"sed -i 's/\\[ \\]/[x]/' {tmp_path}/home/sub/plan.md; echo x > x"
+def test_in_the_users_own_folder_a_tick_waits_for_a_person(tmp_path: Path) -> None:
+    """There its agent writes the file itself: the sync has to see that."""
+    waits = "until muster plan sync p --status | grep two; do sleep 0.1; done"
+    folder = project(
+        tmp_path, {"one": f"{TICKS.format(name='one')}; {waits}", "two": "exit 1"}, 'workdir = "project"\n'
     )
-    folder = project(tmp_path, {"one": tick, "two": "exit 1"}, more, commit=bool(more))
-    muster(folder, "run", "plan.md", "--order", "free")
-    assert statuses(folder) == {"one": "COMPLETED", "two": "FAILED"}
+    done = muster(folder, "run", "plan.md", "--order", "file", "--workers", "1")
+    assert statuses(folder) == {"one": "COMPLETED", "two": "FAILED"}, done.stdout
+    assert (
+        "two  ticked: an agent had it, or could write the file"
+        in muster(folder, "plan", "sync", "p", "--status").stdout
+    )

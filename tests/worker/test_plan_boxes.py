@@ -140,6 +140,32 @@ def test_a_plan_is_known_by_its_new_name(repository: Repository, home: Path) -> 
     assert repository.blob(f"{BRANCH}:todo.md") == PLAN
 
 
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_text_beside_boxes_that_others_have_ticked_merges(
+    repository: Repository, home: Path, elsewhere: bool
+) -> None:
+    """At once, or where something else is in conflict, when Muster merges it into the tree."""
+    late = begun(repository, "late")
+    (late.path / "docs/plan.md").write_bytes(TICKED.replace(b"[x] One", b"[x] One\r\n- [x] New"))
+    (late.path / "z").write_text("z")
+
+    (home / "docs/plan.md").write_bytes(PLAN.replace(b"[ ] One", b"[x] One"))
+    git(home, "commit", "-qam", "a person")
+    other = begun(repository, "other")
+    (other.path / "z" if elsewhere else other.path / "y").write_text("y")
+    publish(other)
+    merged = PLAN.replace(b"[ ] One", b"[x] One\r\n- [ ] New")
+    if elsewhere:
+        with pytest.raises(SentBack):
+            publish(late)
+        late = replace(late, epoch=2)
+        assert "there are conflicts in z:" in late.prepare()
+        assert (late.path / "docs/plan.md").read_bytes() == merged
+        (late.path / "z").write_text("both")
+    publish(late)
+    assert repository.blob(f"{BRANCH}:docs/plan.md") == merged
+
+
 @pytest.mark.parametrize("how", ["link", "hard link", "folder", "huge", "gone", "not in git"])
 def test_whatever_an_agent_makes_of_the_file_nothing_else_is_written(
     repository: Repository, home: Path, tmp_path: Path, how: str

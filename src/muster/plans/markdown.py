@@ -267,9 +267,10 @@ def _front_matter(matter: str, doubts: Problems) -> dict[str, object]:
 
     try:
         said = yaml.safe_load(matter)
-    except yaml.YAMLError as error:
+    except Exception as error:  # its readers of dates and numbers raise what they like
         doubts.add(
-            1, f"the front matter is no YAML, so nothing of it is heeded: {' '.join(str(error).split())}"
+            1,
+            f"the front matter is no YAML, so nothing of it is heeded: {' '.join(str(error).split())}",
         )
         return {}
     return said if isinstance(said, dict) else {}

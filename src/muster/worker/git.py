@@ -83,18 +83,19 @@ class Repository(Struct, frozen=True):
         self, *arguments: str, cwd: Path | None = None, **more: Unpack[More]
     ) -> subprocess.CompletedProcess[str]:
         """As `run`, whatever the exit code.  Raises GitFailed where it does not end."""
-        done = self._ask(arguments, cwd, more)
+        done = self.ask_bytes(*arguments, cwd=cwd, **more)
         out, said = (os.fsdecode(part).replace("\r\n", "\n") for part in (done.stdout, done.stderr))
         return subprocess.CompletedProcess(done.args, done.returncode, out, said)
 
     def blob(self, name: str) -> bytes | None:
-        """The file `COMMIT:PATH` byte for byte; None where there is none."""
-        done = self._ask(("cat-file", "blob", name), None, {})
+        """The file `COMMIT:PATH`, or this object, byte for byte; None where there is none."""
+        done = self.ask_bytes("cat-file", "blob", name)
         return done.stdout if done.returncode == 0 else None
 
-    def _ask(
-        self, arguments: tuple[str, ...], cwd: Path | None, more: More
+    def ask_bytes(
+        self, *arguments: str, cwd: Path | None = None, **more: Unpack[More]
     ) -> subprocess.CompletedProcess[bytes]:
+        """As `ask`, with what it printed byte for byte."""
         env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         env |= {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C", **self.identity}
         if "index" in more:

@@ -5,11 +5,12 @@ Agents that may not run git, or whose sandbox keeps git's own files from them, c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from muster.worker.conflicts import HOW_TO_KEEP, conflicts, marked
+from muster.worker.conflicts import HOW_TO_KEEP, Unmerged, conflicts, marked, resolve
 from muster.worker.git import Repository
+from muster.worker.plan_boxes import merged_by_boxes
 from muster.worker.tree_links import admin_of
 
 OF_A_MERGE = ("MERGE_HEAD", "MERGE_MSG", "MERGE_MODE", "AUTO_MERGE")
@@ -24,11 +25,13 @@ def merge_plan(
     base: str,
     keep: Callable[[], tuple[str, str]],
     message: str,
+    plans: Collection[str] = (),
 ) -> str:
     """Merges `tip`, where the plan's branch stands, into the tree at `path`; what to tell the agent of it.
 
     `keep` commits all that is there and says what git has refused of it; `base` is where the task began.  A
-    conflict is left in the tree as git leaves it; whoever has the tree next finds it there.  Raises GitFailed.
+    conflict is left in the tree as git leaves it; whoever has the tree next finds it there.  Boxes of `plans` are
+    in none.  Raises GitFailed.
     """
     if repository.commit_of("MERGE_HEAD", path) is None:
         head = repository.run("rev-parse", "HEAD", cwd=path)
@@ -47,7 +50,9 @@ def merge_plan(
         if repository.commit_of("MERGE_HEAD", path) is None:
             return f"Other work has been published since, and could not be merged: {done.stderr.strip()}"
     admin = admin_of(path)
-    found = conflicts(repository, admin / "index")
+    found = [
+        each for each in conflicts(repository, admin / "index") if not _settled(repository, path, each, plans)
+    ]
     if not found:
         return "A merge with what other tasks have published is under way here.  Muster commits it."
     files = [each.path for each in found]
@@ -55,6 +60,18 @@ def merge_plan(
     tasks = tasks_between(repository, base, tip, files)
     other = f"the work of {', '.join(tasks)}" if tasks else "what others have published"
     return _conflict(files, [each.words(other, markers=each.path in lines) for each in found], other)
+
+
+def _settled(repository: Repository, path: Path, each: Unmerged, plans: Collection[str]) -> bool:
+    """Whether both sides differ in the boxes of a plan alone, as far as git could not tell: then it is merged."""
+    sides = [each.sides.get(stage, "").partition(" ") for stage in "123"]
+    if each.path not in plans or not all(name for _, _, name in sides):
+        return False
+    merged = merged_by_boxes(repository, *(sides[at][2] for at in (0, 2, 1)))
+    if merged:
+        resolve(repository, admin_of(path) / "index", [(each.path, f"{sides[1][0]} {merged}")])
+        repository.run("checkout-index", "--force", "--", each.path, cwd=path)
+    return bool(merged)
 
 
 def forget_merge(path: Path) -> None:

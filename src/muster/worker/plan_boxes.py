@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -55,6 +56,24 @@ def _level_all(repository: Repository, path: Path, plans: tuple[str, ...], base:
         for name in _found(repository, path, old, base):
             if data is not None:
                 _level(path, name, data)
+
+
+def merged_by_boxes(repository: Repository, base: str, ours: str, theirs: str) -> str:
+    """The object with the text of both sides and the boxes of `ours`; empty where their texts are in conflict.
+
+    Each is named as for `Repository.blob`.
+    """
+    mine, old, other = (repository.blob(name) for name in (ours, base, theirs))
+    if mine is None or old is None or other is None:
+        return ""
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder, name) for name in ("ours", "base", "theirs")]
+        for file, data in zip(files, (mine, levelled(mine, old), levelled(mine, other)), strict=True):
+            file.write_bytes(data)
+        done = repository.ask_bytes("merge-file", "-p", *map(str, files))
+    if done.returncode:
+        return ""
+    return repository.run("hash-object", "-w", "--stdin", given=os.fsdecode(done.stdout))
 
 
 def _as_named_before(repository: Repository, plans: tuple[str, ...], base: str) -> dict[str, str]:

@@ -6,6 +6,7 @@ markers goes back to the agent, or to a person, with the reason.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -13,9 +14,10 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from muster.worker.commits import GITLINK, Staged, sizes, stage
-from muster.worker.conflicts import HOW_TO_KEEP, MARKER_BEGINS, marked
+from muster.worker.conflicts import HOW_TO_KEEP, MARKER_BEGINS, marked, resolve
 from muster.worker.git import GitFailed
 from muster.worker.merging import NAMED_MAX, forget_merge
+from muster.worker.plan_boxes import merged_by_boxes
 from muster.worker.worktree import Begun, Worktree
 
 LARGE_BYTES = 10_000_000
@@ -247,18 +249,37 @@ class Publishing(Struct, frozen=True):
             "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", ours, theirs
         )
         content, *files = done.stdout.rstrip("\0").split("\0")
-        if done.returncode == 1:
+        if done.returncode == 1 and (settled := self._by_boxes(content, files, ours, theirs)):
+            content = settled
+        elif done.returncode == 1:
             raise SentBack(
                 f"its work does not merge with branch {tree.plan_branch.name}: {_named(files)}",
                 f"by hand: git merge {tree.branch}",
             )
-        if done.returncode:
+        elif done.returncode:
             old = done.returncode == _USAGE
             raise GitFailed(
                 f"git merge-tree failed: {done.stderr.strip()[-_SAID_MAX:]}",
                 "it needs git 2.38 or newer" if old else f"try it by hand: git merge {tree.branch}",
             )
         return repository.run("commit-tree", content, "-p", ours, "-p", theirs, "-m", tree.message())
+
+    def _by_boxes(self, content: str, files: list[str], ours: str, theirs: str) -> str:
+        """The tree of a merge whose conflicts are all in plans, and between boxes; else empty."""
+        tree, repository = self.tree, self.tree.repository
+        if not tree.plan_files or not set(files) <= {*tree.plan_files}:
+            return ""
+        base = repository.run("merge-base", ours, theirs)
+        with tempfile.TemporaryDirectory() as folder:
+            index = Path(folder, "index")
+            repository.run("read-tree", content, index=index)
+            for file in files:
+                name = merged_by_boxes(repository, *(f"{commit}:{file}" for commit in (base, ours, theirs)))
+                mode = repository.run("ls-tree", "--full-tree", ours, "--", file).partition(" ")[0]
+                if not name:
+                    return ""
+                resolve(repository, index, [(file, f"{mode} {name}")])
+            return repository.run("write-tree", index=index)
 
     def _refuse_stashed(self, admin: Path) -> None:
         """All trees share one stash, so it is no place for a part of the work."""

@@ -476,6 +476,7 @@ class Worktree(Struct, frozen=True):
             base=begun.base,
             keep=keep,
             message=self.message(),
+            plans=self.plan_files,
         )
 
     def _hand_over(self, origin: int | None) -> str:
