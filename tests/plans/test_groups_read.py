@@ -55,7 +55,7 @@ def test_a_group_that_is_ticked_before_its_tasks_is_told(boxes: str, told: str) 
     doubts = Problems("plan.md")
     text = f"- [{group}] G {{#g}}\n  - [{one}] A {{#a}}\n  - [{two}] B {{#b}}\n"
     assert parse(text, "plan.md", doubts).tasks[0].done == (group == "x"), "a tick is a person's word"
-    said = f"plan.md:1:3: this group is ticked, and {told} below it is not: what waits for the group goes on"
+    said = f"plan.md:1:3: this group is ticked, and {told} below it is not: it is done with the last one below it"
     assert doubts.told() == ([said] if told else [])
 
 

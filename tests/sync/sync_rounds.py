@@ -113,6 +113,8 @@ class Round:
         """One program of the person writes at a time; Muster takes no part in that."""
         self.stale: list[threading.Thread] = []
         self.story: list[str] = []
+        self.unwanted: set[str] = set()
+        """New boxes that a person has rejected: there are no tasks that they could be as."""
 
     # -- what everybody does
 
@@ -386,7 +388,7 @@ class Round:
         found = {}
         for m in BOX.finditer(text):
             status = statuses.get(m[4], "none")
-            if status in {"CANCELLED", "ARCHIVED"}:
+            if status in {"CANCELLED", "ARCHIVED"} or (status == "none" and m[4] in self.unwanted):
                 continue
             self.result.boxes += 1
             if (m[2] in ("x", "X")) is (status == "COMPLETED"):
@@ -418,17 +420,16 @@ class Round:
                 accept = self.dice.random() < 0.5
                 body = {"actor": "ada", "accept": accept, "keys": [one["key"]]}
                 self.say("accepts" if accept else "rejects", one["key"], one["kind"], one["why"])
+                if one["kind"] == "added" and not accept:
+                    self.unwanted.add(one["key"])
                 try:
                     self.crew.api.post(plan_path(self.name, "sync"), body)
                 except MusterError as error:
                     self.say("refused:", error.message)
         waits, statuses, text = self.settled()
-        left = self.differing(statuses, text)
-        unknown = {key for key, what in left.items() if what.endswith("none")}
         self.result.out_of_step += [
             f"{self.name}/{key}: {what} after all was answered, {waits}"
-            for key, what in left.items()
-            if key not in unknown
+            for key, what in self.differing(statuses, text).items()
         ]
         if plain(text) != plain(self.written):
             self.result.bytes_lost.append(

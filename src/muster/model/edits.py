@@ -292,10 +292,11 @@ class CancelPlan(c.Command, frozen=True, kw_only=True):
 
 def slug(text: str) -> str:
     """`text` in lower case: letters, digits and marks of any script with single dashes between; may be empty."""
-    text = unicodedata.normalize("NFC", text).lower()
-    if not text.isascii() or "+" in text or "#" in text:
+    text = text.lower() if text.isascii() else unicodedata.normalize("NFC", text).lower()
+    plain = text.isascii()
+    if not plain or "+" in text or "#" in text:
         text = _SIGNS.sub(lambda sign: _SIGN_WORDS[sign[1]], text)
-    return _NOT_SLUG.sub(_marks, text).strip("-")
+    return _NOT_SLUG.sub("-" if plain else _marks, text).strip("-")
 
 
 def _marks(between: re.Match[str]) -> str:

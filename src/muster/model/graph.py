@@ -14,6 +14,13 @@ def find_cycle(edges: Mapping[N, Sequence[N]]) -> list[N] | None:
     Iterative depth-first search: chains may be longer than Python's stack.
     """
     done: set[N] = set()
+    for node, waits_for in edges.items():
+        if not all(name in done or name not in edges for name in waits_for):
+            break
+        done.add(node)
+    else:
+        return None  # as most lists are: nothing waits for what stands behind it
+    done.clear()
     for root in edges:
         path: list[N] = []
         on_path: set[N] = set()

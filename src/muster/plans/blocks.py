@@ -338,7 +338,7 @@ class _Scanner:
             mark_at = rest.width
             after = mark_at + len(marker[1])
             width = _column(rest.text, marker.end(1), marker.end(), after)
-            rest = rest._replace(pos=marker.end(), width=width)
+            rest = _Line(line.number, line.start, line.text, marker.end(), width)
             indented_code = width - after > 4
             if rest.pos == len(rest.text) or indented_code:
                 items.append(_Item(mark_at, after + 1, owner))
@@ -448,8 +448,8 @@ def _dedent(lines: Iterable[str], column: int) -> str:
         lines.pop()
     first = next((number for number, line in enumerate(lines) if line.strip(" \t")), 0)
     del lines[:first]
-    if not lines:
-        return ""
+    if len(lines) < 2:
+        return "".join(lines).lstrip(" \t")
     indents = [line[: len(line) - len(line.lstrip(" \t"))] for line in lines if line.strip(" \t")]
     margin = _common_start(min(indents), max(indents))
     if _column(margin, 0, len(margin), 0) >= column:
@@ -460,6 +460,8 @@ def _dedent(lines: Iterable[str], column: int) -> str:
 
 
 def _common_start(one: str, other: str) -> str:
+    if other.startswith(one):
+        return one
     differs = (number for number, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
     return one[: next(differs, min(len(one), len(other)))]
 

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import PurePath
+from typing import Any
 
 from muster.model.edits import PlanDocument, PlanTask, key_part, slug
 from muster.model.errors import BadPlan
@@ -183,28 +184,32 @@ def _read(
     _tell_near_boxes(blocks, levels, doubts)
 
     def drafts() -> Iterator[Draft]:
-        prefixes: dict[tuple[Heading, ...], str] = {}
+        begins_of: dict[tuple[Heading, ...], tuple[str, dict[int, str]]] = {}
+        """By the headings above boxes, what their keys begin with, and the headings' texts by level."""
         sections: dict[str, list[int]] = {}
         ids: dict[str, int] = {}
         keys = Keys(blocks.boxes)
         outer: list[tuple[Draft, str]] = []
         without: set[int] = set()
+        dropped_marks = frozenset(levels.seen.dialect.dropped_marks)
         for box in blocks.boxes:
             box.offset += marked
-            if box.path not in prefixes:
-                prefixes[box.path] = _prefix(levels.names(box.path))
+            if box.path not in begins_of:
+                names = levels.names(box.path)
+                begins_of[box.path] = _prefix(names), {heading.level: heading.text for heading in names}
             while outer and outer[-1][0].box is not box.outer:
                 outer.pop()
-            prefix = prefixes[box.path]
+            prefix, headings = begins_of[box.path]
             alike = sections.setdefault(prefix, [])
             if box.section not in alike[-1:]:
                 alike.append(box.section)
             path = outer[-1][1] if outer else prefix
-            begins = (f"{outer[-1][0].key}/" if outer else prefix, path, prefix)
+            begins = (f"{outer[-1][0].key}/", path, prefix) if outer else (prefix,)
             draft = _draft(box, begins, keys, levels, (problems, doubts))
+            draft.epic, draft.feature = headings.get(levels.epic, ""), headings.get(levels.feature, "")
             draft.section = f"{prefix}*{len(alike) if len(alike) > 1 else ''}"
-            outer.append((draft, f"{path}{key_part(draft.title) or 'task'}/"))
-            dropped = draft.parts.skip or box.mark in set(levels.seen.dialect.dropped_marks)
+            outer.append((draft, f"{path}{draft.name}/"))
+            dropped = draft.parts.skip or box.mark in dropped_marks
             if dropped or (box.outer is not None and box.outer.line in without):
                 without.add(box.line)
                 levels.skipped.update((draft.key, *draft.aliases))
@@ -323,8 +328,7 @@ def _draft(
         problems.add(box.line, "the task has no title")
     own = key_part(title) or "task"
     wanted = parts.id or (code[1] if code else begins[0] + own)
-    derived = (begin + own for begin in begins)
-    named = {heading.level: heading.text for heading in levels.names(box.path)}
+    derived = [begin + own for begin in begins]
     return Draft(
         box=box,
         key=found.id or keys.free(wanted),
@@ -333,8 +337,7 @@ def _draft(
         title=title,
         attributes=found,
         parts=parts,
-        epic=named.get(levels.epic, ""),
-        feature=named.get(levels.feature, ""),
+        name=own,
     )
 
 
@@ -347,11 +350,19 @@ def leading_priority(text: str) -> tuple[int | None, str]:
 
 def _task(draft: Draft, levels: _Levels, found: Relations) -> PlanTask:
     group = draft.key in found.groups
-    return PlanTask(
-        **({} if group else levels.usual)
-        | found.fields[draft.key]
-        | {"depends_on": found.after[draft.key], "parent": found.parents.get(draft.key)}
-        | {"title": draft.title, "description": draft.body, "done": draft.box.done}
-        | {"key": draft.key, "epic": draft.epic, "feature": draft.feature, "line": draft.box.line}
-        | {"is_group": group, "section": draft.section, "beside": draft.parts.beside}
-    )
+    said = found.fields[draft.key] if group else levels.usual | found.fields[draft.key]
+    known: dict[str, Any] = {
+        "key": draft.key,
+        "title": draft.title,
+        "description": draft.body,
+        "done": draft.box.done,
+        "depends_on": found.after[draft.key],
+        "parent": found.parents.get(draft.key),
+        "epic": draft.epic,
+        "feature": draft.feature,
+        "line": draft.box.line,
+        "is_group": group,
+        "section": draft.section,
+        "beside": draft.parts.beside,
+    }
+    return PlanTask(**(said | known))

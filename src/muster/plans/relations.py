@@ -36,8 +36,10 @@ class Draft:
     attributes: Attributes
     parts: Parts
     """What its dialect has read beside."""
-    epic: str
-    feature: str
+    name: str
+    """What its title brings into its key."""
+    epic: str = ""
+    feature: str = ""
     section: str = ""
     """What stands for all tasks below its heading: see `order.ordered`."""
     body: str = ""
@@ -75,6 +77,9 @@ def relate(
             after[key] = tuple(below[key])
             fields[key] = {name: value for name, value in said[key].items() if name in _KEPT_BY_A_GROUP}
             continue
+        if not above:
+            after[key], fields[key] = own[key], said[key]
+            continue
         after[key] = tuple(dict.fromkeys(name for one in (key, *above) for name in own[one]))
         fields[key] = {}
         for one in (*reversed(above), key):
@@ -103,8 +108,10 @@ class _Names:
 
     def after(self, draft: Draft, problems: Problems, doubts: Problems) -> tuple[str, ...]:
         """What it says itself that it waits for."""
-        line = draft.box.line
-        said = self.meant("after", draft.attributes.fields.get("depends_on", ()), line, problems)
+        line, asked = draft.box.line, draft.attributes.fields.get("depends_on", ())
+        if not asked and not draft.parts.after:
+            return ()
+        said = self.meant("after", asked, line, problems)
         return tuple(dict.fromkeys((*said, *self.meant("after", draft.parts.after, line, doubts))))
 
     def meant(self, attribute: str, names: Sequence[str], line: int, told: Problems) -> tuple[str, ...]:
@@ -163,12 +170,11 @@ def _doubt_ticks(
     drafts: Sequence[Draft], groups: Collection[str], below: Mapping[str, Sequence[str]], doubts: Problems
 ) -> None:
     ticked = {draft.key for draft in drafts if draft.box.done}
-    for draft in drafts:
+    for draft in drafts if ticked and groups else ():
         open_keys = [key for key in below.get(draft.key, ()) if key not in ticked]
         if draft.key in groups and draft.box.done and open_keys:
-            told = (
-                f"this group is ticked, and {open_keys[0]} below it is not: what waits for the group goes on"
-            )
+            told = f"this group is ticked, and {open_keys[0]} below it is not: "
+            told += "it is done with the last one below it"
             doubts.add(draft.box.line, told, column=draft.box.column + 1)
 
 
@@ -176,7 +182,7 @@ def _find_cycles(
     after: Mapping[str, Sequence[str]], lines: Mapping[str, int], problems: Problems, one: str, several: str
 ) -> None:
     """Notes the cycles among tasks, up to a limit: each without the edge that closed the one before."""
-    left = {key: list(names) for key, names in after.items()}
+    left = {key: list(names) for key, names in after.items() if names}
     for _ in range(CYCLES_TOLD_MAX):
         if (cycle := find_cycle(left)) is None:
             return
