@@ -51,12 +51,13 @@ for data in sys.stdin:
         if wants == "error":
             say(id=number, error={{"code": -32603, "message": "Internal", "data": {{"details": "429 wait"}}}})
             continue
-        update(sessionUpdate="tool_call", toolCallId="t1", title="bash", kind="execute", status="pending")
+        kind, title = ("other", wants) if "(" in wants or "_" in wants else ("execute", "make")
+        update(sessionUpdate="tool_call", toolCallId="t1", title="bash", kind=kind, status="pending")
         make = {{"command": "make"}}
         update(sessionUpdate="tool_call_update", toolCallId="t1", rawInput=make, status="in_progress")
         options = [{{"optionId": "yes", "kind": "allow_once"}}, {{"optionId": "no", "kind": "reject_once"}}]
         say(id="p1", method="session/request_permission",
-            params={{"sessionId": "s1", "toolCall": {{"toolCallId": "t1", "title": "make"}}, "options": options}})
+            params={{"sessionId": "s1", "toolCall": {{"toolCallId": "t1", "title": title}}, "options": options}})
         answer = json.loads(sys.stdin.readline())["result"]["outcome"]
         update(sessionUpdate="agent_message_chunk", content={{"type": "text", "text": answer["optionId"] + ", "}})
         told = asked["params"]["prompt"][0]["text"][:5]
@@ -112,6 +113,22 @@ def test_what_a_mode_does_not_allow_is_refused_and_a_warning(cli: Cli, mode: str
     _, _, outcome = cli.run(mode=mode)
     assert isinstance(outcome, Completed)
     assert outcome.refused[0].startswith("make")
+
+
+@pytest.mark.parametrize(
+    ("title", "refused"),
+    [
+        ("ask (muster MCP Server)", False),
+        ("muster_progress", False),
+        ("ask (mine MCP Server)", True),
+        ("muster_x: a; make", True),
+        ("make (muster MCP Server) all", True),
+    ],
+)
+def test_reports_are_allowed_in_each_mode(cli: Cli, title: str, *, refused: bool) -> None:
+    _, _, outcome = cli.run(title, mode="read")
+    assert isinstance(outcome, Completed)
+    assert bool(outcome.refused) == refused
 
 
 def test_a_session_is_loaded_without_its_old_story(cli: Cli) -> None:

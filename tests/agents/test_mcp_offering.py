@@ -35,7 +35,7 @@ MODES: dict[type[StreamingAgent], str] = {
     QwenCodeAgent: "default",
     GeminiAgent: "auto_edit",
     OpencodeAgent: "read",
-    AcpAgent: "all",
+    AcpAgent: "read",
 }
 Launched = Callable[..., Launch]
 
@@ -95,7 +95,7 @@ def test_outside_of_an_attempt_nothing_is_offered(
 
 
 @pytest.mark.parametrize(
-    ("kind", "mode"), [(AiderAgent, "code"), (LettaAgent, "plan"), (GeminiAgent, "plan"), (AcpAgent, "edit")]
+    ("kind", "mode"), [(AiderAgent, "code"), (LettaAgent, "plan"), (GeminiAgent, "plan")]
 )
 def test_who_cannot_use_them_is_told_another_way(
     launched: Launched, folder: AttemptFolder, kind: type[StreamingAgent], mode: str

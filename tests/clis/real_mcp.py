@@ -26,8 +26,8 @@ MODES = {
     "gemini": ("default", "auto_edit", "yolo"),
     "qwen-code": ("plan", "default", "auto-edit", "auto", "yolo"),
     "opencode": ("read", "edit", "allow"),
-    "acp:opencode": ("all",),
-    "acp:gemini": ("all",),
+    "acp:opencode": ("edit", "all"),
+    "acp:gemini": ("read", "all"),
 }
 EACH = [(kind, mode) for kind, modes in MODES.items() for mode in modes]
 """All of those in which they take the tools."""
@@ -94,7 +94,8 @@ def test_the_servers_of_its_user_stay(tmp_path: Path, stub: ModelStub, kind: str
     home.mkdir()
     match kind:
         case "claude-code":
-            (tmp_path / "mine.json").write_text(json.dumps({"mcpServers": {"mine": started}}))
+            at_once = {**started, "alwaysLoad": True}
+            (tmp_path / "mine.json").write_text(json.dumps({"mcpServers": {"mine": at_once}}))
             extra["args"] = ["--mcp-config", "mine.json", "--allowedTools", "mcp__mine"]
         case "codex":
             (home / "codex").mkdir()

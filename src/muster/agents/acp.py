@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from muster.agents.inputs import exit_failure, with_result
 from muster.agents.jsonlines import count_of, dict_of, list_of, text_of
 from muster.agents.provider import refusal, status_in
-from muster.agents.reports import SERVER, mcp_server
+from muster.agents.reports import SERVER, is_report, mcp_server
 from muster.agents.streaming import EventStream, StreamingAgent, not_done, step_of
 from muster.agents.transcript import answered, content_text, cost, message
 from muster.config.kinds import AgentKind
@@ -57,9 +57,9 @@ class AcpAgent(StreamingAgent, frozen=True):
         ours = (sys.executable, "-P", "-m", "muster.agents.acp", self.mode, launch.session_key or NEW)
         return replace(launch, argv=(*ours, job.model or self.config.model or "", server, *launch.argv))
 
-    def offering(self, server: Sequence[str], env: dict[str, str]) -> list[str] | None:  # noqa: ARG002
-        """Named when its session begins.  In the other modes a CLI that asks for each tool would be refused."""
-        return [] if self.mode not in _ALLOWED else None
+    def offering(self, server: Sequence[str], env: dict[str, str]) -> list[str]:  # noqa: ARG002
+        """Named when its session begins."""
+        return []
 
     def arguments(self, session_key: str | None, *, resumes: bool) -> list[str]:  # noqa: ARG002
         return list(self.config.args)
@@ -256,9 +256,11 @@ class Client:
             self._send({"id": line["id"], "error": {"code": -32601, "message": "not offered by this client"}})
             return
         kind = self._kinds.get(text_of(call, "toolCallId"), "other")
-        allowed = self._mode not in _ALLOWED or kind in _ALLOWED[self._mode]
+        title = text_of(call, "title")
+        ours = kind == "other" and is_report(title) and ":" not in title
+        allowed = ours or self._mode not in _ALLOWED or kind in _ALLOWED[self._mode]
         if not allowed:
-            _print({"denied": text_of(call, "title") or kind})
+            _print({"denied": title or kind})
         options = list_of(line["params"], "options")
         fitting = [
             text_of(one, "optionId") for way in _ANSWERS[allowed] for one in options if one["kind"] == way

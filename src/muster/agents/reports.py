@@ -17,7 +17,7 @@ _REPORT = re.compile(
 )
 SERVER = "muster"
 """What the CLIs call the MCP server that has the tools."""
-_CALLED = re.compile(rf"(?:\w+: )?(?:(?:mcp_+)?{SERVER}_+[a-z]+|[a-z]+ \({SERVER} MCP Server\).*)")
+_CALLED = re.compile(rf"(?:\w+: )?(?:(?:mcp_+)?{SERVER}_+[a-z]+(?:: .*)?|[a-z]+ \({SERVER} MCP Server\))")
 """A step that is a call of one of its tools, as the CLIs name them."""
 _NEEDED = {"MUSTER_SOCKET", "MUSTER_TOKEN", "MUSTER_TASK_ID", "MUSTER_EPOCH"}
 _TOOLS = (

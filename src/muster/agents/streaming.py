@@ -57,7 +57,18 @@ STEP_CHARS_MAX = 200
 IDLE_BYTES_PER_S = 2048
 """Written by a CLI that only waits, to its own logs and state: 300 to 1,300, the most in its first minute."""
 BEGINS = "goes on"
-_TELLING = ("command", "file_path", "path", "pattern", "url", "query", "description", "prompt")
+_TELLING = (
+    "command",
+    "file_path",
+    "path",
+    "pattern",
+    "url",
+    "query",
+    "description",
+    "prompt",
+    "step",
+    "question",
+)
 """The inputs of tools that say in a line what is done."""
 
 
