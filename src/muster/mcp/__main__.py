@@ -2,8 +2,8 @@
 
 import sys
 
-sys.path.append(__file__.removesuffix("/muster/mcp/__main__.py"))
+if __name__ == "__main__":
+    sys.path.append(__file__.removesuffix("/muster/mcp/__main__.py"))
+    from muster.mcp.server import main
 
-from muster.mcp.server import main
-
-sys.exit(main())
+    sys.exit(main())

@@ -223,7 +223,9 @@ class McpServer:
             raise WrongCall(_INVALID_PARAMS, "the arguments are an object")
         said: list[str] = []
         try:
-            self._report(name, arguments or {}, said)
+            # What some models do not want to say they call null.
+            given = {key: value for key, value in (arguments or {}).items() if value is not None}
+            self._report(name, given, said)
         except MusterError as error:
             return _said([error.message, error.hint], failed=True)
         return _said([TOOLS[name].answer, *said])
