@@ -77,6 +77,8 @@ CONFIG = """\
 #order = "file"     # how tasks follow each other where that is said nowhere: file, phases, free
 #debounce = "2s"    # how long a file has to be left alone before what was edited in it is looked at
 #settle = "30s"     # how long a new or edited box has to stand before it is taken up
+#protect = true     # boxes that an agent has ticked in its working tree are put back
+#prompt = ""        # what a prompt says of the task's place in its plan; "": nothing
 
 # Dollars; at 80 % the agent is told, then the task or the plan is paused: muster budget PLAN|REF USD.
 [budget]
