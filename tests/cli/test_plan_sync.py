@@ -155,6 +155,11 @@ def test_without_a_crew_it_is_done_by_the_command(project: Project) -> None:
     project.say("down", "--now")
     project.edit("[ ] First", "[x] First")
     project.edit(GATE, GATE + "- [ ] Third {#c after=gate}\n  true\n")
+    differs = "plan  not in step\n  a  ticked: not taken in yet\n  c  added: not taken in yet\n"
+    assert (
+        project.say("plan", "sync", "plan", "--status")
+        == f"{differs}  next: muster plan sync plan takes it in\n"
+    )
     told = project.say("plan", "sync", "plan")
     assert told == "plan  completed: a; added: c\n"
     assert (project.status("a"), project.status("c")) == ("COMPLETED", "PENDING")

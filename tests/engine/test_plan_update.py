@@ -265,7 +265,10 @@ def test_what_runs_or_is_done_stays_and_is_told(rig: Rig) -> None:
     rig.do(complete(a))
     assert [change.key for change in update(rig, {"a": [], "b": []}).diff.removed] == ["x"]
     (back,) = update(rig, {"a": [], "b": [], "y": []}).diff.changed
-    assert (back.key, back.kept) == ("y", "it is archived: give it another id")
+    assert (back.key, back.kept) == (
+        "y",
+        "it is archived, and done: tick its box, or give it another id to have it done again",
+    )
 
 
 def test_a_cycle_with_what_stays_is_refused_and_nothing_is_changed(rig: Rig) -> None:

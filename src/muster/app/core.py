@@ -40,8 +40,8 @@ from muster.hosts.local_host import LocalHost
 from muster.hosts.process_tree import kill_recorded
 from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled, TookOver
 from muster.model.commands import NewBoot
-from muster.model.errors import MusterError, ProjectCopied, StoreFault
-from muster.model.plan_sync import PlanSynced
+from muster.model.errors import BadPlan, MusterError, NotFound, ProjectCopied, StoreFault
+from muster.model.plan_sync import Difference, PlanSynced
 from muster.model.retention import Retention
 from muster.model.retry import RetryPolicy
 from muster.plans.files import LocalPlanFiles
@@ -198,6 +198,13 @@ class Owner:
         if accept is None:
             return await self.syncer.sync(plan)
         return await self.syncer.decide(plan, accept, keys, actor)
+
+    async def untaken(self, plan: str) -> tuple[Difference, ...]:
+        """As PlanSyncer.untaken; nothing where its file is away or cannot be read: `problem` tells of that."""
+        try:
+            return await self.syncer.untaken(plan)
+        except (NotFound, BadPlan):
+            return ()
 
     async def boxes(self, plan: str, *, rewrite: bool = False) -> BoxesTicked:
         """Ticks what is due, or if `rewrite` all boxes of what is done; which boxes differ all the same."""

@@ -100,7 +100,11 @@ def tell(diff: Json, say: Callable[[str], None], *, applied: bool) -> None:
     changed = [one for one in diff["changed"] if not one["kept"]]
     _some("Changed", (f"{one['key']}: {fields_of(one)}" for one in changed), say)
     stays = [*(one for one in diff["changed"] if one["kept"])]
-    _some("Kept", (f"{one['key']}: {fields_of(one)} not changed: {one['kept']}" for one in stays), say)
+    _some(
+        "Kept",
+        (f"{one['key']}: {fields_of(one) or 'it is'} not changed: {one['kept']}" for one in stays),
+        say,
+    )
     out = [one for one in diff["removed"] if not one["kept"]]
     ended = ("archived", "cancelled") if applied else ("has ended", "still to be done")
     _some(

@@ -50,7 +50,7 @@ def _key(plan: str, text: str) -> str:
 
 
 def _show(found: Json, screen: Screen) -> None:
-    waits = found["conflicts"] or found["owed"] or found["problem"]
+    waits = found["conflicts"] or found["owed"] or found["problem"] or found["untaken"]
     screen.line(f"{clean(found['plan'])}  {clean(found['done'] or ('not in step' if waits else 'in step'))}")
     if found["problem"]:
         screen.line(f"  {clean(found['problem'])}")
@@ -58,6 +58,10 @@ def _show(found: Json, screen: Screen) -> None:
         screen.line(f"  {clean(key)}  its box was not found: it is ticked as soon as it is there")
     for one in found["conflicts"]:
         screen.line(f"  {clean(one['key'])}  {one['kind']}: {clean(one['why'])}")
+    for key, kind, *_ in found["untaken"]:
+        screen.line(f"  {clean(key)}  {kind}: not taken in yet")
+    if found["untaken"]:
+        screen.line(f"  next: muster plan sync {shell_word(found['plan'])} takes it in")
     if found["conflicts"]:
         screen.line(f"  next: muster plan sync {shell_word(found['plan'])} --accept KEY, or --reject KEY")
 

@@ -387,7 +387,7 @@ def compare(
         if before and "depends_on" in fields and _same_wait(task.depends_on, spec.depends_on, before):
             fields = tuple(name for name in fields if name != "depends_on")
         if fields or (task.status is TaskStatus.ARCHIVED and not spec.done):
-            changed.append(Change(key=key, status=task.status, fields=fields, kept=_kept(task.status)))
+            changed.append(Change(key=key, status=task.status, fields=fields, kept=_kept(task)))
     removed = (
         Change(key=task.key, status=task.status, kept=_RUNS if task.status in HELD else "")
         for task in kept.values()
@@ -436,9 +436,11 @@ def without(diff: PlanDiff, leave: Collection[str]) -> PlanDiff:
 _RUNS = "it runs now"
 
 
-def _kept(status: TaskStatus) -> str:
-    if status in EDITABLE:
+def _kept(task: KeptTask) -> str:
+    if task.status in EDITABLE:
         return ""
-    if status is TaskStatus.ARCHIVED:
-        return "it is archived: give it another id"
-    return _RUNS if status in HELD else f"it is {status.lower()}"
+    if task.status is TaskStatus.ARCHIVED and task.worked:
+        return "it is archived, and done: tick its box, or give it another id to have it done again"
+    if task.status is TaskStatus.ARCHIVED:
+        return "it is archived, and was not done: give it another id to have it tried again"
+    return _RUNS if task.status in HELD else f"it is {task.status.lower()}"

@@ -55,6 +55,10 @@ class FileConflict(Answer, frozen=True, kw_only=True):
     rejected: bool = False
     """A person wants it to stay as it is."""
 
+    @classmethod
+    def of(cls, one: Difference, why: str, now_ms: int) -> FileConflict:
+        return cls(key=one.key, kind=one.kind, said=one.said, why=why, since_ms=now_ms)
+
     @property
     def about(self) -> Difference:
         return Difference(self.key, self.kind, self.said)
@@ -100,6 +104,8 @@ class PlanSynced(Answer, frozen=True, kw_only=True):
     conflicts: tuple[FileConflict, ...] = ()
     owed: tuple[str, ...] = ()
     """Boxes that are not as they are to be, because they were not found."""
+    untaken: tuple[Difference, ...] = ()
+    """What differs, and is neither taken in nor asked about yet."""
 
 
 class TakeTicks(Enqueue, frozen=True, kw_only=True):
@@ -166,6 +172,18 @@ def box_difference(key: str, status: TaskStatus, *, ticked: bool) -> list[Differ
     return []
 
 
+def of_boxes(
+    status: Mapping[str, TaskStatus], boxes: Mapping[str, bool], due: Collection[str]
+) -> list[Difference]:
+    """Where nothing but boxes is compared."""
+    return [
+        one
+        for key, now in status.items()
+        if key not in due
+        for one in box_difference(key, now, ticked=boxes[key])
+    ]
+
+
 def by_keys(boxes: Mapping[str, bool], names: Iterable[BoxName]) -> dict[str, bool]:
     """Boxes by the keys of their tasks, and not by what the file calls them."""
     keys = {one.name: one.key for one in names if one.current}
@@ -205,9 +223,7 @@ def judge(
         if one not in fresh or facts.moved:
             why = _brake(one, status, facts, many)
         if why:
-            waits.append(
-                FileConflict(key=one.key, kind=one.kind, said=one.said, why=why, since_ms=facts.now_ms)
-            )
+            waits.append(FileConflict.of(one, why, facts.now_ms))
         else:
             standing[one] = fresh.get(one, facts.mono_s)
     held_back = {conflict.key for conflict in waits if not conflict.rejected}

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from muster.engine.queries import Queries
 from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled
 from muster.model.errors import StoreFault
-from muster.model.plan_sync import PlanSynced
+from muster.model.plan_sync import Difference, PlanSynced
 from muster.ports.engine import Execute
 from muster.ports.host import ProcessId
 from muster.ports.runtime import Wakeups
@@ -57,6 +57,9 @@ class OwnerActions(Protocol):
     ) -> PlanSynced:
         """Takes in what has changed in the plan's file, now; or a person's word on what waits, of these tasks or
         of all.  Raises NotFound."""
+
+    async def untaken(self, plan: str) -> tuple[Difference, ...]:
+        """What differs between the plan and its file now, and is neither taken in nor asked about."""
 
     async def boxes(self, plan: str, *, rewrite: bool = False) -> BoxesTicked:
         """Ticks the boxes of what the plan of this name has completed since, or if `rewrite` ever, now."""

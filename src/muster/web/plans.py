@@ -65,7 +65,11 @@ async def boxes(web: Backend, plan: str, body: ActorBody) -> BoxesTicked:  # noq
     return await web.owner.boxes(plan, rewrite=True)
 
 
-routes.query(f"{_PLAN}/sync", Queries.sync_state)
+@routes.get(f"{_PLAN}/sync")
+async def standing(web: Backend, plan: str) -> PlanSynced:
+    """How a plan and its file stand to each other.  Nothing is changed."""
+    found = await web.queries.sync_state(plan)
+    return replace(found, untaken=await web.owner.untaken(plan))
 
 
 @routes.post(f"{_PLAN}/sync")

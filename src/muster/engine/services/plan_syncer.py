@@ -34,11 +34,11 @@ from muster.model.plan_sync import (
     SyncState,
     SyncVerdict,
     TakeTicks,
-    box_difference,
     boxes_differ,
     by_keys,
     differences,
     judge,
+    of_boxes,
 )
 from muster.model.rows import Plan
 from muster.model.states import TaskStatus
@@ -257,7 +257,8 @@ class PlanSyncer(TaskService):
             try:
                 command = await self._in_thread(self._wanted, plan.source, plan.task_order, seen.data)
             except BadPlan as error:
-                found = _of_boxes({key: by_key[key] for key in seen.boxes if key in by_key}, seen.boxes, due)
+                status = {key: by_key[key].status for key in seen.boxes if key in by_key}
+                found = of_boxes(status, seen.boxes, due)
                 return _Compared(seen, None, by_key, found, doubts, str(error))
             as_kept, identity, _ = as_known(command, tasks, names)
             specs, doubts = tuple(map(self._policy.filled, as_kept.tasks)), identity.doubts
@@ -268,7 +269,8 @@ class PlanSyncer(TaskService):
             before = {**known.boxes, **self._ticker.written.get(plan.id, {})}
             changed = [key for key, ticked in seen.boxes.items() if before.get(key) is not ticked]
             kept = await self._tasks(plan, changed)
-            found = _of_boxes(kept, seen.boxes, await self._ticker.due(plan))
+            status = {key: task.status for key, task in kept.items()}
+            found = of_boxes(status, seen.boxes, await self._ticker.due(plan))
         return _Compared(seen, command, kept, found, doubts)
 
     async def _tasks(self, plan: Plan, keys: Iterable[str]) -> dict[str, TaskView]:
@@ -349,11 +351,11 @@ class PlanSyncer(TaskService):
             except CallerError as error:
                 # Nothing of this step was changed; as a conflict it is not tried again each time.
                 problem = str(error)
-                waits += [_wait(one, str(error), now_ms) for one in step]
+                waits += [FileConflict.of(one, str(error), now_ms) for one in step]
             else:
                 told += done
                 why = {key: OPEN_BELOW if compared.kept[key].is_group else UNPROVED for key in unproved}
-                waits += [_wait(one, why[one.key], now_ms) for one in step if one.key in why]
+                waits += [FileConflict.of(one, why[one.key], now_ms) for one in step if one.key in why]
         return told, waits, problem
 
     async def _tick(
@@ -456,6 +458,14 @@ class PlanSyncer(TaskService):
             keys = {one.key for one in found}
             await self._engine.execute(replace(command, leave=frozenset(keys - wanted)))
 
+    async def untaken(self, name: str) -> tuple[Difference, ...]:
+        """What differs now, and is neither taken in nor asked about.  Raises NotFound, BadPlan."""
+        plan = await self._named(name)
+        async with self._ticker.lock:
+            state, compared = await self._reads.sync_state(plan.id), await self._compare(plan)
+        known = {conflict.about for conflict in state.conflicts}
+        return tuple(one for one in compared.found if one not in known)
+
     async def rewrite(self, name: str) -> str:
         """Ticks the box of each completed task, also where a person has cleared it; why some wait."""
         plan = await self._named(name)
@@ -476,21 +486,6 @@ class PlanSyncer(TaskService):
                 boxes = by_keys(boxes, await self._reads.box_names(plan.id))
                 return boxes_differ(boxes, await self._reads.kept_tasks(plan.id))
         return ()
-
-
-def _of_boxes(
-    kept: Mapping[str, KeptTask | TaskView], boxes: Mapping[str, bool], due: Collection[str]
-) -> list[Difference]:
-    return [
-        one
-        for key, task in kept.items()
-        if key not in due
-        for one in box_difference(key, task.status, ticked=boxes[key])
-    ]
-
-
-def _wait(one: Difference, why: str, now_ms: int) -> FileConflict:
-    return FileConflict(key=one.key, kind=one.kind, said=one.said, why=why, since_ms=now_ms)
 
 
 def _listed(keys: Iterable[str]) -> str:
