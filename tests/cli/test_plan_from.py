@@ -341,7 +341,7 @@ def test_a_file_is_written_over_only_by_force(cli, empty, said):
 )
 def test_the_plans_title_names_no_other_file(cli, empty, said, title):
     answers(said, f"# {title}\n- [ ] a {{#a}}\n")
-    done = cli("plan", "from", "x")
+    done = cli("plan", "from", "x", "--add")
     assert done.code == 0, done.err
     (made,) = [
         path.name for path in empty.root.iterdir() if path.name not in (".git", ".muster", "muster.toml")

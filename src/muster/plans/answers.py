@@ -26,6 +26,8 @@ from .problems import quoted
 CHARS_MAX = 100_000
 TASKS_MAX = 200
 """More than that nobody reads before saying yes."""
+TITLE_CHARS_MAX = 100
+"""Of the plan."""
 TAKEN = ("after", "check", "agent", "profile", "touches")
 """Attributes that a model may give; `#id` too."""
 NAME = "answer"
@@ -159,7 +161,7 @@ def _refuse_posing(document: PlanDocument) -> None:
 def _reading(document: PlanDocument, allowed: Allowed) -> Reading:
     open_tasks = [task for task in document.tasks if not task.is_group]
     in_turn = len(open_tasks) > 1 and not any(task.depends_on for task in open_tasks)
-    found = Reading(document.title or "Plan", order=FILE_ORDER if in_turn else FREE)
+    found = Reading(document.title[:TITLE_CHARS_MAX] or "Plan", order=FILE_ORDER if in_turn else FREE)
     hold = {task.key for task in document.tasks if task.is_group or task.description}
     lost: Counter[str] = Counter()
     for task in document.tasks:
