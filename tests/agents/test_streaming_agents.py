@@ -152,6 +152,28 @@ def test_what_codex_has_noted_is_all_unless_it_waits_for_an_answer(
     assert booked == Usage(input_tokens=1000, cached_tokens=200, output_tokens=50, estimated=estimated)
 
 
+def test_what_codex_has_spent_is_known_while_it_works(home: Path, folder: AttemptFolder) -> None:
+    def added(kind: str, **payload: object) -> None:
+        with noted.open("a") as file:
+            file.write(json.dumps({"type": kind, "payload": payload}, separators=(",", ":")) + "\n")
+
+    agent = codex(home)
+    stream = agent.stream(job(), launched(agent, folder, job()))
+    noted = home / "sessions" / "2026" / "11" / "21" / f"rollout-2026-11-21T17-17-24-{KEY}.jsonl"
+    noted.write_text("")
+    stream.feed(json.dumps({"type": "thread.started", "thread_id": KEY}).encode() + b"\n")
+    works = json.dumps({"type": "item.started", "item": {"type": "command_execution", "command": "ls"}})
+    added("turn_context", model="gpt-5")
+    added("token_usage_record", thread_token_usage={"input_tokens": 1_000_000, "output_tokens": 10})
+    stream.feed(works.encode() + b"\n")
+    assert stream.usage is not None and stream.usage.cost_microusd == 1_250_100
+    added("token_usage_record", thread_token_usage={"input_tokens": 2_000_000, "output_tokens": 10})
+    with noted.open("a") as file:
+        file.write('{"type":"token_usage_record","payl')  # it is in the middle of a line
+    stream.feed(works.encode() + b"\n")
+    assert stream.usage.cost_microusd == 2_500_100
+
+
 def test_a_run_that_is_killed_while_it_waits_for_an_answer_may_have_cost_more() -> None:
     def part(event: dict[str, object]) -> bytes:
         return json.dumps({"type": "stream_event", "event": event}).encode() + b"\n"

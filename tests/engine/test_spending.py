@@ -73,6 +73,8 @@ def test_a_task_is_told_of_its_budget_then_paused_and_one_command_raises_it() ->
     assert rig.attempt(job).stop_action is not None
     rig.do(release(job))
     assert (rig.statuses()["a"], rig.task("a").paused_reason) == ("PAUSED", PauseReason.BUDGET)
+    with pytest.raises(IllegalMove, match=r"\$0\.01 are spent of the \$0\.01 that task"):
+        rig.do(c.Resume(task_id=job.task_id, actor="ada"))
     with pytest.raises(IllegalMove, match="spent already"):
         rig.do(c.SetBudget(task_id=job.task_id, microusd=10_000, actor="ada"))
     rig.do(c.SetBudget(task_id=job.task_id, microusd=50_000, actor="ada"))

@@ -33,6 +33,15 @@ if "spends" in prompt and not resumes:
     told = [json.loads(sys.stdin.readline())["message"]["content"] for _ in range(3)]
     end(1, result=" | ".join(sorted(told)))
     sys.exit()
+if "pays" in prompt and not resumes:
+    for number, tokens in enumerate([10_000, 4_000]):
+        used = dict(input_tokens=tokens)
+        say(type="assistant", message=dict(id=f"m{number}", model="claude-opus-4-1", usage=used, content=[]))
+        pathlib.Path("begun").write_text(str(os.getpid()))
+        for _ in range(0 if number else 2):
+            heard = json.loads(sys.stdin.readline())["message"]["content"]
+            with open("told", "a") as file: file.write(heard + "\\n")
+    time.sleep(600)
 if "asks" in prompt and "You asked" not in prompt:
     say(type="assistant", message=dict(id="m1", usage=dict(), content=[dict(type="text",
         text="Hm.\\n\\nmuster: ask blue or green?")]))
@@ -131,6 +140,32 @@ def test_a_budget_that_is_nearly_used_reaches_the_agent_beside_what_a_person_say
         "80 % of the budget of this task, $0.18, are used: end soon",
         "Message from a person: Use tabs.",
     ]
+
+
+def test_a_used_up_budget_pauses_a_running_task_and_raising_it_takes_the_notice_back(project: Path) -> None:
+    """It is told at 80 %, hears that there is more, spends that as well, and goes on in its session."""
+    config = project / "muster.toml"
+    config.write_text(config.read_text() + "[budget]\ntask = 0.18\n")
+    (project / "plan.md").write_text("# Plan\n- [ ] It {#it}\n  pays\n")
+    with subprocess.Popen([*MUSTER, "run", "plan.md"], cwd=project, stdout=subprocess.PIPE) as run:
+        until_begun(project)
+        until((project / "told").exists, "it is told")
+        raised = muster(project, "budget", "plan/it", "0.2")
+        assert raised.returncode == 0, raised.stderr
+        paused = until(
+            lambda: (task := show(project, "plan/it")["task"])["status"] == "PAUSED" and task, "it is paused"
+        )
+        assert paused["why"] == "paused, its budget is used up: `muster budget plan/it USD` raises it"
+        assert "are spent of the $0.20" in muster(project, "task", "resume", "plan/it").stderr
+        assert muster(project, "budget", "plan/it", "5").returncode == 0
+        run.wait(PATIENCE_S)
+    assert muster(project, "run", "plan.md").returncode == 0
+    assert show(project, "plan/it")["task"]["status"] == "COMPLETED"
+    assert (project / "told").read_text().splitlines() == [
+        "80 % of the budget of this task, $0.18, are used: end soon",
+        "The budget of this task is $0.20 now: go on, there is no need to end soon",
+    ]
+    assert [resumes for _, resumes, _ in prompts(project)] == [False, True]
 
 
 def test_a_question_in_its_words_is_asked_and_answered_in_its_session(project: Path) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from glob import escape
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 from muster.agents.inputs import tail, with_result
-from muster.agents.jsonlines import count_of, dict_of, last_object, list_of, text_of
+from muster.agents.jsonlines import count_of, dict_of, last_object, list_of, new_objects, text_of
 from muster.agents.provider import refusal
 from muster.agents.reports import SERVER, reports_in
 from muster.agents.streaming import (
@@ -49,7 +49,8 @@ PRICES = {
     "gpt-5-nano": Price(0.05, 0.005, 0.4),
 }
 """The CLI tells tokens alone."""
-_TURNS = (b'"type":"token_usage_record"', b'"type":"response_item"', b'"type":"turn_aborted"')
+_SPENT, _MODEL = b'"type":"token_usage_record"', b'"type":"turn_context"'
+_TURNS = (_SPENT, b'"type":"response_item"', b'"type":"turn_aborted"')
 _STATUS = re.compile(r"(?:unexpected|last) status:? (\d{3})\b")
 _ERROR_TYPE = re.compile(r'"type": ?"(\w+)"')
 _GONE = re.compile(r"no rollout found|thread/resume failed")
@@ -120,8 +121,8 @@ class CodexAgent(StreamingAgent, frozen=True):
     def booked(self, session_key: str, env: Mapping[str, str]) -> Usage | None:
         """Every request, those of a turn that was killed included: its own total on stdout has not these."""
         for path in self._rollouts(session_key, env):
-            note = dict_of(last_object(path, b'"type":"token_usage_record"'), "payload")
-            turn = dict_of(last_object(path, b'"type":"turn_context"'), "payload")
+            note = dict_of(last_object(path, _SPENT), "payload")
+            turn = dict_of(last_object(path, _MODEL), "payload")
             if used := dict_of(note, "thread_token_usage"):
                 usage = _usage(used).at(price_of(text_of(turn, "model"), PRICES))
                 # What its model has been asked last has no answer here, but may have been answered and paid.
@@ -131,7 +132,8 @@ class CodexAgent(StreamingAgent, frozen=True):
         return None
 
     def stream(self, job: Job, launch: Launch) -> CodexStream:
-        return CodexStream(self.mark(job, launch), launch.limits, partial(self.booked, env=launch.env))
+        booked, rollouts = partial(self.booked, env=launch.env), partial(self._rollouts, env=launch.env)
+        return CodexStream(self.mark(job, launch), launch.limits, booked, Growing(rollouts))
 
 
 def entries(line: dict[str, Any]) -> Iterator[Entry]:
@@ -215,11 +217,42 @@ KIND = AgentKind(
 )
 
 
+class Growing:
+    """What a thread has cost, by the note that codex keeps of it while it works: its stdout tells that only in
+    the end.  Each look reads what was added since the one before."""
+
+    def __init__(self, rollouts: Callable[[str], Iterable[Path]]) -> None:
+        self._rollouts = rollouts
+        self._path: Path | None = None
+        self._offset = 0
+        self._model = ""
+        self._usage: Usage | None = None
+
+    def __call__(self, session_key: str) -> Usage | None:
+        self._path = self._path or next(iter(self._rollouts(session_key)), None)
+        if self._path is None:
+            return None
+        news, self._offset = new_objects(self._path, self._offset, _SPENT, _MODEL)
+        for line in news:
+            payload = dict_of(line, "payload")
+            self._model = text_of(payload, "model") or self._model
+            if used := dict_of(payload, "thread_token_usage"):
+                self._usage = _usage(used).at(price_of(self._model, PRICES))
+        return self._usage
+
+
 class CodexStream(EventStream):
     """Reads `codex exec --json`."""
 
-    def __init__(self, mark: Usage | None, limits: Limits, booked: Booked = never_booked) -> None:
+    def __init__(
+        self,
+        mark: Usage | None,
+        limits: Limits,
+        booked: Booked = never_booked,
+        growing: Booked = never_booked,
+    ) -> None:
         super().__init__(mark, limits, booked)
+        self._growing = growing
         self._error = ""
         self._declined: list[str] = []
         self._final = ""
@@ -251,6 +284,8 @@ class CodexStream(EventStream):
 
     def _line(self, line: dict[str, Any]) -> list[AgentEvent]:
         item = dict_of(line, "item")
+        if item and self._session and (total := self._growing(self._session)) is not None:
+            self._total = total
         if item and text_of(item, "type") != "error":
             self.waiting, self.answered = None, True
         if text_of(item, "status") == "declined":

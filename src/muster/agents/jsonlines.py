@@ -66,6 +66,20 @@ def last_object(path: Path, *beginnings: bytes) -> dict[str, Any]:
     return next(iter(JsonLines().feed(found)), {})
 
 
+def new_objects(path: Path, offset: int, *beginnings: bytes) -> tuple[list[dict[str, Any]], int]:
+    """Of the whole lines behind `offset`, those that hold one of these as `last_object`; where to go on."""
+    found: list[dict[str, Any]] = []
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        file.seek(offset)
+        for line in file:
+            if not line.endswith(b"\n"):
+                break
+            offset += len(line)
+            if any(beginning in line[:HEAD_BYTES] for beginning in beginnings):
+                found += JsonLines().feed(line)
+    return found, offset
+
+
 def text_of(holder: object, name: str) -> str:
     """A field that should be a text; empty where it is none."""
     value = holder.get(name) if isinstance(holder, dict) else None

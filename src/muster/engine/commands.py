@@ -96,6 +96,7 @@ class Engine:
             c.FreshLeases: self._workers.fresh_leases,
             c.Account: self._spending.account,
             c.SetBudget: self._spending.set_budget,
+            c.Resume: self._spending.resume,
             c.Release: self._release,
             c.OpenPool: open_pool,
             c.AnswerQuestion: permissions.answer,

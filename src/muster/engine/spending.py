@@ -15,7 +15,16 @@ from muster.model import commands as c
 from muster.model.answers import Done, Moved
 from muster.model.errors import IllegalMove
 from muster.model.rows import Plan
-from muster.model.spending import NOTICE_PART, Ledger, Spent, dollars, ledger_of
+from muster.model.spending import (
+    NOTICE_PART,
+    OF_PLAN,
+    OF_TASK,
+    Ledger,
+    Spent,
+    dollars,
+    ledger_of,
+    nearly_used,
+)
 from muster.model.states import HELD, PauseReason, TaskStatus
 from muster.model.task import Attempt, Task
 from muster.model.usage import usage_of
@@ -58,10 +67,10 @@ class Spending:
         most = ledger.budgets.get(f"task {task.id}", self._policy.budget_task_microusd)
         if most:
             spent = await view.tx.task_cost(task.id, attempt.epoch) + _cost(attempt)
-            _judge(view, attempt, _Use("this task", spent, most))
+            _judge(view, attempt, _Use(OF_TASK, spent, most))
         most = ledger.budgets.get(f"plan {task.plan_id}", self._policy.budget_plan_microusd)
         if most and task.plan_id is not None:
-            use = _Use("its plan", ledger.plans[str(task.plan_id)].cost_microusd, most)
+            use = _Use(OF_PLAN, ledger.plans[str(task.plan_id)].cost_microusd, most)
             _judge(view, attempt, use)
             if use.up:
                 await self._over_budget(view, task.plan_id, dollars(most))
@@ -96,6 +105,20 @@ class Spending:
                 f"muster budget {plan.name} USD",
             )
 
+    async def resume(self, view: View, command: c.Resume) -> Moved:
+        """Raises IllegalMove as `refuse_used_up`."""
+        await view.flush()
+        task, ledger = view.task(command.task_id), ledger_of(await view.tx.meta(SPENT))
+        most = ledger.budgets.get(f"task {task.id}", self._policy.budget_task_microusd)
+        if task.paused_reason is PauseReason.BUDGET and most:
+            spent = await view.tx.task_cost(task.id, 0)
+            if spent >= most:
+                raise IllegalMove(
+                    f"{dollars(spent)} are spent of the {dollars(most)} that task {task.id} may cost",
+                    f"muster budget {task.id} USD",
+                )
+        return moved(view.run(task.id, command))
+
 
 def _cost(attempt: Attempt) -> int:
     usage = usage_of(attempt.usage)
@@ -128,7 +151,5 @@ def _judge(view: View, attempt: Attempt, use: _Use) -> None:
             c.Pause(task_id=attempt.task_id, actor="coordinator", reason=PauseReason.BUDGET),
         )
     elif use.nearly and attempt.open:
-        text = (
-            f"{NOTICE_PART * 100:.0f} % of the budget of {use.whose}, {dollars(use.most)}, are used: end soon"
-        )
+        text = f"{nearly_used(use.whose)}{dollars(use.most)}, are used: end soon"
         view.run(attempt.task_id, c.Notify(task_id=attempt.task_id, epoch=attempt.epoch, text=text))

@@ -20,6 +20,10 @@ def without(notice: str, less: str) -> str:
     return _BETWEEN.join(part for part in paragraphs(notice) if part != less)
 
 
+def beginning(notice: str, begins: str) -> list[str]:
+    return [part for part in paragraphs(notice) if part.startswith(begins)]
+
+
 def with_note(note: str, more: str) -> str:
     """What people have told so far, which the agent may not have read, with one thing more."""
     return f"{note}\n\n{more}".strip()[-NOTE_CHARS_MAX:] if more else note

@@ -13,6 +13,8 @@ from muster.model.usage import Usage
 DAYS_MAX = 400
 NOTICE_PART = 0.8
 """Of a budget: from here on it is told."""
+OF_TASK, OF_PLAN = "this task", "its plan"
+"""Whose budget it is, as its agent is told."""
 
 
 class Spent(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -83,6 +85,16 @@ _DECODER = msgspec.json.Decoder(Ledger)
 @lru_cache(maxsize=1)
 def ledger_of(text: str | None) -> Ledger:
     return _DECODER.decode(text) if text else Ledger()
+
+
+def nearly_used(whose: str) -> str:
+    """How the notice begins."""
+    return f"{NOTICE_PART * 100:.0f} % of the budget of {whose}, "
+
+
+def raised(whose: str, microusd: int) -> str:
+    """To whom was told that it is nearly used."""
+    return f"The budget of {whose} is {dollars(microusd)} now: go on, there is no need to end soon"
 
 
 def dollars(microusd: int) -> str:

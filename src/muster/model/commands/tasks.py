@@ -246,6 +246,8 @@ class Notify(AttemptCommand, frozen=True, kw_only=True):
     """What the agent of an attempt at work is to know; by the engine itself."""
 
     text: Text
+    instead: str = ""
+    """What it was told with this beginning is taken back; where it was not told so, nothing is said."""
 
 
 class Renew(AttemptCommand, frozen=True, kw_only=True):

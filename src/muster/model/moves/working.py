@@ -12,7 +12,7 @@ from muster.model import commands as c
 from muster.model.errors import BadInput, IllegalMove, StaleEpoch
 from muster.model.events import Event, Level
 from muster.model.moves.decision import Decision, Facts, current, decided, moved, moved_by
-from muster.model.notices import paragraphs, with_notice, without
+from muster.model.notices import beginning, paragraphs, with_notice, without
 from muster.model.states import STOP_BY_S, AttemptStatus, StopAction, TaskStatus
 from muster.model.task import BY_HAND, Artifact, Attempt, Checkpoint, Now, Task
 from muster.model.usage import usage_json
@@ -255,9 +255,12 @@ def account(task: Task, facts: Facts, command: c.Account, now: Now) -> Decision:
 def notify(task: Task, facts: Facts, command: c.Notify, now: Now) -> Decision:
     """Once for each text: it stands beside what else the agent is told."""
     attempt = current(task, facts, command)
-    if command.text in paragraphs(attempt.notice):
+    notice, old = attempt.notice, beginning(attempt.notice, command.instead) if command.instead else []
+    if command.text in paragraphs(notice) or (command.instead and not old):
         return Decision(task)
-    told = replace(attempt, notice=with_notice(attempt.notice, command.text))
+    for part in old:
+        notice = without(notice, part)
+    told = replace(attempt, notice=with_notice(notice, command.text))
     return decided(task, now, "noticed", command.text, "coordinator", level=Level.WARN, attempt=told)
 
 
