@@ -31,6 +31,9 @@ settings.register_profile("usual", deadline=None)  # how long an example takes i
 settings.load_profile("usual")
 settings.register_profile("long", max_examples=2_000, stateful_step_count=150, deadline=None, print_blob=True)
 
+# A shell starts what runs in the background without Ctrl-C, and every process of a test would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # Where programs that tests use were installed is no setting of Muster's.
 os.environ.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))
 for name in [name for name in os.environ if name.startswith("MUSTER_")]:
