@@ -307,6 +307,7 @@ def _letta(bench: Bench) -> dict[str, object]:
         connect = [*local, "connect", "lmstudio", "--base-url", f"{bench.url}/v1"]
         subprocess.run(
             [str(install("letta")), *connect],
+            cwd=bench.root,  # it leaves a folder where it is called
             env={**os.environ, "HOME": str(home)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
