@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -29,6 +30,10 @@ class StubForge:
         self.seen_tokens: list[str] = []
         self.merges_when_pushed = 0
         """So many updates of a pull request, and it is merged."""
+        self.resolved: set[int] = set()
+        """Comments whose threads are resolved."""
+        self.head: Callable[[str], str] = lambda _: "0" * 40
+        """Where a branch stands."""
         self.status = 0
         """What all requests are answered with, where it is one."""
         stub = self
@@ -74,6 +79,8 @@ class StubForge:
             return self.status, {"message": f"no, {headers.get('Authorization')}"}
         if headers.get("Authorization") != f"{self._scheme} {self.token}":
             return 401, {"message": "Bad credentials"}
+        if path.endswith("graphql"):
+            return 200, _threads(self.resolved)
         home = "projects/acme%2Fsite/" if self._gitlab else "repos/acme/site/"
         if not path.startswith(home):
             return 404, {"message": "Not Found"}
@@ -110,6 +117,7 @@ class StubForge:
                 self.merges_when_pushed -= 1
                 if self.merges_when_pushed == 0:
                     pull.update(state="closed", merged=True)
+            pull["head"]["sha"] = self.head(pull["head"]["ref"])
             return 200, pull
         if found := re.fullmatch(r"commits/(\w+)/check-runs", path):
             return 200, {"check_runs": self.checks.get(found[1], self.every_check)}
@@ -154,6 +162,14 @@ class StubForge:
         self.comments.append(
             {"id": number, "user": {"login": who, "type": "User"}, "body": text, "html_url": "", **more}
         )
+
+
+def _threads(resolved: set[int]) -> Any:
+    nodes = [
+        {"isResolved": done, "comments": {"nodes": [{"databaseId": number} for number in numbers]}}
+        for done, numbers in ((True, resolved), (False, {999}))
+    ]
+    return {"data": {"repository": {"pullRequest": {"reviewThreads": {"nodes": nodes}}}}}
 
 
 def check_run(name: str, conclusion: str | None, said: str = "") -> dict[str, Any]:

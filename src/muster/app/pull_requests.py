@@ -7,9 +7,13 @@ the user, and goes to no agent.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 import msgspec
@@ -19,15 +23,20 @@ from msgspec.structs import replace
 from muster.app.plan_merge import brought
 from muster.client.api import Api, plan_path, task_path
 from muster.config.project import Project
+from muster.hosts.file_lock import Lock, holder
 from muster.hosts.plain_files import replace_plain
 from muster.hosts.user_git import UserGit, said, text_of, without_logins
-from muster.model.errors import Conflict, MusterError, NotFound
+from muster.model.errors import Conflict, MusterError, NotFound, OwnerUnavailable, Unavailable
 from muster.model.json_value import Json
 from muster.model.refs import kept_refs, plan_branch, task_branch
 from muster.outbound.forges import FAILED, OPEN, PENDING, Comment, Forge, ForgeCheck
 
 NOTE_CHARS_MAX = 6000
 TEXT_CHARS_MAX = 1500
+_ID_CHARS = 12
+_NO_NETWORK = re.compile(
+    "Could not resolve host|Failed to connect|Connection (?:refused|timed out|reset)|unreachable|timed out"
+)
 _BEGINS, _ENDS = "<!-- muster -->", "<!-- /muster -->"
 """Around what is Muster's in the text of a pull request."""
 
@@ -73,6 +82,8 @@ class PullRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     handled: tuple[str, ...] = ()
     """Comments and failed checks that a retry was told."""
     looked_at_ms: int = 0
+    head: str = ""
+    """The newest commit that the forge has of its branch."""
 
     @property
     def pending(self) -> bool:
@@ -97,10 +108,32 @@ def records(project: Project) -> dict[str, PullRecord]:
         ) from None
 
 
-def keep(project: Project, record: PullRecord) -> PullRecord:
+@contextmanager
+def alone(project: Project) -> Iterator[None]:
+    """One command at a time changes what is known of pull requests, or starts what they call for."""
     lock = os.open(f"{project.pull_requests}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def only_follower(project: Project, ref: str) -> Lock:
+    """Held until it ends.  Raises Conflict."""
+    name = hashlib.sha256(ref.encode()).hexdigest()[:_ID_CHARS]
+    path = project.pull_requests.with_name(f"{project.pull_requests.name}.{name}.follow")
+    try:
+        return Lock.take(path)
+    except OwnerUnavailable:
+        raise Conflict(
+            f"process {holder(path) or '?'} follows the pull request of {ref} already",
+            f"muster pr status {ref}",
+        ) from None
+
+
+def keep(project: Project, record: PullRecord) -> PullRecord:
+    with alone(project):
         found = records(project)
         known = found.get(record.ref)
         if known is not None and known.number == record.number:
@@ -112,8 +145,6 @@ def keep(project: Project, record: PullRecord) -> PullRecord:
         found[record.ref] = record
         replace_plain(project.pull_requests, msgspec.json.encode(found))
         return found[record.ref]
-    finally:
-        os.close(lock)
 
 
 def plan_target(git: UserGit, plan: str) -> Target:
@@ -192,6 +223,8 @@ def push(git: UserGit, remote: str, target: Target, base: str) -> bool:
         )
     words_of = [line for line in lines if line.startswith("!")]
     why = without_logins(" ".join(words_of)) or said(done)
+    if not words_of and _NO_NETWORK.search(why):
+        raise Unavailable(f"git push to {remote} failed: {why}", "the same once more")
     raise Conflict(f"git push to {remote} failed: {why}", f"git push {remote} {target.branch}")
 
 
@@ -245,8 +278,8 @@ class Looking:
                 ref=f"{task['plan']}/{task['key']}",
                 task_id=task["id"],
                 generation=task["generation"],
-                note=note_of(pull.url, [text for _, text in lines]),
-                ids=tuple(id_ for id_, _ in lines),
+                note=note_of(pull.url, [text for _, text in fitting(lines)]),
+                ids=tuple(id_ for id_, _ in fitting(lines)),
             )
             for task, lines in said_of.values()
         )
@@ -259,7 +292,14 @@ class Looking:
             proposed=proposed,
             handled=tuple(sorted(handled)),
             looked_at_ms=self.now_ms,
+            head=pull.commit,
         )
+
+    def has_foreign(self, record: PullRecord) -> bool:
+        """Its branch has commits at the forge that we have not pushed; an older one of ours may be shown for a
+        while."""
+        ours = ("merge-base", "--is-ancestor", record.head, record.commit)
+        return bool(record.head) and self.git.ask(*ours).returncode != 0
 
     def _by_task(
         self,
@@ -273,7 +313,7 @@ class Looking:
             (f"{c.name}@{record.commit}", "", None, _of_check(c)) for c in checks if c.status == FAILED
         ]
         # Nobody else's words reach an agent: whoever may comment is not yet whoever may say what is built.
-        news += [(c.id, c.path, c.line, _of_comment(c)) for c in comments if c.writes]
+        news += [(_id_of(c), c.path, c.line, _of_comment(c)) for c in comments if c.writes]
         for id_, path, line, text in news:
             task = self._task(record, path, line) if id_ not in handled else None
             if task is not None:
@@ -336,9 +376,19 @@ def due(api: Api, project: Project, plan: str | None = None) -> list[tuple[PullR
     ]
 
 
+def fitting(lines: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """As many as one note takes; the others are for the next one."""
+    sums = accumulate(len(text) for _, text in lines)
+    return [line for line, chars in zip(lines, sums, strict=True) if chars <= NOTE_CHARS_MAX]
+
+
 def note_of(url: str, lines: list[str]) -> str:
-    text = "\n".join([f"Your work was looked at, at {url}.", *lines])
-    return text if len(text) <= NOTE_CHARS_MAX else f"{text[:NOTE_CHARS_MAX]}..."
+    return "\n".join([f"Your work was looked at, at {url}.", *lines])
+
+
+def _id_of(comment: Comment) -> str:
+    """One that was edited since is another one."""
+    return f"{comment.id}@{hashlib.sha256(comment.text.encode()).hexdigest()[:_ID_CHARS]}"
 
 
 def _of_check(check: ForgeCheck) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from msgspec import to_builtins
 
@@ -14,9 +16,11 @@ from muster.app.pull_requests import (
     Proposal,
     PullRecord,
     Target,
+    alone,
     base_of,
     has_moved_on,
     keep,
+    only_follower,
     plan_target,
     publish,
     push,
@@ -33,10 +37,12 @@ from muster.cli.values import number
 from muster.cli.waiting import ENDED, FOREVER_S, Waiting, duration_s
 from muster.client.api import task_path
 from muster.hosts.user_git import text_of
-from muster.model.errors import NotFound, OwnerUnavailable
+from muster.model.errors import NotFound, OwnerUnavailable, Unavailable
 from muster.model.json_value import Json
 from muster.model.wording import counted
 from muster.outbound.forges import OPEN, PENDING, Forge, forge_of
+
+T = TypeVar("T")
 
 ROUNDS = 3
 EVERY_S = 30.0
@@ -129,12 +135,19 @@ class _Work:
         record, new = publish(forge, target, text, remote=remote, base=base, new_base=args.base)
         return keep(project, record), new, pushed
 
-    def look(self, record: PullRecord) -> PullRecord:
-        looking = Looking(self.context.api, self.git, self.forge(record.remote), now_ms())
-        return keep(self.context.project, looking.look(record))
+    def looking(self, record: PullRecord) -> Looking:
+        return Looking(self.context.api, self.git, self.forge(record.remote), now_ms())
 
-    def retry(self, proposal: Proposal) -> None:
-        self.context.post(task_path(proposal.task_id, "retry"), note=proposal.note, fresh=False)
+    def look(self, record: PullRecord) -> PullRecord:
+        return keep(self.context.project, self.looking(record).look(record))
+
+    def retry(self, proposals: Iterable[Proposal]) -> list[Proposal]:
+        """Those of them that nobody else has started meanwhile."""
+        with alone(self.context.project):
+            due = [one for one in proposals if not has_moved_on(self.context.api, one)]
+            for one in due:
+                self.context.post(task_path(one.task_id, "retry"), note=one.note, fresh=False)
+        return due
 
 
 def _open(args: argparse.Namespace) -> int:
@@ -154,7 +167,11 @@ def _open(args: argparse.Namespace) -> int:
             if args.json:
                 print_json(_row(record) | {"new": new, "pushed": pushed})
             return 0
-        record, code = _follow(work, record, screen)
+        lock = only_follower(context.project, record.ref)
+        try:
+            record, code = _follow(work, record, screen)
+        finally:
+            lock.release()
         if args.json:
             print_json(_row(record))
         return code
@@ -166,46 +183,87 @@ def _tell_open(screen: Screen, record: PullRecord, *, new: bool, pushed: bool) -
     screen.line(f"{'opened  ' if new else 'updated '} {clean(record.url)} into {clean(record.base)}")
 
 
+class _Following:
+    """Of one pull request, for as long as it takes; whatever is new about it is said once."""
+
+    def __init__(self, work: _Work, screen: Screen) -> None:
+        self.work = work
+        self._screen = screen
+        self._said = ""
+
+    def say(self, text: str) -> None:
+        if text != self._said:
+            self._said = text
+            note(text) if self.work.args.json else self._screen.line(text)
+            self._screen.stream.flush()
+
+    def _patiently(self, act: Callable[[], T]) -> T:
+        """However long the forge is away."""
+        while True:
+            try:
+                return act()
+            except OwnerUnavailable:
+                raise
+            except Unavailable as error:
+                self.say(f"waiting  {clean(error.message)}")
+                time.sleep(self.work.args.every)
+
+    def look(self, record: PullRecord) -> PullRecord:
+        return self._patiently(lambda: self.work.look(record))
+
+    def publish(self) -> PullRecord:
+        record, new, pushed = self._patiently(self.work.publish)
+        if not self.work.args.json:
+            _tell_open(self._screen, record, new=new, pushed=pushed)
+        return record
+
+    def stops(self, record: PullRecord) -> int | None:
+        """The exit code where nothing is left that an agent could do."""
+        if record.state != OPEN:
+            self.say(f"{record.state:<8} {clean(record.url)}")
+            return 0 if record.state == "merged" else EXIT_UNSUCCESSFUL
+        if self.work.looking(record).has_foreign(record):
+            fetch = f"git fetch {shell_word(record.remote)}"
+            self.say(f"stopped  {clean(record.branch)} was moved at the forge, and not by Muster: {fetch}")
+            return EXIT_UNSUCCESSFUL
+        if record.failed and not record.pending and not record.proposed:
+            names = ", ".join(clean(check.name) for check in record.failed)
+            self.say(f"failed   {names}, after a retry that was told; look at {clean(record.url)}")
+            return EXIT_UNSUCCESSFUL
+        return None
+
+
 def _follow(work: _Work, record: PullRecord, screen: Screen) -> tuple[PullRecord, int]:
     """Until it is merged or closed, or nothing is left that an agent could do."""
-    args, rounds, said = work.args, 0, ""
-
-    def say(text: str) -> None:
-        nonlocal said
-        if text != said:
-            said = text
-            note(text) if args.json else screen.line(text)
-            screen.stream.flush()
-
+    args, rounds, following = work.args, 0, _Following(work, screen)
+    begun = [one.task_id for one in record.proposed if has_moved_on(work.context.api, one)]
+    if begun:  # whoever followed it before has ended in the middle of a round
+        waiting = Waiting(args, work.context)
+        if code := waiting.code(waiting.tasks(begun)):
+            return record, code
+        if following.look(record).state == OPEN:
+            record = following.publish()
     while True:
-        record = work.look(record)
-        if record.state != OPEN:
-            say(f"{record.state:<8} {clean(record.url)}")
-            return record, 0 if record.state == "merged" else EXIT_UNSUCCESSFUL
+        record = following.look(record)
+        if (stops := following.stops(record)) is not None:
+            return record, stops
         if record.pending:
             waits = ", ".join(clean(check.name) for check in record.checks if check.status == PENDING)
-            say(f"waiting  for {waits}")
+            following.say(f"waiting  for {waits}")
         elif record.proposed and rounds == args.rounds:
             more = f"muster pr status {shell_word(record.ref)}"
-            say(f"{counted(rounds, 'round')} of retries, and there is more to do: {more}")
+            following.say(f"{counted(rounds, 'round')} of retries, and there is more to do: {more}")
             return record, EXIT_UNSUCCESSFUL
         elif record.proposed:
             rounds += 1
-            say(f"round {rounds}  {', '.join(clean(one.ref) for one in record.proposed)} again")
+            following.say(f"round {rounds}  {', '.join(clean(one.ref) for one in record.proposed)} again")
             if code := _round(work, record):
                 return record, code
-            if work.look(record).state != OPEN:
-                continue  # merged or closed meanwhile: another one is not opened unasked
-            record, new, pushed = work.publish()
-            if not args.json:
-                _tell_open(screen, record, new=new, pushed=pushed)
+            if following.look(record).state == OPEN:  # else another one is not opened unasked
+                record = following.publish()
             continue
-        elif record.failed:
-            names = ", ".join(clean(check.name) for check in record.failed)
-            say(f"failed   {names}, after a retry that was told; look at {clean(record.url)}")
-            return record, EXIT_UNSUCCESSFUL
         else:
-            say(f"waiting  for a review of {clean(record.url)} (Ctrl-C: stop following)")
+            following.say(f"waiting  for a review of {clean(record.url)} (Ctrl-C: stop following)")
         time.sleep(args.every)
 
 
@@ -214,9 +272,7 @@ def _round(work: _Work, record: PullRecord) -> int:
     waiting = Waiting(work.args, work.context)
     ids = [proposal.task_id for proposal in record.proposed]
     waiting.tasks(ids)  # somebody may have retried one of them, and it is not done
-    for proposal in record.proposed:
-        if not has_moved_on(work.context.api, proposal):
-            work.retry(proposal)
+    work.retry(record.proposed)
     return waiting.code(waiting.tasks(ids))
 
 
@@ -271,13 +327,11 @@ def _retry(args: argparse.Namespace) -> int:
         refuse_attempts(context.api, "pr")
         work = _Work(args, context)
         record = _chosen(work, records(context.project))
-        due = [one for one in record.proposed if not has_moved_on(context.api, one)]
+        due = work.retry(record.proposed)
         if not due:
             raise NotFound(
                 f"nothing is proposed for {record.ref}", f"muster pr status {shell_word(record.ref)}"
             )
-        for proposal in due:
-            work.retry(proposal)
     if args.json:
         print_json([to_builtins(one) for one in due])
         return 0

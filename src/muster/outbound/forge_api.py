@@ -24,6 +24,8 @@ PAGES_MAX = 40
 _HTTP = re.compile(r"HTTP (\d{3})")
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _SAID_MAX = 300
+GRAPHQL = "graphql"
+"""The path of GitHub's other API."""
 
 
 class ForgeApi(Protocol):
@@ -66,8 +68,9 @@ class HttpApi:
         self._open = urllib.request.build_opener(_NoRedirects).open
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        base = self._base.removesuffix("/v3") if path == GRAPHQL else self._base
         request = urllib.request.Request(  # noqa: S310 - of https, or this machine
-            f"{self._base}/{path}",
+            f"{base}/{path}",
             method=method,
             data=None if body is None else json.dumps(body).encode(),
             headers={
@@ -131,6 +134,8 @@ class ToolApi:
 
 def refusal(status: int, told: str, asked: str, hint: str) -> MusterError:
     said = f"{asked}: {_message(told)}"
+    if status == 403 and "rate limit" in said:
+        return Unavailable(f"the forge answers {status}: {said}", "the same once more, in a while")
     if status in (401, 403):
         return NotAllowed(f"the forge refuses ({status}): {said}", hint)
     if status == 404:

@@ -13,9 +13,14 @@ from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
 
-from muster.model.errors import BadConfig, NotAllowed, NotFound
-from muster.outbound.forge_api import ForgeApi, HttpApi, ToolApi, rows
+from muster.model.errors import BadConfig, Conflict, NotAllowed, NotFound
+from muster.outbound.forge_api import GRAPHQL, ForgeApi, HttpApi, ToolApi, rows
 
+_THREADS = (
+    "query($owner:String!,$name:String!,$number:Int!){repository(owner:$owner,name:$name){"
+    "pullRequest(number:$number){reviewThreads(last:100){nodes{isResolved "
+    "comments(first:100){nodes{databaseId}}}}}}}"
+)
 PASSED, FAILED, PENDING = "passed", "failed", "pending"
 OPEN, MERGED, CLOSED = "open", "merged", "closed"
 _SCP = re.compile(r"(?:[^/@]+@)?(?P<host>[^/:]+):(?P<path>[^:].*)")
@@ -107,7 +112,7 @@ class GitHub:
             output = run.get("output") or {}
             said = "\n".join(filter(None, (output.get("title"), output.get("summary"))))
             status = _status(run["conclusion"]) if run["status"] == "completed" else PENDING
-            found.append(ForgeCheck(run["name"], status, said, run.get("html_url") or ""))
+            found.append(ForgeCheck(run["name"], status, _plain(said), run.get("html_url") or ""))
         return found + self._statuses(commit)
 
     def _statuses(self, commit: str) -> list[ForgeCheck]:
@@ -123,8 +128,9 @@ class GitHub:
         ]
 
     def comments(self, number: int) -> list[Comment]:
+        self._writers.clear()  # who may write now: somebody may have lost it since the last look
         found = [
-            self._comment("review", one, one["body"] or "")
+            self._comment("review", one, one["body"])
             for one in rows(self.api, f"{self._home}/pulls/{number}/reviews")
             if one["state"] in {"CHANGES_REQUESTED", "COMMENTED", "REQUEST_CHANGES", "COMMENT"}
         ]
@@ -136,9 +142,23 @@ class GitHub:
         return [comment for comment in found if comment.text.strip()]
 
     def _of_lines(self, number: int) -> list[Any]:
-        return rows(self.api, f"{self._home}/pulls/{number}/comments")
+        """Those of threads that are not resolved."""
+        found, resolved = rows(self.api, f"{self._home}/pulls/{number}/comments"), self._resolved(number)
+        return [one for one in found if one["id"] not in resolved]
 
-    def _comment(self, kind: str, one: Mapping[str, Any], text: str) -> Comment:
+    def _resolved(self, number: int) -> set[int]:
+        """Only the other API of GitHub tells; where that is not there, or refused, nothing counts as resolved."""
+        owner, _, name = self._slug.partition("/")
+        variables = {"owner": owner, "name": name, "number": number}
+        try:
+            told = self.api.call("POST", GRAPHQL, {"query": _THREADS, "variables": variables})
+            threads = told["data"]["repository"]["pullRequest"]["reviewThreads"]["nodes"]
+        except (NotFound, NotAllowed, Conflict, TypeError, KeyError):
+            return set()
+        done = [thread for thread in threads if thread["isResolved"]]
+        return {one["databaseId"] for thread in done for one in thread["comments"]["nodes"]}
+
+    def _comment(self, kind: str, one: Mapping[str, Any], text: str | None) -> Comment:
         author = (one.get("user") or {}).get("login") or "ghost"
         person = (one.get("user") or {}).get("type", "User") == "User"
         line = one.get("line") or one.get("original_line") or one.get("position")
@@ -148,7 +168,7 @@ class GitHub:
             person and self._may_write(author),
             one.get("path") or "",
             line,
-            text,
+            _plain(text),
             one.get("html_url") or "",
         )
 
@@ -176,7 +196,7 @@ class Gitea(GitHub):
         found = [
             rows(self.api, f"{self._home}/pulls/{number}/reviews/{one['id']}/comments") for one in reviews
         ]
-        return [comment for some in found for comment in some]
+        return [comment for some in found for comment in some if not comment.get("resolver")]
 
 
 class GitLab:
@@ -223,6 +243,7 @@ class GitLab:
         ]
 
     def comments(self, number: int) -> list[Comment]:
+        self._writers.clear()  # as with GitHub
         found = []
         for one in rows(self.api, f"{self._home}/merge_requests/{number}/notes"):
             if one.get("system") or one.get("resolved"):
@@ -235,7 +256,7 @@ class GitLab:
                     not author.get("bot") and self._may_write(author["id"]),
                     at.get("new_path") or "",
                     at.get("new_line"),
-                    one["body"],
+                    _plain(one["body"]),
                     "",
                 )
             )
@@ -315,6 +336,11 @@ def _is(kind: _Kind, host: str, setting: str) -> bool:
         parts = urlsplit(setting)
         return parts.path.rstrip("/").endswith(kind.api_path) or parts.hostname == f"api.{kind.hosts[0]}.com"
     return any(host.startswith(f"{name}.") or f".{name}." in host for name in kind.hosts)
+
+
+def _plain(text: str | None) -> str:
+    """What can be kept and told: no half characters, no NUL."""
+    return (text or "").replace("\0", "").encode(errors="replace").decode()
 
 
 def _status(word: str | None) -> str:
