@@ -55,6 +55,7 @@ def test_steps_are_summed_up_and_the_last_one_must_be_the_end(folder: AttemptFol
     assert stream.usage is not None
     assert (stream.usage.input_tokens, stream.usage.cached_tokens, stream.usage.output_tokens) == (22, 4, 12)
     assert stream.usage.cost_microusd == 1_000_000
+    assert not stream.usage.estimated
     assert not isinstance(stream.outcome(Exit(code=0), folder), Failed)
     assert isinstance(fed(step("stop"), step("tool-calls")).outcome(Exit(code=0), folder), Failed)
     assert isinstance(fed().outcome(Exit(code=0), folder), Failed)
@@ -87,3 +88,17 @@ def test_its_session_is_named_once() -> None:
 
 def test_its_modes_are_those_of_init() -> None:
     assert set(KIND.levels.values()) <= set(KIND.modes)
+
+
+def test_what_was_cut_off_may_have_cost_more_than_it_told() -> None:
+    begins: dict[str, object] = {"type": "step_start", "sessionID": "ses_1", "part": {}}
+    refused: dict[str, object] = {"type": "error", "error": {"name": "APIError", "data": {"message": "no"}}}
+    for lines, estimated in (
+        ([step("tool-calls")], True),
+        ([step("tool-calls"), begins], True),
+        ([step("unknown")], True),
+        ([step("tool-calls"), begins, refused], False),
+        ([step("length")], False),
+    ):
+        usage = fed(*lines).usage
+        assert usage is not None and usage.estimated is estimated, lines

@@ -11,6 +11,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
 
+from msgspec.structs import replace
+
 from muster.agents.inputs import with_result
 from muster.agents.jsonlines import count_of, dict_of, text_of
 from muster.agents.provider import refusal
@@ -43,6 +45,8 @@ _PERMISSIONS = {
 }
 _SETTINGS = "OPENCODE_CONFIG_CONTENT"
 _GONE = re.compile("Session not found")
+_GOES_ON = frozenset({"", "tool-calls", "unknown"})
+"""Reasons of a step's end after which it asks the model again."""
 _UNENDED_MAX = 3
 """Answers in a row without an end: it would repeat such a request for ever, at once and at full price."""
 
@@ -141,6 +145,12 @@ class OpencodeStream(EventStream):
         self._reason = ""
         """Why the last step has ended; `stop` where the agent is done."""
         self._unended = 0
+
+    @property
+    def usage(self) -> Usage | None:
+        """An answer that it was cut off in, or had just asked for, may have been paid and is not told."""
+        told, done = super().usage, bool(self._error) or self._reason not in _GOES_ON
+        return told and replace(told, estimated=told.estimated or not done)
 
     def _line(self, line: dict[str, Any]) -> list[AgentEvent]:
         events = self._seen(text_of(line, "sessionID"))
