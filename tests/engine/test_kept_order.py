@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
-from engine_rig import Rig, complete, enqueue
+from engine_rig import Rig, audited, complete, enqueue
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from muster.model import commands as c
 from muster.model.edits import UpdatePlan
+from muster.plans.markdown import parse
+from muster.plans.order import ordered
 
 CHAIN = {"a": (), "b": ("a",), "c": ("b",), "d": ("c",), "e": ("d",)}
 TICKED = {"done": True}
@@ -65,3 +72,54 @@ def test_an_edge_that_the_order_does_not_imply_is_a_difference(rig: Rig) -> None
     moved = CHAIN | {"b": ("c",), "c": ("a",), "d": ("b",)}
     added = rig.do(enqueue(moved, **made))
     assert [change.key for change in added.diff.changed] == ["b", "c", "d"]
+
+
+def phases_of(sizes: list[int]) -> str:
+    numbers = iter(range(sum(sizes)))
+    return "# P\n" + "".join(
+        f"## H{at}\n" + "".join(f"- [ ] T{next(numbers)} {{#t{at}-{i}}}\n" for i in range(size))
+        for at, size in enumerate(sizes)
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    order=st.sampled_from(["file", "phases"]),
+    sizes=st.lists(st.integers(1, 3), min_size=2, max_size=5),
+    acts=st.lists(st.tuples(st.sampled_from(["tick", "skip", "complete"]), st.integers(0, 14)), max_size=12),
+)
+def test_whatever_people_do_nothing_starts_before_all_before_it_is_done(
+    order: str, sizes: list[int], acts: list[tuple[str, int]]
+) -> None:
+    """A step is a task in `file`, and a heading in `phases`."""
+    text = phases_of(sizes)
+    document = ordered(parse(text, "plan.md"), order)
+    keys = [task.key for task in document.tasks if not task.is_group]
+    step = {key: at if order == "file" else int(key[1 : key.index("-")]) for at, key in enumerate(keys)}
+
+    def add(rig: Rig, text: str) -> Any:
+        tasks = ordered(parse(text, "plan.md"), order).tasks
+        specs = {
+            task.key: {"title": task.title, "is_group": task.is_group, "done": task.done} for task in tasks
+        }
+        edges = {task.key: task.depends_on for task in tasks}
+        return rig.enqueue(edges, specs=specs, order=order, source="plan.md")
+
+    with audited() as rig:
+        rig.register()
+        add(rig, text)
+        for way, number in [*acts, *[("tick", -1)] * len(keys) * 2]:
+            statuses = rig.statuses()
+            key = keys[number % len(keys)]
+            if way == "tick":
+                for job in rig.started(slots=1):
+                    behind = [one for one in keys if step[one] < step[job.key]]
+                    assert not {statuses[one] for one in behind} & {"PENDING", "RUNNING"}, job.key
+                    rig.do(complete(job))
+            elif statuses[key] == "PENDING":
+                kind = c.Skip if way == "skip" else c.CompleteByPerson
+                rig.do(kind(task_id=rig.id(key), actor="ada"))
+            for done in (one for one, status in rig.statuses().items() if status == "COMPLETED"):
+                text = re.sub(rf"\[ \](.*#{re.escape(done)}\}})", r"[x]\1", text)
+            assert add(rig, text).diff.changed == (), "the ticked file waits for the same"
+        assert not {rig.statuses()[key] for key in keys} & {"PENDING", "RUNNING"}, "all is worked off"
