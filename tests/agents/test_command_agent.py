@@ -116,10 +116,11 @@ def test_the_folder_is_private_and_holds_the_inputs(folder):
     folder.prompt.chmod(0o644)
     argv(folder, "run", the_job=plain_job(prompt="héllo", checkpoint=b"\0\1"))
     assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
-    assert folder.prompt.read_text() == "Write the API\n\nhéllo"
+    begins, told = folder.prompt.read_text().split("\n\nAn earlier attempt ")
+    assert begins == "Write the API\n\nhéllo" and str(folder.hand_over) in told
     assert folder.checkpoint.read_bytes() == b"\0\1"
     assert not folder.result.exists()
-    for path in (folder.prompt, folder.checkpoint):
+    for path in (folder.prompt, folder.checkpoint, folder.hand_over):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
@@ -166,7 +167,27 @@ def test_the_task_is_in_the_environment(folder):
         "MUSTER_RESULT": str(folder.result),
         "MUSTER_PROMPT_FILE": str(folder.prompt),
         "MUSTER_CHECKPOINT": str(folder.checkpoint),
+        "MUSTER_HANDOVER_FILE": str(folder.hand_over),
     }
+
+
+@pytest.mark.parametrize("prompt", ["argument", "stdin", "script"])
+def test_what_earlier_attempts_printed_is_handed_over(folder, prompt):
+    """A command has no session: what it said and changed is in a file, and a script is run as it was written."""
+    earlier = folder.path.with_name("2")
+    earlier.mkdir(parents=True)
+    (earlier / "stdout").write_text("read the schema\nhalf of it is done\n")
+    job = plain_job(prompt="make all", epoch=3, diff="+new line")
+    launch = agent("run", prompt=prompt).launch(job, folder, cwd=folder.path, extra_env={})
+    known = Path(launch.env["MUSTER_HANDOVER_FILE"]).read_text()
+    assert "half of it is done" in known and "+new line" in known and "make all" in known
+    assert str(folder.hand_over) in folder.prompt.read_text() and str(folder.hand_over) in launch.begins
+    if prompt == "script":
+        assert folder.script.read_text() == "make all"
+    elif prompt == "argument":
+        assert str(folder.hand_over) in launch.argv[-1]
+    first = agent("run").launch(plain_job(epoch=1), folder, cwd=folder.path, extra_env={})
+    assert "MUSTER_HANDOVER_FILE" not in first.env and "earlier" not in first.argv[-1]
 
 
 def test_set_values_win_over_inherited_ones_and_the_callers_over_all(folder, monkeypatch):

@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
+from muster.agents.handover import begins_anew, handed_over
 from muster.agents.inputs import (
     base_env,
     check_binary,
@@ -29,6 +30,7 @@ from muster.agents.inputs import (
     write_private,
 )
 from muster.agents.provider import refusal
+from muster.agents.transcript import Reader
 from muster.config.settings import AgentConfig
 from muster.hosts.oom import oom_kills
 from muster.model.errors import AgentUnfit, BadInput, Unavailable
@@ -80,16 +82,21 @@ class CommandAgent(Struct, frozen=True):
         if not self.config.command:
             raise AgentUnfit(f"agent {self.name} has no command", "set its command in the configuration")
         refuse_unpassable(job)
+        prompt = prompt_of(job)
         try:
-            write_inputs(job, folder, prompt=prompt_of(job), home=self.home)
+            told = handed_over(job, folder, prompt, Reader())
+            prompt = f"{prompt.rstrip()}\n\n{told}\n" if told else prompt
+            write_inputs(job, folder, prompt=prompt, home=self.home)
         except OSError as exc:
             raise Unavailable(f"cannot write the attempt's folder {folder.path}: {exc}") from exc
+        known = {"MUSTER_HANDOVER_FILE": str(folder.hand_over.absolute())} if told else {}
         return Launch(
-            argv=self._argv(job, folder),
-            env=self._base_env() | job_env(job, folder) | dict(extra_env),
+            argv=self._argv(job, folder, prompt),
+            env=self._base_env() | job_env(job, folder) | known | dict(extra_env),
             cwd=cwd,
             stdin=folder.prompt.absolute() if self.config.prompt == "stdin" else None,
             limits=self.config.limits,
+            begins=begins_anew(folder) if told else "",
         )
 
     def stream(self, job: Job, launch: Launch) -> SilentStream:  # noqa: ARG002
@@ -141,9 +148,9 @@ class CommandAgent(Struct, frozen=True):
     def _meanings(self) -> Mapping[int, ErrorKind]:
         return {**EXIT_CODES, **self.config.exit_codes}
 
-    def _argv(self, job: Job, folder: AttemptFolder) -> tuple[str, ...]:
+    def _argv(self, job: Job, folder: AttemptFolder, prompt: str) -> tuple[str, ...]:
         values = {
-            "prompt": prompt_of(job),
+            "prompt": prompt,
             "prompt_file": str(folder.prompt.absolute()),
             "task": job.ref,
             "title": job.title,

@@ -5,15 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from muster.agents.inputs import write_private
 from muster.agents.transcript import Reader, Transcript
 from muster.hosts.plain_files import read_part
 from muster.ports.agent import AttemptFolder, Did, Entry, Job
 
+BEGINS = "goes on"
+"""So begins what an attempt notes of how it took up the work before it."""
 TAIL_BYTES = 512 << 10
 TAIL_CHARS = 20_000
 DIFF_CHARS = 60_000
 CHECKPOINT_CHARS = 20_000
 ENTRY_CHARS = 1000
+
+
+def handed_over(job: Job, folder: AttemptFolder, prompt: str, reader: Reader) -> str:
+    """Writes the file, and says where it is; empty where there is nothing to hand over.  Raises OSError."""
+    # Who was only refused has left nothing but what stands in the folder or a checkpoint.
+    worked = job.epoch > 1 and not (job.refused and job.checkpoint is None and not job.diff)
+    known = hand_over(job, folder, prompt, reader) if worked else ""
+    if not known:
+        return ""
+    folder.path.mkdir(parents=True, exist_ok=True)
+    write_private(folder.hand_over, known.encode(errors="replace"))
+    return f"An earlier attempt has worked on this. Read {folder.hand_over.absolute()} first, then go on."
+
+
+def begins_anew(folder: AttemptFolder) -> str:
+    return f"{BEGINS} anew, with a hand-over: {folder.hand_over}"
 
 
 def hand_over(job: Job, folder: AttemptFolder, prompt: str, reader: Reader) -> str:

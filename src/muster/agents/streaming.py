@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.agents.handover import hand_over
+from muster.agents.handover import BEGINS, begins_anew, handed_over
 from muster.agents.inputs import (
     MESSAGE_CHARS_MAX,
     base_env,
@@ -56,7 +56,6 @@ from muster.ports.agent import (
 STEP_CHARS_MAX = 200
 IDLE_BYTES_PER_S = 2048
 """Written by a CLI that only waits, to its own logs and state: 300 to 1,300, the most in its first minute."""
-BEGINS = "goes on"
 _TELLING = (
     "command",
     "file_path",
@@ -215,15 +214,10 @@ class StreamingAgent(Struct, frozen=True):
     def _anew(self, job: Job, folder: AttemptFolder) -> tuple[str, str]:
         """The prompt of a session that begins, and what is said of it; the hand-over is written on the way."""
         prompt = with_notes(placed_text(job), job)
-        # Who was only refused has left nothing but what stands in the folder or a checkpoint.
-        worked = job.epoch > 1 and not (job.refused and job.checkpoint is None and not job.diff)
-        known = hand_over(job, folder, prompt, self.reader()) if worked else ""
-        if not known:
+        told = handed_over(job, folder, prompt, self.reader())
+        if not told:
             return prompt, ""
-        folder.path.mkdir(parents=True, exist_ok=True)
-        write_private(folder.hand_over, known.encode(errors="replace"))
-        told = f"An earlier attempt has worked on this. Read {folder.hand_over.absolute()} first, then go on."
-        return f"{prompt.rstrip()}\n\n{told}\n", f"{BEGINS} anew, with a hand-over: {folder.hand_over}"
+        return f"{prompt.rstrip()}\n\n{told}\n", begins_anew(folder)
 
     def _how_to_report(self, folder: AttemptFolder, *, tools: bool, branch: bool) -> str:
         takes_messages = (talk := self.talk("")) is not None and talk.message is not None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from operator import itemgetter
 
-from muster.agents.streaming import BEGINS
+from muster.agents.handover import BEGINS
 from muster.cli.context import Context, connect
 from muster.cli.fields import add_fields, names_of, print_one, print_rows
 from muster.cli.output import (
