@@ -222,7 +222,12 @@ def _is_of(process: psutil.Process, asker: int) -> bool:
         return False
 
 
-def test_it_works_in_a_copy_that_reaches_nothing(cli, empty, said):
+def test_it_works_in_a_copy_that_reaches_nothing(cli, empty, said, tmp_path, monkeypatch):
+    (tmp_path / "t").mkdir()
+    monkeypatch.setattr(
+        tempfile, "tempdir", str(tmp_path / "t")
+    )  # other tests use the common one at this time
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "t"))
     (empty.root / "secret.txt").write_text("not committed")
     sub = empty.root / "sub"
     sub.mkdir()
@@ -251,7 +256,7 @@ def test_it_works_in_a_copy_that_reaches_nothing(cli, empty, said):
     )
     assert after == before and (sub / "code.py").exists()
     assert "You are in a copy of the project" in (said / "prompt-1").read_text()
-    assert not list(Path(tempfile.gettempdir()).glob("muster-plan-*"))
+    assert not list((tmp_path / "t").glob("muster-plan-*"))
 
 
 def test_a_project_without_git_has_an_empty_folder_to_work_in(cli, empty, tmp_path):

@@ -82,7 +82,7 @@ def phases_of(sizes: list[int]) -> str:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     order=st.sampled_from(["file", "phases"]),
     sizes=st.lists(st.integers(1, 3), min_size=2, max_size=5),

@@ -42,7 +42,7 @@ def with_marks(pieces, marks) -> bytes:
     return b"".join(piece if isinstance(piece, bytes) else next(marks, piece[1]) for piece in pieces)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(documents(), st.lists(MARKS), st.lists(MARKS), st.data())
 def test_whatever_an_agent_writes_into_boxes_is_as_if_it_had_not(pieces, before, after, data):
     """Also where it has edited, removed or added lines at the same time."""

@@ -115,7 +115,7 @@ def test_where_it_is_switched_off_a_tick_is_a_change_like_any_other(tmp_path: Pa
 
 def test_in_the_users_own_folder_a_tick_waits_for_a_person(tmp_path: Path) -> None:
     """There its agent writes the file itself: the sync has to see that."""
-    waits = "until muster plan sync p --status | grep two; do sleep 0.1; done"
+    waits = "until muster plan sync p --status | grep 'two  ticked: an agent had it'; do sleep 0.1; done"
     folder = project(
         tmp_path, {"one": f"{TICKS.format(name='one')}; {waits}", "two": "exit 1"}, 'workdir = "project"\n'
     )
