@@ -214,6 +214,7 @@ def test_an_owner_that_dies_as_another_run_joins_its_crew(
     (tmp_path / "hooks" / "sitecustomize.py").write_text(DIES)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "hooks"))
     assert muster(project.root, "up", "--daemon", "--workers", "1")[0] == 0
+    until((project.root / "begun").exists, "the agent is at work, which it may never be once the owner died")
     (project.root / "dies").touch()
     if store_too:
         (project.root / "and the store").touch()
