@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from muster.agents.reports import SERVER, identity, mcp_server
@@ -16,6 +17,7 @@ from muster.engine.batch import drive
 from muster.mcp import server as mcp
 from muster.model import commands as c
 from muster.ports.agent import AttemptFolder
+from patience import until
 
 _BOUND = """
 import ctypes, os, sys
@@ -106,6 +108,28 @@ def test_a_client_of_any_version_is_answered_and_nothing_ends_it(pipe):
     assert pipe.ask("ping")["result"] == {}
     pipe.process.stdin.close()
     assert pipe.process.wait() == 0
+
+
+def test_between_two_talks_it_holds_hardly_more_than_an_empty_interpreter(start_pipe):
+    """Each running agent has one, and talks to it for seconds."""
+    pipe = start_pipe()
+    pipe.ask("tools/list")
+    waiting = psutil.Process(pipe.process.pid)
+    until(lambda: waiting.children() == [], "nobody answers any more")
+    empty = [sys.executable, "-I", "-S", "-c", "import sys; print(flush=True); sys.stdin.read()"]
+    with subprocess.Popen(empty, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as bare:
+        bare.stdout.readline()
+        assert _own_kb(waiting.pid) < _own_kb(bare.pid) + 500
+        bare.stdin.close()
+    pipe.say(b'{"jsonrpc":"2.0","id":6,"method":"ping"}\n{"jsonrpc":"2.0","id":7,"method":"ping"}')
+    assert [pipe.hear()["id"], pipe.hear()["id"]] == [6, 7]
+    until(lambda: waiting.children() == [], "nobody answers any more")
+    pipe.process.stdin.close()
+    assert pipe.process.wait() == 0
+
+
+def _own_kb(pid: int) -> float:
+    return psutil.Process(pid).memory_full_info().uss / 1024
 
 
 def test_its_tools_are_the_verbs_of_muster_report(cli, pipe):

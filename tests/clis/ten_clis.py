@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -35,10 +36,12 @@ CORE_MAX, MB_MAX, RESTART_MAX_S = 0.01, 5.0, 2.0
 
 @dataclass
 class Load:
-    """Of the owner, the supervisor and the workers, without the agents."""
+    """Of the owner, the supervisor and the workers, and of what they have given the agents."""
 
     cpu_s: float
     mb: float
+    tools_mb: float
+    """Of the MCP servers that the CLIs have started."""
     running: int
     at_s: float = field(default_factory=time.monotonic)
     all_of_it: float = field(default_factory=lambda: os.getloadavg()[0] / (os.cpu_count() or 1))
@@ -60,6 +63,7 @@ class Hour:
     running: float = 0.0
     core: float = 0.0
     mb: float = 0.0
+    tools_mb: float = 0.0
     load: float = 0.0
     """Of the machine, for each of its cores, on average: with more than 1 all wait for others."""
 
@@ -77,7 +81,8 @@ class Hour:
             f"files: {found.files}, {found.again} of them written again after a kill",
             f"cost: {found.costs['exact']} tasks exact, {found.costs['marked']} marked, "
             f"{found.costs['wrong']} wrong",
-            f"each running agent costs the crew {self.core:.2%} of a core and {self.mb:.1f} MB",
+            f"each running agent costs the crew {self.core:.2%} of a core and {self.mb:.1f} MB, "
+            f"Muster's tools for it {self.tools_mb:.1f} MB",
             f"kills: {self.kills}; until the CLI is started again {_figures(self.restarts_s)}, "
             f"until its next request {_figures(all_s)}",
             *(f"  {kind}: {_figures(times)}" for kind, times in sorted(self.requests_s.items())),
@@ -88,8 +93,8 @@ class Hour:
         wrong = []
         if self.core > CORE_MAX:
             wrong.append(f"a running agent costs {self.core:.2%} of a core")
-        if self.mb > MB_MAX:
-            wrong.append(f"a running agent costs {self.mb:.1f} MB")
+        if self.mb + self.tools_mb > MB_MAX:
+            wrong.append(f"a running agent costs {self.mb + self.tools_mb:.1f} MB")
         if self.load < 1 and self.restarts_s and p99(self.restarts_s) > RESTART_MAX_S:
             wrong.append(f"a killed CLI is started again after {p99(self.restarts_s):.1f} s (p99)")
         return wrong
@@ -170,6 +175,7 @@ def hour(minutes: float, seed: int, seats: tuple[str, ...], say: Callable[[str],
     found.core = (loads[-1].cpu_s - loads[0].cpu_s - idle_core * took_s) / agent_s
     found.load = sum(load.all_of_it for load in loads) / len(loads)
     found.mb = (sum(load.mb for load in loads) / len(loads) - idle.mb) / found.running
+    found.tools_mb = sum(load.tools_mb for load in loads) / len(loads) / found.running
     if not found.findings.violations:
         shutil.rmtree(root)
     return found
@@ -182,7 +188,17 @@ def _load(crew: RepoCrew, running: int) -> Load:
         process = psutil.Process(pid)
         cpu_s += sum(process.cpu_times()[:2])
         mb += process.memory_full_info().uss / (1 << 20)
-    return Load(cpu_s, mb, running)
+    return Load(cpu_s, mb, _tools_mb(crew), running)
+
+
+def _tools_mb(crew: RepoCrew) -> float:
+    mb = 0.0
+    for process in psutil.process_iter(["cmdline"]):
+        command = process.info["cmdline"] or ["", ""]
+        if command[-2].endswith("/mcp/__main__.py") and command[-1].startswith(f"{crew.folder}/"):
+            with suppress(psutil.NoSuchProcess):
+                mb += process.memory_full_info().pss / (1 << 20)
+    return mb
 
 
 def _all_over(crew: RepoCrew) -> bool:

@@ -1,12 +1,14 @@
 """Muster's tools for an agent: an MCP server on standard input and output, which its CLI starts and ends.
 
 Its argument names the file that holds the attempt's variables as JSON: the token stands in no list of processes.
-Each attempt pays for one such process, so that it imports little and keeps nothing open.
+Each attempt pays for its start, so that it imports little and keeps nothing open.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import select
 import sys
 from contextlib import closing
 
@@ -18,7 +20,7 @@ from muster.model.states import ErrorKind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any, BinaryIO
 
     Given = Mapping[str, Any]
@@ -29,6 +31,9 @@ VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """Of the protocol: what is said here is the same in all of them."""
 AWAY_S = 20.0
 """How long a call waits for an owner that restarts.  CLIs give up a call after a minute and more."""
+QUIET_S = 1.0
+"""After which it ends: whoever has started it waits for the next request, for much less memory."""
+_READ_BYTES = 1 << 16
 _PARSE_ERROR, _INVALID_REQUEST, _METHOD_NOT_FOUND, _INVALID_PARAMS = -32700, -32600, -32601, -32602
 
 
@@ -175,7 +180,7 @@ class McpServer:
         self._identity = identity
         """The file that tells whose attempt this is."""
 
-    def serve(self, lines: BinaryIO, out: BinaryIO) -> None:
+    def serve(self, lines: Iterable[bytes], out: BinaryIO) -> None:
         for line in lines:
             if line.strip() and (answer := self.answer(line)) is not None:
                 out.write(json.dumps({"jsonrpc": "2.0", **answer}).encode() + b"\n")
@@ -257,9 +262,22 @@ def _said(parts: list[str], *, failed: bool = False) -> dict[str, object]:
     return {"content": [{"type": "text", "text": text}], "isError": failed}
 
 
-def main() -> int:
+def talk(fd: int) -> Iterator[bytes]:
+    """Whole lines, until nothing has come for a while; raises EOFError where nothing will."""
+    begun = b""
+    while begun or select.select([fd], [], [], QUIET_S)[0]:
+        if not (read := os.read(fd, _READ_BYTES)):
+            raise EOFError
+        *lines, begun = (begun + read).split(b"\n")
+        yield from lines
+
+
+def main(quiet: int) -> int:
+    """Its exit code: `quiet` where the CLI may go on later."""
     try:
-        McpServer(sys.argv[1]).serve(sys.stdin.buffer, sys.stdout.buffer)
-    except (KeyboardInterrupt, BrokenPipeError):  # the CLI has ended, or ends
+        McpServer(sys.argv[1]).serve(talk(sys.stdin.fileno()), sys.stdout.buffer)
+    except EOFError:
+        return 0
+    except BrokenPipeError:
         return 1
-    return 0
+    return quiet
