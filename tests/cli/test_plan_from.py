@@ -215,6 +215,18 @@ def test_an_interrupt_leaves_no_process_and_no_folder(root, tmp_path, start, num
     assert {path.name for path in root.iterdir()} <= {".git", ".muster", "muster.toml"}
 
 
+def test_where_it_is_killed_its_agent_ends_and_its_folder_goes(root, tmp_path, start):
+    configure(root, tmp_path, 'trap "" TERM; sleep 3600 & touch "$SAID/begun"; setsid sleep 3601; wait')
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    process = start("plan", "from", "x", env={"TMPDIR": str(scratch)})
+    until((tmp_path / "begun").exists)
+    process.kill()
+    process.communicate(timeout=PATIENCE_S)
+    until(lambda: not any(_is_of(one, process.pid) for one in psutil.process_iter()), "its agent has ended")
+    until(lambda: not list(scratch.iterdir()), "its folder is gone")
+
+
 def _is_of(process: psutil.Process, asker: int) -> bool:
     try:
         return process.environ().get("MUSTER_AGENT_TEST") == str(asker)

@@ -13,6 +13,7 @@ from forge_stub import StubForge, check_run
 from git_projects import MUSTER, git, muster
 from test_pr import BRANCH, forge, project, remote, repository  # noqa: F401
 
+from muster.app.pull_requests import Target, publish
 from muster.outbound.forge_api import HttpApi
 from muster.outbound.forges import GitHub
 from patience import PATIENCE_S, until
@@ -94,6 +95,19 @@ def test_a_second_follower_is_refused_and_an_absent_forge_waited_for(project: Pa
         out, _ = one.communicate(timeout=PATIENCE_S)
     assert one.returncode == 0, out
     assert "the forge answers 503" in out
+
+
+def test_what_is_merged_between_a_look_and_its_update_is_not_opened_anew(forge: StubForge) -> None:  # noqa: F811
+    hub = GitHub(HttpApi(forge.api, "Bearer", forge.token, "X"), "acme/site")
+    given = {"remote": "origin", "base": "main", "new_base": ""}
+    opened, new = publish(hub, Target("site", False, "site", BRANCH, "a" * 40), "first", **given)
+    assert new
+    forge.pulls[0].update(state="closed", merged=True)
+    pushed = Target("site", False, "site", BRANCH, "b" * 40)
+    record, new = publish(hub, pushed, "second", **given, only=opened)
+    assert (record.number, record.state, record.commit, new) == (opened.number, "merged", "b" * 40, False)
+    assert len(forge.pulls) == 1
+    assert publish(hub, pushed, "unasked no more", **given)[1], "a person's own command opens another one"
 
 
 def test_a_branch_that_was_moved_at_the_forge_ends_the_following(project: Path, forge: StubForge) -> None:  # noqa: F811

@@ -10,7 +10,7 @@ from muster.engine.services.scheduler import Scheduler
 from muster.model import commands as c
 from muster.model.answers import ClaimedJob
 from muster.model.errors import IllegalMove, MusterError, NotFound
-from muster.model.states import ErrorKind, StopAction
+from muster.model.states import TAKE_OVER_S, ErrorKind, StopAction
 from muster.testing import promises
 
 
@@ -73,6 +73,55 @@ def test_a_running_task_saves_its_state_and_stops_before_it_is_paused(rig: Rig) 
     resume(rig)
     (again,) = rig.claim()
     assert (again.epoch, again.checkpoint) == (2, b"half")
+
+
+def take_over(rig: Rig) -> None:
+    rig.do(c.Pause(task_id=rig.id("a"), actor="ada", take=True))
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_what_nobody_has_taken_over_in_time_is_its_agents_again(rig: Rig, held: bool) -> None:
+    """Whoever wanted to was killed, and nobody tells of it."""
+    if held:
+        job = one_running(rig)
+        take_over(rig)
+        rig.clock.advance(TAKE_OVER_S)
+        drive(scheduler(rig).run_once())
+        assert rig.statuses()["a"] == "RUNNING", "its agent still stops"
+        rig.do(release(job))
+    else:
+        rig.register()
+        rig.enqueue({"a": []})
+        take_over(rig)
+    rig.clock.advance(TAKE_OVER_S - 1)
+    drive(scheduler(rig).run_once())
+    assert rig.statuses()["a"] == "PAUSED"
+    assert rig.claim() == ()
+    rig.clock.advance(1)
+    drive(scheduler(rig).run_once())
+    assert [job.key for job in rig.claim()] == ["a"]
+    assert rig.views()["a"].paused_reason is None
+
+
+def test_what_was_taken_over_or_given_back_waits_for_nothing(rig: Rig) -> None:
+    rig.register()
+    rig.enqueue({"a": []})
+    take_over(rig)
+    assert resume(rig) == "PENDING"
+    assert rig.views()["a"].next_attempt_at_ms is None
+    take_over(rig)
+    taken = rig.do(c.Take(task_id=rig.id("a"), actor="ada", token_hash="0" * 64))
+    rig.do(c.GiveBack(task_id=rig.id("a"), epoch=taken.job.epoch, actor="ada"))
+    assert [job.key for job in rig.claim()] == ["a"]
+
+
+def test_a_date_that_a_task_had_before_is_kept_when_nobody_takes_it_over(rig: Rig) -> None:
+    rig.register()
+    begins_ms = rig.clock.now().wall_ms + 86_400_000
+    rig.enqueue({"a": []}, specs={"a": {"not_before_ms": begins_ms}})
+    take_over(rig)
+    resume(rig)
+    assert rig.views()["a"].next_attempt_at_ms == begins_ms
 
 
 def test_resumed_before_it_has_stopped_it_goes_on_after_its_stop(rig: Rig) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +20,7 @@ from muster.agents.provider import lacks_login
 from muster.app.interrupts import Interrupts
 from muster.app.settings import KINDS
 from muster.config.settings import COMMAND, AgentConfig
+from muster.hosts import guard
 from muster.hosts.local_host import LocalHost, become_subreaper
 from muster.hosts.plain_files import read_part
 from muster.hosts.process import LocalLauncher
@@ -92,12 +95,30 @@ def version_of(agent: AgentConfig, home: Home | None) -> str:
     return next(iter(done.stdout.splitlines()), "") if done.returncode == 0 else ""
 
 
+@contextmanager
+def scratch(prefix: str) -> Iterator[Path]:
+    """A folder that is thrown away; where this process is killed, with the agents that it has asked."""
+    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as name:
+        # In a group of its own, which no Ctrl-C reaches, but not in another session, as only agents are.
+        argv = [sys.executable, "-I", "-m", guard.__name__, _mark(), name]
+        beside = subprocess.Popen(argv, stdin=subprocess.PIPE, process_group=0)
+        try:
+            yield Path(name)
+        finally:
+            beside.communicate(b"nothing is left")
+
+
+def _mark() -> str:
+    """Of the agents that this process asks."""
+    return f"MUSTER_AGENT_TEST={os.getpid()}"
+
+
 def try_agent(agent: Agent, timeout_s: float, *, script: bool) -> Tried:
     """Runs a trivial prompt in a folder that is thrown away.  Raises MusterError where it cannot even start."""
     agent.check()
     prompt = SCRIPT if script else PROMPT
-    with tempfile.TemporaryDirectory(prefix="muster-agent-test-") as name:
-        work = Path(name) / "work"
+    with scratch("muster-agent-test-") as folder:
+        work = folder / "work"
         work.mkdir()
         job = Job(
             task_id=0,
@@ -109,7 +130,7 @@ def try_agent(agent: Agent, timeout_s: float, *, script: bool) -> Tried:
             checkpoint=None,
             timeout_s=timeout_s,
         )
-        return ask_agent(agent, job, AttemptFolder(path=Path(name) / "attempt"), work)
+        return ask_agent(agent, job, AttemptFolder(path=folder / "attempt"), work)
 
 
 def ask_agent(agent: Agent, job: Job, folder: AttemptFolder, cwd: Path, watch: Watch = _unseen) -> Tried:
@@ -163,7 +184,7 @@ def _ask(
     stream = agent.stream(job, launch)
     printed = _Printed(folder, stream, watch)
     begun_s = time.monotonic()
-    process = LocalLauncher(LocalHost()).start(launch, folder, mark=f"MUSTER_AGENT_TEST={os.getpid()}")
+    process = LocalLauncher(LocalHost()).start(launch, folder, mark=_mark())
     refused = False
     try:
         process.hang_up()  # it has its prompt: nobody stops it before its time is over

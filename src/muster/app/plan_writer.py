@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from muster.app.agent_check import Tried, Watch, ask_agent, failure_hint
+from muster.app.agent_check import Tried, Watch, ask_agent, failure_hint, scratch
 from muster.app.interrupts import as_ctrl_c
 from muster.app.settings import KINDS
 from muster.config.settings import COMMAND, AgentConfig, Config
@@ -171,15 +170,15 @@ def _copy_of(root: Path) -> Iterator[tuple[Path, Path, str]]:
     What is committed is there to be read.  The user's checkout and repository have no part in it, so nothing that
     an agent does there, or leaves behind, reaches them.
     """
-    with as_ctrl_c(), tempfile.TemporaryDirectory(prefix="muster-plan-", ignore_cleanup_errors=True) as name:
-        work = Path(name) / "work"
+    with as_ctrl_c(), scratch("muster-plan-") as folder:
+        work = folder / "work"
         repository = find_repository(root)
         if repository is None:
             work.mkdir()
-            yield Path(name), work, ""
+            yield folder, work, ""
             return
         repository.run("clone", "--quiet", "--shared", str(repository.top), str(work))
         repository.run("remote", "remove", "origin", cwd=work)
         place = work / repository.prefix
         place.mkdir(parents=True, exist_ok=True)  # nothing of it may be committed yet
-        yield Path(name), place, _COPY
+        yield folder, place, _COPY

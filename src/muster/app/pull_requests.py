@@ -229,13 +229,23 @@ def push(git: UserGit, remote: str, target: Target, base: str) -> bool:
 
 
 def publish(
-    forge: Forge, target: Target, text: str, *, remote: str, base: str, new_base: str
+    forge: Forge,
+    target: Target,
+    text: str,
+    *,
+    remote: str,
+    base: str,
+    new_base: str,
+    only: PullRecord | None = None,
 ) -> tuple[PullRecord, bool]:
     """Opens the pull request of what was pushed, or brings the open one up to date; True where it is new.
 
     What people have made of its title, its base and the text around ours stays, unless `new_base` is given.
+    `only`: that one, as long as it is open; another one is not opened unasked.
     """
-    found = forge.find(target.branch)
+    found = forge.view(only.number) if only else forge.find(target.branch)
+    if only is not None and found is not None and found.state != OPEN:
+        return replace(only, commit=target.commit, state=found.state), False
     if found is None:
         made = forge.open(target.branch, base, target.title, f"{_BEGINS}\n{text}\n{_ENDS}")
     else:

@@ -121,7 +121,7 @@ class _Work:
         plan, task = wanted(self.context.api, word)
         return plan, plan_target(self.git, plan) if task is None else task_target(self.git, task)
 
-    def publish(self) -> tuple[PullRecord, bool, bool]:
+    def publish(self, only: PullRecord | None = None) -> tuple[PullRecord, bool, bool]:
         """(the pull request, whether it is new, whether anything was pushed)."""
         args, project = self.args, self.context.project
         plan, target = self.target(args.ref)
@@ -132,7 +132,8 @@ class _Work:
         pushed = push(self.git, remote, target, base)
         since = tip_of(self.git, remote, base)
         text = text_for(self.context.api, self.git, self.config, target, plan=plan, base=since)
-        record, new = publish(forge, target, text, remote=remote, base=base, new_base=args.base)
+        given = {"remote": remote, "base": base, "new_base": args.base}
+        record, new = publish(forge, target, text, only=only, **given)
         return keep(project, record), new, pushed
 
     def looking(self, record: PullRecord) -> Looking:
@@ -211,9 +212,9 @@ class _Following:
     def look(self, record: PullRecord) -> PullRecord:
         return self._patiently(lambda: self.work.look(record))
 
-    def publish(self) -> PullRecord:
-        record, new, pushed = self._patiently(self.work.publish)
-        if not self.work.args.json:
+    def publish(self, record: PullRecord) -> PullRecord:
+        record, new, pushed = self._patiently(lambda: self.work.publish(record))
+        if not self.work.args.json and record.state == OPEN:
             _tell_open(self._screen, record, new=new, pushed=pushed)
         return record
 
@@ -242,7 +243,7 @@ def _follow(work: _Work, record: PullRecord, screen: Screen) -> tuple[PullRecord
         if code := waiting.code(waiting.tasks(begun)):
             return record, code
         if following.look(record).state == OPEN:
-            record = following.publish()
+            record = following.publish(record)
     while True:
         record = following.look(record)
         if (stops := following.stops(record)) is not None:
@@ -260,7 +261,7 @@ def _follow(work: _Work, record: PullRecord, screen: Screen) -> tuple[PullRecord
             if code := _round(work, record):
                 return record, code
             if following.look(record).state == OPEN:  # else another one is not opened unasked
-                record = following.publish()
+                record = following.publish(record)
             continue
         else:
             following.say(f"waiting  for a review of {clean(record.url)} (Ctrl-C: stop following)")

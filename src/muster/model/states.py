@@ -97,6 +97,9 @@ class PauseReason(StrEnum):
     """A person takes it over as soon as its agent has stopped: somebody works on it."""
 
 
+TAKE_OVER_S = 30.0
+"""How long that person has for it once the agent has stopped: nobody tells of one who was killed meanwhile."""
+
 BY_A_PERSON = frozenset({PauseReason.USER, PauseReason.HAND})
 """Who has paused it has not forgotten it, and may take it."""
 

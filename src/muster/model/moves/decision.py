@@ -13,7 +13,7 @@ from muster.model.edits import Edit
 from muster.model.errors import StaleEpoch, StoreRewound
 from muster.model.events import Event, Level
 from muster.model.retry import RetryPolicy
-from muster.model.states import AttemptStatus
+from muster.model.states import TAKE_OVER_S, AttemptStatus, PauseReason, TaskStatus
 from muster.model.task import Artifact, Attempt, Checkpoint, Now, Task
 
 
@@ -51,6 +51,24 @@ _encode = msgspec.json.Encoder().encode
 
 NO_WAIT = dict[str, Any](next_attempt_at_ms=None, paused_reason=None, question="", error_kind=None)
 """Changes of a task that waits for nothing any more."""
+
+
+def paused_for(task: Task, reason: PauseReason, now: Now) -> dict[str, Any]:
+    """Changes of a task that is paused now.  Who takes it over does so soon, or not at all."""
+    changes: dict[str, Any] = {"status": TaskStatus.PAUSED, "paused_reason": reason}
+    if reason is PauseReason.HAND:
+        changes["next_attempt_at_ms"] = max(_take_over_by(now), task.next_attempt_at_ms or 0)
+    return changes
+
+
+def taken_over(task: Task, now: Now) -> dict[str, Any]:
+    """Changes of a task that waits for a person no longer; a later date is one that it had before."""
+    waits = task.paused_reason is PauseReason.HAND and (task.next_attempt_at_ms or 0) <= _take_over_by(now)
+    return {"next_attempt_at_ms": None} if waits else {}
+
+
+def _take_over_by(now: Now) -> int:
+    return now.wall_ms + int(TAKE_OVER_S * 1000)
 
 
 def moved(

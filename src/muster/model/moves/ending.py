@@ -20,6 +20,7 @@ from muster.model.moves.decision import (
     lapsed,
     left_running,
     moved,
+    paused_for,
     refuse_rewound,
 )
 from muster.model.moves.publishing import completed, sent_back
@@ -177,7 +178,7 @@ def _released(task: Task, attempt: Attempt, reason: str, now: Now) -> Decision:
     name, word = "released", "given back"
     if attempt.stop_action is StopAction.PAUSE:
         name, word = "paused", "stopped, the task is paused"
-        changes = {"status": TaskStatus.PAUSED, "paused_reason": task.paused_reason or PauseReason.USER}
+        changes = paused_for(task, task.paused_reason or PauseReason.USER, now)
     elif attempt.stop_action is StopAction.TRANSFER:
         word = f"given back for agent {task.pinned_agent}"
     closed = close(attempt, AttemptStatus.RELEASED, now, error=reason)

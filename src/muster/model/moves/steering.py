@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from muster.model import commands as c
 from muster.model.errors import BadInput, IllegalMove
 from muster.model.events import Level
-from muster.model.moves.decision import NO_WAIT, Decision, Facts, decided
+from muster.model.moves.decision import NO_WAIT, Decision, Facts, decided, paused_for, taken_over
 from muster.model.moves.ending import stop
 from muster.model.notices import TOLD, with_note, with_notice
 from muster.model.permissions import with_verdict
@@ -35,8 +35,7 @@ def pause(task: Task, facts: Facts, command: c.Pause, now: Now) -> Decision:
         "paused",
         f"paused by {command.actor} ({reason})",
         command.actor,
-        status=TaskStatus.PAUSED,
-        paused_reason=reason,
+        **paused_for(task, reason, now),
     )
 
 
@@ -63,7 +62,7 @@ def resume(task: Task, facts: Facts, command: c.Resume, now: Now) -> Decision:
     changes: dict[str, Any] = (
         {"done_epoch": None, "rounds": 0} if task.paused_reason is PauseReason.REVIEW else {}
     )
-    changes |= _noted(task, command)
+    changes |= taken_over(task, now) | _noted(task, command)
     return _resumed(task, "resumed", f"resumed by {command.actor}", command.actor, now, **changes)
 
 

@@ -13,7 +13,7 @@ from muster.model.moves.decision import NO_WAIT, Decision, Facts, close, decided
 from muster.model.moves.publishing import refuse_while_publishing
 from muster.model.notices import with_note
 from muster.model.pools import CLOSING
-from muster.model.states import AttemptStatus, TaskStatus
+from muster.model.states import AttemptStatus, PauseReason, TaskStatus
 from muster.model.task import CANCELLED, FIELDS_OF_STATE, REMOVED, Now, Task
 
 
@@ -77,7 +77,9 @@ _BETWEEN_TRIES = frozenset({TaskStatus.ABORTED, TaskStatus.PENDING})
 
 def promote(task: Task, facts: Facts, command: c.Promote, now: Now, **changes: Any) -> Decision:
     due_at_ms = task.next_attempt_at_ms
-    if not _waits_to_try(task):
+    by_hand = task.status is TaskStatus.PAUSED and task.paused_reason is PauseReason.HAND
+    left_alone = by_hand and command.term is not None
+    if not (_waits_to_try(task) or left_alone):
         raise IllegalMove(f"task {task.id} is {task.status} and waits for no due time")
     if command.term is not None and (due_at_ms is None or due_at_ms > now.wall_ms):
         raise IllegalMove(f"task {task.id} is not due yet")
@@ -85,9 +87,10 @@ def promote(task: Task, facts: Facts, command: c.Promote, now: Now, **changes: A
         task,
         now,
         "promoted",
-        "may be claimed again",
+        "nobody has taken it over: it is its agent's again" if left_alone else "may be claimed again",
         command.actor,
         status=TaskStatus.PENDING,
+        paused_reason=None,
         next_attempt_at_ms=None,
         **changes,
     )

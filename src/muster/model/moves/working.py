@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from muster.model import commands as c
 from muster.model.errors import BadInput, IllegalMove, StaleEpoch
 from muster.model.events import Event, Level
-from muster.model.moves.decision import Decision, Facts, current, decided, moved, moved_by
+from muster.model.moves.decision import Decision, Facts, current, decided, moved, moved_by, taken_over
 from muster.model.notices import beginning, paragraphs, with_notice, without
 from muster.model.states import STOP_BY_S, AttemptStatus, StopAction, TaskStatus
 from muster.model.task import BY_HAND, Artifact, Attempt, Checkpoint, Now, Task
@@ -45,6 +45,7 @@ def _granted(task: Task, facts: Facts, command: c.Grant, now: Now) -> Decision:
         "step": "",
         "overdue_at_ms": None,
         "done_epoch": done_epoch,
+        **taken_over(task, now),
     }
     details = {"agent": command.agent, "worker": command.worker_id}
     after, event = moved_by(task, now, "claimed", said, command.worker_id, changes, details=details)

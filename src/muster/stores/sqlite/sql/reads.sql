@@ -9,7 +9,8 @@ SELECT $attempt_columns FROM attempts
 
 -- name: due
 SELECT id FROM tasks
- WHERE next_attempt_at_ms IS NOT NULL AND next_attempt_at_ms <= ?1 AND status IN ('PENDING', 'ABORTED')
+ WHERE next_attempt_at_ms IS NOT NULL AND next_attempt_at_ms <= ?1
+   AND (status IN ('PENDING', 'ABORTED') OR (status = 'PAUSED' AND paused_reason = 'hand'))
  ORDER BY next_attempt_at_ms LIMIT ?2
 
 -- name: any_ready
