@@ -115,7 +115,8 @@ SENTENCES: list[tuple[TaskView, CrewFacts, str]] = [
     (
         view(T.PENDING, wanted_agent="claude"),
         crew(closed={"claude": ("anthropic", replace(RATE_LIMITED, until_ms=NOW_MS, epoch=3))}),
-        "waits for anthropic, another task tries whether it answers: boom",
+        "waits for anthropic, another task tries whether it answers: boom; "
+        "`muster agent resume claude` lets all try now",
     ),
     (view(T.PENDING), crew(crew=CrewStatus.STOPPED), "the crew is stopped: `muster up` goes on"),
     (view(T.PENDING), crew(free={}, unfit={}), "no worker is up: `muster up` starts some"),

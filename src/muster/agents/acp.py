@@ -48,6 +48,7 @@ class AcpAgent(StreamingAgent, frozen=True):
         "edit": "it may read and change files when it asks; what it does without asking is in its own settings",
         "all": "it may do anything that your user may",
     }
+    free_mode: ClassVar[str] = "all"
     config_env: ClassVar[str] = "HOME"  # wherever it keeps its sessions: another worker must find them
 
     def launch(self, job: Job, folder: AttemptFolder, *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
@@ -109,10 +110,12 @@ class AcpStream(EventStream):
         self._error: dict[str, Any] = {}
         self._gone = False
         self._asked = 0
+        self._begun = False
+        """What comes before is the story of a session that was loaded."""
 
     def _line(self, line: dict[str, Any]) -> list[AgentEvent]:
         if text_of(line, "session"):
-            self._text = ""  # what came before is the story of a session that was loaded
+            self._text, self._begun = "", True
             return self._seen(text_of(line, "session")) if line.get("resumable") is True else []
         self._denied += filter(None, [text_of(line, "denied")])
         if dict_of(line, "error") and not text_of(line, "method"):
@@ -120,13 +123,15 @@ class AcpStream(EventStream):
             self._asked = count_of(line, "id")
         elif line.get("id") == _PROMPT and dict_of(line, "result"):
             self._end(dict_of(line, "result"))
+            return self._has_said()
         update = dict_of(dict_of(line, "params"), "update")
         match text_of(update, "sessionUpdate"):
             case "agent_message_chunk":
-                self._text += text_of(dict_of(update, "content"), "text")
+                if self._begun:
+                    return self._says(text_of(dict_of(update, "content"), "text"), more=True)
             case "tool_call" | "tool_call_update":
                 self._text = ""
-                return self._tool(update)
+                return [*self._has_said(), *self._tool(update)]
         return []
 
     def _tool(self, update: dict[str, Any]) -> list[AgentEvent]:

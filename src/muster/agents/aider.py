@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from muster.agents.inputs import SHARED, exit_failure, with_result
 from muster.agents.provider import refusal
+from muster.agents.reports import reports_in
 from muster.agents.streaming import EventStream, StreamingAgent, step_of
 from muster.config.kinds import GIVEN, USE_MODE, USE_MODEL, AgentKind
 from muster.model.errors import Unavailable
@@ -24,6 +25,8 @@ from muster.model.usage import Usage
 from muster.ports.agent import AgentEvent, AttemptFolder, Exit, Failed, Job, Launch, Outcome, Step
 
 _LINE_CHARS_MAX = 1 << 16
+_EDITS = re.compile(r"^(`{3,}|<source>).*?^(?:`{3,}|</source>)$", re.MULTILINE | re.DOTALL)
+"""What files are to hold is a part of its answer, but no word of its own."""
 _ERROR = re.compile(r"litellm\.(\w+): ")
 _USED = re.compile(
     r"Tokens: ([\d.]+)(k?) sent,(?: .*,)? ([\d.]+)(k?) received\.(?: Cost: \$([\d.]+) message)?"
@@ -122,12 +125,14 @@ class AiderStream(EventStream):
             return [Step(step_of("edit", {"path": line.removeprefix("Applied edit to ")}))]
         if used := _USED.match(line):
             self._count(used)
-            self._text, self._said, self._error = "\n".join(self._said).strip(), [], []
+            said, self._said, self._error = "\n".join(self._said).strip(), [], []
             self.ended = True
-        elif _ERROR.match(line):
+            self._text = said
+            return [*reports_in(_EDITS.sub("", said))]
+        if _ERROR.match(line):
             self._error, self._said = [line], []
             return [Step(step_of("the provider", {"command": line}))]
-        elif self._error:
+        if self._error:
             self._error.append(line)
         elif line.startswith("Repo-map: "):
             self._said = []  # the end of its greeting

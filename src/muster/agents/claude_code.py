@@ -85,7 +85,6 @@ class ClaudeCodeAgent(StreamingAgent, frozen=True):
     names_session: ClassVar[bool] = True
     unlogged: ClassVar[bytes] = b'{"type":"stream_event"'
     free_mode: ClassVar[str] = _BYPASS
-    spoken: ClassVar[bool] = True
     own_env: ClassVar[Mapping[str, str]] = {"DISABLE_AUTOUPDATER": "1"}
 
     def check(self) -> None:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from muster.agents.inputs import tail, with_result
 from muster.agents.jsonlines import count_of, dict_of, last_object, list_of, new_objects, text_of
 from muster.agents.provider import refusal
-from muster.agents.reports import SERVER, reports_in
+from muster.agents.reports import SERVER
 from muster.agents.streaming import (
     Booked,
     EventStream,
@@ -80,7 +80,6 @@ class CodexAgent(StreamingAgent, frozen=True):
     )
     config_env: ClassVar[str] = "CODEX_HOME"
     free_mode: ClassVar[str] = "danger-full-access"
-    spoken: ClassVar[bool] = True
 
     def arguments(self, session_key: str | None, *, resumes: bool) -> list[str]:
         # As overrides: `exec resume` knows no --sandbox.
@@ -299,8 +298,7 @@ class CodexStream(EventStream):
             case "item.started":
                 return self._tool(item)
             case "item.completed" if text_of(item, "type") == "agent_message":
-                self._text = text_of(item, "text")
-                return [*reports_in(self._text)]
+                return self._says(text_of(item, "text"))
             case "turn.started":
                 self._final, self.ended = "", False
             case "error":

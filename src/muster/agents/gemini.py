@@ -135,14 +135,16 @@ class GeminiStream(EventStream):
             case "init":
                 return self._seen(text_of(line, "session_id"))
             case "message" if text_of(line, "role") == "assistant":
-                self._text += text_of(line, "content")
+                return self._says(text_of(line, "content"), more=True)
             case "tool_use":
                 self._text = ""
-                return [Step(step_of(text_of(line, "tool_name"), dict_of(line, "parameters")))]
+                step = step_of(text_of(line, "tool_name"), dict_of(line, "parameters"))
+                return [*self._has_said(), Step(step)]
             case "error":
                 self._error = text_of(line, "message")
             case "result":
                 self._end(line)
+                return self._has_said()
         return []
 
     def _end(self, line: dict[str, Any]) -> None:

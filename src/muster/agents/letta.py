@@ -108,7 +108,7 @@ class LettaStream(EventStream):
                 return [Step(step_of(text_of(call, "name"), _given(text_of(call, "arguments"))))]
             case "message" if text_of(line, "message_type") == "assistant_message":
                 self._error = ""
-                self._text = "".join(text_of(part, "text") for part in list_of(line, "content"))
+                return self._says("".join(text_of(part, "text") for part in list_of(line, "content")))
             case "retry":
                 return [Step("the provider refused, the CLI tries again")]
             case "error":

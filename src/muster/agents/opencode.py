@@ -159,7 +159,7 @@ class OpencodeStream(EventStream):
             case "step_start":
                 self._reason, self._text, self._error = "", "", {}
             case "text":
-                self._text = text_of(part, "text")
+                events += self._says(text_of(part, "text"))
             case "tool_use":
                 state = dict_of(part, "state")
                 events.append(Step(step_of(text_of(part, "tool"), dict_of(state, "input"))))

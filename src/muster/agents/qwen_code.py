@@ -13,6 +13,7 @@ from muster.agents.inputs import exit_failure, with_result
 from muster.agents.jsonlines import count_of, dict_of, list_of, text_of
 from muster.agents.permissions import denials
 from muster.agents.provider import refusal, status_in
+from muster.agents.reports import reports_in
 from muster.agents.streaming import EventStream, StreamingAgent, step_of
 from muster.config.kinds import GIVEN, USE_MODE, USE_MODEL, AgentKind
 from muster.model.usage import Usage
@@ -105,6 +106,7 @@ class QwenStream(EventStream):
                 self.ended = False
                 parts = list_of(dict_of(line, "message"), "content")
                 tools = [part for part in parts if text_of(part, "type") == "tool_use"]
+                events += [report for part in parts for report in reports_in(text_of(part, "text"))]
                 events += [Step(step_of(text_of(tool, "name"), dict_of(tool, "input"))) for tool in tools]
             case "system" if text_of(line, "subtype") == "retry":
                 events.append(Step("the provider refused, the CLI tries again"))

@@ -30,7 +30,7 @@ from muster.agents.inputs import (
 )
 from muster.agents.jsonlines import JsonLines, text_of
 from muster.agents.provider import refusal
-from muster.agents.reports import SERVER, how_to_report, identity, is_report, mcp_server
+from muster.agents.reports import SERVER, how_to_report, identity, is_report, mcp_server, reports_in
 from muster.agents.transcript import Reader
 from muster.config.settings import AgentConfig
 from muster.model.errors import AgentUnfit, BadInput, Unavailable
@@ -92,8 +92,6 @@ class StreamingAgent(Struct, frozen=True):
     """The permission mode in which it may run any command."""
     names_session: ClassVar[bool] = False
     """A session that begins gets its key from us."""
-    spoken: ClassVar[bool] = False
-    """Its stream finds reports in messages."""
     own_env: ClassVar[Mapping[str, str]] = {}
     """Variables that it is always given, unless the configuration sets them."""
     interrupts: ClassVar[bool] = True
@@ -222,7 +220,7 @@ class StreamingAgent(Struct, frozen=True):
     def _how_to_report(self, folder: AttemptFolder, *, tools: bool, branch: bool) -> str:
         takes_messages = (talk := self.talk("")) is not None and talk.message is not None
         notice = "" if takes_messages else str(folder.notice.absolute())
-        commands = not self.spoken or self.mode == self.free_mode
+        commands = self.mode == self.free_mode
         return how_to_report(tools=tools, commands=commands, notice=notice, branch=branch)
 
     def _for(self, job: Job, offering: Sequence[str]) -> Self:
@@ -297,6 +295,8 @@ class EventStream:
         self._total: Usage | None = None
         self._text = ""
         """What the agent has said last."""
+        self._unheard = ""
+        """The begin of a line that it has not said to its end."""
         self.ended = False
 
     @property
@@ -340,6 +340,19 @@ class EventStream:
         failed = plain_failure(exit, folder, self._limits)
         lacks = gone if isinstance(gone, bool) else bool(gone.search(failed.message))
         return Failed(kind=failed.kind, message=failed.message, session_gone=lacks and not self._session)
+
+    def _says(self, text: str, *, more: bool = False) -> list[AgentEvent]:
+        """A message, or more of one that comes in parts; returns what it reports in it."""
+        self._text = self._text + text if more else text
+        if not more:
+            return [*reports_in(text)]
+        whole, _, self._unheard = (self._unheard + text).rpartition("\n")
+        return [*reports_in(whole)]
+
+    def _has_said(self) -> list[AgentEvent]:
+        """What it reports in the last line of a message whose parts have all come."""
+        rest, self._unheard = self._unheard, ""
+        return [*reports_in(rest)]
 
     def _seen(self, session: str) -> list[AgentEvent]:
         if not session or self._session:

@@ -310,7 +310,8 @@ def _closed(task: TaskView, facts: CrewFacts) -> Reason | None:
         until = clock_word(pool.until_ms, facts.now_ms, facts.utc_offset_s)
         said = f"waits for {what}{provider} (until {until}): {pool.reason}; {resume} tries it now"
     else:
-        said = f"waits for {provider}, another task tries whether it answers: {pool.reason}"
+        said = f"waits for {provider}, another task tries whether it answers: {pool.reason}; "
+        said += f"{resume} lets all try now"
     down = "" if facts.crew is CrewStatus.RUNNING else f"; {_crew_down(facts)}"
     return Reason(said + down, needs_person=pool.until_ms is None)
 
