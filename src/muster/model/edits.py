@@ -314,8 +314,9 @@ def _is_mark(char: str) -> bool:
 
 def key_part(text: str) -> str:
     """What a heading or a title brings into the names of tasks: of signs alone, such as emoji, the signs."""
-    signs = (char for char in text if unicodedata.category(char) in {"So", "Sm", "Sc", "Sk"})
-    return slug(text) or "".join(signs)
+    return slug(text) or "".join(
+        char for char in text if unicodedata.category(char) in {"So", "Sm", "Sc", "Sk"}
+    )
 
 
 def is_barrier(key: str) -> bool:

@@ -15,7 +15,9 @@ def find_cycle(edges: Mapping[N, Sequence[N]]) -> list[N] | None:
     """
     done: set[N] = set()
     for node, waits_for in edges.items():
-        if not all(name in done or name not in edges for name in waits_for):
+        if not done.issuperset(waits_for) and not all(
+            name in done or name not in edges for name in waits_for
+        ):
             break
         done.add(node)
     else:

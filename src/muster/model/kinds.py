@@ -108,7 +108,7 @@ def _only(word: str) -> Callable[[str], str]:
 
 
 def _list(read: Callable[[str], str]) -> Callable[[str], tuple[str, ...]]:
-    return lambda text: tuple(dict.fromkeys(read(part.strip()) for part in text.split(",")))
+    return lambda text: tuple(dict.fromkeys([read(part.strip()) for part in text.split(",")]))
 
 
 _DURATION = f"a duration from 1s to {duration_text(SECONDS_MAX)}, such as 90s, 30m, 2h or 1d"

@@ -77,7 +77,7 @@ class Box:
 
     def body(self) -> str:
         """The lines beneath the item, without their common margin and without blank lines around them."""
-        return _dedent(self.lines, self.column)
+        return _dedent(self.lines, self.column) if self.lines else ""
 
 
 class NearBox(NamedTuple):
@@ -231,9 +231,9 @@ class _Scanner:
             depth -= 1
         base = self.items[depth - 1].column if depth else 0
         deep = line.width - base >= 4
-        if deep and not depth:
-            self._feed_text(line, 0, code=True)
-        elif self._opens_verbatim(line, self.items[:depth], deep=deep):
+        if line.text[line.pos].isalpha() or (deep and not depth):
+            self._feed_text(line, depth, code=deep)
+        elif line.text[line.pos] in "`~<" and self._opens_verbatim(line, self.items[:depth], deep=deep):
             self._add_to_body(line.text)
         elif deep and not self.joinable and all(item.mark != line.width for item in self.items[depth:]):
             self._feed_text(line, depth, code=True)
@@ -286,8 +286,6 @@ class _Scanner:
     def _opens_verbatim(self, line: _Line, items: list[_Item], *, deep: bool = False) -> bool:
         """Opens a fence or an HTML block in these items, and closes the others."""
         text, pos = line.text, line.pos
-        if text[pos] not in "`~<":
-            return False
         base = items[-1].column if items else 0
         if fence := _FENCE.match(text, pos):
             deepest = (line.width if deep else base) + 4
@@ -326,38 +324,37 @@ class _Scanner:
 
     def _opens_item(self, line: _Line, depth: int, *, deep: bool) -> bool:
         """Opens the list item, or the items (`- - x`), that begin here in the `depth` outer items."""
-        if not _MARKER.match(line.text, line.pos) or self._is_underline_or_break(line):
+        text, pos, column = line.text, line.pos, line.width
+        marker = _MARKER.match(text, pos)
+        if not marker:
             return self._opens_sure_item(line, depth)
         items = self.items[:depth]
         owner = items[-1].box if items else None
-        rest = line
         for _ in range(NESTED_ON_A_LINE_MAX):
-            marker = _MARKER.match(rest.text, rest.pos)
-            if not marker:
-                break
-            mark_at = rest.width
-            after = mark_at + len(marker[1])
-            width = _column(rest.text, marker.end(1), marker.end(), after)
-            rest = _Line(line.number, line.start, line.text, marker.end(), width)
-            indented_code = width - after > 4
-            if rest.pos == len(rest.text) or indented_code:
+            mark_at, after, pos = column, column + len(marker[1]), marker.end()
+            column = _column(text, marker.end(1), pos, after)
+            indented_code = column - after > 4
+            if pos == len(text) or indented_code:
                 items.append(_Item(mark_at, after + 1, owner))
                 break
-            if mark := _BOX.match(rest.text, rest.pos):
-                self._open_box(rest, mark, items, mark_at)
+            if mark := _BOX.match(text, pos):
+                self._open_box(line, mark, items, mark_at, column)
                 return True
-            if near := _SURE_BOX.match(rest.text, rest.pos):
-                self._note_read(
-                    rest, near[0].strip(), rest.pos, near["mark"], rest.text[near.end() :].rstrip()
-                )
-                self._open_box(rest, near, items, mark_at)
+            if near := _SURE_BOX.match(text, pos):
+                self._note_read(line, near[0].strip(), pos, near["mark"], text[near.end() :].rstrip())
+                self._open_box(line, near, items, mark_at, column)
                 return True
-            if near := _DOUBTFUL_BOX.match(rest.text, rest.pos):
-                self._note_doubtful(rest, near)
-            items.append(_Item(mark_at, width, owner))
-        if deep or (self.joinable and depth == len(self.items) and not _may_interrupt(line.text)):
+            if near := _DOUBTFUL_BOX.match(text, pos):
+                self._note_doubtful(line, near)
+            items.append(_Item(mark_at, column, owner))
+            marker = _MARKER.match(text, pos)
+            if not marker:
+                break
+        if deep or (self.joinable and depth == len(self.items) and not _may_interrupt(text)):
             return False
-        self._open_plain_item(rest, items)
+        if self._is_underline_or_break(line):
+            return False
+        self._open_plain_item(line._replace(pos=pos, width=column), items)
         return True
 
     def _opens_sure_item(self, line: _Line, depth: int) -> bool:
@@ -366,17 +363,19 @@ class _Scanner:
         box = marker and _SURE_BOX.match(line.text, marker.end())
         if not marker or not box:
             return False
-        rest = line._replace(pos=marker.end(), width=line.width + marker.end() - line.pos)
+        column = line.width + marker.end() - line.pos
         title = line.text[box.end() :].rstrip()
         self._note_read(line, line.text[line.pos : box.end()].strip(), line.pos, box["mark"], title)
-        self._open_box(rest, box, self.items[:depth], line.width)
+        self._open_box(line, box, self.items[:depth], line.width, column)
         return True
 
     def _is_underline_or_break(self, line: _Line) -> bool:
         underline = self.paragraph and not self.items and _SETEXT.match(line.text, line.pos)
         return bool(underline or _BREAK.match(line.text, line.pos))
 
-    def _open_box(self, line: _Line, mark: re.Match[str], outer: list[_Item], mark_at: int) -> None:
+    def _open_box(
+        self, line: _Line, mark: re.Match[str], outer: list[_Item], mark_at: int, column: int
+    ) -> None:
         box = Box(
             line=line.number,
             offset=line.start + mark.start(1),
@@ -385,13 +384,13 @@ class _Scanner:
             text_column=mark.end() + 1,
             path=self.path,
             section=len(self.blocks.headings),
-            column=line.width,
+            column=column,
             outer=outer[-1].box if outer else None,
         )
         self.blocks.boxes.append(box)
         if outer and (parent := outer[-1].box):
             parent.lines.append("")  # what follows the inner task is another paragraph
-        self.items = [*outer, _Item(mark_at, line.width, box)]
+        self.items = [*outer, _Item(mark_at, column, box)]
         self._end_paragraph()
         self.joinable = True
 
@@ -435,7 +434,7 @@ def _atx_text(text: str) -> str:
 
 def _column(line: str, start: int, end: int, column: int) -> int:
     """The column after the white space `line[start:end]` that begins at `column`."""
-    if "\t" not in line[start:end]:
+    if line.find("\t", start, end) < 0:
         return column + end - start
     for char in line[start:end]:
         column += 4 - column % 4 if char == "\t" else 1
@@ -446,10 +445,10 @@ def _dedent(lines: Iterable[str], column: int) -> str:
     lines = list(lines)
     while lines and not lines[-1].strip(" \t"):
         lines.pop()
-    first = next((number for number, line in enumerate(lines) if line.strip(" \t")), 0)
-    del lines[:first]
     if len(lines) < 2:
         return "".join(lines).lstrip(" \t")
+    first = next((number for number, line in enumerate(lines) if line.strip(" \t")), 0)
+    del lines[:first]
     indents = [line[: len(line) - len(line.lstrip(" \t"))] for line in lines if line.strip(" \t")]
     margin = _common_start(min(indents), max(indents))
     if _column(margin, 0, len(margin), 0) >= column:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterator
+from functools import cached_property
 
 from .blocks import Box
 
@@ -14,21 +15,23 @@ _MEANT_AS_ID = re.compile(
 _STANDARDS = "AES CVE ES GPT HTTP IEC ISO MD PEP RFC RSA SHA TLS USB UTF WCAG"
 _COUNTED = "CASE DAY LEVEL OPTION PART PHASE SPRINT STAGE STEP TIER WEEK"
 _NO_TRACKERS = frozenset(f"{_STANDARDS} {_COUNTED}".split())
-_NAMED = re.compile(r'(?:(?<=[{ \t])#|(?:after|parent)=)("[^"]*"|[^ \t}]+)')
+_ID = re.compile(r"(?<=[{ \t]#)[^ \t}]+")
+_ASKED_FOR = re.compile(r'(?:after|parent)=("[^"]*"|[^ \t}]+)')
 
 
 class Keys:
-    def __init__(self, boxes: Iterable[Box]) -> None:
-        self._ids: set[str] = set()
-        self._asked_for: set[str] = set()
+    def __init__(self, boxes: Collection[Box]) -> None:
+        self._boxes = boxes
+        self._ids = {name for braces in self._braces() for name in _ID.findall(braces)}
         self._taken: dict[str, int] = {}
-        for box in boxes:
-            if (start := box.text.rfind("{")) >= 0:
-                for found in _NAMED.finditer(box.text, start):
-                    if found[0][0] == "#":
-                        self._ids.add(found[1])
-                    else:
-                        self._asked_for.update(name.strip() for name in found[1].strip('"').split(","))
+
+    def _braces(self) -> Iterator[str]:
+        return (box.text[start:] for box in self._boxes if (start := box.text.rfind("{")) >= 0)
+
+    @cached_property
+    def _asked_for(self) -> set[str]:
+        asked = [names for braces in self._braces() for names in _ASKED_FOR.findall(braces)]
+        return {name.strip() for names in asked for name in names.strip('"').split(",")}
 
     def is_id(self, code: str) -> bool:
         """Whether a leading code is meant as one: by its look, or because another box calls its task so."""

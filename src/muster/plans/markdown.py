@@ -8,11 +8,12 @@ highest levels there are.  What is indented beneath a box is the task's prompt.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 from muster.model.edits import PlanDocument, PlanTask, key_part, slug
 from muster.model.errors import BadPlan
@@ -52,9 +53,25 @@ class _Levels:
     skipped: set[str]
     """Keys of boxes that are no tasks, as far as they have been read."""
 
-    def names(self, path: Iterable[Heading]) -> list[Heading]:
-        """The headings that are part of a task's identity: all but the plan's title."""
-        return [heading for heading in path if not (self.title and heading.level == 1)]
+    def section(self, path: Iterable[Heading], alike: Counter[str]) -> _Section:
+        """`alike`: how many sections above have the same names."""
+        # All but the plan's title are part of a task's identity.
+        names = [heading for heading in path if not (self.title and heading.level == 1)]
+        begin, texts = _prefix(names), {heading.level: heading.text for heading in names}
+        alike[begin] += 1
+        number = alike[begin] if alike[begin] > 1 else ""
+        return _Section(begin, f"{begin}*{number}", texts.get(self.epic, ""), texts.get(self.feature, ""))
+
+
+class _Section(NamedTuple):
+    """What the headings above a box say of it."""
+
+    begin: str = ""
+    """What the keys of its boxes begin with."""
+    key: str = ""
+    """As in `PlanTask.section`."""
+    epic: str = ""
+    feature: str = ""
 
 
 def parse(text: str, file: str, doubts: Problems | None = None, dialect: str | None = None) -> PlanDocument:
@@ -184,31 +201,25 @@ def _read(
     _tell_near_boxes(blocks, levels, doubts)
 
     def drafts() -> Iterator[Draft]:
-        begins_of: dict[tuple[Heading, ...], tuple[str, dict[int, str]]] = {}
-        """By the headings above boxes, what their keys begin with, and the headings' texts by level."""
-        sections: dict[str, list[int]] = {}
+        number, section, alike = -1, _Section(), Counter[str]()
         ids: dict[str, int] = {}
         keys = Keys(blocks.boxes)
-        outer: list[tuple[Draft, str]] = []
+        outer: list[Draft] = []
         without: set[int] = set()
         dropped_marks = frozenset(levels.seen.dialect.dropped_marks)
         for box in blocks.boxes:
             box.offset += marked
-            if box.path not in begins_of:
-                names = levels.names(box.path)
-                begins_of[box.path] = _prefix(names), {heading.level: heading.text for heading in names}
-            while outer and outer[-1][0].box is not box.outer:
+            if box.section != number:
+                number, section = box.section, levels.section(box.path, alike)
+            while outer and outer[-1].box is not box.outer:
                 outer.pop()
-            prefix, headings = begins_of[box.path]
-            alike = sections.setdefault(prefix, [])
-            if box.section not in alike[-1:]:
-                alike.append(box.section)
-            path = outer[-1][1] if outer else prefix
-            begins = (f"{outer[-1][0].key}/", path, prefix) if outer else (prefix,)
+            begins: tuple[str, ...] = (section.begin,)
+            if outer:
+                path = "".join([f"{above.name}/" for above in outer])
+                begins = (f"{outer[-1].key}/", section.begin + path, section.begin)
             draft = _draft(box, begins, keys, levels, (problems, doubts))
-            draft.epic, draft.feature = headings.get(levels.epic, ""), headings.get(levels.feature, "")
-            draft.section = f"{prefix}*{len(alike) if len(alike) > 1 else ''}"
-            outer.append((draft, f"{path}{draft.name}/"))
+            draft.epic, draft.feature, draft.section = section.epic, section.feature, section.key
+            outer.append(draft)
             dropped = draft.parts.skip or box.mark in dropped_marks
             if dropped or (box.outer is not None and box.outer.line in without):
                 without.add(box.line)
@@ -350,8 +361,9 @@ def leading_priority(text: str) -> tuple[int | None, str]:
 
 def _task(draft: Draft, levels: _Levels, found: Relations) -> PlanTask:
     group = draft.key in found.groups
-    said = found.fields[draft.key] if group else levels.usual | found.fields[draft.key]
-    known: dict[str, Any] = {
+    fields: dict[str, Any] = {
+        **({} if group else levels.usual),
+        **found.fields[draft.key],
         "key": draft.key,
         "title": draft.title,
         "description": draft.body,
@@ -365,4 +377,4 @@ def _task(draft: Draft, levels: _Levels, found: Relations) -> PlanTask:
         "section": draft.section,
         "beside": draft.parts.beside,
     }
-    return PlanTask(**(said | known))
+    return PlanTask(**fields)

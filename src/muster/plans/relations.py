@@ -67,12 +67,17 @@ def relate(
         if parent in groups:
             below[parent].append(key)
     own = {draft.key: names.after(draft, problems, doubts) for draft in drafts}
-    said = {draft.key: dict(draft.parts.fields) | draft.attributes.fields for draft in drafts}
+    said = {
+        draft.key: {**draft.parts.fields, **draft.attributes.fields}
+        if draft.parts.fields
+        else draft.attributes.fields
+        for draft in drafts
+    }
     after: dict[str, tuple[str, ...]] = {}
     fields: dict[str, dict[str, Any]] = {}
     for draft in drafts:
         key = draft.key
-        above = _above(key, parents, groups)
+        above = _above(key, parents, groups) if groups else []
         if key in groups:
             after[key] = tuple(below[key])
             fields[key] = {name: value for name, value in said[key].items() if name in _KEPT_BY_A_GROUP}
@@ -112,14 +117,19 @@ class _Names:
         if not asked and not draft.parts.after:
             return ()
         said = self.meant("after", asked, line, problems)
+        if not draft.parts.after:
+            return said
         return tuple(dict.fromkeys((*said, *self.meant("after", draft.parts.after, line, doubts))))
 
     def meant(self, attribute: str, names: Sequence[str], line: int, told: Problems) -> tuple[str, ...]:
         """The keys of those that are named, each by its key or an alias."""
         found: dict[str, None] = {}
         for name in names:
+            if name in self._ids:
+                found[name] = None
+                continue
             meant = [name] if name in self.lines else self._aliases.get(name, [])
-            if name not in self._ids and len(self._twins.get(name, ())) > 1:
+            if len(self._twins.get(name, ())) > 1:
                 meant = self._twins[name]
             if len(meant) == 1:
                 found[meant[0]] = None
@@ -182,11 +192,11 @@ def _find_cycles(
     after: Mapping[str, Sequence[str]], lines: Mapping[str, int], problems: Problems, one: str, several: str
 ) -> None:
     """Notes the cycles among tasks, up to a limit: each without the edge that closed the one before."""
-    left = {key: list(names) for key, names in after.items() if names}
+    left = dict(after)
     for _ in range(CYCLES_TOLD_MAX):
         if (cycle := find_cycle(left)) is None:
             return
-        left[cycle[-2]].remove(cycle[-1])
+        left[cycle[-2]] = [name for name in left[cycle[-2]] if name != cycle[-1]]
         if len(cycle) == 2:
             problems.add(lines[cycle[0]], f"the task {one} itself: {' -> '.join(cycle)}")
             continue
