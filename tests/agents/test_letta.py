@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,18 @@ def test_a_conversation_is_resumed_where_it_is_held(tmp_path: Path, folder: Atte
     assert resumed.argv == (*usual, "--conversation", "local-conv-2", "-p")
     served = made.launch(plain_job(session_key="conv-77"), folder, cwd=tmp_path, extra_env={})
     assert served.argv[-3:-1] == ("--conversation", "conv-77"), "what its server holds is not seen from here"
+
+
+def test_its_own_notes_are_no_work_unless_the_project_has_them(tmp_path: Path, folder: AttemptFolder) -> None:
+    made = LettaAgent(AgentConfig("l", ("sh",), permission_mode="plan", env={"HOME": str(tmp_path / "home")}))
+    for name, shared in (("usual", False), ("shared", True)):
+        tree = tmp_path / name
+        (tree / ".letta").mkdir(parents=True) if shared else tree.mkdir()
+        subprocess.run(["git", "init", "-q"], cwd=tree, check=True)
+        made.launch(plain_job(), folder, cwd=tree, extra_env={})
+        (tree / ".letta" / ".lettaignore").write_text("node_modules\n")
+        told = subprocess.check_output(["git", "status", "--porcelain"], cwd=tree)
+        assert bool(told) == shared
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,17 @@ def test_a_test_runs_it_once(cli, project):
     assert "no-such-claude not found" in missing.err
 
 
+def test_asked_for_its_version_a_program_leaves_nothing_in_the_project(cli, root, monkeypatch):
+    monkeypatch.chdir(root)
+    fake = root / "tools" / "fake"
+    fake.parent.mkdir()
+    fake.write_text("#!/bin/sh\nmkdir .notes; echo 7.1\n")
+    fake.chmod(0o755)
+    (root / "muster.toml").write_text(f'[agents.fake]\ncommand = ["{fake}"]\n')
+    assert json.loads(cli("agent", "test", "fake", "--json").out)["version"] == "7.1"
+    assert not (root / ".notes").exists()
+
+
 def test_a_test_ends_with_its_time(cli, root):
     (root / "muster.toml").write_text('[agents.slow]\ncommand = ["sleep", "60"]\nprompt = "none"\n')
     ran = cli("agent", "test", "slow", "--timeout", "1", "--json")

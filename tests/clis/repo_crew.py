@@ -128,7 +128,7 @@ class RepoCrew:
         first = next(iter(agents))
         (self.folder / "muster.toml").write_text("".join([CONFIG.format(first=first), *tables]))
         (self.folder / "shared.txt").write_text("")
-        (self.folder / ".gitignore").write_text(".muster\n.letta\n")
+        (self.folder / ".gitignore").write_text(".muster\n")
         self.git("init", "-q")
         for name, value in (("user.name", "Rounds"), ("user.email", "rounds@example.org"), ("gc.auto", "0")):
             self.git("config", name, value)

@@ -18,6 +18,7 @@ from muster.agents.provider import refusal, status_in
 from muster.agents.streaming import EventStream, StreamingAgent, step_of, target_of
 from muster.agents.transcript import cost, message
 from muster.config.kinds import GIVEN, USE_MODE, USE_MODEL, AgentKind
+from muster.model.errors import Unavailable
 from muster.model.usage import Usage
 from muster.ports.agent import AgentEvent, AttemptFolder, Did, Entry, Exit, Job, Launch, Outcome, Step
 
@@ -40,6 +41,17 @@ class LettaAgent(StreamingAgent, frozen=True):
     )
     config_env: ClassVar[str] = "LETTA_LOCAL_BACKEND_DIR"
     free_mode: ClassVar[str] = "unrestricted"
+
+    def launch(self, job: Job, folder: AttemptFolder, *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
+        launch = super().launch(job, folder, cwd=cwd, extra_env=extra_env)
+        notes = cwd / ".letta"
+        if not notes.exists():  # there it keeps notes of its own, which are no work of the task
+            try:
+                notes.mkdir()
+                (notes / ".gitignore").write_text("*\n")
+            except OSError as exc:
+                raise Unavailable(f"cannot make the folder of letta's notes: {exc}") from exc
+        return launch
 
     def arguments(self, session_key: str | None, *, resumes: bool) -> list[str]:
         argv = ["--output-format", "stream-json", "--permission-mode", self.mode]

@@ -80,16 +80,19 @@ def version_of(agent: AgentConfig, home: Home | None) -> str:
     if not agent.command:
         return ""
     try:
-        done = subprocess.run(
-            [agent.command[0], "--version"],
-            env=base_env(agent.env_names, agent.env, home),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=VERSION_S,
-            check=False,
-        )
+        # Letta Code leaves a folder wherever it is called.
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as elsewhere:
+            done = subprocess.run(
+                [agent.command[0], "--version"],
+                cwd=elsewhere,
+                env=base_env(agent.env_names, agent.env, home),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=VERSION_S,
+                check=False,
+            )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return next(iter(done.stdout.splitlines()), "") if done.returncode == 0 else ""
