@@ -278,3 +278,29 @@ def test_one_owner_at_a_time(tmp_path: Path) -> None:
     lock.release()
     assert holder(path) is None
     Lock.take(path).release()
+
+
+def test_others_cannot_lock_the_file_of_an_open_store(path: Path) -> None:
+    """A process that may would take itself for the last one when it closes, and delete the WAL."""
+    SqliteStore.open(path).close()
+    store = SqliteStore.open(path)
+    tries = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+b'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    tried = subprocess.run([sys.executable, "-c", tries, path], capture_output=True, text=True, check=False)
+    store.close()
+    assert "BlockingIOError" in tried.stderr, tried.stderr
+
+
+def test_a_look_that_outlives_its_store_halts_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs in a thread: what it sees once the store was closed, its WAL gone, is no fault."""
+    SqliteStore.open(path).close()
+    store, look = SqliteStore.open(path), sqlite_store.identity
+
+    def closed_meanwhile(of: Path) -> object:
+        store.close()
+        return look(of)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sqlite_store, "identity", closed_meanwhile)
+        store.look()
+    assert store.halted is None
+    SqliteStore.open(path).close()

@@ -59,11 +59,11 @@ def halt_of(path: Path) -> Halt | None:
     if flagged := Flag(path).read():
         return flagged
     note = last_note(path)  # first: the store may only be further than that
-    return rewound(path, missing(note, made_in(path)) if note is not None else "")
+    return rewound(missing(note, made_in(path)) if note is not None else "", copied=is_copy(path))
 
 
-def rewound(path: Path, lost: str) -> Halt | None:
-    if is_copy(path):
+def rewound(lost: str, *, copied: bool) -> Halt | None:
+    if copied:
         return Halt(Cause.COPY, lost)
     return Halt(Cause.REWOUND, lost) if lost else None
 
@@ -81,6 +81,7 @@ def is_mixed(path: Path) -> bool:
 
 
 def is_copy(path: Path) -> bool:
+    """Never while this process has it open: closing it here would drop SQLite's locks."""
     try:
         with path.open("rb") as file:
             header = file.read(_HEADER_BYTES)

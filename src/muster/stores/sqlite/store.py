@@ -21,9 +21,11 @@ import apsw
 from muster.model.errors import StoreFault, StoreRefused
 from muster.ports.store import Tx
 from muster.stores.sqlite.file import (
+    COPY_ID,
     damage_of,
     gone,
     identity,
+    is_copy,
     is_mixed,
     opening_fault,
     refuse_cut,
@@ -77,6 +79,9 @@ class SqliteStore:
         self._written = written(path)
         self._in_file = threading.Lock()
         """Held while the file itself is written here: at other times nobody else may."""
+        self._halting = threading.Lock()
+        """Held for no call to the disk, which may be away for long."""
+        self._closed = False
         self._flag = None if path == MEMORY else Flag(path)
         self.halted: Halt | None = None
         """Why nothing is written any more; None while all is well."""
@@ -115,7 +120,7 @@ class SqliteStore:
             if restored:
                 set_old_wal_aside(path)
             elif is_mixed(path):
-                raise (rewound(path, MIXED) or Halt(Cause.REWOUND, MIXED)).error(path)
+                raise Halt(Cause.COPY if is_copy(path) else Cause.REWOUND, MIXED).error(path)
         try:
             store = cls(*_connect(path, known=known), path)
         except apsw.Error as error:
@@ -131,7 +136,8 @@ class SqliteStore:
         if note is not None and restored:
             made = made._replace(commits=max(made.commits, note.commits), epoch=max(made.epoch, note.epoch))
             self._tx.made = made
-        self.halted = None if restored else halt or rewound(self._path, self.lost)
+        (mark,) = self._writer.execute("PRAGMA application_id").fetchone()  # type: ignore[misc]
+        self.halted = None if restored else halt or rewound(self.lost, copied=mark == COPY_ID)
         if restored or self.halted is not None:
             return
         if note is None and made.commits:
@@ -152,6 +158,8 @@ class SqliteStore:
         return self._tx.made.epoch
 
     def close(self) -> None:
+        with self._halting:  # whoever still looks sees the WAL go, and that is no fault
+            self._closed = True
         if self.halted is not None:
             # What is there is kept as it is, the WAL too; at that path there may be somebody else's by now.
             for connection in (self._writer, self._reader):
@@ -165,7 +173,7 @@ class SqliteStore:
     def look(self) -> None:
         """Halts where the files are not those that were opened, or somebody has damaged what is in them.
 
-        May be called in any thread, beside transactions.
+        May be called in any thread, beside transactions and beside `close`.
         """
         if self.halted is not None or self._files is None:
             return
@@ -179,7 +187,7 @@ class SqliteStore:
         if found != self._written:
             damage = damage_of(self._path)
             self._written = found
-            if damage and self.halted is None:
+            if damage:
                 self._halt(Halt(Cause.DAMAGED, damage))
 
     def _folder_changed(self) -> bool:
@@ -291,11 +299,13 @@ class SqliteStore:
         return found or error
 
     def _halt(self, halt: Halt) -> None:
-        if self.halted is None:
+        with self._halting:
+            if self.halted is not None or self._closed:
+                return
             self.halted = halt
-            log.critical("%s", halt.error(self._path))
-            if self._flag is not None:
-                self._flag.leave(halt)
+        log.critical("%s", halt.error(self._path))
+        if self._flag is not None:
+            self._flag.leave(halt)
 
 
 def _connect(path: Path, *, known: bool) -> tuple[apsw.Connection, apsw.Connection]:
