@@ -267,6 +267,11 @@ def test_full_agents_are_named() -> None:
             "paused, its budget is used up: `muster budget api/a USD` raises it",
         ),
         ({"paused_reason": PauseReason.REVIEW}, "waits for a review"),
+        (
+            {"paused_reason": PauseReason.REVIEW, "error_kind": K.REWORK, "error": "no"},
+            "waits for a review: no; mend it there, then `muster task accept api/a`, or `muster task resume "
+            "api/a --note TEXT` gives it back to its agent; what is kept: `muster attempt diff api/a`",
+        ),
     ],
 )
 def test_a_pause_says_why(changes: dict[str, Any], sentence: str) -> None:

@@ -257,6 +257,6 @@ def test_a_commit_of_a_submodule_that_only_lies_here_is_to_be_pushed(home, libra
         SentBack, match=r"submodule lib stands at commit .* its remote does not have"
     ) as refused:
         publish(made)
-    assert "git -C lib push" in refused.value.hint
+    assert f"git -C {made.cwd / 'lib'} push" in refused.value.hint
     git(made.cwd / "lib", "push", "--quiet", "origin", "HEAD:refs/heads/mine")
     assert publish(made).changed

@@ -177,11 +177,22 @@ def _paused(task: TaskView) -> str:
         case PauseReason.BUDGET:
             return f"paused, its budget is used up: `muster budget {task.plan}/{task.key} USD` raises it"
         case PauseReason.REVIEW:
-            return f"waits for a review: {task.error}" if task.error else "waits for a review"
+            return "waits for a review" + (f": {task.error}" if task.error else "") + _way_on(task)
         case PauseReason.HAND:
             return "a person is taking it over; `muster task resume` gives it back to its agent"
         case _:
             return "paused by a person"
+
+
+def _way_on(task: TaskView) -> str:
+    """For whoever has to mend what its agent has not; other reviews say themselves what helps."""
+    if task.error_kind is not ErrorKind.REWORK:
+        return ""
+    ref = f"{task.plan}/{task.key}"
+    return (
+        f"; mend it there, then `muster task accept {ref}`, or `muster task resume {ref} --note TEXT` gives it "
+        f"back to its agent; what is kept: `muster attempt diff {ref}`"
+    )
 
 
 def _failed(task: TaskView) -> str:

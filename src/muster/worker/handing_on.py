@@ -54,7 +54,9 @@ class HandingOn(Struct, frozen=True):
         except Stopped as error:
             return self.words.release(error.message)
         except SentBack as error:
-            return self.words.failure(ErrorKind.REWORK, error.words, word.exit_code)
+            place = str(self.workdir.cwd)
+            told = error.words if place in error.words else f"{error.words}; it lies in {place}"
+            return self.words.failure(ErrorKind.REWORK, told, word.exit_code)
         except ForReview as error:
             return self.words.failure(ErrorKind.REVIEW, error.words, word.exit_code)
         except (GitFailed, NoVerdict) as error:

@@ -6,6 +6,7 @@ markers goes back to the agent, or to a person, with the reason.
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -91,6 +92,11 @@ class Publishing(Struct, frozen=True):
     droppings: tuple[str, ...] = ()
     """Names of ignored files that nobody misses."""
 
+    @property
+    def _git(self) -> str:
+        """For commands that people copy: its agent stands in the tree, they do not."""
+        return f"git -C {shlex.quote(str(self.tree.path))}"
+
     def collect(self) -> Collected:
         """Commits all that is in the tree, at its HEAD and behind the attempt's ref.
 
@@ -103,7 +109,7 @@ class Publishing(Struct, frozen=True):
                 if (admin / name).exists():
                     raise SentBack(
                         f"a {what} is under way in its working tree, so its work is half done",
-                        f"finish the {what}, or undo it: git {what} --abort",
+                        f"finish it: {self._git} {what} --continue; or undo it: {self._git} {what} --abort",
                     )
             if not self.accepted:
                 self._refuse_stashed(admin)
@@ -132,8 +138,8 @@ class Publishing(Struct, frozen=True):
             if left := repository.run("status", "--porcelain", cwd=tree.path):
                 raise ForReview(
                     f"git does not take in all of its work: {_named(left.splitlines())}",
-                    f"look at it: git -C {tree.path} diff; git ls-files -v there tells which files git was "
-                    "told to pass over; muster task accept takes what git does",
+                    f"look at it: {self._git} diff; git ls-files -v there tells which files git was told to "
+                    "pass over; muster task accept takes what git does",
                 )
             if repository.checked_out(tree.branch) in (None, str(tree.path)):
                 repository.run("update-ref", f"refs/heads/{tree.branch}", commit)
@@ -242,8 +248,7 @@ class Publishing(Struct, frozen=True):
             raise SentBack(
                 f"its commits do not come from where it began, so they cannot be merged with what is on branch "
                 f"{tree.plan_branch.name}: git finds no commit that both have",
-                f"put its work where it began, no file is changed by it: git -C {tree.path} reset --soft "
-                f"{tree.base}",
+                f"put its work where it began, no file is changed by it: {self._git} reset --soft {tree.base}",
             )
         done = repository.ask(
             "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", ours, theirs
@@ -254,7 +259,7 @@ class Publishing(Struct, frozen=True):
         elif done.returncode == 1:
             raise SentBack(
                 f"its work does not merge with branch {tree.plan_branch.name}: {_named(files)}",
-                f"by hand: git merge {tree.branch}",
+                f"by hand: {self._git} merge {tree.plan_branch.name}, then decide on both sides of each file",
             )
         elif done.returncode:
             old = done.returncode == _USAGE
@@ -292,7 +297,7 @@ class Publishing(Struct, frozen=True):
             if branch in (tree.branch, here) and int(at) >= begun_s:
                 raise SentBack(
                     f"a part of its work is in git's stash, which all working trees share: {name}, {said}",
-                    f"bring it back: git stash pop {name}; or throw it away: git stash drop {name}",
+                    f"bring it back: {self._git} stash pop {name}; or throw it away: git stash drop {name}",
                 )
 
     def _refuse_repositories(self, changed: Changed, staged: Staged) -> None:
@@ -313,11 +318,12 @@ class Publishing(Struct, frozen=True):
             if path in {line.partition(" ")[2] for line in repository.ask(*modules).stdout.splitlines()}:
                 raise SentBack(
                     f"submodule {path} stands at commit {commit[:12]}, which its remote does not have",
-                    f"push its commit: git -C {path} push origin HEAD:refs/heads/NAME",
+                    f"push its commit: git -C {shlex.quote(str(inner))} push origin HEAD:refs/heads/NAME",
                 )
+            folder = shlex.quote(str(inner / ".git"))
             raise SentBack(
                 f"{path} is a git repository of its own, of which only a commit's name would be kept",
-                f"if its files belong to this work, remove {path}/.git; else move it out of the working tree",
+                f"if its files belong to this work: rm -rf {folder}; else move it out of the working tree",
             )
 
     def _refuse_conflicts(self, base: str, changed: Changed, staged: Staged) -> None:
