@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -72,6 +73,19 @@ def test_an_edge_that_the_order_does_not_imply_is_a_difference(rig: Rig) -> None
     moved = CHAIN | {"b": ("c",), "c": ("a",), "d": ("b",)}
     added = rig.do(enqueue(moved, **made))
     assert [change.key for change in added.diff.changed] == ["b", "c", "d"]
+
+
+def test_a_tick_before_its_turn_costs_the_same_after_many_of_them(rig: Rig) -> None:
+    keys = [f"t{number}" for number in range(40)]
+    rig.enqueue({key: keys[at - 1 : at] if at else () for at, key in enumerate(keys)}, order="file")
+    ran: list[int] = []
+    rig.store._writer.exec_trace = lambda *_: ran.append(1) is None
+    for key in keys[1:]:
+        rig.do(c.CompleteByPerson(task_id=rig.id(key), actor="ada"))
+        ran.append(0)
+    rig.store._writer.exec_trace = None
+    statements = [len(list(group)) for ended, group in groupby(ran, bool) if ended]
+    assert statements[2] == statements[-2], statements
 
 
 def phases_of(sizes: list[int]) -> str:

@@ -359,7 +359,8 @@ class Round:
             "add",
             str(self.path),
         ]
-        added = subprocess.run(argv, check=True, capture_output=True, text=True)
+        added = subprocess.run(argv, check=False, capture_output=True, text=True)
+        assert added.returncode == 0, f"seed {self.seed}: {added}"
         assert f"{self.name}: " in added.stdout, f"another plan took the file: {added}"
 
     # -- what has come of it

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from muster.engine.fence import Incarnation
 from muster.model.answers import Moved
@@ -217,7 +217,10 @@ class View:
 
     async def _unblock(self) -> None:
         parents, self._completed = self._completed, []
-        early = {number: await self._undone_before(number) for number in parents if self.task(number).unmet}
+        early: dict[int, list[int]] = {}
+        ended = frozenset(parents)
+        for number in sorted(one for one in ended if self.task(one).unmet):
+            early[number] = await self._undone_before(number, ended, early)
         for parent_id, before in early.items():
             await self._pass_on(parent_id, before)
         if children := await self.tx.settle_dependencies(parents):
@@ -241,21 +244,28 @@ class View:
                     await self.tx.add_dependency(number, child_id, met=False)
         await self._take_off(children)
 
-    async def _undone_before(self, task_id: int) -> list[int]:
-        """What is still to be done before it, also where it waits only for what was done before its turn too;
-        nothing in a plan without an order."""
-        found: list[int] = []
+    async def _undone_before(
+        self, task_id: int, ended: Collection[int], early: Mapping[int, list[int]]
+    ) -> list[int]:
+        """What is still to be done before it; nothing in a plan without an order.
+
+        What was done before its turn has passed that on to what waits for it, but for what has `ended` now;
+        `early` has it of some of these.
+        """
         plan = await self.tx.plan(self.task(task_id).plan_id or 0)
         if plan is None or plan.task_order not in {FILE_ORDER, PHASES}:
-            return found
+            return []
+        found: dict[int, None] = {}
         todo, seen = [task_id], {task_id}
         while todo:
             parents = [parent for parent, _ in await self.tx.dependencies(todo) if parent not in seen]
             seen.update(parents)
             await self.load(parents)
-            found += [parent for parent in parents if not self.task(parent).done]
-            todo = [parent for parent in parents if self.task(parent).done and self.task(parent).unmet]
-        return found
+            found |= dict.fromkeys(parent for parent in parents if not self.task(parent).done)
+            now = [parent for parent in parents if parent in ended and self.task(parent).unmet]
+            found |= dict.fromkeys(one for parent in now for one in early.get(parent, ()))
+            todo = [parent for parent in now if parent not in early]
+        return list(found)
 
     async def _take_off(self, children: list[tuple[int, int]]) -> None:
         await self.load([child_id for child_id, _ in children])

@@ -78,8 +78,8 @@ def waves(tasks: Sequence[PlanTask], ended: Collection[str] = ()) -> list[list[s
             level[task.key] = begins
         elif not task.done and task.key not in ended:
             level[task.key] = begins + 1
-            found += [[]] * (begins + 1 - len(found))
-            found[begins] = [*found[begins], task.key]
+            found += ([] for _ in range(begins + 1 - len(found)))
+            found[begins].append(task.key)
     return found
 
 
