@@ -11,6 +11,8 @@ from muster.agents.claude_code import KIND
 from muster.agents.handover import hand_over
 from muster.agents.reports import how_to_report, reports_in
 from muster.agents.transcript import Reader
+from muster.app.settings import KINDS
+from muster.config.settings import AgentConfig
 from muster.ports.agent import AttemptFolder, Reported
 
 STREAMS = Path(__file__).parent / "streams"
@@ -34,6 +36,19 @@ def test_checkpoint_diff_and_the_end_of_what_was_said(tmp_path: Path) -> None:
     ]
     for known in ("Note: tabs.", "page 12", "+new line", "(attempt 1)", "> Bash: cat made.txt", "I made it."):
         assert known in text
+
+
+@pytest.mark.parametrize(("kind", "level"), [("aider", "all"), ("letta", "edit"), ("gemini", "edit")])
+def test_who_may_not_read_the_file_is_told_what_is_in_it(tmp_path: Path, kind: str, level: str) -> None:
+    known = KINDS[kind]
+    config = AgentConfig("a", ("sh",), permission_mode=known.levels[level], env={"HOME": str(tmp_path)})
+    folder = AttemptFolder(path=tmp_path / "3")
+    job = plain_job(epoch=3, prompt="Do it.", checkpoint=b"page 12", diff="+new line\n" + "+more\n" * 10_000)
+    known.make(config).launch(job, folder, cwd=tmp_path, extra_env={})
+    told = folder.prompt.read_text()
+    assert "page 12" in told and "+new line" in told and str(folder.hand_over) not in told
+    assert told.count("Do it.") == 1 and len(told) < 30_000
+    assert len(folder.hand_over.read_text()) > 50_000, "people have all of it"
 
 
 def test_there_is_nothing_to_hand_over_where_nothing_was_left(tmp_path: Path) -> None:

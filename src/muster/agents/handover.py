@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from muster.agents.inputs import write_private
 from muster.agents.transcript import Reader, Transcript
 from muster.hosts.plain_files import read_part
@@ -15,12 +17,19 @@ BEGINS = "goes on"
 TAIL_BYTES = 512 << 10
 TAIL_CHARS = 20_000
 DIFF_CHARS = 60_000
+TOLD_DIFF_CHARS = 20_000
+"""In a prompt: the files are there, and some models read less at once than others."""
 CHECKPOINT_CHARS = 20_000
 ENTRY_CHARS = 1000
 
 
-def handed_over(job: Job, folder: AttemptFolder, prompt: str, reader: Reader) -> str:
-    """Writes the file, and says where it is; empty where there is nothing to hand over.  Raises OSError."""
+def handed_over(
+    job: Job, folder: AttemptFolder, prompt: str, reader: Reader, *, reads_all: bool = True
+) -> str:
+    """Writes the file, and says where it is, or what is in it to an agent that may not read it there.
+
+    Empty where there is nothing to hand over.  Raises OSError.
+    """
     # Who was only refused has left nothing but what stands in the folder or a checkpoint.
     worked = job.epoch > 1 and not (job.refused and job.checkpoint is None and not job.diff)
     known = hand_over(job, folder, prompt, reader) if worked else ""
@@ -28,7 +37,10 @@ def handed_over(job: Job, folder: AttemptFolder, prompt: str, reader: Reader) ->
         return ""
     folder.path.mkdir(parents=True, exist_ok=True)
     write_private(folder.hand_over, known.encode(errors="replace"))
-    return f"An earlier attempt has worked on this. Read {folder.hand_over.absolute()} first, then go on."
+    if reads_all:
+        return f"An earlier attempt has worked on this. Read {folder.hand_over.absolute()} first, then go on."
+    short = hand_over(replace(job, diff=job.diff[:TOLD_DIFF_CHARS]), folder, "", reader)
+    return f"An earlier attempt has worked on this. Go on from what it has left:\n\n{short}"
 
 
 def begins_anew(folder: AttemptFolder) -> str:
