@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from engine_rig import LEASE_S, Rig, complete, fail, release
+from engine_rig import LEASE_S, TOKEN, Rig, complete, fail, release
 
 from muster.engine.batch import drive
 from muster.engine.policy import Policy
@@ -55,6 +55,21 @@ def test_a_sum_follows_its_parts_and_forgets_that_one_was_an_estimate() -> None:
     assert plan(rig).usage.cost_microusd == 3500, "a late word counts"
     assert drive(rig.queries.plan(plan(rig).name)).plan.usage.cost_microusd == 3500
     assert drive(rig.queries.task(held["a"].task_id)).usage.cost_microusd == 1500
+
+
+def test_an_attempt_that_nobody_heard_makes_all_sums_an_estimate_until_it_is_heard() -> None:
+    rig = rig_with()
+    a, b = rig.claim()
+    for job in (a, b):
+        begun = c.Start(task_id=job.task_id, epoch=job.epoch, token_hash=TOKEN, usage=Usage(estimated=True))
+        rig.do(begun)
+        rig.do(begun)
+    used(rig, a, 1000)
+    status = drive(rig.queries.status())
+    for usage in (plan(rig).usage, status.usage_by_agent["claude"], status.usage_by_day["2027-01-15"]):
+        assert (usage.input_tokens, usage.estimated) == (10, True)
+    used(rig, b, 1000)
+    assert plan(rig).usage == Usage(input_tokens=20, output_tokens=2, cost_microusd=2000)
 
 
 def test_a_task_is_told_of_its_budget_then_paused_and_one_command_raises_it() -> None:

@@ -94,6 +94,7 @@ class Engine:
             c.StopCrew: self._workers.stop_crew,
             c.NewBoot: self._workers.new_boot,
             c.FreshLeases: self._workers.fresh_leases,
+            c.Start: self._spending.account,
             c.Account: self._spending.account,
             c.SetBudget: self._spending.set_budget,
             c.Resume: self._spending.resume,

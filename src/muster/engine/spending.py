@@ -44,7 +44,7 @@ class Spending:
         self._named = named
         self._over_budget = over_budget
 
-    async def account(self, view: View, command: c.Account) -> Moved:
+    async def account(self, view: View, command: c.Start | c.Account) -> Moved:
         await view.load([command.task_id])
         known = view.attempt(command.task_id)
         before = usage_of(known.usage) if known is not None and known.epoch == command.epoch else None
