@@ -260,3 +260,22 @@ def test_a_run_says_what_has_changed_and_applies_it_when_asked(here: Site) -> No
     code, said = here("run", str(plan), "--workers", "1", "--update")
     assert code == 0 and "Changed  one: title, priority, touches" in said, said
     assert '"title": "Uno"' in here("task", "show", "plan/one", "--json").said
+
+
+def test_a_box_that_stood_in_another_plans_file_is_not_done_twice(here: Site) -> None:
+    here.add()
+    plan, more, other = (here.root / name for name in ("plan.md", "more.md", "other.md"))
+    plan.write_text(PLAN.partition("- [ ] Two")[0])
+    for file in (more, other):
+        file.write_text(f"# {file.stem}\n\n- [ ] Two {{#two agent=work}}\n")
+    code, said = run(here, "more.md")
+    assert code == 6 and "more.md has boxes that stood in plan.md before: plan/two (pending)" in said, said
+    ran = at_a_terminal(here.root, b"x\nn\n", "plan", "add", str(more))
+    assert ran.code == 6 and ran.said.count("Are they other work, to be done as well? [y/n]") == 2, ran.said
+    assert list(plans(here)) == ["plan"]
+    code, said = here("plan", "add", str(other), "--new-task", "two")
+    assert code == 0 and "1 task added" in said, said
+    code, said = here("plan", "add", str(plan), "--update")
+    assert code == 0 and "1 removed" in said, said
+    code, said = here("plan", "add", str(more))
+    assert code == 0 and "1 task added" in said, said

@@ -175,7 +175,7 @@ def _add(args: argparse.Namespace) -> int:
         content = plan_file.plan_body(given, config, project, chosen)
         if order := unasked(given.document, chosen):
             note(f"order {clean(order)}")
-        plan_changes.find_out(args, context.api, content)
+        plan_changes.find_out(args, context.api, project, content)
         waiting = Waiting(args, context)
         if args.update:
             updated = context.api.post("/api/v1/plans/update", content)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 
 from muster.cli.output import clean
 from muster.client.api import Api
+from muster.config.project import Project
 from muster.model.errors import BadInput
 from muster.model.fields import ATTRIBUTES
 from muster.model.json_value import Json
@@ -39,23 +40,25 @@ def add_saying(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def find_out(args: argparse.Namespace, api: Api, content: Json) -> None:
+def find_out(args: argparse.Namespace, api: Api, project: Project, content: Json) -> None:
     """Puts into `content` which boxes are tasks that were called otherwise before; asks at a terminal.
 
-    Raises BadInput where that has to be said and nobody is there to be asked.
+    Raises BadInput where that has to be said and nobody is there to be asked, Conflict as `find_moved`.
     """
     from msgspec import convert
 
+    from muster.cli.plan_moves import find_moved
     from muster.model.edits import Doubt
     from muster.model.identity import asked
 
     take_said(args, content)
-    while doubts := convert(api.post("/api/v1/plans/diff", content)["doubts"], tuple[Doubt, ...]):
+    while doubts := convert((diff := api.post("/api/v1/plans/diff", content))["doubts"], tuple[Doubt, ...]):
         doubt = doubts[0]
         if ALL in args.same and len(doubt.may_be) == 1:
             content["same"][doubt.box] = doubt.may_be[0].box
         elif args.json or not (sys.stdin.isatty() and sys.stderr.isatty()) or not _ask(doubt, content):
             raise BadInput(*asked(doubts))
+    find_moved(args, api, project, content, diff["added"])
 
 
 def take_said(args: argparse.Namespace, content: Json) -> None:

@@ -432,6 +432,27 @@ def titles_alike(one: str, other: str) -> bool:
     return _ratio(_words(one), _words(other)) >= LIKE
 
 
+class Boxes:
+    """Of one file, told by their names and titles alone: does it hold one of another plan?"""
+
+    def __init__(self, titles: Mapping[str, str]) -> None:
+        """By the boxes' names."""
+        self._titles = titles
+        self._telling = {words for title in titles.values() if _tells(words := _words(title))}
+
+    def __contains__(self, box: tuple[str, str]) -> bool:
+        """`box` is its name and its title."""
+        name, title = box
+        own = self._titles.get(name)
+        return (own is not None and (own == title or titles_alike(own, title))) or _words(
+            title
+        ) in self._telling
+
+
+def _tells(words: str) -> bool:
+    return len(words.split()) >= TELLING_WORDS
+
+
 def _corrected(before: str, after: str) -> bool:
     """Whether only the spelling has changed, or words that say nothing: then it is the same work."""
     old, new = _words(before).split(), _words(after).split()
