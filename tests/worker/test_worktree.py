@@ -200,6 +200,10 @@ def test_work_of_a_killed_attempt_is_kept_and_handed_on(repository, home, untouc
     assert "attempt (#1)" in second.prepare()
     assert (second.cwd / "half.txt").read_text() == "half\n" and not (second.cwd / "a.txt").exists()
     assert git(home, "show", f"{kept_ref('plan', 't', 1)}:half.txt") == "half"
+    assert "+half" in second.diff() and "-a" in second.diff(), "also of what no commit holds"
+    (second.cwd / "big.txt").write_text("line\n" * 30_000)
+    assert "big.txt" in second.diff() and len(second.diff()) < 500, "names, where there is too much"
+    (second.cwd / "big.txt").unlink()
     git(second.cwd, "add", "--all")  # no stale lock is in the way
     assert first.keep() is None, "the tree is another attempt's by now"
     subprocess.run(["rm", "-rf", str(second.path)], check=True)

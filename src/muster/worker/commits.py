@@ -18,6 +18,8 @@ SUBJECT_CHARS_MAX = 72
 """A line of `git log` shows no more."""
 BODY_CHARS_MAX = 2000
 GITLINK = "160000"
+DIFF_LINES_MAX = 20_000
+_LINES = re.compile(r"(\d+) (?:insertion|deletion)")
 _INDEX = "muster-index"
 _FILTER = re.compile(r"clean filter '(.+)' failed")
 
@@ -121,6 +123,14 @@ def _add_all(repository: Repository, path: Path, index: Path) -> tuple[str, list
         if not option or option in options:
             return refused, options
         options += ["-c", option]
+
+
+def difference(repository: Repository, base: str, tree: str) -> str:
+    """For whoever goes on with it: line by line, or only the files where there are very many lines."""
+    options = ("-c", "core.bigFileThreshold=1m", "diff", "--no-ext-diff", "--no-textconv", "--no-color")
+    lines = map(int, _LINES.findall(repository.run(*options, "--shortstat", base, tree, "--")))
+    how = "-p" if sum(lines) <= DIFF_LINES_MAX else "--stat-count=1000"
+    return repository.run(*options, "--stat", how, base, tree, "--")
 
 
 class Signature(Struct, frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ from muster.model.refs import (
     own_refs,
     task_branch,
 )
-from muster.worker.commits import NOBODY, Signature, stage
+from muster.worker.commits import NOBODY, Signature, difference, stage
 from muster.worker.conflicts import conflicts, lying, resolve
 from muster.worker.git import GitFailed, Repository
 from muster.worker.ignored import missed, note_ignored
@@ -165,11 +165,11 @@ class Worktree(Struct, frozen=True):
             return "  ".join(filter(None, told))
 
     def diff(self) -> str:
-        """What has been changed since the task began; of files that no commit holds yet, the names."""
-        run, shown = self.repository.run, ("--no-ext-diff", "--no-textconv", "--no-color")
-        new = run("ls-files", "--others", "--exclude-standard", cwd=self.path)
-        changed = run("diff", *shown, "--stat", "-p", self.base, "--", cwd=self.path)
-        return f"{changed}\n\nNew files:\n{new}" if new else changed
+        """What has been changed since the task began, files that no commit holds yet included."""
+        with self.repository.locked():
+            head = self.repository.run("rev-parse", "HEAD", cwd=self.path)
+            staged = stage(self.repository, self.path, self.admin(), head)
+        return difference(self.repository, self.base, staged.tree)
 
     @property
     def needs_setup(self) -> bool:
