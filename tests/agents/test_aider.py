@@ -26,13 +26,14 @@ def fed(text: str, size: int = 7) -> AiderStream:
 def test_its_chat_is_kept_and_taken_up_again(tmp_path: Path, folder: AttemptFolder) -> None:
     made = AiderAgent(AgentConfig("a", ("sh",), permission_mode="ask", env={"HOME": str(tmp_path / "home")}))
     (tmp_path / "tree").mkdir()
+    (tmp_path / ".git").mkdir()  # empty: no repository
     fresh = made.launch(plain_job(model="o/m"), folder, cwd=tmp_path / "tree", extra_env={})
     assert fresh.argv[1:6] == ("--message-file", "/dev/stdin", "--yes-always", "--chat-mode", "ask")
     assert fresh.argv[-3:] == ("--model", "o/m", "--no-git"), "where there is no repository it makes none"
     chat = Path(fresh.argv[fresh.argv.index("--chat-history-file") + 1])
     assert chat == tmp_path / "home" / ".aider" / "muster" / f"{fresh.session_key}.md"
     chat.write_text("kept")
-    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "HEAD").touch()
     job = plain_job(session_key=fresh.session_key)
     resumed = made.launch(job, folder, cwd=tmp_path / "tree", extra_env={})
     assert "--restore-chat-history" in resumed.argv

@@ -64,7 +64,7 @@ class AiderAgent(StreamingAgent, frozen=True):
             raise Unavailable(f"cannot make the folder of aider's chats: {exc}") from exc
         launch = super().launch(job, folder, cwd=cwd, extra_env=extra_env)
         # Where there is no repository it would make one.
-        known = any((place / ".git").exists() for place in (cwd.absolute(), *cwd.absolute().parents))
+        known = any(map(_is_repository, (cwd.absolute(), *cwd.absolute().parents)))
         return launch if known else replace(launch, argv=(*launch.argv, "--no-git"))
 
     def arguments(self, session_key: str | None, *, resumes: bool) -> list[str]:
@@ -87,6 +87,11 @@ class AiderAgent(StreamingAgent, frozen=True):
 
     def _chats(self, env: Mapping[str, str]) -> Path:
         return Path(env.get(SHARED) or env["HOME"]).absolute() / ".aider" / "muster"
+
+
+def _is_repository(folder: Path) -> bool:
+    """Not an empty `.git`, which a sandbox may leave behind: git takes that for none."""
+    return (folder / ".git" / "HEAD").exists() or (folder / ".git").is_file()
 
 
 KIND = AgentKind(
