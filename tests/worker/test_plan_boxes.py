@@ -140,6 +140,19 @@ def test_a_plan_is_known_by_its_new_name(repository: Repository, home: Path) -> 
     assert repository.blob(f"{BRANCH}:todo.md") == PLAN
 
 
+@pytest.mark.parametrize("staged", [False, True])
+def test_a_plan_is_known_by_a_name_that_is_not_committed_yet(
+    repository: Repository, home: Path, staged: bool
+) -> None:
+    made = begun(repository, files=("tasks.md",))
+    if staged:
+        git(home, "mv", "docs/plan.md", "tasks.md")
+    else:
+        (home / "docs/plan.md").rename(home / "tasks.md")
+    (made.path / "docs/plan.md").write_bytes(TICKED)
+    assert not publish(made).changed
+
+
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_text_beside_boxes_that_others_have_ticked_merges(
     repository: Repository, home: Path, elsewhere: bool

@@ -32,7 +32,7 @@ def with_ids(data: bytes, file: str) -> tuple[bytes, list[NewId]]:
         problems.raise_all()
     # What others are called by now stays theirs, or an `after=` would mean another task.
     called = Counter(name for draft in drafts for name in {draft.key, *draft.aliases})
-    written_ids: set[str] = set()
+    taken = set(called)
     pieces: list[str] = []
     end = 0
     new: list[NewId] = []
@@ -40,8 +40,9 @@ def with_ids(data: bytes, file: str) -> tuple[bytes, list[NewId]]:
         if draft.named:
             continue
         own = {name for name in {draft.key, *draft.aliases} if called[name] == 1}
-        name = free_name(short_slug(draft.title), (called.keys() - own) | written_ids)
-        written_ids.add(name)
+        taken -= own
+        name = free_name(short_slug(draft.title), taken)
+        taken |= {name, *own}
         begin = text.index(draft.box.text, draft.box.offset)
         at, written = _place(draft.box.text, name)
         at += begin

@@ -98,6 +98,12 @@ def levelled(base: bytes, data: bytes, file: str = "the plan") -> bytes:
     )
 
 
+def are_of_one_plan(one: bytes, other: bytes) -> bool:
+    """Whether they have half of the boxes on both sides in common."""
+    names = [Version(data, "the plan").marks.keys() for data in (one, other)]
+    return 2 * len(names[0] & names[1]) >= max(1, *map(len, names))
+
+
 def _exactly(mark: str, before: str) -> str:
     if mark == before:
         return before

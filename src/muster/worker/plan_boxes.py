@@ -10,13 +10,15 @@ from pathlib import Path
 
 from muster.hosts.plain_files import read_plain
 from muster.plans.files import PLAN_BYTES_MAX
-from muster.plans.versions import levelled
+from muster.plans.versions import are_of_one_plan, levelled
 from muster.worker.commits import stage
 from muster.worker.git import GitFailed, Repository
 from muster.worker.tree_links import admin_of
 
 log = logging.getLogger(__name__)
 
+RENAMES_MAX = 20
+"""So many files that are gone from the checkout are compared with a plan that git does not know."""
 _MARKER = b"<<<<<<<"
 
 
@@ -83,9 +85,37 @@ def _as_named_before(repository: Repository, plans: tuple[str, ...], base: str) 
     there = _listed(repository, base, plans)
     before = {plan: plan for plan in plans if plan in there}
     missing = tuple(plan for plan in plans if plan not in there)
-    if missing and _listed(repository, "HEAD", missing):
-        before |= {new: old for old, new in _renames(repository, base, "HEAD") if new in missing}
-    return before
+    if not missing:
+        return before
+    committed = _listed(repository, "HEAD", missing).intersection(missing)
+    if committed:
+        before |= {new: old for old, new in _renames(repository, base, "HEAD") if new in committed}
+    return before | _renamed_by_hand(repository, base, [plan for plan in missing if plan not in committed])
+
+
+def _renamed_by_hand(repository: Repository, base: str, plans: Iterable[str]) -> dict[str, str]:
+    """As `_as_named_before`, of what a person has renamed in the checkout and not committed yet."""
+    found = {}
+    for file in (repository.top / plan for plan in plans):
+        if not file.is_file():
+            continue
+        data = read_plain(file.resolve(), PLAN_BYTES_MAX)
+        ask = (
+            "diff",
+            "--name-only",
+            "--no-renames",
+            "--diff-filter=D",
+            "-z",
+            "HEAD",
+            "--",
+            f"*{file.suffix}",
+        )
+        gone = repository.run(*ask).split("\0")
+        for old in gone[:RENAMES_MAX]:
+            before = repository.blob(f"{base}:{old}") if old else None
+            if before is not None and are_of_one_plan(before, data):
+                found[os.fspath(file.relative_to(repository.top))] = old
+    return found
 
 
 def _listed(repository: Repository, commit: str, paths: tuple[str, ...]) -> set[str]:
