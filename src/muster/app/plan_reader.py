@@ -12,8 +12,6 @@ from muster.config.settings import Config
 from muster.hosts.git_head import head_of
 from muster.model.edits import UpdatePlan
 from muster.model.people import THE_FILE
-from muster.plans import markdown
-from muster.plans.order import ordered
 
 
 class PlanReader:
@@ -23,6 +21,9 @@ class PlanReader:
 
     def wanted(self, source: str, order: str, data: bytes) -> UpdatePlan:
         """What the file wants its plan to be, which went on in this order so far.  Raises BadPlan."""
+        from muster.plans import markdown
+        from muster.plans.order import ordered
+
         document = markdown.parse(markdown.decode(data, source), source)
         chosen = choose_order(document, self._config, order)
         document = ordered(document, chosen.order)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from muster.hosts.plain_files import read_plain
 from muster.plans.files import PLAN_BYTES_MAX
-from muster.plans.versions import are_of_one_plan, levelled
 from muster.worker.commits import stage
 from muster.worker.git import GitFailed, Repository
 from muster.worker.tree_links import admin_of
@@ -65,6 +64,8 @@ def merged_by_boxes(repository: Repository, base: str, ours: str, theirs: str) -
 
     Each is named as for `Repository.blob`.
     """
+    from muster.plans.versions import levelled
+
     mine, old, other = (repository.blob(name) for name in (ours, base, theirs))
     if mine is None or old is None or other is None:
         return ""
@@ -95,6 +96,8 @@ def _as_named_before(repository: Repository, plans: tuple[str, ...], base: str) 
 
 def _renamed_by_hand(repository: Repository, base: str, plans: Iterable[str]) -> dict[str, str]:
     """As `_as_named_before`, of what a person has renamed in the checkout and not committed yet."""
+    from muster.plans.versions import are_of_one_plan
+
     found = {}
     for file in (repository.top / plan for plan in plans):
         if not file.is_file():
@@ -151,6 +154,8 @@ def _before_the_agent(repository: Repository, path: Path, base: str, tip: str | 
 
 
 def _level(path: Path, name: str, base: bytes) -> None:
+    from muster.plans.versions import levelled
+
     file = path / name
     # Written where it lies, so it must be in this tree alone.
     if file.resolve() != path.resolve() / name or file.stat().st_nlink > 1:
