@@ -250,20 +250,23 @@ def test_catching_up_takes_one_plan_or_all_and_says_what_waits(rig: Rig, files: 
     assert files.ticked[1:] == [("/1.md", frozenset({"a"}))]
 
 
-def test_a_plan_that_takes_long_to_read_is_read_less_often(rig: Rig, files: Files) -> None:
+@pytest.mark.parametrize("took_s,rests_s", [(0.5, 4.5), (2, 10), (5, 10)])
+def test_a_plan_that_takes_long_to_read_is_read_less_often(
+    rig: Rig, files: Files, took_s: float, rests_s: float
+) -> None:
     rig.register()
     rig.enqueue({"a": []}, source="/plan.md")
     rig.do(complete(rig.started()[0]))
 
     async def long(tick: Callable[..., object], *given: object) -> object:
-        rig.clock.advance(2.0)
+        rig.clock.advance(took_s)
         return tick(*given)
 
     ticker = Ticker(rig.clock, rig.reads, rig, files, in_thread=long)
     asyncio.run(ticker.run_once())
     before = rig.clock.now().mono_ms
     asyncio.run(ticker.pause())
-    assert rig.clock.now().mono_ms - before == 18_000
+    assert rig.clock.now().mono_ms - before == rests_s * 1000
     asyncio.run(ticker.run_once())
     before = rig.clock.now().mono_ms
     asyncio.run(ticker.pause())

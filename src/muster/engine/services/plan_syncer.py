@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from muster.engine.policy import Policy
 from muster.engine.service import TaskService
-from muster.engine.services.ticker import REST, Ticker
+from muster.engine.services.ticker import Ticker, rest_s
 from muster.model.answers import Enqueued
 from muster.model.commands import CompleteByPerson, Retry, Spec
 from muster.model.edits import Doubt, KeptTask, PlanUpdated, UpdatePlan, compare
@@ -326,7 +326,7 @@ class PlanSyncer(TaskService):
         known.mark, known.head, known.fresh = seen.mark, after.head, fresh
         known.first_s, known.problem, known.seen_ms = None, unread, facts.now_ms
         known.text, known.boxes, known.waits = seen.text, seen.boxes, bool(after.waiting)
-        known.looked_s, known.rests_s = facts.mono_s, self._now_s + REST * (self._now_s - began_s)
+        known.looked_s, known.rests_s = facts.mono_s, self._now_s + rest_s(self._now_s - began_s)
         self._ticker.written.pop(plan.id, None)
         self._ticker.again(plan.id, again)
         return PlanSynced(plan=plan.name, done="; ".join(told), problem=problem, conflicts=after.waiting)

@@ -21,10 +21,16 @@ from muster.ports.store import Reads
 log = logging.getLogger(__name__)
 
 REST = 9
-"""It rests so many times longer than it has worked: a plan of 20,000 tasks took half of the owner's time."""
+"""It rests so many times longer than it has worked: a plan of 20,000 tasks took half of the owner's time ..."""
+REST_MAX_S = 10.0
+"""... but not longer than this: on a busy machine a look at such a plan takes seconds."""
 CATCH_UP_S = 3.0
 """How long an owner that ends, or a command that waits for its plan, gives the plans' disk."""
 NAMED_MAX = 3
+
+
+def rest_s(worked_s: float) -> float:
+    return min(REST * worked_s, REST_MAX_S)
 
 
 class Due(NamedTuple):
@@ -76,7 +82,7 @@ class Ticker(TaskService):
         self._took_s = (self.clock.now().mono_ms - began_ms) / 1000
 
     async def pause(self) -> None:
-        await self.clock.sleep(max(self.interval_s, REST * self._took_s))
+        await self.clock.sleep(max(self.interval_s, rest_s(self._took_s)))
 
     async def _plans_due(self) -> list[Plan]:
         """Those with boxes to tick.  A command that has just waited for its plan finds its completions here."""
