@@ -1,4 +1,4 @@
-"""Projects in a repository of their own, and `muster` in them as a process."""
+"""Projects in a repository of their own, and `muster` in them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from patience import PATIENCE_S
+from muster_command import run_muster
 
 MUSTER = [sys.executable, "-m", "muster.cli.main"]
 IDENTITY = {f"GIT_{who}_{what}": "x@y" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
@@ -21,10 +21,7 @@ def git(folder: Path, *arguments: str) -> str:
     return done.stdout.rstrip("\n")
 
 
-def muster(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*MUSTER, *argv], cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
+muster = run_muster
 
 
 def make_project(folder: Path, *, config: str, plan: str) -> Path:

@@ -1,16 +1,13 @@
-"""`muster` as a process, in any project."""
+"""`muster` in any project, and all that it says."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
-from patience import PATIENCE_S
+from muster_command import run_muster
 
 
 def muster(root: Path, *argv: str) -> tuple[int, str]:
     """Its exit code, and all that it has said."""
-    run = [sys.executable, "-m", "muster.cli.main", "-C", str(root), *argv]
-    done = subprocess.run(run, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    done = run_muster(root, "-C", str(root), *argv)
     return done.returncode, done.stdout + done.stderr

@@ -1,0 +1,32 @@
+"""`muster` in any project: in this process where it only asks and orders, for a start of Python takes longer."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from pathlib import Path
+
+from muster.cli.main import main
+from patience import PATIENCE_S
+
+PROCESSES = frozenset({"attach", "demo", "down", "orchestrator", "pr", "run", "up", "watch", "worker"})
+"""Commands that start others, end them or wait for them: they are processes of their own here, too."""
+
+
+def run_muster(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    if not PROCESSES.isdisjoint(argv) or "PYTHONPATH" in os.environ:
+        command = [sys.executable, "-m", "muster.cli.main", *argv]
+        return subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        )
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2))
+    with chdir(folder), redirect_stdout(out), redirect_stderr(err):
+        code = main(argv)
+    said = []
+    for stream in (out, err):
+        stream.seek(0)
+        said.append(stream.read())
+    return subprocess.CompletedProcess(argv, code, *said)
