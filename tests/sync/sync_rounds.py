@@ -358,6 +358,7 @@ class Round:
             "plan",
             "add",
             str(self.path),
+            "--new",  # all rounds call their tasks alike, and what one of them has removed is not moved here
         ]
         added = subprocess.run(argv, check=False, capture_output=True, text=True)
         assert added.returncode == 0, f"seed {self.seed}: {added}"
