@@ -24,6 +24,7 @@ from muster.cli import context as context_module
 from muster.cli import doctor
 from muster.cli.init import PLAN, settings_for
 from muster.cli.plan_file import Given, plan_body
+from muster.client.http import Connection
 from muster.config import load
 from muster.config.project import Project
 from muster.config.settings import Config, TaskDefaults
@@ -384,10 +385,10 @@ def test_somebody_elses_project(cli, owner, monkeypatch):
     """Root may open everything, so the refusal is the kernel's words in a test's mouth."""
     before = owner.fingerprint()
 
-    def refuse(path):
-        raise PermissionError(13, "Permission denied", str(path))
+    def refuse(connection):
+        raise PermissionError(13, "Permission denied", connection._path)
 
-    monkeypatch.setattr(context_module, "answers", refuse)
+    monkeypatch.setattr(Connection, "open", refuse)
     ran = cli("task", "cancel", "api")
     assert ran.code == 4
     assert f"{owner.socket}: permission denied" in ran.err

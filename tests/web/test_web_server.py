@@ -182,6 +182,28 @@ def test_a_connection_beyond_the_limit_of_files_is_accepted_later(
         assert caller.recv(4096).startswith(b"HTTP/1.1 200 OK")
 
 
+def test_who_has_connected_when_the_server_ends_is_answered_once_more(site: Site) -> None:
+    """Also who was not let in yet, and who asks only then; who comes later finds nobody."""
+    asked, quiet, late = (socket.socket(socket.AF_UNIX) for _ in range(3))
+    ends = threading.Event()
+
+    def end() -> None:
+        asked.connect(str(site.socket))
+        asked.sendall(HEALTH)
+        quiet.connect(str(site.socket))
+        site.backend.shut_down()
+        ends.set()
+
+    with asked, quiet, late:
+        site._loop.call_soon_threadsafe(end)
+        assert ends.wait(PATIENCE_S)
+        assert asked.recv(4096).startswith(b"HTTP/1.1 200 OK")
+        with pytest.raises(ConnectionRefusedError):
+            late.connect(str(site.socket))
+        quiet.sendall(HEALTH)
+        assert b"connection: close" in quiet.recv(4096)
+
+
 def test_whoever_comes_at_the_end_is_answered_or_closed(site: Site) -> None:
     """Nobody is kept waiting, and no socket is left open: a warning of that fails the test."""
     stop = threading.Event()

@@ -16,7 +16,6 @@ import pytest
 from test_sessions import CONFIG, FAKE, MUSTER, muster, prompts, show
 
 from muster.hosts.process_table import is_alive, scan
-from muster.model.errors import OwnerUnavailable
 from patience import PATIENCE_S, until
 
 _LISTENS = """\
@@ -143,15 +142,6 @@ def test_a_budget_that_is_nearly_used_reaches_the_agent_beside_what_a_person_say
     ]
 
 
-def paused_task(project: Path, ref: str) -> dict[str, Any] | None:
-    shown = muster(project, "task", "show", ref, "--json")
-    if shown.returncode:  # the owner ends with its run once nothing is left to do, and answers no more
-        assert shown.returncode == OwnerUnavailable.exit_code, shown.stderr
-        return None
-    task: dict[str, Any] = json.loads(shown.stdout)["task"]
-    return task if task["status"] == "PAUSED" else None
-
-
 def test_a_used_up_budget_pauses_a_running_task_and_raising_it_takes_the_notice_back(project: Path) -> None:
     """It is told at 80 %, hears that there is more, spends that as well, and goes on in its session."""
     config = project / "muster.toml"
@@ -162,7 +152,9 @@ def test_a_used_up_budget_pauses_a_running_task_and_raising_it_takes_the_notice_
         until((project / "told").exists, "it is told")
         raised = muster(project, "budget", "plan/it", "0.2")
         assert raised.returncode == 0, raised.stderr
-        paused = until(lambda: paused_task(project, "plan/it"), "it is paused")
+        paused = until(
+            lambda: (task := show(project, "plan/it")["task"])["status"] == "PAUSED" and task, "it is paused"
+        )
         assert paused["why"] == "paused, its budget is used up: `muster budget plan/it USD` raises it"
         assert "are spent of the $0.20" in muster(project, "task", "resume", "plan/it").stderr
         assert muster(project, "budget", "plan/it", "5").returncode == 0

@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from muster.cli.output import note, print_error, shell_word
 from muster.client.api import Api, path_of
 from muster.client.api import patiently as repeated
-from muster.client.http import Connection, answers
+from muster.client.http import REPLY_S, Connection
 from muster.config.project import STATE_DIR_NAME, Project, find_project
 from muster.hosts.full_disk import full_disk
 from muster.model.errors import (
@@ -177,43 +177,83 @@ def connect(args: argparse.Namespace) -> Context:
 
 def connect_to(project: Project, args: argparse.Namespace | None = None) -> Context:
     """As `connect`, where the project is known; without `args` whoever asks looks for what is missing."""
-    deadline_s = time.monotonic() + STARTING_S
+    with ExitStack() as stack:
+        reached = _reach(project, stack, time.monotonic() + STARTING_S)
+        owner = None if isinstance(reached, Connection) else reached
+        transport = _Asking(project, reached) if isinstance(reached, Connection) else reached
+        context = Context(project, stack.pop_all(), transport, owner)
+        if args is not None and args.rewound is None and isinstance(context.halted, StoreRewound):
+            args.rewound = context.halted
+            print_error(context.halted, as_json=args.json)
+        if args is not None and owner is not None and owner.former:
+            note(owner.former)
+        if args is not None and (full := full_disk(os.path.dirname(project.socket))):
+            note(f"{full}; until then nothing is written")
+        return context
+
+
+def _reach(project: Project, stack: ExitStack, deadline_s: float) -> Connection | DirectTransport:
+    """The owner, or this very process in its place.
+
+    Raises OwnerUnavailable where another process holds the store until the deadline.
+    """
     while True:
-        with ExitStack() as stack:
-            transport, owner = _reach(project, stack)
-            if transport is not None:
-                context = Context(project, stack.pop_all(), transport, owner)
-                if args is not None and args.rewound is None and isinstance(context.halted, StoreRewound):
-                    args.rewound = context.halted
-                    print_error(context.halted, as_json=args.json)
-                if args is not None and owner is not None and owner.former:
-                    note(owner.former)
-                if args is not None and (full := full_disk(os.path.dirname(project.socket))):
-                    note(f"{full}; until then nothing is written")
-                return context
+        try:
+            connection = Connection(project.socket)
+            if connection.open():
+                stack.callback(connection.close)
+                return connection
+            if _holder(project) is None:
+                from muster.app.direct import direct
+
+                return stack.enter_context(direct(project, note))
+        except OwnerUnavailable:
+            pass  # another one was quicker: look again
+        except PermissionError as error:
+            raise denied(error) from error
         if time.monotonic() > deadline_s:
             raise _held(project)
         time.sleep(_POLL_S)
 
 
-def _reach(project: Project, stack: ExitStack) -> tuple[Transport | None, DirectTransport | None]:
-    """(connection, the owner in this process if it is one); None while another process holds the store."""
-    try:
-        if answers(project.socket):
-            connection = Connection(project.socket)
-            stack.callback(connection.close)
-            return connection, None
-        if _holder(project) is not None:
-            return None, None
-        from muster.app.direct import direct
+class _Asking:
+    """A connection whose owner may end before it has answered: what only asks is put to whoever comes next.
 
-        owner = stack.enter_context(direct(project, note))
-        return owner, owner
-    except OwnerUnavailable:
-        # Another one was quicker; look again.
-        return None, None
-    except PermissionError as error:
-        raise denied(error) from error
+    So is an order that nobody has taken; one that may have been carried out is not.  Nor is what waits for news:
+    an owner in this process would keep the next crew out for as long.
+    """
+
+    def __init__(self, project: Project, connection: Connection) -> None:
+        self._project = project
+        self._connection = connection
+
+    def request(
+        self,
+        method: str,
+        target: str,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        *,
+        reply_s: float = REPLY_S,
+    ) -> tuple[int, bytes]:
+        owner: Connection | DirectTransport = self._connection
+        deadline_s = 0.0
+        with ExitStack() as stack:
+            while True:
+                try:
+                    return owner.request(method, target, body, headers, reply_s=reply_s)
+                except OwnerUnavailable as error:
+                    taken = method != "GET" and isinstance(owner, Connection) and owner.sent
+                    if taken or reply_s > REPLY_S or isinstance(error.__cause__, TimeoutError):
+                        raise
+                    deadline_s = deadline_s or time.monotonic() + STARTING_S
+                    if time.monotonic() > deadline_s:
+                        raise
+                stack.close()
+                owner = _reach(self._project, stack, deadline_s)
+
+    def close(self) -> None:
+        self._connection.close()
 
 
 def _holder(project: Project) -> int | None:

@@ -37,7 +37,9 @@ class Connection:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.fspath(path)
         self._socket: _socket.socket | None = None
-        self._hung_up = False
+        self._used = self._hung_up = False
+        self.sent = False
+        """The last request may have been taken, answered or not."""
 
     def hang_up(self) -> None:
         """From another thread: who waits for an answer now has OwnerUnavailable."""
@@ -47,9 +49,16 @@ class Connection:
                 waiting.shutdown(_socket.SHUT_RDWR)
 
     def close(self) -> None:
+        self._used = False
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+    def open(self) -> bool:
+        """False where nobody listens.  A socket that another user has left there is as good as none."""
+        with suppress(OSError):
+            self._socket = _connect(self._path)
+        return self._socket is not None
 
     def request(
         self,
@@ -68,7 +77,10 @@ class Connection:
         lines = [f"{method} {target} HTTP/1.1", "Host: muster", f"Content-Length: {len(body)}"]
         lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
         message = "\r\n".join([*lines, "", ""]).encode() + body
-        kept = self._socket is not None
+        self.sent = False
+        if self._used and not self._hung_up and _is_over(self._socket):
+            self.close()
+        kept = self._used
         try:
             return self._exchange(message, reply_s)
         except (Lost, OSError) as error:
@@ -89,8 +101,11 @@ class Connection:
         if self._socket is None:
             self._socket = _connect(self._path)
         self._socket.settimeout(reply_s)
+        self.sent = True
         self._socket.sendall(message)
-        return self._read(self._socket)
+        answer = self._read(self._socket)
+        self._used = self._socket is not None
+        return answer
 
     def _read(self, source: _socket.socket) -> tuple[int, bytes]:
         data = b""
@@ -129,6 +144,19 @@ def _connect(path: str) -> _socket.socket:
         connection.close()
         raise
     return connection
+
+
+def _is_over(connection: _socket.socket | None) -> bool:
+    """Whether the other end has closed it, so that it takes nothing any more."""
+    if connection is None:
+        return True
+    connection.settimeout(0)
+    try:
+        return not connection.recv(1, _socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
 
 
 @contextmanager

@@ -50,7 +50,7 @@ class _Connection(asyncio.Protocol):
         """Requests, each with whether the connection stays open after it."""
         self._answering: asyncio.Task[None] | None = None
         self._current: Request | None = None
-        self._ending = False
+        self._asked = self._ending = False
         self.closed = asyncio.get_running_loop().create_future()
 
     # -- asyncio
@@ -59,8 +59,6 @@ class _Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport, self._open = transport, True
         self._peer = Peer(peer_pid(transport.get_extra_info("socket")))
-        if self._ending:
-            transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._gone(self)
@@ -84,6 +82,12 @@ class _Connection(asyncio.Protocol):
         self._ending = True
         if self._answering is None and self._open:
             self._transport.close()
+
+    def wind_up(self) -> None:
+        """As `end`, but who has connected and asked nothing yet is about to, and is answered."""
+        self._ending = True
+        if self._asked:
+            self.end()
 
     def abort(self) -> None:
         if self._open:
@@ -113,6 +117,7 @@ class _Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         method, target = self._parser.get_method().decode("ascii"), self._target.decode("latin-1")
         request = Request(method, target, self._headers, self._body, self._peer)
+        self._asked = True
         self._body = None  # a large one is not kept until the next request
         self._waiting.append((request, self._parser.should_keep_alive()))
         if self._answering is None:
@@ -154,30 +159,35 @@ class _Acceptor:
         if not self._closed:
             self._loop.add_reader(self._listening, self._accept)
 
-    def _accept(self) -> None:
+    def _accept(self) -> bool:
+        """False where nobody waits, or nobody can be let in now."""
         try:
             accepted, _ = self._listening.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return
+            return False
         except OSError as error:
             log.error("cannot accept a connection: %s; trying again in %g s", error, AGAIN_S)
             self._loop.remove_reader(self._listening)
             self._loop.call_later(AGAIN_S, self._open)
-            return
+            return False
         connection = _Connection(self._app, self._gone)
         self._connections[connection] = self._loop.create_task(
             self._loop.connect_accepted_socket(lambda: connection, accepted)
         )
+        return True
 
     def _gone(self, connection: _Connection) -> None:
         del self._connections[connection]
 
     async def close(self) -> None:
-        """Once every open request is answered, after CLOSE_S at the latest."""
+        """Once everybody who has connected is answered, after CLOSE_S at the latest."""
         self._closed = True
         self._loop.remove_reader(self._listening)
+        while self._accept():
+            pass
+        self._listening.close()  # who comes now looks for the next owner at once
         for connection in list(self._connections):
-            connection.end()
+            connection.wind_up()
         if self._connections:
             await asyncio.wait([connection.closed for connection in self._connections], timeout=CLOSE_S)
         for connection in list(self._connections):
