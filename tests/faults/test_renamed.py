@@ -270,6 +270,11 @@ def test_a_box_that_stood_in_another_plans_file_is_not_done_twice(here: Site) ->
         file.write_text(f"# {file.stem}\n\n- [ ] Two {{#two agent=work}}\n")
     code, said = run(here, "more.md")
     assert code == 6 and "more.md has boxes that stood in plan.md before: plan/two (pending)" in said, said
+    for words in (("run", "--dry-run", str(more)), ("plan", "add", str(more), "--dry-run")):
+        code, said = here(*words)
+        assert code == 0 and "it would ask: more.md has boxes that stood in plan.md before" in said, said
+    code, said = here("plan", "diff", str(more))
+    assert code == 0 and "? two  stood in plan.md before (pending)" in said, said
     ran = at_a_terminal(here.root, b"x\nn\n", "plan", "add", str(more))
     assert ran.code == 6 and ran.said.count("Are they other work, to be done as well? [y/n]") == 2, ran.said
     assert list(plans(here)) == ["plan"]

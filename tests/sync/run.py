@@ -9,6 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from moving_rounds import run_moves
 from sync_rounds import ACTIONS, Result, run_rounds
 from tick_cost import measure
 
@@ -20,16 +21,29 @@ def main() -> int:
     parser.add_argument("--tasks", type=int, help="instead: what a tick costs in a plan of so many tasks")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder, "project")
-        root.mkdir()
+        root = folder_of(folder, "sync")
         if args.tasks:
             cost = measure(root, args.tasks)
             print(f"{cost.tasks} tasks: CPU of the owner for a tick of ours {cost.crew_ms:.0f} ms, ", end="")
             print(f"for a person's {cost.person_ms:.0f} ms")
             return 0
         result = run_rounds(root, args.rounds, args.seed, print)
+        moves = run_moves(folder_of(folder, "moves"), max(1, args.rounds // 5), args.seed)
     print(report(result))
-    return 0 if result.good else 1
+    for line in (*moves.twice, *moves.lost):
+        print(f"  {line}")
+    print(
+        f"{moves.rounds} rounds of moves between two files: {moves.moved} moves of {moves.works} boxes, asked "
+        f"{moves.asked} times, done twice {len(moves.twice)}, lost {len(moves.lost)}"
+        + (f" (not counted: {moves.copies} stood in both)" if moves.copies else "")
+    )
+    return 0 if result.good and moves.good else 1
+
+
+def folder_of(folder: str, name: str) -> Path:
+    made = Path(folder, name, "project")
+    made.mkdir(parents=True)
+    return made
 
 
 def report(result: Result) -> str:

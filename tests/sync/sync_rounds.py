@@ -27,7 +27,8 @@ from muster.config.project import Project
 from muster.model.errors import MusterError
 from patience import through_restarts, until
 
-CONFIG = 'agent = "shell"\n[plan]\ndebounce = "0.05s"\nsettle = "0.15s"\n'
+SETTLE_S = 0.15
+CONFIG = f'agent = "shell"\n[plan]\ndebounce = "0.05s"\nsettle = "{SETTLE_S}s"\n'
 STALE_S = 0.2
 TASKS = 12
 ACTIONS = 12
@@ -94,6 +95,11 @@ def crew(root: Path) -> Iterator[Crew]:
         found.close()
 
 
+def muster(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-P", "-m", "muster.cli.main", "-C", str(root), *words]
+    return subprocess.run(argv, check=False, capture_output=True, text=True)
+
+
 def plain(text: str) -> str:
     """Without what stands in the boxes: that is what a tick may change."""
     return BOX.sub(lambda m: f"{m[1]} {m[3]}", text)
@@ -123,10 +129,14 @@ class Round:
 
     def _box(self) -> str:
         self.number += 1
-        wait = " cap=nobody" if self.dice.random() < 0.9 else f" after=t{max(1, self.number - 1)}"
+        wait = " cap=nobody" if self.dice.random() < 0.9 else f" after={self.key(max(1, self.number - 1))}"
         if self.number == 1:
             wait = " cap=nobody"
-        return f"- [ ] Task {self.number} {{#t{self.number}{wait}}}\n  echo {self.number}\n"
+        return f"- [ ] Task {self.number} {{#{self.key()}{wait}}}\n  echo {self.number}\n"
+
+    def key(self, number: int | None = None) -> str:
+        """No two plans have the same: what stood in another file would not be new."""
+        return f"r{self.seed}t{number or self.number}"
 
     def save(self, text: str) -> None:
         """As one of the ways in which editors do it."""
@@ -192,9 +202,7 @@ class Round:
         def change(text: str) -> str:
             lines = text.splitlines(keepends=True)
             boxes = [
-                n
-                for n, line in enumerate(lines)
-                if line.startswith("- [") and f"{{#t{self.number}" not in line
+                n for n, line in enumerate(lines) if line.startswith("- [") and f"{{#{self.key()}" not in line
             ]
             at = self.dice.choice(boxes) if len(boxes) > TASKS // 2 else None
             key = at is not None and BOX.match(lines[at])
@@ -348,19 +356,7 @@ class Round:
         self.decide()
 
     def add(self) -> None:
-        argv = [
-            sys.executable,
-            "-P",
-            "-m",
-            "muster.cli.main",
-            "-C",
-            str(self.crew.root),
-            "plan",
-            "add",
-            str(self.path),
-            "--new",  # all rounds call their tasks alike, and what one of them has removed is not moved here
-        ]
-        added = subprocess.run(argv, check=False, capture_output=True, text=True)
+        added = muster(self.crew.root, "plan", "add", str(self.path))
         assert added.returncode == 0, f"seed {self.seed}: {added}"
         assert f"{self.name}: " in added.stdout, f"another plan took the file: {added}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from moving_rounds import run_moves
 from sync_rounds import run_rounds
 
 
@@ -14,3 +15,11 @@ def test_a_plan_and_its_file_stay_in_step_under_everybodys_hands(tmp_path: Path)
     result = run_rounds(root, rounds=3, seed=7, say=told.append)
     assert result.good, "\n".join(told)
     assert result.in_step > 0
+
+
+def test_boxes_that_are_moved_between_two_files_are_done_once(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    root.mkdir()
+    result = run_moves(root, rounds=1, seed=3)
+    assert result.good, "\n".join([*result.twice, *result.lost])
+    assert result.moved > result.copies

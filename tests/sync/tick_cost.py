@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import psutil
-from sync_rounds import crew
+from sync_rounds import crew, muster
 
 from muster.client.api import plan_path
 from patience import until
@@ -31,8 +29,7 @@ def measure(folder: Path, tasks: int) -> Cost:
         "# Big\n\n" + "".join(f"- [ ] Task {n} {{#t{n} cap=nobody}}\n  echo {n}\n" for n in range(tasks))
     )
     with crew(folder) as there:
-        argv = [sys.executable, "-P", "-m", "muster.cli.main", "-C", str(folder), "plan", "add", str(plan)]
-        subprocess.run(argv, check=True, capture_output=True)
+        muster(folder, "plan", "add", str(plan)).check_returncode()
         owner = psutil.Process(there.process.pid)
 
         def cpu_ms() -> float:

@@ -24,6 +24,7 @@ from muster.engine.commands import Engine
 from muster.engine.detached_call import detached_call
 from muster.engine.incarnation import PROJECT
 from muster.engine.intents import Intents
+from muster.engine.moved_boxes import OtherFiles
 from muster.engine.policy import Policy
 from muster.engine.queries import Queries
 from muster.engine.service import Service
@@ -102,6 +103,8 @@ class Owner:
         self._config = config
         self._host = LocalHost()
         self._repository = repository_of(config, project)
+        agents = config.agents.values()
+        self._in_reach = self._repository is None or any(a.workdir == PROJECT_WORKDIR for a in agents)
         writers = config.writers if self._repository is None else frozenset()
         self._policy = policy_of(config, self._host.hostname, writers=writers)
         self.clock = SystemClock(self._host.boot_id)
@@ -133,8 +136,10 @@ class Owner:
                 slow_ms=own_stall_ms(self._config.health.lease_s),
             )
             stack.callback(self.batcher.close)
+            self._reader = PlanReader(self._project, self._config, in_reach=self._in_reach)
+            self._engine = OtherFiles(self.batcher, self._reader.titles, in_thread=detached_call)
             branches = None if self._repository is None else LocalBranches(self._repository)
-            self.intents = Intents(self.batcher, self.store.reads, self.clock, branches)
+            self.intents = Intents(self._engine, self.store.reads, self.clock, branches)
             self.files = LocalPlanFiles(folder=self._project.root)
             self.ticker = Ticker(
                 self.clock,
@@ -156,7 +161,9 @@ class Owner:
         return Backend(
             engine=self.intents,
             reads=self.store.reads,
-            queries=Queries(self.store.reads, self.clock, self._policy, crew_up=self.long_lived),
+            queries=Queries(
+                self.store.reads, self.clock, self._policy, crew_up=self.long_lived, left=self._engine.left
+            ),
             wakeups=self.wakeups,
             owner=self,
         )
@@ -224,18 +231,17 @@ class Owner:
         log.info("term %d: adopted %d attempts, killed %d leftovers", took.term, took.adopted, killed)
 
     def _make_syncer(self) -> PlanSyncer:
-        agents = self._config.agents.values()
-        in_reach = self._repository is None or any(a.workdir == PROJECT_WORKDIR for a in agents)
-        reader, plan = PlanReader(self._project, self._config, in_reach=in_reach), self._config.plan
+        reader, plan = self._reader, self._config.plan
         return PlanSyncer(
             self.clock,
             self.store.reads,
-            self.batcher,
+            self._engine,
             self.files,
             self.ticker,
             policy=self._policy,
-            rules=FileRules(debounce_s=plan.debounce_s, settle_s=plan.settle_s, in_reach=in_reach),
+            rules=FileRules(debounce_s=plan.debounce_s, settle_s=plan.settle_s, in_reach=self._in_reach),
             wanted=reader.wanted,
+            left=self._engine.left,
             head_of=reader.head_of,
             follow=lambda sources: self._watch.follow(reader.paths(sources)),
             wakeups=self.wakeups,

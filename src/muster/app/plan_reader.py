@@ -11,6 +11,7 @@ from muster.config.project import Project
 from muster.config.settings import Config
 from muster.hosts.git_head import head_of
 from muster.model.edits import UpdatePlan
+from muster.model.errors import BadPlan
 from muster.model.people import THE_FILE
 
 
@@ -36,6 +37,16 @@ class PlanReader:
             "inReach": self._in_reach,
         }
         return convert(body, UpdatePlan)
+
+    def titles(self, source: str) -> dict[str, str] | None:
+        """By name, those of the boxes that the file holds now; None where it cannot be read."""
+        from muster.plans.files import read_plan
+
+        path = self._project.root / source
+        try:
+            return {task.key: task.title for task in read_plan(path).tasks} if path.exists() else {}
+        except BadPlan:
+            return None
 
     def head_of(self, source: str) -> str | None:
         """As `hosts.git_head`."""

@@ -175,7 +175,7 @@ def _add(args: argparse.Namespace) -> int:
         content = plan_file.plan_body(given, config, project, chosen)
         if order := unasked(given.document, chosen):
             note(f"order {clean(order)}")
-        plan_changes.find_out(args, context.api, project, content)
+        plan_changes.find_out(args, context.api, content)
         waiting = Waiting(args, context)
         if args.update:
             updated = context.api.post("/api/v1/plans/update", content)
@@ -254,6 +254,9 @@ def _tell_diff(found: Json, screen: Screen, *, done: bool) -> None:
     for doubt in found["doubts"]:
         names = " or ".join(clean(one["box"]) for one in doubt["mayBe"])
         screen.line(f"{screen.paint('?', YELLOW)} {clean(doubt['box'])}  may be {names}, renamed")
+    for one in found["moved"]:
+        there = f"{one['task']['source']} before ({one['task']['status'].lower()})"
+        screen.line(f"{screen.paint('?', YELLOW)} {clean(one['box'])}  stood in {clean(there)}")
     for key in found["added"]:
         screen.line(f"{screen.paint('+', GREEN)} {clean(key)}")
     for key in found["restored"]:

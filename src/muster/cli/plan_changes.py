@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from muster.cli.output import clean
 from muster.client.api import Api
-from muster.config.project import Project
 from muster.model.errors import BadInput
 from muster.model.fields import ATTRIBUTES
 from muster.model.json_value import Json
@@ -16,7 +15,7 @@ from muster.model.states import FINAL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from muster.model.edits import Doubt
+    from muster.model.edits import Doubt, MovedBox
 
 TOLD_MAX = 5
 ALL = "all"
@@ -40,25 +39,31 @@ def add_saying(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def find_out(args: argparse.Namespace, api: Api, project: Project, content: Json) -> None:
-    """Puts into `content` which boxes are tasks that were called otherwise before; asks at a terminal.
+def find_out(args: argparse.Namespace, api: Api, content: Json, *, ask: bool = True) -> None:
+    """Puts into `content` which boxes are tasks that were called otherwise before, or other work than another
+    plan's; asks at a terminal.
 
-    Raises BadInput where that has to be said and nobody is there to be asked, Conflict as `find_moved`.
+    Raises BadInput where the first has to be said and nobody is there to be asked, BoxesMoved for the second.
     """
     from msgspec import convert
 
-    from muster.cli.plan_moves import find_moved
-    from muster.model.edits import Doubt
+    from muster.model.edits import PlanDiff
     from muster.model.identity import asked
+    from muster.model.moved import refusal
 
+    there = ask and not args.json and sys.stdin.isatty() and sys.stderr.isatty()
     take_said(args, content)
-    while doubts := convert((diff := api.post("/api/v1/plans/diff", content))["doubts"], tuple[Doubt, ...]):
-        doubt = doubts[0]
+    while (diff := convert(api.post("/api/v1/plans/diff", content), PlanDiff)).doubts:
+        doubt = diff.doubts[0]
         if ALL in args.same and len(doubt.may_be) == 1:
             content["same"][doubt.box] = doubt.may_be[0].box
-        elif args.json or not (sys.stdin.isatty() and sys.stderr.isatty()) or not _ask(doubt, content):
-            raise BadInput(*asked(doubts))
-    find_moved(args, api, project, content, diff["added"])
+        elif not there or not _ask(doubt, content):
+            raise BadInput(*asked(diff.doubts))
+    new = {*diff.added, *(diff.restored if getattr(args, "update", False) else ())}
+    if moved := [one for one in diff.moved if one.key in new]:
+        if not args.new and not (there and _is_other_work(moved)):
+            raise refusal(moved, content["source"])
+        content["apart"] = [one.task.id for one in moved]
 
 
 def take_said(args: argparse.Namespace, content: Json) -> None:
@@ -76,25 +81,45 @@ def take_said(args: argparse.Namespace, content: Json) -> None:
 
 def _ask(doubt: Doubt, content: Json) -> bool:
     """False where nobody answers."""
-    print(clean(f"{doubt.box} is new in the file: {doubt.title}"), file=sys.stderr)
-    print("Is it one of these tasks, which are no longer in it?", file=sys.stderr)
-    for number, task in enumerate(doubt.may_be, 1):
-        print(clean(f"  {number}  {task.box}: {task.title} ({task.status.lower()})"), file=sys.stderr)
+    _say(
+        f"{doubt.box} is new in the file: {doubt.title}",
+        "Is it one of these tasks, which are no longer in it?",
+    )
+    _say(
+        *(
+            f"  {n}  {task.box}: {task.title} ({task.status.lower()})"
+            for n, task in enumerate(doubt.may_be, 1)
+        )
+    )
     numbers = {str(number): task.box for number, task in enumerate(doubt.may_be, 1)}
+    words = {"yes": "1", "y": "1"} if len(numbers) == 1 else {}
+    answer = _answer(f"[{'/'.join(numbers)}, n: it is new] ", numbers, {**words, "no": "n"})
+    if answer in numbers:
+        content["same"][doubt.box] = numbers[answer]
+    elif answer:
+        content["newTasks"].append(doubt.box)
+    return bool(answer)
+
+
+def _is_other_work(moved: list[MovedBox]) -> bool:
+    _say("These boxes stood in another plan's file before:")
+    _say(*(f"  {one.box}: {one.task.source}, now {one.task.status.lower()}" for one in moved))
+    return _answer("Are they other work, to be done as well? [y/n] ", {"y"}, {"yes": "y", "no": "n"}) == "y"
+
+
+def _say(*lines: str) -> None:
+    for line in lines:
+        print(clean(line), file=sys.stderr)
+
+
+def _answer(question: str, known: Collection[str], words: Mapping[str, str]) -> str:
+    """One of the `known` ones, or "n"; `words` are other ways to say them.  Empty where nobody answers."""
     while True:
-        print(f"[{'/'.join(numbers)}, n: it is new] ", end="", file=sys.stderr, flush=True)
+        print(question, end="", file=sys.stderr, flush=True)
         line = sys.stdin.readline()
-        answer = line.strip().lower()
-        if answer in {"y", "yes"} and len(numbers) == 1:
-            answer = "1"
-        if answer in numbers:
-            content["same"][doubt.box] = numbers[answer]
-            return True
-        if answer in {"n", "no"}:
-            content["newTasks"].append(doubt.box)
-            return True
-        if not line:
-            return False
+        said = words.get(line.strip().lower(), line.strip().lower())
+        if not line or said == "n" or said in known:
+            return said
 
 
 def tell(diff: Json, say: Callable[[str], None], *, applied: bool) -> None:

@@ -18,7 +18,7 @@ from muster.app.plan_tasks import Assigned, Chosen, assign, choose_order, refuse
 from muster.cli import plan_order
 from muster.cli.context import actor, connect_to, start_folder
 from muster.cli.output import Screen, clean, note, print_json, shell_word
-from muster.cli.plan_changes import tell
+from muster.cli.plan_changes import find_out, tell
 from muster.client.api import Api, plan_path
 from muster.config.project import Project, find_project
 from muster.config.settings import Config
@@ -312,10 +312,19 @@ def dry_run(args: argparse.Namespace, given: Given, project: Project, config: Co
             refuse_file_of(context.api, given)
             former = former_source(args, context.api, project, given)
             source = former if former is not None else given.source(project)
+            _tell_questions(args, context.api, {**plan_body(given, config, project), "source": source})
             ended = _ended(context.api, given, source, anew=getattr(args, "update", False))
             kept = plan_order.kept_order(context.api.get("/api/v1/plans"), source, given.document.name)
     chosen = choose_order(given.document, config, kept, args.order)
     return show_takers(args, ordered(given.document, chosen.order), config, ended, chosen)
+
+
+def _tell_questions(args: argparse.Namespace, api: Api, content: Json) -> None:
+    """What a person would have to say first."""
+    try:
+        find_out(args, api, content, ask=False)
+    except (BadInput, Conflict) as error:
+        note(f"it would ask: {error.message} ({error.hint})")
 
 
 def _ended(api: Api, given: Given, source: str | None, *, anew: bool) -> dict[str, str]:

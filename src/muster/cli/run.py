@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
             follow(args, context.api, project, given)
             given, chosen = in_order(args, context.api, given, config, given.source(project), ask=True)
             content = plan_body(given, config, project, chosen)
-            find_out(args, context.api, project, content)
+            find_out(args, context.api, content)
     else:
         given, chosen = in_order(args, None, given, config, None, ask=True)
         content = plan_body(given, config, project, chosen)

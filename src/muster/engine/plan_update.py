@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from muster.engine.dependencies import Node, cycle_with
 from muster.engine.enqueue import Enqueuer, lane_key, ticker
 from muster.engine.memory import Memory
+from muster.engine.moved_boxes import namesakes
 from muster.engine.view import View, moved
 from muster.model import breaker
 from muster.model import commands as c
@@ -36,6 +37,7 @@ from muster.model.edits import (
 )
 from muster.model.errors import BadInput, Conflict, NotFound
 from muster.model.identity import NOTHING_KNOWN, Identity, as_known, asked
+from muster.model.moved import refusal
 from muster.model.rows import WORKSPACE_ID, Plan
 from muster.model.states import FINAL, HELD, FailedDependency
 from muster.model.task import Now, Task, TaskFields
@@ -73,18 +75,21 @@ class PlanUpdater:
         """Adds what a plan does not hold yet.  Of a file, boxes that are called otherwise now are still the same
         tasks, and what has not begun of them is what the file says.
 
-        Raises BadInput and changes nothing where a person has to say which task a box is.
+        Raises BadInput, and BoxesMoved, and changes nothing where a person has to say which task a box is.
         """
         await view.settle()
         await view.flush()
         whole = (command.source is not None or command.whole) and all(spec.key for spec in command.tasks)
         plan = await self._enqueuer.find_plan(view, command) if whole else None
         if plan is None:
+            if whole:
+                await _refuse_moved(view, 0, command, command, [spec.key or "" for spec in command.tasks])
             return await self._enqueuer.enqueue(view, command)
         known = await self._known(view, plan, command)
         filled = tuple(map(self._policy.filled, known.command.tasks))
         order = command.order or plan.task_order
         diff = compare(plan.name, filled, known.kept, known.identity.renamed, order=order)
+        await _refuse_moved(view, plan.id, command, known.command, diff.added)
         anew = {one.key for one in diff.renamed if one.anew}
         if anew:
             edges = _edges(known.command, known.kept, known.kept.keys() - anew)
@@ -142,21 +147,22 @@ class PlanUpdater:
         """Adds, edits and takes out until the plan is what its file says; one event for each task.
 
         What runs or is done stays as it is, and the answer's diff says so.  Raises BadInput and changes nothing
-        where the tasks do not fit.
+        where the tasks do not fit, and as `add`.
         """
         if not all(spec.key for spec in command.tasks):
             raise BadInput("a task without a key cannot be told from the others; nothing was changed")
         await view.settle()
         await view.flush()
-        plan = await self._enqueuer.find_plan(view, command)
+        plan, given = await self._enqueuer.find_plan(view, command), command
         known = await self._known(view, plan, command, command.leave) if plan else _Known(command)
-        kept = known.kept
+        kept, asked = known.kept, known.command
         tasks = tuple(self._policy.filled(t) for t in known.command.tasks if t.key not in command.leave)
         known = known._replace(command=replace(known.command, tasks=tasks))
         command = replace(command, tasks=tasks)
         order = command.order or (plan.task_order if plan else "")
         name = plan.name if plan else command.plan
         diff = without(compare(name, tasks, kept, known.identity.renamed, order=order), command.leave)
+        await _refuse_moved(view, plan.id if plan else 0, given, asked, (*diff.added, *diff.restored))
         staying = {change.key for change in diff.changed if change.kept}
         await self._refuse_cycle(view, _edges(command, kept, staying), kept)
         added = await self._enqueuer.enqueue(view, command)
@@ -333,6 +339,13 @@ class PlanUpdater:
         await view.tx.update_plan(decision.plan)
         assert decision.event is not None
         view.record(decision.event)
+
+
+async def _refuse_moved(
+    view: View, plan_id: int, command: c.Enqueue, known: c.Enqueue, keys: Iterable[str]
+) -> None:
+    if moved := await namesakes(view.tx, plan_id, command, known, keys=keys, now_ms=view.now.wall_ms):
+        raise refusal(moved, command.source)
 
 
 def _edges(

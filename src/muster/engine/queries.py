@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec.structs import asdict, replace
 
+from muster.engine.moved_boxes import Left, all_left, namesakes
 from muster.engine.permissions import PERMISSIONS
 from muster.engine.policy import Policy
 from muster.engine.pools import POOLS
 from muster.engine.spending import SPENT
 from muster.engine.workers import CREW, ORDERED, ordered
 from muster.model.actions import actions
-from muster.model.edits import KeptTask, PlanDiff, UpdatePlan, compare, free_name, is_barrier
+from muster.model.edits import KeptTask, MovedBox, PlanDiff, UpdatePlan, compare, free_name, is_barrier
 from muster.model.errors import Ambiguous, NotFound
 from muster.model.identity import as_known
 from muster.model.items import ItemView, items_of
@@ -107,12 +110,15 @@ _NO_FACTS = CrewFacts(now_ms=0, crew=CrewStatus.RUNNING, free={}, unfit={})
 
 
 class Queries:
-    def __init__(self, reads: Reads, clock: Clock, policy: Policy, *, crew_up: bool = True) -> None:
+    def __init__(
+        self, reads: Reads, clock: Clock, policy: Policy, *, crew_up: bool = True, left: Left = all_left
+    ) -> None:
         """`crew_up`: False where nobody hands out work, whatever workers the store still knows."""
         self._reads = reads
         self._clock = clock
         self._policy = policy
         self._crew_up = crew_up
+        self._left = left
 
     async def status(self) -> StatusView:
         crew = await self.crew()
@@ -272,10 +278,20 @@ class Queries:
                 by_key = {task.key: task for task in kept}
                 order = wanted.order or view.order
                 diff = compare(view.name, tasks, by_key, identity.renamed, identity.doubts, order=order)
+                new = (*diff.added, *diff.restored)
+                diff = replace(diff, moved=await self._moved(view.id, wanted, known, new))
                 boxes = {key: spec.done for spec in tasks if not is_barrier(key := spec.key or "")}
                 return replace(diff, boxes=boxes_differ(boxes, kept) if view.source else ())
         name = free_name(wanted.plan, {view.name for view in views})
-        return compare(name, map(self._policy.filled, wanted.tasks), {})
+        diff = compare(name, map(self._policy.filled, wanted.tasks), {})
+        return replace(diff, moved=await self._moved(0, wanted, wanted, diff.added))
+
+    async def _moved(
+        self, plan_id: int, wanted: UpdatePlan, known: UpdatePlan, keys: Iterable[str]
+    ) -> tuple[MovedBox, ...]:
+        now_ms = self._clock.now().wall_ms
+        found = await namesakes(self._reads, plan_id, wanted, known, keys=keys, now_ms=now_ms)
+        return await self._left(found)
 
     async def _plan_view(self, name: str) -> PlanView:
         view = await self._reads.plan_view(name)

@@ -159,6 +159,28 @@ class Doubt(Answer, frozen=True, kw_only=True):
     may_be: tuple[Vanished, ...]
 
 
+class Namesake(Answer, frozen=True):
+    """A task of another plan that has a file: still to be done, or done while its box may not tell it."""
+
+    id: int
+    plan: str
+    source: str
+    key: str
+    box: str
+    title: str
+    status: TaskStatus
+
+
+class MovedBox(Answer, frozen=True, kw_only=True):
+    """A box that would be a new task, and stood in another plan's file before."""
+
+    key: str
+    """What it would be called as a new task."""
+    box: str
+    title: str
+    task: Namesake
+
+
 class BoxName(NamedTuple):
     """What a task is, or was, called in its plan's file, where that is not its key."""
 
@@ -190,6 +212,8 @@ class PlanDiff(Answer, frozen=True, kw_only=True):
     renamed: tuple[Renamed, ...] = ()
     doubts: tuple[Doubt, ...] = ()
     """What a person has to say before anything is changed."""
+    moved: tuple[MovedBox, ...] = ()
+    """Whether this is other work, a person has to say too."""
     boxes: tuple[str, ...] = ()
     """Their boxes say otherwise than they do."""
 

@@ -5,7 +5,7 @@
     + BadInput (exit 2, HTTP 422): BadPlan, BadConfig
     + NotFound, Ambiguous (exit 3, HTTP 404, 409)
     + NotAllowed (exit 4, HTTP 401)
-    + Conflict (exit 6, HTTP 409): StaleEpoch, IllegalMove, BeingPublished, TermOver
+    + Conflict (exit 6, HTTP 409): StaleEpoch, IllegalMove, BeingPublished, BoxesMoved, TermOver
   x Unavailable: wait and try again (exit 7, HTTP 503): OwnerUnavailable, StoreFull (507)
   x StoreFault: a person must act (exit 1, HTTP 507): StoreHalted, StoreRewound, StoreRefused
   x AgentUnfit: this agent cannot run here; the task is unharmed (exit 1, HTTP 500)
@@ -14,6 +14,8 @@
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 
 class MusterError(Exception):
@@ -89,6 +91,13 @@ class BeingPublished(Conflict):
     """The attempt is moving its plan's branch: how that ends is known in a moment, and decides."""
 
     code = "being_published"
+
+
+class BoxesMoved(Conflict):
+    """Boxes stood in another plan's file before, so their work would be done twice."""
+
+    moved: tuple[Any, ...] = ()
+    """A `MovedBox` each, as the engine knows it, which reads no files."""
 
 
 class Unavailable(MusterError):

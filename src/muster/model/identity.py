@@ -122,7 +122,7 @@ class _Search:
         self._by_name()
         if self._fresh():
             self._by_title(_last_called)
-            self._by_title(lambda task: _words(task.title))
+            self._by_title(lambda task: plain_words(task.title))
             self._by_name_of_old()
             self._by_text()
             self._by_likeness()
@@ -190,15 +190,15 @@ class _Search:
 
     def _renumbered(self) -> None:
         """Numbers that have moved on, since something was put in or taken out before them."""
-        titles = _grouped((_words(task.title), task) for task in self._kept if not self._is_found(task))
+        titles = _grouped((plain_words(task.title), task) for task in self._kept if not self._is_found(task))
         for box, spec in self._specs.items():
             if box in self._found or not (box[-1:].isdigit() and _is_id(box, spec.title)):
                 continue
-            known, named = self._by_box.get(box), titles.get(_words(spec.title), [])
+            known, named = self._by_box.get(box), titles.get(plain_words(spec.title), [])
             if known is None or len(named) != 1 or known in named or self._is_found(named[0]):
                 continue
             now = self._specs.get(named[0].box)
-            if now is None or _words(now.title) != _words(named[0].title):
+            if now is None or plain_words(now.title) != plain_words(named[0].title):
                 self._pair(box, named[0])
 
     def _twins(self) -> set[str]:
@@ -236,7 +236,7 @@ class _Search:
     def _by_title(self, title_of: Callable[[KeptTask], str]) -> None:
         """Equal titles: headings were renamed, lines moved."""
         missing = _grouped((title_of(task), task) for task in self._missing() if not task.gone)
-        for words, specs in _grouped((_words(spec.title), spec) for spec in self._fresh()).items():
+        for words, specs in _grouped((plain_words(spec.title), spec) for spec in self._fresh()).items():
             tasks = missing.get(words, [])
             if len(tasks) == len(specs) == 1:
                 if self._is_same_work(specs[0], tasks[0]):
@@ -318,7 +318,7 @@ class _Search:
             placed = beside or self._in_place(spec, task)
             alone = beside and not spec.done and now.alone(box) and before.alone(task.id)
             least = LIKE_ALONE if alone else LIKE if placed else LIKE_ELSEWHERE
-            ratio = _ratio(_words(spec.title), _words(task.title))
+            ratio = _ratio(plain_words(spec.title), plain_words(task.title))
             if ratio >= least:
                 pairs.append((ratio + PLACE_COUNTS * placed, spec, task))
         return sorted(pairs, key=itemgetter(0), reverse=True)
@@ -348,19 +348,21 @@ class _Search:
     def _taken_out_before(self) -> None:
         """Work that was done, taken out of the file, and stands there again in another place."""
         away = _grouped(
-            (_words(task.title), task) for task in self._missing() if task.gone and task.begun and task.worked
+            (plain_words(task.title), task)
+            for task in self._missing()
+            if task.gone and task.begun and task.worked
         )
-        titles = Counter(_words(spec.title) for spec in self._specs.values()) if away else Counter[str]()
+        titles = Counter(plain_words(spec.title) for spec in self._specs.values()) if away else Counter[str]()
         for spec in self._fresh():
-            tasks = [task for task in away.get(_words(spec.title), ()) if not self._is_found(task)]
+            tasks = [task for task in away.get(plain_words(spec.title), ()) if not self._is_found(task)]
             if not tasks or spec.key in self._other:
                 continue
             alike = [task for task in tasks if spec.description and task.description == spec.description]
-            only = titles[_words(spec.title)] == 1
+            only = titles[plain_words(spec.title)] == 1
             if only and (len(alike) == 1 or (spec.done and len(tasks) == 1)):
                 self._pair(spec.key or "", (alike or tasks)[0])
             elif not spec.done and (
-                alike or len(tasks) == 1 or len(_words(spec.title).split()) >= TELLING_WORDS
+                alike or len(tasks) == 1 or len(plain_words(spec.title).split()) >= TELLING_WORDS
             ):
                 self._doubt(spec, alike or tasks)
 
@@ -402,7 +404,7 @@ def _plain(box: str, title: str) -> str:
     return box
 
 
-def _words(title: str) -> str:
+def plain_words(title: str) -> str:
     """A title as it is compared: without a leading code, and whatever a slug leaves out."""
     bare = _CODE.sub("", title, count=1)
     return key_part(bare).replace("-", " ") or title
@@ -410,7 +412,7 @@ def _words(title: str) -> str:
 
 def _agrees(spec: Spec, task: KeptTask) -> bool:
     """Whether a name from before can still mean that task."""
-    return _is_id(spec.key or "", spec.title) or _words(spec.title) == _words(task.title)
+    return _is_id(spec.key or "", spec.title) or plain_words(spec.title) == plain_words(task.title)
 
 
 def _last_called(task: KeptTask) -> str:
@@ -429,33 +431,12 @@ def _ratio(one: str, other: str) -> float:
 
 def titles_alike(one: str, other: str) -> bool:
     """Whether two boxes with one id may be one task: short ids (`T001`, `1.1`) are met in many plans."""
-    return _ratio(_words(one), _words(other)) >= LIKE
-
-
-class Boxes:
-    """Of one file, told by their names and titles alone: does it hold one of another plan?"""
-
-    def __init__(self, titles: Mapping[str, str]) -> None:
-        """By the boxes' names."""
-        self._titles = titles
-        self._telling = {words for title in titles.values() if _tells(words := _words(title))}
-
-    def __contains__(self, box: tuple[str, str]) -> bool:
-        """`box` is its name and its title."""
-        name, title = box
-        own = self._titles.get(name)
-        return (own is not None and (own == title or titles_alike(own, title))) or _words(
-            title
-        ) in self._telling
-
-
-def _tells(words: str) -> bool:
-    return len(words.split()) >= TELLING_WORDS
+    return _ratio(plain_words(one), plain_words(other)) >= LIKE
 
 
 def _corrected(before: str, after: str) -> bool:
     """Whether only the spelling has changed, or words that say nothing: then it is the same work."""
-    old, new = _words(before).split(), _words(after).split()
+    old, new = plain_words(before).split(), plain_words(after).split()
     for what, i, k, j, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if what == "equal":
             continue

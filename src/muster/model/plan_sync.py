@@ -16,9 +16,18 @@ from msgspec import Struct
 
 from muster.model.answers import Answer
 from muster.model.commands import Command, Enqueue, Name, Spec
-from muster.model.edits import BoxName, Doubt, KeptTask, PlanDiff, is_barrier, task_fields_of
+from muster.model.edits import (
+    BoxName,
+    Doubt,
+    KeptTask,
+    MovedBox,
+    Namesake,
+    PlanDiff,
+    is_barrier,
+    task_fields_of,
+)
 from muster.model.people import THE_FILE
-from muster.model.states import HELD, TaskStatus
+from muster.model.states import FINAL, HELD, TaskStatus
 
 AT_ONCE_MAX = 5
 """More boxes that are ticked or taken out at once are no slip of the hand: a person is asked."""
@@ -52,12 +61,14 @@ class FileConflict(Answer, frozen=True, kw_only=True):
     said: str = ""
     why: str
     since_ms: int
+    moved: bool = False
+    """It waits for as long as another plan has its work, or for a person."""
     rejected: bool = False
     """A person wants it to stay as it is."""
 
     @classmethod
-    def of(cls, one: Difference, why: str, now_ms: int) -> FileConflict:
-        return cls(key=one.key, kind=one.kind, said=one.said, why=why, since_ms=now_ms)
+    def of(cls, one: Difference, why: str, now_ms: int, *, moved: bool = False) -> FileConflict:
+        return cls(key=one.key, kind=one.kind, said=one.said, why=why, since_ms=now_ms, moved=moved)
 
     @property
     def about(self) -> Difference:
@@ -119,7 +130,7 @@ class SyncFacts(NamedTuple):
     mono_s: float
     settle_s: float
     """A new or edited box is taken up once it has stood unchanged for so long."""
-    moved: bool = False
+    new_head: bool = False
     """The checkout's HEAD is not where it was."""
     restored: bool = False
     """An editor has written a version back that we had replaced."""
@@ -127,6 +138,10 @@ class SyncFacts(NamedTuple):
     """It may have been changed before anybody watched it, and been told to a person as changed."""
     doubts: tuple[Doubt, ...] = ()
     """Boxes of which nobody knows whether they are new tasks, or others that were renamed."""
+    moved: tuple[MovedBox, ...] = ()
+    """New boxes that have left another plan's file."""
+    specs: tuple[Spec, ...] = ()
+    """All that the file holds, where it was read as a plan."""
 
 
 class SyncVerdict(NamedTuple):
@@ -212,20 +227,22 @@ def judge(
     """What is applied now, what waits for a person, and what has to stand a while longer."""
     known = {conflict.about: conflict for conflict in conflicts}
     new = [one for one in found if one not in known and one not in fresh]
+    stood = {one.key: one.task for one in facts.moved}
     many = sum(one.kind in {FileChange.TICKED, FileChange.REMOVED} for one in new)
     waits: list[FileConflict] = []
     standing: dict[Difference, float] = {}
     for one in found:
         why = ""
-        if one in known:
-            waits.append(known[one])
+        before = known.get(one)
+        if before and (before.rejected or not before.moved or one.key in stood):
+            waits.append(before)
             continue
-        if one not in fresh or facts.moved:
+        if one not in fresh or facts.new_head:
             why = _brake(one, status, facts, many)
         if why:
             waits.append(FileConflict.of(one, why, facts.now_ms))
         else:
-            standing[one] = fresh.get(one, facts.mono_s)
+            standing[one] = fresh.get(one, facts.mono_s - (facts.settle_s if before else 0.0))
     held_back = {conflict.key for conflict in waits if not conflict.rejected}
     ripe = {
         one
@@ -236,12 +253,52 @@ def judge(
         )
         and status.get(one.key) not in HELD
     }
+    for one in found:
+        if one in ripe and one.kind is FileChange.ADDED and one.key in stood:
+            ripe.remove(one)
+            del standing[one]
+            waits.append(FileConflict.of(one, _stood(stood[one.key]), facts.now_ms, moved=True))
+    ripe -= _before_their_turn(found, ripe, waits, facts.specs)
     return SyncVerdict(
         ticks=tuple(one for one in standing if one in ripe and one.kind is FileChange.TICKED),
         changes=tuple(one for one in standing if one in ripe and one.kind is not FileChange.TICKED),
         conflicts=tuple(waits),
         fresh={one: since_s for one, since_s in standing.items() if one not in ripe},
     )
+
+
+def _stood(task: Namesake) -> str:
+    told = f"it stood in {task.source} before, and {task.plan}/{task.key} is {task.status.lower()}"
+    if task.status in FINAL:
+        return f"{told}: tick it if that was its work; --accept if it is other work"
+    return f"{told}: it waits until that task is out of its plan, or for --accept if it is other work"
+
+
+def _before_their_turn(
+    found: Iterable[Difference],
+    ripe: Collection[Difference],
+    waits: Iterable[FileConflict],
+    specs: Iterable[Spec],
+) -> set[Difference]:
+    """What cannot be applied yet, because it waits for a new box that is not taken up yet, or is part of it."""
+    rejected = {conflict.about for conflict in waits if conflict.rejected}
+    new = {one.key: one for one in found if one.kind is FileChange.ADDED}
+    missing = [key for key, one in new.items() if one not in ripe and one not in rejected]
+    if not missing:
+        return set()
+    behind: dict[str, list[str]] = {}
+    for spec in specs:
+        for name in (*spec.depends_on, spec.parent or ""):
+            behind.setdefault(name, []).append(spec.key or "")
+    changes = {one.key: one for one in ripe if one.kind is not FileChange.TICKED}
+    held: set[Difference] = set()
+    while missing:
+        for key in behind.get(missing.pop(), ()):
+            if (one := changes.pop(key, None)) is not None:
+                held.add(one)
+                if one.kind is FileChange.ADDED:
+                    missing.append(key)
+    return held
 
 
 def _brake(one: Difference, status: Mapping[str, TaskStatus], facts: SyncFacts, many: int) -> str:
@@ -254,7 +311,7 @@ def _brake(one: Difference, status: Mapping[str, TaskStatus], facts: SyncFacts, 
             return f"it may be {doubt.box} now: muster plan add says how to tell"
     if one.kind is FileChange.CLEARED:
         return "its box was cleared, and it is done: is it to be done again?"
-    if facts.moved:
+    if facts.new_head:
         return "git moved HEAD at the same time"
     if one.kind in {FileChange.TICKED, FileChange.REMOVED} and many > AT_ONCE_MAX:
         return f"{many} boxes were ticked or taken out at once"

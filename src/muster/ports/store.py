@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from muster.model.commands import AppendLog
-from muster.model.edits import BoxName, Edit, KeptTask
+from muster.model.edits import BoxName, Edit, KeptTask, Namesake
 from muster.model.errors import StoreFault
 from muster.model.events import Event
 from muster.model.items import Effort
@@ -108,6 +108,15 @@ class Common(Protocol):
 
     async def box_names(self, plan_id: int) -> list[BoxName]:
         """All that boxes of the plan are and were called, but for the keys of their tasks."""
+
+    async def other_files(self, plan_id: int) -> bool:
+        """Whether another plan than this one has a file."""
+
+    async def namesakes(
+        self, plan_id: int, names: Collection[str], titles: Collection[str], since_ms: int
+    ) -> list[Namesake]:
+        """Tasks of other plans with a file whose boxes have one of these names, or that have one of these titles:
+        what is still to be done, or has been done since then, or is done and its box was never ticked."""
 
     async def sync_state(self, plan_id: int) -> SyncState: ...
 

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from muster.engine.moved_boxes import Left, all_left, namesakes
 from muster.engine.policy import Policy
 from muster.engine.service import TaskService
 from muster.engine.services.ticker import Ticker, rest_s
 from muster.model.answers import Enqueued
 from muster.model.commands import CompleteByPerson, Retry, Spec
-from muster.model.edits import Doubt, KeptTask, PlanUpdated, UpdatePlan, compare
+from muster.model.edits import BoxName, Doubt, KeptTask, MovedBox, PlanUpdated, UpdatePlan, compare
 from muster.model.errors import BadPlan, CallerError, NotFound
 from muster.model.identity import as_known
 from muster.model.people import THE_FILE
@@ -52,6 +53,8 @@ log = logging.getLogger(__name__)
 
 STEP_S = 0.05
 """It never looks more often."""
+Glance = tuple[Mark | None, bool, str | None]
+"""At a file that is not read: its mark, whether only we have changed it, where its checkout stands."""
 PATIENCE = 5
 """So many times the debounce a file may go on changing before it is looked at all the same."""
 
@@ -94,21 +97,15 @@ class _Known:
     """Why it could not be read, as it is now."""
 
 
-class _Glance(NamedTuple):
-    """At a file, without reading it."""
-
-    mark: Mark | None
-    ours: bool
-    head: str | None
-
-
 class _Compared(NamedTuple):
     seen: PlanBytes
     command: UpdatePlan | None
     """What the file wants; None where only boxes were compared."""
     kept: Mapping[str, KeptTask | TaskView]
     found: list[Difference]
-    doubts: tuple[Doubt, ...]
+    specs: tuple[Spec, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
+    moved: tuple[MovedBox, ...] = ()
     problem: str = ""
     """Why it cannot be read as a plan: then nothing but its boxes was compared."""
 
@@ -131,16 +128,18 @@ class PlanSyncer(TaskService):
         wanted: Callable[[str, str, bytes], UpdatePlan],
         head_of: Callable[[str], str | None],
         follow: Callable[[list[str]], None],
+        left: Left = all_left,
         wakeups: Wakeups,
         in_thread: Callable[..., Awaitable[Any]] = asyncio.to_thread,
     ) -> None:
         """`wanted` reads a plan that went on in some order so far, and raises BadPlan; `head_of` says where the
         checkout around a file stands, None where git is changing it just now; `follow` has hints published when
-        something happens around these files."""
+        something happens around these files; `left` says which boxes have left the other plans' files."""
         super().__init__(clock, reads, engine)
         self._files, self._ticker = files, ticker
         self._policy, self._rules = policy, rules
         self._wanted, self._head_of, self._follow = wanted, head_of, follow
+        self._left = left
         self._wakeups, self._in_thread = wakeups, in_thread
         self._known: dict[int, _Known] = {}
         self._followed: list[str] = []
@@ -176,15 +175,15 @@ class PlanSyncer(TaskService):
         for plan, one, glance in zip(plans, known, glances, strict=True):
             await self._consider(plan, one, glance, now_ms, event)
 
-    def _glance(self, asked: list[tuple[str, Mark | None]]) -> list[_Glance]:
+    def _glance(self, asked: list[tuple[str, Mark | None]]) -> list[Glance]:
         """In a thread: a disk may be away."""
         sources = [source for source, _ in asked]
         if sources != self._followed:
             self._follow(sources)
             self._followed = sources
-        return [_Glance(*self._files.glance(source, mark), self._head_of(source)) for source, mark in asked]
+        return [(*self._files.glance(source, mark), self._head_of(source)) for source, mark in asked]
 
-    async def _consider(self, plan: Plan, known: _Known, glance: _Glance, now_ms: int, event: int) -> None:
+    async def _consider(self, plan: Plan, known: _Known, glance: Glance, now_ms: int, event: int) -> None:
         mark, ours, head = glance
         ripe = any(at_s <= self._now_s for at_s in self._ripens(known))
         stirred = event != known.event and (known.waits or bool(known.fresh)) and self._now_s >= known.rests_s
@@ -247,31 +246,33 @@ class PlanSyncer(TaskService):
         seen: PlanBytes = await self._in_thread(self._files.read, plan.source)
         names = await self._reads.box_names(plan.id)
         seen = seen._replace(boxes=by_keys(seen.boxes, names))
-        command: UpdatePlan | None = None
-        doubts: tuple[Doubt, ...] = ()
-        kept: Mapping[str, KeptTask | TaskView]
         if whole or known.fresh or known.problem or not seen.text or seen.text != known.text:
-            tasks = await self._reads.kept_tasks(plan.id)
-            by_key = {task.key: task for task in tasks}
-            due = await self._ticker.due(plan)
-            try:
-                command = await self._in_thread(self._wanted, plan.source, plan.task_order, seen.data)
-            except BadPlan as error:
-                status = {key: by_key[key].status for key in seen.boxes if key in by_key}
-                found = of_boxes(status, seen.boxes, due)
-                return _Compared(seen, None, by_key, found, doubts, str(error))
-            as_kept, identity, _ = as_known(command, tasks, names)
-            specs, doubts = tuple(map(self._policy.filled, as_kept.tasks)), identity.doubts
-            order = command.order or plan.task_order
-            diff = compare(plan.name, specs, by_key, identity.renamed, order=order)
-            kept, found = by_key, differences(specs, by_key, diff, due)
-        else:
-            before = {**known.boxes, **self._ticker.written.get(plan.id, {})}
-            changed = [key for key, ticked in seen.boxes.items() if before.get(key) is not ticked]
-            kept = await self._tasks(plan, changed)
-            status = {key: task.status for key, task in kept.items()}
-            found = of_boxes(status, seen.boxes, await self._ticker.due(plan))
-        return _Compared(seen, command, kept, found, doubts)
+            return await self._compare_all(plan, seen, names)
+        before = {**known.boxes, **self._ticker.written.get(plan.id, {})}
+        changed = [key for key, ticked in seen.boxes.items() if before.get(key) is not ticked]
+        kept = await self._tasks(plan, changed)
+        status = {key: task.status for key, task in kept.items()}
+        return _Compared(seen, None, kept, of_boxes(status, seen.boxes, await self._ticker.due(plan)))
+
+    async def _compare_all(self, plan: Plan, seen: PlanBytes, names: list[BoxName]) -> _Compared:
+        tasks = await self._reads.kept_tasks(plan.id)
+        by_key = {task.key: task for task in tasks}
+        due = await self._ticker.due(plan)
+        try:
+            command: UpdatePlan = await self._in_thread(self._wanted, plan.source, plan.task_order, seen.data)
+        except BadPlan as error:
+            status = {key: by_key[key].status for key in seen.boxes if key in by_key}
+            return _Compared(seen, None, by_key, of_boxes(status, seen.boxes, due), problem=str(error))
+        known, identity, _ = as_known(command, tasks, names)
+        specs = tuple(map(self._policy.filled, known.tasks))
+        order = command.order or plan.task_order
+        diff = compare(plan.name, specs, by_key, identity.renamed, order=order)
+        new, now_ms = (*diff.added, *diff.restored), self.clock.now().wall_ms
+        moved = await self._left(
+            await namesakes(self._reads, plan.id, command, known, keys=new, now_ms=now_ms)
+        )
+        found = differences(specs, by_key, diff, due)
+        return _Compared(seen, command, by_key, found, specs, identity.doubts, moved)
 
     async def _tasks(self, plan: Plan, keys: Iterable[str]) -> dict[str, TaskView]:
         ids = [i for key in keys for i in await self._reads.find_key(key, plan.name, start=False)]
@@ -290,7 +291,7 @@ class PlanSyncer(TaskService):
                 log.warning("plan %s is not in step with its file: %s", plan.name, error)
                 await self._keep(plan, replace(state, problem=str(error)))
             return PlanSynced(plan=plan.name, problem=str(error), conflicts=state.waiting)
-        seen, _, kept, found, doubts, unread = compared
+        seen, kept, found, unread = compared.seen, compared.kept, compared.found, compared.problem
         if seen.written:
             return PlanSynced(plan=plan.name, problem="another program is writing the file")
         again: dict[str, bool] = {}
@@ -301,10 +302,12 @@ class PlanSyncer(TaskService):
             now_ms=self.clock.now().wall_ms,
             mono_s=self._now_s,
             settle_s=settle_s,
-            moved=known.head is not None and head != known.head,
+            new_head=known.head is not None and head != known.head,
             restored=seen.restored,
             unwatched=watched_ms is None and settle_s > 0,
-            doubts=doubts,
+            specs=compared.specs,
+            doubts=compared.doubts,
+            moved=compared.moved,
         )
         status = {key: task.status for key, task in kept.items()}
         verdict = judge(found, status, state.conflicts, known.fresh, facts)
@@ -404,7 +407,8 @@ class PlanSyncer(TaskService):
         plan = await self._named(name)
         async with self._ticker.lock:
             state = await self._reads.sync_state(plan.id)
-            _, command, kept, found, _, unread = await self._compare(plan)
+            compared = await self._compare(plan)
+            command, kept, found = compared.command, compared.kept, compared.found
             chosen = [one for one in state.waiting if not keys or one.key in keys]
             if unknown := set(keys) - {one.key for one in chosen}:
                 raise NotFound(
@@ -415,8 +419,12 @@ class PlanSyncer(TaskService):
             marks: dict[str, bool] = {}
             if accept:
                 if command is None and any(one.kind not in BOX_CHANGES for one in chosen):
-                    raise BadPlan(unread, "Correct that first; boxes alone can be decided: --accept KEY.")
-                await self._accept(command and replace(command, actor=actor), kept, found, current, actor)
+                    hint = "Correct that first; boxes alone can be decided: --accept KEY."
+                    raise BadPlan(compared.problem, hint)
+                if command is not None:
+                    apart = frozenset(one.task.id for one in compared.moved)
+                    command = replace(command, actor=actor, apart=apart)
+                await self._accept(command, kept, found, current, actor)
             else:
                 marks = {
                     one.key: one.kind is FileChange.CLEARED for one in current if one.kind in BOX_CHANGES
@@ -429,11 +437,8 @@ class PlanSyncer(TaskService):
                     if one.about in found and one.kind not in BOX_CHANGES
                 ]
             after = replace(state, conflicts=tuple(left))
-            done = (
-                f"{'accepted' if accept else 'rejected'}: {_listed(one.key for one in chosen)}"
-                if chosen
-                else ""
-            )
+            word = "accepted" if accept else "rejected"
+            done = f"{word}: {_listed(one.key for one in chosen)}" if chosen else ""
             await self._keep(plan, after, done, actor)
             self._ticker.again(plan.id, marks)
             problem = await self._ticker.write(plan)

@@ -39,6 +39,8 @@ class Enqueue(Command, frozen=True, kw_only=True):
     """Boxes of tasks that are there already, by what a person says: each with what its task was called."""
     new_tasks: tuple[Key, ...] = ()
     """Boxes that are new tasks, whatever they resemble."""
+    apart: frozenset[Id] = frozenset()
+    """Tasks of other plans that are other work than boxes of this file that are called as they are."""
     watched_ms: int | None = None
     """The file was last seen without its ticks at this time; None: nobody has watched it."""
 

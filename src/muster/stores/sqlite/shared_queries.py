@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 from msgspec.json import decode
 
-from muster.model.edits import BoxName, KeptTask
+from muster.model.edits import BoxName, KeptTask, Namesake
 from muster.model.plan_sync import SyncState
 from muster.model.rows import WorkerRow
 from muster.model.seals import Seal
 from muster.model.touches import Touching
-from muster.stores.sqlite.rows import kept_of, worker_of
+from muster.stores.sqlite.rows import encode_json, kept_of, reader, worker_of
 
 T = TypeVar("T")
+namesake_of = reader(Namesake)
 
 
 class SharedQueries(ABC):
@@ -47,6 +48,15 @@ class SharedQueries(ABC):
 
     async def box_names(self, plan_id: int) -> list[BoxName]:
         return [BoxName(*row) for row in self._all("box_names", plan_id)]
+
+    async def other_files(self, plan_id: int) -> bool:
+        return bool(self._first("other_files", plan_id)[0])
+
+    async def namesakes(
+        self, plan_id: int, names: Collection[str], titles: Collection[str], since_ms: int
+    ) -> list[Namesake]:
+        rows = self._all("namesakes", plan_id, encode_json([*names]), encode_json([*titles]), since_ms)
+        return [namesake_of(row) for row in rows]
 
     async def sync_state(self, plan_id: int) -> SyncState:
         return self._one(lambda row: decode(row[0], type=SyncState), "sync_state", plan_id) or SyncState()

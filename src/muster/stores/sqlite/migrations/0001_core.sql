@@ -131,6 +131,7 @@ CREATE INDEX tasks_expiry ON tasks (expires_at_ms)
 CREATE INDEX tasks_aim ON tasks (pinned_until_ms) WHERE pinned_until_ms IS NOT NULL;
 CREATE INDEX tasks_overdue ON tasks (overdue_at_ms) WHERE overdue_at_ms IS NOT NULL AND status = 'RUNNING';
 CREATE INDEX tasks_parent ON tasks (parent_task_id) WHERE parent_task_id IS NOT NULL;
+CREATE INDEX tasks_title ON tasks (title) WHERE from_file = 1 AND is_group = 0;
 CREATE INDEX tasks_counts ON tasks (plan_id, status) WHERE is_group = 0;
 CREATE INDEX tasks_touching ON tasks (id) WHERE touches <> '' AND (status = 'ASSIGNED' OR status = 'RUNNING');
 CREATE INDEX tasks_lingering ON tasks (id) WHERE lingering_epoch IS NOT NULL;

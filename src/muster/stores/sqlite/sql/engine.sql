@@ -125,6 +125,30 @@ SELECT $kepttask_columns FROM tasks t LEFT JOIN tasks p ON p.id = t.parent_task_
 -- name: box_names
 SELECT b.key, b.task_id, t.key, b.current FROM boxes b JOIN tasks t ON t.id = b.task_id WHERE b.plan_id = ?1
 
+-- name: other_files
+SELECT EXISTS (SELECT 1 FROM plans WHERE source IS NOT NULL AND id <> ?1)
+
+-- name: namesakes
+-- CROSS JOIN: along the names and titles, however many tasks there are.
+WITH alike (task_id) AS (
+    SELECT t.id FROM json_each(?2) w CROSS JOIN plans p CROSS JOIN tasks t
+     WHERE p.source IS NOT NULL AND t.plan_id = p.id AND t.key = w.value
+    UNION
+    SELECT b.task_id FROM json_each(?2) w CROSS JOIN plans p CROSS JOIN boxes b
+     WHERE p.source IS NOT NULL AND b.plan_id = p.id AND b.key = w.value AND b.current = 1
+    UNION
+    SELECT t.id FROM json_each(?3) w CROSS JOIN tasks t WHERE t.title = w.value AND t.from_file = 1 AND t.is_group = 0)
+SELECT t.id, p.name, p.source, t.key, $kepttask_box, t.title, t.status
+  FROM alike CROSS JOIN tasks t CROSS JOIN plans p
+ WHERE t.id = alike.task_id AND p.id = t.plan_id AND p.source IS NOT NULL AND p.id <> ?1
+   AND t.from_file = 1 AND t.is_group = 0 AND t.key IS NOT NULL
+   AND (NOT (t.done OR t.dead)
+        OR (t.done AND NOT t.skipped
+            AND (t.ended_at_ms >= ?4
+                 OR EXISTS (SELECT 1 FROM plan_sync s, json_each(s.state, '$$.owed') o
+                             WHERE s.plan_id = p.id AND o.key = t.key))))
+ ORDER BY t.id
+
 -- name: leave_box
 UPDATE boxes SET current = 0 WHERE task_id = ?1 AND current = 1
 
