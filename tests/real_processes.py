@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +18,21 @@ def answers(api: Api) -> bool:
     except MusterError:
         return False
     return True
+
+
+def crew_pids(root: Path) -> list[int]:
+    """Supervisor, owner and workers of the project in this folder, by their command lines."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            argv = (entry / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        folder = os.fsencode(root)
+        program = b"-m" in argv and folder in argv
+        if program or (argv[0].startswith(b"muster: ") and argv[0].endswith(b" " + folder)):
+            found.append(int(entry.name))
+    return [pid for pid in found if pid != os.getpid()]
 
 
 def stand_still(tree: Sequence[Proc]) -> bool:

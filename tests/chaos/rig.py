@@ -18,6 +18,7 @@ from muster.config.project import Project
 from muster.hosts.file_lock import holder
 from muster.hosts.local_host import LocalHost
 from patience import PATIENCE_S, through_restarts, until
+from real_processes import crew_pids
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "crash_points"))
 
@@ -140,18 +141,7 @@ class Rig:
             os.kill(pid, signal.SIGKILL)
 
     def crew_pids(self) -> list[int]:
-        """Owner and workers of this folder, found by their command lines."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdigit():
-                continue
-            try:
-                argv = (entry / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if b"-m" in argv and os.fsencode(self.root) in argv:
-                found.append(int(entry.name))
-        return [pid for pid in found if pid != os.getpid()]
+        return crew_pids(self.root)
 
     def add(self, plan: str, tasks: list[dict[str, Any]]) -> None:
         body = {"plan": plan, "source": None, "tasks": tasks, "actor": "test"}

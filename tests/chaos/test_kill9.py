@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -89,3 +90,20 @@ def test_a_supervisor_and_an_owner_killed_together_leave_no_second_crew(tmp_path
         assert {w["pid"] for w in rig.workers()} == workers, "those that were left go on, and nobody else"
         history = assert_promises(rig, pieces=PIECES)
     assert not [event for event in history.events if event.event == "lost"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="without a fork server all start as programs")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_crew_goes_on_without_its_fork_server(tmp_path: Path, number: signal.Signals) -> None:
+    with _crew_at_work(tmp_path) as rig:
+        title = os.fsencode(f"muster: fork-server {tmp_path}")
+        [server] = [
+            pid for pid in rig.crew_pids() if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(title)
+        ]
+        os.kill(server, number)
+        _kill_worker(rig)
+        until(lambda: len(rig.workers()) == 3, "another worker took its place")
+        os.kill(rig.status()["owner"]["pid"], signal.SIGKILL)
+        until(rig.all_done, "everything is done")
+        assert_promises(rig, pieces=PIECES)
+        assert "the fork server is gone" in (tmp_path / "up.log").read_text()

@@ -211,7 +211,7 @@ def test_a_running_agent_costs_its_worker_next_to_nothing(tmp_path: Path, stub: 
         assert cli is not None
         busy = cli.parent()
         workers = [
-            process for process in supervisor.children() if "muster.app.worker" in " ".join(process.cmdline())
+            process for process in supervisor.children() if process.cmdline()[0].startswith("muster: worker ")
         ]
         [idle] = [process for process in workers if process != busy]
         assert busy in workers

@@ -1,10 +1,11 @@
 """Read by Python at its start, from PYTHONPATH: an owner gets the points at which a test lets it die."""
 
 import os
-import sys
 from pathlib import Path
 
-if "muster.app.owner" in sys.orig_argv and "CRASH_POINT_FILE" in os.environ:
+from owner_hook import in_owner
+
+if "CRASH_POINT_FILE" in os.environ:
     from failpoint import install
 
-    install(Path(os.environ["CRASH_POINT_FILE"]))
+    in_owner(lambda _: install(Path(os.environ["CRASH_POINT_FILE"])))

@@ -20,6 +20,7 @@ from muster.hosts.file_lock import holder
 from muster.hosts.local_host import LocalHost
 from patience import PATIENCE_S, until
 from pseudo_terminal import read_to_end
+from real_processes import crew_pids
 
 CONFIG = """\
 [health]
@@ -103,11 +104,9 @@ class Site:
         for lock in (self.project.supervisor_lock, self.project.owner_lock):
             if (pid := holder(lock)) is not None:
                 os.kill(pid, 9)
-        for process in Path("/proc").glob("[0-9]*/cmdline"):
-            with suppress(OSError):
-                argv = process.read_bytes().split(b"\0")
-                if b"-m" in argv and os.fsencode(self.root) in argv:
-                    os.kill(int(process.parent.name), 9)
+        for pid in crew_pids(self.root):
+            with suppress(ProcessLookupError):
+                os.kill(pid, 9)
         LocalHost().kill_marked([f"MUSTER_ROOT={self.root}"])
 
 

@@ -244,6 +244,32 @@ def test_without_a_terminal_options_say_it(here: Site, options: list[str], begun
     assert code == 0 and len(here.begun()) == begun, said
 
 
+SLOW_ADD = """\
+import sys, time
+if "run" in sys.orig_argv:
+    from muster.cli import run
+    add_plan = run.add_plan
+    def slow(*given, **options):
+        time.sleep(1.0)
+        return add_plan(*given, **options)
+    run.add_plan = slow
+"""
+
+
+def test_no_worker_takes_a_task_before_the_changed_plan_is_in(
+    here: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here.add()
+    plan = here.root / "plan.md"
+    plan.write_text(PLAN.replace("] One", "] Uno"))
+    here.go()
+    (tmp_path / "hooks").mkdir()
+    (tmp_path / "hooks" / "sitecustomize.py").write_text(SLOW_ADD)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "hooks"))
+    code, said = here("run", str(plan), "--workers", "1", "--update")
+    assert code == 0 and "Changed  one: title" in said, said
+
+
 def test_a_run_says_what_has_changed_and_applies_it_when_asked(here: Site) -> None:
     here.add()
     plan = here.root / "plan.md"

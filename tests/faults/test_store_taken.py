@@ -34,21 +34,22 @@ from muster.stores.sqlite.file import wal_of
 from muster.stores.sqlite.store import SqliteStore
 from patience import PATIENCE_S
 
+HOOKS = Path(__file__).parents[1] / "crash_points"
 PAGE = 4096
 BREAKABLE = """\
-import signal, sys
-if "muster.app.owner" in sys.orig_argv:
-    from unsynced import break_syncs
-    signal.signal(signal.SIGUSR1, lambda *_: break_syncs())
+import signal
+from owner_hook import in_owner
+from unsynced import break_syncs
+in_owner(lambda _: signal.signal(signal.SIGUSR1, lambda *_: break_syncs()))
 """
 DIES = """\
-import os, sys
-if "muster.app.owner" in sys.orig_argv:
+import os
+from owner_hook import in_owner
+def begin(root):
     from muster.engine.commands import Engine
     from muster.model.commands import Enqueue
     apply = Engine.apply
     def dies(self, commands, now):
-        root = sys.orig_argv[-1]
         if isinstance(commands[0], Enqueue) and os.path.exists(f"{root}/dies"):
             os.unlink(f"{root}/dies")
             if os.path.exists(f"{root}/and the store"):
@@ -56,6 +57,7 @@ if "muster.app.owner" in sys.orig_argv:
             os._exit(1)
         return apply(self, commands, now)
     Engine.apply = dies
+in_owner(begin)
 """
 CONFIG = """\
 [agents.coder]
@@ -212,7 +214,7 @@ def test_an_owner_that_dies_as_another_run_joins_its_crew(
 ) -> None:
     (tmp_path / "hooks").mkdir()
     (tmp_path / "hooks" / "sitecustomize.py").write_text(DIES)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "hooks"))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "hooks"), str(HOOKS)]))
     assert muster(project.root, "up", "--daemon", "--workers", "1")[0] == 0
     until((project.root / "begun").exists, "the agent is at work, which it may never be once the owner died")
     (project.root / "dies").touch()
@@ -254,7 +256,9 @@ def test_a_failed_sync_ends_the_crew_until_a_person_has_looked(
 ) -> None:
     (tmp_path / "hooks").mkdir()
     (tmp_path / "hooks" / "sitecustomize.py").write_text(BREAKABLE)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "hooks"), str(Path(__file__).parent)]))
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([str(tmp_path / "hooks"), str(HOOKS), str(Path(__file__).parent)])
+    )
     with _run(project, "run", str(project.root / "plan.md"), "--workers", "1") as run:
         owner = holder(project.owner_lock)
         assert owner

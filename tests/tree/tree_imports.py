@@ -39,6 +39,7 @@ THIRD_PARTY = {
     "apsw": frozenset({"stores"}),
     "httptools": frozenset({"web"}),
     "psutil": frozenset({"hosts"}),
+    "setproctitle": frozenset({"hosts"}),
     "watchfiles": frozenset({"hosts"}),
     "yaml": frozenset({"config", "plans"}),
 }

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any, Self, TypeVar
 
 from muster.app.agents import agents_of
+from muster.app.forked import begin_forks
 from muster.app.interrupts import DRAIN, KILL, STOP, Interrupts, ask
 from muster.app.parts import make_state_dir, python_module
 from muster.app.salvage import attempts_at_work, keep_work
@@ -92,6 +93,7 @@ class SupervisedCrew:
         project_id = settle(project)
         self._host = LocalHost(project_id)
         become_subreaper()  # the parent of orphans: a dead worker's processes can be found here
+        self._forks = begin_forks(project)
         self.supervisor = Supervisor(
             self._host,
             project.log_file,
@@ -102,6 +104,7 @@ class SupervisedCrew:
             say=say,
             project=project_id,
             folder=project.folder,
+            forks=self._forks,
         )
         self.api = Api(Connection(project.socket))
         self.control = Api(Connection(project.socket), reply_s=CONTROL_S)
@@ -134,6 +137,7 @@ class SupervisedCrew:
     def start(self) -> bool:
         """Returns once the owner answers, and waits for space on a full disk; False where it is to end before.
 
+        The first `tick` starts workers: before it a plan can be added, or changed, while nobody takes its tasks.
         Raises StoreFault, or the error with its own words that keeps the owner from starting.
         """
         self.adopt()
@@ -153,7 +157,6 @@ class SupervisedCrew:
             elif time.monotonic() > deadline_s + STATUS_S:
                 raise MusterError(f"the owner did not start in {READY_S:.0f} s", "muster doctor")
             time.sleep(TICK_S / 5)
-        self.supervisor.tick()
         return True
 
     def _began(self) -> bool:
@@ -170,7 +173,7 @@ class SupervisedCrew:
         return True
 
     def last_event(self) -> int:
-        """Through restarts of the owner.  Raises Unavailable where it stays away."""
+        """Through restarts of the owner, before there are workers.  Raises Unavailable where it stays away."""
         deadline_s = time.monotonic() + READY_S
         while True:
             try:
@@ -180,7 +183,8 @@ class SupervisedCrew:
             except Unavailable:
                 if time.monotonic() > deadline_s:
                     raise
-                self.tick()
+                for ended in self.supervisor.tick_owner():
+                    self._refuse_end(ended)
                 time.sleep(TICK_S)
 
     def tick(self) -> None:
@@ -390,6 +394,8 @@ class SupervisedCrew:
         self._release()
 
     def _release(self) -> None:
+        if self._forks is not None:
+            self._forks.close()
         self.api.close()
         self.control.close()
         self._lock.release()

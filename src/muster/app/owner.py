@@ -145,5 +145,9 @@ def run_owner(root: Path) -> int:
     return 0
 
 
+def main(root: Path) -> int:
+    return run_logged("owner", lambda: run_owner(root))
+
+
 if __name__ == "__main__":
-    sys.exit(run_logged("owner", lambda: run_owner(Path(sys.argv[1]))))
+    sys.exit(main(Path(sys.argv[1])))

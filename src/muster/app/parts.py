@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import errno
-import gc
 import logging
 import os
 import sys
@@ -113,7 +111,6 @@ NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 def run_logged(name: str, run: Callable[[], int]) -> int:
     """The exit code of a process whose stderr is `.muster/muster.log`; its supervisor reads why it ended."""
     _log_to_stderr(name)
-    atexit.register(gc.freeze)  # else Python looks through all that is left, for some 25 ms
     try:
         return run()
     except MusterError as error:

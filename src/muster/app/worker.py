@@ -78,5 +78,9 @@ def run_worker(root: Path) -> int:
     return DRAINED if worker.run() else DECLARED_DEAD
 
 
+def main(root: Path) -> int:
+    return run_logged("worker", lambda: run_worker(root))
+
+
 if __name__ == "__main__":
-    sys.exit(run_logged("worker", lambda: run_worker(Path(sys.argv[1]))))
+    sys.exit(main(Path(sys.argv[1])))

@@ -43,7 +43,7 @@ LINEAGE_MAX = 100
 _ATTEMPT = os.fsencode(f"{ATTEMPT}=")
 _CHASE_POLL_S = 0.0002
 _DEATH_POLL_S = 0.002
-_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 class LocalHost:
@@ -270,12 +270,20 @@ def _await_death(killed: set[ProcessId]) -> set[ProcessId]:
 
 def become_subreaper(*, wanted: bool = True) -> bool:
     """Makes orphans among this process's descendants its children, or no longer.  False where the host cannot."""
+    return _prctl(_PR_SET_CHILD_SUBREAPER, int(wanted))
+
+
+def die_with_parent() -> bool:
+    """Has the kernel kill this process when the one that has started it ends.  False where the host cannot."""
+    return _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _prctl(option: int, value: int) -> bool:
     if not LINUX:
         return False
     import ctypes
 
-    libc = ctypes.CDLL(None, use_errno=True)
-    return bool(libc.prctl(_PR_SET_CHILD_SUBREAPER, int(wanted), 0, 0, 0) == 0)
+    return bool(ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) == 0)
 
 
 def adopted_orphans(known_pids: Collection[int], table: Iterable[Proc] | None = None) -> list[Proc]:

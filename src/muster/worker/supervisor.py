@@ -11,7 +11,7 @@ import subprocess
 import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from muster.hosts.plain_files import replace_plain
 from muster.model.errors import MusterError
@@ -48,13 +48,32 @@ ENDED = "ended: "
 FIX = "; fix: "
 
 
+class Started(Protocol):
+    """A child process of ours, however it was started."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+
+class Forks(Protocol):
+    """Starts owners and workers faster than Python does; `hosts.fork_server` is one."""
+
+    @property
+    def pid(self) -> int | None: ...
+
+    def fork(self, name: str) -> Started | None:
+        """None where it cannot: then the program of that name is started."""
+
+
 class Child:
     """A process that is to be there: our own, or one that an earlier supervisor left behind."""
 
     def __init__(self, name: str, argv: Sequence[str]) -> None:
         self.name = name
         self.argv = list(argv)
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Started | None = None
         self.adopted: ProcessId | None = None
         self.started_s = 0.0
         self.backoff_s = BACKOFF_FIRST_S
@@ -101,6 +120,7 @@ class Supervisor:
         say: Callable[[str], None],
         project: str = "",
         folder: str = "",
+        forks: Forks | None = None,
     ) -> None:
         """`project` is the id of the one in `folder`: a copy of the crew's file is no word on its processes."""
         self._host = host
@@ -108,12 +128,13 @@ class Supervisor:
         self._crew_file = crew_file
         self._say = say
         self._place = project, folder
+        self._forks = forks
         self.owner = Child("owner", owner_argv)
         self._worker_argv = worker_argv
         self.workers = [Child("worker", worker_argv) for _ in range(workers)]
         self.draining = False
         """A worker that ends now is not started again."""
-        self._given_up: list[subprocess.Popen[bytes]] = []
+        self._given_up: list[Started] = []
 
     def adopt(self) -> list[str]:
         """Takes over what a dead supervisor left running; returns what that is.
@@ -169,6 +190,7 @@ class Supervisor:
     def own_pids(self) -> set[int]:
         """Pids of all processes started here: any other child is a leftover of a dead worker."""
         pids = {child.pid for child in (self.owner, *self.workers)} | {p.pid for p in self._given_up}
+        pids.add(self._forks.pid if self._forks is not None else None)
         return {pid for pid in pids if pid is not None}
 
     def add_workers(self, count: int) -> None:
@@ -307,7 +329,7 @@ class Supervisor:
         # A session of its own: Ctrl-C in the terminal is for the supervisor to pass on.
         with self._log_file.open("ab") as log_file:
             child.log_from = log_file.tell()
-            child.process = subprocess.Popen(
+            child.process = self._forked(child.name) or subprocess.Popen(
                 child.argv,
                 stdin=subprocess.DEVNULL,
                 stdout=log_file,
@@ -320,6 +342,17 @@ class Supervisor:
         child.started_s = time.monotonic()
         child.due_s = None
         self._record()
+
+    def _forked(self, name: str) -> Started | None:
+        if self._forks is None:
+            return None
+        process = self._forks.fork(name)
+        if process is None:
+            self._say(
+                "the fork server is gone: owner and workers start as programs of their own, which is slower"
+            )
+            self._forks = None
+        return process
 
     def _look(self, child: Child) -> Ended | None:
         pid = child.pid

@@ -22,6 +22,9 @@ _HEADER_BYTES = 100
 _APPLICATION_ID_AT = 68
 _PAGE_BYTES_MIN = 512
 
+# Forked processes would all draw the same numbers from SQLite, such as the salt that tells one WAL from another.
+os.register_at_fork(after_in_child=lambda: apsw.randomness(0))
+
 
 def wal_of(path: Path) -> Path:
     return path.with_name(f"{path.name}-wal")

@@ -1,0 +1,195 @@
+"""A process that has imported what others run, and forks them: each begins in milliseconds, on shared memory."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+from muster.hosts.local_host import die_with_parent
+from muster.hosts.process_table import LINUX
+
+Entries = Mapping[str, Callable[[], int]]
+"""By name, what a process does; it returns its exit code."""
+
+REPLY_S = 10.0
+"""How long a fork may take, the imports before the first one included, until the server is given up."""
+ADOPTION_POLL_S = 0.0002
+_MESSAGE_BYTES = 64
+
+
+class ForkedProcess:
+    """A child of this process that another one has forked; as much of `subprocess.Popen` as is needed of it."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit code, or minus the number of the signal; None while it runs."""
+        if self._code is None:
+            with contextlib.suppress(ChildProcessError):
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+                if pid:
+                    self._code = os.waitstatus_to_exitcode(status)
+        return self._code
+
+
+class ForkServer:
+    """Ends with the process that has begun it.
+
+    What it forks is a child of that process, which has to be a subreaper.  It has one thread and no files: a copy
+    of a process with more of them could wait for a lock that nobody holds, or keep a file locked.
+    """
+
+    def __init__(self, pid: int, channel: socket.socket) -> None:
+        self._pid = pid
+        self._channel = channel
+        self._gone = False
+
+    @classmethod
+    def begin(cls, load: Callable[[], Entries], log_file: Path, title: str) -> ForkServer | None:
+        """`load` imports there what is to be forked.  stdout and stderr of all go to the log, and `ps` shows
+        `muster: NAME TITLE`, as much of it as the command line of this process has room for.
+
+        None where the host cannot, or where another thread is at work in this process.
+        """
+        if not LINUX or len(list(Path("/proc/self/task").iterdir())) > 1:
+            return None
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        pid = os.fork()
+        if pid == 0:
+            _begin_anew(
+                lambda: _serve(load, log_file, title, theirs.fileno()), log_file, keep=theirs.fileno()
+            )
+        theirs.close()
+        ours.settimeout(REPLY_S)
+        return cls(pid, ours)
+
+    @property
+    def pid(self) -> int | None:
+        """None once it is gone."""
+        return None if self._gone else self._pid
+
+    def fork(self, name: str) -> ForkedProcess | None:
+        """None once the server has died, or does not answer: then it is gone for good."""
+        if self._gone:
+            return None
+        try:
+            self._channel.send(name.encode())
+            if said := self._channel.recv(_MESSAGE_BYTES):
+                return ForkedProcess(int(said))
+        except OSError:
+            pass  # it has died, or hangs: what it had to say is in the log
+        self.close()
+        return None
+
+    def close(self) -> None:
+        if not self._gone:
+            self._gone = True
+            self._channel.close()
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+
+
+def _serve(load: Callable[[], Entries], log_file: Path, title: str, channel: int) -> int:
+    die_with_parent()
+    _show("fork-server", title)
+    if not sys.flags.safe_path:
+        del sys.path[0]  # files of the user's project are not to be imported
+    gc.disable()
+    entries = load()
+    gc.freeze()  # what stands is not looked through again, or the memory would soon be shared no more
+    while name := os.read(channel, _MESSAGE_BYTES).decode():
+        os.write(channel, b"%d" % _fork_away(partial(_run, name, title, entries[name]), log_file))
+    return 0
+
+
+def _fork_away(run: Callable[[], int], log_file: Path) -> int:
+    """The pid of a process whose parent is the next subreaper: the one between it and the server has ended."""
+    reader, writer = os.pipe()
+    between = os.fork()
+    if between == 0:
+        between = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            while os.getppid() == between:  # who looks for its ancestors is to find the lasting ones
+                time.sleep(ADOPTION_POLL_S)
+            _begin_anew(run, log_file)
+        os.write(writer, b"%d" % pid)
+        os._exit(0)
+    os.close(writer)
+    os.waitpid(between, 0)
+    with os.fdopen(reader, "rb") as said:
+        return int(said.read())
+
+
+def _run(name: str, title: str, entry: Callable[[], int]) -> int:
+    _show(name, title)
+    gc.enable()
+    return entry()
+
+
+def _begin_anew(run: Callable[[], int], log_file: Path, keep: int | None = None) -> NoReturn:
+    """Makes a forked process one of its own, with no file but `keep`, and never returns to what it was forked in.
+
+    Ctrl-C in the terminal is for the parent to pass on.
+    """
+    code = 1
+    try:
+        os.setsid()
+        for number in signal.valid_signals():
+            if callable(signal.getsignal(number)):
+                signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        _take_files(log_file, keep)
+        gc.freeze()  # what the parent has left open must not close a number that is somebody else's by now
+        code = run()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(BaseException):
+            logging.shutdown()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _take_files(log_file: Path, keep: int | None) -> None:
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    log = os.open(log_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    for number, file in enumerate((nothing, log, log)):
+        os.dup2(file, number)
+    sys.stdin = os.fdopen(0, closefd=False)
+    sys.stdout, sys.stderr = (
+        os.fdopen(number, "w", buffering=1, errors="backslashreplace", closefd=False) for number in (1, 2)
+    )
+    at = 3
+    if keep is not None:
+        os.closerange(at, keep)
+        at = keep + 1
+    os.closerange(at, os.sysconf("SC_OPEN_MAX"))
+
+
+def _show(name: str, title: str) -> None:
+    """In `ps` and `top`."""
+    # Without this it would write over the environment as well, which tells what a process was started for.
+    os.environ["SPT_NOENV"] = "1"
+    import setproctitle
+
+    setproctitle.setproctitle(f"muster: {name} {title}")
+    del os.environ["SPT_NOENV"]
