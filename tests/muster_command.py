@@ -12,15 +12,24 @@ from pathlib import Path
 from muster.cli.main import main
 from patience import PATIENCE_S
 
+MUSTER = [sys.executable, "-m", "muster.cli.main"]
 PROCESSES = frozenset({"attach", "demo", "down", "orchestrator", "pr", "run", "up", "watch", "worker"})
 """Commands that start others, end them or wait for them: they are processes of their own here, too."""
 
 
-def run_muster(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
-    if not PROCESSES.isdisjoint(argv) or "PYTHONPATH" in os.environ:
-        command = [sys.executable, "-m", "muster.cli.main", *argv]
+def run_muster(
+    folder: Path, *argv: str, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """With an `env` of its own it is a process of its own."""
+    if env is not None or not PROCESSES.isdisjoint(argv) or "PYTHONPATH" in os.environ:
         return subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+            [*MUSTER, *argv],
+            cwd=folder,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
         )
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2))
     with chdir(folder), redirect_stdout(out), redirect_stderr(err):

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
-from muster_command import run_muster
-
-MUSTER = [sys.executable, "-m", "muster.cli.main"]
 IDENTITY = {f"GIT_{who}_{what}": "x@y" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 
 
@@ -19,9 +15,6 @@ def git(folder: Path, *arguments: str) -> str:
         ["git", *arguments], cwd=folder, env=env, capture_output=True, text=True, check=True
     )
     return done.stdout.rstrip("\n")
-
-
-muster = run_muster
 
 
 def make_project(folder: Path, *, config: str, plan: str) -> Path:

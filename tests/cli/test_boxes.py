@@ -9,7 +9,6 @@ import fcntl
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,9 +18,10 @@ import pytest
 
 from muster.config.project import Project
 from muster.hosts.file_lock import holder
+from muster_command import MUSTER
+from muster_command import run_muster as muster
 from patience import PATIENCE_S
 
-MUSTER = [sys.executable, "-m", "muster.cli.main"]
 PLAN = "# Plan\n\n- [ ] First {#a}\n  true\n- [ ] Second {#b after=a}\n  true\n"
 DONE = PLAN.replace("[ ]", "[x]")
 HALF = PLAN.replace("- [ ] F", "- [x] F")
@@ -46,12 +46,6 @@ def plan(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     path.chmod(0o644)
     subprocess.run([*MUSTER, "down", "--now"], cwd=root, capture_output=True, timeout=PATIENCE_S, check=False)
     assert holder(Project(root).owner_lock) is None
-
-
-def muster(root: Path, *argv: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*MUSTER, *argv], cwd=root, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
 
 
 @contextmanager

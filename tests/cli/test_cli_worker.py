@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from test_run import folder, muster
+from test_run import folder
 
 from muster.config.project import Project
 from muster.hosts.file_lock import holder
 from muster.model import commands as c
+from muster_command import run_muster as muster
 from patience import until
 
 __all__ = ["folder"]

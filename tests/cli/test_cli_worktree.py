@@ -8,9 +8,11 @@ import time
 from pathlib import Path
 
 import pytest
-from git_projects import MUSTER, commit_first, git, make_project, muster
+from git_projects import commit_first, git, make_project
 
 from muster.config.project import Project
+from muster_command import MUSTER
+from muster_command import run_muster as muster
 from patience import PATIENCE_S
 
 CONFIG = """\

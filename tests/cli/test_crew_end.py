@@ -12,7 +12,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-from test_run import MUSTER, QUICK, SLOW, folder, muster, started, until
+from test_run import QUICK, SLOW, folder, started, until
 
 from muster.app.crew import left_running
 from muster.client.api import Api
@@ -21,6 +21,8 @@ from muster.config.project import Project
 from muster.hosts.file_lock import Lock, holder
 from muster.hosts.local_host import LocalHost
 from muster.worker.supervisor import START_TRIES
+from muster_command import MUSTER
+from muster_command import run_muster as muster
 from patience import PATIENCE_S
 
 __all__ = ["folder"]

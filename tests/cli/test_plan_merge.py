@@ -7,7 +7,9 @@ import os
 from pathlib import Path
 
 import pytest
-from git_projects import commit_first, git, make_project, muster, publish
+from git_projects import commit_first, git, make_project, publish
+
+from muster_command import run_muster as muster
 
 PLAN = """\
 # Site

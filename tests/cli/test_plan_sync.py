@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from git_projects import commit_first, git, make_project, muster
+from git_projects import commit_first, git, make_project
 
+from muster_command import run_muster as muster
 from patience import until
 
 CONFIG = 'agent = "shell"\n[workers]\ncount = 1\n[plan]\ndebounce = "0.05s"\nsettle = "0.1s"\n'

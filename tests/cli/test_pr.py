@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 from forge_stub import FAKE_TOOL, StubForge, check_run
-from git_projects import MUSTER, commit_first, git, make_project, muster, publish
+from git_projects import commit_first, git, make_project, publish
 
+from muster_command import MUSTER
+from muster_command import run_muster as muster
 from pages import commands, run_as_shown
 from patience import PATIENCE_S, until
 

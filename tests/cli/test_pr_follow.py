@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 from forge_stub import StubForge, check_run
-from git_projects import MUSTER, git, muster
+from git_projects import git
 from test_pr import BRANCH, forge, project, remote, repository  # noqa: F401
 
 from muster.app.pull_requests import Target, publish
 from muster.outbound.forge_api import HttpApi
 from muster.outbound.forges import GitHub
+from muster_command import MUSTER
+from muster_command import run_muster as muster
 from patience import PATIENCE_S, until
 
 FOLLOW = (*MUSTER, "pr", "site", "--follow", "--every", "50ms")

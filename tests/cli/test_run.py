@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,9 +16,10 @@ import pytest
 from muster.config.project import Project
 from muster.hosts.file_lock import holder
 from muster.stores.sqlite.history import read_history
+from muster_command import MUSTER
+from muster_command import run_muster as muster
 from patience import PATIENCE_S, until
 
-MUSTER = [sys.executable, "-m", "muster.cli.main"]
 QUICK = """\
 # Quick
 
@@ -44,18 +44,6 @@ SLOW = """\
 - [ ] After {#after after=long}
   echo after
 """
-
-
-def muster(folder: Path, *argv: str, **options: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(  # type: ignore[call-overload, no-any-return]
-        [*MUSTER, *argv],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-        **options,
-    )
 
 
 @pytest.fixture

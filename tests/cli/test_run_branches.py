@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from git_projects import commit_first, git, make_project, muster
+from git_projects import commit_first, git, make_project
+
+from muster_command import run_muster as muster
 
 CONFIG = """\
 agent = "writer"

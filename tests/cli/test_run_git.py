@@ -10,10 +10,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from git_projects import MUSTER, commit_first, git, make_project, muster
+from git_projects import commit_first, git, make_project
 
 from muster.config.project import Project
 from muster.hosts.file_lock import holder
+from muster_command import MUSTER
+from muster_command import run_muster as muster
 from patience import until
 
 CONFIG = """\

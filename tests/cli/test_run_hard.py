@@ -11,12 +11,14 @@ import sys
 import time
 from pathlib import Path
 
-from test_run import MUSTER, QUICK, SLOW, folder, muster, started
+from test_run import QUICK, SLOW, folder, started
 
 from muster.config.project import Project
 from muster.hosts.file_lock import holder
 from muster.hosts.local_host import LocalHost
 from muster.stores.sqlite.history import read_history
+from muster_command import MUSTER
+from muster_command import run_muster as muster
 from patience import PATIENCE_S, until
 
 __all__ = ["folder"]

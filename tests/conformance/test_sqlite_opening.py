@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -20,6 +21,7 @@ from muster.model.errors import OwnerUnavailable, StoreFull, StoreHalted, StoreR
 from muster.ports.store import Tx
 from muster.stores.sqlite import store as sqlite_store
 from muster.stores.sqlite.copies import examine, write_anew
+from muster.stores.sqlite.halt import BACKUPS
 from muster.stores.sqlite.store import SqliteStore
 from patience import PATIENCE_S
 
@@ -196,9 +198,28 @@ def test_a_store_of_another_build_is_refused_and_kept(path: Path, runner: asynci
     before = path.read_bytes()
     with pytest.raises(StoreRefused, match="another build of Muster made it") as refused:
         SqliteStore.open(path)
-    assert "rm -r .muster" in refused.value.hint
+    assert f"mv {path.parent} {path.parent}.old" in refused.value.hint
     assert path.read_bytes() == before
     assert "another build" in examine(path).findings[0]
+
+
+def test_a_store_of_another_build_names_its_backup(path: Path, runner: asyncio.Runner) -> None:
+    subject = opened(path, runner)
+    subject.sql("ALTER TABLE attempts ADD COLUMN more TEXT")
+    subject.store.close()
+    backup = path.parent / BACKUPS / "one.db"
+    backup.parent.mkdir()
+    shutil.copy(path, backup)
+    with pytest.raises(StoreRefused) as refused:
+        SqliteStore.open(path)
+    assert f"muster db check {backup}" in refused.value.hint
+
+
+def test_the_shape_that_is_known_is_the_one_that_is_made(path: Path, runner: asyncio.Runner) -> None:
+    subject = opened(path, runner)
+    made = sqlite_store._shape(subject.store._writer)
+    subject.store.close()
+    assert hex(sqlite_store._checksum(made)) == hex(sqlite_store._NEWEST_SHAPE)
 
 
 def test_what_a_person_has_added_to_a_store_is_no_other_build(path: Path, runner: asyncio.Runner) -> None:
@@ -280,6 +301,7 @@ def test_one_owner_at_a_time(tmp_path: Path) -> None:
     Lock.take(path).release()
 
 
+@pytest.mark.promise("S6")
 def test_others_cannot_lock_the_file_of_an_open_store(path: Path) -> None:
     """A process that may would take itself for the last one when it closes, and delete the WAL."""
     SqliteStore.open(path).close()
@@ -290,6 +312,7 @@ def test_others_cannot_lock_the_file_of_an_open_store(path: Path) -> None:
     assert "BlockingIOError" in tried.stderr, tried.stderr
 
 
+@pytest.mark.promise("S17")
 def test_a_look_that_outlives_its_store_halts_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It runs in a thread: what it sees once the store was closed, its WAL gone, is no fault."""
     SqliteStore.open(path).close()

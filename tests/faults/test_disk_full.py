@@ -13,13 +13,13 @@ import pytest
 from rig import LEASE_S, Rig, spec
 
 from muster.model.errors import StoreFull
-from patience import PATIENCE_S, through_restarts, until
+from muster_command import run_muster
+from patience import through_restarts, until
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0, reason="a small disk is mounted, which is for root"
 )
 SIZE = 8 << 20
-MUSTER = [sys.executable, "-m", "muster.cli.main"]
 
 
 @pytest.fixture
@@ -59,9 +59,7 @@ def test_nobody_is_reaped_because_the_disk_is_full(rig: Rig) -> None:
     filler = fill(rig)
     words = f"the disk of {rig.root / '.muster'} is full: free some room"
     for argv in ("status", "task list"):
-        done = subprocess.run(
-            [*MUSTER, "-C", str(rig.root), *argv.split()], capture_output=True, text=True, check=False
-        )
+        done = run_muster(rig.root, *argv.split())
         assert done.returncode == 0 and words in done.stderr, done.stdout + done.stderr
     until(lambda: words in (rig.root / "up.log").read_text(), "its supervisor says so, too")
     saved = rig.saved()
@@ -105,15 +103,12 @@ def test_nobody_is_reaped_because_the_disk_is_full(rig: Rig) -> None:
 def test_a_crew_that_starts_on_a_full_disk_says_so(rig: Rig) -> None:
     rig.down()
     fill(rig)
-    run = [*MUSTER, "-C", str(rig.root)]
     for argv in (["status"], ["task", "add", "t", "--agent", "work"], ["db", "backup"]):
-        done = subprocess.run([*run, *argv], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        done = run_muster(rig.root, *argv)
         assert done.returncode in (1, 7), done.stdout + done.stderr
         assert "disk is full" in done.stderr or "No space left" in done.stderr, done.stderr
     (rig.root / ".muster" / "filler").unlink()
-    done = subprocess.run(
-        [*run, "db", "check"], capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
+    done = run_muster(rig.root, "db", "check")
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,8 @@ from muster.stores.sqlite.copies import back_up, examine
 from muster.stores.sqlite.file import halt_of, wal_of
 from muster.stores.sqlite.store import SqliteStore
 from muster.stores.sqlite.witness import last_note, witness_of
-from patience import PATIENCE_S, until
+from muster_command import run_muster
+from patience import until
 
 SLOT = 512
 
@@ -300,8 +300,7 @@ def who_looks_is_told(root: Path, commands: tuple[str, ...] = LOOKING) -> None:
     """First of all what is missing, once, and what to do; nothing says that this is all there was."""
     (root / "plan.md").write_text("# p\n- [ ] One {#t1 agent=work}\n")
     for command in commands:
-        run = [sys.executable, "-m", "muster.cli.main", "-C", str(root), *command.split()]
-        done = subprocess.run(run, cwd=root, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        done = run_muster(root, *command.split())
         said, hint, *_ = (done.stderr or done.stdout.partition("\n")[2]).splitlines()
         assert done.returncode == 1 and "commits are missing" in said, command
         assert "put back what is missing: state.db-wal, or the newer" in hint, command

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
+import pytest
 from repositories import GIT_ENV, git, make_repository
 
-from patience import PATIENCE_S
+from muster_command import run_muster as muster
 
 CONFIG = """\
 agent = "writer"
@@ -28,17 +28,12 @@ TICKS = "sed -i 's/\\[ \\]/[x]/' plan.md; echo work > {name}.txt"
 BRANCH = "muster/plan/p"
 
 
-def muster(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
-    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    return subprocess.run(
-        [sys.executable, "-m", "muster.cli.main", *argv],
-        cwd=folder,
-        env=env | GIT_ENV,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+@pytest.fixture(autouse=True)
+def a_name_for_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("GIT_")]:
+        monkeypatch.delenv(name)
+    for name, value in GIT_ENV.items():
+        monkeypatch.setenv(name, value)
 
 
 def project(tmp_path: Path, tasks: dict[str, str], more: str = "", *, commit: bool = True) -> Path:

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from test_sessions import muster, project, prompts  # noqa: F401 - a fixture
+from test_sessions import project, prompts  # noqa: F401 - a fixture
+
+from muster_command import run_muster as muster
 
 PLAN = """\
 # Site

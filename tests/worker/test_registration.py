@@ -13,10 +13,9 @@ import pytest
 from around import worker_context
 from real_crew import crew, start
 
-from muster.cli.context import answers
 from muster.client.api import Api
 from muster.client.crew import HttpCrew
-from muster.client.http import Connection
+from muster.client.http import Connection, answers
 from muster.config.project import Project
 from muster.hosts.local_host import LocalHost
 from muster.model import commands as c

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from muster_command import MUSTER
+from muster_command import run_muster as muster
 from patience import PATIENCE_S, until
 
 FAKE = """\
@@ -73,7 +75,6 @@ command = ["{fake}"]
 permission_mode = "acceptEdits"
 set = {{ CLAUDE_CONFIG_DIR = "{home}" }}
 """
-MUSTER = [sys.executable, "-m", "muster.cli.main"]
 
 
 @pytest.fixture
@@ -83,12 +84,6 @@ def project(tmp_path: Path) -> Path:
     fake.chmod(0o755)
     (tmp_path / "muster.toml").write_text(CONFIG.format(fake=fake, home=tmp_path / "home"))
     return tmp_path
-
-
-def muster(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*MUSTER, *argv], cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
 
 
 def show(folder: Path, ref: str) -> dict[str, Any]:

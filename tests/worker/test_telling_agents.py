@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_sessions import CONFIG, FAKE, MUSTER, muster, prompts, show
+from test_sessions import CONFIG, FAKE, prompts, show
 
 from muster.hosts.process_table import is_alive, scan
+from muster_command import MUSTER
+from muster_command import run_muster as muster
 from patience import PATIENCE_S, until
 
 _LISTENS = """\

@@ -129,20 +129,21 @@ def _work(args: argparse.Namespace, config: Config, goal: _Goal, show: EventPrin
                     )
                     return _supervising(crew, workers, goal, show, interrupts)
             elif answers(project.socket):
-                joined = None
-                with suppress(OwnerUnavailable):  # it has ended at this very moment, or its owner starts anew
-                    joined = _join(args, goal, show)
-                if joined is not None:
-                    return _attached(*joined, goal, show, interrupts)
+                with closing(Api(Connection(project.socket))) as api:
+                    feed = None
+                    with suppress(
+                        OwnerUnavailable
+                    ):  # it has ended at this very moment, or its owner starts anew
+                        feed = _join(api, args, goal, show)
+                    if feed is not None:
+                        return _attached(api, feed, goal, show, interrupts)
         if time.monotonic() > deadline_s:
             raise OwnerUnavailable(f"the crew of {project.root} neither starts nor ends", "muster doctor")
         time.sleep(TICK_S)
 
 
-def _join(args: argparse.Namespace, goal: _Goal, show: EventPrinter) -> tuple[Api, Feed]:
+def _join(api: Api, args: argparse.Namespace, goal: _Goal, show: EventPrinter) -> Feed:
     """Gives the plan to the crew that is up.  Raises OwnerUnavailable."""
-    project = goal.project
-    api = Api(Connection(project.socket))
     pid = api.get("/api/v1/owner")["pid"]
     show.say(f"Owner    already up (pid {pid}); Ctrl-C leaves it at work, `muster down` stops it")
     crew = api.get("/api/v1/crew")
@@ -151,7 +152,7 @@ def _join(args: argparse.Namespace, goal: _Goal, show: EventPrinter) -> tuple[Ap
     if crew["crew"] == CrewStatus.PAUSED:
         show.say("Crew     paused: it takes no new tasks. `muster orchestrator resume` lets it go on")
     goal.begin(api)
-    return api, Feed(project, crew["lastEventId"], show, goal.name)
+    return Feed(goal.project, crew["lastEventId"], show, goal.name)
 
 
 def _attached(api: Api, feed: Feed, goal: _Goal, show: EventPrinter, interrupts: Interrupts) -> _End:

@@ -88,8 +88,22 @@ def restore_hint(store: Path) -> str:
     """The commands that put the newest backup in place, or what is left to do without one."""
     newest = _newest_backup(store)
     if newest is None:
-        return f"begin anew, as no backup is known: muster down; mv {store.parent} {store.parent}.old"
+        return f"begin anew, as no backup is known: {_anew(store)}"
     return f"restore the newest backup: muster down; cp {newest} {store}; muster db restored"
+
+
+def other_build_hint(store: Path) -> str:
+    """A backup is most likely of that build as well: it is named, and `muster db check` tells."""
+    newest = _newest_backup(store)
+    backup = "" if newest is None else f"; its newest backup, before that: muster db check {newest}"
+    return (
+        f"go on with the Muster that made it; or begin anew, which keeps it: {_anew(store)} "
+        f"(ticked boxes stay so, and what was published stays on its branches{backup})"
+    )
+
+
+def _anew(store: Path) -> str:
+    return f"muster down; mv {store.parent} {store.parent}.old"
 
 
 def _missing_hint(store: Path) -> str:

@@ -11,6 +11,7 @@ import logging
 import re
 import threading
 import time
+import zlib
 from collections.abc import Awaitable, Callable
 from itertools import count
 from pathlib import Path
@@ -33,7 +34,7 @@ from muster.stores.sqlite.file import (
     set_old_wal_aside,
     written,
 )
-from muster.stores.sqlite.halt import Cause, Flag, Halt, classify
+from muster.stores.sqlite.halt import Cause, Flag, Halt, classify, other_build_hint
 from muster.stores.sqlite.reads import SqliteReads
 from muster.stores.sqlite.tx import SqliteTx
 from muster.stores.sqlite.witness import Made, Witness, last_note, missing
@@ -318,7 +319,7 @@ def _connect(path: Path, *, known: bool) -> tuple[apsw.Connection, apsw.Connecti
             path.chmod(0o600)
         pending_migrations(writer, path)  # a newer one is left as it is, its header too
         if path != MEMORY and (differs := other_shape(writer)):
-            raise StoreRefused(f"{path}: {differs}; nothing was changed", _OTHER_BUILD)
+            raise StoreRefused(f"{path}: {differs}; nothing was changed", other_build_hint(path))
         if known and not schema_of(writer):
             raise gone(path, "holds nothing")
         _prepare(writer)
@@ -359,10 +360,8 @@ def newest_schema() -> int:
     return _migrations()[-1][0]
 
 
-_OTHER_BUILD = (
-    "go on with the Muster that made it; or begin anew: muster down, then rm -r .muster (ticked boxes stay so, "
-    "and what was published stays on its branches)"
-)
+_NEWEST_SHAPE = 0x8AD9913C
+"""Checksum of what the migrations make: to make it anew costs each opening 4 ms, to compare it 0.3."""
 
 
 def other_shape(connection: apsw.Connection) -> str:
@@ -370,12 +369,14 @@ def other_shape(connection: apsw.Connection) -> str:
 
     Builds between two releases call different tables by one number.
     """
-    schema = schema_of(connection)
+    schema, shape = schema_of(connection), _shape(connection)
+    if not schema or (schema == newest_schema() and _checksum(shape) == _NEWEST_SHAPE):
+        return ""
     with contextlib.closing(apsw.Connection(":memory:")) as ours:
         for number, script in _migrations():
             if number <= schema:
                 ours.execute(script)
-        missing = _shape(ours) - _shape(connection) if schema else set()
+        missing = _shape(ours) - shape
     names = ", ".join(sorted({name for name, _ in missing}))
     return f"another build of Muster made it: schema {schema} has another {names} here" if names else ""
 
@@ -384,6 +385,10 @@ def _shape(connection: apsw.Connection) -> set[tuple[str, str]]:
     """Tables, indexes and triggers, by name and words; comments count for nothing."""
     made = connection.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL")
     return {(name, " ".join(re.sub("--[^\n]*", "", sql).split())) for name, sql in made}
+
+
+def _checksum(shape: set[tuple[str, str]]) -> int:
+    return zlib.crc32(repr(sorted(shape)).encode())
 
 
 def refuse_newer(path: Path, schema: int) -> None:
