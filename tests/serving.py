@@ -6,8 +6,10 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from muster.app.plan_reader import titles_of
 from muster.engine.audit import Auditor
 from muster.engine.batch import Batcher
+from muster.engine.moved_boxes import OtherFiles
 from muster.engine.policy import Policy
 from muster.engine.queries import Queries
 from muster.hosts.local_host import LocalHost
@@ -66,10 +68,11 @@ class ServedOwner:
 def backend(
     owner: Any, store: SqliteStore, batcher: Batcher, clock: SystemClock, wakeups: LocalWakeups
 ) -> Backend:
+    files = OtherFiles(batcher, lambda source: titles_of(Path(source)))
     return Backend(
-        engine=batcher,
+        engine=files,
         reads=store.reads,
-        queries=Queries(store.reads, clock, Policy()),
+        queries=Queries(store.reads, clock, Policy(), left=files.left),
         wakeups=wakeups,
         owner=owner,
     )

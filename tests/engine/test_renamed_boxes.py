@@ -232,3 +232,12 @@ def test_failed_work_keeps_its_attempts(rig: Rig) -> None:
     add(rig, PLAN.replace("## Model", "## Store"))
     task = boxes(rig)["store/add-the-invoice-model"]
     assert (task.status, task.epoch) == ("FAILED", 1)
+
+
+def test_ten_thousand_equal_titles_below_a_renamed_heading(rig: Rig) -> None:
+    """Each compared with each other one would take longer than the test may."""
+    boxes = "- [ ] Write the tests\n" * 10_000
+    add(rig, f"# P\n\n## A\n\n{boxes}")
+    found = drive(rig.queries.diff(command(f"# P\n\n## B\n\n{boxes}", UpdatePlan)))
+    assert (len(found.renamed), found.added, found.removed) == (10_000, (), ())
+    assert all(one.was.removeprefix("a/") == one.box.removeprefix("b/") for one in found.renamed)

@@ -24,7 +24,8 @@ def main() -> int:
         root = folder_of(folder, "sync")
         if args.tasks:
             cost = measure(root, args.tasks)
-            print(f"{cost.tasks} tasks: CPU of the owner for a tick of ours {cost.crew_ms:.0f} ms, ", end="")
+            print(f"{cost.tasks} tasks: added in {cost.add_s:.2f} s")
+            print(f"CPU of the owner for a tick of ours {cost.crew_ms:.0f} ms, ", end="")
             print(f"for a person's {cost.person_ms:.0f} ms")
             return 0
         result = run_rounds(root, args.rounds, args.seed, print)

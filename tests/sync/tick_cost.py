@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +18,8 @@ TICKS = 10
 
 class Cost(NamedTuple):
     tasks: int
+    add_s: float
+    """`muster plan add` of them all, with the start of the command."""
     crew_ms: float
     """A task ends, and its box is ticked: CPU of the owner for all of it."""
     person_ms: float
@@ -29,7 +32,9 @@ def measure(folder: Path, tasks: int) -> Cost:
         "# Big\n\n" + "".join(f"- [ ] Task {n} {{#t{n} cap=nobody}}\n  echo {n}\n" for n in range(tasks))
     )
     with crew(folder) as there:
+        began = time.perf_counter()
         muster(folder, "plan", "add", str(plan)).check_returncode()
+        add_s = time.perf_counter() - began
         owner = psutil.Process(there.process.pid)
 
         def cpu_ms() -> float:
@@ -61,4 +66,4 @@ def measure(folder: Path, tasks: int) -> Cost:
             beside.write_text(plan.read_text().replace(f"- [ ] Task {number} ", f"- [x] Task {number} "))
             beside.rename(plan)
             until(partial(completed, number), "it is completed")
-        return Cost(tasks, crew_ms, (cpu_ms() - began) / 3)
+        return Cost(tasks, add_s, crew_ms, (cpu_ms() - began) / 3)

@@ -15,6 +15,16 @@ from muster.model.errors import BadPlan
 from muster.model.people import THE_FILE
 
 
+def titles_of(path: Path) -> dict[str, str] | None:
+    """By name, those of the boxes that the file holds now; None where it cannot be read."""
+    from muster.plans.files import read_plan
+
+    try:
+        return {task.key: task.title for task in read_plan(path).tasks} if path.exists() else {}
+    except BadPlan:
+        return None
+
+
 class PlanReader:
     def __init__(self, project: Project, config: Config, *, in_reach: bool) -> None:
         """`in_reach`: agents work in the folder of the project."""
@@ -39,14 +49,7 @@ class PlanReader:
         return convert(body, UpdatePlan)
 
     def titles(self, source: str) -> dict[str, str] | None:
-        """By name, those of the boxes that the file holds now; None where it cannot be read."""
-        from muster.plans.files import read_plan
-
-        path = self._project.root / source
-        try:
-            return {task.key: task.title for task in read_plan(path).tasks} if path.exists() else {}
-        except BadPlan:
-            return None
+        return titles_of(self._project.root / source)
 
     def head_of(self, source: str) -> str | None:
         """As `hosts.git_head`."""

@@ -81,13 +81,19 @@ def assign(document: PlanDocument, config: Config) -> list[Assigned]:
         if task.is_group:
             found.append(Assigned(task, None, None, None))
             continue
-        asks = bool(task.capabilities or task.target)
-        agent = task.agent or (None if asks or task.profile else config.default_agent)
-        choice = None
-        if by_words(task.agent, task.profile, asks=asks, usual=config.default_agent):
+        agent, choice = _agent_of(task, config), None
+        if by_words(task.agent, task.profile, asks=_asks(task), usual=config.default_agent):
             choice = chooser.choose(task.title, task.description, f"{task.epic} {task.feature}")
         found.append(Assigned(task, agent, choice.profile if choice else task.profile, choice))
     return found
+
+
+def _asks(task: PlanTask) -> bool:
+    return bool(task.capabilities or task.target)
+
+
+def _agent_of(task: PlanTask, config: Config) -> str | None:
+    return task.agent or (None if _asks(task) or task.profile else config.default_agent)
 
 
 def task_bodies(document: PlanDocument, config: Config, file: str) -> list[Json]:
@@ -108,15 +114,15 @@ def refuse_unmanned(document: PlanDocument, config: Config, file: str) -> None:
     """
     problems, hints = Problems(file), set()
     known = ", ".join(sorted(config.agents))
+    usual_hint = (
+        f"write agent=NAME (known: {known}; `shell` runs a task's text as a script), "
+        'or add [agents.NAME], or `agent = "NAME"` for all, to muster.toml'
+    )
     scripts = {agent.name for agent in config.agents.values() if agent.prompt == "script"}
-    for task, agent, *_ in assign(document, config):
+    for task in document.tasks:
         if task.is_group:
             continue
-        name = f"task {task.key}"
-        hint = (
-            f"write agent=NAME (known: {known}; `shell` runs a task's text as a script), "
-            'or add [agents.NAME], or `agent = "NAME"` for all, to muster.toml'
-        )
+        agent, name, hint = _agent_of(task, config), f"task {task.key}", usual_hint
         if task.agent is not None and task.agent not in config.agents:
             problems.add(task.line, f"{name} wants agent {task.agent}, which is not configured")
         elif task.agent is None and not task.done and not config.general:

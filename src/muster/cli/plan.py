@@ -175,14 +175,15 @@ def _add(args: argparse.Namespace) -> int:
         content = plan_file.plan_body(given, config, project, chosen)
         if order := unasked(given.document, chosen):
             note(f"order {clean(order)}")
-        plan_changes.find_out(args, context.api, content)
-        waiting = Waiting(args, context)
+        waiting, path = Waiting(args, context), "/api/v1/plans/update" if args.update else "/api/v1/plans"
+        added = plan_changes.said_or_asked(
+            args, context.api, content, lambda: context.api.post(path, content)
+        )
         if args.update:
-            updated = context.api.post("/api/v1/plans/update", content)
-            return _end(waiting, updated, lambda: _tell_update(updated, Screen(args.color)))
+            return _end(waiting, added, lambda: _tell_update(added, Screen(args.color)))
         if args.json:
-            return _end(waiting, context.api.post("/api/v1/plans", content), lambda: None)
-        name = plan_file.add_plan(context.api, content, lambda text: print(clean(text), flush=True))
+            return _end(waiting, added, lambda: None)
+        name = plan_file.tell_added(content, added, lambda text: print(clean(text), flush=True))
         if context.direct:
             run = ", or muster run with this plan," if given.path else ""
             print(f"Next     muster up{run} works on it")

@@ -39,6 +39,18 @@ def add_saying(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def said_or_asked(args: argparse.Namespace, api: Api, content: Json, post: Callable[[], Json]) -> Json:
+    """What `post` answers: at once, or after `find_out` where there is something to say."""
+    from muster.model.errors import BoxesMoved
+
+    take_said(args, content)
+    try:
+        return post()
+    except (BadInput, BoxesMoved):
+        find_out(args, api, content)
+        return post()
+
+
 def find_out(args: argparse.Namespace, api: Api, content: Json, *, ask: bool = True) -> None:
     """Puts into `content` which boxes are tasks that were called otherwise before, or other work than another
     plan's; asks at a terminal.

@@ -263,6 +263,11 @@ def _in_reach(document: PlanDocument, config: Config, project: Project) -> bool:
 def add_plan(api: Api, content: Json, say: Callable[[str], None], *, update: bool = False) -> str:
     """Adds what is new, with `update` changes what is otherwise now, and says what that was.  The plan's name."""
     added = api.post("/api/v1/plans/update" if update else "/api/v1/plans", content)
+    return tell_added(content, added, say, update=update)
+
+
+def tell_added(content: Json, added: Json, say: Callable[[str], None], *, update: bool = False) -> str:
+    """What an answer to `content` says.  The plan's name."""
     name: str = added["plan"]
     new, known = added["added"], added["existing"]
     say(f"Plan     {name}: {counted(new, 'task')} added, {known} there already")

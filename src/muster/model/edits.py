@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple, get_type_hints
 
 from msgspec import UNSET, Struct, UnsetType, convert, defstruct
@@ -69,6 +70,7 @@ _SIGN_WORDS = {"+": " plus", "++": " plus plus", "#": " sharp"}
 
 _KNOWN = (field.name for field in fields.FIELDS if field.name in TaskFields.__struct_fields__)
 FIELDS = (*_KNOWN, "epic", "feature", "is_group")
+_FIELDS_OF = attrgetter(*FIELDS)
 
 
 class KeptTask(TaskFields, frozen=True, kw_only=True):
@@ -116,7 +118,7 @@ def task_fields_of(task: TaskFields, added_at_ms: int = 0) -> TaskFields:
 
 def values_of(task: TaskFields, added_at_ms: int = 0) -> dict[str, Any]:
     """By field, lists whose order says nothing sorted; `added_at_ms` is what the times of a Spec count from."""
-    values = {name: getattr(task, name) for name in FIELDS}
+    values = dict(zip(FIELDS, _FIELDS_OF(task), strict=True))
     if isinstance(task, c.Spec):
         values["not_before_ms"] = task.begins_at_ms(added_at_ms)
         values["expires_at_ms"] = task.ends_at_ms(added_at_ms)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
-from itertools import product
+from itertools import chain, compress, product
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,6 +22,7 @@ from muster.model.commands import Enqueue, Spec
 from muster.model.edits import BoxName, Doubt, KeptTask, Renamed, Vanished, free_name, is_barrier, key_part
 
 T = TypeVar("T")
+K = TypeVar("K")
 E = TypeVar("E", bound=Enqueue)
 _Pair = tuple[float, Spec, KeptTask]
 
@@ -216,19 +217,16 @@ class _Search:
             if len(tasks) < 2 and len(specs) < 2:
                 continue
             twins.update(spec.key or "" for spec in specs)
-            near = [
-                (
-                    (spec.description == task.description, spec.done is task.worked, spec.key == task.box),
-                    spec,
-                    task,
+            for told in product((True, False), repeat=3):
+                left = _queues(
+                    (tuple(compress((task.description, task.worked, task.box), told)), task)
+                    for task in tasks
+                    if not self._is_found(task)
                 )
-                for spec in specs
-                for task in tasks
-            ]
-            near.sort(key=lambda one: one[0], reverse=True)
-            for _, spec, task in near:
-                if spec.key not in self._found and not self._is_found(task):
-                    self._pair(spec.key or "", task)
+                for spec in specs:
+                    same = left.get(tuple(compress((spec.description, spec.done, spec.key), told)))
+                    if same and spec.key not in self._found:
+                        self._pair(spec.key or "", same.popleft())
         return twins
 
     # -- by what is left of it
@@ -242,11 +240,24 @@ class _Search:
                 if self._is_same_work(specs[0], tasks[0]):
                     self._pair(specs[0].key or "", tasks[0])
                 continue
-            near = [(self._nearness(spec, task), spec, task) for spec in specs for task in tasks]
-            near.sort(key=lambda one: one[0], reverse=True)
-            for _, spec, task in near:
-                if spec.key not in self._found and not self._is_found(task):
-                    self._pair(spec.key or "", task)
+            texts = _grouped((task.description, task) for task in tasks)
+            for text, same in _grouped((spec.description, spec) for spec in specs).items():
+                self._pair_nearest(same, texts.get(text, []) if text else [])
+            self._pair_nearest(specs, tasks)
+
+    def _pair_nearest(self, specs: Iterable[Spec], tasks: Iterable[KeptTask]) -> None:
+        """Those of one title, the nearest first; what stands in one place is equally near."""
+        here = _queues((self._place(spec), spec) for spec in specs if spec.key not in self._found)
+        there = _queues((_place_of(task), task) for task in tasks if not self._is_found(task))
+        few = len(here) * len(there) <= PAIRS_MAX
+        tried = product(here, there) if few else ((one, one) for one in here if one in there)
+        near = [(self._nearness(here[one][0], there[other][0]), one, other) for one, other in tried]
+        for _, one, other in sorted(near, key=itemgetter(0), reverse=True):
+            while here[one] and there[other]:
+                self._pair(here[one].popleft().key or "", there[other].popleft())
+        if not few:  # far apart, all of them: in their order
+            for spec, task in zip(chain(*here.values()), chain(*there.values()), strict=False):
+                self._pair(spec.key or "", task)
 
     def _is_same_work(self, spec: Spec, task: KeptTask) -> bool:
         """Of equal titles in two places: not if both say something else below."""
@@ -256,22 +267,22 @@ class _Search:
     def _nearness(self, spec: Spec, task: KeptTask) -> tuple[float, ...]:
         """How probably they are the same, of several with one title."""
         headings = _ratio(f"{spec.epic}/{spec.feature}", f"{task.epic}/{task.feature}")
-        return (
-            bool(spec.description) and spec.description == task.description,
-            self._in_place(spec, task),
-            headings,
-            spec.done is task.worked,
+        return self._in_place(spec, task), headings, spec.done is task.worked
+
+    def _place(self, spec: Spec) -> _Place:
+        outer = self._found.get(spec.parent or "")
+        return _Place(
+            (spec.key or "").rpartition("/")[0],
+            spec.epic,
+            spec.feature,
+            outer.key if outer else spec.parent,
+            spec.done,
         )
 
     def _in_place(self, spec: Spec, task: KeptTask) -> bool:
         """Below the same headings and the same box."""
-        where = task.box.rpartition("/")[0]
-        if where and where == (spec.key or "").rpartition("/")[0]:
-            return True
-        if (spec.epic, spec.feature) != (task.epic, task.feature):
-            return False
-        outer = self._found.get(spec.parent or "")
-        return (outer.key if outer else spec.parent) == task.parent
+        here, there = self._place(spec), _place_of(task)
+        return bool(here.box and here.box == there.box) or here[1:4] == there[1:4]
 
     def _by_text(self) -> None:
         """Another title above the same prompt."""
@@ -367,6 +378,22 @@ class _Search:
                 self._doubt(spec, alike or tasks)
 
 
+class _Place(NamedTuple):
+    """Where a box stands, and whether it is done."""
+
+    box: str
+    """The name of the headings and boxes above it."""
+    epic: str
+    feature: str
+    parent: str | None
+    """The key of the task above it."""
+    done: bool
+
+
+def _place_of(task: KeptTask) -> _Place:
+    return _Place(task.box.rpartition("/")[0], task.epic, task.feature, task.parent, task.worked)
+
+
 class _Gaps:
     """Where, in their order, things stand between those that are known."""
 
@@ -456,8 +483,12 @@ def _same_word(one: str, other: str) -> bool:
     return digits[0] == digits[1] and one[0] == other[0] and _ratio(one, other) >= SAME_WORD
 
 
-def _grouped(pairs: Iterable[tuple[str, T]]) -> dict[str, list[T]]:
-    groups: dict[str, list[T]] = {}
+def _queues(pairs: Iterable[tuple[K, T]]) -> dict[K, deque[T]]:
+    return {name: deque(group) for name, group in _grouped(pairs).items()}
+
+
+def _grouped(pairs: Iterable[tuple[K, T]]) -> dict[K, list[T]]:
+    groups: dict[K, list[T]] = {}
     for name, one in pairs:
         groups.setdefault(name, []).append(one)
     return groups

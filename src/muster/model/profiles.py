@@ -30,6 +30,7 @@ _WORD = re.compile(r"[^\W_]+")
 _PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 """Of a name like `OrderService`."""
 _ENDINGS = (("s", ""), ("es", ""), ("ies", "y"), ("ed", ""), ("ed", "e"), ("ing", ""), ("ing", "e"))
+_MAY_END = ("s", "ed", "ing", *"0123456789")
 _LABEL = re.compile(r"(?:\[[^\]]*\]|[A-Z]+-?\d[\w.-]*:?(?=\s)|\d+(?:\.\d+)*[.)]?(?=\s))\s*")
 """`T012`, `[P]`, `1.2`: before the title itself."""
 _ROUTE = re.compile(r"\b(?:GET|POST|PUT|PATCH|DELETE) /\S*")
@@ -93,7 +94,9 @@ class Chooser:
         self._order = list(table)
         self._whole: dict[str, list[_Entry]] = {}
         self._starts: list[tuple[str, _Entry]] = []
-        self._seen: dict[str, tuple[_Entry, ...]] = {}
+        self._first_words: tuple[str, ...] = ()
+        """Of `_starts`: most words begin with none of them."""
+        self._seen: dict[str, list[_Entry]] = {}
         for profile, words in table.items():
             for word in dict.fromkeys(words):
                 first, *rest = words_of(word)
@@ -102,12 +105,14 @@ class Chooser:
                     self._starts.append((first, entry))
                 else:
                     self._whole.setdefault(first, []).append(entry)
+        self._first_words = tuple(start for start, _ in self._starts)
 
     def choose(self, title: str, text: str, epic: str) -> Choice:
         weights: dict[_Entry, int] = {}
         for words in (_title(title), _evenly(epic, EPIC), _evenly(text[:TEXT_CHARS_MAX], TEXT)):
-            for entry, weight in self._found(words):
-                weights[entry] = max(weight, weights.get(entry, 0))
+            if any(map(self._entries, [word for word, _ in words])):
+                for entry, weight in self._found(words):
+                    weights[entry] = max(weight, weights.get(entry, 0))
         scores: dict[str, int] = {}
         for entry, weight in weights.items():
             scores[entry.profile] = scores.get(entry.profile, 0) + weight
@@ -120,9 +125,7 @@ class Chooser:
 
     def _found(self, words: Sequence[_Weighed]) -> Iterator[tuple[_Entry, int]]:
         for at, (word, weight) in enumerate(words):
-            if word not in self._seen:
-                self._seen[word] = tuple(self._entries(word))
-            for entry in self._seen[word]:
+            for entry in self._entries(word):
                 following = words[at + 1 : at + 1 + len(entry.rest)]
                 if len(following) == len(entry.rest) and all(
                     known in _forms(each) for known, (each, _) in zip(entry.rest, following, strict=True)
@@ -131,12 +134,19 @@ class Chooser:
                     yield entry, max(weight, *(heavy for _, heavy in following), 0) + len(following)
 
     def _entries(self, word: str) -> list[_Entry]:
-        found = [entry for form in _forms(word) for entry in self._whole.get(form, ())]
-        return found + [entry for start, entry in self._starts if word.startswith(start)]
+        found = self._seen.get(word)
+        if found is None:
+            found = [entry for form in _forms(word) for entry in self._whole.get(form, ())]
+            if word.startswith(self._first_words):
+                found += [entry for start, entry in self._starts if word.startswith(start)]
+            self._seen[word] = found
+        return found
 
 
 def _forms(word: str) -> Iterable[str]:
     """The word itself first: `oauth2` is `oauth`, `policies` is `policy`."""
+    if not word.endswith(_MAY_END):
+        return (word,)
     ends = (word.removesuffix(end) + instead for end, instead in _ENDINGS if word.endswith(end))
     return dict.fromkeys((word, word.rstrip("0123456789"), *ends))
 
@@ -149,17 +159,20 @@ def _title(title: str) -> list[_Weighed]:
     """The words of a title, each with what it weighs."""
     while label := _LABEL.match(title):
         title = title[label.end() :]
-    title = _FILE.sub(" ", _ROUTE.sub("endpoint", title))
+    if "/" in title or "." in title:
+        title = _FILE.sub(" ", _ROUTE.sub("endpoint", title))
     about, _, rest = title.partition(": ")
     words = _WORD.findall(about)
-    begin = 1 if len(words) > 1 and words[0].casefold() in _VERBS else 0
-    end = next((at for at in range(begin, len(words)) if words[at].casefold() in _FURTHER), len(words))
-    nouns = [at - 1 for at in range(begin + 1, end) if words[at].casefold() == "and"] or [end - 1]
+    folded = [word.casefold() for word in words]
+    begin = 1 if len(words) > 1 and folded[0] in _VERBS else 0
+    end = next((at for at in range(begin, len(words)) if folded[at] in _FURTHER), len(words))
+    nouns = [at - 1 for at in range(begin + 1, end) if folded[at] == "and"] or [end - 1]
     found: list[_Weighed] = []
     for at, word in enumerate(words):
         weight = VERB if at < begin else NOUN if at in nouns else BEFORE_NOUN if at < end else FURTHER
-        parts = _PART.findall(word) if word[1:] != word[1:].lower() else []
-        found += [(part.casefold(), weight) for part in (word, *(parts if len(parts) > 1 else ()))]
+        found.append((folded[at], weight))
+        if word[1:] != word[1:].lower() and len(parts := _PART.findall(word)) > 1:
+            found += [(part.casefold(), weight) for part in parts]
     return found + _evenly(rest, FURTHER)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 from msgspec.structs import replace
@@ -15,6 +16,8 @@ from muster.model.notices import with_note
 from muster.model.pools import CLOSING
 from muster.model.states import AttemptStatus, PauseReason, TaskStatus
 from muster.model.task import CANCELLED, FIELDS_OF_STATE, REMOVED, Now, Task
+
+_OF_STATE = attrgetter(*FIELDS_OF_STATE)
 
 
 def enqueued(
@@ -59,7 +62,7 @@ def enqueued(
         updated_at_ms=now.wall_ms,
         started_at_ms=None,
         ended_at_ms=now.wall_ms if done else None,
-        **{name: getattr(spec, name) for name in FIELDS_OF_STATE},
+        **dict(zip(FIELDS_OF_STATE, _OF_STATE(spec), strict=True)),
     )
     message = "added, already ticked in the plan" if done else "added"
     level, now_ms = Level.INFO, now.wall_ms
