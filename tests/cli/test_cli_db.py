@@ -94,10 +94,10 @@ def test_a_halt_is_lifted_once_the_store_is_sound(cli, idle, root):
 
 def test_migrate(cli, idle, root, monkeypatch):
     path = root / ".muster" / "state.db"
-    known = sqlite_store._migrations()
+    known = sqlite_store._MIGRATIONS
     present = known[-1][0]
     later = [(present + 1, "CREATE TABLE later (x);"), (present + 2, "INSERT INTO later VALUES (7);")]
-    monkeypatch.setattr(sqlite_store, "_migrations", lambda: [*known, *later])
+    monkeypatch.setattr(sqlite_store, "_MIGRATIONS", [*known, *later])
     before = path.read_bytes()
     ran = cli("db", "check")
     assert ran.code == 0 and f"schema {present} (muster db migrate: {present + 2})" in ran.out

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only begun on L
 
 PARENT = '''\
 """Begins a server, then does what each line of its stdin says, and answers with a line of JSON."""
-import json, os, signal, sys, time
+import json, os, resource, signal, sys, time
 from pathlib import Path
 import apsw
 from muster.hosts.fork_server import ForkServer
@@ -33,6 +33,9 @@ from muster.stores.sqlite import file  # a store of this process
 
 folder = Path(sys.argv[1])
 locked = open(folder / "open in the parent", "w")
+os.dup2(locked.fileno(), 200)
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+sys.stdin = os.fdopen(0)  # closes its number as it goes, like that of main() for one that was closed
 os.environ["LATER"] = "told to what is forked"
 apsw.randomness(1)
 print("not yet written", end=" ")
@@ -85,13 +88,20 @@ for line in sys.stdin:
 '''
 
 
+IGNORES_CHILDREN = """\
+import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
 class Parent:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *before: str) -> None:
         self.folder = folder
         script = folder / "parent.py"
         script.write_text(PARENT)
         self.process = subprocess.Popen(
-            [sys.executable, "-P", str(script), str(folder)],
+            [sys.executable, *before, "-P", str(script), str(folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -124,8 +134,8 @@ class Parent:
 
 
 @contextmanager
-def parent_in(folder: Path) -> Iterator[Parent]:
-    parent = Parent(folder)
+def parent_in(folder: Path, *before: str) -> Iterator[Parent]:
+    parent = Parent(folder, *before)
     try:
         yield parent
     finally:
@@ -154,6 +164,27 @@ def test_what_is_forked_is_a_child_with_nothing_of_its_parent_but_memory(parent:
     assert told["later"] == "told to what is forked"
     assert told["signals"] == [True]
     assert parent.log() == "to the log\n", "what the parent had not yet written is its own"
+
+
+def test_stdin_and_what_it_says_go_nowhere_and_to_the_log(parent: Parent) -> None:
+    assert parent.end_of(parent("fork", "look")) == 7
+    files = [Path(f"/proc/{parent.server}/fd/{number}").readlink() for number in range(3)]
+    assert files == [Path(os.devnull), *[parent.folder / "log"] * 2]
+
+
+def test_how_it_ended_is_known_below_a_program_that_ignores_its_children(tmp_path: Path) -> None:
+    with parent_in(tmp_path, "-c", IGNORES_CHILDREN) as parent:
+        assert parent.end_of(parent("fork", "look")) == 7
+
+
+def test_a_log_that_cannot_be_opened_is_for_the_parent_to_tell(tmp_path: Path) -> None:
+    script = (
+        "import sys\nfrom pathlib import Path\nfrom muster.hosts.fork_server import ForkServer\n"
+        "server = ForkServer.begin(dict, Path(sys.argv[1]), '')\n"
+        "assert server and server.fork('any') is None\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, stderr=subprocess.PIPE)
+    assert ran.stderr == b""
 
 
 def test_two_draw_different_numbers_from_sqlite(parent: Parent) -> None:

@@ -92,8 +92,8 @@ class SupervisedCrew:
         self._interrupts = interrupts
         project_id = settle(project)
         self._host = LocalHost(project_id)
-        become_subreaper()  # the parent of orphans: a dead worker's processes can be found here
-        self._forks = begin_forks(project)
+        adopts = become_subreaper()  # the parent of orphans: a dead worker's processes can be found here
+        self._forks = begin_forks(project) if adopts and workers else None
         self.supervisor = Supervisor(
             self._host,
             project.log_file,

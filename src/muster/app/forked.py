@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 from muster.config.project import Project
 from muster.hosts.fork_server import Entries, ForkServer
+
+_LATER = ("files", "markdown", "order", "versions")
+"""Of `muster.plans`: what owner and workers import when they first need it."""
 
 
 def begin_forks(project: Project) -> ForkServer | None:
@@ -17,5 +21,9 @@ def begin_forks(project: Project) -> ForkServer | None:
 def _entries(root: Path) -> Entries:
     # Here, for the supervisor's own memory is spared them.
     from muster.app import owner, worker
+    from muster.web.app import RESOURCES
 
+    # All that any of them ever imports: after an upgrade in place the rest would be of another version.
+    for name in (*(f"web.{name}" for name in RESOURCES), *(f"plans.{name}" for name in _LATER)):
+        import_module(f"muster.{name}")
     return {"owner": partial(owner.main, root), "worker": partial(worker.main, root)}

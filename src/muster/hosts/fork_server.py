@@ -107,9 +107,9 @@ class ForkServer:
 
 def _serve(load: Callable[[], Entries], log_file: Path, title: str, channel: int) -> int:
     die_with_parent()
-    _show("fork-server", title)
     if not sys.flags.safe_path:
         del sys.path[0]  # files of the user's project are not to be imported
+    _show("fork-server", title)
     gc.disable()
     entries = load()
     gc.freeze()  # what stands is not looked through again, or the memory would soon be shared no more
@@ -170,19 +170,22 @@ def _begin_anew(run: Callable[[], int], log_file: Path, keep: int | None = None)
 
 
 def _take_files(log_file: Path, keep: int | None) -> None:
+    # What main() has put there for one that was closed closes its number as it goes: before that is ours.
+    sys.stdin = sys.stdout = sys.stderr = None
     nothing = os.open(os.devnull, os.O_RDONLY)
     log = os.open(log_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     for number, file in enumerate((nothing, log, log)):
         os.dup2(file, number)
+        os.set_inheritable(number, True)  # it may have been that number already
     sys.stdin = os.fdopen(0, closefd=False)
     sys.stdout, sys.stderr = (
         os.fdopen(number, "w", buffering=1, errors="backslashreplace", closefd=False) for number in (1, 2)
     )
-    at = 3
-    if keep is not None:
-        os.closerange(at, keep)
-        at = keep + 1
-    os.closerange(at, os.sysconf("SC_OPEN_MAX"))
+    # Not all numbers up to the limit: in containers that may be a thousand million, or it was lowered since.
+    for number in [int(file.name) for file in Path("/proc/self/fd").iterdir()]:
+        if number > 2 and number != keep:
+            with contextlib.suppress(OSError):  # that of the list
+                os.close(number)
 
 
 def _show(name: str, title: str) -> None:

@@ -270,6 +270,9 @@ def _await_death(killed: set[ProcessId]) -> set[ProcessId]:
 
 def become_subreaper(*, wanted: bool = True) -> bool:
     """Makes orphans among this process's descendants its children, or no longer.  False where the host cannot."""
+    if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+        # Inherited from whoever has started us.  The kernel would tell nobody how a child has ended.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     return _prctl(_PR_SET_CHILD_SUBREAPER, int(wanted))
 
 

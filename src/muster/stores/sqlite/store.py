@@ -62,9 +62,13 @@ def sqlite_version() -> tuple[str, bool]:
     return version, tuple(map(int, version.split("."))) >= FIRST_SOUND_VERSION
 
 
-def _migrations() -> list[tuple[int, str]]:
+def _read_migrations() -> list[tuple[int, str]]:
     files = sorted(Path(__file__).with_name("migrations").glob("*.sql"))
     return [(int(f.name.split("_")[0]), f.read_text("utf-8")) for f in files]
+
+
+_MIGRATIONS = _read_migrations()
+"""Those of this code: an upgrade puts other files there while a crew is up."""
 
 
 class SqliteStore:
@@ -357,7 +361,7 @@ def schema_of(connection: apsw.Connection) -> int:
 
 
 def newest_schema() -> int:
-    return _migrations()[-1][0]
+    return _MIGRATIONS[-1][0]
 
 
 _NEWEST_SHAPE = 0x8AD9913C
@@ -373,7 +377,7 @@ def other_shape(connection: apsw.Connection) -> str:
     if not schema or (schema == newest_schema() and _checksum(shape) == _NEWEST_SHAPE):
         return ""
     with contextlib.closing(apsw.Connection(":memory:")) as ours:
-        for number, script in _migrations():
+        for number, script in _MIGRATIONS:
             if number <= schema:
                 ours.execute(script)
         missing = _shape(ours) - shape
@@ -404,4 +408,4 @@ def pending_migrations(connection: apsw.Connection, path: Path) -> list[tuple[in
     """Raises StoreRefused for a schema that is newer than this Muster."""
     present = schema_of(connection)
     refuse_newer(path, present)
-    return [(number, script) for number, script in _migrations() if number > present]
+    return [(number, script) for number, script in _MIGRATIONS if number > present]
