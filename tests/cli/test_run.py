@@ -44,6 +44,14 @@ SLOW = """\
 - [ ] After {#after after=long}
   echo after
 """
+HELD = """\
+# Held
+
+- [ ] Long {#long}
+  touch begun; while [ ! -e go ]; do sleep 0.1; done
+- [ ] After {#after after=long}
+  echo after
+"""
 
 
 @pytest.fixture
@@ -64,9 +72,9 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def started(folder: Path, *argv: str) -> Iterator[subprocess.Popen[str]]:
+def started(folder: Path, *argv: str, through: tuple[str, ...] = ()) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
-        [*MUSTER, *argv], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [*through, *MUSTER, *argv], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         try:
             yield process
@@ -181,6 +189,18 @@ def test_third_ctrl_c_kills_and_the_next_run_goes_on(folder: Path) -> None:
     assert again.returncode == 0, again.stdout
     rows = read_history(Project(folder).store)
     assert {task.status for task in rows.tasks} == {"COMPLETED"}
+
+
+@pytest.mark.parametrize(("through", "code"), [((), 130), (("nohup",), 0)])
+def test_a_closed_terminal_drains_but_not_below_nohup(
+    folder: Path, through: tuple[str, ...], code: int
+) -> None:
+    (folder / "plan.md").write_text(HELD)
+    with started(folder, "run", "plan.md", "--workers", "1", through=through) as run:
+        until((folder / "begun").exists, "the task has begun")
+        run.send_signal(signal.SIGHUP)
+        (folder / "go").touch()
+        assert run.wait(PATIENCE_S) == code
 
 
 def test_up_in_the_background_run_attaches_and_down_ends_it(folder: Path) -> None:

@@ -44,9 +44,10 @@ def make(tmp_path: Path) -> Iterator[Callable[..., Supervisor]]:
             if child.process is not None:
                 child.process.kill()
                 child.process.wait()
-        for process in one._given_up:
-            process.kill()
-            process.wait()
+        for child in one._given_up:
+            if child.process is not None:
+                child.process.kill()
+                child.process.wait()
 
 
 def _pids(one: Supervisor) -> list[int | None]:
@@ -140,6 +141,20 @@ def test_a_replaced_worker_that_comes_back_is_sent_home(make: Callable[..., Supe
     assert one.workers[0].pid not in (None, late.pid)
     one.replace_silent([late.pid, one.workers[0].pid or 0], lease_s=0.0)
     assert _ended(late) == -signal.SIGTERM
+
+
+def test_one_that_was_adopted_and_then_replaced_ends_with_the_crew(make: Callable[..., Supervisor]) -> None:
+    first, second = make(1), make(1)
+    first.tick()
+    silent = first.workers[0].process
+    assert silent is not None
+    second.adopt()
+    for living in ([silent.pid], [], []):
+        second.replace_silent(living, lease_s=0.0)
+    second.tick()
+    assert silent.pid in second.own_pids
+    second.kill_workers()
+    assert _ended(silent) == -signal.SIGKILL
 
 
 def _backoffs(one: Supervisor, lives_s: list[float]) -> list[str]:

@@ -40,8 +40,11 @@ class Interrupts:
         def asked(number: int, _: object) -> None:
             self.ask(next(level for level, sent in _SIGNALS.items() if sent == number))
 
+        counted = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as `nohup` has it
+            counted.append(signal.SIGHUP)
         before = {
-            **{n: signal.signal(n, count) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)},
+            **{n: signal.signal(n, count) for n in counted},
             **{n: signal.signal(n, asked) for n in _SIGNALS.values()},
         }
         try:

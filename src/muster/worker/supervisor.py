@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import os
 import re
@@ -134,7 +135,7 @@ class Supervisor:
         self.workers = [Child("worker", worker_argv) for _ in range(workers)]
         self.draining = False
         """A worker that ends now is not started again."""
-        self._given_up: list[Started] = []
+        self._given_up: list[Child] = []
 
     def adopt(self) -> list[str]:
         """Takes over what a dead supervisor left running; returns what that is.
@@ -189,7 +190,7 @@ class Supervisor:
     @property
     def own_pids(self) -> set[int]:
         """Pids of all processes started here: any other child is a leftover of a dead worker."""
-        pids = {child.pid for child in (self.owner, *self.workers)} | {p.pid for p in self._given_up}
+        pids = {child.pid for child in (self.owner, *self.workers, *self._given_up)}
         pids.add(self._forks.pid if self._forks is not None else None)
         return {pid for pid in pids if pid is not None}
 
@@ -217,7 +218,7 @@ class Supervisor:
         for child in children:
             if child.due_s is not None and child.due_s <= now_s:
                 self._start(child)
-        self._given_up = [process for process in self._given_up if process.poll() is None]
+        self._given_up = [child for child in self._given_up if self._look(child) is None]
         return ended
 
     def drain(self) -> None:
@@ -281,14 +282,13 @@ class Supervisor:
                 _signal(pid, signal.SIGKILL)
                 continue
             self._say(f"worker (pid {pid}) is silent; another one takes its place")
-            if child.process is not None:
-                self._given_up.append(child.process)
+            self._given_up.append(copy.copy(child))
             child.process = child.adopted = None
             child.due_s = 0.0
-        for process in self._given_up:
-            if process.pid in living_pids:
+        for child in self._given_up:
+            if child.pid is not None and child.pid in living_pids:
                 # It was only slow, and its place is taken: it finishes what it holds, and ends.
-                _signal(process.pid, signal.SIGTERM)
+                _signal(child.pid, signal.SIGTERM)
 
     def drop_unknown(self, known_pids: Collection[int]) -> None:
         """Kills the workers that the owner has never known: they hold nothing, and cannot hear of the end."""
@@ -299,8 +299,8 @@ class Supervisor:
     def kill_workers(self) -> list[int]:
         """At once; their agents' processes are left to whoever reaps them.  Returns the pids."""
         self.drain()
-        pids = [child.pid for child in self.workers if child.pid is not None]
-        pids += [process.pid for process in self._given_up if process.poll() is None]
+        self._given_up = [child for child in self._given_up if self._look(child) is None]
+        pids = [child.pid for child in (*self.workers, *self._given_up) if child.pid is not None]
         for pid in pids:
             _signal(pid, signal.SIGKILL)
         return pids
