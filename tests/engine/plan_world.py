@@ -27,13 +27,13 @@ PLAN = "# P\n\n- [ ] A {#a}\n- [ ] B {#b after=a}\n- [ ] C {#c after=a}\n"
 class World:
     """A plan, its file, and the services between them; `syncer` and `ticker` are of one owner."""
 
-    def __init__(self, rig: Rig, folder: Path) -> None:
+    def __init__(self, rig: Rig, folder: Path, text: str = PLAN) -> None:
         self.rig, self.folder, self.path = rig, folder, folder / "plan.md"
         self.head: str | None = "h1"
         self.reachable = False
-        self.path.write_text(PLAN)
+        self.path.write_text(text)
         rig.register()
-        rig.do(self.wanted("plan.md", "", PLAN.encode()))
+        rig.do(self.wanted("plan.md", "", text.encode()))
         self.restart()
         self.pass_s(3)
 

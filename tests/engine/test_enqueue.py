@@ -150,9 +150,9 @@ def test_a_tick_where_agents_can_write_the_file_proves_nothing(rig: Rig) -> None
 
 
 def test_plans_from_other_files_get_names_of_their_own(rig: Rig) -> None:
-    names = [rig.enqueue({"a": []}, source=f"/{i}/plan.md").plan for i in range(3)]
+    names = [rig.enqueue({f"a{i}": []}, source=f"/{i}/plan.md").plan for i in range(3)]
     assert names == ["api", "api-2", "api-3"]
-    assert rig.enqueue({"a": []}, source="/1/plan.md").plan == "api-2"
+    assert rig.enqueue({"a1": []}, source="/1/plan.md").plan == "api-2"
     assert len(rig.events()) == 3
 
 

@@ -165,7 +165,7 @@ def test_a_file_that_cannot_be_ticked_now_is_ticked_later(
 def test_one_broken_plan_does_not_hold_up_the_others(rig: Rig, tick: Any, files: Files) -> None:
     rig.register()
     for i in (1, 2):
-        rig.enqueue({"a": []}, source=f"/{i}.md")
+        rig.enqueue({f"a{i}": []}, source=f"/{i}.md")
     for job in rig.started():
         rig.do(complete(job))
     plain = files.tick
@@ -177,7 +177,7 @@ def test_one_broken_plan_does_not_hold_up_the_others(rig: Rig, tick: Any, files:
 
     files.tick = choosy  # type: ignore[method-assign]
     tick()
-    assert files.ticked == [("/2.md", frozenset({"a"}))]
+    assert files.ticked == [("/2.md", frozenset({"a2"}))]
 
 
 def test_a_look_goes_through_what_has_happened_since_the_last_one(rig: Rig, files: Files) -> None:
@@ -237,17 +237,17 @@ def test_what_is_ticked_is_not_ticked_again_for_the_sake_of_what_was_completed_m
 def test_catching_up_takes_one_plan_or_all_and_says_what_waits(rig: Rig, files: Files) -> None:
     rig.register()
     for i in (1, 2):
-        rig.enqueue({"a": []}, source=f"/{i}.md", plan=f"p{i}")
+        rig.enqueue({f"a{i}": []}, source=f"/{i}.md", plan=f"p{i}")
     for job in rig.started():
         rig.do(complete(job))
     ticker = Ticker(rig.clock, rig.reads, rig, files)
     assert asyncio.run(ticker.catch_up("p2")) == ""
-    assert files.ticked == [("/2.md", frozenset({"a"}))]
+    assert files.ticked == [("/2.md", frozenset({"a2"}))]
     files.broken = BadPlan("line 3: no box")
     assert asyncio.run(ticker.catch_up()) == "line 3: no box"
     files.broken = None
     assert asyncio.run(ticker.catch_up()) == ""
-    assert files.ticked[1:] == [("/1.md", frozenset({"a"}))]
+    assert files.ticked[1:] == [("/1.md", frozenset({"a1"}))]
 
 
 @pytest.mark.parametrize("took_s,rests_s", [(0.5, 4.5), (2, 10), (5, 10)])

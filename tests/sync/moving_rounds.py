@@ -109,8 +109,7 @@ class MovingRound:
             self.say(f"ends {key}")
 
     def owner_dies(self) -> None:
-        self.crew.kill()
-        self.crew.start()
+        self.crew.restart()
         self.say("owner dies")
 
     def say(self, text: str) -> None:

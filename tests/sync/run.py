@@ -9,6 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from deciding_rounds import run_decisions
 from moving_rounds import run_moves
 from sync_rounds import ACTIONS, Result, run_rounds
 from tick_cost import measure
@@ -38,7 +39,14 @@ def main() -> int:
         f"{moves.asked} times, done twice {len(moves.twice)}, lost {len(moves.lost)}"
         + (f" (not counted: {moves.copies} stood in both)" if moves.copies else "")
     )
-    return 0 if result.good and moves.good else 1
+    decided = run_decisions(folder_of(folder, "decisions"), max(1, args.rounds // 5), args.seed)
+    for line in decided.wrong:
+        print(f"  {line}")
+    print(
+        f"{decided.rounds} answers to what waits, {decided.killed} of them killed midway: "
+        f"otherwise than said {len(decided.wrong)}"
+    )
+    return 0 if result.good and moves.good and not decided.wrong else 1
 
 
 def folder_of(folder: str, name: str) -> Path:

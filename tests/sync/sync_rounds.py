@@ -78,6 +78,10 @@ class Crew:
         self.process.wait()
         self.api.close()
 
+    def restart(self) -> None:
+        self.kill()
+        self.start()
+
     def git(self, *argv: str) -> None:
         subprocess.run(["git", *argv], cwd=self.root, env=ENV, check=True, capture_output=True)
 
@@ -312,8 +316,7 @@ class Round:
             self.crew.api.post(f"/api/v1/agent-tasks/{task['id']}/retry", {"actor": "crew"})
 
     def owner_dies(self) -> None:
-        self.crew.kill()
-        self.crew.start()
+        self.crew.restart()
 
     ACTS: tuple[tuple[Callable[[Round], None], int], ...] = (
         (ticks, 4),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from deciding_rounds import run_decisions
 from moving_rounds import run_moves
 from sync_rounds import run_rounds
 
@@ -23,3 +24,10 @@ def test_boxes_that_are_moved_between_two_files_are_done_once(tmp_path: Path) ->
     result = run_moves(root, rounds=1, seed=3)
     assert result.good, "\n".join([*result.twice, *result.lost])
     assert result.moved > result.copies
+
+
+def test_an_answer_that_is_killed_midway_is_given_again(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    root.mkdir()
+    result = run_decisions(root, rounds=2, seed=3)
+    assert not result.wrong, "\n".join(result.wrong)

@@ -319,7 +319,8 @@ class PlanSyncer(TaskService):
             fresh |= {one: at_s for one, at_s in known.fresh.items() if one.kind not in BOX_CHANGES}
             if state.problem != unread:
                 log.warning("plan %s is not in step with its file: %s", plan.name, unread)
-        after = replace(state, conflicts=tuple(conflicts), problem=problem, head=head or state.head)
+        after = replace(state, conflicts=tuple(conflicts), problem=problem, owed=state.owed | again)
+        after = replace(after, head=head or state.head)
         if new := [one for one in conflicts if one.about not in {old.about for old in state.conflicts}]:
             told.append(f"{len(new)} wait for a person: {_listed(one.key for one in new)}")
         if again:
@@ -335,11 +336,7 @@ class PlanSyncer(TaskService):
         return PlanSynced(plan=plan.name, done="; ".join(told), problem=problem, conflicts=after.waiting)
 
     async def _apply(
-        self,
-        plan: Plan,
-        compared: _Compared,
-        verdict: SyncVerdict,
-        watched_ms: int | None,
+        self, plan: Plan, compared: _Compared, verdict: SyncVerdict, watched_ms: int | None
     ) -> tuple[list[str], list[FileConflict], str]:
         """What was done, what waits all the same, and why something was refused."""
         told: list[str] = []
@@ -436,7 +433,8 @@ class PlanSyncer(TaskService):
                     for one in chosen
                     if one.about in found and one.kind not in BOX_CHANGES
                 ]
-            after = replace(state, conflicts=tuple(left))
+            # Owed as well: an owner that dies before it sets a box back must not take it for a person's.
+            after = replace(state, conflicts=tuple(left), owed=state.owed | marks)
             word = "accepted" if accept else "rejected"
             done = f"{word}: {_listed(one.key for one in chosen)}" if chosen else ""
             await self._keep(plan, after, done, actor)
