@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,7 @@ from muster.model.errors import OwnerUnavailable
 from muster_command import run_muster
 from patience import PATIENCE_S, until
 
+TESTS = Path(__file__).parents[1]
 ASKING = """\
 import sys
 from pathlib import Path
@@ -37,6 +38,8 @@ while not (folder / "enough").exists():
     answered, refused, number = answered + 1, refused + (done.returncode != 0), number + 1
     if done.returncode:
         print(done.args, done.stderr, file=sys.stderr)
+    if answered == 1:
+        print("answered", flush=True)
 print(answered, refused)
 """
 ASKS = [
@@ -77,24 +80,35 @@ def owner_of(project: Project) -> int:
     return 0
 
 
+@contextmanager
+def asking(project: Project, count: int) -> Iterator[list[subprocess.Popen[str]]]:
+    """So many who ask in a loop, each of whom has been answered once."""
+    with ExitStack() as stack:
+        askers = []
+        for first in range(count):
+            argv = [sys.executable, "-c", ASKING, str(TESTS), str(project.root), str(first), *ASKS]
+            asker = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            askers.append(stack.enter_context(asker))
+            stack.callback(asker.kill)
+        for asker in askers:
+            assert asker.stdout is not None and asker.stdout.readline() == "answered\n"
+        yield askers
+
+
 @pytest.mark.parametrize("number", [None, signal.SIGKILL, signal.SIGTERM])
 def test_all_who_ask_while_an_owner_ends_are_answered(project: Project, number: int | None) -> None:
     """With the run, or before it: then its supervisor starts another one."""
-    askers = []
-    with running(project):
-        for first in range(4):
-            helpers = str(Path(__file__).parents[1])
-            argv = [sys.executable, "-c", ASKING, helpers, str(project.root), str(first), *ASKS]
-            askers.append(subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    with running(project) as run, asking(project, 4) as askers:
         if number is not None:
             pid = owner_of(project)
             os.kill(pid, number)
             until(lambda: owner_of(project) not in (0, pid), "there is another owner")
-    (project.root / "enough").touch()
-    for asker in askers:
-        out, err = asker.communicate(timeout=PATIENCE_S)
-        answered, refused = map(int, out.split())
-        assert (answered > 0, refused) == (True, 0), err
+        (project.root / "go").touch()
+        assert run.wait(PATIENCE_S) == 0
+        (project.root / "enough").touch()
+        for asker in askers:
+            out, err = asker.communicate(timeout=PATIENCE_S)
+            assert out.split()[1] == "0", err
 
 
 @contextmanager
