@@ -121,6 +121,8 @@ class Story:
             other = meant_by.get(task.id)
             # Two boxes of the same words are one another's equals, also where one took the other's place.
             twins = other in was and was[other][0] in {was.get(work, likes[work])[0], likes[work][0]}
+            # What was put away under these very words is as much this box's as any other's.
+            twins = twins or (task.title.lower(), task.description) == likes[work]
             if task.id in before and before[task.id].begun and not (twins or ticked[work]):
                 assert not before[task.id].worked, (
                     f"work {work} counts as done by task {task.key}, which is work {other}"

@@ -12,7 +12,12 @@ _CODE = r"(?:S?T\d{3,4}(?:\.\d{1,3}){0,3}|[A-Z](?:\.\d{1,3}){2,4}|TASK-[A-Z]+-\d
 _TITLE = re.compile(rf"(?:\*\*|`|\[)?({_CODE})(?:\*\*|`|\])?(?::\*\*|[:.]|\s+[-–—])?\s+(?=\S)")
 _ID = re.compile(rf"(?<![\w.]){_CODE}(?![\w])(?!\.\d)")
 _WAITS = r"(?:blocked[_ ]by|depends(?:[_ ]on)?|dependencies)"
-_ASIDE = re.compile(rf"\s*[(\[|]\s*(?:\*\*)?{_WAITS}(?:\*\*)?:\s*([^)\]|]*)[)\]]?", re.IGNORECASE)
+_SEVERAL = rf"{_CODE}(?:\s*(?:,|&|and)\s*{_CODE})*"
+_ASIDE = re.compile(
+    rf"\s*[(\[|]\s*(?:\*\*)?(?i:{_WAITS})(?:\*\*)?:\s*([^)\]|]*)[)\]]?"
+    rf"|(?:[;,]?\s+|\s+[-–—]\s+)(?:\*\*)?(?i:{_WAITS})(?:\*\*)?:\s*({_SEVERAL}|(?i:none))(?=\s*(?:$|[(\[]))"
+)
+"""In brackets; bare only where nothing but ids follow, or words of a title would be lost."""
 _START = r"(?im)^[ \t]*(?:[-*][ \t]+)?(?:\*\*|_)?"
 _LINE = re.compile(rf"{_START}{_WAITS}(?:\*\*|_)?:(?:\*\*)?(.*)$\n?")
 _SPEC_KIT = re.compile(r"\[P\]|\[US\d+\]")
@@ -35,7 +40,7 @@ class Coditect(Dialect):
         return ""
 
     def read_title(self, text: str) -> Parts:
-        asides = [match[1] for match in _ASIDE.finditer(text)]
+        asides = [match[1] or match[2] or "" for match in _ASIDE.finditer(text)]
         title = _ASIDE.sub("", text)
         fields: dict[str, object] = {}
         if priority := _PRIORITY.search(title):
