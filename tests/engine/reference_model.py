@@ -116,8 +116,8 @@ class ReferenceModel(ReferencePools):
         attempt = task["attempt"]
         if task["status"] == "RUNNING" and attempt["token"] != token:
             return ILLEGAL
-        task["status"], attempt["token"] = "RUNNING", token
-        attempt["until"] = self.mono + self.lease_ms
+        task["status"], started = "RUNNING", attempt.get("started", self.wall)
+        attempt.update(token=token, started=started, until=self.mono + self.lease_ms)
         return ""
 
     def beat(self, worker: str, key: str, epoch: int) -> bool:
@@ -239,8 +239,7 @@ class ReferenceModel(ReferencePools):
 
     def _fail(self, key: str, kind: str, retry_after_s: float | None = None) -> None:
         task = self.tasks[key]
-        attempt = task["attempt"]
-        task["error"] = kind
+        task["error"], attempt = kind, task["attempt"]
         if kind != "lost":
             task["done"] = None
         wait: int | None = None
@@ -252,7 +251,8 @@ class ReferenceModel(ReferencePools):
             task["losses"] += 1
             task["status"] = "ABORTED"
             if task["losses"] < (PUBLISH_TRIES if task["done"] else LOSSES_MAX):
-                wait = 0 if task["losses"] == 1 else backoff_ms(task["losses"] - 2)
+                left = backoff_ms(task["losses"] - 2) - max(0, self.wall - attempt.get("started", self.wall))
+                wait = 0 if task["losses"] == 1 else max(0, left)
         elif kind not in HOPELESS and task["retries"] < task["max_retries"]:
             task["status"], wait = "ABORTED", backoff_ms(task["retries"])
             task["retries"] += 1

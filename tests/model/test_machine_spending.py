@@ -84,6 +84,24 @@ def test_losses_go_on_at_once_first_then_with_backoff_then_end_as_poison() -> No
     assert decision.attempt is not None and decision.attempt.status is AttemptStatus.LOST
 
 
+@pytest.mark.parametrize(
+    ("lived_ms", "waits_ms"), [(-5_000, FIRST_MS), (0, FIRST_MS), (400, FIRST_MS - 400), (FIRST_MS, 0)]
+)
+def test_who_has_worked_longer_than_its_backoff_is_replaced_at_once(lived_ms: int, waits_ms: int) -> None:
+    """So its slot is still free; a clock that was set back makes nobody wait longer."""
+    task, _ = running(losses=1)
+    decision = run(task, make_attempt(started_at_ms=NOW.wall_ms - lived_ms), reap(), jitter=1.0)
+    assert decision.task.next_attempt_at_ms == NOW.wall_ms + waits_ms
+    assert decision.follow_ups == (() if waits_ms else (c.Promote(task_id=7),))
+
+
+def test_what_could_not_be_published_waits_for_its_whole_backoff() -> None:
+    task, _ = running(losses=1, done_epoch=4)
+    attempt = make_attempt(started_at_ms=NOW.wall_ms - 10 * FIRST_MS)
+    decision = run(task, attempt, fail(K.LOST, done=True), jitter=1.0)
+    assert decision.task.next_attempt_at_ms == NOW.wall_ms + 2 * FIRST_MS
+
+
 def test_a_timeout_doubles_the_limit_up_to_four_times() -> None:
     task, factors = make_task(TaskStatus.RUNNING, max_retries=9), []
     for _ in range(4):

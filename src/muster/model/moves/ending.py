@@ -91,7 +91,7 @@ def _failed(task: Task, attempt: Attempt, command: c.Fail, facts: Facts, now: No
         return _wait_for_provider(task, attempt, command, now)
     if spend in (Spend.ROUND, Spend.PERSON):
         return sent_back(task, attempt, command, facts, now)
-    changes, wait_ms = _spent(task, command, facts)
+    changes, wait_ms = _spent(task, attempt, command, facts, now)
     if spend is not Spend.LOSS and not command.done:
         changes["done_epoch"] = None
     if command.kind is ErrorKind.TIMEOUT:
@@ -130,7 +130,9 @@ def _pause(task: Task) -> c.Pause:
     return c.Pause(task_id=task.id, actor="coordinator", reason=task.paused_reason or PauseReason.USER)
 
 
-def _spent(task: Task, command: c.Fail, facts: Facts) -> tuple[dict[str, Any], int | None]:
+def _spent(
+    task: Task, attempt: Attempt, command: c.Fail, facts: Facts, now: Now
+) -> tuple[dict[str, Any], int | None]:
     """What the failure takes from the task, and how long the next attempt waits; None: there is none."""
     spend = SPENDS[command.kind]
     unpublished = command.done and task.done_epoch is not None
@@ -140,7 +142,10 @@ def _spent(task: Task, command: c.Fail, facts: Facts) -> tuple[dict[str, Any], i
             return {"losses": losses}, None
         # Whoever is lost is replaced at once; what git has refused would be refused again.
         earlier = losses - 1 if unpublished else losses - 2
-        return {"losses": losses}, 0 if earlier < 0 else backoff_ms(earlier, facts.retry, facts.jitter)
+        wait_ms = 0 if earlier < 0 else backoff_ms(earlier, facts.retry, facts.jitter)
+        begun_ms = now.wall_ms if unpublished or attempt.started_at_ms is None else attempt.started_at_ms
+        # It counts from the start of what was lost: who has worked for longer goes on before its slot is taken.
+        return {"losses": losses}, wait_ms - max(0, min(wait_ms, now.wall_ms - begun_ms))
     if spend is Spend.RETRY and task.retries < task.max_retries:
         return {"retries": task.retries + 1}, backoff_ms(task.retries, facts.retry, facts.jitter)
     return {}, None
