@@ -241,3 +241,25 @@ def test_ten_thousand_equal_titles_below_a_renamed_heading(rig: Rig) -> None:
     found = drive(rig.queries.diff(command(f"# P\n\n## B\n\n{boxes}", UpdatePlan)))
     assert (len(found.renamed), found.added, found.removed) == (10_000, (), ())
     assert all(one.was.removeprefix("a/") == one.box.removeprefix("b/") for one in found.renamed)
+
+
+def test_a_group_is_not_the_task_of_its_title_below_it(rig: Rig) -> None:
+    add(rig, "# P\n\n- [ ] Add the size field\n  - [ ] Add the size field\n")
+    before = {task.key: task.id for task in boxes(rig).values()}
+    added = add(rig, "# P\n\n- [ ] Add the sizze field\n  - [ ] Add the size field\n")
+    assert (added.added, added.diff.removed) == (0, ())
+    now = boxes(rig)
+    assert now["add-the-sizze-field"].id == before["add-the-size-field"]
+    assert now["add-the-sizze-field/add-the-size-field"].id == before["add-the-size-field/add-the-size-field"]
+
+
+def test_of_equal_titles_the_one_below_the_renamed_heading_is_meant(rig: Rig) -> None:
+    """The other one, in another place, is no longer in the file, and its work goes on."""
+    first, last = "- [ ] Write the guide\n", "- [ ] Check the links of all pages\n"
+    middle = "- [ ] Design the pages {#pages}\n  Light ones.\n"
+    add(rig, f"# P\n\n## Docs\n\n{first}{middle}  {first}{last}")
+    rig.register(slots=9)
+    jobs = {job.key: job for job in rig.started(slots=9)}
+    rig.do(complete(jobs["docs/write-the-guide"]))
+    added = add(rig, f"# P\n\n## The docs\n\n{first}{middle}{last}")
+    assert (added.added, boxes(rig)["the-docs/write-the-guide"].key) == (0, "docs/write-the-guide")

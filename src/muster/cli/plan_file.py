@@ -167,7 +167,7 @@ def _titles(document: PlanDocument) -> dict[str, str]:
 
 def _common(titles: Mapping[str, str], kept: Mapping[str, str]) -> int:
     """How many tasks they both have, of what a plan keeps."""
-    from muster.model.identity import titles_alike
+    from muster.model.titles import titles_alike
 
     return sum(key in titles and titles_alike(titles[key], title) for key, title in kept.items())
 

@@ -93,7 +93,8 @@ class PlanUpdater:
         anew = {one.key for one in diff.renamed if one.anew}
         if anew:
             edges = _edges(known.command, known.kept, known.kept.keys() - anew)
-            await self._refuse_cycle(view, edges, known.kept)
+            if await cycle_with(view, edges) is not None:
+                anew = set()  # with what others wait for until now it cannot be so: it is told as changed
         added = await self._enqueuer.enqueue(view, known.command)
         await self._note_boxes(view, known, added)
         if anew:

@@ -11,7 +11,6 @@ import re
 import shlex
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from difflib import SequenceMatcher
 from itertools import chain, compress, product
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
@@ -20,29 +19,21 @@ from msgspec.structs import replace
 
 from muster.model.commands import Enqueue, Spec
 from muster.model.edits import BoxName, Doubt, KeptTask, Renamed, Vanished, free_name, is_barrier, key_part
+from muster.model.titles import LIKE, LIKE_ALONE, TELLING_WORDS, corrected, likeness, plain_words
 
 T = TypeVar("T")
 K = TypeVar("K")
 E = TypeVar("E", bound=Enqueue)
 _Pair = tuple[float, Spec, KeptTask]
 
-LIKE = 0.5
-"""From this ratio on, a title in the same place may be another one's."""
 LIKE_ELSEWHERE = 0.7
-LIKE_ALONE = 0.3
-"""Where it is the only one that came between two others, and the only one that went."""
 PLACE_COUNTS = 0.1
 CLEAR_OF_OTHERS = 0.1
 """So much nearer than the next one is the one that is meant."""
-SAME_WORD = 0.8
 PAIRS_MAX = 20_000
 """Of more titles than that, only those in one place are compared."""
-TELLING_WORDS = 3
-"""A title of so many words is not met twice by chance."""
 
-_CODE = re.compile(r"[A-Za-z]+[-.]?[0-9][A-Za-z0-9]*(?:[.-][A-Za-z0-9]+)*:[ \t]+(?=\S)")
 _NUMBER = re.compile(r"-[0-9]+")
-_SMALL = frozenset({"a", "an", "the", "of", "to", "for", "and", "in", "on", "with", "all", "up"})
 
 
 class Identity(NamedTuple):
@@ -117,6 +108,8 @@ class _Search:
         self._boxes: dict[int, str] = {}
         """By task, the box that it was found to be."""
         self._anew: set[str] = set()
+        self._places: dict[str, str] = {}
+        """What is above boxes, by what that was called."""
         self._doubts: dict[str, Doubt] = {}
 
     def identity(self) -> Identity:
@@ -234,21 +227,31 @@ class _Search:
     def _by_title(self, title_of: Callable[[KeptTask], str]) -> None:
         """Equal titles: headings were renamed, lines moved."""
         missing = _grouped((title_of(task), task) for task in self._missing() if not task.gone)
+        several: list[tuple[list[Spec], list[KeptTask]]] = []
         for words, specs in _grouped((plain_words(spec.title), spec) for spec in self._fresh()).items():
             tasks = missing.get(words, [])
-            if len(tasks) == len(specs) == 1:
-                if self._is_same_work(specs[0], tasks[0]):
-                    self._pair(specs[0].key or "", tasks[0])
-                continue
+            if not len(tasks) == len(specs) == 1:
+                several.append((specs, tasks))
+            elif self._is_same_work(specs[0], tasks[0]):
+                self._pair(specs[0].key or "", tasks[0])
+        self._find_places()
+        for specs, tasks in several:
             texts = _grouped((task.description, task) for task in tasks)
             for text, same in _grouped((spec.description, spec) for spec in specs).items():
                 self._pair_nearest(same, texts.get(text, []) if text else [])
             self._pair_nearest(specs, tasks)
 
+    def _find_places(self) -> None:
+        """What is above boxes is called otherwise now: as most of those say that are known."""
+        now: dict[str, Counter[str]] = {}
+        for box, task in self._found.items():
+            now.setdefault(_above(task.box), Counter())[_above(box)] += 1
+        self._places = {before: names.most_common(1)[0][0] for before, names in now.items()}
+
     def _pair_nearest(self, specs: Iterable[Spec], tasks: Iterable[KeptTask]) -> None:
         """Those of one title, the nearest first; what stands in one place is equally near."""
         here = _queues((self._place(spec), spec) for spec in specs if spec.key not in self._found)
-        there = _queues((_place_of(task), task) for task in tasks if not self._is_found(task))
+        there = _queues((self._place_of(task), task) for task in tasks if not self._is_found(task))
         few = len(here) * len(there) <= PAIRS_MAX
         tried = product(here, there) if few else ((one, one) for one in here if one in there)
         near = [(self._nearness(here[one][0], there[other][0]), one, other) for one, other in tried]
@@ -262,27 +265,28 @@ class _Search:
     def _is_same_work(self, spec: Spec, task: KeptTask) -> bool:
         """Of equal titles in two places: not if both say something else below."""
         texts = (spec.description, task.description)
-        return not all(texts) or self._in_place(spec, task) or _ratio(*texts) >= LIKE
+        return not all(texts) or self._in_place(spec, task) or likeness(*texts) >= LIKE
 
     def _nearness(self, spec: Spec, task: KeptTask) -> tuple[float, ...]:
         """How probably they are the same, of several with one title."""
-        headings = _ratio(f"{spec.epic}/{spec.feature}", f"{task.epic}/{task.feature}")
-        return self._in_place(spec, task), headings, spec.done is task.worked
+        headings = likeness(f"{spec.epic}/{spec.feature}", f"{task.epic}/{task.feature}")
+        kind = spec.is_group is task.is_group
+        return self._in_place(spec, task), headings, kind, spec.done is task.worked
 
     def _place(self, spec: Spec) -> _Place:
         outer = self._found.get(spec.parent or "")
-        return _Place(
-            (spec.key or "").rpartition("/")[0],
-            spec.epic,
-            spec.feature,
-            outer.key if outer else spec.parent,
-            spec.done,
-        )
+        parent = outer.key if outer else spec.parent
+        return _Place(_above(spec.key or ""), spec.epic, spec.feature, parent, spec.is_group, spec.done)
+
+    def _place_of(self, task: KeptTask) -> _Place:
+        above = _above(task.box)
+        where = self._places.get(above, above)
+        return _Place(where, task.epic, task.feature, task.parent, task.is_group, task.worked)
 
     def _in_place(self, spec: Spec, task: KeptTask) -> bool:
         """Below the same headings and the same box."""
-        here, there = self._place(spec), _place_of(task)
-        return bool(here.box and here.box == there.box) or here[1:4] == there[1:4]
+        here, there = self._place(spec), self._place_of(task)
+        return bool(here.box and here.box in {there.box, _above(task.box)}) or here[1:4] == there[1:4]
 
     def _by_text(self) -> None:
         """Another title above the same prompt."""
@@ -329,7 +333,7 @@ class _Search:
             placed = beside or self._in_place(spec, task)
             alone = beside and not spec.done and now.alone(box) and before.alone(task.id)
             least = LIKE_ALONE if alone else LIKE if placed else LIKE_ELSEWHERE
-            ratio = _ratio(plain_words(spec.title), plain_words(task.title))
+            ratio = likeness(plain_words(spec.title), plain_words(task.title))
             if ratio >= least:
                 pairs.append((ratio + PLACE_COUNTS * placed, spec, task))
         return sorted(pairs, key=itemgetter(0), reverse=True)
@@ -345,7 +349,7 @@ class _Search:
             both = (*near[spec.key or ""], *near[task.id])
             rivals = sum(other > ratio - CLEAR_OF_OTHERS for other in both) > 2
             done_both = spec.done and task.worked
-            if not rivals and (_corrected(task.title, spec.title) or done_both):
+            if not rivals and (corrected(task.title, spec.title) or done_both):
                 self._pair(spec.key or "", task, anew=not task.begun)
 
     def _is_found(self, task: KeptTask) -> bool:
@@ -379,7 +383,7 @@ class _Search:
 
 
 class _Place(NamedTuple):
-    """Where a box stands, and whether it is done."""
+    """Where a box stands, and what else tells it from others of its title."""
 
     box: str
     """The name of the headings and boxes above it."""
@@ -387,11 +391,12 @@ class _Place(NamedTuple):
     feature: str
     parent: str | None
     """The key of the task above it."""
+    is_group: bool
     done: bool
 
 
-def _place_of(task: KeptTask) -> _Place:
-    return _Place(task.box.rpartition("/")[0], task.epic, task.feature, task.parent, task.worked)
+def _above(box: str) -> str:
+    return box.rpartition("/")[0]
 
 
 class _Gaps:
@@ -431,12 +436,6 @@ def _plain(box: str, title: str) -> str:
     return box
 
 
-def plain_words(title: str) -> str:
-    """A title as it is compared: without a leading code, and whatever a slug leaves out."""
-    bare = _CODE.sub("", title, count=1)
-    return key_part(bare).replace("-", " ") or title
-
-
 def _agrees(spec: Spec, task: KeptTask) -> bool:
     """Whether a name from before can still mean that task."""
     return _is_id(spec.key or "", spec.title) or plain_words(spec.title) == plain_words(task.title)
@@ -445,42 +444,6 @@ def _agrees(spec: Spec, task: KeptTask) -> bool:
 def _last_called(task: KeptTask) -> str:
     """Its title in the file, as its box tells it: what is done keeps the title under which it was done."""
     return task.box.rpartition("/")[2].replace("-", " ")
-
-
-def _ratio(one: str, other: str) -> float:
-    if one == other:
-        return 1.0
-    matcher = SequenceMatcher(None, one, other, autojunk=False)
-    if matcher.real_quick_ratio() < LIKE_ALONE or matcher.quick_ratio() < LIKE_ALONE:
-        return 0.0
-    return matcher.ratio()
-
-
-def titles_alike(one: str, other: str) -> bool:
-    """Whether two boxes with one id may be one task: short ids (`T001`, `1.1`) are met in many plans."""
-    return _ratio(plain_words(one), plain_words(other)) >= LIKE
-
-
-def _corrected(before: str, after: str) -> bool:
-    """Whether only the spelling has changed, or words that say nothing: then it is the same work."""
-    old, new = plain_words(before).split(), plain_words(after).split()
-    for what, i, k, j, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if what == "equal":
-            continue
-        gone, come = old[i:k], new[j:m]
-        if len(gone) == len(come):
-            if not all(map(_same_word, gone, come)):
-                return False
-        elif not _SMALL.issuperset(gone + come):
-            return False
-    return True
-
-
-def _same_word(one: str, other: str) -> bool:
-    if {one, other} <= _SMALL:
-        return True
-    digits = [re.sub(r"\D", "", word) for word in (one, other)]
-    return digits[0] == digits[1] and one[0] == other[0] and _ratio(one, other) >= SAME_WORD
 
 
 def _queues(pairs: Iterable[tuple[K, T]]) -> dict[K, deque[T]]:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from muster.model.commands import Enqueue, Spec
 from muster.model.edits import MovedBox, Namesake, is_barrier
 from muster.model.errors import BoxesMoved
-from muster.model.identity import TELLING_WORDS, plain_words, titles_alike
+from muster.model.titles import TELLING_WORDS, plain_words, titles_alike
 
 RECENT_MS = 24 * 3600 * 1000
 """So long after its end a task is still looked at: whoever moves its box may have the file of yesterday open."""

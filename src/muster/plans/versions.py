@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from muster.model.identity import titles_alike
+from muster.model.titles import titles_alike
 
 from .markdown import TICKED, decode, marked, put_mark, read_boxes
 from .problems import Problems
