@@ -157,6 +157,23 @@ def test_one_that_was_adopted_and_then_replaced_ends_with_the_crew(make: Callabl
     assert _ended(silent) == -signal.SIGKILL
 
 
+def test_one_that_was_replaced_is_sent_home_by_the_next_supervisor(make: Callable[..., Supervisor]) -> None:
+    first, second = make(1), make(1)
+    first.tick()
+    silent = first.workers[0].process
+    assert silent is not None
+    for living in ([silent.pid], [], []):
+        first.replace_silent(living, lease_s=0.0)
+    first.tick()
+    assert second.adopt() == [
+        f"owner {first.owner.pid}",
+        f"worker {first.workers[0].pid}",
+        f"worker {silent.pid}",
+    ]
+    assert second.workers[0].pid == first.workers[0].pid, "who took its place stays"
+    assert _ended(silent) == -signal.SIGTERM
+
+
 def _backoffs(one: Supervisor, lives_s: list[float]) -> list[str]:
     """What a worker that lives as long as given, again and again, has to wait."""
     said: list[str] = []

@@ -177,7 +177,7 @@ class Supervisor:
 
     def _record(self) -> None:
         processes = []
-        for child in (self.owner, *self.workers):
+        for child in (self.owner, *self.workers, *self._given_up):
             process = child.adopted or (self._host.identify(child.process.pid) if child.process else None)
             if process is not None:
                 processes.append((child.name, *process))
