@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import logging
 import os
 import shutil
@@ -57,6 +58,25 @@ class GitFailed(Unavailable):
     code = Unavailable.code
 
 
+class Committer:
+    """Who commits, where the user has not said who he is; git is asked once somebody needs to know."""
+
+    def __init__(self, root: Path, author: str = "") -> None:
+        """`author` (`Name <mail>`) is who commits name, where that is not the user."""
+        self._root = root
+        self._author = author
+
+    @functools.cached_property
+    def env(self) -> Mapping[str, str]:
+        asking = Repository(self._root, self._root, Path())
+        known = asking.ask("var", "GIT_COMMITTER_IDENT").returncode == 0
+        found = {} if known else {f"GIT_{who}_{what}": _NOBODY[what] for who in _WHO for what in _NOBODY}
+        if self._author:
+            name, _, mail = self._author.rstrip(">").partition(" <")
+            found |= {"GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": mail}
+        return found
+
+
 class Repository(Struct, frozen=True):
     top: Path
     """The user's own working tree."""
@@ -64,8 +84,7 @@ class Repository(Struct, frozen=True):
     """The folder with the objects and refs, shared by all working trees."""
     prefix: Path
     """The project's folder, from `top`."""
-    identity: Mapping[str, str] = {}
-    """Who commits, where the user has not said who he is."""
+    committer: Committer | None = None
     project: str = ""
     """The id of the project."""
     lease_s: float = 60.0
@@ -97,7 +116,8 @@ class Repository(Struct, frozen=True):
     ) -> subprocess.CompletedProcess[bytes]:
         """As `ask`, with what it printed byte for byte."""
         env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-        env |= {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C", **self.identity}
+        env |= {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+        env |= self.committer.env if self.committer is not None else {}
         if "index" in more:
             env["GIT_INDEX_FILE"] = str(more["index"])
         within_s = more.get("within_s", GIT_S)
@@ -199,10 +219,13 @@ def _holder(fd: int) -> Proc | None:
 def find_repository(root: Path, author: str = "") -> Repository | None:
     """The repository that `root` lies in; None where there is none, no git, or no commit to begin with.
 
-    Nor where `root` is gone, as for a crew whose project was moved away.  `author` (`Name <mail>`) is who its
-    commits name, where that is not the user.
+    Nor where `root` is gone, as for a crew whose project was moved away.  `author` as for a Committer.
     """
-    if shutil.which("git") is None or not root.is_dir():
+    here = root.resolve()
+    # Most commands ask: without git's own look where there is nothing to be seen, which takes a process.
+    if not root.is_dir() or not any((folder / ".git").exists() for folder in (here, *here.parents)):
+        return None
+    if shutil.which("git") is None:
         return None
     probe = Repository(root, root, Path())
     found = probe.ask(
@@ -212,11 +235,6 @@ def find_repository(root: Path, author: str = "") -> Repository | None:
     if found.returncode or len(lines) != 4 or lines[2] != "false":
         return None
     top = Path(lines[0]).resolve()
-    if not root.resolve().is_relative_to(top):
+    if not here.is_relative_to(top):
         return None  # a copy whose repository is set to the folder of its original
-    known = probe.ask("var", "GIT_COMMITTER_IDENT").returncode == 0
-    identity = {} if known else {f"GIT_{who}_{what}": _NOBODY[what] for who in _WHO for what in _NOBODY}
-    if author:
-        name, _, mail = author.rstrip(">").partition(" <")
-        identity |= {"GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": mail}
-    return Repository(top, (root / lines[1]).resolve(), root.resolve().relative_to(top), identity)
+    return Repository(top, (root / lines[1]).resolve(), here.relative_to(top), Committer(root, author))
