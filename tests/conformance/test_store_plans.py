@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from store_rows import PLAN_ID, Subject, new_task
+from store_rows import NOW, PLAN_ID, Subject, new_task
 
 from muster.model import commands as c
 from muster.model.edits import Edit, KeptTask, task_fields_of
+from muster.model.plan_sync import SyncState
 from muster.model.states import TaskStatus
 
 
@@ -69,3 +70,38 @@ def test_unfinished_tasks_are_paged_from_the_newest(subject: Subject) -> None:
     assert subject.tx("unfinished", PLAN_ID, None, 100) == open_ids[::-1]
     first = subject.tx("unfinished", PLAN_ID, None, 2)
     assert first + subject.tx("unfinished", PLAN_ID, first[-1], 100) == open_ids[::-1]
+
+
+def test_tasks_of_other_files_are_found_by_the_names_of_their_boxes_and_by_their_titles(
+    subject: Subject,
+) -> None:
+    assert not subject.read("other_files", PLAN_ID)
+    subject.add_plan(source="a.md")
+    subject.add_plan("other", PLAN_ID + 1, "b.md")
+    subject.add_plan("loose", PLAN_ID + 2)
+    assert subject.read("other_files", PLAN_ID) and subject.tx("other_files", PLAN_ID + 1)
+    there = {"plan_id": PLAN_ID + 1, "from_file": True}
+    subject.add(
+        new_task(4, "x", from_file=True),
+        new_task(5, "x", title="by name", **there),
+        new_task(6, "y", title="by title", **there),
+        new_task(7, "z", title="renamed", **there),
+        new_task(8, "v", title="by title", status=TaskStatus.COMPLETED, **there),
+        new_task(9, "w", title="by title", status=TaskStatus.CANCELLED, **there),
+        new_task(10, "x", title="by title", plan_id=PLAN_ID + 2, from_file=True),
+    )
+    subject.tx("set_boxes", PLAN_ID + 1, {"new": 7})
+    asked = (PLAN_ID, ["x", "new"], ["by title"])
+    found = subject.read("namesakes", *asked, NOW.wall_ms)
+    assert [(one.id, one.key, one.box) for one in found] == [
+        (5, "x", "x"),
+        (6, "y", "y"),
+        (7, "z", "new"),
+        (8, "v", "v"),
+    ]
+    assert found == subject.tx("namesakes", *asked, NOW.wall_ms)
+    assert found[0].source == "b.md" and found[3].status is TaskStatus.COMPLETED
+    later = NOW.wall_ms + 1
+    assert [one.id for one in subject.read("namesakes", *asked, later)] == [5, 6, 7]
+    subject.tx("set_sync_state", PLAN_ID + 1, SyncState(owed={"v": True}))
+    assert [one.id for one in subject.read("namesakes", *asked, later)] == [5, 6, 7, 8]
