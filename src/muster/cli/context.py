@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from contextlib import ExitStack, suppress
@@ -25,6 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable, Mapping
+    from contextlib import AbstractContextManager
     from typing import Any, Self, TypeVar
 
     from muster.app.direct import DirectTransport
@@ -204,9 +206,7 @@ def _reach(project: Project, stack: ExitStack, deadline_s: float) -> Connection 
                 stack.callback(connection.close)
                 return connection
             if _holder(project) is None:
-                from muster.app.direct import direct
-
-                return stack.enter_context(direct(project, note))
+                return stack.enter_context(_direct(project))
         except OwnerUnavailable:
             pass  # another one was quicker: look again
         except PermissionError as error:
@@ -214,6 +214,16 @@ def _reach(project: Project, stack: ExitStack, deadline_s: float) -> Connection 
         if time.monotonic() > deadline_s:
             raise _held(project)
         time.sleep(_POLL_S)
+
+
+def _direct(project: Project) -> AbstractContextManager[DirectTransport]:
+    gc.disable()  # to look for garbage among what is imported costs 15 ms, now and later
+    try:
+        from muster.app.direct import direct
+    finally:
+        gc.freeze()
+        gc.enable()
+    return direct(project, note)
 
 
 class _Asking:
