@@ -22,7 +22,7 @@ from muster.ports.agent import AttemptFolder, Completed, Exit, Failed, Outcome, 
 from patience import PATIENCE_S
 
 AGENT = """
-import json, sys, time
+import json, os, sys, time
 loads, wants = {loads}, {wants!r}
 def say(**line):
     print(json.dumps({{"jsonrpc": "2.0", **line}}), flush=True)
@@ -36,6 +36,8 @@ for data in sys.stdin:
         say(id=number, result={{"protocolVersion": 1, "agentCapabilities": {{"loadSession": loads}}}})
     elif way == "session/new":
         say(id=number, result={{"sessionId": "s1"}})
+        while wants == "late" and not os.path.exists("read on"):
+            time.sleep(0.01)
     elif way == "session/load":
         update(sessionUpdate="agent_message_chunk", content={{"type": "text", "text": "an old story"}})
         if wants == "gone":
@@ -45,7 +47,7 @@ for data in sys.stdin:
     elif way == "session/set_model":
         say(id=number, error={{"code": -32601, "message": "no models here"}})
     elif way == "session/prompt":
-        if wants == "hang":
+        if wants in ("hang", "late"):
             open("begun", "w").close()
             continue
         if wants == "error":
@@ -181,6 +183,26 @@ def test_an_interrupt_is_told_to_it_as_the_protocol_wants(cli: Cli) -> None:
     said, _ = process.communicate(timeout=PATIENCE_S)
     stream = AcpStream(None, Limits())
     stream.feed(said)
+    assert process.returncode == 0
+    outcome = stream.outcome(Exit(code=0), cli.folder)
+    assert isinstance(outcome, Failed)
+    assert outcome.kind is ErrorKind.LOST
+
+
+def test_an_interrupt_while_the_prompt_is_on_its_way_waits_until_it_is_there(cli: Cli) -> None:
+    """The agent does not read yet, and the pipe holds less than the prompt."""
+    process = cli.start("late", prompt="x" * 500_000)
+    assert process.stdout is not None
+    said = process.stdout.readline()
+    while b'"session"' not in said:
+        said = process.stdout.readline()
+    for _ in range(20):
+        os.kill(process.pid, signal.SIGINT)
+        time.sleep(0.01)
+    (cli.root / "read on").touch()
+    rest, _ = process.communicate(timeout=PATIENCE_S)
+    stream = AcpStream(None, Limits())
+    stream.feed(rest)
     assert process.returncode == 0
     outcome = stream.outcome(Exit(code=0), cli.folder)
     assert isinstance(outcome, Failed)

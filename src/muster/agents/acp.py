@@ -275,9 +275,14 @@ class Client:
 
     def _send(self, message: dict[str, Any]) -> None:
         assert self._cli.stdin is not None
-        with contextlib.suppress(OSError):  # that it has ended is seen where it is read
-            self._cli.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
-            self._cli.stdin.flush()
+        # An interrupt writes as well: in the middle of another message it would break it.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            with contextlib.suppress(OSError):  # that it has ended is seen where it is read
+                self._cli.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+                self._cli.stdin.flush()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _cancel(self, *_: object) -> None:
         if self._session == NEW:
