@@ -279,12 +279,19 @@ def killed(
 def _resumed(played: KillRounds, stub: ModelStub) -> tuple[list[float], int]:
     """From the kills of CLIs to the next requests, and how many attempts went on in their session."""
     found = [
-        resumption(played.crew, stub, strike.task, strike.at_s)
+        (strike.at_s, one)
         for strike in played.strikes
         if strike.fault in {"cli", "tree"}
+        and (one := resumption(played.crew, stub, strike.task, strike.at_s)) is not None
     ]
-    seconds = [one.request_s for one in found if one is not None and one.request_s is not None]
-    return seconds, sum(one.same_session for one in found if one is not None)
+    seconds = [
+        one.request_s
+        for at_s, one in found
+        # Who was struck again before its request, or stood still, says nothing of the first blow.
+        if one.request_s is not None
+        and not any(at_s < other.at_s < at_s + one.request_s for other in played.strikes)
+    ]
+    return seconds, sum(one.same_session for _, one in found)
 
 
 @dataclass(frozen=True)
