@@ -127,7 +127,9 @@ class Story:
                 assert not before[task.id].worked, (
                     f"work {work} counts as done by task {task.key}, which is work {other}"
                 )
-            if meant is not None and before[meant].begun and not (ticked[work] or task.worked):
+            # A box that took the place of its equal begins nothing where the equal's task has begun.
+            goes_on = task.worked or (twins and task.id in before and before[task.id].begun)
+            if meant is not None and before[meant].begun and not (ticked[work] or goes_on):
                 kept = meant in {one.id for one in found.values()}
                 assert kept or before[meant].gone, (
                     f"work {work} of {before[meant].key} ({before[meant].status}) would be done again"
