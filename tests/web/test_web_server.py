@@ -96,7 +96,7 @@ def test_requests_in_a_heap_are_answered_in_their_order(wire: Wire) -> None:
     wire.send(b"".join(f"GET /api/v1/agent-tasks/{n} HTTP/1.1\r\n\r\n".encode() for n in range(1, 101)))
     for n in range(1, 101):
         status, _, body = wire.reply()
-        assert (status, body["error"]["message"]) == (404, f"there is no task {n}")
+        assert (status, body["detail"]) == (404, f"there is no task {n}")
     wire.send(HEALTH)
     assert wire.reply()[2] == OK
 
@@ -140,7 +140,7 @@ def test_another_protocol_is_not_spoken(wire: Wire) -> None:
 def test_what_is_no_http_is_refused(wire: Wire, garbage: bytes) -> None:
     wire.send(garbage)
     status, headers, body = wire.reply()
-    assert (status, headers["connection"], body["error"]["code"]) == (400, "close", "bad_input")
+    assert (status, headers["connection"], body["code"]) == (400, "close", "bad_input")
     assert wire.is_closed()
 
 
@@ -247,8 +247,8 @@ def test_an_unknown_query_parameter_is_refused_by_its_name(
     site: Site, method: str, target: str, message: str
 ) -> None:
     status, answer = site.send(method, target, b'{"title": "t", "actor": "ada"}')
-    assert (status, message in answer["error"]["message"]) == (422, True), answer
-    assert "nothing was changed" in answer["error"]["message"]
+    assert (status, message in answer["detail"]) == (422, True), answer
+    assert "nothing was changed" in answer["detail"]
     assert site.get("/api/v1/agent-tasks") == []
 
 

@@ -111,10 +111,10 @@ class Site:
     def refused(self, method: str, target: str, data: bytes = b"", **headers: str) -> tuple[int, str]:
         """(status, error code) of a request that must be refused, with a message and no traceback."""
         status, answer = self.send(method, target, data, headers)
-        error = answer["error"]
-        assert error.keys() == {"code", "message", "hint"}
-        assert error["message"] and "Traceback" not in error["message"]
-        return status, error["code"]
+        assert answer.keys() - {"errors"} == {"title", "status", "code", "detail", "hint"}
+        assert answer["status"] == status
+        assert answer["detail"] and "Traceback" not in answer["detail"]
+        return status, answer["code"]
 
     def soon(self, *request: Any) -> Future[tuple[int, Any]]:
         """The answer of a request that may be held."""

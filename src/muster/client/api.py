@@ -89,8 +89,8 @@ class Api:
 
 def error_of(status: int, data: bytes) -> MusterError:
     try:
-        error = json.loads(data)["error"]
-        return from_wire(error["code"], error["message"], error["hint"])
+        problem = json.loads(data)
+        return from_wire(problem["code"], problem["detail"], problem["hint"])
     except (ValueError, KeyError, TypeError):
         return MusterError(f"the owner answered {status}: {data[:200]!r}", "see .muster/muster.log")
 

@@ -2,7 +2,7 @@
 
 * MusterError
   x CallerError: change the request
-    + BadInput (exit 2, HTTP 422): BadPlan, BadConfig
+    + BadInput (exit 2, HTTP 422): BadPlan, BadConfig, TooLarge (413)
     + NotFound, Ambiguous (exit 3, HTTP 404, 409)
     + NotAllowed (exit 4, HTTP 401)
     + Conflict (exit 6, HTTP 409): StaleEpoch, IllegalMove, BeingPublished, BoxesMoved, TermOver
@@ -44,6 +44,14 @@ class CallerError(MusterError):
 class BadInput(CallerError):
     exit_code = 2
     http_status = 422
+    pointer = ""
+    """The field of a request's body that is wrong, as a JSON pointer."""
+    parameter = ""
+    """The parameter of its address that is wrong."""
+
+
+class TooLarge(BadInput):
+    http_status = 413
 
 
 class BadPlan(BadInput):

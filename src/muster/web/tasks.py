@@ -17,7 +17,7 @@ from muster.model.states import TaskStatus
 from muster.model.views import Inbox, LogChunk, TaskFilter, TaskView
 from muster.ports.runtime import EVENTS
 from muster.web.backend import Backend
-from muster.web.http import Query, Reply, Request, WaitSeconds, json_reply
+from muster.web.http import Query, Reply, Request, WaitSeconds, invalid_body, json_reply
 from muster.web.routes import Routes
 
 routes = Routes()
@@ -168,5 +168,5 @@ async def edit(web: Backend, task_id: int, body: dict[str, Any]) -> Answer:
         actor = msgspec.convert(body.pop("actor", ""), c.Name)
         changes = edited(body)
     except msgspec.ValidationError as error:
-        raise BadInput(f"invalid request: {error}; nothing was changed") from error
+        raise invalid_body(error) from error
     return await web.engine.execute(EditTask(task_id=task_id, actor=actor, given=changes))

@@ -1,0 +1,61 @@
+"""What a refusal tells a program: RFC 9457, with a pointer to the field that is wrong."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from web_site import Site
+
+from muster.client.api import error_of
+from muster.model.errors import BadInput
+
+TASK = {"title": "t"}
+
+
+def problem(site: Site, method: str, target: str, content: Any = None) -> Any:
+    data = b"" if content is None else json.dumps(content).encode()
+    status, answer = site.send(method, target, data)
+    assert answer["status"] == status == 422
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("target", "body", "pointer"),
+    [
+        (
+            "plans",
+            {"plan": "p", "source": None, "actor": "a", "tasks": [TASK, {"title": ""}]},
+            "/tasks/1/title",
+        ),
+        ("plans", {"plan": "p", "source": None, "actor": "a", "tasks": [TASK | {"a/b": 1}]}, "/tasks/0/a~1b"),
+        ("plans", {"plan": "p", "tasks": [], "actor": "a"}, "/source"),
+        ("agent-tasks", TASK | {"actor": "a", "priority": 11}, "/priority"),
+        ("agent-tasks", TASK | {"actor": "a", "metadata": {"k": 1}}, "/metadata"),
+        ("agent-tasks/1/edit", {"actor": "a", "priority": 11}, "/priority"),
+    ],
+)
+def test_the_field_that_is_wrong_is_pointed_to(site: Site, target: str, body: Any, pointer: str) -> None:
+    told = problem(site, "POST", f"/api/v1/{target}", body)
+    assert [error["pointer"] for error in told["errors"]] == [pointer]
+    assert told["errors"][0]["detail"] == told["detail"]
+
+
+def test_the_parameter_that_is_wrong_is_named(site: Site) -> None:
+    for query, name in (("limit=0", "limit"), ("colour=red", "colour"), ("after=1&after=2", "after")):
+        told = problem(site, "GET", f"/api/v1/events?{query}")
+        assert [error["parameter"] for error in told["errors"]] == [name]
+
+
+def test_what_has_no_field_says_so(site: Site) -> None:
+    assert "errors" not in problem(site, "POST", "/api/v1/plans", [])
+    status, answer = site.send("POST", "/api/v1/plans", b"{not json")
+    assert (status, "errors" in answer) == (422, False)
+
+
+def test_a_client_raises_what_the_server_raised(site: Site) -> None:
+    status, answer = site.send("GET", "/api/v1/events?limit=0")
+    error = error_of(status, json.dumps(answer).encode())
+    assert isinstance(error, BadInput)
+    assert error.message == answer["detail"]
