@@ -106,4 +106,8 @@ def test_a_crew_goes_on_without_its_fork_server(tmp_path: Path, number: signal.S
         os.kill(rig.status()["owner"]["pid"], signal.SIGKILL)
         until(rig.all_done, "everything is done")
         assert_promises(rig, pieces=PIECES)
-        assert "the fork server is gone" in (tmp_path / "up.log").read_text()
+        log = (tmp_path / "up.log").read_text()
+        # One that was stopped goes on, one that has died is replaced.
+        assert ("the fork server is gone: another one begins" in log) == (number == signal.SIGKILL)
+        owner = Path(f"/proc/{rig.status()['owner']['pid']}/cmdline").read_bytes()
+        assert owner.startswith(os.fsencode(f"muster: owner {tmp_path}")), "it was forked"

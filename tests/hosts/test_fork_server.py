@@ -10,13 +10,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from muster.hosts.fork_server import STATUS_UNKNOWN
 from muster.hosts.process_table import read_proc
 from patience import until
 
@@ -69,7 +70,7 @@ def load():
 
 
 become_subreaper()
-server = ForkServer.begin(load, folder / "log", str(folder))
+server = ForkServer.begin(load, folder / "log", str(folder), sys.argv[2:])
 processes = {}
 print(json.dumps(server.pid), flush=True)
 for line in sys.stdin:
@@ -82,6 +83,10 @@ for line in sys.stdin:
         answer = process and process.pid
     elif word == "poll":
         answer = processes[int(name)].poll()
+    elif word == "collect":
+        answer = os.waitpid(int(name), 0)[1]
+    elif word == "server":
+        answer = server.pid
     else:
         answer = server.close()
     print(json.dumps(answer), flush=True)
@@ -95,13 +100,23 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
 
 
+AGAIN = """\
+import os, sys, time
+from pathlib import Path
+from muster.hosts.fork_server import serve_stdin
+folder = Path(sys.argv[1])
+held = open(folder / "open in the server that is to be")
+serve_stdin(lambda: {"sleeps": lambda: time.sleep(600)}, folder / "log", str(folder))
+"""
+
+
 class Parent:
-    def __init__(self, folder: Path, *before: str) -> None:
+    def __init__(self, folder: Path, *before: str, again: Sequence[str] = ()) -> None:
         self.folder = folder
         script = folder / "parent.py"
         script.write_text(PARENT)
         self.process = subprocess.Popen(
-            [sys.executable, *before, "-P", str(script), str(folder)],
+            [sys.executable, *before, "-P", str(script), str(folder), *again],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -134,8 +149,8 @@ class Parent:
 
 
 @contextmanager
-def parent_in(folder: Path, *before: str) -> Iterator[Parent]:
-    parent = Parent(folder, *before)
+def parent_in(folder: Path, *before: str, again: Sequence[str] = ()) -> Iterator[Parent]:
+    parent = Parent(folder, *before, again=again)
     try:
         yield parent
     finally:
@@ -224,6 +239,49 @@ def test_a_server_that_was_killed_forks_no_more_and_takes_nobody_with_it(parent:
     assert not _gone(pid)
     os.kill(pid, signal.SIGKILL)
     assert parent.end_of(pid) == -signal.SIGKILL
+
+
+def test_a_server_that_was_stopped_goes_on(parent: Parent) -> None:
+    os.kill(parent.server, signal.SIGSTOP)
+    assert parent.end_of(parent("fork", "look")) == 7
+    assert parent("server") == parent.server
+
+
+def test_a_program_takes_the_place_of_a_server_that_has_died(tmp_path: Path) -> None:
+    (tmp_path / "open in the server that is to be").touch()
+    again = [sys.executable, "-P", "-c", AGAIN, str(tmp_path)]
+    with parent_in(tmp_path, again=again) as parent:
+        assert parent.end_of(parent("fork", "look")) == 7
+        os.kill(parent.server, signal.SIGKILL)
+        assert parent("fork", "sleeps") is None
+        pid = parent("fork", "sleeps")
+        until(lambda: Path(f"/proc/{pid}/cmdline").read_text().startswith("muster: sleeps"), "ps shows it")
+        proc = read_proc(pid)
+        assert proc is not None and (proc.ppid, proc.sid) == (parent.process.pid, pid)
+        files = {link.readlink() for link in Path(f"/proc/{pid}/fd").iterdir()}
+        assert files == {Path(os.devnull), tmp_path / "log"}
+        os.kill(pid, signal.SIGKILL)
+        assert parent.end_of(pid) == -signal.SIGKILL
+        parent("close")
+        assert parent("server") is None
+
+
+def test_a_server_that_cannot_fork_is_not_replaced(tmp_path: Path) -> None:
+    with parent_in(tmp_path, again=[sys.executable, "-P", "-c", "import of_another_version"]) as parent:
+        assert parent.end_of(parent("fork", "look")) == 7
+        os.kill(parent.server, signal.SIGKILL)
+        assert parent("fork", "look") is None
+        assert parent("server") is not None
+        assert parent("fork", "look") is None
+        assert parent("server") is None
+        assert "No module named 'of_another_version'" in parent.log()
+
+
+def test_whose_status_somebody_else_has_collected_has_ended(parent: Parent) -> None:
+    pid = parent("fork", "sleeps")
+    os.kill(pid, signal.SIGKILL)
+    assert parent("collect", str(pid)) == signal.SIGKILL
+    assert parent.end_of(pid) == STATUS_UNKNOWN
 
 
 def test_an_entry_that_cannot_be_had_is_told_in_the_log(parent: Parent) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from muster.hosts.fork_server import ForkedProcess
 from muster.hosts.local_host import LocalHost
 from muster.worker import supervisor as module
 from muster.worker.supervisor import Supervisor
@@ -172,6 +173,26 @@ def test_one_that_was_replaced_is_sent_home_by_the_next_supervisor(make: Callabl
     ]
     assert second.workers[0].pid == first.workers[0].pid, "who took its place stays"
     assert _ended(silent) == -signal.SIGTERM
+
+
+def test_one_whose_exit_status_is_lost_starts_again(make: Callable[..., Supervisor]) -> None:
+    class Collected:
+        """Forks processes that have ended, and whose statuses were collected elsewhere."""
+
+        pid = 1
+
+        def fork(self, name: str) -> ForkedProcess | None:
+            with subprocess.Popen(["false"]) as process:
+                return ForkedProcess(process.pid)
+
+    said: list[str] = []
+    one = make(1)
+    one._say, one._forks = said.append, Collected()
+    one.tick()
+    [owner, worker] = one.tick()
+    assert owner.code is None and worker.code is None
+    assert said[1] == f"worker (pid {worker.pid}) is gone; starts again in 0.1 s"
+    assert one.workers[0].failures == 0, "nobody knows that it has failed"
 
 
 def _backoffs(one: Supervisor, lives_s: list[float]) -> list[str]:

@@ -1,13 +1,18 @@
-"""Owner and workers as processes that are forked: their modules are imported once for all of a crew."""
+"""Owner and workers as processes that are forked: their modules are imported once for all of a crew.
+
+`python -m muster.app.forked ROOT` is the server that takes the place of a dead one.
+"""
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 
+from muster.app.parts import python_module
 from muster.config.project import Project
-from muster.hosts.fork_server import Entries, ForkServer
+from muster.hosts.fork_server import Entries, ForkServer, serve_stdin
 
 _LATER = ("files", "markdown", "order", "versions")
 """Of `muster.plans`: what owner and workers import when they first need it."""
@@ -15,7 +20,8 @@ _LATER = ("files", "markdown", "order", "versions")
 
 def begin_forks(project: Project) -> ForkServer | None:
     """None where each is to be started as a program."""
-    return ForkServer.begin(partial(_entries, project.root), project.log_file, str(project.root))
+    again = [*python_module("muster.app.forked"), str(project.root)]
+    return ForkServer.begin(partial(_entries, project.root), project.log_file, str(project.root), again)
 
 
 def _entries(root: Path) -> Entries:
@@ -27,3 +33,11 @@ def _entries(root: Path) -> Entries:
     for name in (*(f"web.{name}" for name in RESOURCES), *(f"plans.{name}" for name in _LATER)):
         import_module(f"muster.{name}")
     return {"owner": partial(owner.main, root), "worker": partial(worker.main, root)}
+
+
+def main(root: Path) -> None:
+    serve_stdin(partial(_entries, root), Project(root).log_file, str(root))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

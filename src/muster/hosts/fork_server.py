@@ -11,7 +11,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
@@ -25,6 +25,8 @@ Entries = Mapping[str, Callable[[], int]]
 REPLY_S = 10.0
 """How long a fork may take, the imports before the first one included, until the server is given up."""
 ADOPTION_POLL_S = 0.0002
+STATUS_UNKNOWN = 256
+"""In place of an exit code that cannot be known; no process can end with it."""
 _MESSAGE_BYTES = 64
 
 
@@ -36,12 +38,14 @@ class ForkedProcess:
         self._code: int | None = None
 
     def poll(self) -> int | None:
-        """The exit code, or minus the number of the signal; None while it runs."""
+        """The exit code, minus the number of the signal, or STATUS_UNKNOWN; None while it runs."""
         if self._code is None:
-            with contextlib.suppress(ChildProcessError):
+            try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
-                if pid:
-                    self._code = os.waitstatus_to_exitcode(status)
+            except ChildProcessError:
+                self._code = STATUS_UNKNOWN  # it has ended, and somebody else has collected its status
+            else:
+                self._code = os.waitstatus_to_exitcode(status) if pid else None
         return self._code
 
 
@@ -52,15 +56,26 @@ class ForkServer:
     of a process with more of them could wait for a lock that nobody holds, or keep a file locked.
     """
 
-    def __init__(self, pid: int, channel: socket.socket) -> None:
+    def __init__(self, pid: int, channel: socket.socket, log_file: Path, again: Sequence[str]) -> None:
+        self._log_file = log_file
+        self._again = again
+        self._take(pid, channel)
+
+    def _take(self, pid: int, channel: socket.socket) -> None:
         self._pid = pid
         self._channel = channel
-        self._gone = False
+        self._channel.settimeout(REPLY_S)
+        self._has_forked = self._gone = False
 
     @classmethod
-    def begin(cls, load: Callable[[], Entries], log_file: Path, title: str) -> ForkServer | None:
+    def begin(
+        cls, load: Callable[[], Entries], log_file: Path, title: str, again: Sequence[str] = ()
+    ) -> ForkServer | None:
         """`load` imports there what is to be forked.  stdout and stderr of all go to the log, and `ps` shows
         `muster: NAME TITLE`, as much of it as the command line of this process has room for.
+
+        `again` is a program that calls `serve_stdin` with the same: the one that takes its place later.  A second
+        fork of this process could have threads by then, and would mix versions after an upgrade in place.
 
         None where the host cannot, or where another thread is at work in this process.
         """
@@ -75,26 +90,41 @@ class ForkServer:
                 lambda: _serve(load, log_file, title, theirs.fileno()), log_file, keep=theirs.fileno()
             )
         theirs.close()
-        ours.settimeout(REPLY_S)
-        return cls(pid, ours)
+        return cls(pid, ours, log_file, again)
 
     @property
     def pid(self) -> int | None:
-        """None once it is gone."""
+        """None once it is gone for good."""
         return None if self._gone else self._pid
 
     def fork(self, name: str) -> ForkedProcess | None:
-        """None once the server has died, or does not answer: then it is gone for good."""
+        """None where the server has died, or does not answer.  It is gone for good then, unless another one has
+        begun: one that has never forked is not replaced."""
         if self._gone:
             return None
         try:
+            os.kill(self._pid, signal.SIGCONT)  # somebody may have stopped it
             self._channel.send(name.encode())
             if said := self._channel.recv(_MESSAGE_BYTES):
+                self._has_forked = True
                 return ForkedProcess(int(said))
         except OSError:
             pass  # it has died, or hangs: what it had to say is in the log
         self.close()
+        if self._has_forked and self._again:
+            self._begin_again()
         return None
+
+    def _begin_again(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        files = [
+            (os.POSIX_SPAWN_DUP2, theirs.fileno(), 0),
+            (os.POSIX_SPAWN_OPEN, 1, self._log_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ]
+        with theirs:
+            pid = os.posix_spawn(self._again[0], [*self._again], os.environ, file_actions=files)
+        self._take(pid, ours)
 
     def close(self) -> None:
         if not self._gone:
@@ -103,6 +133,12 @@ class ForkServer:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)
+
+
+def serve_stdin(load: Callable[[], Entries], log_file: Path, title: str) -> NoReturn:
+    """A server whose stdin is its channel."""
+    channel = os.dup(0)
+    _begin_anew(lambda: _serve(load, log_file, title, channel), log_file, keep=channel)
 
 
 def _serve(load: Callable[[], Entries], log_file: Path, title: str, channel: int) -> int:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from muster.hosts.fork_server import STATUS_UNKNOWN
 from muster.hosts.plain_files import replace_plain
 from muster.model.errors import MusterError
 from muster.ports.host import Host, ProcessId
@@ -62,7 +63,8 @@ class Forks(Protocol):
     """Starts owners and workers faster than Python does; `hosts.fork_server` is one."""
 
     @property
-    def pid(self) -> int | None: ...
+    def pid(self) -> int | None:
+        """None once it is gone for good."""
 
     def fork(self, name: str) -> Started | None:
         """None where it cannot: then the program of that name is started."""
@@ -103,7 +105,7 @@ class Ended(NamedTuple):
     child: Child
     pid: int
     code: int | None
-    """Exit code, minus the signal's number, or None where the process was not our own child."""
+    """Exit code, minus the signal's number, or None where it cannot be known, as of one that was adopted."""
 
 
 class Supervisor:
@@ -348,10 +350,11 @@ class Supervisor:
             return None
         process = self._forks.fork(name)
         if process is None:
-            self._say(
-                "the fork server is gone: owner and workers start as programs of their own, which is slower"
-            )
-            self._forks = None
+            then = "another one begins"
+            if self._forks.pid is None:
+                then = "owner and workers start as programs of their own, which is slower"
+                self._forks = None
+            self._say(f"the fork server is gone: {then}")
         return process
 
     def _look(self, child: Child) -> Ended | None:
@@ -363,6 +366,7 @@ class Supervisor:
             code = child.process.poll()
             if code is None:
                 return None
+            code = None if code == STATUS_UNKNOWN else code
         elif child.adopted is not None and self._host.alive(child.adopted):
             return None
         child.process = child.adopted = None
