@@ -14,7 +14,7 @@ from muster.cli import main as main_module
 from muster.model.errors import MusterError
 from muster.model.retry import SPENDS, Spend
 from muster.model.states import ErrorKind, PauseReason
-from muster.worker import supervisor, worker
+from muster.worker import holder, supervisor
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "errors.md").read_text("utf-8")
 COSTS = {Spend.LOSS: "a loss", Spend.RETRY: "a retry", Spend.NOTHING: "nothing"}
@@ -53,7 +53,7 @@ def test_every_exit_code_of_the_help_is_there() -> None:
     told = {int(row[0]) for row in rows("Exit codes")}
     assert told == helped
     assert {cls.exit_code for cls in classes()} <= told
-    for code in (supervisor.DRAINED, supervisor.DECLARED_DEAD, worker.BROKEN):
+    for code in (supervisor.DRAINED, supervisor.DECLARED_DEAD, holder.BROKEN):
         assert re.search(rf"\b{code}\b", PAGE)
 
 

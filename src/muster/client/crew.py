@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -14,6 +14,9 @@ from muster.model import commands as c
 from muster.model.answers import Answer, Claimed, Done, HeartbeatAnswer, Moved, Registered
 from muster.model.place import PlanPlace
 from muster.ports.crew import COMMANDS
+
+if TYPE_CHECKING:
+    from muster.client.api import Transport
 
 A = TypeVar("A", bound=Answer)
 
@@ -34,7 +37,7 @@ class HttpCrew:
 
     def close(self) -> None:
         """The calling thread's connection."""
-        connection: Connection | None = getattr(self._local, "connection", None)
+        connection: Transport | None = getattr(self._local, "connection", None)
         if connection is not None:
             connection.close()
 
@@ -56,14 +59,17 @@ class HttpCrew:
     def deregister(self, command: c.Deregister) -> None:
         self._call(command, Done)
 
+    def _connect(self) -> Transport:
+        return Connection(self._socket)
+
     def _call(self, command: c.Command, answer: type[A], wait_s: float = 0.0) -> A:
         target = f"/worker/v1/{_NAMES[type(command)]}" + (f"?wait={wait_s:g}" if wait_s else "")
         return self._ask("POST", target, msgspec.json.encode(command), answer, wait_s)
 
     def _ask(self, method: str, target: str, body: bytes, answer: type[A], wait_s: float) -> A:
-        connection: Connection | None = getattr(self._local, "connection", None)
+        connection: Transport | None = getattr(self._local, "connection", None)
         if connection is None:
-            connection = self._local.connection = Connection(self._socket)
+            connection = self._local.connection = self._connect()
         status, data = connection.request(method, target, body, reply_s=REPLY_S + wait_s)
         if status >= 400:
             raise error_of(status, data)

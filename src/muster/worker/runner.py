@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from muster.hosts.plain_files import cut_plain
 from muster.model import commands as c
 from muster.model.answers import Claimed, ClaimedJob, Moved
-from muster.model.errors import AgentUnfit, BadInput, Conflict, MusterError, StoreFault, Unavailable
+from muster.model.errors import AgentUnfit, BadInput, Conflict, MusterError, Unavailable
 from muster.model.limits import Limits
 from muster.model.marks import WORKER, attempt_mark
 from muster.model.place import PlanPlace
@@ -35,6 +35,7 @@ from muster.worker.checks import said_or
 from muster.worker.context import WorkerContext
 from muster.worker.ends import End, unused_session
 from muster.worker.handing_on import HandingOn
+from muster.worker.holder import AWAY, RECONNECT_CAP_S, RECONNECT_FIRST_S
 from muster.worker.notice import NoticeFile
 from muster.worker.orders import Order, Orders
 from muster.worker.output_reader import READ_S, OutputReader, wait_and_read
@@ -57,10 +58,6 @@ STOP_GRACE_S = 5.0
 """Between the rungs of the stop ladder (DESIGN.md part 6)."""
 _NO_ANSWER = {*CLOSING, ErrorKind.LOST}
 """Ends that say nothing of whether the provider answers again."""
-AWAY = (Unavailable, StoreFault)
-"""Nothing can be written now; whoever waits may go on later."""
-RECONNECT_FIRST_S = 0.1
-RECONNECT_CAP_S = 2.0
 
 
 class Runner:
