@@ -13,6 +13,8 @@ import tree_files
 import tree_imports
 import tree_promises
 
+from muster.web.app import RESOURCES
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "muster"
 
@@ -111,6 +113,31 @@ print("loaded:", *sorted(loaded.intersection({SLOW!r})), file=sys.stderr)
     assert run.returncode == 0, run.stderr
     loaded = run.stderr.rpartition("loaded:")[2].split()
     say([f"`muster --help` imports {name}: import it inside the function that needs it" for name in loaded])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only forked on Linux")
+def test_what_a_crew_imports_later_is_there_before_it_is_forked(
+    graph: tree_imports.Edges, tmp_path: Path
+) -> None:
+    """A crew that is up during an upgrade in place would mix two versions in one process."""
+    (tmp_path / "muster.toml").write_text('[agents.one]\nkind = "codex"\npermission_mode = "read-only"\n')
+    code = """
+import sys
+from pathlib import Path
+from muster.app.forked import _load_anew
+_load_anew(Path(sys.argv[1]))
+print(*sys.modules)
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True, check=True
+    )
+    loaded = set(run.stdout.split())
+    assert "muster.agents.codex" in loaded, "the kinds that the settings name"
+    # The kinds are found by entry point; which of them a crew needs is said in its settings.
+    kinds = {module for module in graph if tree_imports.package(module) == "agents"}
+    roots = {"muster.app.owner", "muster.app.worker", *(f"muster.web.{name}" for name in RESOURCES)}
+    late = tree_imports.reachable(graph, roots | kinds) - kinds - loaded
+    say([f"{module} is imported after the fork: name it in `app.forked`" for module in sorted(late)])
 
 
 def test_every_sql_file_is_used() -> None:

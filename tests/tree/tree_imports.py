@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT_PACKAGE = "muster"
@@ -134,6 +134,19 @@ def edges(source: Path) -> Edges:
             elif target not in known and target.split(".")[0] == source.name:
                 graph[module].add(target)  # not written yet; its floor counts all the same
     return graph
+
+
+def reachable(graph: Edges, roots: Iterable[str]) -> set[str]:
+    """These, all that they import sooner or later, and the packages that it is in."""
+    found: set[str] = set()
+    queue = list(roots)
+    while queue:
+        module = queue.pop()
+        if module not in found:
+            found.add(module)
+            queue += graph.get(module, ())
+            queue += filter(None, [module.rpartition(".")[0]])
+    return found
 
 
 def _parse(path: Path) -> ast.Module:

@@ -11,11 +11,12 @@ from importlib import import_module
 from pathlib import Path
 
 from muster.app.parts import python_module
+from muster.app.settings import load_config
 from muster.config.project import Project
 from muster.hosts.fork_server import Entries, ForkServer, serve_stdin
 
 _LATER = ("files", "markdown", "order", "versions")
-"""Of `muster.plans`: what owner and workers import when they first need it."""
+"""Of `muster.plans`: what owner and workers import when they first need it.  A test of the tree knows all."""
 
 
 def begin_forks(project: Project) -> ForkServer | None:
@@ -36,7 +37,12 @@ def _entries(root: Path) -> Entries:
 
 
 def main(root: Path) -> None:
-    serve_stdin(partial(_entries, root), Project(root).log_file, str(root))
+    serve_stdin(partial(_load_anew, root), Project(root).log_file, str(root))
+
+
+def _load_anew(root: Path) -> Entries:
+    load_config(root)  # imports the kinds of agents that it names, as a supervisor has done before it begins
+    return _entries(root)
 
 
 if __name__ == "__main__":
