@@ -17,7 +17,7 @@ import pytest
 from command_line import muster
 
 from muster.client.api import Api
-from muster.client.http import Connection, answers
+from muster.client.http import ClientRequest, Connection, answers
 from muster.config.project import Project
 from muster.hosts.file_lock import Lock
 from muster.model.errors import OwnerUnavailable
@@ -167,7 +167,7 @@ def test_an_order_that_nobody_has_taken_is_given_to_whoever_comes_next(project: 
 def test_nothing_was_sent_where_the_owner_had_hung_up_before(project: Project) -> None:
     with closing(Connection(project.socket)) as connection:
         with ending(project, answer_of({}).replace(b"close", b"keep-alive")):
-            assert connection.request("GET", "/") == (200, b"{}")
+            assert connection.request(ClientRequest("GET", "/")) == (200, b"{}")
         with pytest.raises(OwnerUnavailable):
-            connection.request("POST", "/")
+            connection.request(ClientRequest("POST", "/"))
         assert not connection.sent

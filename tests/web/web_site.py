@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from muster.client.http import Connection
+from muster.client.http import ClientRequest, Connection
 from muster.engine.batch import Batcher
 from muster.engine.commands import Engine
 from muster.engine.policy import Policy
@@ -93,7 +93,9 @@ class Site:
         """(status, JSON)."""
         connection = Connection(self.socket)
         try:
-            status, answer = connection.request(method, target, data, headers, reply_s=PATIENCE_S)
+            status, answer = connection.request(
+                ClientRequest(method, target, data, headers, reply_s=PATIENCE_S)
+            )
         finally:
             connection.close()
         return status, json.loads(answer) if answer else None

@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from muster.app.core import Owner
 from muster.app.salvage import former_work
 from muster.app.settings import load_config
+from muster.client.http import ClientRequest
 from muster.config.project import Project
 from muster.config.settings import Config
 from muster.model.errors import BadConfig
@@ -48,21 +49,13 @@ class DirectTransport:
     async def _build(self) -> Application:
         return build(self._owner.backend())
 
-    def request(
-        self,
-        method: str,
-        target: str,
-        body: bytes = b"",
-        headers: Mapping[str, str] | None = None,
-        *,
-        reply_s: float = 0.0,  # noqa: ARG002 - nobody else can be slow here
-    ) -> tuple[int, bytes]:
-        if self.wrong is not None and method != "GET":
+    def request(self, asked: ClientRequest) -> tuple[int, bytes]:
+        if self.wrong is not None and asked.method != "GET":
             wrong, self.wrong = self.wrong, None
             raise wrong
-        given = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
+        given = [(name.encode(), value.encode()) for name, value in asked.headers.items()]
         reply = self._loop.run_until_complete(
-            self._app.answer(Request(method, target, given, body, self._peer))
+            self._app.answer(Request(asked.method, asked.target, given, asked.body, self._peer))
         )
         return reply.status, reply.data
 

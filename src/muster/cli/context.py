@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from muster.app.direct import DirectTransport
     from muster.client.api import Transport
+    from muster.client.http import ClientRequest
     from muster.model.json_value import Json
 
     T = TypeVar("T")
@@ -237,24 +238,16 @@ class _Asking:
         self._project = project
         self._connection = connection
 
-    def request(
-        self,
-        method: str,
-        target: str,
-        body: bytes = b"",
-        headers: Mapping[str, str] | None = None,
-        *,
-        reply_s: float = REPLY_S,
-    ) -> tuple[int, bytes]:
+    def request(self, asked: ClientRequest) -> tuple[int, bytes]:
         owner: Connection | DirectTransport = self._connection
         deadline_s = 0.0
         with ExitStack() as stack:
             while True:
                 try:
-                    return owner.request(method, target, body, headers, reply_s=reply_s)
+                    return owner.request(asked)
                 except OwnerUnavailable as error:
-                    taken = method != "GET" and isinstance(owner, Connection) and owner.sent
-                    if taken or reply_s > REPLY_S or isinstance(error.__cause__, TimeoutError):
+                    taken = asked.method != "GET" and isinstance(owner, Connection) and owner.sent
+                    if taken or asked.reply_s > REPLY_S or isinstance(error.__cause__, TimeoutError):
                         raise
                     deadline_s = deadline_s or time.monotonic() + STARTING_S
                     if time.monotonic() > deadline_s:

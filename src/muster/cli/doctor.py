@@ -16,7 +16,7 @@ from muster.app.settings import KINDS, load_with_origins
 from muster.cli.context import project_of
 from muster.cli.fields import add_fields, print_rows
 from muster.cli.output import Screen, clean
-from muster.client.http import Connection, answers
+from muster.client.http import ClientRequest, Connection, answers
 from muster.config.layers import Layers
 from muster.config.project import FILE_NAME, Project
 from muster.config.settings import AgentConfig, Config
@@ -238,7 +238,7 @@ def _owner(project: Project) -> Check:
     if answers(project.socket):
         connection = Connection(project.socket)
         try:
-            status, data = connection.request("GET", "/healthz", reply_s=REPLY_S)
+            status, data = connection.request(ClientRequest("GET", "/healthz", reply_s=REPLY_S))
         finally:
             connection.close()
         if status != 200:

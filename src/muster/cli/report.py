@@ -15,7 +15,7 @@ from muster.cli.output import note, print_error, print_json
 from muster.cli.values import number, time_s
 from muster.client import reports
 from muster.client.api import error_of
-from muster.client.http import REPLY_S, Connection
+from muster.client.http import ClientRequest, Connection
 from muster.client.reports import CHECKPOINT_BYTES_MAX, RESULT_BYTES_MAX, ReportingAttempt
 from muster.config.project import Project
 from muster.model.errors import BadInput, NotFound
@@ -278,7 +278,7 @@ def _show_checkpoint(args: argparse.Namespace, attempt: ReportingAttempt) -> int
 
     def ask() -> tuple[int, bytes]:
         target = attempt.path("checkpoint")
-        status, data = connection.request("GET", target, headers=attempt.headers, reply_s=REPLY_S)
+        status, data = connection.request(ClientRequest("GET", target, headers=attempt.headers))
         if status >= 400:
             raise error_of(status, data)
         return status, data

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 
-from muster.client.http import REPLY_S
+from muster.client.http import REPLY_S, ClientRequest
 from muster.model.errors import BadInput, MusterError, Unavailable, from_wire
 
 PAGE_ROWS = 500
@@ -22,15 +22,7 @@ if TYPE_CHECKING:
     class Transport(Protocol):
         """`client.http.Connection`, or an owner within this very process."""
 
-        def request(
-            self,
-            method: str,
-            target: str,
-            body: bytes = b"",
-            headers: Mapping[str, str] | None = None,
-            *,
-            reply_s: float = REPLY_S,
-        ) -> tuple[int, bytes]: ...
+        def request(self, asked: ClientRequest) -> tuple[int, bytes]: ...
 
         def close(self) -> None: ...
 
@@ -81,7 +73,8 @@ class Api:
     def _call(self, method: str, target: str, content: Any, reply_s: float) -> Any:
         body = b"" if content is None else json.dumps(content).encode()
         headers = {"Content-Type": "application/json", **self._headers}
-        status, data = self._transport.request(method, target, body, headers, reply_s=reply_s)
+        asked = ClientRequest(method, target, body, headers, reply_s=reply_s)
+        status, data = self._transport.request(asked)
         if status >= 400:
             raise error_of(status, data)
         return json.loads(data) if data else None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from muster.client.api import error_of
-from muster.client.http import REPLY_S, Connection
+from muster.client.http import REPLY_S, ClientRequest, Connection
 from muster.model import commands as c
 from muster.model.answers import Answer, Claimed, Done, HeartbeatAnswer, Moved, Registered
 from muster.model.place import PlanPlace
@@ -70,7 +70,8 @@ class HttpCrew:
         connection: Transport | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._local.connection = self._connect()
-        status, data = connection.request(method, target, body, reply_s=REPLY_S + wait_s)
+        asked = ClientRequest(method, target, body, reply_s=REPLY_S + wait_s)
+        status, data = connection.request(asked)
         if status >= 400:
             raise error_of(status, data)
         decoded: A = _DECODERS[answer].decode(data)

@@ -31,6 +31,25 @@ class Lost(Exception):
     """The connection broke before an answer began."""
 
 
+class ClientRequest:
+    """What is asked of an owner, and how long its answer may take."""
+
+    def __init__(
+        self,
+        method: str,
+        target: str,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        *,
+        reply_s: float = REPLY_S,
+    ) -> None:
+        self.method = method
+        self.target = target
+        self.body = body
+        self.headers = headers or {}
+        self.reply_s = reply_s
+
+
 class Connection:
     """One keep-alive connection.  Not to be shared between threads, but for `hang_up`."""
 
@@ -60,35 +79,27 @@ class Connection:
             self._socket = _connect(self._path)
         return self._socket is not None
 
-    def request(
-        self,
-        method: str,
-        target: str,
-        body: bytes = b"",
-        headers: Mapping[str, str] | None = None,
-        *,
-        reply_s: float = REPLY_S,
-    ) -> tuple[int, bytes]:
+    def request(self, asked: ClientRequest) -> tuple[int, bytes]:
         """(status, body).  Raises OwnerUnavailable where nobody answers in time.
 
         A kept connection that the server has closed meanwhile is opened again once: commands are fenced or
         carry a request id, so that a repetition does no harm.
         """
-        lines = [f"{method} {target} HTTP/1.1", "Host: muster", f"Content-Length: {len(body)}"]
-        lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
-        message = "\r\n".join([*lines, "", ""]).encode() + body
+        headers = {"Host": "muster", "Content-Length": len(asked.body), **asked.headers}
+        lines = [f"{asked.method} {asked.target} HTTP/1.1", *(f"{name}: {headers[name]}" for name in headers)]
+        message = "\r\n".join([*lines, "", ""]).encode() + asked.body
         self.sent = False
         if self._used and not self._hung_up and _is_over(self._socket):
             self.close()
         kept = self._used
         try:
-            return self._exchange(message, reply_s)
+            return self._exchange(message, asked.reply_s)
         except (Lost, OSError) as error:
             self.close()
             if not kept or self._hung_up or isinstance(error, TimeoutError):
                 raise self._unavailable(error) from error
         try:
-            return self._exchange(message, reply_s)
+            return self._exchange(message, asked.reply_s)
         except (Lost, OSError) as error:
             self.close()
             raise self._unavailable(error) from error
