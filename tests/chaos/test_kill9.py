@@ -92,6 +92,7 @@ def test_a_supervisor_and_an_owner_killed_together_leave_no_second_crew(tmp_path
     assert not [event for event in history.events if event.event == "lost"]
 
 
+@pytest.mark.promise("L4")
 @pytest.mark.skipif(sys.platform != "linux", reason="without a fork server all start as programs")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_crew_goes_on_without_its_fork_server(tmp_path: Path, number: signal.Signals) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from engine_rig import Rig, complete, fail
@@ -30,6 +31,16 @@ class TwoFiles(World):
 
     def paste(self, box: str = MOVED) -> None:
         self.other.write_text(OTHER + box)
+
+    def move(self) -> None:
+        self.cut()
+        self.paste()
+        self.pass_s(40)
+
+    def begin(self) -> Any:
+        """What has been moved, or will be, is at work."""
+        self.rig.do(complete(self.claim("a")))
+        return self.claim("c")
 
     def status(self, name: str) -> str:
         """Empty where there is no such task."""
@@ -64,11 +75,8 @@ def test_a_box_that_was_moved_is_one_task_whichever_file_is_seen_first(
 
 
 def test_what_runs_is_not_begun_again_and_its_box_waits_for_a_person(two: TwoFiles) -> None:
-    two.rig.do(complete(two.claim("a")))
-    job = two.claim("c")
-    two.cut()
-    two.paste()
-    two.pass_s(40)
+    job = two.begin()
+    two.move()
     assert two.both == ("RUNNING", "") and "p/c is running: it waits until" in two.conflicts["c"]
     two.rig.do(complete(job))
     two.pass_s(3 * 24 * 3600, step_s=3600)
@@ -81,11 +89,8 @@ def test_what_runs_is_not_begun_again_and_its_box_waits_for_a_person(two: TwoFil
 
 
 def test_what_has_failed_is_tried_where_its_box_is_now(two: TwoFiles) -> None:
-    two.rig.do(complete(two.claim("a")))
-    job = two.claim("c")
-    two.cut()
-    two.paste()
-    two.pass_s(40)
+    job = two.begin()
+    two.move()
     two.rig.do(fail(job, ErrorKind.INVALID))
     two.pass_s(5)
     assert two.both == ("ARCHIVED", "PENDING") and two.conflicts == {}
@@ -93,8 +98,7 @@ def test_what_has_failed_is_tried_where_its_box_is_now(two: TwoFiles) -> None:
 
 def test_a_tick_that_the_mover_has_not_seen_counts(two: TwoFiles) -> None:
     """The file was open in an editor when its task was done and its box ticked."""
-    two.rig.do(complete(two.claim("a")))
-    two.rig.do(complete(two.claim("c")))
+    two.rig.do(complete(two.begin()))
     two.pass_s(3)
     assert "[x] C" in two.text
     two.write(text=two.text.replace(BOX.replace("[ ]", "[x]"), ""))
@@ -126,8 +130,7 @@ def test_a_file_that_nobody_can_read_does_not_say_that_it_is_a_copy(two: TwoFile
 
 
 def test_what_comes_behind_a_moved_box_waits_with_it(two: TwoFiles) -> None:
-    two.rig.do(complete(two.claim("a")))
-    job = two.claim("c")
+    job = two.begin()
     two.cut()
     two.other.write_text(OTHER.replace("cap", "after=c cap") + MOVED + "- [ ] Z {#z after=c}\n")
     two.pass_s(40)

@@ -28,6 +28,7 @@ command = ["true"]
 """
 
 
+@pytest.mark.promise("L4")
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere each new process is of the new version")
 def test_a_crew_goes_on_with_the_code_that_it_was_begun_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -187,6 +187,7 @@ def test_stdin_and_what_it_says_go_nowhere_and_to_the_log(parent: Parent) -> Non
     assert files == [Path(os.devnull), *[parent.folder / "log"] * 2]
 
 
+@pytest.mark.promise("L4")
 def test_how_it_ended_is_known_below_a_program_that_ignores_its_children(tmp_path: Path) -> None:
     with parent_in(tmp_path, "-c", IGNORES_CHILDREN) as parent:
         assert parent.end_of(parent("fork", "look")) == 7
@@ -202,6 +203,7 @@ def test_a_log_that_cannot_be_opened_is_for_the_parent_to_tell(tmp_path: Path) -
     assert ran.stderr == b""
 
 
+@pytest.mark.promise("S10")
 def test_two_draw_different_numbers_from_sqlite(parent: Parent) -> None:
     draws = []
     for _ in range(2):
@@ -231,6 +233,7 @@ def test_an_error_is_told_and_ends_that_process_alone(
     assert parent.end_of(parent("fork", "look")) == 7
 
 
+@pytest.mark.promise("L4")
 def test_a_server_that_was_killed_forks_no_more_and_takes_nobody_with_it(parent: Parent) -> None:
     pid = parent("fork", "sleeps")
     os.kill(parent.server, signal.SIGKILL)
@@ -241,12 +244,14 @@ def test_a_server_that_was_killed_forks_no_more_and_takes_nobody_with_it(parent:
     assert parent.end_of(pid) == -signal.SIGKILL
 
 
+@pytest.mark.promise("L4")
 def test_a_server_that_was_stopped_goes_on(parent: Parent) -> None:
     os.kill(parent.server, signal.SIGSTOP)
     assert parent.end_of(parent("fork", "look")) == 7
     assert parent("server") == parent.server
 
 
+@pytest.mark.promise("L4")
 def test_a_program_takes_the_place_of_a_server_that_has_died(tmp_path: Path) -> None:
     (tmp_path / "open in the server that is to be").touch()
     again = [sys.executable, "-P", "-c", AGAIN, str(tmp_path)]
@@ -277,6 +282,7 @@ def test_a_server_that_cannot_fork_is_not_replaced(tmp_path: Path) -> None:
         assert "No module named 'of_another_version'" in parent.log()
 
 
+@pytest.mark.promise("L4")
 def test_whose_status_somebody_else_has_collected_has_ended(parent: Parent) -> None:
     pid = parent("fork", "sleeps")
     os.kill(pid, signal.SIGKILL)
@@ -289,6 +295,7 @@ def test_an_entry_that_cannot_be_had_is_told_in_the_log(parent: Parent) -> None:
     assert "KeyError: 'unknown'" in parent.log()
 
 
+@pytest.mark.promise("L4")
 @pytest.mark.parametrize("stopped", [False, True])
 def test_it_ends_with_its_parent_and_what_it_has_forked_goes_on(parent: Parent, stopped: bool) -> None:
     pid = parent("fork", "sleeps")

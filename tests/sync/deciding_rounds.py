@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sync_rounds import Crew, crew, muster
+from sync_rounds import Crew, play
 
 from muster.client.api import plan_path
 from muster.model.errors import MusterError
@@ -30,7 +30,7 @@ KILL_S_MAX = 0.3
 
 @dataclass
 class Decided:
-    rounds: int = 0
+    rounds: int
     killed: int = 0
     """Commands that had not come to their end."""
     wrong: list[str] = field(default_factory=list)
@@ -63,8 +63,7 @@ class DecidingRound:
         return found
 
     def run(self) -> None:
-        self.path.write_text(f"# {self.name}\n\n" + "".join(self.box(number) for number in range(17)))
-        muster(self.crew.root, "plan", "add", str(self.path), "--order", "free").check_returncode()
+        self.crew.add_free(self.path, map(self.box, range(17)))
         tasks = self.tasks()
         for number in CLEARED:
             self.crew.api.post(
@@ -149,9 +148,6 @@ class DecidingRound:
 
 
 def run_decisions(folder: Path, rounds: int, seed: int) -> Decided:
-    result = Decided()
-    with crew(folder) as there:
-        for number in range(rounds):
-            DecidingRound(there, seed + number, result).run()
-            result.rounds += 1
+    result = Decided(rounds)
+    play(folder, rounds, seed, lambda crew, number: DecidingRound(crew, number, result).run())
     return result

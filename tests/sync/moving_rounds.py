@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sync_rounds import SETTLE_S, Crew, crew, muster
+from sync_rounds import SETTLE_S, Crew, play
 
 from muster.client.api import plan_path
 from muster.model.errors import MusterError
@@ -28,7 +28,7 @@ ACTIONS = 25
 
 @dataclass
 class Moves:
-    rounds: int = 0
+    rounds: int
     works: int = 0
     moved: int = 0
     copies: int = 0
@@ -38,8 +38,8 @@ class Moves:
     lost: list[str] = field(default_factory=list)
 
     @property
-    def good(self) -> bool:
-        return not (self.twice or self.lost)
+    def wrong(self) -> list[str]:
+        return [*self.twice, *self.lost]
 
 
 class MovingRound:
@@ -124,10 +124,8 @@ class MovingRound:
 
     def run(self) -> None:
         for path, works in zip(self.paths, (self.works[::2], self.works[1::2]), strict=True):
-            boxes = "".join(f"- [ ] Do the work {work} {{#{work}}}\n  echo {work}\n" for work in works)
-            path.write_text(f"# {path.stem}\n\n{boxes}")
-            added = muster(self.crew.root, "plan", "add", str(path), "--order", "free")
-            assert added.returncode == 0, added
+            boxes = (f"- [ ] Do the work {work} {{#{work}}}\n  echo {work}\n" for work in works)
+            self.crew.add_free(path, boxes)
         acts, weights = zip(*self.ACTS, strict=True)
         for act in self.dice.choices(acts, weights, k=ACTIONS):
             with suppress(MusterError):  # such as a task that was taken out meanwhile
@@ -179,9 +177,6 @@ class MovingRound:
 
 
 def run_moves(folder: Path, rounds: int, seed: int) -> Moves:
-    result = Moves()
-    with crew(folder) as there:
-        for number in range(rounds):
-            MovingRound(there, seed + number, result).run()
-            result.rounds += 1
+    result = Moves(rounds)
+    play(folder, rounds, seed, lambda crew, number: MovingRound(crew, number, result).run())
     return result

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,7 +39,7 @@ ENV = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": os.devnull, **IDENTITY}
 
 @dataclass
 class Result:
-    rounds: int = 0
+    rounds: int
     boxes: int = 0
     """That were compared with their tasks, after everybody had stopped."""
     in_step: int = 0
@@ -51,8 +51,8 @@ class Result:
     did: Counter[str] = field(default_factory=Counter)
 
     @property
-    def good(self) -> bool:
-        return not (self.out_of_step or self.ticks_lost or self.bytes_lost)
+    def wrong(self) -> list[str]:
+        return [*self.out_of_step, *self.ticks_lost, *self.bytes_lost]
 
 
 class Crew:
@@ -82,6 +82,14 @@ class Crew:
         self.kill()
         self.start()
 
+    def add(self, path: Path, *words: str) -> None:
+        added = muster(self.root, "plan", "add", str(path), *words)
+        assert added.returncode == 0 and f"{path.stem}: " in added.stdout, added
+
+    def add_free(self, path: Path, boxes: Iterable[str]) -> None:
+        path.write_text(f"# {path.stem}\n\n{''.join(boxes)}")
+        self.add(path, "--order", "free")
+
     def git(self, *argv: str) -> None:
         subprocess.run(["git", *argv], cwd=self.root, env=ENV, check=True, capture_output=True)
 
@@ -102,6 +110,13 @@ def crew(root: Path) -> Iterator[Crew]:
 def muster(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-P", "-m", "muster.cli.main", "-C", str(root), *words]
     return subprocess.run(argv, check=False, capture_output=True, text=True)
+
+
+def play(folder: Path, rounds: int, seed: int, one: Callable[[Crew, int], None]) -> None:
+    """`one` round with each seed, beside one crew."""
+    with crew(folder) as there:
+        for number in range(rounds):
+            one(there, seed + number)
 
 
 def plain(text: str) -> str:
@@ -342,7 +357,7 @@ class Round:
 
     def run(self) -> None:
         self.path.write_text(self.written)
-        self.add()
+        self.crew.add(self.path)
         acts, weights = zip(*self.ACTS, strict=True)
         for act in self.dice.choices(acts, weights, k=ACTIONS):
             self.say(act.__name__)
@@ -357,11 +372,6 @@ class Round:
                 self.crew.api.post(f"/api/v1/agent-tasks/{task_id}/claim/release", {"actor": "crew"})
         self.compare()
         self.decide()
-
-    def add(self) -> None:
-        added = muster(self.crew.root, "plan", "add", str(self.path))
-        assert added.returncode == 0, f"seed {self.seed}: {added}"
-        assert f"{self.name}: " in added.stdout, f"another plan took the file: {added}"
 
     # -- what has come of it
 
@@ -439,15 +449,16 @@ class Round:
 
 
 def run_rounds(folder: Path, rounds: int, seed: int, say: Callable[[str], None] = lambda _: None) -> Result:
-    result = Result()
-    with crew(folder) as there:
-        for number in range(rounds):
-            one = Round(there, seed + number, result)
-            before = len(result.out_of_step) + len(result.ticks_lost) + len(result.bytes_lost)
-            one.run()
-            result.rounds += 1
-            if len(result.out_of_step) + len(result.ticks_lost) + len(result.bytes_lost) > before:
-                say(f"round {seed + number}: {'; '.join(one.story)}")
-                for line in (*result.out_of_step, *result.ticks_lost, *result.bytes_lost)[-3:]:
-                    say(f"  {line}")
+    result = Result(rounds)
+
+    def one_round(there: Crew, number: int) -> None:
+        one = Round(there, number, result)
+        before = len(result.wrong)
+        one.run()
+        if len(result.wrong) > before:
+            say(f"round {number}: {'; '.join(one.story)}")
+            for line in result.wrong[-3:]:
+                say(f"  {line}")
+
+    play(folder, rounds, seed, one_round)
     return result
