@@ -87,9 +87,11 @@ def main(argv: list[str]) -> int:
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="./run bench", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="./run bench", description="Figures beside their targets, and beside peers."
+    )
     parser.add_argument("--quick", action="store_true", help="small counts, one repetition, no peers")
-    parser.add_argument("--only", metavar="NAME,...", help=f"sections: {', '.join(SECTIONS)}")
+    parser.add_argument("--only", metavar="NAME,...", help=f"sections: {', '.join(SECTIONS)} (default: all)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples there")
     parser.add_argument(
         "--dir", type=Path, metavar="FOLDER", help="disk to measure on (default: temporary folder)"

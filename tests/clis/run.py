@@ -23,6 +23,10 @@ LOOPBACK_ONLY = 'ip link set lo up && exec "$@"'
 
 
 def main(arguments: list[str]) -> int:
+    env = {**os.environ, **CLOSED, "PYTHONPATH": str(HERE.parent)}
+    measure = [sys.executable, str(HERE / "measure.py"), *arguments[1:]]
+    if arguments[:1] == ["--measure"] and {"-h", "--help"}.intersection(arguments):
+        return subprocess.run(measure, env=env, check=False).returncode  # nothing is installed for it
     try:
         for kind in (*PINS, *PYTHON_PINS):
             print(f"{kind}: {install(kind)}", flush=True)
@@ -41,10 +45,9 @@ def main(arguments: list[str]) -> int:
         cut = []
     files = [str(path) for path in sorted(HERE.glob("real_*.py"))]
     pytest = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *(arguments or ["-q", "-s"]), *files]
-    measure = [sys.executable, str(HERE / "measure.py"), *arguments[1:]]
     return subprocess.run(
         [*cut, *(measure if arguments[:1] == ["--measure"] else pytest)],
-        env={**os.environ, **CLOSED, "PYTHONPATH": str(HERE.parent)},
+        env=env,
         cwd=HERE.parents[1],
         check=False,
     ).returncode

@@ -87,7 +87,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="./run contain", description="Ends programs that fight back, N times."
     )
-    parser.add_argument("--rounds", type=int, default=200, metavar="N", help="default: 200")
+    parser.add_argument("--rounds", type=int, default=200, metavar="N", help="programs (default: 200)")
     rounds = parser.parse_args().rounds
     become_subreaper()
     begin_s = time.monotonic()

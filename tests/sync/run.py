@@ -1,4 +1,4 @@
-"""`./run sync --rounds N`: a plan and its file under everybody's hands at once, and what comes of it."""
+"""A plan and its file under everybody's hands at once, and what comes of it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,21 @@ from tick_cost import measure
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--tasks", type=int, help="instead: what a tick costs in a plan of so many tasks")
+    parser = argparse.ArgumentParser(prog="./run sync", description=__doc__)
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=20,
+        metavar="N",
+        help="of edits, and a fifth as many of moves and of answers that are killed (default: 20)",
+    )
+    parser.add_argument("--seed", type=int, default=1, metavar="K", help="of the first round (default: 1)")
+    parser.add_argument(
+        "--tasks", type=int, metavar="N", help="instead: what a tick costs in a plan of so many tasks"
+    )
     args = parser.parse_args()
+    if args.rounds < 1:
+        parser.error("--rounds must be at least 1")
     with tempfile.TemporaryDirectory() as folder:
         root = folder_of(folder, "sync")
         if args.tasks:

@@ -140,6 +140,20 @@ print(*sys.modules)
     say([f"{module} is imported after the fork: name it in `app.forked`" for module in sorted(late)])
 
 
+@pytest.mark.parametrize("rig", ["agents", "bench", "chaos", "contain", "sim", "sync"])
+def test_a_rig_says_what_its_options_are(rig: str) -> None:
+    run = subprocess.run([ROOT / "run", rig, "--help"], stdout=subprocess.PIPE, text=True, check=True)
+    assert run.stdout.startswith(f"usage: ./run {rig} ")
+    _, _, options = run.stdout.partition("\noptions:\n")
+    say(
+        [
+            f"{option} has no help"
+            for option in re.findall(r"(?m)^  (-.*\S)\n(?!     )", options)
+            if "  " not in option
+        ]
+    )
+
+
 def test_every_sql_file_is_used() -> None:
     say(tree_files.unused_sql(SOURCE))
 

@@ -45,7 +45,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         "--plant",
         choices=sorted(PLANTED_BUGS),
         metavar="NAME",
-        help="with this bug in the product, under all faults",
+        help=f"with this bug in the product, under all faults: {', '.join(sorted(PLANTED_BUGS))}",
     )
     parser.add_argument("--plants", action="store_true", help="with each bug in turn: all have to be found")
     args = parser.parse_args(argv)
