@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from described import misfits
+
 from muster.client.http import ClientRequest, Connection
 from muster.engine.batch import Batcher
 from muster.engine.commands import Engine
@@ -98,7 +100,10 @@ class Site:
             )
         finally:
             connection.close()
-        return status, json.loads(answer) if answer else None
+        told = json.loads(answer) if answer[:1] in {b"{", b"["} else None
+        found = misfits(method, target, status, told)
+        assert not found, found
+        return status, told
 
     def get(self, target: str) -> Any:
         status, answer = self.send("GET", target)

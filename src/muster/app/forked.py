@@ -15,8 +15,11 @@ from muster.app.settings import load_config
 from muster.config.project import Project
 from muster.hosts.fork_server import Entries, ForkServer, serve_stdin
 
-_LATER = ("files", "markdown", "order", "versions")
-"""Of `muster.plans`: what owner and workers import when they first need it.  A test of the tree knows all."""
+_LATER = (
+    *("plans.files", "plans.markdown", "plans.order", "plans.versions"),
+    *("web.examples", "web.field_words", "web.openapi", "web.reference_page"),
+)
+"""What owner and workers import when they first need it.  A test of the tree knows all."""
 
 
 def begin_forks(project: Project) -> ForkServer | None:
@@ -31,7 +34,7 @@ def _entries(root: Path) -> Entries:
     from muster.web.app import RESOURCES
 
     # All that any of them ever imports: after an upgrade in place the rest would be of another version.
-    for name in (*(f"web.{name}" for name in RESOURCES), *(f"plans.{name}" for name in _LATER)):
+    for name in (*(f"web.{name}" for name in RESOURCES), *_LATER):
         import_module(f"muster.{name}")
     return {"owner": partial(owner.main, root), "worker": partial(worker.main, root)}
 

@@ -20,9 +20,19 @@ _REFERENCES = (
 def add(parser: argparse.ArgumentParser) -> None:
     parser.description = "Prints the manual page: muster man | man -l -"
     parser.add_argument("--markdown", action="store_true", help="as a page of the documentation")
+    parser.add_argument(
+        "--http", action="store_true", help="the HTTP API instead, as a page of the documentation"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.http:
+        from muster.web.app import declared
+        from muster.web.openapi import document
+        from muster.web.reference_page import chapter
+
+        print(chapter(document(declared())), end="")
+        return 0
     commands = surface()
     print(markdown(commands) if args.markdown else roff(commands), end="")
     return 0

@@ -192,7 +192,7 @@ class Queries:
         return [views[task_id] for task_id in ids if task_id in views]
 
     async def refused(self) -> list[TaskView]:
-        """Done, although an agent was not allowed all that it wanted to do; the newest REFUSED_MAX."""
+        """Done, although an agent was not allowed all that it wanted to do; the newest 100."""
         ids = tuple(await self._reads.refused(REFUSED_MAX))
         return await self.tasks(TaskFilter(ids=ids, limit=REFUSED_MAX)) if ids else []
 
@@ -201,6 +201,7 @@ class Queries:
         return await resolve(self._reads, reference)
 
     async def task(self, task_id: int) -> TaskDetail:
+        """All of one task: its attempts, its newest events, the end of its log.  Raises NotFound."""
         views = await self.tasks(TaskFilter(ids=(task_id,)))
         if not views:
             raise NotFound(f"there is no task {task_id}", "muster task list")
@@ -246,7 +247,7 @@ class Queries:
         ]
 
     async def plan(self, name: str) -> PlanProgress:
-        """Raises NotFound for a plan that is not there."""
+        """One plan, and whether there is anything left to do in it.  Raises NotFound."""
         view = await self._plan_view(name)
         spent = ledger_of(await self._reads.meta(SPENT)).plans.get(str(view.id))
         told = replace(view, usage=spent.usage) if spent else view

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple, get_type_hints
 
-from msgspec import UNSET, Struct, UnsetType, convert, defstruct
+from msgspec import UNSET, Struct, UnsetType, convert, defstruct, structs
 from msgspec.structs import replace
 
 from muster.model import commands as c
@@ -287,6 +287,15 @@ _Edited = defstruct(
     rename="camel",
     forbid_unknown_fields=True,
 )
+
+
+def edit_body(actor: Any) -> type[Struct]:
+    """The body of a request that edits a task, to be described."""
+    own: list[tuple[str, Any] | tuple[str, Any, Any]] = [
+        ("actor", actor),
+        *((one.name, one.type, one.default) for one in structs.fields(_Edited)),
+    ]
+    return defstruct("EditTaskBody", own, rename="camel", forbid_unknown_fields=True, kw_only=True)
 
 
 def edited(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import import_module
 
 from muster.web.backend import Backend
-from muster.web.routes import Application
+from muster.web.routes import Application, Route, Routes
 
 RESOURCES = (
     *("attempts", "audit", "budgets", "claims", "coordinator", "crew", "db", "events", "owner", "plans"),
-    *("pools", "tasks", "worker_protocol", "workers"),
+    *("pools", "reference", "tasks", "worker_protocol", "workers"),
 )
 """A module each."""
 
 
 def build(backend: Backend) -> Application:
-    return Application(backend, (import_module(f"muster.web.{name}").routes for name in RESOURCES))
+    return Application(backend, _resources())
+
+
+def declared() -> list[tuple[str, Route]]:
+    """All routes, each with its method."""
+    return [one for resource in _resources() for one in resource.made]
+
+
+def _resources() -> Iterator[Routes]:
+    return (import_module(f"muster.web.{name}").routes for name in RESOURCES)

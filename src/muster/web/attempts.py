@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from muster.model import commands as c
-from muster.model.answers import Answer
+from muster.model.answers import Answer, Moved
 from muster.model.errors import BadInput, CallerError, IllegalMove, NotAllowed, StaleEpoch
 from muster.model.states import ErrorKind
 from muster.model.task import Attempt
@@ -19,7 +19,7 @@ from muster.web.routes import Routes
 
 
 class DoneBody(Body, frozen=True, kw_only=True):
-    result: msgspec.Raw = msgspec.Raw(b"null")
+    result: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
 
 
 class FailBody(Body, frozen=True, kw_only=True):
@@ -68,7 +68,8 @@ def _report(verb: str, shape: type[c.AttemptCommand], *names: str) -> None:
         fields = {name: getattr(body, name) for name in names}
         return await web.engine.execute(shape(task_id=who.task_id, epoch=who.epoch, **fields))
 
-    routes.post(f"{_ATTEMPT}/{verb}", body=lambda: body_of(shape, names))(report)
+    body = lambda: body_of(shape, names)  # noqa: E731
+    routes.post(f"{_ATTEMPT}/{verb}", body=body, answer=Moved, by=shape)(report)
 
 
 _report("progress", c.Progress, "percent", "step", "estimated_completion_at_ms")
@@ -77,13 +78,15 @@ _report("artifact", c.AddArtifact, "name", "location")
 _report("ask", c.Ask, "question")
 
 
-@routes.post(f"{_ATTEMPT}/done")
+@routes.post(f"{_ATTEMPT}/done", answer=Moved)
 async def done(web: Backend, who: Attempt, body: DoneBody) -> Answer:
+    """The agent has done its task."""
     return await _declare(web, who, None, json_text(body.result))
 
 
-@routes.post(f"{_ATTEMPT}/fail")
+@routes.post(f"{_ATTEMPT}/fail", answer=Moved)
 async def fail(web: Backend, who: Attempt, body: FailBody) -> Answer:
+    """The agent cannot do its task."""
     if body.kind is ErrorKind.LOST:
         raise BadInput("an agent that can say so is not lost; nothing was changed", "name another kind")
     return await _declare(web, who, body.kind, body.message)
@@ -101,7 +104,8 @@ async def _declare(web: Backend, who: Attempt, failed: ErrorKind | None, text: s
     )
 
 
-@routes.get(f"{_ATTEMPT}/checkpoint")
+@routes.get(f"{_ATTEMPT}/checkpoint", answer={200: bytes, 204: None})
 async def last_checkpoint(web: Backend, who: Attempt) -> Reply:
+    """What the next attempt starts from; 204 where there is none."""
     found = await web.reads.checkpoint(who.task_id)
     return Reply(204) if found is None else Reply(200, found.data, "application/octet-stream")

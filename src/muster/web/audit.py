@@ -10,6 +10,7 @@ from muster.model import commands as c
 from muster.model.answers import AuditReport
 from muster.model.errors import BadInput
 from muster.model.events import Level
+from muster.model.views import EventView
 from muster.web.backend import Backend
 from muster.web.http import Query
 from muster.web.routes import Routes
@@ -27,7 +28,8 @@ class AuditQuery(Query, frozen=True, kw_only=True):
 
 
 @routes.get("/api/v1/audit")
-async def newest(web: Backend, query: AuditQuery) -> object:
+async def newest(web: Backend, query: AuditQuery) -> list[EventView]:
+    """The newest events, oldest of them first."""
     return await web.reads.audit_events(
         task_id=query.task,
         levels=() if query.level is None else _from(query.level),
@@ -46,4 +48,5 @@ def _from(name: str) -> tuple[str, ...]:
 
 @routes.get("/api/v1/audit/verify")
 async def verify(web: Backend) -> AuditReport:
+    """Whether anybody has changed what was written."""
     return await web.owner.verify_audit()

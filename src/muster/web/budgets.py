@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster.model import commands as c
-from muster.model.answers import Answer
+from muster.model.answers import Answer, Done
 from muster.model.errors import Conflict, MusterError, NotFound
 from muster.model.spending import OF_PLAN, OF_TASK, nearly_used, raised
 from muster.model.states import HELD, PauseReason, TaskStatus
@@ -16,7 +16,7 @@ routes = Routes()
 PAGE = 1000
 
 
-@routes.post("/api/v1/budgets")
+@routes.post("/api/v1/budgets", answer=Done)
 async def set_budget(web: Backend, body: c.SetBudget) -> Answer:
     """Also resumes what the old one has paused, and tells those who were told that it is nearly used."""
     done = await web.engine.execute(body)

@@ -10,7 +10,7 @@ import msgspec
 
 from muster.engine.queries import Queries
 from muster.model import commands as c
-from muster.model.answers import Answer
+from muster.model.answers import Answer, Held, Moved, Taken
 from muster.model.errors import Conflict, IllegalMove, NotFound
 from muster.model.states import ErrorKind
 from muster.model.views import TaskFilter, TaskView
@@ -46,7 +46,7 @@ class Outcome(StrEnum):
 class ReleaseBody(ActorBody, frozen=True, kw_only=True):
     epoch: c.Id | None = None
     outcome: Outcome = Outcome.RELEASED
-    result: msgspec.Raw = msgspec.Raw(b"null")
+    result: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
     kind: ErrorKind = ErrorKind.CRASH
     message: c.Text = ""
 
@@ -54,8 +54,9 @@ class ReleaseBody(ActorBody, frozen=True, kw_only=True):
 routes.query("/api/v1/claims", Queries.claims)
 
 
-@routes.post(_CLAIM, status=201)
+@routes.post(_CLAIM, status=201, answer=Taken)
 async def take(web: Backend, task_id: int, body: TakeBody, request: Request) -> Answer:
+    """Takes the task by hand."""
     token_hash = body.token_hash or hashlib.sha256(secrets.token_bytes(32)).hexdigest()
     holder = _process(web, request) if body.with_me else ""
     command = c.Take(
@@ -76,8 +77,9 @@ def _process(web: Backend, request: Request) -> str:
     return ":".join(map(str, lineage[0][0])) if lineage else ""
 
 
-@routes.post(f"{_CLAIM}/renew")
+@routes.post(f"{_CLAIM}/renew", answer=Held)
 async def renew(web: Backend, task_id: int, body: RenewBody) -> Answer:
+    """The holder is still there."""
     return await web.engine.execute(
         c.Extend(
             task_id=task_id,
@@ -88,8 +90,9 @@ async def renew(web: Backend, task_id: int, body: RenewBody) -> Answer:
     )
 
 
-@routes.post(f"{_CLAIM}/release")
+@routes.post(f"{_CLAIM}/release", answer=Moved)
 async def release(web: Backend, task_id: int, body: ReleaseBody) -> Answer:
+    """Gives the task back: done, failed, or for somebody else."""
     failed = body.outcome is Outcome.FAILED
     return await web.engine.execute(
         c.GiveBack(

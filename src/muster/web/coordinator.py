@@ -37,6 +37,7 @@ class Coordinator(Struct, frozen=True, kw_only=True, rename="camel"):
 
 @routes.get("/api/v1/coordinator/status")
 async def status(web: Backend) -> Coordinator:
+    """Who coordinates, and how the crew is."""
     found = await web.queries.status()
     claims = await web.queries.claims()
     expired = sum(claim.expired for claim in claims)
@@ -68,4 +69,5 @@ def _count(found: StatusView, wanted: frozenset[TaskStatus] | set[TaskStatus]) -
 
 @routes.post("/api/v1/coordinator/reconcile")
 async def reconcile(web: Backend) -> Reconciled:
+    """Looks for what disagrees with the facts, and mends it."""
     return await web.owner.reconcile()

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from muster.engine.queries import Queries
 from muster.model import commands as c
-from muster.model.answers import Answer
+from muster.model.answers import Answer, Done, WorkersOrdered
 from muster.model.states import CrewStatus
 from muster.web.backend import Backend
 from muster.web.http import ActorBody
@@ -27,14 +27,16 @@ class AddWorkersBody(ActorBody, frozen=True, kw_only=True):
 
 
 routes.query("/api/v1/crew", Queries.crew)
-routes.command("/api/v1/crew/stop", c.StopCrew, "stop_by_s", "actor")
+routes.command("/api/v1/crew/stop", c.StopCrew, "stop_by_s", "actor", answer=Done)
 
 
-@routes.post("/api/v1/crew")
+@routes.post("/api/v1/crew", answer=Done)
 async def set_status(web: Backend, body: CrewBody) -> Answer:
+    """Starts or stops handing out work."""
     return await web.engine.execute(c.SetCrew(status=body.status))
 
 
-@routes.post("/api/v1/crew/workers", status=202)
+@routes.post("/api/v1/crew/workers", status=202, answer=WorkersOrdered)
 async def add_workers(web: Backend, body: AddWorkersBody) -> Answer:
+    """The supervisor starts as many more."""
     return await web.engine.execute(c.AddWorkers(count=body.add, request_id=body.request_id))

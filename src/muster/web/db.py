@@ -22,6 +22,7 @@ class BackupBody(Body, frozen=True, kw_only=True):
 
 @routes.post("/api/v1/db/backup")
 async def back_up(web: Backend, body: BackupBody) -> BackedUp:
+    """Copies the store to a file while it is in use."""
     target = Path(body.path)
     if not target.is_absolute():
         raise BadInput(f"{body.path} is no absolute path; no backup was made", "begin it with /")

@@ -25,7 +25,7 @@ class EventsQuery(Query, frozen=True, kw_only=True):
 
 @routes.get("/api/v1/events")
 async def events(web: Backend, request: Request, query: EventsQuery) -> list[EventView]:
-    """Held for `wait` seconds while there are none."""
+    """What was written after event `after`, in its order; held for `wait` seconds while there is nothing."""
     found: list[EventView] = []
 
     async def look() -> bool:

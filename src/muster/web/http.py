@@ -231,6 +231,7 @@ def body_of(command: type[c.Command], names: Sequence[str]) -> type[Struct]:
             for name in names
         ],
         bases=(Body,),
+        namespace={"__doc__": command.__doc__, "__fields_of__": command},
         frozen=True,
         kw_only=True,
         rename="camel",

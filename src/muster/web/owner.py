@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 
+from msgspec import Struct
+
 from muster import __version__
 from muster.model.errors import BadInput
-from muster.model.json_value import Json
+from muster.model.views import StatusView
 from muster.web.backend import Backend
 from muster.web.http import Query
 from muster.web.routes import Routes
@@ -14,53 +16,93 @@ from muster.web.routes import Routes
 routes = Routes()
 
 
+class OwnerHealth(Struct, frozen=True):
+    status: str
+
+
+class Halted(Struct, frozen=True, rename="camel"):
+    """Why nothing is written any more."""
+
+    code: str
+    message: str
+    hint: str
+
+
+class OwnerBrief(Struct, frozen=True, kw_only=True, rename="camel"):
+    pid: int
+    halted: Halted | None
+
+
+class OwnerProcess(Struct, frozen=True, kw_only=True, rename="camel"):
+    pid: int
+    version: str
+    started_at_ms: int
+    term: int
+
+
+class Status(Struct, frozen=True, kw_only=True, rename="camel"):
+    owner: OwnerProcess
+    halted: Halted | None
+    status: StatusView
+
+
+class Resolved(Struct, frozen=True, kw_only=True, rename="camel"):
+    task_id: int
+    epoch: int | None
+    """None: the reference names no attempt."""
+
+
+class Nothing(Struct, frozen=True):
+    """An empty object."""
+
+
 class ResolveQuery(Query, frozen=True, kw_only=True):
     ref: str = ""
 
 
 @routes.get("/healthz")
-async def health(web: Backend) -> object:  # noqa: ARG001 - it answers, that is all
-    return {"status": "ok"}
+async def health(web: Backend) -> OwnerHealth:  # noqa: ARG001 - it answers, that is all
+    """It answers, that is all."""
+    return OwnerHealth("ok")
 
 
 @routes.get("/api/v1/owner")
-async def owner(web: Backend) -> object:
+async def owner(web: Backend) -> OwnerBrief:
     """Asks nothing of the store."""
-    return {"pid": os.getpid(), "halted": _halted(web)}
+    return OwnerBrief(pid=os.getpid(), halted=_halted(web))
 
 
 @routes.get("/api/v1/status")
-async def status(web: Backend) -> object:
-    process = {
-        "pid": os.getpid(),
-        "version": __version__,
-        "startedAtMs": web.owner.started_at_ms,
-        "term": web.owner.term,
-    }
-    return {"owner": process, "halted": _halted(web), "status": await web.queries.status()}
+async def status(web: Backend) -> Status:
+    """All plans, workers and agents at a glance."""
+    process = OwnerProcess(
+        pid=os.getpid(), version=__version__, started_at_ms=web.owner.started_at_ms, term=web.owner.term
+    )
+    return Status(owner=process, halted=_halted(web), status=await web.queries.status())
 
 
-def _halted(web: Backend) -> Json | None:
+def _halted(web: Backend) -> Halted | None:
     fault = web.owner.halted()
-    return {"code": fault.code, "message": fault.message, "hint": fault.hint} if fault else None
+    return Halted(fault.code, fault.message, fault.hint) if fault else None
 
 
 @routes.get("/api/v1/resolve")
-async def resolve(web: Backend, query: ResolveQuery) -> object:
+async def resolve(web: Backend, query: ResolveQuery) -> Resolved:
+    """The task, and the attempt, that a reference like `plan/key#2` means."""
     if not query.ref:
         raise BadInput("no task was named", "muster task list")
     task_id, epoch = await web.queries.resolve(query.ref)
-    return {"taskId": task_id, "epoch": epoch}
+    return Resolved(task_id=task_id, epoch=epoch)
 
 
 @routes.post("/api/v1/person/{what}")
-async def person(web: Backend, what: str) -> object:  # noqa: ARG001 - it is refused to attempts, that is all
+async def person(web: Backend, what: str) -> Nothing:  # noqa: ARG001 - it is refused to attempts, that is all
     """For what a command does without the owner (a merge, an end): only a person gets an answer."""
-    return {}
+    return Nothing()
 
 
 @routes.post("/api/v1/shutdown")
-async def shut_down(web: Backend) -> object:
-    """The answer to this is still sent."""
+async def shut_down(web: Backend) -> Nothing:
+    """Ends the owner; the answer to this is still sent."""
     web.shut_down()
-    return {}
+    return Nothing()

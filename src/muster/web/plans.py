@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from muster.engine.queries import Queries
 from muster.model import commands as c
-from muster.model.answers import BoxesTicked
-from muster.model.edits import CancelPlan, PlanCancelled, PlanDiff, UpdatePlan
+from muster.model.answers import BoxesTicked, Enqueued, PlanMoved
+from muster.model.edits import CancelPlan, PlanCancelled, PlanDiff, PlanUpdated, UpdatePlan
 from muster.model.plan_sync import PlanSynced
 from muster.model.views import PlanView
 from muster.web.backend import Backend
@@ -20,7 +20,7 @@ _PLANS = "/api/v1/plans"
 _PLAN = f"{_PLANS}/{{plan}}"
 
 
-class CancelBody(ActorBody, frozen=True, kw_only=True):
+class CancelPlanBody(ActorBody, frozen=True, kw_only=True):
     reason: c.Text = ""
 
 
@@ -33,14 +33,15 @@ class SyncBody(ActorBody, frozen=True, kw_only=True):
 
 @routes.get(_PLANS)
 async def plans(web: Backend) -> list[PlanView]:
+    """All plans, with their counts and costs."""
     return await web.queries.plans()
 
 
-routes.command(_PLANS, c.Enqueue, status=201)
-routes.command(f"{_PLANS}/update", UpdatePlan)
-routes.command(f"{_PLAN}/pause", c.PausePlan, "actor")
-routes.command(f"{_PLAN}/move", c.MovePlan, "actor", "source")
-routes.command(f"{_PLAN}/resume", c.ResumePlan, "actor")
+routes.command(_PLANS, c.Enqueue, status=201, answer=Enqueued)
+routes.command(f"{_PLANS}/update", UpdatePlan, answer=PlanUpdated)
+routes.command(f"{_PLAN}/pause", c.PausePlan, "actor", answer=PlanMoved)
+routes.command(f"{_PLAN}/move", c.MovePlan, "actor", "source", answer=PlanMoved)
+routes.command(f"{_PLAN}/resume", c.ResumePlan, "actor", answer=PlanMoved)
 routes.query(_PLAN, Queries.plan)
 routes.query(f"{_PLAN}/tasks", Queries.kept_tasks)
 routes.query(f"{_PLAN}/items", Queries.items)
@@ -79,7 +80,8 @@ async def sync(web: Backend, plan: str, body: SyncBody) -> PlanSynced:
 
 
 @routes.post(f"{_PLAN}/cancel")
-async def cancel(web: Backend, plan: str, body: CancelBody) -> PlanCancelled:
+async def cancel(web: Backend, plan: str, body: CancelPlanBody) -> PlanCancelled:
+    """Cancels all of it that has not ended."""
     return await _page_by_page(web, CancelPlan(plan=plan, actor=body.actor, reason=body.reason))
 
 

@@ -9,7 +9,8 @@ A resource is one file: its bodies and queries as structs, and one function for 
 
 The function's parameters say what it takes of a request: the parts of the path by their names (`{task_id:id}` is
 a number), `query` and `body` as their structs, the whole `request`, and `who`: what the guard of these routes has
-found out.  What it returns is sent as JSON; a Reply is sent unchanged.
+found out.  What it returns is sent as JSON; a Reply is sent unchanged.  What it says that it returns is what the
+API's description says (web/openapi.py); where that is only an Answer or a Reply, `answer` says more.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from types import FunctionType
 from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 
 from muster.model import commands as c
+from muster.model.answers import Moved
 from muster.model.errors import CallerError, MusterError, NotFound
 from muster.web.backend import Backend
 from muster.web.http import Reply, Request, body_of, decode_body, decode_query, error_reply, json_reply
@@ -37,14 +40,34 @@ NUMBER_DIGITS_MAX = 16
 """A longer number is a 404, not an overflow: no store counts that far."""
 
 
+class RouteWords(msgspec.Struct, frozen=True, kw_only=True):
+    """What a description says of a route, where its function does not."""
+
+    by: object
+    """What has the words: the function, the method of Queries, or the command."""
+    answer: Any = None
+    """What is sent, or that by status; None: what the function returns."""
+    body: Lazy | None = None
+    """The shape of a body that the function reads itself."""
+
+
 class Route:
     def __init__(
-        self, path: str, handler: Handler, status: int, guard: Handler | None, body: Lazy | None
+        self,
+        path: str,
+        handler: Handler,
+        status: int,
+        guard: Handler | None,
+        body: Lazy | None,
+        *,
+        said: RouteWords,
     ) -> None:
+        self.said = said
+        self.guarded = guard is not None
+        self.status = status
         self.parts = path.split("/")
         self._for_people = path.startswith(STEERING) and path not in FOR_ATTEMPTS
         self._handler = handler
-        self._status = status
         self._guard = guard
         self._body = body
         self._names = [part[1:-1].partition(":") for part in self.parts if part.startswith("{")]
@@ -59,6 +82,27 @@ class Route:
     def _decoder(self) -> msgspec.json.Decoder[Any] | None:
         shape = self._body() if self._body is not None else self._takes.get("body")
         return None if shape is None else msgspec.json.Decoder(shape)
+
+    @property
+    def query(self) -> type[msgspec.Struct] | None:
+        shape: type[msgspec.Struct] | None = self._takes.get("query")
+        return shape
+
+    @property
+    def body(self) -> Any:
+        """Its shape; None where the route takes none."""
+        if self.said.body is not None:
+            return self.said.body()
+        return self._body() if self._body is not None else self._takes.get("body")
+
+    @property
+    def answers(self) -> dict[int, Any]:
+        """By status, what is sent: a shape, None for nothing, bytes for what is no JSON."""
+        said = self.said.answer
+        if said is None:
+            asked = self.said.by if isinstance(self.said.by, FunctionType) else self._handler
+            said = get_type_hints(asked)["return"]
+        return said if isinstance(said, dict) else {self.status: said}
 
     def prepare(self) -> None:
         decode_query("", self._takes.get("query"))
@@ -80,7 +124,7 @@ class Route:
         if self._decoder is not None:
             body, request.body = decode_body(request.body, self._decoder), b""  # no need to hold it twice
             given["body"] = await as_said_by(web, request, body)
-        return json_reply(await self._handler(web, **given), self._status)
+        return json_reply(await self._handler(web, **given), self.status)
 
 
 def _number(text: str) -> int:
@@ -98,21 +142,34 @@ class Routes:
         self._guard = guard
         self.made: list[tuple[str, Route]] = []
 
-    def get(self, path: str) -> Callable[[H], H]:
-        return self._on("GET", path)
+    def get(self, path: str, *, answer: Any = None) -> Callable[[H], H]:
+        return self._on("GET", path, answer=answer)
 
-    def post(self, path: str, *, status: int = 200, body: Lazy | None = None) -> Callable[[H], H]:
-        """`body` gives its shape where the handler is one of several that are alike."""
-        return self._on("POST", path, status, body)
+    def post(
+        self,
+        path: str,
+        *,
+        status: int = 200,
+        body: Lazy | None = None,
+        answer: Any = None,
+        reads: Lazy | None = None,
+        by: object = None,
+    ) -> Callable[[H], H]:
+        """`body` gives its shape where the handler is one of several that are alike, and `by` the words for it;
+        `reads` is the shape of a body that is decoded by the handler."""
+        return self._on("POST", path, status, body, answer=answer, reads=reads, by=by)
 
-    def command(self, path: str, shape: type[c.Command], *names: str, status: int = 200) -> None:
+    def command(
+        self, path: str, shape: type[c.Command], *names: str, status: int = 200, answer: Any = Moved
+    ) -> None:
         """The command itself is the body; or these fields of it are, and the path gives the rest."""
 
         async def execute(web: Backend, body: Any, **of: Any) -> object:
             given = shape(**of, **{name: getattr(body, name) for name in names}) if names else body
             return await web.engine.execute(given)
 
-        self.post(path, status=status, body=lambda: body_of(shape, names) if names else shape)(execute)
+        body = lambda: body_of(shape, names) if names else shape  # noqa: E731
+        self.post(path, status=status, body=body, answer=answer, by=shape)(execute)
 
     def query(self, path: str, query: Callable[..., Awaitable[object]]) -> None:
         """A method of Queries, which takes the parts of the path."""
@@ -120,11 +177,22 @@ class Routes:
         async def ask(web: Backend, **of: Any) -> object:
             return await query(web.queries, *of.values())
 
-        self.get(path)(ask)
+        self._on("GET", path, by=query)(ask)
 
-    def _on(self, method: str, path: str, status: int = 200, body: Lazy | None = None) -> Callable[[H], H]:
+    def _on(
+        self,
+        method: str,
+        path: str,
+        status: int = 200,
+        body: Lazy | None = None,
+        *,
+        answer: Any = None,
+        reads: Lazy | None = None,
+        by: object = None,
+    ) -> Callable[[H], H]:
         def add(handler: H) -> H:
-            self.made.append((method, Route(path, handler, status, self._guard, body)))
+            said = RouteWords(by=by or handler, answer=answer, body=reads)
+            self.made.append((method, Route(path, handler, status, self._guard, body, said=said)))
             return handler
 
         return add

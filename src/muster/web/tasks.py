@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from muster.engine.queries import Queries
 from muster.model import commands as c
-from muster.model.answers import Answer, Enqueued
-from muster.model.edits import EditTask, edited
+from muster.model.answers import Answer, Enqueued, Moved
+from muster.model.edits import EditTask, edit_body, edited
 from muster.model.errors import BadInput
 from muster.model.states import TaskStatus
 from muster.model.views import Inbox, LogChunk, TaskFilter, TaskView
@@ -65,8 +65,17 @@ class LogsQuery(Query, frozen=True, kw_only=True):
     wait: WaitSeconds = 0
 
 
+class LogPage(Struct, frozen=True, kw_only=True, rename="camel"):
+    chunks: tuple[LogChunk, ...]
+    next: int
+    """Read on with `after=next`."""
+    done: bool
+    """The attempt is over, and nothing more was there to read."""
+
+
 @routes.get(_TASKS)
 async def tasks(web: Backend, query: TasksQuery) -> list[TaskView]:
+    """Tasks in the order of their ids."""
     try:
         statuses = tuple(TaskStatus(name.upper()) for name in query.status)
     except ValueError as error:
@@ -99,11 +108,13 @@ def _pairs(texts: Sequence[str]) -> dict[str, str]:
 
 @routes.get("/api/v1/inbox")
 async def inbox(web: Backend, query: InboxQuery) -> Inbox:
+    """What waits for a person."""
     return await web.queries.inbox(query.plan)
 
 
 @routes.get(f"{_TASKS}/next")
 async def next_tasks(web: Backend, query: NextQuery) -> list[TaskView]:
+    """What is given out next, first one first."""
     return await web.queries.next_ready(query.limit)
 
 
@@ -112,11 +123,8 @@ routes.query(_TASK, Queries.task)
 
 
 @routes.get(f"{_TASK}/logs")
-async def logs(web: Backend, request: Request, task_id: int, query: LogsQuery) -> object:
-    """Log chunks of one attempt after place `after`, held for `wait` seconds while there are none.
-
-    `done` tells that the attempt is over and nothing more was there to read.
-    """
+async def logs(web: Backend, request: Request, task_id: int, query: LogsQuery) -> LogPage:
+    """Log chunks of one attempt after place `after`, held for `wait` seconds while there are none."""
     chunks: list[tuple[int, LogChunk]] = []
     over = False
 
@@ -131,16 +139,16 @@ async def logs(web: Backend, request: Request, task_id: int, query: LogsQuery) -
         return bool(chunks) or over
 
     await web.hold(request, EVENTS, query.wait, look)
-    return {
-        "chunks": [chunk for _, chunk in chunks],
-        "next": chunks[-1][0] if chunks else query.after,
-        "done": over and len(chunks) < LOG_PAGE_CHUNKS,
-    }
+    return LogPage(
+        chunks=tuple(chunk for _, chunk in chunks),
+        next=chunks[-1][0] if chunks else query.after,
+        done=over and len(chunks) < LOG_PAGE_CHUNKS,
+    )
 
 
-@routes.post(_TASKS)
+@routes.post(_TASKS, answer={201: Enqueued, 200: Enqueued})
 async def add(web: Backend, body: AddBody) -> Reply:
-    """201 for a task that is new, 200 for one that was there already."""
+    """Adds one task.  201 for a task that is new, 200 for one that was there already."""
     spec = c.Spec(**{name: getattr(body, name) for name in c.Spec.__struct_fields__})
     command = c.Enqueue(plan=body.plan, source=None, tasks=(spec,), actor=body.actor)
     added = await web.engine.execute(command)
@@ -161,9 +169,9 @@ routes.command(f"{_TASK}/cancel", c.Cancel, "actor", "reason")
 routes.command(f"{_TASK}/retry", c.Retry, "actor", "note", "fresh")
 
 
-@routes.post(f"{_TASK}/edit")
+@routes.post(f"{_TASK}/edit", answer=Moved, reads=lambda: edit_body(c.Name))
 async def edit(web: Backend, task_id: int, body: dict[str, Any]) -> Answer:
-    """The body holds what is to be otherwise: fields of `POST /api/v1/agent-tasks`."""
+    """Changes what a task says.  The body holds what is to be otherwise: fields of `POST /api/v1/agent-tasks`."""
     try:
         actor = msgspec.convert(body.pop("actor", ""), c.Name)
         changes = edited(body)

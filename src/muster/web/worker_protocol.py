@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from muster.model import commands as c
-from muster.model.answers import Answer, Claimed, HeartbeatAnswer
+from muster.model.answers import Answer, Claimed, Done, HeartbeatAnswer, Moved, Registered
 from muster.model.place import PlanPlace
 from muster.model.states import CrewStatus
 from muster.ports.crew import COMMANDS
@@ -18,10 +18,11 @@ routes = Routes()
 
 for _name, _shape in COMMANDS.items():
     if _shape not in {c.Register, c.Claim, c.Heartbeat}:
-        routes.command(f"/worker/v1/{_name}", _shape)
+        answer = Done if _shape is c.Deregister else Moved
+        routes.command(f"/worker/v1/{_name}", _shape, answer=answer)
 
 
-@routes.post("/worker/v1/register")
+@routes.post("/worker/v1/register", answer=Registered)
 async def register(web: Backend, body: c.Register) -> Answer:
     """Often in the place of one that was killed: what that one has begun must be there for the first claim."""
     await web.owner.free_dead()
@@ -30,6 +31,7 @@ async def register(web: Backend, body: c.Register) -> Answer:
 
 @routes.get("/worker/v1/tasks/{task_id:id}/place")
 async def place(web: Backend, task_id: int) -> PlanPlace:
+    """Of a task in its plan, as its agent is told."""
     found = await web.reads.place(task_id)
     files = [plan.source for plan in await web.reads.plan_sources() if plan.source is not None]
     return replace(found, plan_files=tuple(files))
@@ -62,7 +64,7 @@ async def _crew_stays(web: Backend) -> bool:
     return await web.reads.meta("crew") != CrewStatus.STOPPED
 
 
-@routes.post("/worker/v1/heartbeat")
+@routes.post("/worker/v1/heartbeat", answer=HeartbeatAnswer)
 async def heartbeat(web: Backend, query: WaitQuery, body: c.Heartbeat) -> Answer:
     """Renews at once; held while there are no orders, `wait` seconds at most, so that a cancel or a stop reaches
     the worker without delay."""
