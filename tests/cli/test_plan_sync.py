@@ -114,12 +114,15 @@ def test_a_cleared_box_asks_and_is_opened_again_or_ticked_again(project: Project
 
 
 def test_what_comes_with_a_checkout_waits(project: Project) -> None:
-    git(project.folder, "checkout", "-qb", "other")
-    project.plan.write_text(
-        project.plan.read_text().replace("[ ] First", "[x] First") + "- [ ] New {#new}\n  true\n"
-    )
-    git(project.folder, "commit", "-qam", "other")
-    until(lambda: project.conflicts() or project.status("new") or None, "it is seen")
+    # Written elsewhere: in the project's folder it would be a person's tick until it is committed.
+    beside = project.folder.with_name("beside")
+    git(project.folder, "worktree", "add", "-qb", "other", str(beside))
+    text = project.plan.read_text().replace("[ ] First", "[x] First") + "- [ ] New {#new}\n  true\n"
+    (beside / "plan.md").write_text(text)
+    git(beside, "commit", "-qam", "other")
+    git(project.folder, "worktree", "remove", str(beside))
+    git(project.folder, "checkout", "-q", "other")
+    assert conflicts_of(project, "a", "new") == {"a": "ticked", "new": "added"}
     git(project.folder, "checkout", "-q", "-")
     until(lambda: not project.conflicts(), "what is not there any more is not asked")
     project.say("plan", "sync", "plan")
