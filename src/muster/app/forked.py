@@ -31,11 +31,13 @@ def begin_forks(project: Project) -> ForkServer | None:
 def _entries(root: Path) -> Entries:
     # Here, for the supervisor's own memory is spared them.
     from muster.app import owner, worker
-    from muster.web.app import RESOURCES
+    from muster.web.app import declared
 
     # All that any of them ever imports: after an upgrade in place the rest would be of another version.
-    for name in (*(f"web.{name}" for name in RESOURCES), *_LATER):
+    for name in _LATER:
         import_module(f"muster.{name}")
+    for _, route in declared():
+        route.prepare()  # or each owner would
     return {"owner": partial(owner.main, root), "worker": partial(worker.main, root)}
 
 
