@@ -1,3 +1,31 @@
 """Muster runs a crew of AI agents on a plan, and never loses a task."""
 
 __version__ = "0.1.0"
+
+_FOUND_IN = {
+    "App": "app",
+    "AppTask": "tasks",
+    "AsyncHandle": "handles",
+    "AsyncTaskContext": "context",
+    "GiveUp": "errors",
+    "Handle": "handles",
+    "TaskStopped": "errors",
+    "TaskCancelled": "errors",
+    "TaskContext": "context",
+    "TaskEnded": "errors",
+    "TaskFailed": "errors",
+}
+"""The names of the SDK, by module: `__init__.pyi` has their types.  Each is loaded when it is used first, for
+every command of the CLI imports this module."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _FOUND_IN:
+        raise AttributeError(f"module 'muster' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"muster.sdk.{_FOUND_IN[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_FOUND_IN]

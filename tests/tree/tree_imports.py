@@ -30,6 +30,7 @@ FLOORS = {
     "mcp": 5,
     "testing": 5,
     "app": 6,
+    "sdk": 7,
     "cli": 7,
 }
 """DESIGN part 5: a package imports from itself and from lower floors, never from a sibling."""

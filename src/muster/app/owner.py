@@ -47,19 +47,19 @@ async def _own(project: Project, config: Config) -> None:
             loop.add_signal_handler(number, web.shut_down)
         path, app = Path(project.socket), build(web)
         app.prepare()
-        with _bound(path) as listening:
-            await _until_closed(
+        with bound_to(path) as listening:
+            await until_closed(
                 web,
                 serve(app, listening, web.closing),
                 *(service.run() for service in (owner.services() if halted is None else ())),
                 _mind_supervisor(project, owner, web),
-                _mind_files(path, owner, lambda again: serve(app, again, web.closing)),
+                mind_files(path, owner, lambda again: serve(app, again, web.closing)),
             )
         # The workers are gone, or go on without us: whoever waits for our end expects the boxes of what is done.
         await owner.tick_boxes()
 
 
-async def _until_closed(
+async def until_closed(
     web: Backend, serving: Coroutine[Any, Any, None], *loops: Coroutine[Any, Any, None]
 ) -> None:
     """Runs the server and the loops; a loop that fails ends the owner, and its supervisor starts another."""
@@ -95,7 +95,7 @@ async def _mind_supervisor(project: Project, owner: Owner, web: Backend) -> None
             return
 
 
-async def _mind_files(
+async def mind_files(
     path: Path, owner: Owner, serve_too: Callable[[socket.socket], Coroutine[Any, Any, None]]
 ) -> None:
     """Notices a store whose files were damaged or taken away, and puts the socket's file back."""
@@ -107,7 +107,7 @@ async def _mind_files(
                 await detached_call(owner.store.look)
                 with contextlib.suppress(OSError):  # its folder may be gone as well
                     if _is_missing(path):
-                        listening = bound.enter_context(_bound(path))
+                        listening = bound.enter_context(bound_to(path))
                         serving.append(asyncio.create_task(serve_too(listening)))
                         log.warning("%s was removed: it is there again", path)
         finally:
@@ -119,7 +119,7 @@ def _is_missing(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _bound(path: Path) -> Iterator[socket.socket]:
+def bound_to(path: Path) -> Iterator[socket.socket]:
     # We hold the owner's lock, so a socket that is there is a dead owner's.
     path.unlink(missing_ok=True)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

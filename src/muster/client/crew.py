@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -12,6 +13,7 @@ from muster.client.api import error_of
 from muster.client.http import REPLY_S, ClientRequest, Connection
 from muster.model import commands as c
 from muster.model.answers import Answer, Claimed, Done, HeartbeatAnswer, Moved, Registered
+from muster.model.errors import MusterError
 from muster.model.place import PlanPlace
 from muster.ports.crew import COMMANDS
 
@@ -52,6 +54,16 @@ class HttpCrew:
 
     def report(self, command: c.AttemptCommand) -> Moved:
         return self._call(command, Moved)
+
+    def report_all(self, commands: Sequence[c.AttemptCommand]) -> list[Moved | MusterError]:
+        """As many answers, in order; a refusal is a value among them."""
+        found: list[Moved | MusterError] = []
+        for command in commands:
+            try:
+                found.append(self.report(command))
+            except MusterError as error:
+                found.append(error)
+        return found
 
     def place(self, task_id: int) -> PlanPlace:
         return self._ask("GET", f"/worker/v1/tasks/{task_id}/place", b"", PlanPlace, 0.0)

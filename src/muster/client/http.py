@@ -49,6 +49,12 @@ class ClientRequest:
         self.headers = headers or {}
         self.reply_s = reply_s
 
+    def message(self) -> bytes:
+        """As it goes over the wire."""
+        headers = {"Host": "muster", "Content-Length": len(self.body), **self.headers}
+        lines = [f"{self.method} {self.target} HTTP/1.1", *(f"{name}: {headers[name]}" for name in headers)]
+        return "\r\n".join([*lines, "", ""]).encode() + self.body
+
 
 class Connection:
     """One keep-alive connection.  Not to be shared between threads, but for `hang_up`."""
@@ -73,6 +79,9 @@ class Connection:
             self._socket.close()
             self._socket = None
 
+    def __del__(self) -> None:
+        self.close()  # a thread that had one of its own has ended
+
     def open(self) -> bool:
         """False where nobody listens.  A socket that another user has left there is as good as none."""
         with suppress(OSError):
@@ -85,9 +94,7 @@ class Connection:
         A kept connection that the server has closed meanwhile is opened again once: commands are fenced or
         carry a request id, so that a repetition does no harm.
         """
-        headers = {"Host": "muster", "Content-Length": len(asked.body), **asked.headers}
-        lines = [f"{asked.method} {asked.target} HTTP/1.1", *(f"{name}: {headers[name]}" for name in headers)]
-        message = "\r\n".join([*lines, "", ""]).encode() + asked.body
+        message = asked.message()
         self.sent = False
         if self._used and not self._hung_up and _is_over(self._socket):
             self.close()

@@ -64,6 +64,7 @@ class Holder:
         self._finished = threading.Event()
         self._heartbeat_s = 5.0
         self._heard_s = time.monotonic()
+        self.lease_s = 15.0
         self._lease_s: float | None = None
         """Set where this worker is to freeze what it cannot renew."""
 
@@ -141,7 +142,7 @@ class Holder:
         while True:
             try:
                 registered = self._crew.register(command)
-                self._heartbeat_s = registered.heartbeat_s
+                self._heartbeat_s, self.lease_s = registered.heartbeat_s, registered.lease_s
                 self._lease_s = registered.lease_s if registered.freeze else None
                 return
             except AWAY:
@@ -182,8 +183,9 @@ class Holder:
                 time.sleep(wait_s)
                 wait_s = min(RECONNECT_CAP_S, wait_s * 2)
             except Conflict as error:
-                log.warning("%s", error)
-                self._die()
+                if not self._finished.is_set():  # else it was held while we said goodbye
+                    log.warning("%s", error)
+                    self._die()
                 return None
 
     def _guard(self, lease_s: float) -> None:
@@ -213,6 +215,8 @@ class Holder:
                 self._finished.wait(wait_s)
                 wait_s = min(RECONNECT_CAP_S, wait_s * 2)
                 continue
+            if self._finished.is_set():
+                return  # it was held while we said goodbye
             if self._obey(answer, sent_s):
                 self._finished.wait(ORDERS_PENDING_S)
 

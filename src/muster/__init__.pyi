@@ -1,0 +1,13 @@
+from muster.sdk.app import App as App
+from muster.sdk.context import AsyncTaskContext as AsyncTaskContext
+from muster.sdk.context import TaskContext as TaskContext
+from muster.sdk.errors import GiveUp as GiveUp
+from muster.sdk.errors import TaskCancelled as TaskCancelled
+from muster.sdk.errors import TaskEnded as TaskEnded
+from muster.sdk.errors import TaskFailed as TaskFailed
+from muster.sdk.errors import TaskStopped as TaskStopped
+from muster.sdk.handles import AsyncHandle as AsyncHandle
+from muster.sdk.handles import Handle as Handle
+from muster.sdk.tasks import AppTask as AppTask
+
+__version__: str

@@ -1,0 +1,217 @@
+"""An owner within the process of a program: a thread with an event loop of its own.
+
+It also listens on the project's socket, so that `muster status` and other processes reach it as any other one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+from muster.app.core import Owner
+from muster.app.owner import bound_to, mind_files, until_closed
+from muster.app.parts import make_state_dir
+from muster.client.crew import HttpCrew
+from muster.client.http import ClientRequest
+from muster.config.project import Project
+from muster.config.settings import Config
+from muster.engine.batch import Batcher
+from muster.model import commands as c
+from muster.model.answers import Claimed, Enqueued, Moved
+from muster.model.errors import BadInput, MusterError, OwnerUnavailable
+from muster.model.states import CrewStatus
+from muster.web.app import build
+from muster.web.backend import Backend
+from muster.web.http import Peer, Request
+from muster.web.routes import Application
+from muster.web.server import serve
+
+log = logging.getLogger(__name__)
+
+_ENQUEUE = msgspec.json.Decoder(c.Enqueue)
+_LOG_FORMAT = "%(asctime)s embedded[%(process)d] %(levelname)s %(name)s: %(message)s"
+
+
+class EmbeddedOwner:
+    """Use as a context manager, from any thread but one with the owner's own loop."""
+
+    def __init__(self, project: Project, config: Config) -> None:
+        self._project = project
+        self._config = config
+        self._began: Future[None] = Future()
+        self._thread = threading.Thread(target=self._run, name="muster-owner", daemon=True)
+        self._loop: asyncio.AbstractEventLoop
+        self._owner: Owner
+        self._web: Backend
+        self._app: Application
+        self._peer = Peer(os.getpid())
+        self._peer.actor = ""
+        """A person's program, also where it is a worker as well."""
+
+    def __enter__(self) -> Self:
+        """Raises OwnerUnavailable where another process holds the store, StoreFault where it cannot be used."""
+        self._thread.start()
+        self._began.result()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(RuntimeError):  # it has ended by itself
+            self._loop.call_soon_threadsafe(self._web.shut_down)
+        self._thread.join()
+
+    @property
+    def project(self) -> Project:
+        return self._project
+
+    def request(self, asked: ClientRequest) -> tuple[int, bytes]:
+        """As `client.api.Transport`.  Raises OwnerUnavailable once the owner has ended."""
+        return self.begin(asked).result()
+
+    def begin(self, asked: ClientRequest) -> Future[tuple[int, bytes]]:
+        """As `request`, without waiting for the answer."""
+        work = self._answer(asked)
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError as error:
+            work.close()
+            raise _over() from error
+
+    async def _answer(self, asked: ClientRequest) -> tuple[int, bytes]:
+        given = [(name.encode(), value.encode()) for name, value in asked.headers.items()]
+        try:
+            reply = await self._app.answer(Request(asked.method, asked.target, given, asked.body, self._peer))
+        except asyncio.CancelledError:
+            raise _over() from None
+        return reply.status, reply.data
+
+    def close(self) -> None:
+        """The owner stays: it is nobody's connection."""
+
+    def enqueue(self, command: c.Enqueue) -> Enqueued:
+        """Raises what refuses it."""
+        try:
+            checked = _ENQUEUE.decode(msgspec.json.encode(command))
+        except msgspec.ValidationError as error:
+            raise BadInput(f"invalid task: {error}; nothing was added") from error
+        added = self._batcher.submit(checked).result()
+        assert isinstance(added, Enqueued)
+        return added
+
+    def crew(self) -> LocalCrew:
+        return LocalCrew(self, self._batcher)
+
+    @property
+    def _batcher(self) -> Batcher:
+        return self._owner.batcher
+
+    def _run(self) -> None:
+        try:
+            make_state_dir(self._project)
+            with _logged(self._project.log_file):
+                asyncio.run(self._own())
+        except BaseException as error:
+            if self._began.done():
+                log.exception("the embedded owner has ended")
+            else:
+                self._began.set_exception(error)
+
+    async def _own(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        async with Owner(self._project, self._config) as owner:
+            if (halted := owner.halted()) is not None:
+                raise halted
+            await owner.take_over()
+            await owner.batcher.execute(c.SetCrew(status=CrewStatus.RUNNING))
+            self._owner, self._web = owner, owner.backend()
+            self._app = build(self._web)
+            self._app.prepare()
+            path = Path(self._project.socket)
+            with bound_to(path) as listening:
+                self._began.set_result(None)
+                await until_closed(
+                    self._web,
+                    serve(self._app, listening, self._web.closing),
+                    *(service.run() for service in owner.services()),
+                    mind_files(path, owner, lambda again: serve(self._app, again, self._web.closing)),
+                )
+            await owner.tick_boxes()
+
+
+def _over() -> OwnerUnavailable:
+    return OwnerUnavailable("the owner in this process has ended", "see .muster/muster.log")
+
+
+class _ToRoot(logging.Handler):
+    """What the program's own settings want to see of our log."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        root = logging.getLogger()
+        if root.isEnabledFor(record.levelno):
+            root.handle(record)
+
+
+@contextlib.contextmanager
+def _logged(path: Path) -> Iterator[None]:
+    """The owner's log is a file of the project, which also witnesses the seals; the program's own stays."""
+    ours = logging.getLogger("muster")
+    level, propagates = ours.level, ours.propagate
+    file = logging.FileHandler(path, encoding="utf-8")
+    file.setFormatter(logging.Formatter(_LOG_FORMAT))
+    handlers = [file, _ToRoot()] if propagates else [file]
+    for handler in handlers:
+        ours.addHandler(handler)
+    ours.setLevel(min(level, logging.INFO) if level else logging.INFO)
+    ours.propagate = False
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            ours.removeHandler(handler)
+        ours.setLevel(level)
+        ours.propagate = propagates
+        file.close()
+
+
+class LocalCrew(HttpCrew):
+    """The worker protocol without a socket: what comes often goes to the engine at once."""
+
+    def __init__(self, owner: EmbeddedOwner, batcher: Batcher) -> None:
+        super().__init__(owner.project.socket)
+        self._owner = owner
+        self._batcher = batcher
+
+    def _connect(self) -> EmbeddedOwner:
+        return self._owner
+
+    def claim(self, command: c.Claim, *, wait_s: float) -> Claimed:
+        found = self._batcher.submit(command).result()
+        assert isinstance(found, Claimed)
+        empty = not (found.jobs or found.drain or found.over)
+        return super().claim(command, wait_s=wait_s) if empty and wait_s else found
+
+    def report(self, command: c.AttemptCommand) -> Moved:
+        moved = self._batcher.submit(command).result()
+        assert isinstance(moved, Moved)
+        return moved
+
+    def report_all(self, commands: Sequence[c.AttemptCommand]) -> list[Moved | MusterError]:
+        """In one commit, as a rule; a refusal is a value."""
+        found: list[Moved | MusterError] = []
+        for future in [self._batcher.submit(command) for command in commands]:
+            try:
+                moved = future.result()
+            except MusterError as error:
+                found.append(error)
+            else:
+                assert isinstance(moved, Moved)
+                found.append(moved)
+        return found

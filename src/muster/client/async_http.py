@@ -1,0 +1,88 @@
+"""The same HTTP as `client.http` for programs with an event loop: a request holds up nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+
+from muster.client.http import CONNECT_S, ClientRequest, Lost, address
+from muster.model.errors import OwnerUnavailable
+
+_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+IDLE_MAX = 8
+"""Connections that are kept for what is asked next."""
+
+
+class AsyncConnections:
+    """A connection for each request at a time; belongs to one event loop."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = os.fspath(path)
+        self._idle: list[_Streams] = []
+
+    async def close(self) -> None:
+        while self._idle:
+            await _close(self._idle.pop())
+
+    async def request(self, asked: ClientRequest) -> tuple[int, bytes]:
+        """(status, body).  Raises OwnerUnavailable where nobody answers in time.
+
+        As in `client.http` a kept connection that was closed meanwhile is opened again once.
+        """
+        message, reply_s = asked.message(), asked.reply_s
+        while self._idle:
+            streams = self._idle.pop()
+            try:
+                return await self._exchange(streams, message, reply_s)
+            except (Lost, OSError) as error:
+                if isinstance(error, TimeoutError):
+                    raise self._unavailable(error) from error
+        try:
+            return await self._exchange(await self._open(), message, reply_s)
+        except (Lost, OSError) as error:
+            raise self._unavailable(error) from error
+
+    async def _open(self) -> _Streams:
+        with address(self._path) as reachable:
+            async with asyncio.timeout(CONNECT_S):
+                return await asyncio.open_unix_connection(reachable)
+
+    async def _exchange(self, streams: _Streams, message: bytes, reply_s: float) -> tuple[int, bytes]:
+        reader, writer = streams
+        try:
+            async with asyncio.timeout(reply_s):
+                writer.write(message)
+                await writer.drain()
+                status, data, keep = await _read(reader)
+        except BaseException:
+            await _close(streams)
+            raise
+        if keep and len(self._idle) < IDLE_MAX:
+            self._idle.append(streams)
+        else:
+            await _close(streams)
+        return status, data
+
+    def _unavailable(self, error: Exception) -> OwnerUnavailable:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return OwnerUnavailable(f"no owner answers at {self._path}: {reason}", "muster up")
+
+
+async def _read(reader: asyncio.StreamReader) -> tuple[int, bytes, bool]:
+    """(status, body, whether the connection stays open)."""
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+        status_line, *lines = head.decode("latin-1").split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        data = await reader.readexactly(int(headers.get("content-length", "0")))
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+        raise Lost("the owner closed the connection") from error
+    return int(status_line.split(" ", 2)[1]), data, headers.get("connection", "").lower() != "close"
+
+
+async def _close(streams: _Streams) -> None:
+    writer = streams[1]
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()

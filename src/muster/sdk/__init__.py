@@ -1,0 +1,1 @@
+"""Muster in a Python program: `import muster` has the names that are meant for it."""

@@ -1,0 +1,221 @@
+"""An app: functions that run as tasks, and the worker that runs them."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+
+from muster.app.embedded import EmbeddedOwner
+from muster.app.settings import load_config
+from muster.client.http import answers
+from muster.hosts.local_host import LocalHost
+from muster.model import commands as c
+from muster.model.errors import BadInput
+from muster.runtimes.chance import SystemChance
+from muster.sdk.attempt import NAG_S
+from muster.sdk.context import AsyncTaskContext, TaskContext
+from muster.sdk.function_worker import FunctionWorker
+from muster.sdk.handles import AsyncHandle, Handle
+from muster.sdk.links import EMBEDDED, ProjectLink, project_at
+from muster.sdk.tasks import AppTask, Call, options_of
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+log = logging.getLogger(__name__)
+
+STOP_S = 2 * NAG_S + 1
+"""How long a function may take to end that was told to, and is interrupted then."""
+
+
+class TaskDecorator(Protocol):
+    """Keeps the signature of the function, without the context that the worker gives it."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[AsyncTaskContext, P], Awaitable[R]]
+    ) -> AppTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[TaskContext, P], R]) -> AppTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, Awaitable[R]]) -> AppTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> AppTask[P, R]: ...
+
+
+class App:
+    """A queue of its own: a plan of this name, and an agent of this name that only its workers have."""
+
+    def __init__(self, name: str, *, project: str | os.PathLike[str] | None = None) -> None:
+        """`project` is the folder that holds `.muster/`; without it that of the working directory."""
+        self.name = name
+        self.tasks: dict[str, AppTask[..., Any]] = {}
+        self._folder = project
+        self._linking = threading.Lock()
+        self._linked: ProjectLink | None = None
+
+    @property
+    def link(self) -> ProjectLink:
+        """Found when it is needed first: an app may be made wherever its module is imported."""
+        with self._linking:
+            if self._linked is None:
+                self._linked = ProjectLink(project_at(self._folder))
+            return self._linked
+
+    # -- tasks
+
+    @overload
+    def task(
+        self, function: Callable[Concatenate[AsyncTaskContext, P], Awaitable[R]], /
+    ) -> AppTask[P, R]: ...
+    @overload
+    def task(self, function: Callable[Concatenate[TaskContext, P], R], /) -> AppTask[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, Awaitable[R]], /) -> AppTask[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> AppTask[P, R]: ...
+    @overload
+    def task(self, /, *, name: str | None = None, **options: Any) -> TaskDecorator: ...
+    def task(
+        self, function: Callable[..., Any] | None = None, /, *, name: str | None = None, **options: Any
+    ) -> Any:
+        """Makes a function a task; `options` are those of `Options`.
+
+        A first parameter that is annotated with TaskContext (AsyncTaskContext for a function that is
+        asynchronous) is given by the worker.
+        """
+
+        def make(function: Callable[..., Any]) -> AppTask[..., Any]:
+            called = name or function.__name__
+            if called in self.tasks:
+                raise BadInput(f"app {self.name} has a task {called!r} already", "give it another name=")
+            made: AppTask[..., Any] = AppTask(self, function, called, options_of(options, called))
+            self.tasks[called] = made
+            return made
+
+        return make if function is None else make(function)
+
+    def enqueue(self, calls: Sequence[Call[R]]) -> list[Handle[R]]:
+        """Adds all of them in one commit, or none."""
+        added = self.link.enqueue(self._command(calls))
+        return [self._handle(call, number) for call, number in zip(calls, added.task_ids, strict=True)]
+
+    async def enqueue_async(self, calls: Sequence[Call[R]]) -> list[AsyncHandle[R]]:
+        added = await self.link.enqueue_async(self._command(calls))
+        return [
+            AsyncHandle(self.link, number, call.task.returns)
+            for call, number in zip(calls, added.task_ids, strict=True)
+        ]
+
+    def _handle(self, call: Call[R], number: int) -> Handle[R]:
+        return Handle(self.link, number, call.task.returns)
+
+    def _command(self, calls: Sequence[Call[Any]]) -> c.Enqueue:
+        specs = tuple(call.spec for call in calls)
+        return c.Enqueue(plan=self.name, source=None, tasks=specs, actor=self.link.actor)
+
+    # -- workers
+
+    @contextlib.contextmanager
+    def running(
+        self, concurrency: int = 1, *, batch: int = 1, embedded: bool | None = None, stop_s: float = 10.0
+    ) -> Iterator[RunningApp]:
+        """With a worker of so many threads in this process; at the end what runs has `stop_s` to finish.
+
+        The owner that is up hands out the work; where none is, this process is it (`embedded`: whether it is
+        to be in any case).
+        """
+        with contextlib.ExitStack() as stack:
+            project = self.link.project
+            alone = embedded or (embedded is None and not answers(project.socket))
+            if alone and project.folder not in EMBEDDED:
+                stack.enter_context(self._owning())
+            running = RunningApp(self, self._worker(concurrency, batch))
+            stack.callback(running.end, stop_s)
+            running.begin()
+            yield running
+
+    def run_worker(
+        self, concurrency: int = 1, *, batch: int = 1, embedded: bool | None = None, stop_s: float = 10.0
+    ) -> None:
+        """As `running`, until Ctrl-C, SIGTERM, or the end of the crew.  For the main thread."""
+        asked = threading.Event()
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, lambda *_: asked.set()) for number in numbers}
+        try:
+            with self.running(concurrency, batch=batch, embedded=embedded, stop_s=stop_s) as running:
+                while not asked.wait(0.2) and running.alive:
+                    pass
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextlib.contextmanager
+    def _owning(self) -> Iterator[None]:
+        project = self.link.project
+        project.root.mkdir(parents=True, exist_ok=True)
+        with EmbeddedOwner(project, load_config(project.root)) as owner:
+            EMBEDDED[project.folder] = owner
+            try:
+                yield
+            finally:
+                del EMBEDDED[project.folder]
+
+    def _worker(self, concurrency: int, batch: int) -> FunctionWorker:
+        if not self.tasks:
+            raise BadInput(f"app {self.name} has no tasks", "decorate a function with @app.task")
+        host, chance = LocalHost(), SystemChance()
+        process = host.identify(os.getpid())
+        assert process is not None
+        registration = c.Register(
+            worker_id=f"worker-{chance.name(8)}",
+            hostname=host.hostname,
+            pid=process.pid,
+            pid_start=process.start,
+            boot_id=host.boot_id,
+            slots=concurrency,
+            agents=(self.name,),
+            offers={self.name: c.Offer(capabilities=tuple(sorted(self.tasks)))},
+        )
+        crew = self.link.crew()
+        return FunctionWorker(crew, chance, registration, self.tasks, batch=batch, orphan_grace_s=600.0)
+
+
+class RunningApp:
+    """A worker in threads of this process."""
+
+    def __init__(self, app: App, worker: FunctionWorker) -> None:
+        self.app = app
+        self._worker = worker
+        self._thread = threading.Thread(target=self._run, name=f"muster-{app.name}", daemon=True)
+        self._error: BaseException | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def begin(self) -> None:
+        self._thread.start()
+
+    def end(self, stop_s: float) -> None:
+        """Raises what has ended it, if that was no end of ours."""
+        self._worker.drain()
+        self._thread.join(stop_s)
+        if self._thread.is_alive():
+            self._worker.stop()
+            self._thread.join(max(stop_s, STOP_S))
+        if self._thread.is_alive():
+            log.warning("a task of %s does not stop: it is lost with this process", self.app.name)
+        if (error := self._error or self._worker.error) is not None:
+            raise error
+
+    def _run(self) -> None:
+        try:
+            self._worker.run()
+        except BaseException as error:
+            self._error = error

@@ -1,0 +1,184 @@
+"""What a client asks of an owner, without I/O: generators that yield what they need and are told it.
+
+The same ones serve a client that blocks and one that is asynchronous.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import time
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from muster.client.api import error_of
+from muster.client.http import REPLY_S, ClientRequest
+from muster.model.durations import parse_duration
+from muster.model.errors import MusterError, NotFound, Unavailable, WaitTimeout
+from muster.model.states import FINAL, TaskStatus
+from muster.model.views import EventView, TaskDetail, TaskView
+from muster.sdk.errors import TaskCancelled, TaskEnded, TaskFailed
+from muster.sdk.values import convert
+
+T = TypeVar("T")
+
+HOLD_S = 25.0
+"""How long a request is held by the owner while there is no news."""
+AWAY_S = 0.2
+"""Between two tries while no owner answers."""
+JSON = {"Content-Type": "application/json"}
+_EVENTS = msgspec.json.Decoder(list[EventView])
+_DETAIL = msgspec.json.Decoder(TaskDetail)
+_VIEWS = msgspec.json.Decoder(list[TaskView])
+
+
+class Rest(NamedTuple):
+    """Wait for so long."""
+
+    seconds: float
+
+
+Asking = Generator[ClientRequest | Rest, Any, T]
+Send = Callable[[ClientRequest], tuple[int, bytes]]
+SendAsync = Callable[[ClientRequest], Awaitable[tuple[int, bytes]]]
+
+
+def run(asking: Asking[T], send: Send) -> T:
+    """Raises what the owner has raised."""
+    answer: bytes | None = None
+    error: MusterError | None = None
+    while True:
+        try:
+            wanted = asking.send(answer) if error is None else asking.throw(error)
+        except StopIteration as stop:
+            found: T = stop.value
+            return found
+        answer, error = None, None
+        if isinstance(wanted, Rest):
+            time.sleep(wanted.seconds)
+            continue
+        try:
+            answer = answered(*send(wanted))
+        except MusterError as refused:
+            error = refused
+
+
+async def run_async(asking: Asking[T], send: SendAsync) -> T:
+    """As `run`."""
+    answer: bytes | None = None
+    error: MusterError | None = None
+    while True:
+        try:
+            wanted = asking.send(answer) if error is None else asking.throw(error)
+        except StopIteration as stop:
+            found: T = stop.value
+            return found
+        answer, error = None, None
+        if isinstance(wanted, Rest):
+            await asyncio.sleep(wanted.seconds)
+            continue
+        try:
+            answer = answered(*await send(wanted))
+        except MusterError as refused:
+            error = refused
+
+
+def answered(status: int, data: bytes) -> bytes:
+    if status >= 400:
+        raise error_of(status, data)
+    return data
+
+
+def post(path: str, **content: Any) -> Asking[Any]:
+    return call("POST", path, content)
+
+
+def call(method: str, path: str, content: object = None) -> Asking[Any]:
+    """Any request of the API; None where the answer is empty."""
+    data = yield ClientRequest(method, path, b"" if content is None else msgspec.json.encode(content), JSON)
+    return json.loads(data) if data else None
+
+
+def get(path: str, **query: Any) -> Asking[bytes]:
+    given = {name: value for name, value in query.items() if value is not None}
+    target = f"{path}?{urlencode(given, doseq=True)}" if given else path
+    data: bytes = yield ClientRequest("GET", target, reply_s=REPLY_S + float(given.get("wait", 0)))
+    return data
+
+
+def detail(task_id: int) -> Asking[TaskDetail]:
+    return _DETAIL.decode((yield from get(f"/api/v1/agent-tasks/{task_id}")))
+
+
+def tasks(**query: Any) -> Asking[list[TaskView]]:
+    return _VIEWS.decode((yield from get("/api/v1/agent-tasks", **query)))
+
+
+def task_id_of(reference: str | int) -> Asking[int]:
+    """Raises NotFound, Ambiguous."""
+    if isinstance(reference, int):
+        return reference
+    found = json.loads((yield from get("/api/v1/resolve", ref=reference)))
+    number: int = found["taskId"]
+    return number
+
+
+def view(task_id: int) -> Asking[TaskView]:
+    """Raises NotFound."""
+    found = yield from tasks(id=task_id)
+    if not found:
+        raise NotFound(f"there is no task {task_id}", "muster task list")
+    return found[0]
+
+
+def news(task_id: int, after: int, wait_s: float) -> Asking[list[EventView]]:
+    """Its events after the event of this number, held while there are none; none where no owner answers."""
+    try:
+        data = yield from get("/api/v1/events", task=task_id, after=after, wait=f"{wait_s:g}")
+    except Unavailable:
+        yield Rest(min(AWAY_S, wait_s))
+        return []
+    return _EVENTS.decode(data)
+
+
+def result(task_id: int, kind: Any, timeout: float | str | None) -> Asking[Any]:
+    """Raises TaskFailed, TaskCancelled, WaitTimeout."""
+    deadline_s = math.inf if timeout is None else time.monotonic() + parse_duration(timeout)
+    after = 0
+    while True:
+        left_s = deadline_s - time.monotonic()
+        found = yield from news(task_id, after, min(HOLD_S, max(0.0, left_s)))
+        if found:
+            after = found[-1].id
+            if found[-1].new_status in FINAL:
+                return outcome((yield from detail(task_id)), kind)
+        elif left_s <= 0:
+            now = yield from view(task_id)
+            raise WaitTimeout(
+                f"task {name_of(now)} is not done: {now.why or now.status}; it goes on",
+                f"wait longer, or look: muster why {task_id}",
+            )
+
+
+def outcome(found: TaskDetail, kind: Any) -> Any:
+    """Its result as `kind`.  Raises TaskFailed, TaskCancelled."""
+    task = found.task
+    if task.status is TaskStatus.COMPLETED or (task.status is TaskStatus.ARCHIVED and not task.error):
+        return None if found.result is None else convert(json.loads(found.result), kind)
+    cancelled = task.status is TaskStatus.CANCELLED or task.error.startswith("cancelled")
+    ended: type[TaskEnded] = TaskCancelled if cancelled else TaskFailed
+    kept = f"muster task show {task.id}; muster task retry {task.id}"
+    word = "was cancelled" if cancelled else "failed"
+    raise ended(f"task {name_of(task)} {word}: {task.error}", kept, task=task, attempts=found.attempts)
+
+
+def name_of(task: TaskView) -> str:
+    return f"{task.plan}/{task.key}"
+
+
+def path_of(task_id: int, action: str) -> str:
+    return f"/api/v1/agent-tasks/{task_id}/{quote(action)}"

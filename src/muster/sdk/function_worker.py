@@ -1,0 +1,339 @@
+"""The worker whose attempts are functions of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from muster.client.crew import HttpCrew
+from muster.model import commands as c
+from muster.model.answers import Claimed, ClaimedJob, Moved
+from muster.model.commands.base import LOG_CHUNK_BYTES_MAX, RESULT_BYTES_MAX
+from muster.model.errors import BadInput, Conflict, MusterError
+from muster.model.states import ErrorKind
+from muster.ports.runtime import Chance
+from muster.sdk.attempt import CURRENT, NAG_S, Attempting
+from muster.sdk.context import AsyncTaskContext, TaskContext
+from muster.sdk.errors import GiveUp, TaskStopped
+from muster.sdk.tasks import AppTask, read_payload
+from muster.sdk.values import encode
+from muster.worker.holder import AWAY, RECONNECT_CAP_S, RECONNECT_FIRST_S, Holder
+from muster.worker.lease_guard import boot_s
+from muster.worker.orders import Order, Orders
+
+log = logging.getLogger(__name__)
+
+MIND_S = 0.25
+GATHER_S = 0.05
+"""Ends of a batch are told together, but none waits longer for the others."""
+MESSAGE_CHARS_MAX = 2000
+
+
+class FunctionWorker(Holder):
+    """As Holder.  With a `batch` a slot takes so many tasks at once; many start or end in one commit."""
+
+    claim_wait_s = 4.0
+    """Well within a lease: what is given with it has started."""
+
+    def __init__(
+        self,
+        crew: HttpCrew,
+        chance: Chance,
+        registration: c.Register,
+        tasks: Mapping[str, AppTask[..., Any]],
+        *,
+        batch: int = 1,
+        orphan_grace_s: float,
+    ) -> None:
+        threads = registration.slots
+        registration = replace(registration, slots=threads * batch)
+        super().__init__(crew, chance, registration, orphan_grace_s=orphan_grace_s, threads=threads)
+        self._told = crew.report_all
+        self._tasks = tasks
+        self._batch = batch
+        self._token_hash = secrets.token_hex(32)
+        self._attempts: dict[tuple[int, int], Attempting] = {}
+        self._looping = asyncio.new_event_loop()
+        self.error: BaseException | None = None
+        """A bug of ours that has ended it."""
+
+    def run(self) -> bool:
+        loop = threading.Thread(target=self._looping.run_forever, name="muster-async", daemon=True)
+        mind = threading.Thread(target=self._mind, name="muster-mind", daemon=True)
+        loop.start()
+        mind.start()
+        try:
+            return super().run()
+        finally:
+            self._finished.set()
+            self._looping.call_soon_threadsafe(self._looping.stop)
+            loop.join()
+            self._looping.close()
+            mind.join()
+
+    def stop(self) -> None:
+        """What runs is to save what it has and give its task back."""
+        self.drain()
+        with self._lock:
+            for orders in self._held.values():
+                orders.give(Order.STOP)
+
+    # -- as Holder asks
+
+    def _new_claim(self) -> c.Claim:
+        return replace(super()._new_claim(), slots=self._batch, start=self._batch == 1)
+
+    def _claim(self, command: c.Claim) -> Claimed | None:
+        asked_s = boot_s()
+        claimed = super()._claim(command)
+        late = command.start and boot_s() - asked_s > self.lease_s
+        if claimed is None or not (late and claimed.jobs):
+            return claimed
+        for job in claimed.jobs:  # somebody else may have it by now
+            self._tell([c.Release(**_named(job), reason="the answer to its claim came too late")])
+        return replace(claimed, jobs=(), over=True)
+
+    def _broken(self) -> None:
+        log.exception("this worker is broken")
+        self.error = self.error or sys.exc_info()[1]
+        self._die()
+
+    def _run_jobs(self, jobs: Sequence[ClaimedJob], then: c.Claim) -> Claimed | None:
+        with contextlib.ExitStack() as held:
+            orders = [held.enter_context(self._holding(job)) for job in jobs]
+            given = list(zip(jobs, orders, strict=True))
+            if self._batch == 1:
+                (ends,) = [self._attempt(job, order) for job, order in given]
+                return self._finish([ends], then)
+            return self._run_batch(given, then)
+
+    def _run_batch(self, given: list[tuple[ClaimedJob, Orders]], then: c.Claim) -> Claimed | None:
+        """What was given out before may have ended its process: each of these starts alone.
+
+        Of fresh ones as many start in one commit as have run within GATHER_S before, twice as many at most.
+        """
+        following: Claimed | None = None
+        ends: list[list[c.AttemptCommand]] = []
+        many = 1
+        while given:
+            if (order := given[0][1].given) is not None:
+                job, _ = given.pop(0)
+                if order is Order.STOP:
+                    ends.append([c.Release(**_named(job), reason="it was asked to stop before it began")])
+                if not given:
+                    self._finish(ends, None)
+                continue
+            alone = given[0][0].epoch > 1
+            fresh = next((at for at, (job, _) in enumerate(given) if job.epoch > 1), len(given))
+            chunk = given[: 1 if alone else min(many, fresh)]
+            del given[: len(chunk)]
+            starts = [c.Start(**_named(job), token_hash=self._token_hash) for job, _ in chunk]
+            said = self._say([*(command for one in ends for command in one), *starts])[-len(starts) :]
+            ends = []
+            begun_s = time.monotonic()
+            for (job, orders), started in zip(chunk, said, strict=True):
+                if isinstance(started, Conflict):
+                    self._gone(job)
+                    continue
+                ends.append(self._attempt(job, orders))
+            took_s = time.monotonic() - begun_s
+            many = min(2 * many, self._batch) if took_s < GATHER_S / 2 else max(1, many // 2)
+            if not given or took_s > GATHER_S:
+                following, ends = self._finish(ends, then if not given else None), []
+        return following
+
+    def _finish(self, ends: list[list[c.AttemptCommand]], then: c.Claim | None) -> Claimed | None:
+        """Tells the ends of attempts; `then` is claimed with the last of them."""
+        said = [command for end in ends for command in end]
+        if then is not None and not self._draining.is_set() and said and isinstance(said[-1], c.Finish):
+            said[-1] = replace(said[-1], then=then)
+        answers = self._say(said)
+        last = answers[-1] if answers else None
+        return last.next if isinstance(last, Moved) else None
+
+    def _say(self, commands: Sequence[c.AttemptCommand]) -> list[Moved | MusterError]:
+        answers = self._tell(commands)
+        for command, answer in zip(commands, answers, strict=True):
+            if isinstance(answer, MusterError) and isinstance(command, c.Finish):
+                log.info("attempt %s#%s is over: %s", command.task_id, command.epoch, answer)
+                self._say_gone(command)
+        return answers
+
+    # -- one attempt
+
+    def _attempt(self, job: ClaimedJob, orders: Orders) -> list[c.AttemptCommand]:
+        """What is to be said of its end.  Never raises for what the function does."""
+        try:
+            attempt = Attempting(job, orders, self._report)
+        except BadInput as error:
+            return [_failed(job, ErrorKind.INVALID, f"{error.message}; {error.hint}")]
+        key = (job.task_id, job.epoch)
+        self._attempts[key] = attempt
+        try:
+            return self._call(job, attempt)
+        finally:
+            del self._attempts[key]
+
+    def _call(self, job: ClaimedJob, attempt: Attempting) -> list[c.AttemptCommand]:
+        try:
+            payload = read_payload(job.description)
+            name = payload.task
+            task = self._tasks[name]
+            args, kwargs = task.arguments(payload)
+        except (LookupError, TypeError, msgspec.ValidationError, BadInput) as error:
+            return [_failed(job, ErrorKind.INVALID, f"its text is no call of a task of this app: {error}")]
+        try:
+            value = self._result(task, attempt, args, kwargs)
+            text = encode(value, f"what {name} has returned")
+            if len(text) > RESULT_BYTES_MAX:
+                raise BadInput(
+                    f"the result of {name} has {len(text)} characters, more than {RESULT_BYTES_MAX}",
+                    "write a large result to a file and return its path",
+                )
+        except TaskStopped:
+            return self._stopped(job, attempt)
+        except (GiveUp, BadInput) as error:
+            return _told_failed(job, ErrorKind.INVALID, error)
+        except MemoryError as error:
+            return _told_failed(job, ErrorKind.OUT_OF_MEMORY, error)
+        except (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt) as error:
+            return _told_failed(job, ErrorKind.CRASH, error)
+        return [c.Complete(**_named(job), result=text, exit_code=0)]
+
+    def _result(
+        self, task: AppTask[..., Any], attempt: Attempting, args: list[Any], kwargs: dict[str, Any]
+    ) -> object:
+        """Raises what the function raises, and TaskStopped."""
+        attempt.raise_if_stopped()
+        if task.is_async:
+            given = [AsyncTaskContext(attempt), *args] if task.takes_context else args
+            return self._await(task, attempt, given, kwargs)
+        given = [TaskContext(attempt), *args] if task.takes_context else args
+        before = CURRENT.set(attempt)
+        try:
+            return _interruptible(lambda: task.function(*given, **kwargs), attempt)
+        finally:
+            CURRENT.reset(before)
+
+    def _await(
+        self, task: AppTask[..., Any], attempt: Attempting, given: list[Any], kwargs: dict[str, Any]
+    ) -> object:
+        done: Future[object] = Future()
+
+        async def run() -> None:
+            CURRENT.set(attempt)
+            try:
+                done.set_result(await task.function(*given, **kwargs))
+            except BaseException as error:
+                done.set_exception(error)
+
+        def begin() -> None:
+            running = self._looping.create_task(run())
+            attempt.cancel = lambda: self._looping.call_soon_threadsafe(running.cancel)
+
+        self._looping.call_soon_threadsafe(begin)
+        try:
+            return done.result()
+        except asyncio.CancelledError:
+            attempt.raise_if_stopped()  # it was cancelled for that
+            raise
+
+    def _stopped(self, job: ClaimedJob, attempt: Attempting) -> list[c.AttemptCommand]:
+        if attempt.abandoned:
+            self._gone(job)
+            return []
+        if attempt.timed_out:
+            return [_failed(job, ErrorKind.TIMEOUT, attempt.stop_reason)]
+        return [c.Release(**_named(job), reason=attempt.stop_reason or "it has stopped")]
+
+    def _mind(self) -> None:
+        """Interrupts what has not stopped although it was to."""
+        due_s: dict[tuple[int, int], float] = {}
+        while not self._finished.wait(MIND_S):
+            now_s = time.monotonic()
+            for key, attempt in list(self._attempts.items()):
+                if not attempt.stop_reason:
+                    continue
+                at_once = attempt.cancel is not None
+                if now_s >= due_s.setdefault(key, now_s if at_once else now_s + NAG_S):
+                    due_s[key] = now_s + NAG_S
+                    attempt.nag()
+            due_s = {key: due for key, due in due_s.items() if key in self._attempts}
+
+    # -- to the owner
+
+    def _report(self, command: c.AttemptCommand) -> Moved:
+        """Raises the refusal, and TaskStopped where nobody answers and the attempt is over."""
+        (answer,) = self._tell([command])
+        if isinstance(answer, MusterError):
+            raise answer
+        return answer
+
+    def _tell(self, commands: Sequence[c.AttemptCommand]) -> list[Moved | MusterError]:
+        """Until an owner has answered: repeating what it has taken does no harm."""
+        answers: list[Moved | MusterError] = list(self._told(commands)) if commands else []
+        wait_s = RECONNECT_FIRST_S
+        while away := [at for at, answer in enumerate(answers) if isinstance(answer, AWAY)]:
+            if self._left_alone() or self._declared_dead:
+                break
+            time.sleep(wait_s)
+            wait_s = min(RECONNECT_CAP_S, wait_s * 2)
+            for at, answer in zip(away, self._told([commands[at] for at in away]), strict=True):
+                answers[at] = answer
+        return answers
+
+    def _gone(self, job: ClaimedJob) -> None:
+        self._say_gone(c.ProcessesExited(**_named(job)))
+
+    def _say_gone(self, command: c.AttemptCommand) -> None:
+        """Somebody may wait for it before the task is given out again; its lease tells it too."""
+        self._told([c.ProcessesExited(task_id=command.task_id, epoch=command.epoch, proof=command.proof)])
+
+
+def _interruptible(function: Callable[[], object], attempt: Attempting) -> object:
+    """An interrupt that comes when `function` has ended already is swallowed here."""
+    attempt.begin(threading.get_ident())
+    try:
+        return function()
+    finally:
+        _settle(attempt)
+
+
+def _settle(attempt: Attempting) -> None:
+    while True:
+        try:
+            attempt.end()
+            return
+        except TaskStopped:
+            continue
+
+
+def _named(job: ClaimedJob) -> dict[str, Any]:
+    return {"task_id": job.task_id, "epoch": job.epoch, "proof": job.proof}
+
+
+def _told_failed(job: ClaimedJob, kind: ErrorKind, error: BaseException) -> list[c.AttemptCommand]:
+    """With its traceback in the attempt's output."""
+    lines = "".join(traceback.format_exception(error)).encode(errors="backslashreplace")
+    output = c.AppendLog(**_named(job), stream="stderr", offset=0, data=lines[-LOG_CHUNK_BYTES_MAX:])
+    words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if isinstance(error, MusterError):
+        words = f"{error.message}; {error.hint}" if error.hint else error.message
+    return [output, _failed(job, kind, words)]
+
+
+def _failed(job: ClaimedJob, kind: ErrorKind, message: str) -> c.Fail:
+    clean = message.encode(errors="backslashreplace").decode().replace("\0", "\\0")
+    return c.Fail(**_named(job), kind=kind, message=clean[:MESSAGE_CHARS_MAX])

@@ -1,0 +1,145 @@
+"""The ways from a program to an owner: one in this process, one behind the socket, one for a single request."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import re
+import threading
+import time
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from muster.app.direct import direct
+from muster.app.embedded import EmbeddedOwner
+from muster.client.async_http import AsyncConnections
+from muster.client.crew import HttpCrew
+from muster.client.http import ClientRequest, Connection, answers
+from muster.config.project import Project, find_project
+from muster.hosts.file_lock import holder
+from muster.model import commands as c
+from muster.model.answers import Enqueued
+from muster.model.errors import OwnerUnavailable
+from muster.sdk.asking import JSON, answered
+
+STARTING_S = 5.0
+"""How long the holder of the lock may take to answer: an owner that starts, or another program's request."""
+_POLL_S = 0.05
+_NOBODY_S = 0.2
+_WAIT = re.compile(r"([?&]wait=)[^&]*")
+_ENQUEUED = msgspec.json.Decoder(Enqueued)
+EMBEDDED: dict[str, EmbeddedOwner] = {}
+"""By folder, the owners of this process."""
+
+
+class Link(Protocol):
+    """All that the SDK needs of an owner, wherever that is.  Any thread may call it."""
+
+    actor: str
+    """Whose word it is."""
+
+    def send(self, asked: ClientRequest) -> tuple[int, bytes]:
+        """(status, body).  Raises Unavailable where nobody answers."""
+
+    async def send_async(self, asked: ClientRequest) -> tuple[int, bytes]: ...
+
+    def enqueue(self, command: c.Enqueue) -> Enqueued: ...
+
+    async def enqueue_async(self, command: c.Enqueue) -> Enqueued: ...
+
+    def crew(self) -> HttpCrew:
+        """The worker protocol."""
+
+
+@functools.cache
+def actor() -> str:
+    import pwd
+
+    try:
+        return f"user:{pwd.getpwuid(os.getuid()).pw_name}"
+    except KeyError:
+        return f"user:{os.getuid()}"
+
+
+def project_at(folder: str | os.PathLike[str] | None) -> Project:
+    """The project in this folder; without one that of the working directory, which begins there if need be."""
+    if folder is not None:
+        return Project(Path(folder).resolve())
+    return find_project(Path.cwd(), os.environ) or Project(Path.cwd())
+
+
+class ProjectLink:
+    """To whoever owns the store of a project when something is asked."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.actor = actor()
+        self._local = threading.local()
+
+    def send(self, asked: ClientRequest) -> tuple[int, bytes]:
+        """An owner in this process, else one that is up, else one for as long as this request."""
+        if (embedded := EMBEDDED.get(self.project.folder)) is not None:
+            return embedded.request(asked)
+        deadline_s = time.monotonic() + STARTING_S
+        while True:
+            try:
+                if answers(self.project.socket):
+                    return self._connection().request(asked)
+                if holder(self.project.owner_lock) is None:
+                    return self._alone(asked)
+            except OwnerUnavailable:
+                if asked.method != "GET" or time.monotonic() > deadline_s:
+                    raise
+            if time.monotonic() > deadline_s:
+                pid = holder(self.project.owner_lock)
+                raise OwnerUnavailable(
+                    f"process {pid} holds the store of {self.project.folder}, but does not answer",
+                    "try again in a moment",
+                )
+            time.sleep(_POLL_S)
+
+    def _alone(self, asked: ClientRequest) -> tuple[int, bytes]:
+        """Nothing happens while nobody is up, so nothing is waited for with the store held."""
+        target, held = _WAIT.subn(r"\g<1>0", asked.target)
+        with direct(self.project) as owner:
+            answer = owner.request(ClientRequest(asked.method, target, asked.body, asked.headers))
+        if held:
+            time.sleep(_NOBODY_S)
+        return answer
+
+    async def send_async(self, asked: ClientRequest) -> tuple[int, bytes]:
+        embedded = EMBEDDED.get(self.project.folder)
+        if embedded is not None:
+            return await asyncio.wrap_future(embedded.begin(asked))
+        if answers(self.project.socket):
+            connections = AsyncConnections(self.project.socket)
+            try:
+                return await connections.request(asked)
+            finally:
+                await connections.close()
+        return await asyncio.to_thread(self.send, asked)
+
+    def enqueue(self, command: c.Enqueue) -> Enqueued:
+        if (embedded := EMBEDDED.get(self.project.folder)) is not None:
+            return embedded.enqueue(command)
+        return _ENQUEUED.decode(answered(*self.send(_adding(command))))
+
+    async def enqueue_async(self, command: c.Enqueue) -> Enqueued:
+        return _ENQUEUED.decode(answered(*await self.send_async(_adding(command))))
+
+    def crew(self) -> HttpCrew:
+        embedded = EMBEDDED.get(self.project.folder)
+        return embedded.crew() if embedded is not None else HttpCrew(self.project.socket)
+
+    def _connection(self) -> Connection:
+        found: Connection | None = getattr(self._local, "connection", None)
+        if found is None:
+            found = self._local.connection = Connection(self.project.socket)
+        return found
+
+
+def _adding(command: c.Enqueue) -> ClientRequest:
+    return ClientRequest("POST", "/api/v1/plans", msgspec.json.encode(command), JSON)

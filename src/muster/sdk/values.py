@@ -1,0 +1,66 @@
+"""Arguments, results and states as JSON, and back as the types that were annotated."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable
+from typing import Any, get_type_hints
+
+import msgspec
+
+from muster.model.errors import BadInput
+
+_LOCK = threading.RLock()
+"""msgspec 0.22 crashes where two threads are the first to use one type."""
+
+
+def encode(value: object, what: str) -> str:
+    """JSON.  Raises BadInput where `value` cannot be written so."""
+    try:
+        with _LOCK:
+            return msgspec.json.encode(value, enc_hook=_to_plain).decode()
+    except (TypeError, ValueError, RecursionError, OverflowError) as error:
+        raise BadInput(
+            f"{what} cannot be written as JSON: {error}; nothing was changed",
+            "use numbers, texts, lists, dicts, dataclasses, msgspec structs or pydantic models",
+        ) from error
+
+
+def decode(text: str | bytes, kind: Any) -> Any:
+    """As `kind`.  Raises msgspec.ValidationError where it is not of that type."""
+    return convert(msgspec.json.decode(text), kind)
+
+
+def convert(value: object, kind: Any) -> Any:
+    """What JSON holds as `kind`; what is annotated with nothing that JSON could become stays as it is."""
+    if kind is Any or kind is inspect.Parameter.empty or kind is None:
+        return value
+    try:
+        with _LOCK:
+            return msgspec.convert(value, kind, dec_hook=_from_plain)
+    except TypeError:  # a type that says nothing of JSON, like a TypeVar
+        return value
+
+
+def hints_of(function: Callable[..., object]) -> dict[str, Any]:
+    """Annotations by name; none of them where one names what is not known at run time."""
+    try:
+        return get_type_hints(function)
+    except (NameError, TypeError):
+        return {}
+
+
+def _to_plain(value: object) -> object:
+    """pydantic models, without knowing pydantic."""
+    dump = getattr(value, "model_dump", None)
+    if dump is None:
+        raise TypeError(f"{type(value).__name__} is no type of JSON")
+    return dump(mode="json")
+
+
+def _from_plain(kind: type, value: object) -> object:
+    validate = getattr(kind, "model_validate", None)
+    if validate is None:
+        raise TypeError(f"{kind} is no type of JSON")
+    return validate(value)
