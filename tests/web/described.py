@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import threading
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -12,10 +13,17 @@ from muster.web.app import declared
 from muster.web.http import JSON, PROBLEM
 from muster.web.openapi import document
 
+_MAKING = threading.Lock()
+
 
 @functools.cache
-def description() -> dict[str, Any]:
+def _made() -> dict[str, Any]:
     return document(declared())
+
+
+def description() -> dict[str, Any]:
+    with _MAKING:  # tests ask from many threads
+        return _made()
 
 
 @functools.cache

@@ -56,7 +56,7 @@ class Site:
         self._loop, self._wakeups = asyncio.get_running_loop(), wakeups
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
             listening.bind(str(self.socket))
-            listening.listen(64)
+            listening.listen(512)
             self._ready.set()
             try:
                 await serve(build(self.backend), listening, self.backend.closing)

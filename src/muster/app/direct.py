@@ -14,10 +14,10 @@ from muster.app.settings import load_config
 from muster.client.http import ClientRequest
 from muster.config.project import Project
 from muster.config.settings import Config
-from muster.model.errors import BadConfig
+from muster.model.errors import BadConfig, OwnerUnavailable
 from muster.ports.runtime import EVENTS
 from muster.web.app import build
-from muster.web.http import Peer, Request
+from muster.web.http import Peer, Request, Stream
 from muster.web.routes import Application
 
 log = logging.getLogger(__name__)
@@ -57,6 +57,8 @@ class DirectTransport:
         reply = self._loop.run_until_complete(
             self._app.answer(Request(asked.method, asked.target, given, asked.body, self._peer))
         )
+        if isinstance(reply, Stream):
+            raise OwnerUnavailable(f"no owner is up, so nothing goes on at {asked.target}", "muster up")
         return reply.status, reply.data
 
     def close(self) -> None:

@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 FILES_LOOK_S = 0.4
 ORPHAN_LOOK_S = 2.0
+QUEUE = 1024
+"""Callers that may wait to be let in: whoever comes then is told to try again, by the system."""
 ORPHAN_IDLE_S = 60.0
 """An owner that nobody supervises ends once it has had nothing to do for this long."""
 
@@ -127,7 +129,7 @@ def bound_to(path: Path) -> Iterator[socket.socket]:
         with address(path) as reachable:
             listening.bind(reachable)
         path.chmod(0o600)
-        listening.listen(128)
+        listening.listen(QUEUE)
         yield listening
     finally:
         listening.close()

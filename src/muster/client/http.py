@@ -13,7 +13,7 @@ import os
 import sys
 from contextlib import contextmanager, suppress
 
-from muster.model.errors import OwnerUnavailable
+from muster.model.errors import BadInput, OwnerUnavailable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -139,6 +139,11 @@ class Connection:
         headers = {
             name.lower(): value.strip() for name, _, value in (line.partition(":") for line in header_lines)
         }
+        if "transfer-encoding" in headers:
+            self.close()
+            raise BadInput(
+                "the answer goes on and on", f"curl -N --unix-socket {self._path} http://muster/..."
+            )
         missing = int(headers.get("content-length", "0")) - len(rest)
         parts = [rest]
         while missing > 0:

@@ -10,7 +10,7 @@ from muster.web.routes import Application, Route, Routes
 
 RESOURCES = (
     *("attempts", "audit", "budgets", "claims", "coordinator", "crew", "db", "events", "owner", "plans"),
-    *("pools", "reference", "tasks", "worker_protocol", "workers"),
+    *("pools", "reference", "streams", "tasks", "worker_protocol", "workers"),
 )
 """A module each."""
 

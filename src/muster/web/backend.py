@@ -17,6 +17,7 @@ from muster.ports.engine import Execute
 from muster.ports.host import ProcessId
 from muster.ports.runtime import Wakeups
 from muster.ports.store import Reads
+from muster.web.feed import EventFeed
 from muster.web.http import Request
 
 POLL_S = 1.0
@@ -72,6 +73,8 @@ class Backend(Struct, frozen=True, kw_only=True):
     wakeups: Wakeups
     owner: OwnerActions
     closing: asyncio.Event = field(default_factory=asyncio.Event)
+    feeds: dict[str, EventFeed] = field(default_factory=dict)
+    """Those that somebody follows, or has followed."""
 
     def shut_down(self) -> None:
         """Ends the owner; whoever waits for an answer still gets one."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
+import re
 import sys
-from itertools import pairwise
 
 Words = dict[str, str]
+
+# Lines, and not `ast`: Python 3.11 fails where two threads make syntax trees at the same time.
+_CLASS = re.compile(r"^class (\w+)")
+_FIELD = re.compile(r"^    (\w+):")
+_OTHER = re.compile(r"^    (?:(?:async )?def |@|class )|^\S")
+_QUOTES = '"""'
 
 
 class FieldWords:
@@ -22,26 +27,33 @@ class FieldWords:
         for one in reversed(shape.__mro__):
             if one.__module__ == "builtins" or one.__module__.startswith("msgspec"):
                 continue
-            found = {name: text for name, text in found.items() if name} | self._read(one.__module__).get(
-                one.__name__, {}
-            )
+            inherited = {name: text for name, text in found.items() if name}
+            found = inherited | self._read(one.__module__).get(one.__name__, {})
         return found
 
     def _read(self, module: str) -> dict[str, Words]:
         if module not in self._modules:
-            body = ast.parse(inspect.getsource(sys.modules[module])).body
-            self._modules[module] = {one.name: _words(one) for one in body if isinstance(one, ast.ClassDef)}
+            self._modules[module] = words_in(inspect.getsource(sys.modules[module]))
         return self._modules[module]
 
 
-def _words(shape: ast.ClassDef) -> Words:
-    found = {"": _flat(ast.get_docstring(shape) or "")}
-    for field, text in pairwise(shape.body):
-        match field, text:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(said))):
-                found[name] = _flat(said)
+def words_in(source: str) -> dict[str, Words]:
+    """By class, what is said of it and of its fields."""
+    found: dict[str, Words] = {}
+    words, field = Words(), None
+    lines = iter(source.splitlines())
+    for line in lines:
+        if match := _CLASS.match(line):
+            words, field = found.setdefault(match[1], {}), ""
+        elif match := _FIELD.match(line):
+            field = match[1]
+        elif _OTHER.match(line):
+            field = None
+        elif line.startswith("    " + _QUOTES):
+            text = line.strip().removeprefix(_QUOTES)
+            while _QUOTES not in text:
+                text += f" {next(lines).strip()}"
+            if field is not None:
+                words.setdefault(field, " ".join(text.partition(_QUOTES)[0].split()))
+            field = None
     return found
-
-
-def _flat(text: str) -> str:
-    return " ".join(text.split())

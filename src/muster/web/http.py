@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl, unquote
 
@@ -91,6 +91,12 @@ class Reply(Struct, frozen=True, gc=False):
     status: int
     data: bytes = b""
     media_type: str = JSON
+
+
+class Stream(Reply, frozen=True):
+    """A reply that goes on: its parts are sent as they come."""
+
+    parts: AsyncIterator[bytes] | None = None
 
 
 def json_reply(content: object, status: int = 200) -> Reply:

@@ -110,7 +110,11 @@ def _operation(method: str, route: Route, schemas: _Schemas) -> Json:
     }
     if more:
         operation["description"] = more
-    if parameters := [*_path_parameters(route), *_query_parameters(route, schemas)]:
+    headers = [
+        {"name": name, "in": "header", "schema": {"type": "string"}, "description": says}
+        for name, says in route.said.headers.items()
+    ]
+    if parameters := [*_path_parameters(route), *_query_parameters(route, schemas), *headers]:
         operation["parameters"] = parameters
     if path in OPEN:
         operation["security"] = []

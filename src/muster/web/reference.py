@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -33,7 +34,15 @@ async def docs(web: Backend) -> Reply:  # noqa: ARG001
 
 async def _once(make: Callable[[], bytes]) -> bytes:
     """In a thread: it takes a fifth of a second, for which nobody else is to wait."""
-    return await asyncio.to_thread(make)
+
+    def one_at_a_time() -> bytes:
+        with _MAKING:
+            return make()
+
+    return await asyncio.to_thread(one_at_a_time)
+
+
+_MAKING = threading.Lock()
 
 
 @functools.cache

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import FunctionType
 from typing import Any, TypeVar, get_type_hints
 
@@ -49,6 +49,8 @@ class RouteWords(msgspec.Struct, frozen=True, kw_only=True):
     """What is sent, or that by status; None: what the function returns."""
     body: Lazy | None = None
     """The shape of a body that the function reads itself."""
+    headers: Mapping[str, str] = {}
+    """Those that it reads, with what they are for."""
 
 
 class Route:
@@ -142,8 +144,10 @@ class Routes:
         self._guard = guard
         self.made: list[tuple[str, Route]] = []
 
-    def get(self, path: str, *, answer: Any = None) -> Callable[[H], H]:
-        return self._on("GET", path, answer=answer)
+    def get(
+        self, path: str, *, answer: Any = None, headers: Mapping[str, str] | None = None
+    ) -> Callable[[H], H]:
+        return self._on("GET", path, answer=answer, headers=headers)
 
     def post(
         self,
@@ -154,10 +158,11 @@ class Routes:
         answer: Any = None,
         reads: Lazy | None = None,
         by: object = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Callable[[H], H]:
         """`body` gives its shape where the handler is one of several that are alike, and `by` the words for it;
         `reads` is the shape of a body that is decoded by the handler."""
-        return self._on("POST", path, status, body, answer=answer, reads=reads, by=by)
+        return self._on("POST", path, status, body, answer=answer, reads=reads, by=by, headers=headers)
 
     def command(
         self, path: str, shape: type[c.Command], *names: str, status: int = 200, answer: Any = Moved
@@ -189,9 +194,10 @@ class Routes:
         answer: Any = None,
         reads: Lazy | None = None,
         by: object = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Callable[[H], H]:
         def add(handler: H) -> H:
-            said = RouteWords(by=by or handler, answer=answer, body=reads)
+            said = RouteWords(by=by or handler, answer=answer, body=reads, headers=headers or {})
             self.made.append((method, Route(path, handler, status, self._guard, body, said=said)))
             return handler
 

@@ -9,18 +9,20 @@ processes of the same OS user: there are no timeouts.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http
 import logging
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from typing import cast
 
 import httptools
 
 from muster.hosts.process_table import peer_pid
-from muster.model.errors import BadInput
+from muster.model.errors import BadInput, MusterError
 from muster.web import http as web_http
-from muster.web.http import Peer, Reply, Request, error_reply
+from muster.web.http import Peer, Reply, Request, Stream, error_reply
 from muster.web.routes import Application
 
 log = logging.getLogger(__name__)
@@ -50,7 +52,9 @@ class _Connection(asyncio.Protocol):
         """Requests, each with whether the connection stays open after it."""
         self._answering: asyncio.Task[None] | None = None
         self._current: Request | None = None
-        self._asked = self._ending = False
+        self._asked = self._ending = self._streaming = False
+        self._full: asyncio.Future[None] | None = None
+        """While what was written waits for the caller to read it."""
         self.closed = asyncio.get_running_loop().create_future()
 
     # -- asyncio
@@ -62,10 +66,13 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._gone(self)
+        self._open = False
         self.closed.set_result(None)
         self._waiting.clear()
         if self._current is not None:
             self._current.gone = True
+        if self._streaming and self._answering is not None:
+            self._answering.cancel()
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -129,11 +136,46 @@ class _Connection(asyncio.Protocol):
         while self._waiting and not self._transport.is_closing():
             self._current, keep = self._waiting.popleft()
             reply = await self._app.answer(self._current)
-            if not self._current.gone:
+            if isinstance(reply, Stream):
+                await self._send_parts(reply)
+            elif not self._current.gone:
                 self._write(reply, keep=keep and not self._ending)
             if len(self._waiting) == WAITING_MAX - 1:
                 self._transport.resume_reading()
         self._current = self._answering = None
+
+    async def _send_parts(self, reply: Stream) -> None:
+        """One after the other, as fast as the caller reads; then the connection is closed."""
+        assert reply.parts is not None
+        chunked = self._parser.get_http_version() != "1.0"
+        framing = "transfer-encoding: chunked\r\n" if chunked else ""
+        head = f"content-type: {reply.media_type}\r\n{framing}cache-control: no-store\r\n"
+        self._streaming = True
+        try:
+            async with contextlib.aclosing(cast(AsyncGenerator[bytes, None], reply.parts)) as parts:
+                self._transport.write(
+                    _STATUS_LINES[reply.status] + head.encode() + b"connection: close\r\n\r\n"
+                )
+                async for part in parts:
+                    self._transport.write(b"%x\r\n%b\r\n" % (len(part), part) if chunked else part)
+                    if self._full is not None:
+                        await self._full
+            self._transport.write(b"0\r\n\r\n" if chunked else b"")
+            self._transport.close()
+        except asyncio.CancelledError:
+            if self._open:
+                raise  # otherwise it is only that the caller has gone
+        except MusterError as error:
+            log.warning("a stream was cut: %s", error.message)  # who reads it comes again and is told
+            self._transport.abort()
+
+    def pause_writing(self) -> None:
+        self._full = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        if self._full is not None and not self._full.done():
+            self._full.set_result(None)
+        self._full = None
 
     def _write(self, reply: Reply, *, keep: bool) -> None:
         close = "" if keep else "connection: close\r\n"
