@@ -5,8 +5,10 @@ __version__ = "0.1.0"
 _FOUND_IN = {
     "App": "app",
     "AppTask": "tasks",
+    "AsyncClient": "client",
     "AsyncHandle": "handles",
     "AsyncTaskContext": "context",
+    "Client": "client",
     "GiveUp": "errors",
     "Handle": "handles",
     "TaskStopped": "errors",

@@ -1,4 +1,6 @@
 from muster.sdk.app import App as App
+from muster.sdk.client import AsyncClient as AsyncClient
+from muster.sdk.client import Client as Client
 from muster.sdk.context import AsyncTaskContext as AsyncTaskContext
 from muster.sdk.context import TaskContext as TaskContext
 from muster.sdk.errors import GiveUp as GiveUp

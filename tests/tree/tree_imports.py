@@ -38,6 +38,7 @@ FLOORS = {
 THIRD_PARTY = {
     "msgspec": frozenset(FLOORS),
     "apsw": frozenset({"stores"}),
+    "cronsim": frozenset({"sdk"}),
     "httptools": frozenset({"web"}),
     "psutil": frozenset({"hosts"}),
     "setproctitle": frozenset({"hosts"}),

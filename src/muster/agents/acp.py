@@ -99,7 +99,7 @@ KIND = AgentKind(make=AcpAgent, modes=tuple(AcpAgent.dangers), entries=entries)
 
 
 class AcpStream(EventStream):
-    """Reads what `Client` prints: the CLI's messages as they came, and lines of its own."""
+    """Reads what `AcpClient` prints: the CLI's messages as they came, and lines of its own."""
 
     def __init__(self, mark: Usage | None, limits: Limits) -> None:
         super().__init__(mark, limits)
@@ -186,7 +186,7 @@ def _status_of(error: dict[str, Any]) -> int | None:
     return status_in(json.dumps(error))
 
 
-class Client:
+class AcpClient:
     """The other side of the CLI's standard input and output."""
 
     def __init__(self, mode: str, session: str, model: str, server: list[str], command: list[str]) -> None:
@@ -309,7 +309,7 @@ def _print(line: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     sys.exit(
-        Client(sys.argv[1], sys.argv[2], sys.argv[3], json.loads(sys.argv[4]), sys.argv[5:]).run(
+        AcpClient(sys.argv[1], sys.argv[2], sys.argv[3], json.loads(sys.argv[4]), sys.argv[5:]).run(
             sys.stdin.read()
         )
     )

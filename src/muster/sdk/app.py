@@ -8,7 +8,8 @@ import os
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from datetime import UTC, datetime
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from muster.app.embedded import EmbeddedOwner
 from muster.app.settings import load_config
@@ -22,13 +23,17 @@ from muster.sdk.context import AsyncTaskContext, TaskContext
 from muster.sdk.function_worker import FunctionWorker
 from muster.sdk.handles import AsyncHandle, Handle
 from muster.sdk.links import EMBEDDED, ProjectLink, project_at
-from muster.sdk.tasks import AppTask, Call, options_of
+from muster.sdk.options import FunctionOptions
+from muster.sdk.schedules import Schedules
+from muster.sdk.tasks import AppTask, Call
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 log = logging.getLogger(__name__)
 
+LOOK_S = 0.5
+"""Between two looks at what is due by a cron."""
 STOP_S = 2 * NAG_S + 1
 """How long a function may take to end that was told to, and is interrupted then."""
 
@@ -80,11 +85,16 @@ class App:
     @overload
     def task(self, function: Callable[P, R], /) -> AppTask[P, R]: ...
     @overload
-    def task(self, /, *, name: str | None = None, **options: Any) -> TaskDecorator: ...
+    def task(self, /, *, name: str | None = None, **options: Unpack[FunctionOptions]) -> TaskDecorator: ...
     def task(
-        self, function: Callable[..., Any] | None = None, /, *, name: str | None = None, **options: Any
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        **options: Unpack[FunctionOptions],
     ) -> Any:
-        """Makes a function a task; `options` are those of `Options`.
+        """Makes a function a task.
 
         A first parameter that is annotated with TaskContext (AsyncTaskContext for a function that is
         asynchronous) is given by the worker.
@@ -94,7 +104,7 @@ class App:
             called = name or function.__name__
             if called in self.tasks:
                 raise BadInput(f"app {self.name} has a task {called!r} already", "give it another name=")
-            made: AppTask[..., Any] = AppTask(self, function, called, options_of(options, called))
+            made: AppTask[..., Any] = AppTask(self, function, called, options)
             self.tasks[called] = made
             return made
 
@@ -194,6 +204,9 @@ class RunningApp:
         self._worker = worker
         self._thread = threading.Thread(target=self._run, name=f"muster-{app.name}", daemon=True)
         self._error: BaseException | None = None
+        self._ending = threading.Event()
+        crons = [(name, task.cron) for name, task in app.tasks.items() if task.cron is not None]
+        self._schedules = Schedules(crons, self._add) if crons else None
 
     @property
     def alive(self) -> bool:
@@ -201,9 +214,12 @@ class RunningApp:
 
     def begin(self) -> None:
         self._thread.start()
+        if self._schedules is not None:
+            threading.Thread(target=self._look, args=(self._schedules,), daemon=True).start()
 
     def end(self, stop_s: float) -> None:
         """Raises what has ended it, if that was no end of ours."""
+        self._ending.set()
         self._worker.drain()
         self._thread.join(stop_s)
         if self._thread.is_alive():
@@ -219,3 +235,12 @@ class RunningApp:
             self._worker.run()
         except BaseException as error:
             self._error = error
+
+    def _look(self, schedules: Schedules) -> None:
+        """The wall clock may jump, so it is looked at often."""
+        while not self._ending.is_set():
+            schedules.look(datetime.now(UTC))
+            self._ending.wait(LOOK_S)
+
+    def _add(self, name: str, key: str) -> None:
+        self.app.tasks[name].with_options(idempotency_key=f"{self.app.name} {key}").enqueue()

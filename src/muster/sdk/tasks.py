@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
-from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
 
 import msgspec
 from msgspec.structs import replace
@@ -17,6 +16,8 @@ from muster.model.errors import BadInput
 from muster.sdk.attempt import CURRENT
 from muster.sdk.context import AsyncTaskContext, TaskContext
 from muster.sdk.handles import AsyncHandle, Handle
+from muster.sdk.options import FunctionOptions, earlier_of, fields_of
+from muster.sdk.schedules import Cron, cron_of
 from muster.sdk.values import convert, encode, hints_of
 
 P = ParamSpec("P")
@@ -31,34 +32,6 @@ class Payload(msgspec.Struct, frozen=True, omit_defaults=True):
     task: str
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = {}
-
-
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be said of a task besides its arguments; times as `30s`, `2h`, or in seconds."""
-
-    title: str | None = None
-    priority: int = 5
-    retries: int | None = None
-    """Tries after the first one.  None, like the timeout: what the settings say."""
-    timeout: float | str | None = None
-    delay: float | str | None = None
-    """No attempt begins before it is over."""
-    not_before: datetime | None = None
-    expires: float | str | None = None
-    """No attempt begins after it is over."""
-    after: tuple[Handle[Any] | AsyncHandle[Any] | int | str, ...] = ()
-    """Tasks that must be done first."""
-    idempotency_key: str | None = None
-    """Adding another task with the same key gives the first one."""
-    limit_key: str | None = None
-    """Tasks of one key share a limit of `[limits]`."""
-    tags: tuple[str, ...] = ()
-    metadata: dict[str, str] = {}
-    cron: str | None = None
-    """When it is added by itself while a worker is up; its function needs no arguments then."""
-    timezone: str = "UTC"
-    catch_up: float | str = 0
-    """How late a time of `cron` may still be made up for after nobody was up."""
 
 
 class Adding(Protocol):
@@ -82,7 +55,9 @@ class Call(Generic[R]):
 class AppTask(Generic[P, R]):
     """A function that runs as a task; calling it calls the function itself."""
 
-    def __init__(self, app: Adding, function: Callable[..., Any], name: str, options: Options) -> None:
+    def __init__(
+        self, app: Adding, function: Callable[..., Any], name: str, options: FunctionOptions
+    ) -> None:
         self.app = app
         self.name = name
         self.function = function
@@ -95,8 +70,7 @@ class AppTask(Generic[P, R]):
         self.takes_context, self._signature = _without_context(function, self._hints)
         self._no_arguments = encode(Payload(name), name)
         self._bare = not self._signature.parameters
-        if options.cron is not None and (needs := _needed(self._signature)):
-            raise BadInput(f"task {name} has a cron and needs arguments: {', '.join(needs)}")
+        self.cron = _cron(name, options, self._signature)
         self._base = self._spec(options)
 
     def __repr__(self) -> str:
@@ -106,11 +80,11 @@ class AppTask(Generic[P, R]):
         """The function itself, here and now, with whatever context is given."""
         return self.function(*args, **kwargs)
 
-    def with_options(self, **changes: Any) -> Self:
+    def with_options(self, **changes: Unpack[FunctionOptions]) -> Self:
         """The same task with other options: `build.with_options(priority=9, delay="5m").enqueue(...)`."""
         other = object.__new__(type(self))
         other.__dict__ |= self.__dict__
-        other.options = _checked(msgspec.structs.asdict(self.options) | changes, self.name)
+        other.options = {**self.options, **changes}
         other._base = self._spec(other.options)
         return other
 
@@ -143,24 +117,15 @@ class AppTask(Generic[P, R]):
                 bound.arguments[name] = convert(value, kind)
         return list(bound.args), bound.kwargs
 
-    def _spec(self, options: Options) -> c.Spec:
-        after = tuple(str(one.id if isinstance(one, Handle | AsyncHandle) else one) for one in options.after)
-        return c.Spec(
-            title=options.title or self.name,
-            agent=self.app.name,
-            capabilities=(self.name,),
-            priority=options.priority,
-            max_retries=options.retries,
-            timeout_s=_whole(options.timeout),
-            delay_s=_whole(options.delay),
-            expires_s=_whole(options.expires),
-            not_before_ms=None if options.not_before is None else int(options.not_before.timestamp() * 1000),
-            depends_on=after,
-            idempotency_key=options.idempotency_key,
-            limit_key=options.limit_key,
-            tags=options.tags,
-            metadata=options.metadata,
-        )
+    def _spec(self, options: FunctionOptions) -> c.Spec:
+        given = {
+            "title": self.name,
+            **fields_of(options, FunctionOptions),
+            "agent": self.app.name,
+            "capabilities": (self.name,),
+            "depends_on": tuple(map(str, earlier_of(options))),
+        }
+        return c.Spec(**given)
 
     def _filled(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> c.Spec:
         text = self._no_arguments
@@ -182,23 +147,16 @@ def read_payload(text: str) -> Payload:
         raise BadInput(f"it holds no arguments: {error}") from error
 
 
-def _checked(given: Mapping[str, Any], name: str) -> Options:
-    unknown = sorted(given.keys() - set(Options.__struct_fields__))
-    if unknown:
-        known = ", ".join(Options.__struct_fields__)
-        raise BadInput(f"task {name} has no option {unknown[0]!r}", f"one of {known}")
-    after = given.get("after", ())
-    given = {**given, "after": tuple(after) if isinstance(after, list | tuple) else (after,)}
-    return Options(**given)
-
-
-def options_of(given: Mapping[str, Any], name: str) -> Options:
-    """Raises BadInput for an option that there is not."""
-    return _checked(given, name)
-
-
-def _whole(time: float | str | None) -> int | None:
-    return None if time is None else max(1, round(parse_duration(time)))
+def _cron(name: str, options: FunctionOptions, signature: inspect.Signature) -> Cron | None:
+    """Raises BadInput where it cannot be read, or where nobody knows what to call the function with."""
+    expression = options.get("cron")
+    if expression is None:
+        return None
+    if needs := _needed(signature):
+        raise BadInput(
+            f"task {name} has a cron and needs arguments: {', '.join(needs)}", "give them defaults"
+        )
+    return cron_of(expression, options.get("timezone", "UTC"), parse_duration(options.get("catch_up", 0)))
 
 
 def _needed(signature: inspect.Signature) -> list[str]:

@@ -99,7 +99,8 @@ async def _look(web: Backend, pid: int) -> str:
             attempt = await web.reads.attempt(int(task_id), int(epoch))
             if attempt is not None and attempt.worker_id == worker_id:
                 return await _named(web, attempt)
-        worker = workers.get(process.pid)
+        # A worker's own word is that of its program; what it has started without a mark is an agent's.
+        worker = workers.get(process.pid) if process.pid != pid else None
         if worker is not None and worker.pid_start == process.start:
             return f"{ATTEMPT}of {worker.id}"
     # Who has ended before it was looked at may have been anybody.

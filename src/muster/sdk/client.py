@@ -1,0 +1,171 @@
+"""Everything that `muster` can do, from a program: work for agents, plans, and whatever the API has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any, Self, TypeVar, Unpack
+
+import msgspec
+from msgspec.structs import replace
+
+from muster.model import commands as c
+from muster.model.states import TaskStatus
+from muster.model.views import EventView, Inbox, PlanView, StatusView, TaskView
+from muster.sdk import asking
+from muster.sdk.asking import HOLD_S, Asking
+from muster.sdk.handles import AsyncHandle, Handle
+from muster.sdk.links import Link, ProjectLink, project_at
+from muster.sdk.options import AgentOptions, earlier_of, fields_of
+
+T = TypeVar("T")
+
+LOOSE_PLAN = "tasks"
+"""Where tasks stand that name no plan."""
+_EVENTS = msgspec.json.Decoder(list[EventView])
+_PLANS = msgspec.json.Decoder(list[PlanView])
+_STATUS = msgspec.json.Decoder(StatusView)
+_INBOX = msgspec.json.Decoder(Inbox)
+
+
+class _Wishes:
+    """What clients ask, without I/O."""
+
+    def __init__(self, project: str | os.PathLike[str] | None = None, *, link: Link | None = None) -> None:
+        """`project` is the folder that holds `.muster/`; without it that of the working directory."""
+        self._link = link or ProjectLink(project_at(project))
+
+    def _spec(self, title: str, prompt: str, options: AgentOptions) -> Asking[tuple[str, c.Spec]]:
+        spec = c.Spec(**{"title": title, "description": prompt, **fields_of(options, AgentOptions)})
+        earlier: list[str] = []
+        for one in earlier_of(options):
+            number = yield from asking.task_id_of(one)
+            earlier.append(str(number))
+        return options.get("plan", LOOSE_PLAN), replace(spec, depends_on=tuple(earlier))
+
+    def _adding(self, plan: str, spec: c.Spec) -> c.Enqueue:
+        return c.Enqueue(plan=plan, source=None, tasks=(spec,), actor=self._link.actor)
+
+    def _tasks(self, plan: str | None, status: Sequence[str], tags: Sequence[str]) -> Asking[list[TaskView]]:
+        found: list[TaskView] = []
+        while True:
+            after = found[-1].id if found else 0
+            page = yield from asking.tasks(
+                plan=plan, status=list(status), tags=list(tags), after=after, limit=_PAGE
+            )
+            found += page
+            if len(page) < _PAGE:
+                return found
+
+    def _events(self, after: int) -> Asking[list[EventView]]:
+        return _EVENTS.decode((yield from asking.get("/api/v1/events", after=after, wait=f"{HOLD_S:g}")))
+
+    def _plans(self) -> Asking[list[PlanView]]:
+        return _PLANS.decode((yield from asking.get("/api/v1/plans")))
+
+    def _status(self) -> Asking[StatusView]:
+        return _STATUS.decode((yield from asking.get("/api/v1/status")))
+
+    def _inbox(self) -> Asking[Inbox]:
+        return _INBOX.decode((yield from asking.get("/api/v1/inbox")))
+
+
+_PAGE = 500
+
+
+class Client(_Wishes):
+    """Reaches the owner that is up, or is one itself for as long as a request takes."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is held open."""
+
+    def add(self, title: str, prompt: str = "", **options: Unpack[AgentOptions]) -> Handle[Any]:
+        """Work for an agent."""
+        plan, spec = self._run(self._spec(title, prompt, options))
+        added = self._link.enqueue(self._adding(plan, spec))
+        return Handle(self._link, added.task_ids[0], Any)
+
+    def handle(self, reference: str | int) -> Handle[Any]:
+        """A task by its number, `plan/key`, the beginning of its key, `@last` or `@failed`.
+
+        Raises NotFound, Ambiguous.
+        """
+        return Handle(self._link, self._run(asking.task_id_of(reference)), Any)
+
+    def tasks(
+        self, plan: str | None = None, status: Sequence[TaskStatus | str] = (), tags: Sequence[str] = ()
+    ) -> list[TaskView]:
+        return self._run(self._tasks(plan, status, tags))
+
+    def plans(self) -> list[PlanView]:
+        return self._run(self._plans())
+
+    def status(self) -> StatusView:
+        """The crew, its plans and agents."""
+        return self._run(self._status())
+
+    def inbox(self) -> Inbox:
+        """What waits for a person."""
+        return self._run(self._inbox())
+
+    def events(self, after: int = 0) -> Iterator[EventView]:
+        """Everything that happens, without end; `after` is the id of the last one known."""
+        while True:
+            found = self._run(self._events(after))
+            yield from found
+            after = found[-1].id if found else after
+
+    def request(self, method: str, path: str, content: object = None) -> Any:
+        """Any request of the API, like `muster api`; JSON in and out.  Raises what it is refused with."""
+        return self._run(asking.call(method, path, content))
+
+    def _run(self, wanted: Asking[T]) -> T:
+        return asking.run(wanted, self._link.send)
+
+
+class AsyncClient(_Wishes):
+    """As Client, for asynchronous programs."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Nothing is held open."""
+
+    async def add(self, title: str, prompt: str = "", **options: Unpack[AgentOptions]) -> AsyncHandle[Any]:
+        plan, spec = await self._run(self._spec(title, prompt, options))
+        added = await self._link.enqueue_async(self._adding(plan, spec))
+        return AsyncHandle(self._link, added.task_ids[0], Any)
+
+    async def handle(self, reference: str | int) -> AsyncHandle[Any]:
+        return AsyncHandle(self._link, await self._run(asking.task_id_of(reference)), Any)
+
+    async def tasks(
+        self, plan: str | None = None, status: Sequence[TaskStatus | str] = (), tags: Sequence[str] = ()
+    ) -> list[TaskView]:
+        return await self._run(self._tasks(plan, status, tags))
+
+    async def plans(self) -> list[PlanView]:
+        return await self._run(self._plans())
+
+    async def status(self) -> StatusView:
+        return await self._run(self._status())
+
+    async def inbox(self) -> Inbox:
+        return await self._run(self._inbox())
+
+    async def events(self, after: int = 0) -> AsyncIterator[EventView]:
+        while True:
+            found = await self._run(self._events(after))
+            for event in found:
+                yield event
+            after = found[-1].id if found else after
+
+    async def request(self, method: str, path: str, content: object = None) -> Any:
+        return await self._run(asking.call(method, path, content))
+
+    async def _run(self, wanted: Asking[T]) -> T:
+        return await asking.run_async(wanted, self._link.send_async)

@@ -1,0 +1,109 @@
+"""Clients, beside a crew and without one."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import muster
+from muster.model.errors import BadInput, NotFound
+from muster.model.states import TaskStatus
+from muster_command import run_muster
+from patience import PATIENCE_S
+
+
+def test_work_for_agents(tmp_path: Path):
+    with muster.Client(tmp_path) as client:
+        first = client.add("Log in", key="model", plan="auth", priority=8)
+        second = client.add(
+            "Log out",
+            "say goodbye",
+            agent="shell",
+            model="opus",
+            system_prompt="be kind",
+            after=["auth/model"],
+            timeout="30m",
+            retries=2,
+            idempotency_key="gh-812",
+            tags=["web"],
+        )
+        again = client.add(
+            "Log out",
+            "say goodbye",
+            agent="shell",
+            model="opus",
+            system_prompt="be kind",
+            after=first,
+            timeout="30m",
+            retries=2,
+            idempotency_key="gh-812",
+            tags=["web"],
+        )
+        assert again.id == second.id
+        view = second.task()
+        assert (view.model, view.system_prompt, view.timeout_s, view.max_retries) == (
+            "opus",
+            "be kind",
+            1800,
+            2,
+        )
+        assert view.waits_for == ("model",)
+        assert [task.id for task in client.tasks(tags=["web"])] == [second.id]
+        assert client.handle("auth/model").id == first.id == client.handle(first.id).id
+        assert {plan.name for plan in client.plans()} == {"auth", "tasks"}
+        first.cancel("by a client")
+        assert first.task().status is TaskStatus.CANCELLED
+        assert client.tasks(status=["CANCELLED"])[0].id == first.id
+        assert next(client.events()).event == "enqueued"
+        assert client.request("GET", f"/api/v1/agent-tasks/{first.id}")["task"]["id"] == first.id
+        with pytest.raises(NotFound):
+            client.handle("nothing/like-this")
+        with pytest.raises(BadInput, match="no option 'agnet'; did you mean 'agent'"):
+            client.add("x", agnet="shell")  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("by_socket", [False, True], ids=["in process", "socket"])
+def test_the_same_for_asynchronous_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_socket: bool):
+    app = muster.App("shop", project=tmp_path)
+
+    @app.task
+    def price(n: int) -> int:
+        return n * 3
+
+    async def main() -> None:
+        async with muster.AsyncClient(tmp_path) as client:
+            first = await client.add("Log in", key="model", plan="auth")
+            second = await client.add("Log out", plan="auth", after=["auth/model"])
+            assert (await second.task()).waits_for == ("model",)
+            await first.cancel()
+            with pytest.raises(muster.TaskCancelled):
+                await first.result(PATIENCE_S)
+            handles = await asyncio.gather(*(price.enqueue_async(n) for n in range(20)))
+            made = await asyncio.gather(*(handle.result(PATIENCE_S) for handle in handles))
+            assert made == [n * 3 for n in range(20)]
+            assert len(await client.tasks("shop")) == 20
+            async for event in client.events():
+                if event.task_id == first.id and event.new_status is TaskStatus.CANCELLED:
+                    break
+
+    with app.running(3):
+        if by_socket:
+            monkeypatch.setattr("muster.sdk.links.EMBEDDED", {})
+        asyncio.run(main())
+
+
+def test_an_app_in_another_process_and_the_command_line_see_the_same(tmp_path: Path):
+    """The owner is in this process; who comes by the socket has the same answers."""
+    app = muster.App("shop", project=tmp_path)
+
+    @app.task
+    def price(n: int) -> int:
+        return n * 3
+
+    with app.running():
+        assert price.enqueue(2).result(PATIENCE_S) == 6
+        shown = run_muster(tmp_path, "task", "list", "--json").stdout
+        assert '"COMPLETED"' in shown
+        assert "shop" in run_muster(tmp_path, "status").stdout
