@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from muster.client.http import ClientRequest, Connection
 from muster.model import commands as c
 from muster.model.states import ErrorKind
 from muster.model.usage import Usage
@@ -350,3 +351,27 @@ def test_a_second_file_of_one_title_is_told_its_name_before_and_after(cli, empty
     assert "site-2: 1 task added" in ran.out
     assert "not site: that is another plan" in ran.out
     assert "not site" not in cli("plan", "add", two).out
+
+
+def test_a_new_file_beside_long_plans_does_not_load_their_tasks(cli, empty, monkeypatch):
+    answers: dict[str, int] = {}
+    whole = Connection.request
+
+    def heard(self: Connection, asked: ClientRequest) -> tuple[int, bytes]:
+        status, data = whole(self, asked)
+        answers[asked.target] = len(data)
+        return status, data
+
+    (empty.root / "muster.toml").write_text('agent = "work"\n[agents.work]\ncommand = ["true"]\n')
+    for name in ("long", "longer"):
+        boxes = "".join(f"- [ ] Box {n} of {name}\n" for n in range(300))
+        (empty.root / f"{name}.md").write_text(f"# {name}\n\n- [ ] In both\n{boxes}")
+        assert cli("plan", "add", f"{name}.md").code == 0
+    (empty.root / "short.md").write_text("# Short\n\n- [ ] Nowhere else\n")
+    monkeypatch.setattr(Connection, "request", heard)
+    assert cli("plan", "add", "short.md").code == 0
+    assert answers["/api/v1/plans/namesakes"] == len("[]")
+    assert not [target for target in answers if target.endswith("/tasks")]
+    (empty.root / "longer.md").rename(empty.root / "renamed.md")
+    assert "plan longer goes on: its file longer.md is renamed.md now" in cli("plan", "add", "renamed.md").err
+    assert "/api/v1/plans/long/tasks" in answers, "they share a box"

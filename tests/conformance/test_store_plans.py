@@ -92,6 +92,8 @@ def test_tasks_of_other_files_are_found_by_the_names_of_their_boxes_and_by_their
     )
     subject.tx("set_boxes", PLAN_ID + 1, {"new": 7})
     asked = (PLAN_ID, ["x", "new"], ["by title"])
+    named = subject.read("boxes_named", [PLAN_ID + 1, PLAN_ID + 2], ["x", "new", "w", "z"])
+    assert {(one.id, one.box) for one in named} == {(5, "x"), (7, "new"), (9, "w"), (10, "x")}
     found = subject.read("namesakes", *asked, NOW.wall_ms)
     assert [(one.id, one.key, one.box) for one in found] == [
         (5, "x", "x"),

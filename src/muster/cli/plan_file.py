@@ -107,13 +107,14 @@ def former_source(args: argparse.Namespace, api: Api, project: Project, given: G
     if source is None or args.new or any(plan["source"] == source for plan in plans):
         return None
     titles = _titles(given.document)
+    alike = _alike(api, titles)
     likely = []
     for plan in plans:
         if plan["source"] is None:
             continue
-        kept = _kept(api, plan["name"])
-        common = _common(titles, kept)
+        common = alike[plan["name"]]
         if common or plan["name"] == given.document.name:
+            kept = _kept(api, plan["name"])
             left = _left(project, plan["source"], kept)
             if 2 * left < len(kept):
                 likely.append(_Likely(plan["name"], plan["source"], common, len(kept), left))
@@ -150,6 +151,16 @@ def _named(name: str, api: Api, plans: list[Json], project: Project, source: str
             f"remove that file first, or --new for a plan beside {name}",
         )
     return found
+
+
+def _alike(api: Api, titles: Mapping[str, str]) -> Counter[str]:
+    """By plan with a file, how many of its tasks these boxes are."""
+    found = api.post("/api/v1/plans/namesakes", {"names": [*titles]})
+    return Counter(
+        task["plan"]
+        for task in found
+        if not is_barrier(task["key"]) and _common(titles, {task["box"]: task["title"]})
+    )
 
 
 def _kept(api: Api, plan: str) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from msgspec.structs import asdict, replace
 
@@ -13,7 +13,16 @@ from muster.engine.pools import POOLS
 from muster.engine.spending import SPENT
 from muster.engine.workers import CREW, ORDERED, ordered
 from muster.model.actions import actions
-from muster.model.edits import KeptTask, MovedBox, PlanDiff, UpdatePlan, compare, free_name, is_barrier
+from muster.model.edits import (
+    KeptTask,
+    MovedBox,
+    Namesake,
+    PlanDiff,
+    UpdatePlan,
+    compare,
+    free_name,
+    is_barrier,
+)
 from muster.model.errors import Ambiguous, NotFound
 from muster.model.identity import as_known
 from muster.model.items import ItemView, items_of
@@ -262,6 +271,11 @@ class Queries:
     async def kept_tasks(self, name: str) -> list[KeptTask]:
         """All tasks of a plan in the words of its file.  Raises NotFound."""
         return await self._reads.kept_tasks((await self._plan_view(name)).id)
+
+    async def boxes_named(self, names: Collection[str]) -> list[Namesake]:
+        """Tasks of plans with a file whose boxes have one of these names; what is archived is none of them."""
+        plans = await self._reads.plan_sources()
+        return await self._reads.boxes_named([plan.id for plan in plans], names)
 
     async def sync_state(self, name: str) -> PlanSynced:
         """How a plan and its file stood to each other at the last look.  Raises NotFound."""

@@ -162,7 +162,7 @@ class Doubt(Answer, frozen=True, kw_only=True):
 
 
 class Namesake(Answer, frozen=True):
-    """A task of another plan that has a file: still to be done, or done while its box may not tell it."""
+    """A task of another plan that has a file, where a box here has its name or its title."""
 
     id: int
     plan: str

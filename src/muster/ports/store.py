@@ -307,6 +307,12 @@ class Reads(Common, Protocol):
 
     async def plan_sources(self) -> list[Plan]: ...
 
+    async def boxes_named(self, plan_ids: Collection[int], names: Collection[str]) -> list[Namesake]:
+        """Tasks of these plans whose boxes have one of these names, but for what is archived.
+
+        Costs as much as names and plans are many, however many tasks there are.
+        """
+
     async def completions(self, plan_id: int, after_event_id: int) -> list[tuple[int, str, bool]]:
         """(event, key, True) of each of the plan's tasks completed since `after_event_id`, oldest first; with
         False where one was opened anew.

@@ -70,6 +70,9 @@ EXAMPLES: dict[tuple[str, str], tuple[Example, ...]] = {
             },
         ),
     ),
+    ("POST", "/api/v1/plans/namesakes"): (
+        Example("names", "Whether another plan has these boxes", {"names": ["api", "api/tests"]}),
+    ),
     ("POST", f"{_TASK}/edit"): (
         Example("priority", "It is urgent now", {"actor": "ada", "priority": 10, "tags": ["urgent"]}),
     ),

@@ -22,7 +22,8 @@ STEERING = "/api/v1/"
 """What is posted below this steers tasks, plans or the crew, so it is for people."""
 FOR_ATTEMPTS = frozenset(
     {
-        *("/api/v1/agent-tasks", "/api/v1/plans", "/api/v1/plans/diff", "/api/v1/plans/{plan}/tick"),
+        *("/api/v1/agent-tasks", "/api/v1/plans", "/api/v1/plans/diff", "/api/v1/plans/namesakes"),
+        "/api/v1/plans/{plan}/tick",
         # Only who has taken a task by hand renews that, or gives it back.
         *("/api/v1/agent-tasks/{task_id:id}/claim/renew", "/api/v1/agent-tasks/{task_id:id}/claim/release"),
     }

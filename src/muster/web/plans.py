@@ -7,11 +7,12 @@ from msgspec.structs import replace
 from muster.engine.queries import Queries
 from muster.model import commands as c
 from muster.model.answers import BoxesTicked, Enqueued, PlanMoved
-from muster.model.edits import CancelPlan, PlanCancelled, PlanDiff, PlanUpdated, UpdatePlan
+from muster.model.edits import CancelPlan, Namesake, PlanCancelled, PlanDiff, PlanUpdated, UpdatePlan
 from muster.model.plan_sync import PlanSynced
+from muster.model.scalars import Key
 from muster.model.views import PlanView
 from muster.web.backend import Backend
-from muster.web.http import ActorBody
+from muster.web.http import ActorBody, Body
 from muster.web.routes import Routes
 
 routes = Routes()
@@ -22,6 +23,10 @@ _PLAN = f"{_PLANS}/{{plan}}"
 
 class CancelPlanBody(ActorBody, frozen=True, kw_only=True):
     reason: c.Text = ""
+
+
+class NamesBody(Body, frozen=True, kw_only=True):
+    names: tuple[Key, ...]
 
 
 class SyncBody(ActorBody, frozen=True, kw_only=True):
@@ -45,6 +50,12 @@ routes.command(f"{_PLAN}/resume", c.ResumePlan, "actor", answer=PlanMoved)
 routes.query(_PLAN, Queries.plan)
 routes.query(f"{_PLAN}/tasks", Queries.kept_tasks)
 routes.query(f"{_PLAN}/items", Queries.items)
+
+
+@routes.post(f"{_PLANS}/namesakes")
+async def namesakes(web: Backend, body: NamesBody) -> list[Namesake]:
+    """Tasks of plans with a file whose boxes have one of these names; what is archived is none of them."""
+    return await web.queries.boxes_named(body.names)
 
 
 @routes.post(f"{_PLANS}/diff")

@@ -9,6 +9,7 @@ from typing import Any
 import apsw
 import msgspec
 
+from muster.model.edits import Namesake
 from muster.model.items import Effort
 from muster.model.numbers import NUMBER_MAX
 from muster.model.place import Neighbour, PlanPlace
@@ -34,13 +35,14 @@ from muster.ports.store import EventSpan
 from muster.stores.sqlite.rows import (
     attempt_of,
     attempt_view_of,
+    encode_json,
     event_of,
     event_view_of,
     plan_of,
     task_view_of,
     worker_of,
 )
-from muster.stores.sqlite.shared_queries import SharedQueries, seal_of
+from muster.stores.sqlite.shared_queries import SharedQueries, namesake_of, seal_of
 from muster.stores.sqlite.sql_files import load_sql
 from muster.stores.sqlite.tx import SQL as ENGINE_SQL
 
@@ -122,6 +124,10 @@ class SqliteReads(SharedQueries):
 
     async def plan_sources(self) -> list[Plan]:
         return [plan_of(row) for row in self._all("plan_sources")]
+
+    async def boxes_named(self, plan_ids: Collection[int], names: Collection[str]) -> list[Namesake]:
+        rows = self._all("boxes_named", encode_json([*plan_ids]), encode_json([*names]))
+        return [namesake_of(row) for row in rows]
 
     async def completions(self, plan_id: int, after_event_id: int) -> list[tuple[int, str, bool]]:
         return [

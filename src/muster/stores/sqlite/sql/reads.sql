@@ -36,6 +36,18 @@ SELECT id, name, source, paused_reason, failures, task_order, NULL, 0 FROM plans
 -- name: plan_sources
 SELECT $plan_columns FROM plans WHERE source IS NOT NULL ORDER BY id
 
+-- name: boxes_named
+-- CROSS JOIN: along the names, as `namesakes`.
+WITH named (task_id) AS (
+    SELECT t.id FROM json_each(?2) w CROSS JOIN json_each(?1) p CROSS JOIN tasks t
+     WHERE t.plan_id = p.value AND t.key = w.value
+    UNION
+    SELECT b.task_id FROM json_each(?2) w CROSS JOIN json_each(?1) p CROSS JOIN boxes b
+     WHERE b.plan_id = p.value AND b.key = w.value AND b.current = 1)
+SELECT t.id, p.name, p.source, t.key, $kepttask_box, t.title, t.status
+  FROM named CROSS JOIN tasks t CROSS JOIN plans p
+ WHERE t.id = named.task_id AND p.id = t.plan_id AND t.status <> 'ARCHIVED'
+
 -- name: sync_states
 SELECT p.name, s.state FROM plan_sync s JOIN plans p ON p.id = s.plan_id WHERE p.source IS NOT NULL ORDER BY p.id
 
