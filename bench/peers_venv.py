@@ -15,8 +15,8 @@ from setting import HERE, Setting, progress
 
 T = TypeVar("T")
 
-PINNED = ("huey==3.5.4", "dbos==3.4.0", "uvicorn==0.54.0", "httptools==0.9.0")
-TASKS = {"huey": 2000, "dbos": 100}
+PINNED = ("huey==3.5.4", "dbos==3.4.0", "persist-queue==1.1.0", "uvicorn==0.54.0", "httptools==0.9.0")
+TASKS = {"huey": 2000, "dbos": 100, "persist_queue": 1000}
 INSTALL_S = 240
 RUN_S = 120
 

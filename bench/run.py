@@ -20,6 +20,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import app_tasks
 import crew_faults
 import dag
 import drain
@@ -39,6 +40,7 @@ Section = Callable[[Setting], Iterable[Row]]
 SECTIONS: dict[str, Section] = {
     "enqueue": enqueue.rows,
     "drain": drain.rows,
+    "app": app_tasks.rows,
     "requests": empty_requests.rows,
     "latency": latency.rows,
     "growth": growth.rows,

@@ -22,7 +22,7 @@ from muster.model.states import StopAction
 from muster.model.views import TaskFilter
 from muster.ports.runtime import EVENTS, READY, orders_for
 from muster.stores.sqlite.store import SqliteStore
-from patience import PATIENCE_S
+from patience import PATIENCE_S, until
 
 
 def test_a_refused_command_does_not_touch_its_neighbours(rig: Rig) -> None:
@@ -321,3 +321,49 @@ def test_a_store_that_suspends_is_told_from_one_that_does_not() -> None:
 
     with pytest.raises(RuntimeError, match="suspends"):
         drive(Suspends())
+
+
+def test_a_caller_commits_for_itself_where_nobody_else_does(line: Line) -> None:
+    committed_by: list[str] = []
+    line.batcher._publish = lambda _: committed_by.append(threading.current_thread().name)
+    added, refused = line.batcher.call_all([enqueue({"a": []}, plan="one"), cancel(404)])
+    assert isinstance(added, Enqueued) and isinstance(refused, NotFound)
+    assert line.batches == [2] and committed_by == [threading.current_thread().name]
+
+
+def test_a_caller_leaves_it_to_whoever_commits_already(line: Line) -> None:
+    line.gate.clear()
+    first = line.batcher.submit(enqueue({}, plan="first"))
+    assert line.reached.wait(PATIENCE_S)
+    answers: list[Any] = []
+    caller = threading.Thread(
+        target=lambda: answers.extend(line.batcher.call_all([enqueue({"a": []}, plan="one"), cancel(404)]))
+    )
+    caller.start()
+    until(lambda: line.batcher._queue.qsize() == 2, "it has put its commands in")
+    line.gate.set()
+    caller.join(PATIENCE_S)
+    assert isinstance(first.result(PATIENCE_S), Enqueued)
+    assert [type(answer) for answer in answers] == [Enqueued, NotFound] and line.batches == [1, 2]
+
+
+def test_nobody_waits_for_ever_beside_callers_that_never_rest(line: Line) -> None:
+    refused: list[Any] = []
+
+    def call() -> None:
+        while True:
+            (answer,) = line.batcher.call_all([cancel(404)])
+            if isinstance(answer, Unavailable):
+                refused.append(answer)
+                return
+
+    callers = [threading.Thread(target=call) for _ in range(3)]
+    for caller in callers:
+        caller.start()
+    for n in range(50):
+        assert isinstance(line.batcher.submit(enqueue({}, plan=f"p{n}")).result(PATIENCE_S), Enqueued)
+    line.batcher.close()
+    for caller in callers:
+        caller.join(PATIENCE_S)
+        assert not caller.is_alive()
+    assert len(refused) == 3

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Self
+from typing import Self, cast
 
 import msgspec
 
@@ -193,7 +193,9 @@ class LocalCrew(HttpCrew):
         return self._owner
 
     def claim(self, command: c.Claim, *, wait_s: float) -> Claimed:
-        found = self._batcher.submit(command).result()
+        (found,) = self._batcher.call_all([command])
+        if isinstance(found, MusterError):
+            raise found
         assert isinstance(found, Claimed)
         empty = not (found.jobs or found.drain or found.over)
         return super().claim(command, wait_s=wait_s) if empty and wait_s else found
@@ -204,14 +206,5 @@ class LocalCrew(HttpCrew):
         return moved
 
     def report_all(self, commands: Sequence[c.AttemptCommand]) -> list[Moved | MusterError]:
-        """In one commit, as a rule; a refusal is a value."""
-        found: list[Moved | MusterError] = []
-        for future in [self._batcher.submit(command) for command in commands]:
-            try:
-                moved = future.result()
-            except MusterError as error:
-                found.append(error)
-            else:
-                assert isinstance(moved, Moved)
-                found.append(moved)
-        return found
+        """In one commit, as a rule, by a thread that nothing interrupts; a refusal is a value."""
+        return cast("list[Moved | MusterError]", self._batcher.call_all(commands))

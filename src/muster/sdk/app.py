@@ -144,7 +144,7 @@ class App:
             project = self.link.project
             alone = embedded or (embedded is None and not answers(project.socket))
             if alone and project.folder not in EMBEDDED:
-                stack.enter_context(self._owning())
+                stack.enter_context(self.owning())
             running = RunningApp(self, self._worker(concurrency, batch))
             stack.callback(running.end, stop_s)
             running.begin()
@@ -166,7 +166,8 @@ class App:
                 signal.signal(number, handler)
 
     @contextlib.contextmanager
-    def _owning(self) -> Iterator[None]:
+    def owning(self) -> Iterator[None]:
+        """This process holds the store, also while no worker of the app runs in it."""
         project = self.link.project
         project.root.mkdir(parents=True, exist_ok=True)
         with EmbeddedOwner(project, load_config(project.root)) as owner:

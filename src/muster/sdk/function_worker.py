@@ -35,6 +35,8 @@ from muster.worker.orders import Order, Orders
 
 log = logging.getLogger(__name__)
 
+Answers = list[Moved | MusterError]
+Say = Callable[[Sequence[c.AttemptCommand]], Answers]
 MIND_S = 0.25
 GATHER_S = 0.05
 """Ends of a batch are told together, but none waits longer for the others."""
@@ -163,7 +165,7 @@ class FunctionWorker(Holder):
         last = answers[-1] if answers else None
         return last.next if isinstance(last, Moved) else None
 
-    def _say(self, commands: Sequence[c.AttemptCommand]) -> list[Moved | MusterError]:
+    def _say(self, commands: Sequence[c.AttemptCommand]) -> Answers:
         answers = self._tell(commands)
         for command, answer in zip(commands, answers, strict=True):
             if isinstance(answer, MusterError) and isinstance(command, c.Finish):
@@ -275,22 +277,29 @@ class FunctionWorker(Holder):
     # -- to the owner
 
     def _report(self, command: c.AttemptCommand) -> Moved:
-        """Raises the refusal, and TaskStopped where nobody answers and the attempt is over."""
-        (answer,) = self._tell([command])
+        """By a function, which may be interrupted meanwhile.  Raises the refusal."""
+        (answer,) = self._tell([command], self._apart)
         if isinstance(answer, MusterError):
             raise answer
         return answer
 
-    def _tell(self, commands: Sequence[c.AttemptCommand]) -> list[Moved | MusterError]:
+    def _apart(self, commands: Sequence[c.AttemptCommand]) -> Answers:
+        try:
+            return [self._crew.report(command) for command in commands]
+        except MusterError as error:
+            return [error]
+
+    def _tell(self, commands: Sequence[c.AttemptCommand], say: Say | None = None) -> Answers:
         """Until an owner has answered: repeating what it has taken does no harm."""
-        answers: list[Moved | MusterError] = list(self._told(commands)) if commands else []
+        say = say or self._told
+        answers: Answers = list(say(commands)) if commands else []
         wait_s = RECONNECT_FIRST_S
         while away := [at for at, answer in enumerate(answers) if isinstance(answer, AWAY)]:
             if self._left_alone() or self._declared_dead:
                 break
             time.sleep(wait_s)
             wait_s = min(RECONNECT_CAP_S, wait_s * 2)
-            for at, answer in zip(away, self._told([commands[at] for at in away]), strict=True):
+            for at, answer in zip(away, say([commands[at] for at in away]), strict=True):
                 answers[at] = answer
         return answers
 

@@ -1,0 +1,58 @@
+"""`muster.App` beside queues that are libraries as well: tasks one by one, and many at once."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from peers_venv import RUN_S, Peers
+from setting import HERE, Setting, environment
+from table import Row, least, told
+
+ONE_BY_ONE_FACTOR, BATCH_FACTOR, BATCH = 1.0, 2.5, 100
+PEERS = ("persist_queue", "huey")
+
+
+def rows(setting: Setting) -> Iterator[Row]:
+    peers = Peers()
+    single: list[dict[str, float]] = []
+    many: list[dict[str, float]] = []
+    for _ in range(setting.repetitions):
+        single.append(_run(setting, setting.size(1000, 50), 1))
+        many.append(_run(setting, setting.size(5000, 300), BATCH))
+        for peer in PEERS:
+            peers.measure(peer, setting)
+    for what, runs in (("one by one", single), (f"in batches of {BATCH}", many)):
+        for part in ("enqueue", "drain", "life"):
+            yield told(f"muster.App, {_WORDS[part]}, {what}", [run[part] for run in runs], "/s")
+    yield _against(peers, "persist_queue", "life", single, "one by one", ONE_BY_ONE_FACTOR)
+    yield _against(peers, "huey", "drain", many, f"in batches of {BATCH}", BATCH_FACTOR)
+
+
+_WORDS = {"enqueue": "added", "drain": "run", "life": "added and run"}
+
+
+def _run(setting: Setting, number: int, batch: int) -> dict[str, float]:
+    with setting.place() as folder:
+        argv = [sys.executable, str(HERE / "run_app.py"), str(folder), str(number), str(batch)]
+        done = subprocess.run(
+            argv, capture_output=True, check=True, timeout=RUN_S, cwd=folder, env=environment(folder)
+        )
+    rates: dict[str, float] = json.loads(done.stdout)
+    return rates
+
+
+def _against(
+    peers: Peers, peer: str, part: str, ours: list[dict[str, float]], how: str, factor: float
+) -> Row:
+    name = peer.replace("_", "-")
+    what = f"muster.App, {_WORDS[part]}, {how}, to {name}"
+    if peer in peers.refused:
+        return Row(what, target=f">= {factor:g} x", not_run=peers.refused[peer])
+    theirs = peers.rates[peer, part]
+    ratios = [run[part] / rate for run, rate in zip(ours, theirs, strict=True)]
+    bound = f"each pair in turns; {name} {statistics.median(theirs):,.0f}/s, without audit and fences"
+    return least(what, ratios, "x", factor, bound)
