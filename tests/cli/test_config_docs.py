@@ -25,6 +25,7 @@ FULL = {
     "health": {},
     "retention": {},
     "plan": {},
+    "serve": {},
     "limits": {},
     "git": {},
     "profiles": {},

@@ -17,13 +17,14 @@ from muster.app.parts import run_logged
 from muster.app.settings import load_config
 from muster.client.http import address
 from muster.config.project import Project
-from muster.config.settings import Config
+from muster.config.settings import Config, ServeSettings
 from muster.engine.detached_call import detached_call
 from muster.hosts.file_lock import holder
 from muster.model.commands import SetCrew
 from muster.model.states import CrewStatus
 from muster.web.app import build
 from muster.web.backend import Backend
+from muster.web.routes import Application
 from muster.web.server import serve
 
 log = logging.getLogger(__name__)
@@ -52,13 +53,25 @@ async def _own(project: Project, config: Config) -> None:
         with bound_to(path) as listening:
             await until_closed(
                 web,
-                serve(app, listening, web.closing),
+                _serve_all(app, listening, web, config.serve),
                 *(service.run() for service in (owner.services() if halted is None else ())),
                 _mind_supervisor(project, owner, web),
                 mind_files(path, owner, lambda again: serve(app, again, web.closing)),
             )
         # The workers are gone, or go on without us: whoever waits for our end expects the boxes of what is done.
         await owner.tick_boxes()
+
+
+async def _serve_all(
+    app: Application, listening: socket.socket, web: Backend, settings: ServeSettings
+) -> None:
+    local = serve(app, listening, web.closing)
+    if not settings.listen:
+        await local
+        return
+    from muster.app.network import serve_network  # nobody pays for it who does not listen
+
+    await asyncio.gather(local, serve_network(app, web, settings))
 
 
 async def until_closed(

@@ -102,6 +102,15 @@ CONFIG = """\
 #idempotency = "7d"   # how long idempotency keys count
 #trees = "14d"        # working trees of tasks that have ended
 
+# The API for others than you: `muster serve`, or `muster up` once an address stands here.
+[serve]
+#listen = "127.0.0.1:7420"
+#tls_cert = "cert.pem"   # with those above it
+#tls_key = "key.pem"
+#login = true            # false: whoever reaches it is you; on a loopback address only
+#hosts = ["muster.test"] # names that it has without login, beside localhost
+#rate = 100              # requests a second of one caller; 0: any number
+
 # An agent is a command that gets a task's text as its last argument (prompt = "stdin" or "file": otherwise).
 # Its exit code 0 means done.  The agent `shell` is built in: it runs the text as a script.
 

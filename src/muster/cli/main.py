@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("muster.cli.init", "make this folder a project: its settings, its agents, a first plan"),
     "run": ("muster.cli.run", "run a plan until it is done"),
     "up": ("muster.cli.up", "start the crew and keep it running (--daemon: in the background)"),
+    "serve": ("muster.cli.serve", "start the crew, and answer HTTP for others than you"),
     "down": ("muster.cli.down", "let the crew finish its running tasks, then stop it"),
     "demo": ("muster.cli.demo", "watch a crew work while its workers are killed"),
     "status": ("muster.cli.status", "plans, workers, agents, and what needs a person"),

@@ -39,12 +39,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     project = project_of(args)
     config = load_config(project.root)
-    _refuse_two(project)
+    refuse_two(project)
     confirm_copy(project)
     return _daemon(project, args) if args.daemon else _supervise(args, project, config)
 
 
-def _refuse_two(project: Project) -> None:
+def refuse_two(project: Project) -> None:
     supervisor = holder(project.supervisor_lock)
     if supervisor is not None:
         raise Conflict(f"the crew of {project.root} is up already (pid {supervisor})", "muster status")
@@ -57,11 +57,13 @@ def _supervise(args: argparse.Namespace, project: Project, config: Config) -> in
         try:
             crew = SupervisedCrew(project, config, count, say=show.say, actor=actor(), interrupts=interrupts)
         except OwnerUnavailable:
-            _refuse_two(project)
+            refuse_two(project)
             raise
         with ExitStack() as stack, crew:
             if crew.start():
                 show.say(f"Up       {counted(count, 'worker')}; `muster down` or Ctrl-C stops them")
+                if serving := getattr(args, "serving", ""):
+                    show.say(f"Serving  {serving}")
                 feed = Feed(project, crew.last_event(), show)
                 stack.enter_context(closing(feed))
             crew.work_until(lambda: False)

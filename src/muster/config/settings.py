@@ -22,6 +22,7 @@ from muster.config.values import (
     read_files,
     read_flag,
     read_interval,
+    read_listen,
     read_one_of,
     read_pattern,
     read_prompt,
@@ -322,6 +323,23 @@ class PlanSettings(Section, frozen=True, kw_only=True):
         return self.prompt if self.prompt is not None else USUAL_PROMPT if self.protect else ""
 
 
+class ServeSettings(Section, frozen=True, kw_only=True):
+    """What others reach over the network.  `[serve]`"""
+
+    listen: str = setting(
+        "", "listen", read_listen, "`HOST:PORT` of the API for others; without it only you reach it"
+    )
+    tls_cert: str = setting("", "tls_cert", read_text, "file with its certificate and those above it, in PEM")
+    tls_key: str = setting("", "tls_key", read_text, "file with the key of that")
+    login: bool = setting(
+        True, "login", read_flag, "`false`: whoever reaches it is you; on a loopback address only"
+    )
+    hosts: tuple[str, ...] = setting(
+        (), "hosts", read_texts, "names that it has without login, beside localhost"
+    )
+    rate: int = setting(100, "rate", read_count_or_zero, "requests a second of one caller; 0: any number")
+
+
 class Config(Section, frozen=True, kw_only=True):
     plan: PlanSettings = PlanSettings()
     budget: Budget = Budget()
@@ -330,6 +348,7 @@ class Config(Section, frozen=True, kw_only=True):
     task: TaskDefaults = TaskDefaults()
     workers: WorkerSettings = WorkerSettings()
     health: Health = Health()
+    serve: ServeSettings = ServeSettings()
     agents: Mapping[str, AgentConfig] = field(default_factory=built_in_agents)
     limits: Mapping[str, int] = {}
     """Most tasks of one limit key that run at one time, over the whole crew.  `[limits]`"""
@@ -360,5 +379,6 @@ SECTIONS: Mapping[str, type[Section]] = {
     "git": Git,
     "retention": RetentionSettings,
     "plan": PlanSettings,
+    "serve": ServeSettings,
 }
 """The tables that are of one class each."""

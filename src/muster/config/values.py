@@ -38,10 +38,20 @@ def read_prompt(key: str, value: object) -> str:
     return text
 
 
+_LISTEN = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):\d{1,5}")
+
+
 def read_author(key: str, value: object) -> str:
     text = read_text(key, value)
     if not _AUTHOR.fullmatch(text):
         fail(key, f"{text!r} is not a name and an address", 'write it like "Crew <crew@example.com>"')
+    return text
+
+
+def read_listen(key: str, value: object) -> str:
+    text = read_text(key, value)
+    if text and not _LISTEN.fullmatch(text):
+        fail(key, f"{text!r} is not HOST:PORT", 'write it like "127.0.0.1:7420" or "[::1]:7420"')
     return text
 
 

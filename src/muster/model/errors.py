@@ -6,7 +6,7 @@
     + NotFound, Ambiguous (exit 3, HTTP 404, 409)
     + NotAllowed (exit 4, HTTP 401)
     + Conflict (exit 6, HTTP 409): StaleEpoch, IllegalMove, BeingPublished, BoxesMoved, TermOver
-  x Unavailable: wait and try again (exit 7, HTTP 503): OwnerUnavailable, StoreFull (507)
+  x Unavailable: wait and try again (exit 7, HTTP 503): OwnerUnavailable, StoreFull (507), TooMany (429)
   x StoreFault: a person must act (exit 1, HTTP 507): StoreHalted, StoreRewound, StoreRefused
   x AgentUnfit: this agent cannot run here; the task is unharmed (exit 1, HTTP 500)
 
@@ -124,6 +124,13 @@ class Overloaded(Unavailable):
 
     exit_code = 1
     http_status = 429
+
+
+class TooMany(Unavailable):
+    """One caller asks more often than it may."""
+
+    http_status = 429
+    retry_after_s = 1
 
 
 class StoreFault(MusterError):

@@ -50,7 +50,7 @@ async def stream(web: Backend, request: Request, query: FollowQuery) -> Stream:
             web.wakeups,
             web.closing,
         )
-    return Stream(200, b"", EVENT_STREAM, feed.follow(after, Wanted(query.task, query.plan)))
+    return Stream(200, b"", EVENT_STREAM, parts=feed.follow(after, Wanted(query.task, query.plan)))
 
 
 def place_of(last: str, after: int) -> int:

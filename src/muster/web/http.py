@@ -12,12 +12,23 @@ import msgspec
 from msgspec import Meta, Struct
 
 from muster.model import commands as c
-from muster.model.errors import BadInput, MusterError, TooLarge
+from muster.model.errors import BadInput, MusterError, TooLarge, TooMany
 
 S = TypeVar("S", bound=Struct)
 
 BODY_BYTES_MAX = 64 << 20
-"""A plan of 10,000 tasks with long prompts fits."""
+"""Of a plan: one of 10,000 tasks with long prompts fits."""
+SMALL_BYTES_MAX = 1 << 20
+"""Of anything else ..."""
+REPORT_BYTES_MAX = 4 << 20
+"""... but of a word on an attempt, which may bring a checkpoint or a result of 1 MiB."""
+
+
+def body_bytes_max(path: str) -> int:
+    if path.startswith("/api/v1/"):
+        return BODY_BYTES_MAX if path.startswith("/api/v1/plans") else SMALL_BYTES_MAX
+    return REPORT_BYTES_MAX
+
 
 WaitSeconds = Annotated[float, Meta(ge=0, le=60)]
 """How long an answer may be held back while there is nothing to say."""
@@ -58,7 +69,7 @@ class Peer:
 class Request:
     """One request, whichever way it came."""
 
-    __slots__ = ("body", "gone", "headers", "method", "path", "peer", "query")
+    __slots__ = ("address", "body", "gone", "headers", "method", "path", "peer", "query")
 
     def __init__(
         self,
@@ -67,8 +78,12 @@ class Request:
         headers: Iterable[tuple[bytes, bytes]] = (),
         body: bytes | bytearray | None = b"",
         peer: Peer | None = None,
+        *,
+        address: str = "",
     ) -> None:
-        """A body of None was too large to be read."""
+        """A body of None was too large to be read.  `address` is that of a caller over the network, who has no
+        peer."""
+        self.address = address
         self.peer = peer
         self.method = method
         self.path, _, self.query = target.partition("?")
@@ -91,6 +106,8 @@ class Reply(Struct, frozen=True, gc=False):
     status: int
     data: bytes = b""
     media_type: str = JSON
+    headers: tuple[tuple[str, str], ...] = ()
+    """Besides its type and length."""
 
 
 class Stream(Reply, frozen=True):
@@ -142,13 +159,16 @@ def error_reply(error: MusterError, status: int | None = None) -> Reply:
         hint=error.hint,
         errors=errors,
     )
-    return Reply(status, _encode(problem), PROBLEM)
+    headers: tuple[tuple[str, str], ...] = ()
+    if isinstance(error, TooMany):
+        headers = (("retry-after", str(error.retry_after_s)),)
+    return Reply(status, _encode(problem), PROBLEM, headers)
 
 
 def decode_body(data: bytes | bytearray | None, decoder: msgspec.json.Decoder[Any]) -> Any:
     """Raises BadInput that names the invalid field."""
     if data is None:
-        raise TooLarge(f"the request has more than {BODY_BYTES_MAX} bytes; nothing was changed")
+        raise TooLarge("the request has more bytes than are taken here; nothing was changed")
     if b"\\u0000" in data and _ESCAPED_NUL.search(data):
         raise BadInput("the request holds a NUL character; nothing was changed", "remove it")
     try:

@@ -18,13 +18,12 @@ from muster.model.task import TaskFields
 from muster.web.examples import EXAMPLES
 from muster.web.field_words import FieldWords
 from muster.web.http import JSON, PROBLEM, Problem
+from muster.web.open_paths import OPEN
 from muster.web.routes import Route
 
 Json = dict[str, Any]
 
 SCHEMAS = "#/components/schemas/"
-OPEN = frozenset({"/health/live", "/health/ready", "/healthz", "/api/v1/openapi.json", "/api/v1/docs"})
-"""What is answered to anybody."""
 
 _ABOUT = """Muster runs a crew of AI agents on a plan, and never loses a task.
 
@@ -37,6 +36,7 @@ _RAISES = re.compile(r"\s*Raises [^.]*\.")
 """Said to those who read the code: the answers tell it."""
 _WHERE = {
     401: "the caller is not known, or may not do this",
+    403: "a page of another site, or by a name that is not ours",
     404: "what is named is not there",
     409: "the task, plan or worker is in no state for this",
     413: "the body is too large",
@@ -46,7 +46,7 @@ _WHERE = {
     503: "for the moment; to be tried again",
     507: "nothing can be written: the disk is full, or the store has halted",
 }
-_ALWAYS = (401, 422, 429, 500, 503, 507)
+_ALWAYS = (401, 403, 422, 429, 500, 503, 507)
 
 
 def document(made: Iterable[tuple[str, Route]]) -> Json:

@@ -10,7 +10,7 @@ from muster import __version__
 from muster.model.errors import BadInput
 from muster.model.views import StatusView
 from muster.web.backend import Backend
-from muster.web.http import Query
+from muster.web.http import Query, Reply, json_reply
 from muster.web.routes import Routes
 
 routes = Routes()
@@ -64,6 +64,21 @@ class ResolveQuery(Query, frozen=True, kw_only=True):
 async def health(web: Backend) -> OwnerHealth:  # noqa: ARG001 - it answers, that is all
     """It answers, that is all."""
     return OwnerHealth("ok")
+
+
+@routes.get("/health/live")
+async def live(web: Backend) -> OwnerHealth:  # noqa: ARG001
+    """The process runs."""
+    return OwnerHealth("ok")
+
+
+@routes.get("/health/ready", answer={200: OwnerHealth, 503: OwnerHealth})
+async def ready(web: Backend) -> Reply:
+    """It takes work: 503 while nothing can be written, or while it ends."""
+    if web.closing.is_set():
+        return json_reply(OwnerHealth("ending"), 503)
+    halted = web.owner.halted()
+    return json_reply(OwnerHealth("ok" if halted is None else halted.code), 200 if halted is None else 503)
 
 
 @routes.get("/api/v1/owner")

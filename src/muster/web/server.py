@@ -3,7 +3,7 @@
 Built on httptools, because workers wait for it. uvicorn spends 30 us of CPU on an empty request to the same
 routes, this server 15; 8 callers get 33,400 answers a second from it and 68,900 here (`./run bench --only
 requests`). uvicorn sends head and body in two writes, which wake the caller twice, and takes 9 MB. Callers are
-processes of the same OS user: there are no timeouts.
+processes of the same OS user: there are no timeouts.  Others come over the network (web/network.py).
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import contextlib
 import http
 import logging
 import socket
+import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
-from typing import cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import httptools
 
@@ -23,26 +24,35 @@ from muster.hosts.process_table import peer_pid
 from muster.model.errors import BadInput, MusterError
 from muster.web import http as web_http
 from muster.web.http import Peer, Reply, Request, Stream, error_reply
-from muster.web.routes import Application
+
+if TYPE_CHECKING:
+    import ssl
 
 log = logging.getLogger(__name__)
 
 CLOSE_S = 2.0
 """How long open requests may take once the owner is asked to end."""
+HANDSHAKE_S = 10.0
 WAITING_MAX = 16
 """Requests that may queue on one connection before the server stops reading from it."""
 AGAIN_S = 1.0
 """Pause after a failed accept: the process has too many open files."""
+
+Make = Callable[[Callable[["HttpConnection"], object]], "HttpConnection"]
 
 _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in http.HTTPStatus
 }
 
 
-class _Connection(asyncio.Protocol):
+class Answers(Protocol):
+    async def answer(self, request: Request) -> Reply: ...
+
+
+class HttpConnection(asyncio.Protocol):
     """Answers one request after the other."""
 
-    def __init__(self, app: Application, gone: Callable[[_Connection], object]) -> None:
+    def __init__(self, app: Answers, gone: Callable[[HttpConnection], object]) -> None:
         self._app = app
         self._gone = gone
         self._transport: asyncio.Transport
@@ -62,7 +72,12 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport, self._open = transport, True
-        self._peer = Peer(peer_pid(transport.get_extra_info("socket")))
+        self._meet(transport)
+
+    def _meet(self, transport: asyncio.Transport) -> None:
+        """Who is at the other end?"""
+        self._peer: Peer | None = Peer(peer_pid(transport.get_extra_info("socket")))
+        self._address = ""
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._gone(self)
@@ -71,6 +86,8 @@ class _Connection(asyncio.Protocol):
         self._waiting.clear()
         if self._current is not None:
             self._current.gone = True
+        if self._full is not None and not self._full.done():
+            self._full.set_result(None)
         if self._streaming and self._answering is not None:
             self._answering.cancel()
 
@@ -81,8 +98,15 @@ class _Connection(asyncio.Protocol):
             self.end()
         except httptools.HttpParserError as error:
             if self._answering is None:
-                self._write(error_reply(BadInput(f"this is no HTTP request: {error}"), 400), keep=False)
+                self._write(self._refusal(error), keep=False)
             self.end()
+
+    def _refusal(self, error: Exception) -> Reply:
+        """What is said to a request that cannot be read."""
+        return error_reply(BadInput(f"this is no HTTP request: {error}"), 400)
+
+    def _finished(self) -> None:
+        """All that was asked so far is answered."""
 
     def end(self) -> None:
         """Closes the connection once the current request is answered."""
@@ -106,6 +130,7 @@ class _Connection(asyncio.Protocol):
         self._target = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._body: bytearray | None = bytearray()
+        self._body_max = 0
 
     def on_url(self, url: bytes) -> None:
         self._target += url
@@ -116,14 +141,16 @@ class _Connection(asyncio.Protocol):
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
-        if self._body is not None and len(self._body) + len(body) <= web_http.BODY_BYTES_MAX:
+        if not self._body_max:
+            self._body_max = web_http.body_bytes_max(self._target.decode("latin-1"))
+        if self._body is not None and len(self._body) + len(body) <= self._body_max:
             self._body += body
         else:
             self._body = None
 
     def on_message_complete(self) -> None:
         method, target = self._parser.get_method().decode("ascii"), self._target.decode("latin-1")
-        request = Request(method, target, self._headers, self._body, self._peer)
+        request = Request(method, target, self._headers, self._body, self._peer, address=self._address)
         self._asked = True
         self._body = None  # a large one is not kept until the next request
         self._waiting.append((request, self._parser.should_keep_alive()))
@@ -140,9 +167,12 @@ class _Connection(asyncio.Protocol):
                 await self._send_parts(reply)
             elif not self._current.gone:
                 self._write(reply, keep=keep and not self._ending)
+            if self._full is not None:
+                await self._full
             if len(self._waiting) == WAITING_MAX - 1:
                 self._transport.resume_reading()
         self._current = self._answering = None
+        self._finished()
 
     async def _send_parts(self, reply: Stream) -> None:
         """One after the other, as fast as the caller reads; then the connection is closed."""
@@ -179,26 +209,33 @@ class _Connection(asyncio.Protocol):
 
     def _write(self, reply: Reply, *, keep: bool) -> None:
         close = "" if keep else "connection: close\r\n"
+        if reply.headers:
+            close += "".join(f"{name}: {value}\r\n" for name, value in reply.headers)
         head = f"content-type: {reply.media_type}\r\ncontent-length: {len(reply.data)}\r\n{close}\r\n"
         self._transport.write(_STATUS_LINES[reply.status] + head.encode() + reply.data)
         if not keep:
-            self._transport.close()
+            self._close()
+
+    def _close(self) -> None:
+        self._transport.close()
 
 
 class _Acceptor:
     """Accepts connections.  asyncio's own server drops one that comes while it closes, and leaks its socket."""
 
-    def __init__(self, app: Application, listening: socket.socket) -> None:
-        self._app = app
+    def __init__(self, make: Make, listening: socket.socket, tls: ssl.SSLContext | None, most: int) -> None:
+        self._make = make
+        self._tls = tls
+        self._most = most
         self._listening = listening
         self._loop = asyncio.get_running_loop()
-        self._connections: dict[_Connection, asyncio.Task[object]] = {}
+        self._connections: dict[HttpConnection, asyncio.Task[object]] = {}
         self._closed = False
         listening.setblocking(False)
         self._open()
 
     def _open(self) -> None:
-        if not self._closed:
+        if not self._closed and len(self._connections) < self._most:
             self._loop.add_reader(self._listening, self._accept)
 
     def _accept(self) -> bool:
@@ -212,14 +249,31 @@ class _Acceptor:
             self._loop.remove_reader(self._listening)
             self._loop.call_later(AGAIN_S, self._open)
             return False
-        connection = _Connection(self._app, self._gone)
-        self._connections[connection] = self._loop.create_task(
-            self._loop.connect_accepted_socket(lambda: connection, accepted)
-        )
+        connection = self._make(self._gone)
+        self._connections[connection] = self._loop.create_task(self._begin(connection, accepted))
+        if len(self._connections) >= self._most:
+            self._loop.remove_reader(self._listening)  # until one of them goes
         return True
 
-    def _gone(self, connection: _Connection) -> None:
+    async def _begin(self, connection: HttpConnection, accepted: socket.socket) -> None:
+        if self._tls is None:
+            await self._loop.connect_accepted_socket(lambda: connection, accepted)
+            return
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: connection, accepted, ssl=self._tls, ssl_handshake_timeout=HANDSHAKE_S
+            )
+        except OSError as error:  # it speaks no TLS, trusts us not, or has gone
+            log.info("a TLS connection was not made: %s", error)
+            accepted.close()
+            if connection in self._connections:
+                connection.closed.set_result(None)
+                self._gone(connection)
+
+    def _gone(self, connection: HttpConnection) -> None:
         del self._connections[connection]
+        if len(self._connections) == self._most - 1:
+            self._open()
 
     async def close(self) -> None:
         """Once everybody who has connected is answered, after CLOSE_S at the latest."""
@@ -236,8 +290,20 @@ class _Acceptor:
             connection.abort()
 
 
-async def serve(app: Application, listening: socket.socket, closing: asyncio.Event) -> None:
+async def serve(app: Answers, listening: socket.socket, closing: asyncio.Event) -> None:
     """Answers on an already bound socket until `closing` is set."""
-    acceptor = _Acceptor(app, listening)
+    await serve_with(lambda gone: HttpConnection(app, gone), listening, closing)
+
+
+async def serve_with(
+    make: Make,
+    listening: socket.socket,
+    closing: asyncio.Event,
+    *,
+    tls: ssl.SSLContext | None = None,
+    most: int = sys.maxsize,
+) -> None:
+    """As `serve`, with connections that `make` makes, `most` at one time."""
+    acceptor = _Acceptor(make, listening, tls, most)
     await closing.wait()
     await acceptor.close()

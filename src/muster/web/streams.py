@@ -38,7 +38,7 @@ async def output(web: Backend, request: Request, task_id: int, epoch: int, query
         over = (attempt is None or not attempt.open) and len(chunks) < CHUNKS
         return data + (sse({}, name="end") if over else b""), over
 
-    return Stream(200, b"", EVENT_STREAM, watch(look, web.wakeups, web.closing))
+    return Stream(200, b"", EVENT_STREAM, parts=watch(look, web.wakeups, web.closing))
 
 
 @routes.get("/api/v1/agent-tasks/{task_id:id}/attempts/stream", answer=EVENT_STREAM)
@@ -52,4 +52,4 @@ async def attempts(web: Backend, task_id: int) -> Stream:
         sent.update((one.epoch, one) for one in fresh)
         return b"".join(sse(one, name="attempt") for one in fresh), False
 
-    return Stream(200, b"", EVENT_STREAM, watch(look, web.wakeups, web.closing))
+    return Stream(200, b"", EVENT_STREAM, parts=watch(look, web.wakeups, web.closing))

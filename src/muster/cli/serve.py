@@ -1,0 +1,62 @@
+"""`muster serve`: as `up`, and the API for others besides, on an address of this machine."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from contextlib import closing
+
+from muster.app.network import bind, check, url
+from muster.app.settings import load_config
+from muster.cli import up
+from muster.cli.context import project_of
+from muster.cli.worker import worker_count
+
+USUAL = "127.0.0.1:7420"
+_OPTIONS = {
+    "listen": "MUSTER_SERVE_LISTEN",
+    "tls_cert": "MUSTER_SERVE_TLS_CERT",
+    "tls_key": "MUSTER_SERVE_TLS_KEY",
+}
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Starts the crew as `muster up` does, and answers HTTP for others: see docs/server.md. "
+        "What `[serve]` of muster.toml says holds where no option says otherwise."
+    )
+    parser.add_argument(
+        "--listen", metavar="HOST:PORT", help=f"where to listen (default: as configured, or {USUAL})"
+    )
+    parser.add_argument(
+        "--tls-cert", metavar="FILE", help="certificate in PEM; with --tls-key the API speaks TLS"
+    )
+    parser.add_argument("--tls-key", metavar="FILE", help="the key of that")
+    parser.add_argument(
+        "--without-login", action="store_true", help="whoever reaches it is you: on a loopback address only"
+    )
+    parser.add_argument(
+        "--workers", type=worker_count, metavar="N", help="worker processes (default: as configured)"
+    )
+    parser.add_argument(
+        "--daemon", action="store_true", help="in the background, output to .muster/muster.log"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    project = project_of(args)
+    # The owner is a process of its own and reads its settings itself: what was said here stands above its files.
+    given = {name: getattr(args, option) for option, name in _OPTIONS.items()}
+    os.environ.update({name: value for name, value in given.items() if value is not None})
+    if args.without_login:
+        os.environ["MUSTER_SERVE_LOGIN"] = "false"
+    if not load_config(project.root).serve.listen:
+        os.environ["MUSTER_SERVE_LISTEN"] = USUAL
+    settings = load_config(project.root).serve
+    check(settings)
+    up.refuse_two(project)
+    for listening in bind(settings.listen):  # to say now what the owner could only say in its log
+        with closing(listening):
+            pass
+    args.serving = url(settings)
+    return up.run(args)

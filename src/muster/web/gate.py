@@ -1,0 +1,107 @@
+"""What stands before the routes on the network: who asks, from where, and how often."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from muster.model.errors import MusterError, NotAllowed, TooMany
+from muster.web.http import Reply, Request, error_reply
+from muster.web.open_paths import OPEN
+from muster.web.server import Answers
+
+CALLERS_MAX = 10_000
+"""Whose pace is remembered; of those above it the ones that have been silent longest are forgotten."""
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+class Exposure(Struct, frozen=True, kw_only=True):
+    """What of the owner is shown to the network."""
+
+    login: bool = True
+    """False: whoever reaches it is the user who runs it; only where none but this machine's users can."""
+    hosts: frozenset[str] = LOOPBACK_NAMES
+    """What it may be called by, without login."""
+    rate: int = 100
+    """Requests a second of one caller; twice as many at once.  0: any number."""
+
+
+async def identify(exposure: Exposure, request: Request) -> None:
+    """Finds out who asks over the network.  Raises NotAllowed.
+
+    The only place that decides it.  No token is known yet, so it is nobody.
+    """
+    if exposure.login:
+        raise NotAllowed(
+            "nobody is known by this token; nothing was changed"
+            if request.header(b"authorization")
+            else "this needs a token; nothing was changed",
+            "on its own machine: muster --root FOLDER ...; or `login = false` of [serve], on loopback only",
+        )
+
+
+class NetworkGate:
+    def __init__(self, app: Answers, exposure: Exposure, clock: Callable[[], float] = time.monotonic) -> None:
+        self._app = app
+        self._exposure = exposure
+        self._clock = clock
+        self._pace: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        """By caller, how many requests it may make at once, and when that was so."""
+
+    async def answer(self, request: Request) -> Reply:
+        try:
+            self._refuse_strange_names(request)
+            self._refuse_haste(request)
+            if request.path not in OPEN or request.method != "GET":
+                await identify(self._exposure, request)
+        except NotAllowed as error:
+            if not self._exposure.login:
+                return error_reply(error, 403)
+            return replace(error_reply(error), headers=(("www-authenticate", "Bearer"),))
+        except MusterError as error:
+            return error_reply(error)
+        return await self._app.answer(request)
+
+    def _refuse_strange_names(self, request: Request) -> None:
+        """Without login a page of any site could ask us through its reader's browser: by a name of its own that
+        it has pointed here, or openly from its own origin."""
+        if self._exposure.login:
+            return
+        host = request.header(b"host")
+        if _name(host) not in self._exposure.hosts:
+            raise NotAllowed(
+                f"this is not {host[:100] or 'told its name'}", "hosts of [serve] names what it is"
+            )
+        origin = request.header(b"origin")
+        if origin and origin.partition("://")[2] != host:
+            raise NotAllowed(f"pages of {origin[:100]} may not ask here; nothing was changed")
+
+    def _refuse_haste(self, request: Request) -> None:
+        rate = self._exposure.rate
+        if not rate:
+            return
+        token = request.header(b"authorization")
+        caller = hashlib.sha256(token.encode()).hexdigest() if token else request.address
+        now_s, most = self._clock(), 2.0 * rate
+        left, at_s = self._pace.pop(caller, (most, now_s))
+        left = min(most, left + (now_s - at_s) * rate)
+        self._pace[caller] = (max(0.0, left - 1), now_s)
+        if len(self._pace) > CALLERS_MAX:
+            self._pace.popitem(last=False)
+        if left < 1:
+            error = TooMany(f"more than {rate} requests a second; nothing was changed", "ask less often")
+            error.retry_after_s = max(1, math.ceil((1 - left) / rate))
+            raise error
+
+
+def _name(host: str) -> str:
+    """Without its port."""
+    if host.startswith("["):
+        return host.partition("]")[0].lower() + "]"
+    return host.partition(":")[0].lower()

@@ -1,0 +1,3 @@
+"""What is answered to anybody."""
+
+OPEN = frozenset({"/health/live", "/health/ready", "/api/v1/openapi.json"})

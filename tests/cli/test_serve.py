@@ -1,0 +1,79 @@
+"""`muster serve`: real processes, asked over TCP."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_run import folder, started, until
+
+from muster.client.api import Api
+from muster.client.http import Connection
+from muster.config.project import Project
+from muster_command import run_muster as muster
+
+__all__ = ["folder"]
+
+
+@pytest.fixture
+def at() -> str:
+    """An address where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return f"127.0.0.1:{free.getsockname()[1]}"
+
+
+def ask(at: str, path: str) -> tuple[int, Any]:
+    """A status of 0: nobody answers."""
+    try:
+        with urllib.request.urlopen(f"http://{at}{path}", timeout=10) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return refused.code, json.load(refused)
+    except OSError:
+        return 0, None
+
+
+def test_a_server_is_up_again_after_its_owner_was_killed(folder: Path, at: str) -> None:
+    with started(folder, "serve", "--listen", at, "--workers", "1") as server:
+        until(lambda: ask(at, "/health/ready") == (200, {"status": "ok"}), "it is ready")
+        assert ask(at, "/api/v1/status")[0] == 401
+        assert ask(at, "/api/v1/openapi.json")[1]["openapi"] == "3.1.0"
+        owner = Api(Connection(Project(folder).socket)).get("/api/v1/owner")["pid"]
+        os.kill(owner, signal.SIGKILL)
+        until(lambda: ask(at, "/health/live")[0] == 200, "another one listens there")
+        assert muster(folder, "down").returncode == 0
+        assert server.wait(60) == 0
+    assert ask(at, "/health/live")[0] == 0
+
+
+def test_without_login_it_is_asked_as_its_user(folder: Path, at: str) -> None:
+    with started(folder, "serve", "--listen", at, "--without-login", "--workers", "1"):
+        until(lambda: ask(at, "/api/v1/status")[0] == 200, "it answers")
+        assert muster(folder, "down").returncode == 0
+
+
+def test_up_listens_where_the_settings_say_so(folder: Path, at: str) -> None:
+    with (folder / "muster.toml").open("a") as settings:
+        settings.write(f'[serve]\nlisten = "{at}"\n')
+    with started(folder, "up", "--workers", "1"):
+        until(lambda: ask(at, "/health/live")[0] == 200, "it answers")
+        assert muster(folder, "down").returncode == 0
+
+
+def test_what_cannot_be_is_told_before_anything_starts(folder: Path, at: str) -> None:
+    everywhere = muster(folder, "serve", "--listen", "0.0.0.0:7420", "--without-login", env=dict(os.environ))
+    assert everywhere.returncode == 2
+    assert "anybody who reaches 0.0.0.0:7420 could run commands here" in everywhere.stderr
+    with socket.create_server(("127.0.0.1", int(at.rpartition(":")[2]))):
+        taken = muster(folder, "serve", "--listen", at, env=dict(os.environ))
+    assert (taken.returncode, f"cannot listen on {at}" in taken.stderr) == (6, True)
+    assert muster(folder, "serve", "--listen", "here", env=dict(os.environ)).returncode == 2
+    assert not (folder / ".muster" / "muster.sock").exists()
