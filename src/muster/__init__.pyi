@@ -10,6 +10,12 @@ from muster.sdk.errors import TaskFailed as TaskFailed
 from muster.sdk.errors import TaskStopped as TaskStopped
 from muster.sdk.handles import AsyncHandle as AsyncHandle
 from muster.sdk.handles import Handle as Handle
+from muster.sdk.task_queue import QueueStatus as QueueStatus
+from muster.sdk.task_queue import QueueTask as QueueTask
+from muster.sdk.task_queue import TaskQueue as TaskQueue
+from muster.sdk.task_queue import TaskResult as TaskResult
+from muster.sdk.task_queue import TaskSummary as TaskSummary
+from muster.sdk.task_queue import TaskTool as TaskTool
 from muster.sdk.tasks import AppTask as AppTask
 
 __version__: str

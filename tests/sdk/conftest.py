@@ -4,16 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from quick_retries import SETTINGS
 
 import muster
-
-SETTINGS = """\
-[task]
-retries = 2
-[task.backoff]
-first = "10ms"
-max = "20ms"
-"""
 
 
 @pytest.fixture

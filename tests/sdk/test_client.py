@@ -10,6 +10,7 @@ import pytest
 import muster
 from muster.model.errors import BadInput, NotFound
 from muster.model.states import TaskStatus
+from muster.sdk.links import EMBEDDED
 from muster_command import run_muster
 from patience import PATIENCE_S
 
@@ -88,9 +89,9 @@ def test_the_same_for_asynchronous_programs(tmp_path: Path, monkeypatch: pytest.
                 if event.task_id == first.id and event.new_status is TaskStatus.CANCELLED:
                     break
 
-    with app.running(3):
+    with app.running(3), monkeypatch.context() as patch:
         if by_socket:
-            monkeypatch.setattr("muster.sdk.links.EMBEDDED", {})
+            patch.delitem(EMBEDDED, app.link.project.folder)
         asyncio.run(main())
 
 

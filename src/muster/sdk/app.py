@@ -11,10 +11,6 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-from muster.app.embedded import EmbeddedOwner
-from muster.app.settings import load_config
-from muster.client.http import answers
-from muster.hosts.local_host import LocalHost
 from muster.model import commands as c
 from muster.model.errors import BadInput
 from muster.runtimes.chance import SystemChance
@@ -22,7 +18,7 @@ from muster.sdk.attempt import NAG_S
 from muster.sdk.context import AsyncTaskContext, TaskContext
 from muster.sdk.function_worker import FunctionWorker
 from muster.sdk.handles import AsyncHandle, Handle
-from muster.sdk.links import EMBEDDED, ProjectLink, project_at
+from muster.sdk.links import ProjectLink, nobody_owns, owning, project_at, registration_of
 from muster.sdk.options import FunctionOptions
 from muster.sdk.schedules import Schedules
 from muster.sdk.tasks import AppTask, Call
@@ -141,9 +137,7 @@ class App:
         to be in any case).
         """
         with contextlib.ExitStack() as stack:
-            project = self.link.project
-            alone = embedded or (embedded is None and not answers(project.socket))
-            if alone and project.folder not in EMBEDDED:
+            if embedded or (embedded is None and nobody_owns(self.link.project)):
                 stack.enter_context(self.owning())
             running = RunningApp(self, self._worker(concurrency, batch))
             stack.callback(running.end, stop_s)
@@ -168,33 +162,19 @@ class App:
     @contextlib.contextmanager
     def owning(self) -> Iterator[None]:
         """This process holds the store, also while no worker of the app runs in it."""
-        project = self.link.project
-        project.root.mkdir(parents=True, exist_ok=True)
-        with EmbeddedOwner(project, load_config(project.root)) as owner:
-            EMBEDDED[project.folder] = owner
-            try:
-                yield
-            finally:
-                del EMBEDDED[project.folder]
+        with owning(self.link.project):
+            yield
 
     def _worker(self, concurrency: int, batch: int) -> FunctionWorker:
         if not self.tasks:
             raise BadInput(f"app {self.name} has no tasks", "decorate a function with @app.task")
-        host, chance = LocalHost(), SystemChance()
-        process = host.identify(os.getpid())
-        assert process is not None
-        registration = c.Register(
-            worker_id=f"worker-{chance.name(8)}",
-            hostname=host.hostname,
-            pid=process.pid,
-            pid_start=process.start,
-            boot_id=host.boot_id,
-            slots=concurrency,
-            agents=(self.name,),
-            offers={self.name: c.Offer(capabilities=tuple(sorted(self.tasks)))},
+        registration = registration_of(
+            (self.name,), concurrency, {self.name: c.Offer(capabilities=tuple(sorted(self.tasks)))}
         )
         crew = self.link.crew()
-        return FunctionWorker(crew, chance, registration, self.tasks, batch=batch, orphan_grace_s=600.0)
+        return FunctionWorker(
+            crew, SystemChance(), registration, self.tasks, batch=batch, orphan_grace_s=600.0
+        )
 
 
 class RunningApp:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import os
 import re
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -15,14 +17,17 @@ import msgspec
 
 from muster.app.direct import direct
 from muster.app.embedded import EmbeddedOwner
+from muster.app.settings import load_config
 from muster.client.async_http import AsyncConnections
 from muster.client.crew import HttpCrew
 from muster.client.http import ClientRequest, Connection, answers
 from muster.config.project import Project, find_project
 from muster.hosts.file_lock import holder
+from muster.hosts.local_host import LocalHost
 from muster.model import commands as c
 from muster.model.answers import Enqueued
 from muster.model.errors import OwnerUnavailable
+from muster.runtimes.chance import SystemChance
 from muster.sdk.asking import JSON, answered
 
 STARTING_S = 5.0
@@ -33,6 +38,43 @@ _WAIT = re.compile(r"([?&]wait=)[^&]*")
 _ENQUEUED = msgspec.json.Decoder(Enqueued)
 EMBEDDED: dict[str, EmbeddedOwner] = {}
 """By folder, the owners of this process."""
+
+
+def nobody_owns(project: Project) -> bool:
+    """Whether no owner answers, here or in another process."""
+    return project.folder not in EMBEDDED and not answers(project.socket)
+
+
+@contextlib.contextmanager
+def owning(project: Project) -> Iterator[None]:
+    """This process holds the store, and coordinates.  Raises OwnerUnavailable where another one does."""
+    if project.folder in EMBEDDED:
+        yield
+        return
+    project.root.mkdir(parents=True, exist_ok=True)
+    with EmbeddedOwner(project, load_config(project.root)) as owner:
+        EMBEDDED[project.folder] = owner
+        try:
+            yield
+        finally:
+            del EMBEDDED[project.folder]
+
+
+def registration_of(agents: tuple[str, ...], slots: int, offers: dict[str, c.Offer]) -> c.Register:
+    """Of a worker in this process, with a name that was never used."""
+    host = LocalHost()
+    process = host.identify(os.getpid())
+    assert process is not None
+    return c.Register(
+        worker_id=f"worker-{SystemChance().name(8)}",
+        hostname=host.hostname,
+        pid=process.pid,
+        pid_start=process.start,
+        boot_id=host.boot_id,
+        slots=slots,
+        agents=agents,
+        offers=offers,
+    )
 
 
 class Link(Protocol):
