@@ -27,7 +27,8 @@ FOREIGN_LANES = 10
 BASE_ID = 1_000
 """Below all ids of the engine, which grow with time."""
 
-EDGE = "INSERT INTO dependencies (parent_id, child_id, met) SELECT id, id + 1, 0 FROM tasks WHERE id < ?1"
+EDGE = """INSERT INTO dependencies (parent_id, child_id, met, workspace_id)
+          SELECT id, id + 1, 0, workspace_id FROM tasks WHERE id < ?1"""
 KINDS: dict[str, Mapping[str, str]] = {
     "waiting": {},
     "foreign": {},

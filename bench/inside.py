@@ -16,6 +16,8 @@ from muster.engine.policy import Policy
 from muster.hosts.local_host import LocalHost
 from muster.model import commands as c
 from muster.model.errors import MusterError
+from muster.model.rows import DEFAULT_WORKSPACE
+from muster.ports.engine import Asked
 from muster.runtimes.chance import SystemChance
 from muster.runtimes.local import SystemClock
 from muster.stores.sqlite.store import SqliteStore
@@ -47,7 +49,9 @@ class Inside:
 
     def apply(self, commands: Sequence[c.Command]) -> list[Any]:
         """One transaction.  Raises the first refusal."""
-        outcomes = drive(self.engine.apply(commands, self.clock.now())).outcomes
+        outcomes = drive(
+            self.engine.apply([Asked(command, DEFAULT_WORKSPACE) for command in commands], self.clock.now())
+        ).outcomes
         for outcome in outcomes:
             if isinstance(outcome, MusterError):
                 raise outcome

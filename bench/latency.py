@@ -20,6 +20,7 @@ from table import Row, most, percentile, told
 from muster.client.crew import HttpCrew
 from muster.engine.batch import Batcher
 from muster.model import commands as c
+from muster.model.rows import DEFAULT_WORKSPACE
 
 START_P50_MS, START_P99_MS = 2.0, 10.0
 UNBLOCK_P99_MS = 50.0
@@ -231,9 +232,10 @@ def _sixteen_inside(setting: Setting, each: int) -> tuple[list[float], str]:
     with setting.place() as folder, Inside(folder / "store.db") as made:
         jobs = _jobs(made, CALLERS)
         batcher = Batcher(made.engine, made.clock.now, commits.append)
+        engine = batcher.of(DEFAULT_WORKSPACE)
 
         def report(command: c.AttemptCommand) -> object:
-            return batcher.submit(command).result()
+            return engine.submit(command).result()
 
         watch = Stopwatch()
         found = together([lambda job=job: _progress(report, job, each) for job in jobs])  # type: ignore[misc]

@@ -18,9 +18,11 @@ from typing import Any, TypeVar
 
 import apsw
 
-from muster.ports.store import Tx
+from muster.ports.store import Transaction
+from muster.stores.sqlite.known_rows import SQL, KnownRows
 from muster.stores.sqlite.store import SqliteStore
-from muster.stores.sqlite.tx import SQL, SqliteTx
+from muster.stores.sqlite.transaction import SqliteTransaction
+from muster.stores.sqlite.tx import SqliteTx
 
 T = TypeVar("T")
 
@@ -36,16 +38,16 @@ def _verb(statement: str) -> str:
 
 
 class _RecordingTx(SqliteTx):
-    def __init__(self, connection: apsw.Connection) -> None:
-        super().__init__(connection)
-        self.written: list[Write] = []
+    def __init__(self, known: KnownRows, workspace_id: int, written: list[Write]) -> None:
+        super().__init__(known, workspace_id)
+        self._written = written
 
     def _note(self, name: str, rows: list[tuple[Any, ...]]) -> None:
         if _verb(SQL[name]) in {"INSERT", "UPDATE"}:
-            self.written.append((name, rows))
+            self._written.append((name, rows))
 
     def _all(self, name: str, *bindings: Any) -> list[Any]:
-        self._note(name, [bindings])
+        self._note(name, [self._bound(name, bindings)])
         return super()._all(name, *bindings)
 
     def _many(self, name: str, rows: Collection[tuple[Any, ...]]) -> Any:
@@ -53,17 +55,30 @@ class _RecordingTx(SqliteTx):
         self._note(name, kept)
         return super()._many(name, kept)
 
+    async def set_meta(self, name: str, value: str) -> None:
+        self._note("set_meta", [(self.workspace_id, name, value)])
+        await super().set_meta(name, value)
+
+
+class _RecordingTransaction(SqliteTransaction):
+    def __init__(self, connection: apsw.Connection) -> None:
+        super().__init__(connection)
+        self.written: list[Write] = []
+
+    def of(self, workspace_id: int) -> SqliteTx:
+        return _RecordingTx(self._known, workspace_id, self.written)
+
 
 class RecordingStore(SqliteStore):
     """A store that remembers its committed transactions."""
 
     def __init__(self, writer: apsw.Connection, *rest: Any) -> None:
         super().__init__(writer, *rest)
-        self._recording_tx = _RecordingTx(writer)
+        self._recording_tx = _RecordingTransaction(writer)
         self._tx = self._recording_tx
         self.recording: Recording = []
 
-    async def transact(self, work: Callable[[Tx], Awaitable[T]]) -> T:
+    async def transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         self._recording_tx.written = []
         result = await super().transact(work)
         self.recording.append(self._recording_tx.written)
@@ -145,7 +160,7 @@ class TimedStore(SqliteStore):
         super().__init__(writer, *rest)
         self.timed = _TimedConnection(writer)
         self._writer = self.timed  # type: ignore[assignment]
-        self._tx = SqliteTx(self.timed)  # type: ignore[arg-type]
+        self._tx = SqliteTransaction(self.timed)  # type: ignore[arg-type]
 
     def forget(self) -> None:
         """What comes now is what counts."""

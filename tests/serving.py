@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from muster.engine.queries import Queries
 from muster.hosts.local_host import LocalHost
 from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled
 from muster.model.errors import StoreFault
+from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.seals import Signer
 from muster.ports.host import ProcessId
 from muster.runtimes.local import LocalWakeups, SystemClock
@@ -52,8 +54,8 @@ class ServedOwner:
         self.backups += 1
         return BackedUp(path=str(target), bytes=report.bytes, tasks=report.tasks, schema=report.schema)
 
-    async def verify_audit(self) -> AuditReport:
-        return await Auditor(self._store.reads, SIGNER, list).verify()
+    async def verify_audit(self, workspace_id: int) -> AuditReport:
+        return await Auditor(self._store.reads, SIGNER, list, workspace_id).verify()
 
     async def free_dead(self) -> None: ...
 
@@ -68,11 +70,20 @@ class ServedOwner:
 def backend(
     owner: Any, store: SqliteStore, batcher: Batcher, clock: SystemClock, wakeups: LocalWakeups
 ) -> Backend:
-    files = OtherFiles(batcher, lambda source: titles_of(Path(source)))
-    return Backend(
-        engine=files,
-        reads=store.reads,
-        queries=Queries(store.reads, clock, Policy(), left=files.left),
-        wakeups=wakeups,
-        owner=owner,
-    )
+    """That of the default workspace."""
+
+    @functools.cache
+    def of(workspace_id: int) -> Backend:
+        files = OtherFiles(batcher.of(workspace_id), lambda source: titles_of(Path(source)))
+        reads = store.reads.of(workspace_id)
+        return Backend(
+            workspace_id=workspace_id,
+            of=of,
+            engine=files,
+            reads=reads,
+            queries=Queries(reads, clock, Policy(), left=files.left),
+            wakeups=wakeups,
+            owner=owner,
+        )
+
+    return of(DEFAULT_WORKSPACE)

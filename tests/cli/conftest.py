@@ -24,6 +24,7 @@ from muster.engine.batch import Batcher, drive
 from muster.engine.commands import Engine
 from muster.engine.policy import Policy
 from muster.model import commands as c
+from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.states import ErrorKind
 from muster.model.views import TaskFilter
 from muster.runtimes.chance import SystemChance
@@ -92,7 +93,7 @@ class Owner:
 
     def do(self, command: c.Command) -> Any:
         assert self._batcher
-        return self._batcher.submit(command).result(PATIENCE_S)
+        return self._batcher.of(DEFAULT_WORKSPACE).submit(command).result(PATIENCE_S)
 
     def tasks(self) -> dict[str, Any]:
         """By key."""

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from factories import NOW, plain_attempt, plain_task
 from muster.model.commands import Offer
 from muster.model.events import Event, Level
-from muster.model.rows import WORKSPACE_ID, Lane, NewTask, Plan, WorkerRow
+from muster.model.rows import DEFAULT_WORKSPACE, Lane, NewTask, Plan, WorkerRow
 from muster.model.states import ATTEMPT_OPEN, FINAL, AttemptStatus, TaskStatus, WorkerStatus
 from muster.model.task import Attempt, Task
-from muster.ports.store import Store, Tx, Writes
+from muster.ports.store import Store, Transaction, Tx, Writes
 
 PLAN_ID, LANE_ID = 900, 800
 
@@ -40,28 +40,29 @@ class Subject:
         return self.runner.run(asked())
 
     def transact(self, work: Callable[[Tx], Coroutine[Any, Any, Any]]) -> Any:
-        return self.ask(self.store.transact(work))
+        return self.ask(self.store.transact(lambda tx: work(tx.of(DEFAULT_WORKSPACE))))
 
     def tx(self, name: str, *args: Any) -> Any:
-        """One call on a transaction of its own."""
+        """One call on a transaction of its own: on its part for the default workspace, if that has it."""
 
-        async def work(tx: Tx) -> Any:
-            return await getattr(tx, name)(*args)
+        async def work(tx: Transaction) -> Any:
+            part = tx.of(DEFAULT_WORKSPACE)
+            return await getattr(part if hasattr(part, name) else tx, name)(*args)
 
-        return self.transact(work)
+        return self.ask(self.store.transact(work))
 
     def write(self, **rows: Any) -> None:
         self.tx("write", writes(**rows), NOW)
 
     def read(self, name: str, *args: Any, **named: Any) -> Any:
-        return self.ask(getattr(self.store.reads, name)(*args, **named))
+        return self.ask(getattr(self.store.reads.of(DEFAULT_WORKSPACE), name)(*args, **named))
 
     def task(self, task_id: int) -> Task:
         (found,) = self.tx("tasks", [task_id])
         return found  # type: ignore[no-any-return]
 
     def add_plan(self, name: str = "api", plan_id: int = PLAN_ID, source: str | None = None) -> None:
-        self.tx("add_plan", Plan(plan_id, WORKSPACE_ID, name, source, NOW.wall_ms, 0))
+        self.tx("add_plan", Plan(plan_id, DEFAULT_WORKSPACE, name, source, NOW.wall_ms, 0))
 
     def add(self, *new_tasks: tuple[NewTask, Task]) -> None:
         self.write(new_tasks=list(new_tasks))
@@ -141,6 +142,7 @@ def make_event(task_id: int, seq: int, **changes: Any) -> Event:
 def make_worker(worker_id: str, **changes: Any) -> WorkerRow:
     worker = WorkerRow(
         id=worker_id,
+        workspace_id=DEFAULT_WORKSPACE,
         hostname="here",
         pid=100,
         pid_start=1,
@@ -162,4 +164,4 @@ def make_worker(worker_id: str, **changes: Any) -> WorkerRow:
 
 
 def make_lane(lane_id: int, **changes: Any) -> Lane:
-    return replace(Lane(lane_id, WORKSPACE_ID, PLAN_ID, "claude", (), "", ""), **changes)
+    return replace(Lane(lane_id, DEFAULT_WORKSPACE, PLAN_ID, "claude", (), "", ""), **changes)

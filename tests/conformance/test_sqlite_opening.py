@@ -46,7 +46,7 @@ async def add(first, last, *, then_hang=False):
         if then_hang:
             print("in the middle", flush=True)
             time.sleep(600)
-    await store.transact(work)
+    await store.transact(lambda tx: work(tx.of(1)))
 
 if sys.argv[2] == "hang":
     asyncio.run(add(1, 3))

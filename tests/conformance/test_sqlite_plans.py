@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from muster.stores.sqlite.known_rows import SQL as WRITES
 from muster.stores.sqlite.reads import SQL as READS
 from muster.stores.sqlite.store import SqliteStore
-from muster.stores.sqlite.tx import SQL as WRITES
 
 
 @pytest.mark.parametrize(
@@ -19,10 +19,10 @@ from muster.stores.sqlite.tx import SQL as WRITES
         ("stale_pins", "tasks_aim", 2),
         ("overdue", "tasks_overdue", 2),
         ("open_attempts", "attempts_open", 3),
-        ("ready", "tasks_ready", 2),
-        ("open_lanes", "tasks_ready", 0),
-        ("held", "attempts_held", 1),
-        ("waiting", "tasks_counts", 0),
+        ("ready", "tasks_ready", 3),
+        ("open_lanes", "tasks_ready", 1),
+        ("held", "attempts_held", 2),
+        ("waiting", "tasks_counts", 1),
         ("plans", "tasks_counts", 0),
         ("completed_since", "SEARCH e USING INTEGER PRIMARY KEY (rowid>?)", 1),
         ("existing", "tasks_key", 2),

@@ -22,7 +22,7 @@ from store_rows import (
 )
 
 from muster.model.commands import AppendLog
-from muster.model.rows import WORKSPACE_ID, Plan
+from muster.model.rows import DEFAULT_WORKSPACE, Plan
 from muster.model.states import AttemptStatus, ErrorKind, StopAction, TaskStatus
 from muster.model.task import Artifact, Checkpoint
 from muster.model.views import TaskFilter
@@ -76,7 +76,7 @@ def test_an_exception_leaves_nothing_of_the_transaction(subject: Subject) -> Non
 
     async def work(tx: Tx) -> None:
         await tx.write(writes(new_tasks=[new_task(2, after=((1, False),))], events=[make_event(2, 1)]), NOW)
-        await tx.add_plan(Plan(1, WORKSPACE_ID, "p", None, 0, 0))
+        await tx.add_plan(Plan(1, DEFAULT_WORKSPACE, "p", None, 0, 0))
         await tx.put_worker(make_worker("worker-bbbbbbbb"))
         await tx.set_meta("crew", "STOPPED")
         await tx.settle_dependencies([1])
@@ -85,7 +85,7 @@ def test_an_exception_leaves_nothing_of_the_transaction(subject: Subject) -> Non
     with pytest.raises(Broken):
         subject.transact(work)
     assert subject.tx("tasks", [2]) == []
-    assert subject.tx("plan_names", WORKSPACE_ID) == set()
+    assert subject.tx("plan_names") == set()
     assert subject.tx("living_workers") == []
     assert subject.tx("meta", "crew") is None
     assert subject.read("events", after_id=0, task_id=None, limit=10) == []
@@ -192,16 +192,15 @@ def test_plans_have_their_own_names_and_sources(subject: Subject) -> None:
     subject.add_plan("api", 1, "/a/plan.md")
     subject.add_plan("web", 2)
     subject.add_plan("ops", 3)
-    assert subject.tx("plan_names", WORKSPACE_ID) == {"api", "web", "ops"}
-    assert subject.tx("plan_by_source", WORKSPACE_ID, "/a/plan.md").id == 1
-    assert subject.tx("plan_by_source", WORKSPACE_ID, "/b/plan.md") is None
-    assert subject.tx("plan_by_name", WORKSPACE_ID, "web").id == 2
-    assert subject.tx("plan_by_name", WORKSPACE_ID + 1, "web") is None
+    assert subject.tx("plan_names") == {"api", "web", "ops"}
+    assert subject.tx("plan_by_source", "/a/plan.md").id == 1
+    assert subject.tx("plan_by_source", "/b/plan.md") is None
+    assert subject.tx("plan_by_name", "web").id == 2
     for name, plan_id, source in (("api", 4, None), ("other", 5, "/a/plan.md")):
         with pytest.raises(subject.integrity_error):
             subject.add_plan(name, plan_id, source)
     subject.tx("set_ticked", 1, 77)
-    assert subject.tx("plan_by_name", WORKSPACE_ID, "api").ticked_event_id == 77
+    assert subject.tx("plan_by_name", "api").ticked_event_id == 77
 
 
 # -- dependencies

@@ -27,7 +27,7 @@ from muster.model.errors import StoreFault
 from muster.model.seals import Grants
 from muster.model.task import Now
 from muster.ports.runtime import Chance
-from muster.ports.store import Reads, Store, Tx
+from muster.ports.store import Reads, Store, Transaction
 
 T = TypeVar("T")
 
@@ -119,8 +119,8 @@ class _Brink:
     def reads(self) -> Reads:
         return self._store.reads
 
-    async def transact(self, work: Callable[[Tx], Awaitable[T]]) -> T:
-        async def to_the_brink(tx: Tx) -> T:
+    async def transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        async def to_the_brink(tx: Transaction) -> T:
             done = await work(tx)
             self._failpoint.at("before_commit", self.names)
             return done

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from asking import asked
 from muster.engine.batch import drive
 from muster.engine.commands import Applied, Engine
 from muster.engine.policy import Policy
@@ -18,6 +19,7 @@ from muster.model.answers import Answer, Claimed, ClaimedJob, Enqueued, TookOver
 from muster.model.errors import MusterError
 from muster.model.events import Event, Level, fold
 from muster.model.retry import RetryPolicy
+from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.states import HELD, ErrorKind, TaskStatus
 from muster.model.task import Attempt, Now, Task
 from muster.model.views import EventView, TaskFilter, TaskView
@@ -107,7 +109,7 @@ class Rig:
     def _open(self) -> None:
         self.store = SqliteStore.open(self.path)
         self.engine = Engine(self.store, FixedChance(), self.policy)
-        self.reads = self.store.reads
+        self.reads = self.store.reads.of(DEFAULT_WORKSPACE)
         self.queries = Queries(self.reads, self.clock, self.policy)
 
     def reopen(self) -> None:
@@ -127,7 +129,7 @@ class Rig:
 
     def apply(self, *commands: c.Command) -> Applied:
         """One batch."""
-        return drive(self.engine.apply(commands, self.clock.now()))
+        return drive(self.engine.apply(asked(*commands), self.clock.now()))
 
     def batch(self, *commands: c.Command) -> list[str]:
         """One batch: each command's code where it was refused, else the class of its answer."""
@@ -140,6 +142,11 @@ class Rig:
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
+
+    def of(self, workspace_id: int) -> Rig:
+        """As ports.engine.ExecuteForAll: here there is one."""
+        assert workspace_id == DEFAULT_WORKSPACE
+        return self
 
     async def execute(self, command: c.Command) -> Answer:
         self.log.append(command)
@@ -206,7 +213,7 @@ class Rig:
         task_id = key if isinstance(key, int) else self.id(key)
 
         async def work(tx: Any) -> list[Task]:
-            return await tx.tasks([task_id])
+            return await tx.of(DEFAULT_WORKSPACE).tasks([task_id])
 
         (found,) = drive(self.store.transact(work))
         return found

@@ -16,6 +16,7 @@ from muster.engine.services.sealer import CATCH_UP_S, Sealer
 from muster.model import commands as c
 from muster.model.answers import AuditReport
 from muster.model.errors import Conflict, TermOver
+from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.seals import Signer
 
 SIGNER = Signer(b"k" * 32)
@@ -29,6 +30,7 @@ class Site:
         self.term = rig.new_boot().term
         self.sealer = Sealer(rig.clock, rig.reads, rig, SIGNER, term=self.term)
         self.heads: list[str] = []
+        """Of the default workspace, as the log names them."""
         rig.register()
 
     def history(self, plan: str) -> None:
@@ -39,9 +41,12 @@ class Site:
     def seal(self) -> None:
         drive(self.sealer.run_once())
 
+    def _logged(self) -> list[tuple[int, str]]:
+        return [(DEFAULT_WORKSPACE, head) for head in self.heads]
+
     def verify(self, signer: Signer = SIGNER) -> AuditReport:
         async def work() -> AuditReport:
-            return await Auditor(self.rig.reads, signer, lambda: self.heads).verify()
+            return await Auditor(self.rig.reads, signer, self._logged, DEFAULT_WORKSPACE).verify()
 
         import asyncio
 
@@ -132,8 +137,8 @@ def test_an_event_that_was_put_in_is_named(broken):
     broken.break_in(
         "UPDATE seals SET to_id = to_id",
         "DELETE FROM events WHERE id = 3",
-        "INSERT INTO events SELECT 3, task_id, 99, at_ms, level, event, message, details, previous_status,"
-        " new_status, generation, epoch, actor FROM events WHERE id = 4",
+        "INSERT INTO events SELECT 3, workspace_id, task_id, 99, at_ms, level, event, message, details,"
+        " previous_status, new_status, generation, epoch, actor FROM events WHERE id = 4",
     )
     assert "event 3 (" in broken.verify().problems[0]
 

@@ -18,6 +18,7 @@ from muster.engine.policy import Policy
 from muster.model import commands as c
 from muster.model.answers import Answer, Enqueued
 from muster.model.errors import MusterError, NotFound, StoreHalted, Unavailable
+from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.states import StopAction
 from muster.model.views import TaskFilter
 from muster.ports.runtime import EVENTS, READY, orders_for
@@ -180,13 +181,14 @@ class Line:
 
         self.engine.apply = apply  # type: ignore[method-assign]
         self.batcher = Batcher(self.engine, FakeClock().now, self.published.append)
+        self.served = self.batcher.of(DEFAULT_WORKSPACE)
 
     def together(self, *commands: c.Command) -> list[Future[Answer]]:
         self.gate.clear()
         self.reached.clear()
-        first = self.batcher.submit(enqueue({}, plan="first"))
+        first = self.served.submit(enqueue({}, plan="first"))
         assert self.reached.wait(PATIENCE_S)
-        futures = [self.batcher.submit(command) for command in commands]
+        futures = [self.served.submit(command) for command in commands]
         self.batches.clear()
         self.gate.set()
         first.exception(30)
@@ -208,10 +210,10 @@ def test_a_page_of_commands_shares_a_commit_and_a_refusal_is_one_of_its_answers(
     async def page() -> list[Any]:
         line.gate.clear()
         line.reached.clear()
-        first = asyncio.ensure_future(line.batcher.execute(enqueue({}, plan="first")))
+        first = asyncio.ensure_future(line.served.execute(enqueue({}, plan="first")))
         assert await asyncio.to_thread(line.reached.wait, 30)
         commands = [enqueue({"a": []}, plan="one"), cancel(404), enqueue({"b": []}, plan="two")]
-        waiting = asyncio.ensure_future(line.batcher.execute_all(commands))
+        waiting = asyncio.ensure_future(line.served.execute_all(commands))
         await asyncio.sleep(0)  # it has put its commands in and waits
         line.gate.set()
         await first
@@ -241,7 +243,7 @@ def test_a_poisoned_command_fails_alone(line: Line, poison: c.Command) -> None:
     views = drive(line.store.reads.task_views(TaskFilter()))
     assert {view.key for view in views} == {"a", "b"}
     assert {plan.name for plan in drive(line.store.reads.plans())} == {"first", "good", "better"}
-    assert isinstance(line.batcher.submit(good[0]).result(PATIENCE_S), Enqueued), "the thread lives on"
+    assert isinstance(line.served.submit(good[0]).result(PATIENCE_S), Enqueued), "the thread lives on"
 
 
 def test_what_waits_for_one_sync_shares_the_next(line: Line) -> None:
@@ -252,14 +254,14 @@ def test_what_waits_for_one_sync_shares_the_next(line: Line) -> None:
 
 def test_lanes_of_a_batch_that_was_undone_are_forgotten(line: Line) -> None:
     """The undone batch had made a lane in memory: no task may go into a lane that the store does not know."""
-    line.batcher.submit(enqueue({"z": []}, plan="good", specs={"z": {"agent": "codex"}})).result(PATIENCE_S)
+    line.served.submit(enqueue({"z": []}, plan="good", specs={"z": {"agent": "codex"}})).result(PATIENCE_S)
     line.together(enqueue({"a": []}, plan="good", specs={"a": {"agent": "claude"}}), POISON[0])
 
     async def lanes(tx: Any) -> list[Any]:
         return [lane.id for lane in await tx.lanes()]
 
     async def used(tx: Any) -> list[int]:
-        return list(await tx.open_lanes())
+        return list(await tx.of(DEFAULT_WORKSPACE).open_lanes())
 
     known = drive(line.store.transact(lanes))
     assert len(known) == 2
@@ -267,8 +269,8 @@ def test_lanes_of_a_batch_that_was_undone_are_forgotten(line: Line) -> None:
     register = c.Register(
         worker_id=W1, hostname="h", pid=1, pid_start=1, boot_id="boot-a", agents=("claude",)
     )
-    line.batcher.submit(register).result(PATIENCE_S)
-    claimed = line.batcher.submit(c.Claim(worker_id=W1, request_id="r")).result(PATIENCE_S)
+    line.served.submit(register).result(PATIENCE_S)
+    claimed = line.served.submit(c.Claim(worker_id=W1, request_id="r")).result(PATIENCE_S)
     assert [job.key for job in claimed.jobs] == ["a"]  # type: ignore[attr-defined]
 
 
@@ -284,11 +286,11 @@ def test_a_halted_store_answers_everybody_so(line: Line) -> None:
 
 
 def test_after_its_end_it_refuses_and_names_why(line: Line) -> None:
-    pending = [line.batcher.submit(enqueue({"a": []}, plan=f"p{i}")) for i in range(20)]
+    pending = [line.served.submit(enqueue({"a": []}, plan=f"p{i}")) for i in range(20)]
     line.batcher.close()
     assert all(isinstance(future.result(0), Enqueued) for future in pending)
     with pytest.raises(Unavailable, match="shutting down"):
-        line.batcher.submit(enqueue({})).result(0)
+        line.served.submit(enqueue({})).result(0)
 
 
 def test_what_comes_in_while_it_ends_is_answered(line: Line) -> None:
@@ -309,7 +311,7 @@ def test_what_comes_in_while_it_ends_is_answered(line: Line) -> None:
 
     # The thread waits in the old queue's `get`, which is the same queue.
     slow = line.batcher._queue = Slow(line.batcher._queue)  # type: ignore[assignment]
-    assert isinstance(line.batcher.submit(enqueue({"a": []})).result(PATIENCE_S), Enqueued)
+    assert isinstance(line.served.submit(enqueue({"a": []})).result(PATIENCE_S), Enqueued)
     assert slow.closer is not None
     slow.closer.join(PATIENCE_S)
 
@@ -326,7 +328,7 @@ def test_a_store_that_suspends_is_told_from_one_that_does_not() -> None:
 def test_a_caller_commits_for_itself_where_nobody_else_does(line: Line) -> None:
     committed_by: list[str] = []
     line.batcher._publish = lambda _: committed_by.append(threading.current_thread().name)
-    added, refused = line.batcher.call_all([enqueue({"a": []}, plan="one"), cancel(404)])
+    added, refused = line.served.call_all([enqueue({"a": []}, plan="one"), cancel(404)])
     assert isinstance(added, Enqueued) and isinstance(refused, NotFound)
     assert line.batches == [2] and committed_by == [threading.current_thread().name]
 
@@ -337,7 +339,7 @@ def test_a_caller_leaves_it_to_whoever_commits_already(line: Line) -> None:
     assert line.reached.wait(PATIENCE_S)
     answers: list[Any] = []
     caller = threading.Thread(
-        target=lambda: answers.extend(line.batcher.call_all([enqueue({"a": []}, plan="one"), cancel(404)]))
+        target=lambda: answers.extend(line.served.call_all([enqueue({"a": []}, plan="one"), cancel(404)]))
     )
     caller.start()
     until(lambda: line.batcher._queue.qsize() == 2, "it has put its commands in")
@@ -352,7 +354,7 @@ def test_nobody_waits_for_ever_beside_callers_that_never_rest(line: Line) -> Non
 
     def call() -> None:
         while True:
-            (answer,) = line.batcher.call_all([cancel(404)])
+            (answer,) = line.served.call_all([cancel(404)])
             if isinstance(answer, Unavailable):
                 refused.append(answer)
                 return

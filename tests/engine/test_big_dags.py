@@ -16,6 +16,7 @@ from muster.model import commands as c
 from muster.model.answers import Answer, Claimed, ClaimedJob
 from muster.model.errors import BadInput, Conflict, MusterError
 from muster.model.retry import RetryPolicy
+from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.states import FINAL, ErrorKind, FailedDependency, TaskStatus
 from muster.model.views import TaskFilter
 from muster.testing import promises
@@ -35,13 +36,14 @@ class Crowd:
         policy = Policy(lease_s=10**6, failures_max=0, retry=RetryPolicy(losses_max=10**6))
         self.rig = Rig(policy)
         self.batcher = Batcher(self.rig.engine, self.rig.clock.now, lambda _: None)
+        self.served = self.batcher.of(DEFAULT_WORKSPACE)
         self.ids: dict[str, int] = {}
         self.cycles: list[str] = []
         self.quiet = False
 
     async def give(self, command: c.Command) -> Answer | MusterError:
         try:
-            return await self.batcher.execute(command)
+            return await self.served.execute(command)
         except MusterError as error:
             return error
 
@@ -57,7 +59,7 @@ class Crowd:
                     title="t", key=f"t{n}", depends_on=tuple(parents), max_retries=10**6, on_failed=on_failed
                 )
             )
-        added: Any = await self.batcher.execute(
+        added: Any = await self.served.execute(
             c.Enqueue(plan="big", source=None, tasks=tuple(specs), actor="ada")
         )
         self.ids |= {
@@ -144,7 +146,7 @@ class Crowd:
 
     async def run(self) -> None:
         for worker in WORKERS:
-            await self.batcher.execute(
+            await self.served.execute(
                 c.Register(
                     worker_id=worker, hostname="h", pid=1, pid_start=1, boot_id="boot-a", slots=30,
                     agents=("claude",), general=("claude",),

@@ -9,6 +9,7 @@ from muster.engine.batch import drive
 from muster.engine.commands import Policy
 from muster.model import commands as c
 from muster.model.errors import IllegalMove, NotFound
+from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.states import ErrorKind, PauseReason
 
 
@@ -139,6 +140,6 @@ def test_a_paused_plan_costs_a_claim_nothing(rig):
     rig.do(c.PausePlan(plan="api", actor="ada"))
 
     async def work(tx):
-        return await tx.open_lanes()
+        return await tx.of(DEFAULT_WORKSPACE).open_lanes()
 
     assert drive(rig.store.transact(work)) == []

@@ -14,6 +14,7 @@ from muster.engine.policy import Policy
 from muster.engine.services.scheduler import Scheduler
 from muster.model import commands as c
 from muster.model.errors import Conflict
+from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.states import ErrorKind
 from patience import PATIENCE_S
 
@@ -37,7 +38,10 @@ def test_claims_that_come_at_the_same_time_never_overfill(by: str) -> None:
         worker = W1 if by == "worker" else (W1, W2)[n % 2]
         start.wait()
         granted.extend(
-            batcher.submit(c.Claim(worker_id=worker, request_id=f"r{n}", slots=2)).result(PATIENCE_S).jobs
+            batcher.of(DEFAULT_WORKSPACE)
+            .submit(c.Claim(worker_id=worker, request_id=f"r{n}", slots=2))
+            .result(PATIENCE_S)
+            .jobs
         )
 
     callers = [threading.Thread(target=ask, args=(n,)) for n in range(20)]

@@ -21,6 +21,7 @@ from muster.model import commands as c
 from muster.model.answers import AuditReport
 from muster.model.edits import PlanUpdated, UpdatePlan
 from muster.model.retention import Retention
+from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.seals import Signer
 
 SIGNER = Signer(b"k" * 32)
@@ -43,7 +44,7 @@ class Site:
         asyncio.run(self.pruner.run_once())
 
     def verify(self) -> AuditReport:
-        return asyncio.run(Auditor(self.rig.reads, SIGNER, list).verify())
+        return asyncio.run(Auditor(self.rig.reads, SIGNER, list, DEFAULT_WORKSPACE).verify())
 
     def count(self, table: str) -> int:
         (number,) = self.rig.store._writer.execute(f"SELECT count(*) FROM {table}").fetchone()
@@ -166,7 +167,7 @@ def test_a_log_that_is_too_long_becomes_the_old_one(rig, tmp_path):
     project = Project(tmp_path)
     project.state_dir.mkdir()
     site = Site(rig, project.state_dir)
-    head = f"sealed events up to 7, head {'a' * 64}\n".encode()
+    head = f"sealed events of workspace 1 up to 7, head {'a' * 64}\n".encode()
     with project.log_file.open("ab", buffering=0) as writer:  # as the owner and the workers hold it
         writer.write(b"x" * (LOG_BYTES_MAX - len(head)) + head)
         site.prune()
@@ -179,4 +180,4 @@ def test_a_log_that_is_too_long_becomes_the_old_one(rig, tmp_path):
     assert project.old_log_file.read_bytes().endswith(head + b"more\n")
     assert project.old_log_file.stat().st_size == LOG_BYTES_MAX
     assert project.old_log_file.stat().st_mode & 0o777 == 0o600
-    assert logged_heads(project) == ["a" * 64], "the audit's head is still known"
+    assert logged_heads(project) == [(1, "a" * 64)], "the audit's head is still known"

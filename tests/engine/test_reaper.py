@@ -41,6 +41,9 @@ class Post:
             interval_s=TICK_S,
         )
 
+    def of(self, _: int) -> Rig:
+        return self.rig
+
     async def execute(self, command: c.Command) -> Answer:
         if self.before_execute is not None:
             self.before_execute(command)

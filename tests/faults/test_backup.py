@@ -24,8 +24,8 @@ def grow(rig: Rig) -> None:
     """With output that nobody reads, while no owner is up."""
     connection = apsw.Connection(str(rig.project.store))
     with connection:
-        rows = ((9, 9, "stdout", n, 0, b"x" * 250_000) for n in range(BIG // 250_000))
-        connection.executemany("INSERT INTO logs VALUES (?, ?, ?, ?, ?, ?)", rows)
+        rows = ((9, 9, 1, "stdout", n, 0, b"x" * 250_000) for n in range(BIG // 250_000))
+        connection.executemany("INSERT INTO logs VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
     connection.close()
 
 

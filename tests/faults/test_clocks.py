@@ -10,6 +10,7 @@ import pytest
 from engine_rig import LEASE_S, TICK_S, W1, FakeHost, FixedChance, Rig, audited, fail, release
 from msgspec.structs import replace
 
+from asking import asked
 from muster.engine.batch import Batcher, drive
 from muster.engine.commands import Engine
 from muster.engine.policy import Policy
@@ -263,18 +264,18 @@ def test_the_batcher_counts_refusals_and_what_hangs(rig: Rig) -> None:
     engine = Hanging(store, FixedChance(), Policy())
     batcher = Batcher(engine, rig.clock.now, lambda _: None, slow_ms=1_000)
     assert batcher.absences() == 0
-    slow = batcher.submit(c.NewBoot())
+    slow = batcher.submit(*asked(c.NewBoot()))
     assert engine.begun.wait(PATIENCE_S)
     assert batcher.absences() == 0
     rig.clock.advance(1.1)
     assert batcher.absences() == 1, "it hangs, and nobody can be heard"
     engine.goes_on.set()
     slow.result(PATIENCE_S)
-    batcher.submit(c.NewBoot()).result(PATIENCE_S)
+    batcher.submit(*asked(c.NewBoot())).result(PATIENCE_S)
     assert batcher.absences() == 1
     engine.refuses = True
     for n in (2, 3):
-        assert isinstance(batcher.submit(c.NewBoot()).exception(20), StoreFull)
+        assert isinstance(batcher.submit(*asked(c.NewBoot())).exception(20), StoreFull)
         assert batcher.absences() == n
     batcher.close()
     store.close()

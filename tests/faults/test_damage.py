@@ -11,6 +11,7 @@ import pytest
 from command_line import muster
 from engine_rig import Rig
 
+from asking import asked
 from muster.app.direct import direct
 from muster.client.api import Api
 from muster.config.identity import settle
@@ -19,6 +20,7 @@ from muster.engine.batch import drive
 from muster.engine.commands import Engine
 from muster.model import commands as c
 from muster.model.errors import MusterError, StoreHalted, StoreRefused
+from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.views import TaskFilter
 from muster.stores.sqlite.copies import back_up, examine
 from muster.stores.sqlite.store import SqliteStore
@@ -26,7 +28,8 @@ from patience import PATIENCE_S
 
 PAGE = 4096
 EDGE = (
-    "INSERT INTO dependencies SELECT a.id, b.id, 0 FROM tasks a, tasks b WHERE a.key = 't0' AND b.key = 't1'"
+    "INSERT INTO dependencies "
+    "SELECT a.id, b.id, 0, 1 FROM tasks a, tasks b WHERE a.key = 't0' AND b.key = 't1'"
 )
 
 
@@ -62,7 +65,7 @@ def test_garbage_in_the_middle_stops_reads_and_writes_and_the_next_process(path:
         drive(store.reads.task_views(TaskFilter()))
     assert "begin anew, as no backup is known" in found.value.hint
     with pytest.raises(StoreHalted, match="is damaged"):
-        drive(engine.apply([c.NewBoot()], Rig().clock.now()))
+        drive(engine.apply(asked(c.NewBoot()), Rig().clock.now()))
     store.close()
     for _ in range(2):
         with pytest.raises(StoreHalted, match="is damaged"):
@@ -74,8 +77,9 @@ def test_a_write_that_meets_damage_stops_as_well(path: Path) -> None:
     garbage(path)
     store = SqliteStore.open(path)
 
-    async def read_all(tx: Any) -> Any:
-        return await tx.existing((await tx.plan_by_name(1, "api")).id, [f"t{i}" for i in range(300)])
+    async def read_all(transaction: Any) -> Any:
+        tx = transaction.of(DEFAULT_WORKSPACE)
+        return await tx.existing((await tx.plan_by_name("api")).id, [f"t{i}" for i in range(300)])
 
     with pytest.raises(StoreHalted, match="is damaged"):
         drive(store.transact(read_all))
@@ -139,7 +143,7 @@ def test_a_damaged_store_is_not_backed_up_over_a_good_one(path: Path) -> None:
         ("DELETE FROM lanes", "stands in lane"),
         (EDGE, "counts 0 unmet dependencies, there are 1"),
         (f"{EDGE}; UPDATE tasks SET skipped = 1 WHERE key = 't0'", "which is done"),
-        ("INSERT INTO dependencies VALUES (1, 2, 1)", "names a task that is not there"),
+        ("INSERT INTO dependencies VALUES (1, 2, 1, 1)", "names a task that is not there"),
         ("PRAGMA user_version = 1000", "its schema is 1000"),
     ],
 )
@@ -162,7 +166,7 @@ def test_a_task_that_lingers_is_sound(path: Path) -> None:
     (job,) = rig.started(slots=1)
     rig.do(c.Cancel(task_id=job.task_id, actor="ada"))
     rig.do(c.Retry(task_id=job.task_id, actor="ada"))
-    task = drive(rig.store.transact(lambda tx: tx.tasks([job.task_id])))[0]
+    task = drive(rig.store.transact(lambda tx: tx.of(DEFAULT_WORKSPACE).tasks([job.task_id])))[0]
     assert (task.status, task.lingering_epoch) == ("PENDING", job.epoch)
     rig.store.close()
     assert examine(path).findings == []
@@ -175,7 +179,10 @@ def test_a_task_that_lingers_is_sound(path: Path) -> None:
     assert code == 0, said
     assert examine(project.store).findings == []
     rig.store = SqliteStore.open(project.store)
-    assert drive(rig.store.transact(lambda tx: tx.tasks([job.task_id])))[0].lingering_epoch == job.epoch
+    assert (
+        drive(rig.store.transact(lambda tx: tx.of(DEFAULT_WORKSPACE).tasks([job.task_id])))[0].lingering_epoch
+        == job.epoch
+    )
     rig.store.close()
 
 

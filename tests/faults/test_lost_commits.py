@@ -20,6 +20,7 @@ from muster.engine.batch import drive
 from muster.engine.commands import Engine
 from muster.model import commands as c
 from muster.model.errors import MusterError, StoreRefused, StoreRewound
+from muster.model.rows import DEFAULT_WORKSPACE
 from muster.stores.sqlite.copies import back_up, examine
 from muster.stores.sqlite.file import halt_of, wal_of
 from muster.stores.sqlite.store import SqliteStore
@@ -46,7 +47,7 @@ class Site:
         rig = self.rig
         rig.store = SqliteStore.open(path, **how)
         rig.engine = Engine(rig.store, rig.engine.chance, rig.engine.policy)
-        rig.reads = rig.store.reads
+        rig.reads = rig.store.reads.of(DEFAULT_WORKSPACE)
 
     def work(self, plan: str, *, done: bool = True) -> None:
         self.rig.enqueue({"a": [], "b": []}, plan=plan)
@@ -150,7 +151,7 @@ def test_each_commit_is_witnessed_and_none_before_it_is_made(site: Site) -> None
     assert both() == (before[0] + 2, before[0] + 2)
 
     async def fails(tx: Any) -> None:
-        await tx.set_meta("x", "y")
+        await tx.set_store_meta("x", "y")
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

@@ -24,6 +24,7 @@ from muster.engine.queries import Queries
 from muster.model import commands as c
 from muster.model.answers import ClaimedJob, StoreRestored
 from muster.model.errors import NotAllowed, NotFound, StaleEpoch, StoreRewound
+from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.seals import Grants
 from muster.stores.sqlite.copies import back_up, examine
 from muster.stores.sqlite.store import SqliteStore
@@ -48,7 +49,7 @@ class Site:
         rig = self.rig
         rig.store = SqliteStore.open(self.path, **how)
         rig.engine = Engine(rig.store, rig.engine.chance, rig.engine.policy, GRANTS)
-        rig.reads = rig.store.reads
+        rig.reads = rig.store.reads.of(DEFAULT_WORKSPACE)
         rig.queries = Queries(rig.reads, rig.clock, rig.engine.policy)
 
     def keep(self) -> None:

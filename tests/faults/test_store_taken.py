@@ -18,6 +18,7 @@ from engine_rig import Rig as EngineRig
 from git_projects import commit_first, git, make_project
 from rig import crew, spec, until
 
+from asking import asked
 from muster.app.crew import left_running
 from muster.client.api import Api
 from muster.client.http import Connection
@@ -309,11 +310,11 @@ def test_nothing_is_acknowledged_into_a_file_that_is_gone(tmp_path: Path, how: s
     store, rig = _store(path)
     if at_rest:
         os.utime(tmp_path, (0, 0))
-        drive(rig.engine.apply([c.NewBoot()], rig.clock.now()))
+        drive(rig.engine.apply(asked(c.NewBoot()), rig.clock.now()))
     TAKEN[how](path)
     there = path.read_bytes() if path.exists() else None
     with pytest.raises(StoreHalted, match="while it was in use"):
-        drive(rig.engine.apply([c.NewBoot()], rig.clock.now()))
+        drive(rig.engine.apply(asked(c.NewBoot()), rig.clock.now()))
     store.close()
     left = path.read_bytes() if path.exists() else None
     assert left == there, "what is in its place is nobody's to write"
@@ -333,7 +334,7 @@ def test_who_wrote_without_damage_is_no_fault(tmp_path: Path) -> None:
     os.utime(path)
     store.look()
     assert store.halted is None
-    drive(rig.engine.apply([c.NewBoot()], rig.clock.now()))
+    drive(rig.engine.apply(asked(c.NewBoot()), rig.clock.now()))
     store.close()
 
 

@@ -123,7 +123,7 @@ def test_a_sync_that_fails_in_a_checkpoint_counts_as_well(tmp_path: Path) -> Non
     )
 
     async def note(tx: Any) -> None:
-        await tx.set_meta("a", "b")
+        await tx.set_store_meta("a", "b")
 
     for _ in range(2):
         with pytest.raises(StoreHalted, match="IOERR_FSYNC"):
@@ -137,7 +137,7 @@ def test_the_write_ahead_log_is_taken_into_the_file_now_and_then(tmp_path: Path)
     store = SqliteStore.open(path)
 
     async def note(tx: Any) -> None:
-        await tx.set_meta("a", "b" * 400_000)
+        await tx.set_store_meta("a", "b" * 400_000)
 
     for _ in range(40):
         drive(store.transact(note))

@@ -29,6 +29,7 @@ from muster.hosts.process_table import Proc, scan
 from muster.model import commands as c
 from muster.model.answers import Claimed, ClaimedJob, HeartbeatAnswer, TookOver
 from muster.model.errors import OwnerUnavailable
+from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.views import TaskFilter
 from muster.ports.host import ProcessId
 from muster.runtimes.chance import SystemChance
@@ -120,7 +121,7 @@ class Line:
         )
 
     def execute(self, command: c.Command) -> Any:
-        return self.batcher.submit(command).result(PATIENCE_S)
+        return self.batcher.of(DEFAULT_WORKSPACE).submit(command).result(PATIENCE_S)
 
     def reap(self) -> None:
         asyncio.run(self.reaper.run_once())

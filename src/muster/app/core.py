@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 from pathlib import Path
 from typing import Self
 
 from muster.app.branches import LocalBranches
+from muster.app.guest_owner import GuestOwner
 from muster.app.key import logged_heads, open_store, signer_of
 from muster.app.parts import local_trees, make_state_dir, repository_of
 from muster.app.plan_reader import PlanReader
@@ -24,7 +26,7 @@ from muster.engine.commands import Engine
 from muster.engine.detached_call import detached_call
 from muster.engine.incarnation import PROJECT
 from muster.engine.intents import Intents
-from muster.engine.moved_boxes import OtherFiles
+from muster.engine.moved_boxes import OtherFiles, all_left
 from muster.engine.policy import Policy
 from muster.engine.queries import Queries
 from muster.engine.service import Service
@@ -40,11 +42,13 @@ from muster.hosts.folder_watch import FolderWatch
 from muster.hosts.local_host import LocalHost
 from muster.hosts.process_tree import kill_recorded
 from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled, TookOver
-from muster.model.commands import NewBoot
+from muster.model.commands import NewBoot, SetCrew
 from muster.model.errors import BadPlan, MusterError, NotFound, ProjectCopied, StoreFault
 from muster.model.plan_sync import Difference, PlanSynced
 from muster.model.retention import Retention
 from muster.model.retry import RetryPolicy
+from muster.model.rows import DEFAULT_WORKSPACE
+from muster.model.states import CrewStatus
 from muster.plans.files import LocalPlanFiles
 from muster.ports.host import ProcessId
 from muster.ports.runtime import PLAN_FILES
@@ -123,7 +127,7 @@ class Owner:
             self._host = LocalHost(standing.id if standing.copied else settle(self._project))
             self.store = open_store(self._project)
             stack.callback(self.store.close)
-            made_by = await self.store.reads.meta(PROJECT) or self._host.project
+            made_by = await self.store.reads.store_meta(PROJECT) or self._host.project
             if standing.copied or made_by != self._host.project:
                 error = copied_error(self._project, standing)
                 self.store.halted = Halt(Cause.FOREIGN, error.message)
@@ -137,14 +141,15 @@ class Owner:
             )
             stack.callback(self.batcher.close)
             self._reader = PlanReader(self._project, self._config, in_reach=self._in_reach)
-            self._engine = OtherFiles(self.batcher, self._reader.titles, in_thread=detached_call)
-            branches = None if self._repository is None else LocalBranches(self._repository)
-            self.intents = Intents(self._engine, self.store.reads, self.clock, branches)
+            # Plans with files are those of the folder itself.
+            self._reads, own = self.store.reads.of(DEFAULT_WORKSPACE), self.batcher.of(DEFAULT_WORKSPACE)
+            self._engine = OtherFiles(own, self._reader.titles, in_thread=detached_call)
+            self._branches = None if self._repository is None else LocalBranches(self._repository)
             self.files = LocalPlanFiles(folder=self._project.root)
             self.ticker = Ticker(
                 self.clock,
-                self.store.reads,
-                self.batcher,
+                self._reads,
+                own,
                 self.files,
                 in_thread=detached_call,
             )
@@ -158,15 +163,27 @@ class Owner:
         await asyncio.to_thread(self._stack.close)
 
     def backend(self) -> Backend:
-        return Backend(
-            engine=self.intents,
-            reads=self.store.reads,
-            queries=Queries(
-                self.store.reads, self.clock, self._policy, crew_up=self.long_lived, left=self._engine.left
-            ),
-            wakeups=self.wakeups,
-            owner=self,
-        )
+        """That of the default workspace."""
+        closing = asyncio.Event()
+
+        @functools.cache
+        def of(workspace_id: int) -> Backend:
+            local = workspace_id == DEFAULT_WORKSPACE
+            reads = self.store.reads.of(workspace_id)
+            engine = self._engine if local else self.batcher.of(workspace_id)
+            left = self._engine.left if local else all_left
+            return Backend(
+                workspace_id=workspace_id,
+                of=of,
+                engine=Intents(engine, reads, self.clock, self._branches),
+                reads=reads,
+                queries=Queries(reads, self.clock, self._policy, crew_up=self.long_lived, left=left),
+                wakeups=self.wakeups,
+                owner=self if local else GuestOwner(self),
+                closing=closing,
+            )
+
+        return of(DEFAULT_WORKSPACE)
 
     def lineage(self, pid: int) -> list[tuple[ProcessId, str]]:
         return self._host.lineage(pid)
@@ -175,8 +192,9 @@ class Owner:
     def looked_at_ms(self) -> int | None:
         return self._reaper.looked_at_ms if self._reaper else None
 
-    async def verify_audit(self) -> AuditReport:
-        auditor = Auditor(self.store.reads, self.signer, lambda: logged_heads(self._project))
+    async def verify_audit(self, workspace_id: int) -> AuditReport:
+        heads = functools.partial(logged_heads, self._project)
+        auditor = Auditor(self.store.reads, self.signer, heads, workspace_id)
         return await auditor.verify()
 
     def halted(self) -> StoreFault | None:
@@ -234,7 +252,7 @@ class Owner:
         reader, plan = self._reader, self._config.plan
         return PlanSyncer(
             self.clock,
-            self.store.reads,
+            self._reads,
             self._engine,
             self.files,
             self.ticker,
@@ -262,11 +280,15 @@ class Owner:
             led_since_ms=self._led_since_ms,
             detached_call=asyncio.to_thread,
             absences=self.batcher.absences,
-            was_published=self.intents.settle,
+            was_published=Intents(self.batcher, self.store.reads, self.clock, self._branches).settle,
         )
         self._reaper = reaper
         self._reconciler = Reconciler(reaper, self.store.reads, self.batcher, term=self.term)
         return reaper
+
+    async def stop_crews(self) -> None:
+        for workspace in await self.store.reads.workspaces():
+            await self.batcher.of(workspace.id).execute(SetCrew(status=CrewStatus.STOPPED))
 
     async def free_dead(self) -> None:
         if self._reaper is not None:

@@ -24,10 +24,11 @@ from muster.client.crew import HttpCrew
 from muster.client.http import ClientRequest
 from muster.config.project import Project
 from muster.config.settings import Config
-from muster.engine.batch import Batcher
+from muster.engine.batch import WorkspaceEngine
 from muster.model import commands as c
 from muster.model.answers import Claimed, Enqueued, Moved
 from muster.model.errors import BadInput, MusterError, OwnerUnavailable
+from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.states import CrewStatus
 from muster.web.app import build
 from muster.web.backend import Backend
@@ -102,16 +103,16 @@ class EmbeddedOwner:
             checked = _ENQUEUE.decode(msgspec.json.encode(command))
         except msgspec.ValidationError as error:
             raise BadInput(f"invalid task: {error}; nothing was added") from error
-        added = self._batcher.submit(checked).result()
+        added = self._engine.submit(checked).result()
         assert isinstance(added, Enqueued)
         return added
 
     def crew(self) -> LocalCrew:
-        return LocalCrew(self, self._batcher)
+        return LocalCrew(self, self._engine)
 
     @property
-    def _batcher(self) -> Batcher:
-        return self._owner.batcher
+    def _engine(self) -> WorkspaceEngine:
+        return self._owner.batcher.of(DEFAULT_WORKSPACE)
 
     def _run(self) -> None:
         try:
@@ -130,7 +131,7 @@ class EmbeddedOwner:
             if (halted := owner.halted()) is not None:
                 raise halted
             await owner.take_over()
-            await owner.batcher.execute(c.SetCrew(status=CrewStatus.RUNNING))
+            await owner.batcher.of(DEFAULT_WORKSPACE).execute(c.SetCrew(status=CrewStatus.RUNNING))
             self._owner, self._web = owner, owner.backend()
             self._app = build(self._web)
             self._app.prepare()
@@ -184,16 +185,16 @@ def _logged(path: Path) -> Iterator[None]:
 class LocalCrew(HttpCrew):
     """The worker protocol without a socket: what comes often goes to the engine at once."""
 
-    def __init__(self, owner: EmbeddedOwner, batcher: Batcher) -> None:
+    def __init__(self, owner: EmbeddedOwner, engine: WorkspaceEngine) -> None:
         super().__init__(owner.project.socket)
         self._owner = owner
-        self._batcher = batcher
+        self._engine = engine
 
     def _connect(self) -> EmbeddedOwner:
         return self._owner
 
     def claim(self, command: c.Claim, *, wait_s: float) -> Claimed:
-        (found,) = self._batcher.call_all([command])
+        (found,) = self._engine.call_all([command])
         if isinstance(found, MusterError):
             raise found
         assert isinstance(found, Claimed)
@@ -201,10 +202,10 @@ class LocalCrew(HttpCrew):
         return super().claim(command, wait_s=wait_s) if empty and wait_s else found
 
     def report(self, command: c.AttemptCommand) -> Moved:
-        moved = self._batcher.submit(command).result()
+        moved = self._engine.submit(command).result()
         assert isinstance(moved, Moved)
         return moved
 
     def report_all(self, commands: Sequence[c.AttemptCommand]) -> list[Moved | MusterError]:
         """In one commit, as a rule, by a thread that nothing interrupts; a refusal is a value."""
-        return cast("list[Moved | MusterError]", self._batcher.call_all(commands))
+        return cast("list[Moved | MusterError]", self._engine.call_all(commands))

@@ -16,7 +16,7 @@ from muster.stores.sqlite.file import gone
 from muster.stores.sqlite.store import SqliteStore
 
 _KEY_BYTES = 32
-_HEAD = re.compile(re.escape(LOGGED_HEAD).encode() + rb" \d+, head ([0-9a-f]{64})")
+_HEAD = re.compile(re.escape(LOGGED_HEAD).encode() + rb" (\d+) up to \d+, head ([0-9a-f]{64})")
 
 
 def signer_of(project: Project) -> Signer:
@@ -53,10 +53,10 @@ def require_store(project: Project) -> None:
     raise NotFound(f"there is no store at {project.store}", "muster run PLAN.md makes one")
 
 
-def logged_heads(project: Project) -> list[str]:
-    """All that the log names, or the old one that it was turned into; oldest first."""
-    heads = []
+def logged_heads(project: Project) -> list[tuple[int, str]]:
+    """All that the log names, or the old one that it was turned into, each after its workspace; oldest first."""
+    heads: list[tuple[bytes, bytes]] = []
     for path in (project.old_log_file, project.log_file):
         with contextlib.suppress(FileNotFoundError):
             heads += _HEAD.findall(path.read_bytes())
-    return [head.decode() for head in heads]
+    return [(int(workspace_id), head.decode()) for workspace_id, head in heads]

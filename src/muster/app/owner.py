@@ -20,8 +20,6 @@ from muster.config.project import Project
 from muster.config.settings import Config, ServeSettings
 from muster.engine.detached_call import detached_call
 from muster.hosts.file_lock import holder
-from muster.model.commands import SetCrew
-from muster.model.states import CrewStatus
 from muster.web.app import build
 from muster.web.backend import Backend
 from muster.web.routes import Application
@@ -104,7 +102,7 @@ async def _mind_supervisor(project: Project, owner: Owner, web: Backend) -> None
         elif now_s - idle_since_s > ORPHAN_IDLE_S:
             log.info("nobody supervises this owner and there is nothing to do: ending")
             if owner.halted() is None:
-                await owner.batcher.execute(SetCrew(status=CrewStatus.STOPPED))
+                await owner.stop_crews()
             await asyncio.sleep(ORPHAN_LOOK_S)
             web.shut_down()
             return

@@ -19,6 +19,7 @@ from muster.hosts.process_table import at_work_in
 from muster.model.commands import Offer
 from muster.model.errors import MusterError, NotAllowed, StoreFault, StoreFull, StoreRefused, Unavailable
 from muster.model.profiles import offered
+from muster.model.rows import WorkerRow
 from muster.worker.git import Repository, find_repository
 from muster.worker.supervisor import CANNOT_START, DISK_FULL, ENDED, FIX, HELD, NO_STORE
 from muster.worker.workdir import Trees
@@ -56,6 +57,22 @@ def local_trees(repository: Repository, project: Project) -> LocalTrees:
     """The working trees on this host, for whoever clears them up."""
     return LocalTrees(
         repository, project.worktrees_dir, lambda folder, started_for: at_work_in(folder, [started_for])
+    )
+
+
+def worker_of(config: Config) -> WorkerRow:
+    """A worker as this configuration would make it: it is matched as the real ones are."""
+    return WorkerRow(
+        id="",
+        workspace_id=0,
+        hostname="",
+        pid=0,
+        pid_start=0,
+        boot_id="",
+        slots=1,
+        agents=tuple(config.agents),
+        general=config.general,
+        offers=offers_of(config),
     )
 
 

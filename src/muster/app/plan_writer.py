@@ -62,7 +62,7 @@ MORE = "say more of what is wanted, or --agent NAME for another agent"
 _COPY = "You are in a copy of the project: read what you need to name the right files and commands.\n"
 
 
-class Asked(NamedTuple):
+class PlanProposal(NamedTuple):
     plan: WrittenPlan | None
     """None: there is none that can be taken ..."""
     problem: str
@@ -107,7 +107,7 @@ def ask_for_plan(
     timeout_s: float,
     tell: Callable[[str], None],
     watch: Watch,
-) -> Asked:
+) -> PlanProposal:
     """`tell` hears why an answer is not taken, before the agent is asked again; `watch` what it does.
 
     Raises MusterError where it cannot even start.
@@ -135,14 +135,14 @@ def ask_for_plan(
             if isinstance(tried.outcome, Failed):
                 why = f"{tried.outcome.kind}: {tried.outcome.message}"
                 hint = failure_hint(config.agents[agent.name], tried.outcome)
-                return Asked(None, why, hint, said, spent)
+                return PlanProposal(None, why, hint, said, spent)
             said = tried.said
             try:
-                return Asked(read_answer(said, allowed), "", "", said, spent)
+                return PlanProposal(read_answer(said, allowed), "", "", said, spent)
             except BadPlan as error:
                 problem = error.message
             if len(spent) > CORRECTIONS_MAX:
-                return Asked(None, problem, MORE, said, spent)
+                return PlanProposal(None, problem, MORE, said, spent)
             tell(problem)
             job = replace(
                 job,

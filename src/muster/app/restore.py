@@ -21,6 +21,7 @@ from muster.model.answers import StoreRestored
 from muster.model.commands import Restored
 from muster.model.errors import Conflict, MusterError, OwnerUnavailable, StoreRefused
 from muster.model.seals import Signer
+from muster.ports.engine import Asked
 from muster.ports.store import Reads
 from muster.runtimes.chance import SystemChance
 from muster.runtimes.local import SystemClock
@@ -99,7 +100,7 @@ def restored(project: Project, actor: str, *, adopt: bool = False) -> StoreResto
             chance, clock = SystemChance(), SystemClock("restored")
             signer = signer_of(project)
             engine = Engine(store, chance, Policy(), signer.grants())
-            made_by = drive(store.reads.meta(PROJECT))
+            made_by = drive(store.reads.store_meta(PROJECT))
             copied = standing.copied or made_by not in (None, standing.id)
             if adopt and not copied:
                 raise Conflict(f"{project.folder} is no copy; nothing was changed", "muster up")
@@ -114,7 +115,7 @@ def restored(project: Project, actor: str, *, adopt: bool = False) -> StoreResto
                 lost_head=_lost_head(project, store.reads, signer),
                 missing="; ".join(filter(None, [store.lost, lost_attempts(project, store.reads)])),
             )
-            (answer,) = drive(engine.apply([command], clock.now())).outcomes
+            (answer,) = drive(engine.apply([Asked(command, None)], clock.now())).outcomes
             assert isinstance(answer, StoreRestored)
             store.resume()
             # Last: killed before, a copy is one still.
@@ -126,11 +127,11 @@ def restored(project: Project, actor: str, *, adopt: bool = False) -> StoreResto
 
 def _lost_head(project: Project, reads: Reads, signer: Signer) -> str:
     """The newest head that the log knows and the store does not, with a proof that it was known."""
-    known, after = set[str](), 0
+    known, after = set[str](), 0  # of all workspaces
     while seals := drive(reads.seals(after, PAGE_ROWS)):
         known.update(seal.head for seal in seals)
         after = seals[-1].to_id
-    lost = next((head for head in reversed(logged_heads(project)) if head not in known), "")
+    lost = next((head for _, head in reversed(logged_heads(project)) if head not in known), "")
     return f"{lost} {signer.loss_proof(lost)}" if lost else ""
 
 

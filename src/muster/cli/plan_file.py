@@ -385,7 +385,9 @@ def takers(
     ended: Mapping[str, str] = MappingProxyType({}),
 ) -> Json:
     """Who would get what, and when, for programs."""
-    crew = _everybody(config)
+    from muster.app.parts import worker_of
+
+    crew = worker_of(config)
     rows: list[Json] = []
     for assigned in assign(document, config):
         task = assigned.task
@@ -427,23 +429,6 @@ def _print_takers(plan: str, rows: list[Json], screen: Screen) -> None:
     ended = ", ".join(f"{number} {word}" for word, number in sorted(counts.items()))
     told = f"{clean(plan)}: {counted(len(rows), 'task')}"
     screen.line(told + (f" (not listed: {ended})" if ended else "") + "; nothing was changed")
-
-
-def _everybody(config: Config) -> WorkerRow:
-    """A worker as this configuration would make it: it is matched as the real ones are."""
-    from muster.app.parts import offers_of
-
-    return WorkerRow(
-        id="",
-        hostname="",
-        pid=0,
-        pid_start=0,
-        boot_id="",
-        slots=1,
-        agents=tuple(config.agents),
-        general=config.general,
-        offers=offers_of(config),
-    )
 
 
 def _takers(assigned: Assigned, crew: WorkerRow) -> list[str]:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from muster.app.agents import agent_of
 from muster.app.plan_tasks import choose_order
-from muster.app.plan_writer import MATERIAL_CHARS_MAX, Asked, ask_for_plan, writer_of
+from muster.app.plan_writer import MATERIAL_CHARS_MAX, PlanProposal, ask_for_plan, writer_of
 from muster.app.settings import load_config
 from muster.cli.context import project_of
 from muster.cli.output import YELLOW, Screen, clean, inert, note, print_json, shell_word, usage_words
@@ -185,13 +185,13 @@ def _seen_from_here(path: Path) -> str:
     return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
 
 
-def _fail(asked: Asked, agent: str, project: Project) -> NoReturn:
+def _fail(asked: PlanProposal, agent: str, project: Project) -> NoReturn:
     what = counted(len(asked.spent), "answer")
     why = f"{agent} has written no plan ({what}): {asked.problem}{_kept(asked.answer, project)}"
     raise MusterError(f"{why}; {_spent(asked)}", asked.hint)
 
 
-def _spent(asked: Asked) -> str:
+def _spent(asked: PlanProposal) -> str:
     seconds = f"{sum(one.seconds for one in asked.spent):.0f} s"
     return f"{seconds}, {usage_words(to_builtins(asked.usage))}" if asked.usage else seconds
 

@@ -29,12 +29,19 @@ async def add_seal(view: View, command: c.AddSeal) -> Done:
 
 
 class Auditor:
-    """Looks for an edit, a hole or a cut.  `logged_heads` are those that the log names, oldest first."""
+    """Looks for an edit, a hole or a cut in one workspace's events.  `logged_heads` are those that the log names,
+    each after its workspace, oldest first."""
 
-    def __init__(self, reads: Reads, signer: Signer, logged_heads: Callable[[], list[str]]) -> None:
-        self._reads = reads
+    def __init__(
+        self,
+        reads: Reads,
+        signer: Signer,
+        logged_heads: Callable[[], list[tuple[int, str]]],
+        workspace_id: int,
+    ) -> None:
+        self._reads = reads.of(workspace_id)
         self._signer = signer
-        self._logged_heads = logged_heads
+        self._logged_heads, self._workspace_id = logged_heads, workspace_id
 
     async def verify(self) -> AuditReport:
         logged = await asyncio.to_thread(self._logged_heads)  # first: a seal is logged after it was made
@@ -65,17 +72,20 @@ class Auditor:
             head=verdict.head,
         )
 
-    async def _compare_log(self, verdict: Verdict, logged: list[str], known: set[str]) -> int:
+    async def _compare_log(self, verdict: Verdict, logged: list[tuple[int, str]], known: set[str]) -> int:
         """Finds heads that no seal has; how many of them a person has known to be lost (see `Restored`)."""
-        told, _, proof = (await self._reads.meta(LOST_HEAD) or "").partition(" ")
-        accounted = logged.index(told) + 1 if told in logged and proof == self._signer.loss_proof(told) else 0
-        cut = [head for head in logged[accounted:] if head not in known]
+        told, _, proof = (await self._reads.store_meta(LOST_HEAD) or "").partition(" ")
+        heads = [head for _, head in logged]
+        accounted = heads.index(told) + 1 if told in heads and proof == self._signer.loss_proof(told) else 0
+        own = (at for at, (workspace_id, _) in enumerate(logged) if workspace_id == self._workspace_id)
+        lost = [at for at in own if heads[at] not in known]
+        cut = [heads[at] for at in lost if at >= accounted]
         if cut:
             verdict.find(
                 f"the log names {len(cut)} heads that no seal has, the last one is {cut[-1]}: "
                 "events and their seals were cut off or lost"
             )
-        return sum(head not in known for head in logged[:accounted])
+        return len(lost) - len(cut)
 
     async def _look_for_cuts(self, verdict: Verdict) -> None:
         """A task's row knows how many events it has had: a hole or a cut shows without any seal."""

@@ -21,6 +21,7 @@ from muster.model.answers import Answer
 from muster.model.commands import Command
 from muster.model.errors import MusterError, Unavailable
 from muster.model.task import Now
+from muster.ports.engine import Asked
 
 T = TypeVar("T")
 
@@ -29,7 +30,7 @@ log = logging.getLogger(__name__)
 BATCH_COMMANDS_MAX = 500
 
 Reply = Future[Answer] | asyncio.Future[Answer]
-Call = tuple[Command, Reply]
+Call = tuple[Asked, Reply]
 SLOW_MS = 2_000
 
 
@@ -45,7 +46,7 @@ def drive(work: Coroutine[Any, Any, T] | Awaitable[T]) -> T:
 
 
 class Batcher:
-    """Commands in, answers out, from any thread."""
+    """Commands in, answers out, from any thread.  As ports.engine.ExecuteForAll."""
 
     def __init__(
         self,
@@ -88,25 +89,34 @@ class Batcher:
         waiting = began_ms is not None and self._now().mono_ms - began_ms > self._slow_ms
         return absent + waiting
 
-    def submit(self, command: Command) -> Future[Answer]:
+    def of(self, workspace_id: int) -> WorkspaceEngine:
+        return WorkspaceEngine(self, workspace_id)
+
+    def submit(self, asked: Asked) -> Future[Answer]:
         """The future holds the answer, or the MusterError that refused the command."""
         future: Future[Answer] = Future()
-        if not self._put(command, future):
+        if not self._put(asked, future):
             future.set_exception(_shutting_down())
         return future
 
     async def execute(self, command: Command) -> Answer:
+        return await self.carry_out(Asked(command, None))
+
+    async def carry_out(self, asked: Asked) -> Answer:
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        if not self._put(command, future):
+        if not self._put(asked, future):
             raise _shutting_down()
         return await future
 
     async def execute_all(self, commands: Sequence[Command]) -> list[Answer | MusterError]:
+        return await self.carry_out_all([Asked(command, None) for command in commands])
+
+    async def carry_out_all(self, asked: Sequence[Asked]) -> list[Answer | MusterError]:
         """As in ports.engine.  Raises what is no refusal: a bug."""
         loop = asyncio.get_running_loop()
-        replies: list[asyncio.Future[Answer]] = [loop.create_future() for _ in commands]
-        for command, reply in zip(commands, replies, strict=True):
-            if not self._put(command, reply):
+        replies: list[asyncio.Future[Answer]] = [loop.create_future() for _ in asked]
+        for one, reply in zip(asked, replies, strict=True):
+            if not self._put(one, reply):
                 reply.set_exception(_shutting_down())
         found: list[Answer | MusterError] = []
         for outcome in await asyncio.gather(*replies, return_exceptions=True):
@@ -115,12 +125,12 @@ class Batcher:
             found.append(outcome)
         return found
 
-    def call_all(self, commands: Sequence[Command]) -> list[Answer | MusterError]:
+    def call_all(self, asked: Sequence[Asked]) -> list[Answer | MusterError]:
         """As `execute_all`, for a thread that nothing interrupts: no signal handler, nobody else's exception.
 
         It commits for itself, and for whoever waits, where nobody else is about to: two hand-overs less.
         """
-        calls: list[Call] = [(command, Future()) for command in commands]
+        calls: list[Call] = [(one, Future()) for one in asked]
         if self._committing.acquire(blocking=False):
             try:
                 with self._closing:
@@ -130,7 +140,7 @@ class Batcher:
             finally:
                 self._committing.release()
         else:
-            closed = sum(self._put(command, reply) for command, reply in calls) < len(calls)
+            closed = sum(self._put(one, reply) for one, reply in calls) < len(calls)
         if closed:
             _settle([(reply, _shutting_down()) for _, reply in calls if not reply.done()])
         found: list[Answer | MusterError] = []
@@ -141,10 +151,10 @@ class Batcher:
                 found.append(error)
         return found
 
-    def _put(self, command: Command, reply: Reply) -> bool:
+    def _put(self, asked: Asked, reply: Reply) -> bool:
         with self._closing:  # nothing may be put in after the thread's last look
             if not self._closed:
-                self._queue.put((command, reply))
+                self._queue.put((asked, reply))
             return not self._closed
 
     def close(self) -> None:
@@ -191,7 +201,7 @@ class Batcher:
             _settle([(reply, error) for _, reply in calls])
         except Exception as error:
             if len(calls) == 1:
-                log.exception("%s failed", type(calls[0][0]).__name__)
+                log.exception("%s failed", type(calls[0][0].command).__name__)
                 _settle([(calls[0][1], error)])
                 return
             for call in calls:  # one poisoned command must not fail its neighbours
@@ -206,7 +216,7 @@ class Batcher:
         self._began_ms = now.mono_ms
         refused = False
         try:
-            return drive(self._engine.apply([command for command, _ in calls], now))
+            return drive(self._engine.apply([asked for asked, _ in calls], now))
         except MusterError:
             refused = True
             raise
@@ -214,6 +224,25 @@ class Batcher:
             if refused or self._now().mono_ms - now.mono_ms > self._slow_ms:
                 self._absent += 1
             self._began_ms = None
+
+
+class WorkspaceEngine:
+    """The batcher for one workspace."""
+
+    def __init__(self, batcher: Batcher, workspace_id: int) -> None:
+        self._batcher, self._workspace_id = batcher, workspace_id
+
+    def submit(self, command: Command) -> Future[Answer]:
+        return self._batcher.submit(Asked(command, self._workspace_id))
+
+    def call_all(self, commands: Sequence[Command]) -> list[Answer | MusterError]:
+        return self._batcher.call_all([Asked(one, self._workspace_id) for one in commands])
+
+    async def execute(self, command: Command) -> Answer:
+        return await self._batcher.carry_out(Asked(command, self._workspace_id))
+
+    async def execute_all(self, commands: Sequence[Command]) -> list[Answer | MusterError]:
+        return await self._batcher.carry_out_all([Asked(one, self._workspace_id) for one in commands])
 
 
 def _shutting_down() -> Unavailable:

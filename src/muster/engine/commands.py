@@ -5,8 +5,9 @@ Commands that arrive while a transaction is being synced form the next batch, so
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,6 +28,7 @@ from muster.engine.policy import Policy
 from muster.engine.pools import close_pools, hear_provider, open_pool, reopen_for
 from muster.engine.spending import Spending
 from muster.engine.view import View, moved
+from muster.engine.views import Views
 from muster.engine.workers import Workers
 from muster.model import breaker
 from muster.model import commands as c
@@ -36,12 +38,13 @@ from muster.model.edits import CancelPlan, EditTask, UpdatePlan
 from muster.model.errors import Conflict, MusterError, NotFound, StoreRewound
 from muster.model.machine import TASK_COMMANDS
 from muster.model.plan_sync import SetSync, TakeTicks
-from muster.model.rows import WORKSPACE_ID, Plan
+from muster.model.rows import Plan
 from muster.model.seals import Grants
 from muster.model.states import HELD
 from muster.model.task import Now
+from muster.ports.engine import Asked
 from muster.ports.runtime import EVENTS, READY, Chance, orders_for
-from muster.ports.store import Store, Tx
+from muster.ports.store import Store, Transaction, Tx
 
 Outcome = Answer | MusterError
 """A refused command is a value: its neighbours in the batch are not touched by it."""
@@ -49,6 +52,13 @@ Outcome = Answer | MusterError
 
 _LED = frozenset({c.Reap, c.ProcessesExited, c.Promote, c.Expire, c.Overdue})
 """Moves that a coordinator makes, whose term is checked in the same transaction (S10)."""
+
+
+V = TypeVar("V")
+NOBODYS = 0
+"""Stands for the workspace of what concerns them all."""
+ABSENT = -1
+"""Stands for the workspace of what is not there: nothing is found in it."""
 
 
 class Applied(Struct, frozen=True):
@@ -70,6 +80,7 @@ class Engine:
         self._workers = Workers(policy)
         self._plans = Plans(policy.failures_max)
         self._spending = Spending(policy, self._plans.named, self._plans.over_budget)
+        self._for_all = self._store_wide()
         self._handlers: dict[type[c.Command], Callable[[View, Any], Awaitable[Answer]]] = {
             c.Enqueue: self._plan_updater.add,
             c.SetTicked: set_ticked,
@@ -78,10 +89,6 @@ class Engine:
             c.PausePlan: self._plans.pause,
             c.MovePlan: self._plans.move,
             c.AddSeal: add_seal,
-            c.Restored: self._restored,
-            c.SetClock: set_clock,
-            c.Reconcile: reconcile,
-            c.Prune: prune,
             c.PruneEvents: prune_events,
             c.ResumePlan: self._resume_plan,
             c.Register: self._workers.register,
@@ -92,8 +99,6 @@ class Engine:
             c.AddWorkers: self._workers.add_workers,
             c.SetCrew: self._workers.set_crew,
             c.StopCrew: self._workers.stop_crew,
-            c.NewBoot: self._workers.new_boot,
-            c.FreshLeases: self._workers.fresh_leases,
             c.Start: self._spending.account,
             c.Account: self._spending.account,
             c.SetBudget: self._spending.set_budget,
@@ -118,43 +123,43 @@ class Engine:
         self._plain = TASK_COMMANDS - _LED - {c.Retry} - self._handlers.keys()
         """Moves that need nothing but their task: most of what comes."""
 
+    def _store_wide(self) -> dict[type[c.Command], Callable[[Views, Any], Awaitable[Answer]]]:
+        """What concerns no workspace alone."""
+        return {
+            c.Restored: self._restored,
+            c.SetClock: lambda views, command: set_clock(views, command, self.policy.retry.cap_s),
+            c.Reconcile: reconcile,
+            c.Prune: prune,
+            c.NewBoot: self._workers.new_boot,
+            c.FreshLeases: self._workers.fresh_leases,
+        }
+
     async def _resume_plan(self, view: View, command: c.ResumePlan) -> Answer:
         await self._spending.refuse_used_up(view, command)
         return await self._plans.resume(view, command)
 
-    async def apply(self, commands: Sequence[c.Command], now: Now) -> Applied:
+    async def apply(self, asked: Sequence[Asked], now: Now) -> Applied:
         """One transaction for all commands.  Raises only what concerns the whole batch, then undone."""
 
         given: list[c.Claim] = []
 
-        async def work(tx: Tx) -> Applied:
+        async def work(tx: Transaction) -> Applied:
+            given.clear()
             await self._memory.refresh(tx)
-            view = View(tx, now, self.chance, self.policy.retry, self._memory.incarnation)
-            await view.load(_named_tasks(commands))
-            outcomes: list[Outcome | None] = [None] * len(commands)
-            claims: list[tuple[int, c.Claim]] = []
-            for i, command in enumerate(commands):
-                # A claim sees what its neighbours have done: all of them arrived at the same time.
-                kind = type(command)
-                if isinstance(command, c.Claim):
-                    claims.append((i, command))
-                elif kind in self._plain:
-                    outcomes[i] = _run(view, command)
-                else:
-                    outcomes[i] = await self._settled(self._one, view, command)
-                if view.refused:
-                    await close_pools(view, self.policy)
-                if isinstance(command, c.Finish) and command.then and isinstance(outcomes[i], Moved):
-                    claims.append((i, command.then))
-            await view.settle()
-            await self._plans.settle(view)
-            await view.flush()
-            for i, claim in claims:
-                claimed = await self._settled(self._claims.claim, view, claim)
-                if isinstance(claimed, Claimed) and claimed.jobs:
-                    given.append(claim)
-                outcomes[i] = _with_next(outcomes[i], claimed)
-            return Applied([o for o in outcomes if o is not None], self._topics(view, commands))
+            views = Views(tx, now, self._view_of)
+            outcomes: list[Outcome | None] = [None] * len(asked)
+            for workspace_id, places in (await self._by_workspace(tx, asked)).items():
+                commands = [(i, asked[i].command) for i in places]
+                if workspace_id != NOBODYS:
+                    given.extend(await self._work_in(views.of(workspace_id), commands, outcomes))
+                    continue
+                for i, command in commands:
+                    outcomes[i] = await self._settled(self._for_all[type(command)], views, command)
+                for view in views.made.values():
+                    await self._finish(view)
+            made = views.made.values()
+            kinds = {type(one.command) for one in asked}
+            return Applied([o for o in outcomes if o is not None], self._topics(made, kinds))
 
         try:
             applied = await self.store.transact(work)
@@ -167,8 +172,58 @@ class Engine:
             self._memory.note_given(claim)
         return applied
 
+    async def _by_workspace(self, tx: Transaction, asked: Sequence[Asked]) -> dict[int, list[int]]:
+        """The places of what is asked, by workspace."""
+        found: dict[int, list[int]] = {}
+        for i, (command, workspace_id) in enumerate(asked):
+            if type(command) in self._for_all:
+                whose = NOBODYS
+            else:
+                whose = workspace_id if workspace_id is not None else await _whose(tx, command)
+            found.setdefault(whose, []).append(i)
+        return found
+
+    def _view_of(self, tx: Tx, now: Now) -> View:
+        return View(tx, now, self.chance, self.policy.retry, self._memory.incarnation)
+
+    async def _work_in(
+        self, view: View, commands: list[tuple[int, c.Command]], outcomes: list[Outcome | None]
+    ) -> list[c.Claim]:
+        """Carries out what is asked of one workspace, each outcome to its place.
+
+        Returns the claims that were given something.
+        """
+        await view.load(_named_tasks(command for _, command in commands))
+        claims: list[tuple[int, c.Claim]] = []
+        for i, command in commands:
+            # A claim sees what its neighbours have done: all of them arrived at the same time.
+            kind = type(command)
+            if isinstance(command, c.Claim):
+                claims.append((i, command))
+            elif kind in self._plain:
+                outcomes[i] = _run(view, command)
+            else:
+                outcomes[i] = await self._settled(self._one, view, command)
+            if view.refused:
+                await close_pools(view, self.policy)
+            if isinstance(command, c.Finish) and command.then and isinstance(outcomes[i], Moved):
+                claims.append((i, command.then))
+        await self._finish(view)
+        given = []
+        for i, claim in claims:
+            claimed = await self._settled(self._claims.claim, view, claim)
+            if isinstance(claimed, Claimed) and claimed.jobs:
+                given.append(claim)
+            outcomes[i] = _with_next(outcomes[i], claimed)
+        return given
+
+    async def _finish(self, view: View) -> None:
+        await view.settle()
+        await self._plans.settle(view)
+        await view.flush()
+
     async def _settled(
-        self, handle: Callable[[View, Any], Awaitable[Answer]], view: View, command: c.Command
+        self, handle: Callable[[V, Any], Awaitable[Answer]], view: V, command: c.Command
     ) -> Outcome:
         try:
             return await handle(view, command)
@@ -194,8 +249,8 @@ class Engine:
             await self._workers.mark_unfit(view, command)
         return moved(task)
 
-    async def _restored(self, view: View, command: c.Restored) -> Answer:
-        answer = await restored(view, command)
+    async def _restored(self, views: Views, command: c.Restored) -> Answer:
+        answer = await restored(views, command)
         self._memory.forget()
         return answer
 
@@ -222,18 +277,23 @@ class Engine:
     async def _depend(self, view: View, command: c.Depend) -> Answer:
         return moved(await depend(view, command))
 
-    def _topics(self, view: View, commands: Sequence[c.Command]) -> frozenset[str]:
-        topics = {orders_for(worker_id) for worker_id in view.disturbed}
-        if view.wrote_events:
+    def _topics(self, views: Collection[View], kinds: AbstractSet[type]) -> frozenset[str]:
+        topics = {orders_for(worker_id) for view in views for worker_id in view.disturbed}
+        if any(view.wrote_events for view in views):
             topics.add(EVENTS)
-        if (
-            view.became_ready
-            or (self.policy.limited and view.freed_place)
-            or view.freed_files
-            or c.SetCrew in set(map(type, commands))
+        if c.SetCrew in kinds or any(
+            view.became_ready or (self.policy.limited and view.freed_place) or view.freed_files
+            for view in views
         ):
             topics.add(READY)
         return frozenset(topics)
+
+
+async def _whose(tx: Transaction, command: Any) -> int:
+    """The workspace of what a coordinator's command is about."""
+    if isinstance(command, c.MarkWorkerDead):
+        return await tx.workspace_of_worker(command.worker_id) or ABSENT
+    return (await tx.workspace_of_tasks([command.task_id])).get(command.task_id, ABSENT)
 
 
 def _run(view: View, command: Any) -> Outcome:
@@ -252,7 +312,7 @@ def _with_next(finished: Outcome | None, claimed: Outcome) -> Outcome:
     return replace(finished, next=claimed) if isinstance(claimed, Claimed) else finished
 
 
-def _named_tasks(commands: Sequence[c.Command]) -> list[int]:
+def _named_tasks(commands: Iterable[c.Command]) -> list[int]:
     ids: set[int] = set()
     for command in commands:
         if type(command) in TASK_COMMANDS:
@@ -262,9 +322,9 @@ def _named_tasks(commands: Sequence[c.Command]) -> list[int]:
     return list(ids)
 
 
-async def prune(view: View, command: c.Prune) -> Pruned:
-    await check_term(view.tx, command.term)
-    tx = view.tx
+async def prune(views: Views, command: c.Prune) -> Pruned:
+    tx = views.tx
+    await check_term(tx, command.term)
     return Pruned(
         logs=await tx.prune_logs(command.logs_before_ms, command.limit),
         checkpoints=await tx.prune_checkpoints(command.logs_before_ms, command.limit),
@@ -278,21 +338,21 @@ async def prune_events(view: View, command: c.PruneEvents) -> Pruned:
     return Pruned(events=await view.tx.prune_events(command.to_id, command.at_ms, command.proof))
 
 
-async def reconcile(view: View, command: c.Reconcile) -> Reconciled:
+async def reconcile(views: Views, command: c.Reconcile) -> Reconciled:
     """Looks at the suspects again, in this transaction, and mends what is wrong."""
-    await check_term(view.tx, command.term)
-    await view.flush()
-    await view.load(command.task_ids)
+    await check_term(views.tx, command.term)
     orphans = stale = 0
-    for task_id in command.task_ids:
-        before, attempt = view.task(task_id), view.attempt(task_id)
-        edges = await view.tx.settle_done_parents(task_id)
-        unmet = await view.tx.unmet(task_id)
-        after = view.run(task_id, c.Repair(task_id=task_id, unmet=unmet))
-        if before.status in HELD and (attempt is None or not attempt.open):
-            orphans += 1
-        elif edges or after is not before:
-            stale += 1
+    for view, ids in await views.of_tasks(command.task_ids):
+        await view.flush()
+        for task_id in ids:
+            before, attempt = view.task(task_id), view.attempt(task_id)
+            edges = await view.tx.settle_done_parents(task_id)
+            unmet = await view.tx.unmet(task_id)
+            after = view.run(task_id, c.Repair(task_id=task_id, unmet=unmet))
+            if before.status in HELD and (attempt is None or not attempt.open):
+                orphans += 1
+            elif edges or after is not before:
+                stale += 1
     return Reconciled(orphaned_tasks_recovered=orphans, stale_states_fixed=stale)
 
 
@@ -308,7 +368,7 @@ class Plans:
     async def move(self, view: View, command: c.MovePlan) -> PlanMoved:
         """Raises Conflict where another plan has that file."""
         plan = await self.named(view, command.plan)
-        other = await view.tx.plan_by_source(WORKSPACE_ID, command.source)
+        other = await view.tx.plan_by_source(command.source)
         if other is not None and other.id != plan.id:
             raise Conflict(f"{command.source} is the file of plan {other.name}; nothing was changed")
         return await self._keep(view, plan, breaker.move(plan, command.source, command.actor, view.now))
@@ -334,7 +394,7 @@ class Plans:
 
     async def named(self, view: View, name: str) -> Plan:
         await self.settle(view)  # a neighbour in this batch may have failed for the last time
-        plan = await view.tx.plan_by_name(WORKSPACE_ID, name)
+        plan = await view.tx.plan_by_name(name)
         if plan is None:
             raise NotFound(f"there is no plan {name!r}", "muster plan list")
         return plan

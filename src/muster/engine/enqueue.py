@@ -20,7 +20,7 @@ from muster.model.graph import find_cycle
 from muster.model.moves.waiting import enqueued
 from muster.model.people import ATTEMPT, THE_FILE
 from muster.model.profiles import Chooser, by_words, required
-from muster.model.rows import WORKSPACE_ID, LaneKey, NewTask, Plan
+from muster.model.rows import LaneKey, NewTask, Plan
 from muster.model.states import FailedDependency, TaskStatus
 from muster.model.task import Task, TaskFields
 from muster.ports.store import Existing
@@ -135,7 +135,7 @@ class Enqueuer:
             if spec.idempotency_key in seen:
                 raise BadInput(f"idempotency key {spec.idempotency_key} is given twice; nothing was added")
             seen.add(spec.idempotency_key)
-            earlier = await view.tx.idempotent(WORKSPACE_ID, spec.idempotency_key)
+            earlier = await view.tx.idempotent(spec.idempotency_key)
             if earlier is None:
                 continue
             body_hash, task_id = earlier
@@ -200,26 +200,27 @@ class Enqueuer:
 
         Counting costs a scan, so it is done only when what was counted last does not suffice.
         """
-        if count > self._memory.room:
-            self._memory.room = self.policy.waiting_max - await view.tx.waiting()
-        if count > self._memory.room:
+        room = self._memory.room.get(view.tx.workspace_id, 0)
+        if count > room:
+            room = self.policy.waiting_max - await view.tx.waiting()
+        if count > room:
             raise Overloaded(
-                f"{self.policy.waiting_max - self._memory.room} tasks wait already and at most "
+                f"{self.policy.waiting_max - room} tasks wait already and at most "
                 f"{self.policy.waiting_max} may; none of the {count} was added",
                 "let the crew catch up, or raise [task] waiting in muster.toml",
             )
-        self._memory.room -= count
+        self._memory.room[view.tx.workspace_id] = room - count
 
     async def find_plan(self, view: View, command: c.Enqueue) -> Plan | None:
         if command.source is not None:
-            return await view.tx.plan_by_source(WORKSPACE_ID, command.source)
-        return await view.tx.plan_by_name(WORKSPACE_ID, command.plan)
+            return await view.tx.plan_by_source(command.source)
+        return await view.tx.plan_by_name(command.plan)
 
     async def _new_plan(self, view: View, command: c.Enqueue) -> Plan:
-        taken = await view.tx.plan_names(WORKSPACE_ID)
+        taken = await view.tx.plan_names()
         plan = Plan(
             id=self._memory.ids.next(view.now.wall_ms),
-            workspace_id=WORKSPACE_ID,
+            workspace_id=view.tx.workspace_id,
             name=free_name(command.plan, taken),
             source=command.source,
             created_at_ms=view.now.wall_ms,
@@ -301,7 +302,7 @@ class Enqueuer:
         decision = enqueued(
             spec,
             task_id=task_id,
-            workspace_id=WORKSPACE_ID,
+            workspace_id=view.tx.workspace_id,
             plan_id=plan.id,
             lane_id=self._memory.lane_ids.get(lane) or await self._memory.lane(view, lane),
             unmet=sum(not met for _, met in parents) if parents else 0,
@@ -310,9 +311,7 @@ class Enqueuer:
         )
         view.add(decision)
         if spec.idempotency_key is not None:
-            await view.tx.add_idempotent(
-                WORKSPACE_ID, spec.idempotency_key, body_hash, task_id, view.now.wall_ms
-            )
+            await view.tx.add_idempotent(spec.idempotency_key, body_hash, task_id, view.now.wall_ms)
         view.insert(
             NewTask(
                 **values_of(spec, view.now.wall_ms),

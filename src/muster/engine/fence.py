@@ -6,7 +6,7 @@ from muster.model.commands import AttemptCommand
 from muster.model.errors import NotFound, StaleEpoch, StoreRewound, TermOver
 from muster.model.seals import Grants
 from muster.model.task import Attempt, Task
-from muster.ports.store import Tx
+from muster.ports.store import Transaction, Tx
 
 
 class Incarnation:
@@ -58,17 +58,17 @@ def _of_another(attempt: Attempt | None, command: AttemptCommand) -> bool:
 _TERM = "term"
 
 
-async def present_term(tx: Tx) -> int:
-    return int(await tx.meta(_TERM) or 0)
+async def present_term(tx: Tx | Transaction) -> int:
+    return int(await tx.store_meta(_TERM) or 0)
 
 
-async def take_term(tx: Tx) -> int:
+async def take_term(tx: Transaction) -> int:
     term = await present_term(tx) + 1
-    await tx.set_meta(_TERM, str(term))
+    await tx.set_store_meta(_TERM, str(term))
     return term
 
 
-async def check_term(tx: Tx, term: int) -> None:
+async def check_term(tx: Tx | Transaction, term: int) -> None:
     """Raises TermOver where another coordinator has taken over since `term` was taken."""
     present = await present_term(tx)
     if term != present:

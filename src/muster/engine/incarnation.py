@@ -7,11 +7,12 @@ from msgspec.structs import replace
 from muster.engine.audit import LOST_HEAD
 from muster.engine.fence import present_term
 from muster.engine.view import View
+from muster.engine.views import Views
 from muster.model import commands as c
 from muster.model.answers import StoreRestored
 from muster.model.events import Event, Level
 from muster.model.states import TaskStatus, WorkerStatus
-from muster.ports.store import Tx
+from muster.ports.store import Transaction
 
 EPOCH_BASE, INCARNATION = "epoch_base", "incarnation"
 PROJECT = "project"
@@ -31,35 +32,37 @@ _HOW = {
 _OTHERS = "it is at work for the project that this one was copied from"
 
 
-async def read_incarnation(tx: Tx) -> tuple[str, int]:
+async def read_incarnation(tx: Transaction) -> tuple[str, int]:
     """(incarnation, base)."""
-    return await tx.meta(INCARNATION) or "", int(await tx.meta(EPOCH_BASE) or 0)
+    return await tx.store_meta(INCARNATION) or "", int(await tx.store_meta(EPOCH_BASE) or 0)
 
 
-async def restored(view: View, command: c.Restored) -> StoreRestored:
+async def restored(views: Views, command: c.Restored) -> StoreRestored:
     """Raises the base above all that may have been granted, also since the store was restored before.
 
     The copy knows nothing of what came after it, so the base grows with time: a task would need more than one
     attempt a second, from the last time on, to reach it.
     """
-    lost = await _end_others(view) if command.copied else 0
-    _, before = await read_incarnation(view.tx)
-    base = max(max(before, command.granted) + STEP, view.now.wall_ms // 1000 - _YEAR_2025_S)
-    await view.tx.set_meta(EPOCH_BASE, str(base))
-    await view.tx.set_meta(INCARNATION, command.incarnation)
+    tx, now = views.tx, views.now
+    every = await views.all()
+    lost = sum([await _end_others(view) for view in every]) if command.copied else 0
+    _, before = await read_incarnation(tx)
+    base = max(max(before, command.granted) + STEP, now.wall_ms // 1000 - _YEAR_2025_S)
+    await tx.set_store_meta(EPOCH_BASE, str(base))
+    await tx.set_store_meta(INCARNATION, command.incarnation)
     if command.lost_head:
-        await view.tx.set_meta(LOST_HEAD, command.lost_head)
+        await tx.set_store_meta(LOST_HEAD, command.lost_head)
     if command.project:
-        await view.tx.set_meta(PROJECT, command.project)
+        await tx.set_store_meta(PROJECT, command.project)
     if command.copied:
-        await view.tx.set_meta(SESSIONS_AFTER, str(base))
-    number = int(await view.tx.meta(STORE_EVENTS) or 0) + 1
-    await view.tx.set_meta(STORE_EVENTS, str(number))
-    view.record(
+        await tx.set_store_meta(SESSIONS_AFTER, str(base))
+    number = int(await tx.store_meta(STORE_EVENTS) or 0) + 1
+    await tx.set_store_meta(STORE_EVENTS, str(number))
+    every[0].record(  # the oldest workspace is that of whoever runs the store
         Event(
             task_id=0,
             seq=number,
-            at_ms=view.now.wall_ms,
+            at_ms=now.wall_ms,
             level=Level.WARN,
             event="store_adopted" if command.copied else "store_restored",
             message=f"{_HOW[command.copied]} by {command.actor}; epochs begin above {base}"

@@ -8,9 +8,9 @@ from muster.engine.fence import Incarnation
 from muster.engine.incarnation import read_incarnation
 from muster.engine.view import View
 from muster.model import commands as c
-from muster.model.rows import WORKSPACE_ID, Lane, LaneKey
+from muster.model.rows import Lane, LaneKey
 from muster.model.seals import Grants
-from muster.ports.store import Tx
+from muster.ports.store import Transaction
 
 _EPOCH_MS = 1_735_689_600_000
 """2025-01-01 UTC."""
@@ -50,8 +50,8 @@ class Memory:
         self.lanes: dict[int, Lane] = {}
         """They are few, and every claim looks through them."""
         self.lane_ids: dict[LaneKey, int] = {}
-        self.room = 0
-        """Tasks that may surely be added before the waiting ones must be counted again."""
+        self.room: dict[int, int] = {}
+        """By workspace, tasks that may surely be added before the waiting ones must be counted again."""
         self.incarnation = Incarnation(grants)
         self._fresh = False
 
@@ -59,11 +59,11 @@ class Memory:
         """After a roll-back: the next transaction reads anew.  No number or request is ever used twice."""
         self._fresh = False
 
-    async def refresh(self, tx: Tx) -> None:
+    async def refresh(self, tx: Transaction) -> None:
         if self._fresh:
             return
         self.ids.next_after(await tx.last_id())
-        self.room = 0
+        self.room.clear()
         self.lanes.clear()
         self.lane_ids.clear()
         for lane in await tx.lanes():
@@ -80,7 +80,7 @@ class Memory:
         lane_id = self.lane_ids.get(key)
         if lane_id is None:
             lane_id = self.ids.next(view.now.wall_ms)
-            lane = Lane(lane_id, WORKSPACE_ID, *key)
+            lane = Lane(lane_id, view.tx.workspace_id, *key)
             await view.tx.add_lane(lane)
             self._know(lane)
         return lane_id

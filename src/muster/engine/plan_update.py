@@ -38,7 +38,7 @@ from muster.model.edits import (
 from muster.model.errors import BadInput, Conflict, NotFound
 from muster.model.identity import NOTHING_KNOWN, Identity, as_known, asked
 from muster.model.moved import refusal
-from muster.model.rows import WORKSPACE_ID, Plan
+from muster.model.rows import Plan
 from muster.model.states import FINAL, HELD, FailedDependency
 from muster.model.task import Now, Task, TaskFields
 
@@ -307,7 +307,7 @@ class PlanUpdater:
         """One page of it.  Raises NotFound."""
         await view.settle()
         await view.flush()
-        plan = await view.tx.plan_by_name(WORKSPACE_ID, command.plan)
+        plan = await view.tx.plan_by_name(command.plan)
         if plan is None:
             raise NotFound(f"there is no plan {command.plan!r}", "muster plan list")
         if command.forget and command.below is None:

@@ -6,7 +6,7 @@ import logging
 import traceback
 
 from muster.model.errors import MusterError, TermOver
-from muster.ports.engine import Execute
+from muster.ports.engine import Execute, ExecuteForAll
 from muster.ports.runtime import Clock
 from muster.ports.store import Reads
 
@@ -51,9 +51,17 @@ class Service:
             await self.pause()
 
 
-class TaskService(Service):
-    """One that reads the store and gives commands, those of the coordinator under its term."""
+class WorkspaceService(Service):
+    """One that reads one workspace and gives commands there."""
 
-    def __init__(self, clock: Clock, reads: Reads, engine: Execute, term: int = 0) -> None:
+    def __init__(self, clock: Clock, reads: Reads, engine: Execute) -> None:
+        super().__init__(clock)
+        self._reads, self._engine = reads, engine
+
+
+class LeaderService(Service):
+    """One that looks after all workspaces, under the coordinator's term."""
+
+    def __init__(self, clock: Clock, reads: Reads, engine: ExecuteForAll, term: int) -> None:
         super().__init__(clock)
         self._reads, self._engine, self._term = reads, engine, term

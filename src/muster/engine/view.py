@@ -1,4 +1,4 @@
-"""The rows that one transaction works on, and what it changes of them."""
+"""The rows of one workspace that a transaction works on, and what it changes of them."""
 
 from __future__ import annotations
 
@@ -43,6 +43,8 @@ class View:
         self.now = now
         self.chance = chance
         self.retry = retry
+        self._elsewhere: set[int] = set()
+        """Numbers that were asked for and are those of other workspaces' tasks."""
         self._tasks: dict[int, Task] = {}
         self._attempts: dict[int, Attempt] = {}
         self._changed: set[int] = set()
@@ -71,6 +73,8 @@ class View:
         if not missing:
             return
         tasks = await self.tx.tasks(missing)
+        if len(tasks) < len(missing):
+            self._elsewhere |= await self.tx.elsewhere(missing)
         self._tasks |= {task.id: task for task in tasks}
         if newest := [(task.id, task.epoch) for task in tasks if task.epoch]:
             self._attempts |= {attempt.task_id: attempt for attempt in await self.tx.attempts(newest)}
@@ -85,7 +89,13 @@ class View:
     def check(self, command: AttemptCommand) -> None:
         """Raises where the store does not know the command's epoch, as Origin.judge."""
         known, attempt = self._tasks.get(command.task_id), self._attempts.get(command.task_id)
-        self.incarnation.check(known, attempt, command)
+        self._check(known, attempt, command)
+
+    def _check(self, task: Task | None, attempt: Attempt | None, command: AttemptCommand) -> None:
+        """A task of another workspace is not there, which does not tell that this store was rewound."""
+        if task is None and command.task_id in self._elsewhere:
+            raise _unknown(command.task_id)
+        self.incarnation.check(task, attempt, command)
 
     def task(self, task_id: int) -> Task:
         task = self._tasks.get(task_id)
@@ -129,7 +139,7 @@ class View:
         """Decides one command with its follow-ups and keeps what it changes.  Raises where it is refused."""
         task, attempt = self._tasks.get(task_id), self._attempts.get(task_id)
         if isinstance(command, AttemptCommand):
-            self.incarnation.check(task, attempt, command)
+            self._check(task, attempt, command)
         if task is None:
             raise _unknown(task_id)
         decision = decide(task, Facts(attempt, self.chance.fraction(), self.retry), command, self.now)

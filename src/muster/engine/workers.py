@@ -11,6 +11,7 @@ from muster.engine.fence import check_term, take_term
 from muster.engine.incarnation import PROJECT
 from muster.engine.policy import Policy
 from muster.engine.view import View
+from muster.engine.views import Views
 from muster.model import commands as c
 from muster.model.answers import AttemptOrder, Done, HeartbeatAnswer, Registered, TookOver, WorkersOrdered
 from muster.model.errors import BadInput, Conflict, NotFound, StaleEpoch
@@ -49,7 +50,8 @@ class Workers:
                 f"no agent can be called {BY_HAND!r}: tasks that people have taken are told by that"
             )
         known = await view.tx.worker(command.worker_id)
-        if known is not None and (known.ended_at_ms is not None or known.pid != command.pid):
+        elsewhere = known is None and await view.tx.worker_elsewhere(command.worker_id)
+        if elsewhere or (known and (known.ended_at_ms is not None or known.pid != command.pid)):
             raise Conflict(
                 f"the name {command.worker_id} was used before", "register under a new random name"
             )
@@ -57,6 +59,7 @@ class Workers:
         await view.tx.put_worker(
             WorkerRow(
                 id=command.worker_id,
+                workspace_id=view.tx.workspace_id,
                 hostname=command.hostname,
                 pid=command.pid,
                 pid_start=command.pid_start,
@@ -224,15 +227,18 @@ class Workers:
             )
             view.run(attempt.task_id, stop)
 
-    async def new_boot(self, view: View, command: c.NewBoot) -> TookOver:
-        term = await take_term(view.tx)
-        if command.project and await view.tx.meta(PROJECT) is None:
-            await view.tx.set_meta(PROJECT, command.project)
-        return TookOver(term=term, adopted=await self._renew_all(view, by_hand=command.long_lived))
+    async def new_boot(self, views: Views, command: c.NewBoot) -> TookOver:
+        term = await take_term(views.tx)
+        if command.project and await views.tx.store_meta(PROJECT) is None:
+            await views.tx.set_store_meta(PROJECT, command.project)
+        every = await views.all()
+        renewed = [await self._renew_all(view, by_hand=command.long_lived) for view in every]
+        return TookOver(term=term, adopted=sum(renewed))
 
-    async def fresh_leases(self, view: View, command: c.FreshLeases) -> Done:
-        await check_term(view.tx, command.term)
-        await self._renew_all(view, by_hand=True)
+    async def fresh_leases(self, views: Views, command: c.FreshLeases) -> Done:
+        await check_term(views.tx, command.term)
+        for view in await views.all():
+            await self._renew_all(view, by_hand=True)
         return Done()
 
     async def _renew_all(self, view: View, *, by_hand: bool) -> int:

@@ -1,4 +1,4 @@
-"""Rows beside the task's own: plans, lanes, workers."""
+"""Rows beside the task's own: workspaces, plans, lanes, workers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,20 @@ from muster.model.states import AgentStatus, PauseReason, WorkerStatus
 from muster.model.task import TaskFields
 from muster.model.views import AgentView, TaskView, WorkerView
 
-WORKSPACE_ID = 1
-"""A SQLite store is one tenant's."""
+DEFAULT_WORKSPACE = 1
+"""Each store has it: on a laptop nobody needs another one."""
 
 NOTHING_SPECIAL = Offer()
 ANY_AGENT = ""
 """Stands for the agent of tasks that name none."""
+
+
+class Workspace(Struct, frozen=True, gc=False):
+    """A tenant: everything belongs to one."""
+
+    id: int
+    name: str
+    created_at_ms: int
 
 
 class Plan(Struct, frozen=True, gc=False):
@@ -102,6 +110,7 @@ class Lane(Struct, frozen=True, gc=False):
 
 class WorkerRow(Struct, frozen=True, gc=False):
     id: str
+    workspace_id: int
     hostname: str
     pid: int
     pid_start: int

@@ -18,7 +18,7 @@ from muster.model.events import Event
 from muster.model.items import Effort
 from muster.model.place import PlanPlace
 from muster.model.plan_sync import SyncState
-from muster.model.rows import Lane, NewTask, Plan, WorkerRow
+from muster.model.rows import Lane, NewTask, Plan, WorkerRow, Workspace
 from muster.model.seals import Numbered, Seal
 from muster.model.task import Artifact, Attempt, Checkpoint, Now, Task
 from muster.model.touches import Touching
@@ -122,16 +122,25 @@ class Common(Protocol):
 
     async def last_seal(self) -> Seal | None: ...
 
-    async def meta(self, name: str) -> str | None: ...
+    async def meta(self, name: str) -> str | None:
+        """What the workspace keeps under this name."""
+
+    async def store_meta(self, name: str) -> str | None:
+        """What the store itself keeps, for all."""
 
 
 class Tx(Common, Protocol):
-    """One write transaction."""
+    """One workspace's part of a write transaction: nothing of another one is found by it."""
+
+    workspace_id: int
 
     async def tasks(self, ids: Collection[int]) -> list[Task]: ...
 
+    async def elsewhere(self, ids: Collection[int]) -> set[int]:
+        """Those of these numbers that tasks of other workspaces have."""
+
     async def attempts(self, keys: Collection[tuple[int, int]]) -> list[Attempt]:
-        """Attempts by (task id, epoch)."""
+        """Attempts of the workspace's tasks by (task id, epoch)."""
 
     async def held(self, worker_id: str) -> list[Attempt]:
         """The worker's open attempts."""
@@ -157,16 +166,16 @@ class Tx(Common, Protocol):
 
     async def write(self, writes: Writes, now: Now) -> None: ...
 
-    async def plan_by_source(self, workspace_id: int, source: str) -> Plan | None: ...
+    async def plan_by_source(self, source: str) -> Plan | None: ...
 
-    async def plan_by_name(self, workspace_id: int, name: str) -> Plan | None: ...
+    async def plan_by_name(self, name: str) -> Plan | None: ...
 
     async def plan(self, plan_id: int) -> Plan | None: ...
 
     async def update_plan(self, plan: Plan) -> None:
         """Its count of failures, its pause, its file, its order, the number of its last event."""
 
-    async def plan_names(self, workspace_id: int) -> set[str]: ...
+    async def plan_names(self) -> set[str]: ...
 
     async def add_plan(self, plan: Plan) -> None: ...
 
@@ -208,19 +217,15 @@ class Tx(Common, Protocol):
     async def at_work(self, plan_id: int) -> int:
         """How many of its tasks an attempt holds, or has left processes behind of."""
 
-    async def lanes(self) -> list[Lane]: ...
-
     async def add_lane(self, lane: Lane) -> None: ...
 
     async def waiting(self) -> int:
         """How many tasks are PENDING."""
 
-    async def idempotent(self, workspace_id: int, key: str) -> tuple[str, int] | None:
+    async def idempotent(self, key: str) -> tuple[str, int] | None:
         """(hash of the body, task id) of an earlier task with this idempotency key."""
 
-    async def add_idempotent(
-        self, workspace_id: int, key: str, body_hash: str, task_id: int, at_ms: int
-    ) -> None: ...
+    async def add_idempotent(self, key: str, body_hash: str, task_id: int, at_ms: int) -> None: ...
 
     async def yielding_children(self, parent_id: int) -> list[int]:
         """Tasks that wait for this one and do not want to be blocked by its failure."""
@@ -238,24 +243,13 @@ class Tx(Common, Protocol):
     async def logged(self, task_id: int, epoch: int, stream: str, offset: int) -> int:
         """Length of the output chunk that begins there, in bytes; 0 where there is none."""
 
+    async def worker_elsewhere(self, worker_id: str) -> bool:
+        """Whether another workspace has, or has had, a worker of this name."""
+
     async def set_meta(self, name: str, value: str) -> None: ...
-
-    async def prune_logs(self, before_ms: int, limit: int) -> int:
-        """Drops the oldest output; how many chunks."""
-
-    async def prune_checkpoints(self, before_ms: int, limit: int) -> int:
-        """Drops checkpoints of tasks that ended before then."""
-
-    async def prune_idempotency(self, before_ms: int, limit: int) -> int: ...
 
     async def prune_events(self, to_id: int, at_ms: int, proof: str) -> int:
         """Makes the seal that ends with `to_id` a stub and drops its events."""
-
-    async def shift_waits(self, by_ms: int) -> None:
-        """Retries and pins are due that much later (earlier where it is negative)."""
-
-    async def bound_retries(self, latest_ms: int) -> None:
-        """No failed attempt is tried again later than that."""
 
     async def settle_done_parents(self, child_id: int) -> int:
         """Marks dependencies on tasks that are done as met where they are not; how many there were."""
@@ -265,12 +259,58 @@ class Tx(Common, Protocol):
 
     async def add_seal(self, seal: Seal) -> None: ...
 
+
+class Transaction(Protocol):
+    """One write transaction: its parts by workspace, and what concerns no workspace alone."""
+
+    def of(self, workspace_id: int) -> Tx: ...
+
+    async def workspaces(self) -> list[int]: ...
+
+    async def add_workspace(self, workspace: Workspace) -> None: ...
+
+    async def store_meta(self, name: str) -> str | None: ...
+
+    async def set_store_meta(self, name: str, value: str) -> None: ...
+
+    async def workspace_of_tasks(self, ids: Collection[int]) -> dict[int, int]:
+        """By number, of those that are there."""
+
+    async def workspace_of_plan(self, plan_id: int) -> int | None: ...
+
+    async def workspace_of_worker(self, worker_id: str) -> int | None: ...
+
+    async def lanes(self) -> list[Lane]: ...
+
+    async def prune_logs(self, before_ms: int, limit: int) -> int:
+        """Drops the oldest output; how many chunks."""
+
+    async def prune_checkpoints(self, before_ms: int, limit: int) -> int:
+        """Drops checkpoints of tasks that ended before then."""
+
+    async def prune_idempotency(self, before_ms: int, limit: int) -> int: ...
+
+    async def shift_waits(self, by_ms: int) -> None:
+        """Retries and pins are due that much later (earlier where it is negative)."""
+
+    async def bound_retries(self, latest_ms: int) -> None:
+        """No failed attempt is tried again later than that."""
+
     async def last_id(self) -> int:
         """The highest id in use in any table that the engine numbers; 0 for an empty store."""
 
 
 class Reads(Common, Protocol):
-    """Queries outside write transactions, on the last committed state."""
+    """Queries outside write transactions, on the last committed state: of one workspace, or of all of them for
+    who looks after all."""
+
+    def of(self, workspace_id: int) -> Reads: ...
+
+    async def workspaces(self) -> list[Workspace]:
+        """All of them, the oldest first."""
+
+    async def every_meta(self, name: str) -> list[tuple[int, str]]:
+        """(workspace, value) of each that keeps something under this name."""
 
     async def open_attempts(self, after: tuple[int, int], limit: int) -> list[Attempt]:
         """Open attempts in (task id, epoch) order, beginning after the given pair."""
@@ -368,7 +408,10 @@ class Reads(Common, Protocol):
     async def numbered_events(self, after_id: int, to_id: int | None, limit: int) -> list[Numbered]: ...
 
     async def tail(self, after_id: int) -> tuple[int, int]:
-        """(how many events after this one there are, how many there were)."""
+        """(how many events after this one there are, how many there were).
+
+        What nobody has sealed yet and is gone counts for everybody: it cannot say whose it was.
+        """
 
     async def oldest_kept_seal(self) -> Seal | None:
         """The oldest one whose events were not pruned."""
@@ -416,7 +459,7 @@ class Store(Protocol):
     @property
     def reads(self) -> Reads: ...
 
-    async def transact(self, work: Callable[[Tx], Awaitable[T]]) -> T:
+    async def transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         """Runs `work` in one durable transaction: rolled back where it raises, synced before this returns (S6).
 
         Raises StoreHalted once a sync has failed (S17), StoreRewound once `halt` was called, StoreFull and

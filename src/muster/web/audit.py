@@ -49,4 +49,4 @@ def _from(name: str) -> tuple[str, ...]:
 @routes.get("/api/v1/audit/verify")
 async def verify(web: Backend) -> AuditReport:
     """Whether anybody has changed what was written."""
-    return await web.owner.verify_audit()
+    return await web.owner.verify_audit(web.workspace_id)

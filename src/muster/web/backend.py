@@ -46,7 +46,7 @@ class OwnerActions(Protocol):
     async def back_up(self, target: Path, force: bool) -> BackedUp:
         """To that file, over another one if so said."""
 
-    async def verify_audit(self) -> AuditReport: ...
+    async def verify_audit(self, workspace_id: int) -> AuditReport: ...
 
     async def reconcile(self) -> Reconciled: ...
 
@@ -67,6 +67,11 @@ class OwnerActions(Protocol):
 
 
 class Backend(Struct, frozen=True, kw_only=True):
+    """One workspace's: what is asked through it finds nothing of any other."""
+
+    workspace_id: int
+    of: Callable[[int], Backend]
+    """That of another workspace."""
     engine: Execute
     reads: Reads
     queries: Queries

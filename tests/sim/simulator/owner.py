@@ -17,9 +17,11 @@ from muster.model.answers import Answer, TookOver
 from muster.model.commands import Command, NewBoot
 from muster.model.errors import MusterError, StoreFull, TermOver
 from muster.model.retention import Retention
+from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.seals import Grants, Signer
 from muster.model.task import Now
-from muster.ports.store import Reads, Store, Tx
+from muster.ports.engine import Asked
+from muster.ports.store import Reads, Store, Transaction
 from muster.runtimes.local import LocalWakeups
 from muster.stores.sqlite.store import SqliteStore
 from simulator.hosts import Process, SimHost
@@ -70,8 +72,8 @@ class StruckStore:
     def reads(self) -> Reads:
         return self.store.reads
 
-    async def transact(self, work: Callable[[Tx], Awaitable[T]]) -> T:
-        async def struck(tx: Tx) -> T:
+    async def transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        async def struck(tx: Transaction) -> T:
             done = await work(tx)
             if self.full:
                 self._refused()
@@ -101,9 +103,9 @@ class WatchedEngine(Engine):
         self._oracle = oracle
         self.dies_after_commit = False
 
-    async def apply(self, commands: Sequence[Command], now: Now) -> Applied:
-        applied = await super().apply(commands, now)
-        self._oracle.committed(commands, applied, now)
+    async def apply(self, asked: Sequence[Asked], now: Now) -> Applied:
+        applied = await super().apply(asked, now)
+        self._oracle.committed([one.command for one in asked], applied, now)
         if self.dies_after_commit:
             raise OwnerCrash
         return applied
@@ -118,8 +120,8 @@ class PumpedBatcher(Batcher):
         self.owner = owner
         self._pumping = False
 
-    def _put(self, command: Command, reply: Reply) -> bool:
-        taken = super()._put(command, reply)
+    def _put(self, asked: Asked, reply: Reply) -> bool:
+        taken = super()._put(asked, reply)
         if not self._pumping:
             self._pumping = True
             self.owner.process.spawn(self._pump())
@@ -222,7 +224,7 @@ class Owner:
                 led_since_ms=since_ms,
                 absences=batcher.absences,
             ),
-            ticker=Ticker(clock, reads, batcher, self._files),
+            ticker=Ticker(clock, reads.of(DEFAULT_WORKSPACE), batcher.of(DEFAULT_WORKSPACE), self._files),
             signer=_SIGNER,
             elapsed_ms=self.host.elapsed_ms,
             folders=NoFolders(),
@@ -236,7 +238,9 @@ class Owner:
             reply.set_exception(ConnectionResetError())
             return reply
         self.waiting[reply] = None
-        self.batcher.submit(command).add_done_callback(lambda done: self._answer(reply, done))
+        self.batcher.of(DEFAULT_WORKSPACE).submit(command).add_done_callback(
+            lambda done: self._answer(reply, done)
+        )
         return reply
 
     def _answer(self, reply: asyncio.Future[Answer], done: Future[Answer]) -> None:

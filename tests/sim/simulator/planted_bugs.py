@@ -27,7 +27,7 @@ from muster.model.moves import decision, ending, publishing, waiting, working
 from muster.model.moves.decision import Decision, Facts, moved
 from muster.model.states import AttemptStatus, TaskStatus
 from muster.model.task import Attempt, Now, Task
-from muster.stores.sqlite import tx as sqlite_tx
+from muster.stores.sqlite import known_rows
 from muster.stores.sqlite.tx import SqliteTx
 from simulator.hosts import SimHost
 from simulator.owner import HostClock, OwnerCrash
@@ -165,11 +165,11 @@ def complete_after_cancel(planting: Planting) -> None:
 
 @plant("an attempt resumes from the oldest checkpoint")
 def checkpoint_of_an_old_epoch_wins(planting: Planting) -> None:
-    before = sqlite_tx.SQL["resumption"]
+    before = known_rows.SQL["resumption"]
     text = before.replace("c.epoch DESC, c.number DESC", "c.epoch, c.number")
     if text == before:
         raise RuntimeError("the statement that chooses the checkpoint reads otherwise now")
-    planting.put(sqlite_tx.SQL, "resumption", text)
+    planting.put(known_rows.SQL, "resumption", text)
 
 
 @plant("a cancelled task's attempt stays open, so a retry finds it")

@@ -12,7 +12,7 @@ from muster.engine.services.sealer import Sealer
 from muster.engine.services.ticker import Ticker
 from muster.model.retention import Retention
 from muster.model.seals import Signer
-from muster.ports.engine import Execute
+from muster.ports.engine import ExecuteForAll
 from muster.ports.files import Folders
 from muster.ports.runtime import Clock
 from muster.ports.store import Reads
@@ -21,7 +21,7 @@ from muster.ports.store import Reads
 def coordinator(
     clock: Clock,
     reads: Reads,
-    engine: Execute,
+    engine: ExecuteForAll,
     *,
     term: int,
     reaper: Reaper,

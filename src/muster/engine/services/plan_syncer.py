@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from muster.engine.moved_boxes import Left, all_left, namesakes
 from muster.engine.policy import Policy
-from muster.engine.service import TaskService
+from muster.engine.service import WorkspaceService
 from muster.engine.services.ticker import Ticker, rest_s
 from muster.model.answers import Enqueued
 from muster.model.commands import CompleteByPerson, Retry, Spec
@@ -110,7 +110,7 @@ class _Compared(NamedTuple):
     """Why it cannot be read as a plan: then nothing but its boxes was compared."""
 
 
-class PlanSyncer(TaskService):
+class PlanSyncer(WorkspaceService):
     """The file's half of the sync; the Ticker is the other one.  See `model.plan_sync` for the rules."""
 
     name = "plan sync"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from muster.engine.service import PAGE_ROWS, TaskService
+from muster.engine.service import PAGE_ROWS, LeaderService
 from muster.model.answers import Pruned
 from muster.model.commands import Prune, PruneEvents
 from muster.model.retention import Retention
 from muster.model.seals import Signer
-from muster.ports.engine import Execute
+from muster.ports.engine import ExecuteForAll
 from muster.ports.files import Folders
 from muster.ports.runtime import Clock
 from muster.ports.store import Reads
@@ -18,7 +18,7 @@ CATCH_UP_S = 0.5
 """Between pages while there is more to drop."""
 
 
-class Pruner(TaskService):
+class Pruner(LeaderService):
     """Events go by whole sealed ranges, the oldest first, each leaving a signed stub (S7)."""
 
     name = "pruner"
@@ -29,7 +29,7 @@ class Pruner(TaskService):
         self,
         clock: Clock,
         reads: Reads,
-        engine: Execute,
+        engine: ExecuteForAll,
         signer: Signer,
         *,
         folders: Folders,
@@ -55,17 +55,20 @@ class Pruner(TaskService):
             pruned = await self._engine.execute(command)
             assert isinstance(pruned, Pruned)
             gone = max(pruned.logs, pruned.checkpoints, pruned.keys)
-        more = await self._prune_events(wall_ms)
+        more = [
+            await self._prune_events(workspace.id, wall_ms) for workspace in await self._reads.workspaces()
+        ]
         folders = await self._prune_folders(logs_before_ms)
         await asyncio.to_thread(self._folders.turn_log)
-        self.behind = more or max(gone, folders) == PAGE_ROWS
+        self.behind = any(more) or max(gone, folders) == PAGE_ROWS
 
-    async def _prune_events(self, wall_ms: int) -> bool:
-        seal = await self._reads.oldest_kept_seal()
+    async def _prune_events(self, workspace_id: int, wall_ms: int) -> bool:
+        seal = await self._reads.of(workspace_id).oldest_kept_seal()
         if seal is None or seal.at_ms >= wall_ms - int(self._retention.events_s * 1000):
             return False
         proof = self._signer.prune_proof(seal, wall_ms)
-        await self._engine.execute(PruneEvents(term=self._term, to_id=seal.to_id, at_ms=wall_ms, proof=proof))
+        command = PruneEvents(term=self._term, to_id=seal.to_id, at_ms=wall_ms, proof=proof)
+        await self._engine.of(workspace_id).execute(command)
         return True
 
     async def _prune_folders(self, before_ms: int) -> int:

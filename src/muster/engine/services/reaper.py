@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
-from muster.engine.service import PAGE_ROWS, TaskService
+from muster.engine.service import PAGE_ROWS, LeaderService
 from muster.model.commands import FreshLeases, MarkWorkerDead, ProcessesExited, Reap
 from muster.model.errors import Conflict, TermOver
 from muster.model.marks import attempt_mark, worker_mark
@@ -17,7 +17,7 @@ from muster.model.moves.decision import lapsed
 from muster.model.rows import WorkerRow
 from muster.model.states import AttemptStatus
 from muster.model.task import Attempt, Now
-from muster.ports.engine import Execute
+from muster.ports.engine import ExecuteForAll
 from muster.ports.host import Host, ProcessId
 from muster.ports.runtime import Clock
 from muster.ports.store import Reads
@@ -74,7 +74,7 @@ async def not_known(attempt: Attempt) -> bool:  # noqa: ARG001
     return False
 
 
-class Reaper(TaskService):
+class Reaper(LeaderService):
     """`sweep` kills the recorded processes of workers that are gone: those that shed their mark.
 
     `aside` runs what looks through all processes of the host: with `asyncio.to_thread` callers are answered
@@ -95,7 +95,7 @@ class Reaper(TaskService):
         self,
         clock: Clock,
         reads: Reads,
-        engine: Execute,
+        engine: ExecuteForAll,
         host: Host,
         *,
         sweep: Callable[[], int],

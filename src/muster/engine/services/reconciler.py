@@ -6,12 +6,12 @@ from muster.engine.service import PAGE_ROWS
 from muster.engine.services.reaper import Reaper
 from muster.model.answers import Reconciled
 from muster.model.commands import Reconcile
-from muster.ports.engine import Execute
+from muster.ports.engine import ExecuteForAll
 from muster.ports.store import Reads
 
 
 class Reconciler:
-    def __init__(self, reaper: Reaper, reads: Reads, engine: Execute, *, term: int) -> None:
+    def __init__(self, reaper: Reaper, reads: Reads, engine: ExecuteForAll, *, term: int) -> None:
         self._reaper = reaper
         self._reads = reads
         self._engine = engine

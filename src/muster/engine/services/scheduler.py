@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable
 
 from muster.engine.clock_jumps import noted_offset
 from muster.engine.pools import POOLS
-from muster.engine.service import PAGE_ROWS, TaskService
+from muster.engine.service import PAGE_ROWS, LeaderService
 from muster.model.commands import Command, DropPin, Expire, OpenPool, Overdue, Promote, SetClock
 from muster.model.errors import IllegalMove, MusterError, NotFound
 from muster.model.pools import pools_of
 from muster.model.task import Now
-from muster.ports.engine import Execute
+from muster.ports.engine import Execute, ExecuteForAll
 from muster.ports.runtime import Clock
 from muster.ports.store import Reads
 
@@ -25,14 +25,14 @@ HOLD_MS = 60_000
 """Nothing expires for this long after a jump: the clock may be set right again."""
 
 
-class Scheduler(TaskService):
+class Scheduler(LeaderService):
     name = "scheduler"
 
     def __init__(
         self,
         clock: Clock,
         reads: Reads,
-        engine: Execute,
+        engine: ExecuteForAll,
         *,
         term: int,
         interval_s: float,
@@ -50,9 +50,11 @@ class Scheduler(TaskService):
     async def run_once(self) -> None:
         now = self.clock.now()
         await self._mind_clock(now)
-        pools = pools_of(await self._reads.meta(POOLS)).items()
-        over = [name for name, pool in pools if not (pool.told or pool.epoch or pool.closed(now.wall_ms))]
-        await self._give(OpenPool(pool=name, term=self._term) for name in over)
+        for workspace_id, told in await self._reads.every_meta(POOLS):
+            pools = pools_of(told).items()
+            over = [name for name, pool in pools if not (pool.told or pool.epoch or pool.closed(now.wall_ms))]
+            opened = (OpenPool(pool=name, term=self._term) for name in over)
+            await self._give(opened, self._engine.of(workspace_id))
         due = await self._reads.due(now.wall_ms, PAGE_ROWS)
         await self._give(Promote(task_id=task_id, term=self._term) for task_id in due)
         pins = await self._reads.stale_pins(now.wall_ms, PAGE_ROWS)
@@ -63,8 +65,8 @@ class Scheduler(TaskService):
             overdue = await self._reads.overdue(now.wall_ms, PAGE_ROWS)
             await self._give(Overdue(task_id=task_id, term=self._term) for task_id in overdue)
 
-    async def _give(self, commands: Iterable[Command]) -> None:
-        for answer in await self._engine.execute_all(list(commands)):
+    async def _give(self, commands: Iterable[Command], engine: Execute | None = None) -> None:
+        for answer in await (engine or self._engine).execute_all(list(commands)):
             if isinstance(answer, IllegalMove | NotFound):
                 # A person or an agent was faster, between our look and our write.
                 log.debug("%s", answer)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from muster.engine.service import TaskService
+from muster.engine.service import WorkspaceService
 from muster.model.commands import SetTicked
 from muster.model.edits import is_barrier
 from muster.model.errors import BadPlan, MusterError
@@ -39,7 +39,7 @@ class Due(NamedTuple):
     done: bool
 
 
-class Ticker(TaskService):
+class Ticker(WorkspaceService):
     """Follows each plan's completions with a persisted cursor, so that a box that a person has un-ticked
     since stays as the person left it.  A box that was not found is owed, for as long as it takes.
 

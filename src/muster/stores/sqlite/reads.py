@@ -15,7 +15,7 @@ from muster.model.numbers import NUMBER_MAX
 from muster.model.place import Neighbour, PlanPlace
 from muster.model.plan_sync import SyncState
 from muster.model.profiles import required
-from muster.model.rows import Plan, WorkerRow
+from muster.model.rows import Plan, WorkerRow, Workspace
 from muster.model.seals import Numbered, Seal
 from muster.model.states import (
     PauseReason,
@@ -43,12 +43,13 @@ from muster.stores.sqlite.rows import (
     worker_of,
 )
 from muster.stores.sqlite.shared_queries import SharedQueries, namesake_of, seal_of
-from muster.stores.sqlite.sql_files import load_sql
-from muster.stores.sqlite.tx import SQL as ENGINE_SQL
+from muster.stores.sqlite.sql_files import load_sql, of_all, of_one
 
-SQL = ENGINE_SQL | load_sql("reads.sql")
-SQL["task_views_by_id"] = SQL["task_views"].replace("$by_id", "t.id IN (SELECT value FROM json_each(?4))")
-SQL["task_views"] = SQL["task_views"].replace("$by_id", "?4 IS NULL")
+_SQL = load_sql("engine.sql") | load_sql("reads.sql")
+_SQL["task_views_by_id"] = _SQL["task_views"].replace("$by_id", "t.id IN (SELECT value FROM json_each(?4))")
+_SQL["task_views"] = _SQL["task_views"].replace("$by_id", "?4 IS NULL")
+SQL_OF_ONE, OF_ONE = of_one(_SQL)
+SQL = of_all(_SQL)
 
 
 def _json_or_none(values: Collection[object]) -> str | None:
@@ -65,16 +66,29 @@ def _chunks(rows: list[Any]) -> list[tuple[int, LogChunk]]:
 class SqliteReads(SharedQueries):
     """`fault` says what an error of SQLite's means for whoever has asked."""
 
-    def __init__(self, connection: apsw.Connection, fault: Callable[[apsw.Error], Exception]) -> None:
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        fault: Callable[[apsw.Error], Exception],
+        workspace_id: int | None = None,
+    ) -> None:
+        """Without a workspace of all of them, for the coordinator."""
         self._db = connection
         self._fault = fault
+        self._workspace_id = workspace_id
+        self._sql = SQL if workspace_id is None else SQL_OF_ONE
+
+    def of(self, workspace_id: int) -> SqliteReads:
+        return SqliteReads(self._db, self._fault, workspace_id)
 
     def close(self) -> None:
         self._db.close()
 
     def _all(self, name: str, *bindings: Any) -> list[Any]:
+        if self._workspace_id is not None and name in OF_ONE:
+            bindings = (*bindings, self._workspace_id)
         try:
-            return self._db.execute(SQL[name], bindings).fetchall()
+            return self._db.execute(self._sql[name], bindings).fetchall()
         except apsw.Error as error:
             raise self._fault(error) from error
 
@@ -206,8 +220,8 @@ class SqliteReads(SharedQueries):
         return [Numbered(row[0], event_of(row[1:])) for row in rows]
 
     async def tail(self, after_id: int) -> tuple[int, int]:
-        there, made = self._first("tail", after_id)
-        return there, made
+        there, missing = self._first("tail", after_id)
+        return there, there + missing
 
     async def oldest_kept_seal(self) -> Seal | None:
         return self._one(seal_of, "oldest_kept_seal")
@@ -245,7 +259,17 @@ class SqliteReads(SharedQueries):
         return self._one(worker_of, "last_worker")
 
     async def meta(self, name: str) -> str | None:
-        return self._one(itemgetter(0), "meta", name)
+        assert self._workspace_id is not None, "each workspace has its own"
+        return self._one(itemgetter(0), "meta", self._workspace_id, name)
+
+    async def store_meta(self, name: str) -> str | None:
+        return self._one(itemgetter(0), "meta", 0, name)
+
+    async def every_meta(self, name: str) -> list[tuple[int, str]]:
+        return self._all("every_meta", name)
+
+    async def workspaces(self) -> list[Workspace]:
+        return [Workspace(*row) for row in self._all("workspaces")]
 
     async def checkpoint(self, task_id: int) -> Checkpoint | None:
         row = self._first("checkpoint", task_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from string import Template
 
@@ -15,6 +16,8 @@ from muster.model.views import TaskView
 from muster.stores.sqlite.rows import EDITED, TEXTS
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_MINE = re.compile(r"@mine\b(?:\((\w+)\))?")
+_NUMBERED = re.compile(r"\?(\d+)")
 _ROWS = (Task, Attempt, Event, Plan, Lane, WorkerRow, Seal, Checkpoint, Artifact)
 
 
@@ -43,3 +46,23 @@ def _parts(file: str, filled: dict[str, str]) -> dict[str, str]:
 def load_sql(file: str) -> dict[str, str]:
     """The statements of `sql/<file>` by name."""
     return _parts(file, filled_in())
+
+
+def of_one(statements: Mapping[str, str]) -> tuple[dict[str, str], frozenset[str]]:
+    """The statements for the rows of one workspace, and which of them take its number as their last binding.
+
+    `@mine` stands for the condition that a row is its own, `@mine(t)` for that of a row of `t`.
+    """
+    made = {name: _own_rows(sql) for name, sql in statements.items()}
+    return made, frozenset(name for name, sql in statements.items() if made[name] != sql)
+
+
+def of_all(statements: Mapping[str, str]) -> dict[str, str]:
+    """The same statements for the rows of every workspace."""
+    return {name: _MINE.sub("1", sql) for name, sql in statements.items()}
+
+
+def _own_rows(sql: str) -> str:
+    last = max(map(int, _NUMBERED.findall(sql)), default=0)
+    own = f"workspace_id = ?{last + 1}"
+    return _MINE.sub(lambda found: f"{found[1]}.{own}" if found[1] else own, sql)

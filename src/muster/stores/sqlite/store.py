@@ -20,7 +20,7 @@ from typing import TypeVar
 import apsw
 
 from muster.model.errors import StoreFault, StoreRefused
-from muster.ports.store import Tx
+from muster.ports.store import Transaction
 from muster.stores.sqlite.file import (
     COPY_ID,
     damage_of,
@@ -36,7 +36,7 @@ from muster.stores.sqlite.file import (
 )
 from muster.stores.sqlite.halt import Cause, Flag, Halt, classify, other_build_hint
 from muster.stores.sqlite.reads import SqliteReads
-from muster.stores.sqlite.tx import SqliteTx
+from muster.stores.sqlite.transaction import SqliteTransaction
 from muster.stores.sqlite.witness import Made, Witness, last_note, missing
 
 T = TypeVar("T")
@@ -92,7 +92,7 @@ class SqliteStore:
         """Why nothing is written any more; None while all is well."""
         self._failed_checkpoint: apsw.Error | None = None
         writer.set_wal_hook(self._checkpoint)
-        self._tx = SqliteTx(writer)
+        self._tx = SqliteTransaction(writer)
         self.reads = SqliteReads(reader, self._read_fault)
         self._witness: Witness | None = None
         self.lost = ""
@@ -219,7 +219,7 @@ class SqliteStore:
         there = found[0] not in (None, self._files[0])
         self._halt(Halt(Cause.REPLACED, "replaced by another file" if there else "deleted (or its WAL)"))
 
-    async def transact(self, work: Callable[[Tx], Awaitable[T]]) -> T:
+    async def transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         """As in ports.store.  Never suspends: it may be driven without an event loop."""
         if self.halted is not None:
             raise self.halted.error(self._path)
@@ -364,7 +364,7 @@ def newest_schema() -> int:
     return _MIGRATIONS[-1][0]
 
 
-_NEWEST_SHAPE = 0x47C9D75B
+_NEWEST_SHAPE = 0x2CC860F0
 """Checksum of what the migrations make: to make it anew costs each opening 4 ms, to compare it 0.3."""
 
 

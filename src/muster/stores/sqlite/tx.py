@@ -1,12 +1,10 @@
-"""The write transaction: rows in, rows out, by statements from `sql/engine.sql`."""
+"""One workspace's part of the write transaction: rows in, rows out, by statements from `sql/engine.sql`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from operator import itemgetter
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-import apsw
 from msgspec.structs import astuple
 
 from muster.model.edits import Edit, KeptTask
@@ -14,36 +12,22 @@ from muster.model.numbers import NUMBER_MAX
 from muster.model.plan_sync import SyncState
 from muster.model.rows import Lane, Plan, WorkerRow
 from muster.model.seals import Seal
-from muster.model.states import (
-    ATTEMPT_OPEN,
-    FINAL,
-    AttemptStatus,
-)
 from muster.model.task import BY_HAND, Attempt, Now, Task
 from muster.model.views import JobText
 from muster.ports.store import Existing, Writes
-from muster.stores.sqlite.row_cache import RowCache
+from muster.stores.sqlite.known_rows import OF_ONE, SQL, KnownRows
 from muster.stores.sqlite.rows import (
     attempt_of,
     edited_of,
     encode_json,
     kept_of,
-    lane_of,
     lane_row,
     plan_of,
     task_of,
     texts_of,
-    worker_of,
     worker_row,
 )
 from muster.stores.sqlite.shared_queries import SharedQueries
-from muster.stores.sqlite.sql_files import load_sql
-from muster.stores.sqlite.witness import Made, made_by
-
-SQL = load_sql("engine.sql")
-CLOCK_SQL = load_sql("clock.sql")
-KEPT_MAX = 1000
-"""So many workers, plans and settings are remembered between transactions."""
 
 
 def _edited(edit: Edit) -> tuple[Any, ...]:
@@ -51,87 +35,89 @@ def _edited(edit: Edit) -> tuple[Any, ...]:
 
 
 class SqliteTx(SharedQueries):
-    """Lives between BEGIN and COMMIT on the store's one writing connection."""
+    """As ports.store.Tx."""
 
-    def __init__(self, connection: apsw.Connection) -> None:
-        self._db = connection
-        self._tasks: RowCache[Task] = RowCache(
-            "tasks", Task.__struct_fields__, 1, statements=SQL, ended=FINAL
-        )
-        self._attempts: RowCache[Attempt] = RowCache(
-            "attempts",
-            Attempt.__struct_fields__,
-            2,
-            statements=SQL,
-            ended=frozenset(AttemptStatus) - ATTEMPT_OPEN,
-        )
-        self._kept: dict[tuple[str, object], Any] = {}
-        """Single rows that each claim and heartbeat reads, by the statement that reads them and its key."""
-        self._as_of: int | None = None
-        self._changes = 0
-        self._granted = 0
-        self.made = made_by(connection)
-        """With the last commit."""
-
-    def begin(self) -> None:
-        """Forgets the rows that are known where anything else has written to the file since."""
-        if self._as_of != self._db.data_version():
-            self.forget()
-            self.made = max(self.made, made_by(self._db), key=lambda made: made.commits)
-        self._changes = self._db.total_changes()
-        self._granted = self.made.epoch
-
-    def count(self) -> Made:
-        """Counts this commit where it changes anything."""
-        if self._changes == self._db.total_changes():
-            return self.made
-        made = self.made._replace(commits=self.made.commits + 1, epoch=self._granted)
-        self._db.execute(SQL["count_commit"], made[1:3])
-        return made
-
-    def committed(self, made: Made) -> None:
-        self.made = made
-        self._as_of = self._db.data_version()
-
-    def forget(self) -> None:
-        """After a roll-back the store holds what it held before."""
-        self._tasks.forget()
-        self._attempts.forget()
-        self._kept.clear()
+    def __init__(self, known: KnownRows, workspace_id: int) -> None:
+        self._db, self._known = known.db, known
+        self.workspace_id = workspace_id
 
     def _all(self, name: str, *bindings: Any) -> list[Any]:
-        return self._db.execute(SQL[name], bindings).fetchall()
+        return self._db.execute(SQL[name], self._bound(name, bindings)).fetchall()
 
     def _first(self, name: str, *bindings: Any) -> Any:
-        return self._db.execute(SQL[name], bindings).fetchone()
+        return self._db.execute(SQL[name], self._bound(name, bindings)).fetchone()
+
+    def _bound(self, name: str, bindings: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (*bindings, self.workspace_id) if name in OF_ONE else bindings
 
     def _many(self, name: str, rows: Collection[tuple[Any, ...]]) -> Any:
         return self._db.executemany(SQL[name], rows)
 
-    def _recall(self, name: str, key: object, made_of: Callable[[Any], Any]) -> Any:
-        try:
-            return self._kept[name, key]
-        except KeyError:
-            row = self._first(name, key)
-            return self._keep(name, key, made_of(row) if row else None)
-
-    def _keep(self, name: str, key: object, value: Any) -> Any:
-        if len(self._kept) >= KEPT_MAX:
-            self._kept.clear()
-        self._kept[name, key] = value
-        return value
+    def _own(self, rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        return [(*row, self.workspace_id) for row in rows]
 
     async def tasks(self, ids: Collection[int]) -> list[Task]:
-        known, missing = self._tasks.look_up(ids)
-        read = [task_of(row) for row in self._many("tasks", [(i,) for i in missing])] if missing else []
-        self._tasks.put(read)
-        return known + read
+        return [task for task in self._known.tasks_of(ids) if task.workspace_id == self.workspace_id]
+
+    async def elsewhere(self, ids: Collection[int]) -> set[int]:
+        return {task.id for task in self._known.tasks_of(ids) if task.workspace_id != self.workspace_id}
 
     async def attempts(self, keys: Collection[tuple[int, int]]) -> list[Attempt]:
-        known, missing = self._attempts.look_up(keys)
-        read = [attempt_of(row) for row in self._many("attempt", missing)] if missing else []
-        self._attempts.put(read)
-        return known + read
+        return self._known.attempts_of(keys)
+
+    async def plan(self, plan_id: int) -> Plan | None:
+        plan = self._known.plan(plan_id)
+        return plan if plan is not None and plan.workspace_id == self.workspace_id else None
+
+    async def plan_by_source(self, source: str) -> Plan | None:
+        return self._one(plan_of, "plan_by_source", source)
+
+    async def plan_by_name(self, name: str) -> Plan | None:
+        return self._one(plan_of, "plan_by_name", name)
+
+    async def plan_names(self) -> set[str]:
+        return {row[0] for row in self._all("plan_names")}
+
+    async def add_plan(self, plan: Plan) -> None:
+        self._known.keep(plan, "plan", plan.id)
+        self._all("insert_plan", *astuple(plan))
+
+    async def update_plan(self, plan: Plan) -> None:
+        self._known.drop("plan", plan.id)
+        changed = (plan.failures, plan.paused_reason, plan.event_seq, plan.source, plan.task_order)
+        self._all("update_plan", plan.id, *changed)
+
+    async def set_ticked(self, plan_id: int, event_id: int) -> None:
+        self._known.drop("plan", plan_id)
+        self._all("set_ticked", plan_id, event_id)
+
+    async def idempotent(self, key: str) -> tuple[str, int] | None:
+        row = self._first("idempotent", key)
+        return (row[0], row[1]) if row else None
+
+    async def add_idempotent(self, key: str, body_hash: str, task_id: int, at_ms: int) -> None:
+        self._all("insert_idempotent", self.workspace_id, key, body_hash, task_id, at_ms)
+
+    async def worker(self, worker_id: str) -> WorkerRow | None:
+        worker = self._known.worker(worker_id)
+        return worker if worker is not None and worker.workspace_id == self.workspace_id else None
+
+    async def worker_elsewhere(self, worker_id: str) -> bool:
+        worker = self._known.worker(worker_id)
+        return worker is not None and worker.workspace_id != self.workspace_id
+
+    async def put_worker(self, worker: WorkerRow) -> None:
+        self._known.keep(worker, "worker", worker.id)
+        self._all("put_worker", *worker_row(worker))
+
+    async def meta(self, name: str) -> str | None:
+        return self._known.meta(self.workspace_id, name)
+
+    async def set_meta(self, name: str, value: str) -> None:
+        self._known.set_meta(self.workspace_id, name, value)
+
+    async def store_meta(self, name: str) -> str | None:
+        return self._known.meta(0, name)
 
     async def held(self, worker_id: str) -> list[Attempt]:
         return [attempt_of(row) for row in self._all("held", worker_id)]
@@ -144,7 +130,7 @@ class SqliteTx(SharedQueries):
 
     async def ready(self, lane_id: int, limit: int) -> list[Task]:
         read = [task_of(row) for row in self._all("ready", lane_id, limit)]
-        self._tasks.put(read)
+        self._known.tasks.put(read)
         return read
 
     async def task_cost(self, task_id: int, but_epoch: int) -> int:
@@ -161,7 +147,7 @@ class SqliteTx(SharedQueries):
                 plans[plan_id] = plan.name if plan else ""
             left = (None, None, None)
             # A claim whose answer was lost may come again after the first attempt has saved something.
-            first = self._attempts.get((task_id, 1)) if epoch == 1 else None
+            first = self._known.attempts.get((task_id, 1)) if epoch == 1 else None
             if epoch and (first is None or first.checkpoints):
                 left = self._first("resumption", task_id, fresh_after, epoch)
             fields: tuple[Any, ...] = (task_id, plans[plan_id], *told, *left, done_by)
@@ -181,26 +167,26 @@ class SqliteTx(SharedQueries):
         if writes.new_tasks:
             self._insert_tasks(writes)
         if writes.tasks:
-            self._update(self._tasks.updates(writes.tasks))
+            self._update(self._known.tasks.updates(writes.tasks))
         if writes.attempts:
-            self._update(self._attempts.updates(writes.attempts))
+            self._update(self._known.attempts.updates(writes.attempts))
         if writes.opened:
-            self._granted = max(self._granted, *(attempt.epoch for attempt in writes.opened))
-            self._many("insert_attempt", self._attempts.put(writes.opened))
+            self._known.granted = max(self._known.granted, *(attempt.epoch for attempt in writes.opened))
+            self._many("insert_attempt", self._own(self._known.attempts.put(writes.opened)))
         if writes.events:
-            self._many("insert_event", list(map(astuple, writes.events)))
+            self._many("insert_event", self._own(map(astuple, writes.events)))
         if writes.results:
             self._many("update_result", writes.results)
         if writes.checkpoints:
-            self._many("insert_checkpoint", [astuple(c) for c in writes.checkpoints])
+            self._many("insert_checkpoint", self._own(map(astuple, writes.checkpoints)))
         if writes.artifacts:
-            self._many("insert_artifact", [astuple(a) for a in writes.artifacts])
+            self._many("insert_artifact", self._own(map(astuple, writes.artifacts)))
         if writes.edits:
             self._many("update_texts", [_edited(edit) for edit in writes.edits])
         if writes.logs:
             self._many(
                 "insert_log",
-                [(e.task_id, e.epoch, e.stream, e.offset, now.wall_ms, e.data) for e in writes.logs],
+                self._own((e.task_id, e.epoch, e.stream, e.offset, now.wall_ms, e.data) for e in writes.logs),
             )
 
     def _update(self, statements: Mapping[str, list[tuple[Any, ...]]]) -> None:
@@ -210,41 +196,15 @@ class SqliteTx(SharedQueries):
     def _insert_tasks(self, writes: Writes) -> None:
         self._many("insert_task", [(*astuple(task), *texts_of(new)) for new, task in writes.new_tasks])
         edges = [
-            (parent_id, new.task_id, int(met))
+            (parent_id, new.task_id, int(met), self.workspace_id)
             for new, _ in writes.new_tasks
             for parent_id, met in new.dependencies
         ]
         if edges:
             self._many("insert_dependency", edges)
 
-    async def plan(self, plan_id: int) -> Plan | None:
-        found: Plan | None = self._recall("plan", plan_id, plan_of)
-        return found
-
-    async def update_plan(self, plan: Plan) -> None:
-        self._kept.pop(("plan", plan.id), None)
-        changed = (plan.failures, plan.paused_reason, plan.event_seq, plan.source, plan.task_order)
-        self._all("update_plan", plan.id, *changed)
-
-    async def plan_by_source(self, workspace_id: int, source: str) -> Plan | None:
-        return self._one(plan_of, "plan_by_source", workspace_id, source)
-
-    async def plan_by_name(self, workspace_id: int, name: str) -> Plan | None:
-        return self._one(plan_of, "plan_by_name", workspace_id, name)
-
-    async def plan_names(self, workspace_id: int) -> set[str]:
-        return {row[0] for row in self._all("plan_names", workspace_id)}
-
-    async def add_plan(self, plan: Plan) -> None:
-        self._keep("plan", plan.id, plan)
-        self._all("insert_plan", *astuple(plan))
-
-    async def set_ticked(self, plan_id: int, event_id: int) -> None:
-        self._kept.pop(("plan", plan_id), None)
-        self._all("set_ticked", plan_id, event_id)
-
     async def set_sync_state(self, plan_id: int, state: SyncState) -> None:
-        self._all("set_sync_state", plan_id, encode_json(state))
+        self._all("set_sync_state", plan_id, encode_json(state), self.workspace_id)
 
     async def existing(self, plan_id: int, keys: Collection[str]) -> dict[str, Existing]:
         rows = self._many("existing", [(plan_id, key) for key in keys])
@@ -254,7 +214,7 @@ class SqliteTx(SharedQueries):
         }
 
     async def existing_ids(self, ids: Collection[int]) -> list[Existing]:
-        rows = self._many("existing_ids", [(i,) for i in ids])
+        rows = self._many("existing_ids", self._own((i,) for i in ids))
         return [Existing(row[0], bool(row[1]), bool(row[2]), *row[3:]) for row in rows]
 
     async def kept_task(self, task_id: int) -> KeptTask | None:
@@ -262,14 +222,14 @@ class SqliteTx(SharedQueries):
 
     async def set_boxes(self, plan_id: int, boxes: Mapping[str, int]) -> None:
         self._many("leave_box", [(task_id,) for task_id in boxes.values()])
-        self._many("set_box", [(plan_id, key, task_id) for key, task_id in boxes.items()])
+        self._many("set_box", self._own((plan_id, key, task_id) for key, task_id in boxes.items()))
 
     async def dependencies(self, child_ids: Collection[int]) -> list[tuple[int, int]]:
         return list(self._many("dependencies", [(i,) for i in child_ids]))
 
     async def set_dependencies(self, child_id: int, parents: Mapping[int, bool]) -> None:
         self._all("drop_dependencies", child_id)
-        self._many("insert_dependency", [(i, child_id, int(met)) for i, met in parents.items()])
+        self._many("insert_dependency", self._own((i, child_id, int(met)) for i, met in parents.items()))
 
     async def unfinished(
         self, plan_id: int, below: int | None, limit: int, *, ended: bool = False
@@ -286,23 +246,11 @@ class SqliteTx(SharedQueries):
         count: int = self._first("at_work", plan_id)[0]
         return count
 
-    async def lanes(self) -> list[Lane]:
-        return [lane_of(row) for row in self._all("lanes")]
-
     async def add_lane(self, lane: Lane) -> None:
         self._all("insert_lane", *lane_row(lane))
 
     async def waiting(self) -> int:
         return int(self._first("waiting")[0])
-
-    async def idempotent(self, workspace_id: int, key: str) -> tuple[str, int] | None:
-        row = self._first("idempotent", workspace_id, key)
-        return (row[0], row[1]) if row else None
-
-    async def add_idempotent(
-        self, workspace_id: int, key: str, body_hash: str, task_id: int, at_ms: int
-    ) -> None:
-        self._all("insert_idempotent", workspace_id, key, body_hash, task_id, at_ms)
 
     async def yielding_children(self, parent_id: int) -> list[int]:
         return [row[0] for row in self._all("yielding_children", parent_id)]
@@ -311,52 +259,18 @@ class SqliteTx(SharedQueries):
         return [row[0] for row in self._all("wishing", plan_id, command)]
 
     async def add_dependency(self, parent_id: int, child_id: int, *, met: bool) -> None:
-        self._all("insert_dependency", parent_id, child_id, int(met))
+        self._all("insert_dependency", parent_id, child_id, int(met), self.workspace_id)
 
     async def settle_dependency(self, parent_id: int, child_id: int) -> bool:
         return bool(self._all("settle_dependency", parent_id, child_id))
-
-    async def worker(self, worker_id: str) -> WorkerRow | None:
-        found: WorkerRow | None = self._recall("worker", worker_id, worker_of)
-        return found
-
-    async def put_worker(self, worker: WorkerRow) -> None:
-        self._keep("worker", worker.id, worker)
-        self._all("put_worker", *worker_row(worker))
 
     async def logged(self, task_id: int, epoch: int, stream: str, offset: int) -> int:
         row = self._first("logged", task_id, epoch, stream, offset)
         return int(row[0]) if row else 0
 
-    async def meta(self, name: str) -> str | None:
-        found: str | None = self._recall("meta", name, itemgetter(0))
-        return found
-
-    async def set_meta(self, name: str, value: str) -> None:
-        self._keep("meta", name, value)
-        self._all("set_meta", name, value)
-
-    async def prune_logs(self, before_ms: int, limit: int) -> int:
-        return len(self._all("prune_logs", before_ms, limit))
-
-    async def prune_checkpoints(self, before_ms: int, limit: int) -> int:
-        return len(self._all("prune_checkpoints", before_ms, limit))
-
-    async def prune_idempotency(self, before_ms: int, limit: int) -> int:
-        return len(self._all("prune_idempotency", before_ms, limit))
-
     async def prune_events(self, to_id: int, at_ms: int, proof: str) -> int:
         row = self._first("stub_seal", to_id, at_ms, proof)
         return len(self._all("prune_events", row[0], to_id)) if row else 0
-
-    async def shift_waits(self, by_ms: int) -> None:
-        self._tasks.forget()
-        for name in ("shift_retries", "shift_aims"):
-            self._db.execute(CLOCK_SQL[name], (by_ms,))
-
-    async def bound_retries(self, latest_ms: int) -> None:
-        self._tasks.forget()
-        self._db.execute(CLOCK_SQL["bound_retries"], (latest_ms,))
 
     async def settle_done_parents(self, child_id: int) -> int:
         return len(self._all("settle_done_parents", child_id))
@@ -365,7 +279,4 @@ class SqliteTx(SharedQueries):
         return int(self._first("unmet", task_id)[0])
 
     async def add_seal(self, seal: Seal) -> None:
-        self._all("add_seal", *astuple(seal))
-
-    async def last_id(self) -> int:
-        return int(self._first("last_id")[0])
+        self._all("add_seal", *astuple(seal), self.workspace_id)

@@ -25,7 +25,7 @@ _SLOT_BYTES = 512
 """A disk writes so much at once."""
 _FIELDS = struct.Struct("<16sQQQ")
 _RECORD_BYTES = _FIELDS.size + 4
-MADE_SQL = load_sql("engine.sql")["made"]
+MADE_SQL = load_sql("store.sql")["made"]
 
 
 class Made(NamedTuple):

@@ -3,13 +3,24 @@
 -- which took half of an update's time.  No foreign keys on hot tables: the engine writes both sides in one transaction.
 -- `ready`, `done` and `dead` are the properties of the same names of model.task.Task; no statement says them again.
 
+-- Tenants.  Every other table says which one a row belongs to; 0 stands for the store itself.
+CREATE TABLE workspaces (
+    id            INTEGER PRIMARY KEY CHECK (id >= 1),
+    name          TEXT NOT NULL UNIQUE,
+    created_at_ms INTEGER NOT NULL
+) STRICT;
+INSERT INTO workspaces (id, name, created_at_ms) VALUES (1, 'default', 0);
+
 CREATE TABLE meta (
-    name  TEXT PRIMARY KEY,
-    value TEXT NOT NULL
+    workspace_id INTEGER NOT NULL,
+    name         TEXT NOT NULL,
+    value        TEXT NOT NULL,
+    PRIMARY KEY (workspace_id, name)
 ) STRICT, WITHOUT ROWID;
 -- S2: whoever proves an epoch names the incarnation of the store that granted it.
 -- `store` is its name for ever, which copies share.
-INSERT INTO meta (name, value) VALUES ('incarnation', lower(hex(randomblob(8)))), ('store', lower(hex(randomblob(8))));
+INSERT INTO meta (workspace_id, name, value)
+VALUES (0, 'incarnation', lower(hex(randomblob(8)))), (0, 'store', lower(hex(randomblob(8))));
 
 CREATE TABLE plans (
     id              INTEGER PRIMARY KEY,
@@ -30,6 +41,7 @@ CREATE INDEX plans_paused ON plans (id) WHERE paused_reason IS NOT NULL;
 -- What is kept of a plan's file: see model.plan_sync.SyncState.
 CREATE TABLE plan_sync (
     plan_id INTEGER PRIMARY KEY,
+    workspace_id INTEGER NOT NULL,
     state   TEXT NOT NULL
 ) STRICT;
 
@@ -124,7 +136,8 @@ CREATE TABLE tasks (
         (status = 'FAILED' OR status = 'CANCELLED' OR status = 'ARCHIVED') AND NOT done) VIRTUAL
 ) STRICT;
 CREATE UNIQUE INDEX tasks_key ON tasks (plan_id, key) WHERE key IS NOT NULL;
-CREATE INDEX tasks_ready ON tasks (lane_id, half_done DESC, priority DESC, sort_key, id) WHERE ready = 1;
+CREATE INDEX tasks_ready ON tasks (workspace_id, lane_id, half_done DESC, priority DESC, sort_key, id) WHERE ready = 1;
+CREATE INDEX tasks_workspace ON tasks (workspace_id);
 CREATE INDEX tasks_due ON tasks (next_attempt_at_ms) WHERE next_attempt_at_ms IS NOT NULL;
 CREATE INDEX tasks_expiry ON tasks (expires_at_ms)
     WHERE expires_at_ms IS NOT NULL AND status IN ('PENDING', 'ABORTED');
@@ -141,6 +154,7 @@ CREATE TABLE boxes (
     plan_id INTEGER NOT NULL,
     key     TEXT NOT NULL,
     task_id INTEGER NOT NULL,
+    workspace_id INTEGER NOT NULL,
     current INTEGER NOT NULL CHECK (current IN (0, 1)),
     PRIMARY KEY (plan_id, key)
 ) STRICT, WITHOUT ROWID;
@@ -150,6 +164,7 @@ CREATE TABLE dependencies (
     parent_id INTEGER NOT NULL,
     child_id  INTEGER NOT NULL,
     met       INTEGER NOT NULL CHECK (met IN (0, 1)),
+    workspace_id INTEGER NOT NULL,
     PRIMARY KEY (parent_id, child_id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX dependencies_child ON dependencies (child_id);
@@ -193,6 +208,7 @@ CREATE TABLE attempts (
     live_diff        TEXT NOT NULL,
     remark           TEXT NOT NULL,
     holder           TEXT NOT NULL,
+    workspace_id INTEGER NOT NULL,
     PRIMARY KEY (task_id, epoch),
     CHECK ((ended_at_ms IS NULL) = (status = 'assigned' OR status = 'running' OR status = 'stopping'))
 ) STRICT, WITHOUT ROWID;
@@ -204,6 +220,7 @@ CREATE INDEX attempts_refused ON attempts (task_id) WHERE refused <> '';
 -- S7: events are never changed, and a task's numbers have no duplicates (the engine makes no gaps).
 CREATE TABLE events (
     id              INTEGER PRIMARY KEY AUTOINCREMENT,
+    workspace_id INTEGER NOT NULL,
     task_id         INTEGER NOT NULL,
     seq             INTEGER NOT NULL,
     at_ms           INTEGER NOT NULL,
@@ -221,6 +238,7 @@ CREATE TABLE events (
 -- because nearly every commit writes that page anyway.
 INSERT INTO sqlite_sequence (name, seq) VALUES ('commits', 0), ('epochs', 0);
 CREATE UNIQUE INDEX events_task ON events (task_id, seq);
+CREATE INDEX events_workspace ON events (workspace_id);
 CREATE TRIGGER events_no_update BEFORE UPDATE ON events
 BEGIN
     SELECT raise(ABORT, 'events are never changed');
@@ -229,6 +247,7 @@ END;
 -- S7: signed ranges of events.  A pruned one stays as a stub, and only its events may be deleted.
 CREATE TABLE seals (
     to_id        INTEGER PRIMARY KEY,
+    workspace_id INTEGER NOT NULL,
     from_id      INTEGER NOT NULL,
     count        INTEGER NOT NULL,
     at_ms        INTEGER NOT NULL,
@@ -240,21 +259,22 @@ CREATE TABLE seals (
     pruned_at_ms INTEGER,
     pruned_proof TEXT NOT NULL
 ) STRICT;
-CREATE INDEX seals_kept ON seals (to_id) WHERE pruned_at_ms IS NULL;
+CREATE INDEX seals_workspace ON seals (workspace_id, to_id);
+CREATE INDEX seals_kept ON seals (workspace_id, to_id) WHERE pruned_at_ms IS NULL;
 CREATE TRIGGER seals_no_delete BEFORE DELETE ON seals
 BEGIN
     SELECT raise(ABORT, 'seals are never deleted');
 END;
 CREATE TRIGGER seals_no_update BEFORE UPDATE ON seals
 WHEN OLD.pruned_at_ms IS NOT NULL OR NEW.pruned_at_ms IS NULL
-  OR (NEW.to_id, NEW.from_id, NEW.count, NEW.at_ms, NEW.key_id, NEW.previous, NEW.marks_digest, NEW.head)
-     IS NOT (OLD.to_id, OLD.from_id, OLD.count, OLD.at_ms, OLD.key_id, OLD.previous, OLD.marks_digest, OLD.head)
+  OR (NEW.to_id, NEW.workspace_id, NEW.from_id, NEW.count, NEW.at_ms, NEW.key_id, NEW.previous, NEW.marks_digest, NEW.head)
+     IS NOT (OLD.to_id, OLD.workspace_id, OLD.from_id, OLD.count, OLD.at_ms, OLD.key_id, OLD.previous, OLD.marks_digest, OLD.head)
 BEGIN
     SELECT raise(ABORT, 'seals are never changed');
 END;
 CREATE TRIGGER events_no_delete BEFORE DELETE ON events
 WHEN NOT EXISTS (SELECT 1 FROM seals
-                  WHERE to_id = (SELECT min(to_id) FROM seals WHERE to_id >= OLD.id)
+                  WHERE to_id = (SELECT min(to_id) FROM seals WHERE workspace_id = OLD.workspace_id AND to_id >= OLD.id)
                     AND from_id <= OLD.id AND pruned_at_ms IS NOT NULL)
 BEGIN
     SELECT raise(ABORT, 'events are never deleted');
@@ -273,6 +293,7 @@ CREATE INDEX idempotency_age ON idempotency (created_at_ms);
 CREATE TABLE checkpoints (
     task_id       INTEGER NOT NULL,
     epoch         INTEGER NOT NULL,
+    workspace_id INTEGER NOT NULL,
     number        INTEGER NOT NULL,
     created_at_ms INTEGER NOT NULL,
     data          BLOB NOT NULL,
@@ -283,6 +304,7 @@ CREATE INDEX checkpoints_age ON checkpoints (created_at_ms);
 CREATE TABLE artifacts (
     task_id       INTEGER NOT NULL,
     epoch         INTEGER NOT NULL,
+    workspace_id INTEGER NOT NULL,
     name          TEXT NOT NULL,
     location      TEXT NOT NULL,
     created_at_ms INTEGER NOT NULL,
@@ -292,6 +314,7 @@ CREATE TABLE artifacts (
 CREATE TABLE logs (
     task_id INTEGER NOT NULL,
     epoch   INTEGER NOT NULL,
+    workspace_id INTEGER NOT NULL,
     stream  TEXT NOT NULL,
     offset  INTEGER NOT NULL,
     at_ms   INTEGER NOT NULL,
@@ -301,6 +324,7 @@ CREATE TABLE logs (
 
 CREATE TABLE workers (
     id               TEXT PRIMARY KEY,
+    workspace_id INTEGER NOT NULL,
     hostname         TEXT NOT NULL,
     pid              INTEGER NOT NULL,
     pid_start        INTEGER NOT NULL,

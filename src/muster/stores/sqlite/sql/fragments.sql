@@ -3,9 +3,9 @@
 -- name: open_lane
 -- A skip scan of the partial index: one seek for each lane that holds a ready task, however many tasks wait.
 WITH RECURSIVE open_lane (id) AS (
-    SELECT min(lane_id) FROM tasks WHERE ready = 1
+    SELECT min(lane_id) FROM tasks WHERE @mine AND ready = 1
     UNION ALL
-    SELECT (SELECT min(lane_id) FROM tasks WHERE ready = 1 AND lane_id > open_lane.id)
+    SELECT (SELECT min(lane_id) FROM tasks WHERE @mine AND ready = 1 AND lane_id > open_lane.id)
       FROM open_lane WHERE open_lane.id IS NOT NULL
 ), claimable (id) AS (
     SELECT id FROM open_lane

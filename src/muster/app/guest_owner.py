@@ -1,0 +1,65 @@
+"""What the process that holds the store does for a workspace that has no folder here: nothing with files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled
+from muster.model.errors import NotAllowed, StoreFault
+from muster.model.plan_sync import Difference, PlanSynced
+from muster.ports.host import ProcessId
+from muster.web.backend import OwnerActions
+
+
+class GuestOwner:
+    """As web.backend.OwnerActions."""
+
+    def __init__(self, owner: OwnerActions) -> None:
+        self._owner = owner
+        self.term = owner.term
+        self.long_lived = owner.long_lived
+        self.started_at_ms = owner.started_at_ms
+
+    @property
+    def looked_at_ms(self) -> int | None:
+        return self._owner.looked_at_ms
+
+    def halted(self) -> StoreFault | None:
+        return self._owner.halted()
+
+    def lineage(self, pid: int) -> list[tuple[ProcessId, str]]:
+        return self._owner.lineage(pid)
+
+    async def verify_audit(self, workspace_id: int) -> AuditReport:
+        return await self._owner.verify_audit(workspace_id)
+
+    async def free_dead(self) -> None:
+        await self._owner.free_dead()
+
+    async def boxes(self, plan: str, *, rewrite: bool = False) -> BoxesTicked:  # noqa: ARG002 - it has no file
+        return BoxesTicked(plan=plan, waits="")
+
+    async def untaken(self, plan: str) -> tuple[Difference, ...]:  # noqa: ARG002
+        return ()
+
+    async def sync_plan(
+        self,
+        plan: str,  # noqa: ARG002
+        accept: bool | None,  # noqa: ARG002
+        keys: tuple[str, ...],  # noqa: ARG002
+        actor: str,  # noqa: ARG002
+    ) -> PlanSynced:
+        raise _elsewhere("plan files")
+
+    async def back_up(self, target: Path, force: bool) -> BackedUp:  # noqa: ARG002
+        raise _elsewhere("a backup")
+
+    async def reconcile(self) -> Reconciled:
+        raise _elsewhere("to reconcile the store")
+
+
+def _elsewhere(what: str) -> NotAllowed:
+    return NotAllowed(
+        f"{what} is for the workspace of the folder that the server runs in; nothing was changed",
+        "ask whoever runs the server",
+    )

@@ -1,0 +1,95 @@
+"""The rows that a store's transactions read again and again, by their numbers.
+
+Each says whose it is: `tx` shows a workspace its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from operator import itemgetter
+from typing import Any
+
+import apsw
+
+from muster.model.rows import Plan, WorkerRow
+from muster.model.states import ATTEMPT_OPEN, FINAL, AttemptStatus
+from muster.model.task import Attempt, Task
+from muster.stores.sqlite.row_cache import RowCache
+from muster.stores.sqlite.rows import attempt_of, plan_of, task_of, worker_of
+from muster.stores.sqlite.sql_files import load_sql, of_one
+
+SQL, OF_ONE = of_one(load_sql("engine.sql") | load_sql("store.sql"))
+KEPT_MAX = 1000
+"""So many workers, plans and settings are remembered between transactions."""
+
+
+class KnownRows:
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.db = connection
+        self.tasks: RowCache[Task] = RowCache("tasks", Task.__struct_fields__, 1, statements=SQL, ended=FINAL)
+        self.attempts: RowCache[Attempt] = RowCache(
+            "attempts",
+            Attempt.__struct_fields__,
+            2,
+            statements=SQL,
+            ended=frozenset(AttemptStatus) - ATTEMPT_OPEN,
+        )
+        self._kept: dict[tuple[object, ...], Any] = {}
+        """Single rows that each claim and heartbeat reads, by the statement that reads them and its bindings."""
+        self.granted = 0
+        """The highest epoch that was granted."""
+
+    def forget(self) -> None:
+        self.tasks.forget()
+        self.attempts.forget()
+        self._kept.clear()
+
+    def tasks_of(self, ids: Collection[int]) -> list[Task]:
+        known, missing = self.tasks.look_up(ids)
+        if not missing:
+            return known
+        read = [task_of(row) for row in self.db.executemany(SQL["tasks"], [(i,) for i in missing])]
+        self.tasks.put(read)
+        return known + read
+
+    def attempts_of(self, keys: Collection[tuple[int, int]]) -> list[Attempt]:
+        known, missing = self.attempts.look_up(keys)
+        if not missing:
+            return known
+        read = [attempt_of(row) for row in self.db.executemany(SQL["attempt"], missing)]
+        self.attempts.put(read)
+        return known + read
+
+    def plan(self, plan_id: int) -> Plan | None:
+        found: Plan | None = self._recall(plan_of, "plan", plan_id)
+        return found
+
+    def worker(self, worker_id: str) -> WorkerRow | None:
+        found: WorkerRow | None = self._recall(worker_of, "worker", worker_id)
+        return found
+
+    def meta(self, workspace_id: int, name: str) -> str | None:
+        """Of the store itself where the number is 0."""
+        found: str | None = self._recall(itemgetter(0), "meta", workspace_id, name)
+        return found
+
+    def set_meta(self, workspace_id: int, name: str, value: str) -> None:
+        self.keep(value, "meta", workspace_id, name)
+        self.db.execute(SQL["set_meta"], (workspace_id, name, value))
+
+    def _recall(self, made_of: Callable[[Any], Any], name: str, *bindings: Any) -> Any:
+        try:
+            return self._kept[name, *bindings]
+        except KeyError:
+            row = self.db.execute(SQL[name], bindings).fetchone()
+            return self.keep(made_of(row) if row else None, name, *bindings)
+
+    def keep(self, value: Any, name: str, *bindings: object) -> Any:
+        """This is what the statement finds from now on."""
+        if len(self._kept) >= KEPT_MAX:
+            self._kept.clear()
+        self._kept[name, *bindings] = value
+        return value
+
+    def drop(self, name: str, *bindings: object) -> None:
+        self._kept.pop((name, *bindings), None)
