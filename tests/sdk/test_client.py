@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -108,3 +110,32 @@ def test_an_app_in_another_process_and_the_command_line_see_the_same(tmp_path: P
         shown = run_muster(tmp_path, "task", "list", "--json").stdout
         assert '"COMPLETED"' in shown
         assert "shop" in run_muster(tmp_path, "status").stdout
+
+
+ASKING = """
+import sys, muster
+client = muster.Client(sys.argv[1])
+while True:
+    client.tasks()
+    print("asked", flush=True)
+"""
+
+
+def test_who_only_asks_keeps_no_program_from_its_store(tmp_path: Path):
+    """A client without an owner holds the store for each of its requests."""
+    app = muster.App("shop", project=tmp_path)
+
+    @app.task
+    def price(n: int) -> int:
+        return n * 3
+
+    argv = [sys.executable, "-c", ASKING, str(tmp_path)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as asking:
+        assert asking.stdout is not None
+        try:
+            for n in range(5):
+                assert asking.stdout.readline() == b"asked\n"
+                with app.running():
+                    assert price.enqueue(n).result(PATIENCE_S) == n * 3
+        finally:
+            asking.kill()

@@ -43,7 +43,7 @@ _LOG_FORMAT = "%(asctime)s embedded[%(process)d] %(levelname)s %(name)s: %(messa
 
 
 class EmbeddedOwner:
-    """Use as a context manager, from any thread but one with the owner's own loop."""
+    """May be called from any thread but its own; its context ends it."""
 
     def __init__(self, project: Project, config: Config) -> None:
         self._project = project
@@ -58,10 +58,15 @@ class EmbeddedOwner:
         self._peer.actor = ""
         """A person's program, also where it is a worker as well."""
 
-    def __enter__(self) -> Self:
+    @classmethod
+    def begin(cls, project: Project, config: Config) -> Self:
         """Raises OwnerUnavailable where another process holds the store, StoreFault where it cannot be used."""
-        self._thread.start()
-        self._began.result()
+        begun = cls(project, config)
+        begun._thread.start()
+        begun._began.result()
+        return begun
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -75,9 +80,9 @@ class EmbeddedOwner:
 
     def request(self, asked: ClientRequest) -> tuple[int, bytes]:
         """As `client.api.Transport`.  Raises OwnerUnavailable once the owner has ended."""
-        return self.begin(asked).result()
+        return self.send(asked).result()
 
-    def begin(self, asked: ClientRequest) -> Future[tuple[int, bytes]]:
+    def send(self, asked: ClientRequest) -> Future[tuple[int, bytes]]:
         """As `request`, without waiting for the answer."""
         work = self._answer(asked)
         try:

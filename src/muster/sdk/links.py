@@ -40,9 +40,17 @@ EMBEDDED: dict[str, EmbeddedOwner] = {}
 """By folder, the owners of this process."""
 
 
-def nobody_owns(project: Project) -> bool:
-    """Whether no owner answers, here or in another process."""
-    return project.folder not in EMBEDDED and not answers(project.socket)
+@contextlib.contextmanager
+def owned(project: Project) -> Iterator[None]:
+    """By whoever owns it already; where nobody does, by this process."""
+    with contextlib.ExitStack() as stack:
+        if project.folder not in EMBEDDED and not answers(project.socket):
+            try:
+                stack.enter_context(owning(project))
+            except OwnerUnavailable:
+                if not answers(project.socket):  # else somebody has begun meanwhile
+                    raise
+        yield
 
 
 @contextlib.contextmanager
@@ -52,12 +60,24 @@ def owning(project: Project) -> Iterator[None]:
         yield
         return
     project.root.mkdir(parents=True, exist_ok=True)
-    with EmbeddedOwner(project, load_config(project.root)) as owner:
+    with _embedded(project) as owner:
         EMBEDDED[project.folder] = owner
         try:
             yield
         finally:
             del EMBEDDED[project.folder]
+
+
+def _embedded(project: Project) -> EmbeddedOwner:
+    """Begun.  A command, or a client without an owner, holds the store for a moment only."""
+    deadline_s = time.monotonic() + STARTING_S
+    while True:
+        try:
+            return EmbeddedOwner.begin(project, load_config(project.root))
+        except OwnerUnavailable:
+            if answers(project.socket) or time.monotonic() > deadline_s:
+                raise
+            time.sleep(_POLL_S / 2)
 
 
 def registration_of(agents: tuple[str, ...], slots: int, offers: dict[str, c.Offer]) -> c.Register:
@@ -155,7 +175,7 @@ class ProjectLink:
     async def send_async(self, asked: ClientRequest) -> tuple[int, bytes]:
         embedded = EMBEDDED.get(self.project.folder)
         if embedded is not None:
-            return await asyncio.wrap_future(embedded.begin(asked))
+            return await asyncio.wrap_future(embedded.send(asked))
         if answers(self.project.socket):
             connections = AsyncConnections(self.project.socket)
             try:

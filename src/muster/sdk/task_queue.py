@@ -29,7 +29,7 @@ from muster.model.states import ErrorKind, TaskStatus
 from muster.model.views import TaskView
 from muster.sdk import asking
 from muster.sdk.errors import TaskCancelled, TaskEnded
-from muster.sdk.links import ProjectLink, nobody_owns, owning, project_at, registration_of
+from muster.sdk.links import ProjectLink, owned, project_at, registration_of
 from muster.sdk.values import encode
 
 log = logging.getLogger(__name__)
@@ -137,8 +137,7 @@ class TaskQueue:
         self._stack = contextlib.ExitStack()
 
     async def __aenter__(self) -> Self:
-        if nobody_owns(self._link.project):
-            await asyncio.to_thread(self._stack.enter_context, owning(self._link.project))
+        await asyncio.to_thread(self._stack.enter_context, owned(self._link.project))
         return self
 
     async def __aexit__(self, *_: object) -> None:
