@@ -38,6 +38,7 @@ from muster.model.edits import (
 from muster.model.errors import BadInput, Conflict, NotFound
 from muster.model.identity import NOTHING_KNOWN, Identity, as_known, asked
 from muster.model.moved import refusal
+from muster.model.moves.decision import refuse_changed
 from muster.model.rows import Plan
 from muster.model.states import FINAL, HELD, FailedDependency
 from muster.model.task import Now, Task, TaskFields
@@ -211,6 +212,7 @@ class PlanUpdater:
         if kept is None:
             raise NotFound(f"there is no task {command.task_id}", "muster task list")
         await view.load([kept.id])
+        refuse_changed(view.task(kept.id), command.if_seq)
         given = self._absolute(command.given, view.now)
         ids = {name: number for number, name, _ in kept.dependencies}
         if "depends_on" in given:

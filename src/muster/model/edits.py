@@ -272,6 +272,8 @@ class EditTask(c.Command, frozen=True, kw_only=True):
     actor: c.Name
     given: dict[str, Any]
     """By field of a Spec; see `edited`."""
+    if_seq: c.Count | None = None
+    """As in PersonCommand."""
 
 
 _NO_EDIT = frozenset(

@@ -5,7 +5,8 @@
     + BadInput (exit 2, HTTP 422): BadPlan, BadConfig, TooLarge (413)
     + NotFound, Ambiguous (exit 3, HTTP 404, 409)
     + NotAllowed (exit 4, HTTP 401)
-    + Conflict (exit 6, HTTP 409): StaleEpoch, IllegalMove, BeingPublished, BoxesMoved, TermOver
+    + Conflict (exit 6, HTTP 409): StaleEpoch, IllegalMove, BeingPublished, BoxesMoved, TermOver,
+      PreconditionFailed (412)
   x Unavailable: wait and try again (exit 7, HTTP 503): OwnerUnavailable, StoreFull (507), TooMany (429)
   x StoreFault: a person must act (exit 1, HTTP 507): StoreHalted, StoreRewound, StoreRefused
   x AgentUnfit: this agent cannot run here; the task is unharmed (exit 1, HTTP 500)
@@ -87,6 +88,12 @@ class Conflict(CallerError):
 
 class StaleEpoch(Conflict):
     """The attempt behind this write has ended; a newer one may hold the task."""
+
+
+class PreconditionFailed(Conflict):
+    """The task has changed since the caller has looked."""
+
+    http_status = 412
 
 
 class TermOver(Conflict):

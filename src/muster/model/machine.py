@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from muster.model import commands as c
 from muster.model.edits import Edit, RenameBox
 from muster.model.moves import editing, ending, manual, publishing, steering, waiting, working
-from muster.model.moves.decision import Decision, Facts
+from muster.model.moves.decision import Decision, Facts, refuse_changed
 from muster.model.task import Now, Task
 
 _Decider = Callable[[Task, Facts, Any, Now], Decision]
@@ -73,8 +73,11 @@ TASK_COMMANDS = frozenset(_DECIDERS)
 def decide(task: Task, facts: Facts, command: c.Command, now: Now) -> Decision:
     """What `command` does to `task`.
 
-    Raises StaleEpoch, StoreRewound, IllegalMove or BadInput where it is refused; nothing is written then.
+    Raises StaleEpoch, StoreRewound, IllegalMove, PreconditionFailed or BadInput where it is refused; nothing is
+    written then.
     """
+    if isinstance(command, c.PersonCommand):
+        refuse_changed(task, command.if_seq)
     decision = _DECIDERS[type(command)](task, facts, command, now)
     if not decision.task.all_below_done:
         return decision

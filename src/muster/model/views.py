@@ -23,6 +23,8 @@ class TaskFilter(ViewStruct, frozen=True, kw_only=True):
     metadata: dict[str, str] = {}
     """Tasks that hold all of these."""
     parent_task_id: int | None = None
+    priority_min: int = 1
+    priority_max: int = 10
     groups: bool = False
     """Groups as well; those that are asked for by their numbers come anyway."""
     after_id: int = 0

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from muster.model import commands as c
-from muster.model.errors import BadInput, MusterError, TooLarge, TooMany
+from muster.model.errors import BadInput, MusterError, PreconditionFailed, TooLarge, TooMany
 
 S = TypeVar("S", bound=Struct)
 
@@ -205,13 +205,13 @@ def decode_query(text: str, shape: type[S] | None) -> S | None:
     for name, value in parse_qsl(text, keep_blank_values=True):
         if name not in lists:
             known = f"known here: {', '.join(lists)}" if lists else "leave it out"
-            raise _bad_parameter(
+            raise bad_parameter(
                 f"there is no query parameter {name!r} here; nothing was changed", name, known
             )
         if lists[name]:
             given.setdefault(name, []).append(value)
         elif name in given:
-            raise _bad_parameter(f"{name} is given twice; nothing was changed", name, "give it once")
+            raise bad_parameter(f"{name} is given twice; nothing was changed", name, "give it once")
         else:
             given[name] = value
     assert shape is not None
@@ -219,10 +219,10 @@ def decode_query(text: str, shape: type[S] | None) -> S | None:
         return msgspec.convert(given, shape, strict=False)
     except msgspec.ValidationError as error:
         names = _pointer(str(error)).split("/")[1:2]
-        raise _bad_parameter(f"invalid query: {error}; nothing was changed", *names) from error
+        raise bad_parameter(f"invalid query: {error}; nothing was changed", *names) from error
 
 
-def _bad_parameter(message: str, name: str = "", hint: str = "") -> BadInput:
+def bad_parameter(message: str, name: str = "", hint: str = "") -> BadInput:
     error = BadInput(message, hint)
     error.parameter = name
     return error
@@ -233,6 +233,25 @@ def _parameters(shape: type[Struct] | None) -> dict[str, bool]:
     """Name of each, and whether it may be repeated."""
     found = msgspec.structs.fields(shape) if shape is not None else ()
     return {field.encode_name: getattr(field.type, "__origin__", None) is tuple for field in found}
+
+
+def etag(seq: int) -> tuple[str, str]:
+    """The header that tells a task by the number of its last event."""
+    return "etag", f'"{seq}"'
+
+
+def if_seq(request: Request) -> int | None:
+    """What `If-Match` says; None for any.  Raises PreconditionFailed for what is the tag of no task."""
+    said = request.header(b"if-match").strip()
+    if said in {"", "*"}:
+        return None
+    number = said.strip('"')
+    if not (number.isascii() and number.isdigit() and len(number) < 17):
+        raise PreconditionFailed(
+            f"If-Match: {said[:40]} is the ETag of no task; nothing was changed",
+            "take it from a GET of the task",
+        )
+    return int(number)
 
 
 def json_text(raw: msgspec.Raw) -> str:

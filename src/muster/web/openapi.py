@@ -39,6 +39,7 @@ _WHERE = {
     403: "a page of another site, or by a name that is not ours",
     404: "what is named is not there",
     409: "the task, plan or worker is in no state for this",
+    412: "the task has changed since: `If-Match` does not fit",
     413: "the body is too large",
     422: "a field or a parameter is wrong: `errors` says which",
     429: "too much is waiting or asked: later, after `Retry-After` where it is given",
@@ -123,6 +124,8 @@ def _operation(method: str, route: Route, schemas: _Schemas) -> Json:
         statuses |= {404, 409}
     if method != "GET":
         statuses.add(413)
+    if "If-Match" in route.said.headers:
+        statuses.add(412)
     if (body := route.body) is not None:
         content: Json = {"schema": schemas.of(body)}
         if examples := EXAMPLES.get((method, path)):

@@ -27,7 +27,16 @@ from muster.model import commands as c
 from muster.model.answers import Moved
 from muster.model.errors import CallerError, MusterError, NotFound
 from muster.web.backend import Backend
-from muster.web.http import Reply, Request, body_of, decode_body, decode_query, error_reply, json_reply
+from muster.web.http import (
+    Reply,
+    Request,
+    body_of,
+    decode_body,
+    decode_query,
+    error_reply,
+    if_seq,
+    json_reply,
+)
 from muster.web.identity import FOR_ATTEMPTS, STEERING, as_said_by, refuse_attempts
 
 log = logging.getLogger(__name__)
@@ -38,6 +47,9 @@ Lazy = Callable[[], Any]
 
 NUMBER_DIGITS_MAX = 16
 """A longer number is a 404, not an overflow: no store counts that far."""
+
+
+IF_MATCH = {"If-Match": "The `ETag` of the task as it was looked at: 412 where it has changed since."}
 
 
 class RouteWords(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,8 +185,15 @@ class Routes:
             given = shape(**of, **{name: getattr(body, name) for name in names}) if names else body
             return await web.engine.execute(given)
 
+        async def execute_if(web: Backend, request: Request, body: Any, task_id: int) -> object:
+            fields = {name: getattr(body, name) for name in names}
+            return await web.engine.execute(shape(task_id=task_id, if_seq=if_seq(request), **fields))
+
         body = lambda: body_of(shape, names) if names else shape  # noqa: E731
-        self.post(path, status=status, body=body, answer=answer, by=shape)(execute)
+        steers = issubclass(shape, c.PersonCommand)
+        headers = IF_MATCH if steers else None
+        made = self.post(path, status=status, body=body, answer=answer, by=shape, headers=headers)
+        made(execute_if if steers else execute)
 
     def query(self, path: str, query: Callable[..., Awaitable[object]]) -> None:
         """A method of Queries, which takes the parts of the path."""

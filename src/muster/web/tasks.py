@@ -4,21 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Annotated, Any
+from urllib.parse import parse_qsl, urlencode
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from muster.engine.queries import Queries
 from muster.model import commands as c
 from muster.model.answers import Answer, Enqueued, Moved
 from muster.model.edits import EditTask, edit_body, edited
 from muster.model.errors import BadInput
+from muster.model.kinds import NAME_CHARS_MAX
 from muster.model.states import TaskStatus
-from muster.model.views import Inbox, LogChunk, TaskFilter, TaskView
+from muster.model.views import Inbox, LogChunk, TaskDetail, TaskFilter, TaskView
 from muster.ports.runtime import EVENTS
 from muster.web.backend import Backend
-from muster.web.http import Query, Reply, Request, WaitSeconds, invalid_body, json_reply
-from muster.web.routes import Routes
+from muster.web.http import (
+    Query,
+    Reply,
+    Request,
+    WaitSeconds,
+    bad_parameter,
+    etag,
+    if_seq,
+    invalid_body,
+    json_reply,
+)
+from muster.web.routes import IF_MATCH, Routes
 
 routes = Routes()
 
@@ -40,12 +53,23 @@ class TasksQuery(Query, frozen=True, kw_only=True):
     status: tuple[str, ...] = ()
     id: tuple[c.Count, ...] = ()
     tags: tuple[str, ...] = ()
+    """Tasks that carry all of these."""
+    tag: tuple[str, ...] = ()
+    """The same."""
+    priority: c.Priority | None = None
+    priority_min: c.Priority = field(default=1, name="priority>")
+    """Written `priority>=8`: at least so much."""
+    priority_max: c.Priority = field(default=10, name="priority<")
+    """Written `priority<=3`: at most."""
     metadata: tuple[str, ...] = ()
     """`key=value`, each."""
     parent: c.Count | None = None
     groups: bool = False
     """Groups as well, which are no work of their own."""
     after: c.Count = 0
+    """Tasks whose ids come after this one."""
+    cursor: str = ""
+    """Where the last page ended, as its `Link` said; instead of `after`."""
     limit: Annotated[int, Meta(ge=1, le=100_000)] = 500
 
 
@@ -73,26 +97,53 @@ class LogPage(Struct, frozen=True, kw_only=True, rename="camel"):
     """The attempt is over, and nothing more was there to read."""
 
 
-@routes.get(_TASKS)
-async def tasks(web: Backend, query: TasksQuery) -> list[TaskView]:
-    """Tasks in the order of their ids."""
+@routes.get(_TASKS, answer=list[TaskView])
+async def tasks(web: Backend, request: Request, query: TasksQuery) -> Reply:
+    """Tasks in the order of their ids.  Where there may be more, a `Link` header leads to the next page."""
     try:
         statuses = tuple(TaskStatus(name.upper()) for name in query.status)
     except ValueError as error:
         raise BadInput(str(error), f"one of {', '.join(TaskStatus).lower()}") from None
-    return await web.queries.tasks(
+    found = await web.queries.tasks(
         TaskFilter(
             plan=query.plan,
             statuses=statuses,
             ids=query.id,
-            tags=query.tags,
+            tags=(*query.tags, *query.tag),
             metadata=_pairs(query.metadata),
             parent_task_id=query.parent,
             groups=query.groups,
-            after_id=query.after,
+            priority_min=query.priority_min if query.priority is None else query.priority,
+            priority_max=query.priority_max if query.priority is None else query.priority,
+            after_id=_after(query),
             limit=query.limit,
         )
     )
+    reply = json_reply(found)
+    if len(found) < query.limit:
+        return reply
+    return replace(reply, headers=(("link", f'<{_next_page(request, found[-1].id)}>; rel="next"'),))
+
+
+_CURSOR = "after-"
+
+
+def _after(query: TasksQuery) -> int:
+    """Raises BadInput."""
+    if not query.cursor:
+        return query.after
+    number = query.cursor.removeprefix(_CURSOR)
+    if not (query.cursor.startswith(_CURSOR) and number.isascii() and number.isdigit() and len(number) < 17):
+        raise bad_parameter(f"cursor={query.cursor[:40]} is no cursor", "cursor", "take it from a `Link`")
+    return int(number)
+
+
+def _next_page(request: Request, last: int) -> str:
+    """The same question from there on."""
+    asked = [
+        one for one in parse_qsl(request.query, keep_blank_values=True) if one[0] not in {"after", "cursor"}
+    ]
+    return f"{request.path}?{urlencode([*asked, ('cursor', f'{_CURSOR}{last}')])}"
 
 
 def _pairs(texts: Sequence[str]) -> dict[str, str]:
@@ -119,7 +170,14 @@ async def next_tasks(web: Backend, query: NextQuery) -> list[TaskView]:
 
 
 routes.query(f"{_TASKS}/refused", Queries.refused)
-routes.query(_TASK, Queries.task)
+
+
+@routes.get(_TASK, answer=TaskDetail)
+async def task(web: Backend, task_id: int) -> Reply:
+    """All of one task: its attempts, its newest events, the end of its log.  `ETag` changes with its events."""
+    found = await web.queries.task(task_id)
+    tags = (etag(found.events[-1].seq),) if found.events else ()
+    return replace(json_reply(found), headers=tags)
 
 
 @routes.get(f"{_TASK}/logs")
@@ -146,10 +204,19 @@ async def logs(web: Backend, request: Request, task_id: int, query: LogsQuery) -
     )
 
 
-@routes.post(_TASKS, answer={201: Enqueued, 200: Enqueued})
-async def add(web: Backend, body: AddBody) -> Reply:
+_IDEMPOTENCY = {"Idempotency-Key": "The same request with the same key adds one task; as `idempotencyKey`."}
+
+
+@routes.post(_TASKS, answer={201: Enqueued, 200: Enqueued}, headers=_IDEMPOTENCY)
+async def add(web: Backend, request: Request, body: AddBody) -> Reply:
     """Adds one task.  201 for a task that is new, 200 for one that was there already."""
     spec = c.Spec(**{name: getattr(body, name) for name in c.Spec.__struct_fields__})
+    if key := request.header(b"idempotency-key").strip('"'):
+        if spec.idempotency_key not in {None, key}:
+            raise BadInput("idempotencyKey and the header Idempotency-Key differ; nothing was changed")
+        if len(key) > NAME_CHARS_MAX:
+            raise BadInput(f"Idempotency-Key has more than {NAME_CHARS_MAX} characters; nothing was changed")
+        spec = replace(spec, idempotency_key=key)
     command = c.Enqueue(plan=body.plan, source=None, tasks=(spec,), actor=body.actor)
     added = await web.engine.execute(command)
     return json_reply(added, 201 if isinstance(added, Enqueued) and added.added > 0 else 200)
@@ -169,12 +236,14 @@ routes.command(f"{_TASK}/cancel", c.Cancel, "actor", "reason")
 routes.command(f"{_TASK}/retry", c.Retry, "actor", "note", "fresh")
 
 
-@routes.post(f"{_TASK}/edit", answer=Moved, reads=lambda: edit_body(c.Name))
-async def edit(web: Backend, task_id: int, body: dict[str, Any]) -> Answer:
+@routes.post(f"{_TASK}/edit", answer=Moved, reads=lambda: edit_body(c.Name), headers=IF_MATCH)
+async def edit(web: Backend, request: Request, task_id: int, body: dict[str, Any]) -> Answer:
     """Changes what a task says.  The body holds what is to be otherwise: fields of `POST /api/v1/agent-tasks`."""
     try:
         actor = msgspec.convert(body.pop("actor", ""), c.Name)
         changes = edited(body)
     except msgspec.ValidationError as error:
         raise invalid_body(error) from error
-    return await web.engine.execute(EditTask(task_id=task_id, actor=actor, given=changes))
+    return await web.engine.execute(
+        EditTask(task_id=task_id, actor=actor, given=changes, if_seq=if_seq(request))
+    )

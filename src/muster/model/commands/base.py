@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from muster.model.scalars import Id, Key, Name, Seconds
+from muster.model.scalars import Count, Id, Key, Name, Seconds
 from muster.model.task import TaskFields
 
 CHECKPOINT_BYTES_MAX = 1 << 20
@@ -25,6 +25,8 @@ class PersonCommand(Command, frozen=True, kw_only=True):
 
     task_id: int
     actor: Name
+    if_seq: Count | None = None
+    """Only while this is the number of the task's last event: nothing has changed since the person has looked."""
 
 
 class CoordinatorCommand(Command, frozen=True, kw_only=True):

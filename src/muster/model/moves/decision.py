@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from muster.model import commands as c
 from muster.model.edits import Edit
-from muster.model.errors import StaleEpoch, StoreRewound
+from muster.model.errors import PreconditionFailed, StaleEpoch, StoreRewound
 from muster.model.events import Event, Level
 from muster.model.retry import RetryPolicy
 from muster.model.states import TAKE_OVER_S, AttemptStatus, PauseReason, TaskStatus
@@ -192,3 +192,13 @@ def lapsed(attempt: Attempt, now: Now) -> bool:
         return True
     overdue = attempt.stop_by_ms is not None and now.mono_ms >= attempt.stop_by_ms
     return overdue or now.mono_ms >= attempt.lease_until_ms
+
+
+def refuse_changed(task: Task, if_seq: int | None) -> None:
+    """Raises PreconditionFailed where the task's last event is another one than that."""
+    if if_seq is not None and if_seq != task.event_seq:
+        raise PreconditionFailed(
+            f"task {task.id} has changed since: its last event was {if_seq}, and is {task.event_seq}; "
+            "nothing was changed",
+            f"muster task show {task.id}",
+        )

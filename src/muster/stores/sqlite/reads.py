@@ -174,6 +174,8 @@ class SqliteReads(SharedQueries):
             selection.parent_task_id,
             selection.limit,
             selection.groups,
+            selection.priority_min,
+            selection.priority_max,
         )
         return [task_view_of(row) for row in rows]
 

@@ -85,6 +85,7 @@ SELECT $taskview_columns
             WHERE wanted.value IS NOT (SELECT held.value FROM json_each(t.metadata) held WHERE held.key = wanted.key)))
    AND (?7 IS NULL OR t.parent_task_id = ?7)
    AND (t.is_group = 0 OR ?9 OR ?4 IS NOT NULL)
+   AND t.priority BETWEEN ?10 AND ?11
  ORDER BY t.id LIMIT ?8
 
 -- name: refused
