@@ -10,6 +10,8 @@ from muster.sdk.errors import TaskFailed as TaskFailed
 from muster.sdk.errors import TaskStopped as TaskStopped
 from muster.sdk.handles import AsyncHandle as AsyncHandle
 from muster.sdk.handles import Handle as Handle
+from muster.sdk.kit import MusterKit as MusterKit
+from muster.sdk.kit import Question as Question
 from muster.sdk.task_queue import QueueStatus as QueueStatus
 from muster.sdk.task_queue import QueueTask as QueueTask
 from muster.sdk.task_queue import TaskQueue as TaskQueue

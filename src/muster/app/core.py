@@ -99,8 +99,10 @@ def _microusd(usd: float | None) -> int | None:
 class Owner:
     """Everything that stands around one open store; use `async with`."""
 
-    def __init__(self, project: Project, config: Config, *, long_lived: bool = True) -> None:
-        """`long_lived`: this is no owner of one command only."""
+    def __init__(
+        self, project: Project, config: Config, *, long_lived: bool = True, clock: SystemClock | None = None
+    ) -> None:
+        """`long_lived`: this is no owner of one command only.  A `clock` instead of the system's is for tests."""
         self.long_lived = long_lived
         self.term = 0
         self._project = project
@@ -111,7 +113,7 @@ class Owner:
         self._in_reach = self._repository is None or any(a.workdir == PROJECT_WORKDIR for a in agents)
         writers = config.writers if self._repository is None else frozenset()
         self._policy = policy_of(config, self._host.hostname, writers=writers)
-        self.clock = SystemClock(self._host.boot_id)
+        self.clock = clock or SystemClock(self._host.boot_id)
         self.started_at_ms = self.clock.now().wall_ms
         self._stack = contextlib.ExitStack()
         self._reaper: Reaper | None = None

@@ -10,10 +10,10 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Self, cast
+from typing import Any, Self, TypeVar, cast
 
 import msgspec
 
@@ -30,11 +30,14 @@ from muster.model.answers import Claimed, Enqueued, Moved
 from muster.model.errors import BadInput, MusterError, OwnerUnavailable
 from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.states import CrewStatus
+from muster.runtimes.local import SystemClock
 from muster.web.app import build
 from muster.web.backend import Backend
 from muster.web.http import Peer, Request
 from muster.web.routes import Application
 from muster.web.server import serve
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -45,8 +48,9 @@ _LOG_FORMAT = "%(asctime)s embedded[%(process)d] %(levelname)s %(name)s: %(messa
 class EmbeddedOwner:
     """May be called from any thread but its own; its context ends it."""
 
-    def __init__(self, project: Project, config: Config) -> None:
+    def __init__(self, project: Project, config: Config, clock: SystemClock | None) -> None:
         self._project = project
+        self._clock = clock
         self._config = config
         self._began: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, name="muster-owner", daemon=True)
@@ -59,9 +63,12 @@ class EmbeddedOwner:
         """A person's program, also where it is a worker as well."""
 
     @classmethod
-    def begin(cls, project: Project, config: Config) -> Self:
-        """Raises OwnerUnavailable where another process holds the store, StoreFault where it cannot be used."""
-        begun = cls(project, config)
+    def begin(cls, project: Project, config: Config, *, clock: SystemClock | None = None) -> Self:
+        """With a `clock` of the caller's time passes as that says.
+
+        Raises OwnerUnavailable where another process holds the store, StoreFault where it cannot be used.
+        """
+        begun = cls(project, config, clock)
         begun._thread.start()
         begun._began.result()
         return begun
@@ -99,6 +106,10 @@ class EmbeddedOwner:
             raise _over() from None
         return reply.status, reply.data
 
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """In the owner's own event loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
     def close(self) -> None:
         """The owner stays: it is nobody's connection."""
 
@@ -132,7 +143,7 @@ class EmbeddedOwner:
 
     async def _own(self) -> None:
         self._loop = asyncio.get_running_loop()
-        async with Owner(self._project, self._config) as owner:
+        async with Owner(self._project, self._config, clock=self._clock) as owner:
             if (halted := owner.halted()) is not None:
                 raise halted
             await owner.take_over()

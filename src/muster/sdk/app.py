@@ -68,6 +68,14 @@ class App:
                 self._linked = ProjectLink(project_at(self._folder))
             return self._linked
 
+    @link.setter
+    def link(self, link: ProjectLink | None) -> None:
+        self._linked = link
+
+    @property
+    def link_or_none(self) -> ProjectLink | None:
+        return self._linked
+
     # -- tasks
 
     @overload
@@ -120,6 +128,9 @@ class App:
 
     def _handle(self, call: Call[R], number: int) -> Handle[R]:
         return Handle(self.link, number, call.task.returns)
+
+    def add_for_cron(self, name: str, key: str) -> None:
+        self.tasks[name].with_options(idempotency_key=f"{self.name} {key}").enqueue()
 
     def _command(self, calls: Sequence[Call[Any]]) -> c.Enqueue:
         specs = tuple(call.spec for call in calls)
@@ -187,7 +198,7 @@ class RunningApp:
         self._error: BaseException | None = None
         self._ending = threading.Event()
         crons = [(name, task.cron) for name, task in app.tasks.items() if task.cron is not None]
-        self._schedules = Schedules(crons, self._add) if crons else None
+        self._schedules = Schedules(crons, app.add_for_cron) if crons else None
 
     @property
     def alive(self) -> bool:
@@ -222,6 +233,3 @@ class RunningApp:
         while not self._ending.is_set():
             schedules.look(datetime.now(UTC))
             self._ending.wait(LOOK_S)
-
-    def _add(self, name: str, key: str) -> None:
-        self.app.tasks[name].with_options(idempotency_key=f"{self.app.name} {key}").enqueue()

@@ -80,7 +80,9 @@ def _embedded(project: Project) -> EmbeddedOwner:
             time.sleep(_POLL_S / 2)
 
 
-def registration_of(agents: tuple[str, ...], slots: int, offers: dict[str, c.Offer]) -> c.Register:
+def registration_of(
+    agents: tuple[str, ...], slots: int, offers: dict[str, c.Offer], general: tuple[str, ...] = ()
+) -> c.Register:
     """Of a worker in this process, with a name that was never used."""
     host = LocalHost()
     process = host.identify(os.getpid())
@@ -94,6 +96,7 @@ def registration_of(agents: tuple[str, ...], slots: int, offers: dict[str, c.Off
         slots=slots,
         agents=agents,
         offers=offers,
+        general=general,
     )
 
 

@@ -20,7 +20,6 @@ from typing import Any, Self
 from uuid import UUID, uuid4
 
 import msgspec
-from msgspec.structs import replace
 
 from muster.model import commands as c
 from muster.model.answers import ClaimedJob
@@ -256,8 +255,7 @@ class TaskQueue:
         """It is kept alive until it is unregistered, or this process ends: then its tasks are free at once."""
         if (before := self._workers.get(agent_id)) is not None:
             await self._end(before, "registered anew")
-        registration = registration_of((AGENT,), capacity, {})
-        registration = replace(registration, general=(AGENT,))
+        registration = registration_of((AGENT,), capacity, {}, general=(AGENT,))
         registered = await asyncio.to_thread(self._link.crew().register, registration)
         worker = _Worker(registration.worker_id, secrets.token_hex(8), registered.heartbeat_s)
         self._workers[agent_id] = worker
