@@ -26,6 +26,7 @@ import dag
 import drain
 import empty_requests
 import enqueue
+import followers
 import growth
 import latency
 import resources
@@ -42,6 +43,7 @@ SECTIONS: dict[str, Section] = {
     "drain": drain.rows,
     "app": app_tasks.rows,
     "requests": empty_requests.rows,
+    "followers": followers.rows,
     "latency": latency.rows,
     "growth": growth.rows,
     "resources": resources.rows,

@@ -22,15 +22,19 @@ def test_a_quick_run_measures_and_shows_every_row_and_says_why_others_are_missin
     file, broken = tmp_path / "figures.json", tmp_path / "muster" / "muster.toml"
     broken.parent.mkdir()
     broken.write_text("[broken", "utf-8")
-    only = ("--quick", "--only", "drain,enqueue,growth,app", "--json", str(file))
+    only = ("--quick", "--only", "drain,enqueue,growth,app,followers", "--json", str(file))
     done = bench(*only, XDG_CONFIG_HOME=str(tmp_path), MUSTER_TASK_RETRIES="many")
     assert done.returncode == 0, done.stderr
     figures = json.loads(file.read_text("utf-8"))
     assert figures["quick"] is True
-    assert list(figures["sections"]) == list(figures["seconds"]) == ["drain", "enqueue", "growth", "app"]
+    assert (
+        list(figures["sections"])
+        == list(figures["seconds"])
+        == ["drain", "enqueue", "growth", "app", "followers"]
+    )
     rows = [row for found in figures["sections"].values() for row in found]
     measured = [row for row in rows if not row["notRun"]]
-    assert len(measured) >= 27
+    assert len(measured) >= 31
     for row in measured:
         assert 0 < row["min"] <= row["median"] <= row["max"], row
         assert row["unit"], row

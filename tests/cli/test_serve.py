@@ -8,6 +8,7 @@ import signal
 import socket
 import urllib.error
 import urllib.request
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,20 @@ def test_a_server_is_up_again_after_its_owner_was_killed(folder: Path, at: str) 
         assert muster(folder, "down").returncode == 0
         assert server.wait(60) == 0
     assert ask(at, "/health/live")[0] == 0
+
+
+FEW = ("sh", "-c", 'ulimit -Sn 256; exec "$@"', "sh")
+
+
+def test_more_may_connect_than_a_program_has_files_by_itself(folder: Path, at: str) -> None:
+    host, _, port = at.rpartition(":")
+    with started(folder, "serve", "--listen", at, "--workers", "1", through=FEW):
+        until(lambda: ask(at, "/health/live")[0] == 200, "it answers")
+        with ExitStack() as stack:
+            for _ in range(400):
+                stack.enter_context(socket.create_connection((host, int(port)), 10))
+            assert ask(at, "/health/live")[0] == 200
+        assert muster(folder, "down").returncode == 0
 
 
 def test_without_login_it_is_asked_as_its_user(folder: Path, at: str) -> None:

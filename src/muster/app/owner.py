@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import resource
 import signal
 import socket
 import sys
@@ -152,8 +153,20 @@ SWITCH_S = 0.0005
 with Python's 5 ms (measured with `./run bench --only drain`)."""
 
 
+FILES = 8192
+"""Open at one time: as many may follow what happens, and most systems allow a program 1,024 unless it asks."""
+
+
+def _allow_files() -> None:
+    least, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if most == resource.RLIM_INFINITY else min(FILES, most)
+    if least != resource.RLIM_INFINITY and least < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+
+
 def run_owner(root: Path) -> int:
     sys.setswitchinterval(SWITCH_S)
+    _allow_files()
     asyncio.run(_own(Project(root), load_config(root)))
     return 0
 
