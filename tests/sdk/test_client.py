@@ -60,6 +60,8 @@ def test_work_for_agents(tmp_path: Path):
         assert first.task().status is TaskStatus.CANCELLED
         assert client.tasks(status=["CANCELLED"])[0].id == first.id
         assert next(client.events()).event == "enqueued"
+        assert client.status().plans == tuple(client.plans())
+        assert [task.id for task in client.inbox().tasks] == [second.id]
         assert client.request("GET", f"/api/v1/agent-tasks/{first.id}")["task"]["id"] == first.id
         with pytest.raises(NotFound):
             client.handle("nothing/like-this")

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import muster
+from muster.client.http import answers
+from muster.config.project import Project
 from muster.model.states import ErrorKind
 from patience import PATIENCE_S, until
 
@@ -139,3 +141,25 @@ def test_sigterm_ends_a_worker_in_good_order(tmp_path: Path):
     finally:
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(PATIENCE_S) == 0
+
+
+def test_another_worker_takes_the_place_of_an_owner_that_is_killed(tmp_path: Path):
+    """Two programs with one app: the first is the owner, the second has come by its socket."""
+    handle = task_of(muster.App("reports", project=tmp_path), "build").enqueue("three")
+    first = start(tmp_path, "hang")
+    processes = [first]
+    try:
+        until(lambda: "three" in ledger(tmp_path), "the last step has begun")
+        processes.append(start(tmp_path, "end"))
+        client = muster.Client(tmp_path)
+        until(lambda: len(client.status().workers) == 2, "the second has come")
+        first.kill()
+        first.wait()
+        assert handle.result(PATIENCE_S) == ["one", "two", "three"]
+        assert processes[1].poll() is None
+        until(lambda: answers(Project(tmp_path).socket), "the second is the owner now")
+    finally:
+        for process in processes:
+            process.terminate()
+            process.wait(PATIENCE_S)
+    assert ledger(tmp_path) == ["one", "two", "three", "three"]

@@ -18,7 +18,7 @@ from muster.sdk.attempt import NAG_S
 from muster.sdk.context import AsyncTaskContext, TaskContext
 from muster.sdk.function_worker import FunctionWorker
 from muster.sdk.handles import AsyncHandle, Handle
-from muster.sdk.links import ProjectLink, owned, owning, project_at, registration_of
+from muster.sdk.links import Owned, ProjectLink, owning, project_at, registration_of
 from muster.sdk.options import FunctionOptions
 from muster.sdk.schedules import Schedules
 from muster.sdk.tasks import AppTask, Call
@@ -149,7 +149,7 @@ class App:
         """
         with contextlib.ExitStack() as stack:
             if embedded is not False:
-                stack.enter_context(self.owning() if embedded else owned(self.link.project))
+                stack.enter_context(self.owning() if embedded else Owned(self.link.project))
             running = RunningApp(self, self._worker(concurrency, batch))
             stack.callback(running.end, stop_s)
             running.begin()

@@ -22,9 +22,17 @@ T = TypeVar("T")
 
 LOOSE_PLAN = "tasks"
 """Where tasks stand that name no plan."""
+
+
+class _Told(msgspec.Struct):
+    """What the owner tells of all, without what it tells of itself."""
+
+    status: StatusView
+
+
 _EVENTS = msgspec.json.Decoder(list[EventView])
 _PLANS = msgspec.json.Decoder(list[PlanView])
-_STATUS = msgspec.json.Decoder(StatusView)
+_STATUS = msgspec.json.Decoder(_Told)
 _INBOX = msgspec.json.Decoder(Inbox)
 
 
@@ -64,7 +72,7 @@ class _Wishes:
         return _PLANS.decode((yield from asking.get("/api/v1/plans")))
 
     def _status(self) -> Asking[StatusView]:
-        return _STATUS.decode((yield from asking.get("/api/v1/status")))
+        return _STATUS.decode((yield from asking.get("/api/v1/status"))).status
 
     def _inbox(self) -> Asking[Inbox]:
         return _INBOX.decode((yield from asking.get("/api/v1/inbox")))

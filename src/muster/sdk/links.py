@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import logging
 import os
 import re
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 import msgspec
 
@@ -26,12 +27,16 @@ from muster.hosts.file_lock import holder
 from muster.hosts.local_host import LocalHost
 from muster.model import commands as c
 from muster.model.answers import Enqueued
-from muster.model.errors import OwnerUnavailable
+from muster.model.errors import MusterError, OwnerUnavailable
 from muster.runtimes.chance import SystemChance
 from muster.sdk.asking import JSON, answered
 
+log = logging.getLogger(__name__)
+
 STARTING_S = 5.0
 """How long the holder of the lock may take to answer: an owner that starts, or another program's request."""
+OWNED_LOOK_S = 1.0
+"""Between two looks whether the owner, which is another process, still answers."""
 _POLL_S = 0.05
 _NOBODY_S = 0.2
 _WAIT = re.compile(r"([?&]wait=)[^&]*")
@@ -40,17 +45,42 @@ EMBEDDED: dict[str, EmbeddedOwner] = {}
 """By folder, the owners of this process."""
 
 
-@contextlib.contextmanager
-def owned(project: Project) -> Iterator[None]:
-    """By whoever owns it already; where nobody does, by this process."""
-    with contextlib.ExitStack() as stack:
-        if project.folder not in EMBEDDED and not answers(project.socket):
+class Owned:
+    """A context in which somebody owns the store: whoever does already, and this process once nobody does."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._stack = contextlib.ExitStack()
+        self._ending = threading.Event()
+        self._minding = threading.Thread(target=self._mind, name="muster-owned", daemon=True)
+
+    def __enter__(self) -> Self:
+        """Raises as `owning`, where nobody answers either."""
+        self._own_if_nobody_does()
+        self._minding.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        self._minding.join()
+        self._stack.close()
+
+    def _own_if_nobody_does(self) -> None:
+        if self._project.folder in EMBEDDED or answers(self._project.socket):
+            return
+        try:
+            self._stack.enter_context(owning(self._project))
+        except OwnerUnavailable:
+            if not answers(self._project.socket):  # else somebody has begun meanwhile
+                raise
+
+    def _mind(self) -> None:
+        """The other one may end, or be killed."""
+        while not self._ending.wait(OWNED_LOOK_S):
             try:
-                stack.enter_context(owning(project))
-            except OwnerUnavailable:
-                if not answers(project.socket):  # else somebody has begun meanwhile
-                    raise
-        yield
+                self._own_if_nobody_does()
+            except MusterError as error:
+                log.warning("nobody owns the store of %s: %s", self._project.folder, error)
 
 
 @contextlib.contextmanager

@@ -28,7 +28,7 @@ from muster.model.states import ErrorKind, TaskStatus
 from muster.model.views import TaskView
 from muster.sdk import asking
 from muster.sdk.errors import TaskCancelled, TaskEnded
-from muster.sdk.links import ProjectLink, owned, project_at, registration_of
+from muster.sdk.links import Owned, ProjectLink, project_at, registration_of
 from muster.sdk.values import encode
 
 log = logging.getLogger(__name__)
@@ -136,7 +136,7 @@ class TaskQueue:
         self._stack = contextlib.ExitStack()
 
     async def __aenter__(self) -> Self:
-        await asyncio.to_thread(self._stack.enter_context, owned(self._link.project))
+        await asyncio.to_thread(self._stack.enter_context, Owned(self._link.project))
         return self
 
     async def __aexit__(self, *_: object) -> None:
