@@ -40,6 +40,10 @@ for data in sys.stdin:
             time.sleep(0.01)
     elif way == "session/load":
         update(sessionUpdate="agent_message_chunk", content={{"type": "text", "text": "an old story"}})
+        if wants == "torn":
+            sys.exit(1)
+        if wants == "killed":
+            os.kill(os.getpid(), 9)
         if wants == "gone":
             say(id=number, error={{"code": -32602, "message": "no such session"}})
         else:
@@ -143,6 +147,15 @@ def test_a_session_that_it_has_lost_is_gone(cli: Cli) -> None:
     _, _, outcome = cli.run("gone", session_key="s1")
     assert isinstance(outcome, Failed)
     assert outcome.session_gone
+
+
+@pytest.mark.parametrize(("wants", "kind"), [("torn", ErrorKind.CRASH), ("killed", ErrorKind.LOST)])
+def test_who_ends_by_itself_while_it_loads_a_session_cannot_open_it(
+    cli: Cli, wants: str, kind: ErrorKind
+) -> None:
+    _, _, outcome = cli.run(wants, session_key="s1")
+    assert isinstance(outcome, Failed)
+    assert (outcome.kind, outcome.unopened) == (kind, wants == "torn")
 
 
 def test_an_agent_that_loads_no_sessions_has_none_that_is_kept(cli: Cli) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -25,17 +27,53 @@ def fed(*lines: dict[str, object]) -> LettaStream:
     return stream
 
 
+def held(home: Path, number: int) -> Path:
+    """A conversation in its folder of such."""
+    name = base64.urlsafe_b64encode(f"conversation:local-conv-{number}".encode()).decode().rstrip("=")
+    folder = home / ".letta" / "lc-local-backend" / "conversations" / name
+    folder.mkdir(parents=True)
+    for name in ("conversation.json", "manifest.json", "system-prompt.json"):
+        (folder / name).write_text('{\n  "id": "x",\n  "agent_id": "y"\n}\n')
+    (folder / "messages.jsonl").write_text('{"a": 1}\n{"b": 2}\n')
+    return folder
+
+
 def test_a_conversation_is_resumed_where_it_is_held(tmp_path: Path, folder: AttemptFolder) -> None:
     config = AgentConfig("l", ("sh",), permission_mode="plan", model="a/b", env={"HOME": str(tmp_path)})
     made, job = LettaAgent(config), plain_job(session_key="local-conv-2")
     usual = ("sh", "--output-format", "stream-json", "--permission-mode", "plan", "--model", "a/b")
     assert made.launch(job, folder, cwd=tmp_path, extra_env={}).argv == (*usual, "--new-agent", "-p")
-    kept = tmp_path / ".letta" / "lc-local-backend" / "conversations" / "Y29udmVyc2F0aW9uOmxvY2FsLWNvbnYtMg"
-    kept.mkdir(parents=True)
+    held(tmp_path, 2)
     resumed = made.launch(job, folder, cwd=tmp_path, extra_env={})
     assert resumed.argv == (*usual, "--conversation", "local-conv-2", "-p")
     served = made.launch(plain_job(session_key="conv-77"), folder, cwd=tmp_path, extra_env={})
     assert served.argv[-3:-1] == ("--conversation", "conv-77"), "what its server holds is not seen from here"
+
+
+@pytest.mark.parametrize("size", [0, 5])
+@pytest.mark.parametrize(
+    ("cut", "aside"),
+    [
+        ("conversation.json", {"conversation.json", "messages.jsonl"}),
+        ("messages.jsonl", {"messages.jsonl"}),
+        ("manifest.json", {"manifest.json", "messages.jsonl"}),
+        ("system-prompt.json", {"system-prompt.json"}),
+    ],
+)
+def test_a_file_that_a_kill_has_cut_off_is_out_of_the_way_before_the_start(
+    tmp_path: Path, folder: AttemptFolder, cut: str, size: int, aside: set[str]
+) -> None:
+    made = LettaAgent(AgentConfig("l", ("sh",), permission_mode="plan", env={"HOME": str(tmp_path)}))
+    torn, whole = held(tmp_path, 2), held(tmp_path, 1)
+    os.truncate(torn / cut, size)
+    files = {path: path.read_bytes() for path in whole.iterdir()}
+    launch = made.launch(plain_job(session_key="local-conv-2"), folder, cwd=tmp_path, extra_env={})
+    assert ("--conversation" in launch.argv) == (cut == "system-prompt.json"), "it makes that one again"
+    assert {path.name for path in torn.glob("*.cut-off")} == {f"{name}.cut-off" for name in aside}
+    assert (torn / f"{cut}.cut-off").stat().st_size == size
+    assert {path: path.read_bytes() for path in whole.iterdir()} == files, "nobody else's is touched"
+    told = json.loads((torn / "conversation.json").read_bytes())
+    assert told["id"] == ("local-conv-2" if cut == "conversation.json" else "x"), "its number is taken"
 
 
 def test_its_own_notes_are_no_work_unless_the_project_has_them(tmp_path: Path, folder: AttemptFolder) -> None:

@@ -25,6 +25,10 @@ if "--version" in sys.argv: sys.exit()
 resumes = "--resume" in sys.argv
 key = sys.argv[sys.argv.index("--resume" if resumes else "--session-id") + 1]
 prompt = json.loads(sys.stdin.readline())["message"]["content"]
+def note(): open("prompts.jsonl", "a").write(json.dumps([key, resumes, prompt]) + "\\n")
+if resumes and "torn" in prompt:
+    note()
+    sys.exit("SyntaxError: Unterminated string in JSON at position 8192")
 def say(**line): print(json.dumps(dict(line, session_id=key)), flush=True)
 def end(total, **more):
     # As the real one: it ends when nobody can tell it anything any more.
@@ -35,7 +39,7 @@ def end(total, **more):
 say(type="system", subtype="init")
 transcript = pathlib.Path(os.environ["CLAUDE_CONFIG_DIR"], "projects", "p", key + ".jsonl")
 transcript.parent.mkdir(parents=True, exist_ok=True)
-with open("prompts.jsonl", "a") as file: file.write(json.dumps([key, resumes, prompt]) + "\\n")
+note()
 if "unreadable" in prompt and not transcript.exists():
     transcript.touch()
     end(1, is_error=True)
@@ -45,6 +49,11 @@ if resumes and not transcript.read_text():
     end(0, subtype="error_during_execution", is_error=True, result="", errors=gone)
     sys.exit(1)
 transcript.write_text("something")
+if "torn" in prompt and not pathlib.Path("tried").exists():
+    pathlib.Path("tried").touch()
+    say(type="assistant", message=dict(id="m0", content=[dict(type="text", text="It leans left.")]))
+    end(1, is_error=True)
+    sys.exit(1)
 if "busy" in prompt and not pathlib.Path("served").exists():
     pathlib.Path("served").touch()
     end(0, is_error=True, api_error_status=529, result="Overloaded", modelUsage={})
@@ -159,6 +168,17 @@ def test_a_session_that_cannot_be_read_is_not_tried_a_second_time(project: Path)
     keys = [(key, resumed) for key, resumed, _ in prompts(project)]
     assert [resumed for _, resumed in keys] == [False, True, False, True]
     assert keys[0][0] == keys[1][0] != keys[2][0]
+
+
+def test_a_session_that_ends_its_cli_before_a_word_is_not_tried_a_second_time(project: Path) -> None:
+    (project / "plan.md").write_text("# Plan\n- [ ] A torn one {#torn}\n  write it\n")
+    ran = muster(project, "run", "plan.md")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    (first, _, _), (again, resumed, _), (fresh, resumed_again, prompt) = prompts(project)
+    assert (resumed, resumed_again) == (True, False)
+    assert first == again != fresh
+    assert "write it" in prompt
+    assert "It leans left." in prompt, "what is known of the work is handed over"
 
 
 def test_who_was_refused_before_a_word_was_said_begins_anew_as_if_nothing_had_been(project: Path) -> None:

@@ -27,6 +27,7 @@ from muster.agents.transcript import answered, content_text, cost, message
 from muster.config.kinds import AgentKind
 from muster.model.fields import camel
 from muster.model.limits import Limits
+from muster.model.pools import CLOSING
 from muster.model.states import ErrorKind
 from muster.model.usage import Usage
 from muster.ports.agent import AgentEvent, AttemptFolder, Did, Entry, Exit, Failed, Job, Launch, Outcome, Step
@@ -109,6 +110,8 @@ class AcpStream(EventStream):
         """Why the turn has ended."""
         self._error: dict[str, Any] = {}
         self._gone = False
+        self._ready = False
+        """It speaks with us: what it is asked next is to begin or load its session."""
         self._asked = 0
         self._begun = False
         """What comes before is the story of a session that was loaded."""
@@ -121,6 +124,8 @@ class AcpStream(EventStream):
         if dict_of(line, "error") and not text_of(line, "method"):
             self._error, self._gone = dict_of(line, "error"), line.get("load") is True
             self._asked = count_of(line, "id")
+        elif line.get("id") == _INITIALIZE and not text_of(line, "method"):
+            self._ready = True
         elif line.get("id") == _PROMPT and dict_of(line, "result"):
             self._end(dict_of(line, "result"))
             return self._has_said()
@@ -167,13 +172,15 @@ class AcpStream(EventStream):
             # What Node says of a connection that broke, under whatever code.
             status = None if said == "terminated" else _status_of(self._error)
             failed = refusal(said, status=status)
-            return Failed(kind=failed.kind, message=failed.message, session_gone=self._gone)
+            gone = self._gone and failed.kind not in CLOSING  # without a login it may not look for it
+            return Failed(kind=failed.kind, message=failed.message, session_gone=gone)
         if self._stop == "cancelled":
             return Failed(kind=ErrorKind.LOST, message="the agent was told from outside to stop")
         if self._stop and self._stop != "end_turn":
             return not_done(f"the agent stopped: {self._stop}", "see its own limits")
         if not self._stop:
-            return exit_failure(exit, folder, self._limits)
+            failed = exit_failure(exit, folder, self._limits)
+            return replace(failed, unopened=self._ready and not self._begun and self._unopened(exit, failed))
         if exit.code != 0 and not exit.given_up:
             return exit_failure(exit, folder, self._limits)
         return with_result(folder, self._text, self._denied)
@@ -300,7 +307,8 @@ class AcpClient:
         except subprocess.TimeoutExpired:
             self._cli.kill()
             ended = 0
-        return code if code == 0 else max(code, abs(ended))
+        # What a signal has ended is told as a shell tells it.
+        return code if code == 0 else max(code, ended if ended >= 0 else 128 - ended)
 
 
 def _print(line: dict[str, Any]) -> None:

@@ -19,6 +19,8 @@ from muster.model.usage import Usage
 from muster.ports.agent import AgentEvent, AttemptFolder, Did, Entry, Exit, Job, Launch, Outcome, Step
 
 _NO_SUCH_SESSION = 42
+OTHER_EXITS = frozenset({41, 44, 52, 55})
+"""No login is chosen, no sandbox, broken settings, a folder that is not trusted."""
 _CODES = {status % 256: status for status in (400, 401, 403, 404, 429, 500, 502, 503, 504, 529)}
 """It exits with the HTTP status, of which the system keeps the lower byte."""
 _STATUS = re.compile(r'"code": ?(\d{3})\b|^ *(?:status|code): (\d{3}),?$', re.MULTILINE)
@@ -127,6 +129,7 @@ KIND = AgentKind(
 class GeminiStream(EventStream):
     """Reads `--output-format stream-json`."""
 
+    other_exits = OTHER_EXITS
     _error = ""
     _status = ""
 

@@ -5,7 +5,6 @@ A provider that ends its answer in good order but too early is not noticed by it
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -14,15 +13,18 @@ from typing import Any, ClassVar
 
 from muster.agents.inputs import with_result
 from muster.agents.jsonlines import count_of, dict_of, list_of, text_of
+from muster.agents.letta_store import holds, set_aside_what_is_cut_off
 from muster.agents.provider import refusal, status_in
 from muster.agents.streaming import EventStream, StreamingAgent, step_of, target_of
 from muster.agents.transcript import cost, message
 from muster.config.kinds import GIVEN, USE_MODE, USE_MODEL, AgentKind
 from muster.model.errors import Unavailable
 from muster.model.usage import Usage
-from muster.ports.agent import AgentEvent, AttemptFolder, Did, Entry, Exit, Job, Launch, Outcome, Step
+from muster.ports.agent import AgentEvent, AttemptFolder, Did, Entry, Exit, Failed, Job, Launch, Outcome, Step
 
 _GONE = re.compile(r"onversation.*not found")
+_STORE = re.compile(r"\bJSON\b")
+"""So it ends where any file of its folder is cut off, if only because another one is writing it."""
 _INNER = re.compile(r'"message": "([^"]+)"')
 _LOCAL = "local-"
 """Its conversations on this machine are called that; all others are at its server."""
@@ -43,6 +45,10 @@ class LettaAgent(StreamingAgent, frozen=True):
     free_mode: ClassVar[str] = "unrestricted"
 
     def launch(self, job: Job, folder: AttemptFolder, *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
+        try:
+            set_aside_what_is_cut_off(self._store(self._env()))
+        except OSError as exc:
+            raise Unavailable(f"cannot put a file out of letta's way that is cut off: {exc}") from exc
         launch = super().launch(job, folder, cwd=cwd, extra_env=extra_env)
         notes = cwd / ".letta"
         if not notes.exists():  # there it keeps notes of its own, which are no work of the task
@@ -61,9 +67,10 @@ class LettaAgent(StreamingAgent, frozen=True):
     def knows(self, session_key: str, env: Mapping[str, str]) -> bool:
         if not session_key.startswith(_LOCAL):
             return True
-        store = Path(env.get(self.config_env) or Path(env["HOME"]) / ".letta" / "lc-local-backend")
-        name = base64.urlsafe_b64encode(f"conversation:{session_key}".encode()).decode().rstrip("=")
-        return (store / "conversations" / name).is_dir()
+        return holds(self._store(env), session_key)
+
+    def _store(self, env: Mapping[str, str]) -> Path:
+        return Path(env.get(self.config_env) or Path(env["HOME"]) / ".letta" / "lc-local-backend")
 
     def stream(self, job: Job, launch: Launch) -> LettaStream:  # noqa: ARG002
         return LettaStream(None, launch.limits)  # it counts each run by itself
@@ -138,6 +145,9 @@ class LettaStream(EventStream):
             cached_tokens=cached,
             output_tokens=count_of(usage, "completion_tokens"),
         )
+
+    def _unopened(self, exit: Exit, failed: Failed) -> bool:
+        return super()._unopened(exit, failed) and not _STORE.search(failed.message)
 
     def _outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:
         final = self._final

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from muster.agents.claude_code import entries
+from muster.agents.gemini import OTHER_EXITS
 from muster.agents.inputs import exit_failure, with_result
 from muster.agents.jsonlines import count_of, dict_of, list_of, text_of
 from muster.agents.permissions import denials
@@ -97,6 +98,7 @@ KIND = AgentKind(
 class QwenStream(EventStream):
     """Reads `--output-format stream-json`, which has Claude Code's shape but counts in its own way."""
 
+    other_exits = OTHER_EXITS
     _final: dict[str, Any] | None = None
 
     def _line(self, line: dict[str, Any]) -> list[AgentEvent]:

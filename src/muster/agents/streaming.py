@@ -56,6 +56,8 @@ from muster.ports.agent import (
 STEP_CHARS_MAX = 200
 IDLE_BYTES_PER_S = 2048
 """Written by a CLI that only waits, to its own logs and state: 300 to 1,300, the most in its first minute."""
+_BY_ITSELF = range(1, 126)
+"""Exit codes of programs themselves; those above are a shell's word on a program or on a signal."""
 _TELLING = (
     "command",
     "file_path",
@@ -286,6 +288,8 @@ class EventStream:
 
     skip: ClassVar[bytes] = b"\n"
     """How lines begin that tell nothing but that it lives."""
+    other_exits: ClassVar[frozenset[int]] = frozenset()
+    """Its exit codes for what ends it before it looks at any session: a login, settings."""
 
     def __init__(self, mark: Usage | None, limits: Limits, booked: Booked = never_booked) -> None:
         self._limits = limits
@@ -340,7 +344,17 @@ class EventStream:
             return Failed(kind=ErrorKind.CRASH, message="exit code 0, but its final event is missing")
         failed = plain_failure(exit, folder, self._limits)
         lacks = gone if isinstance(gone, bool) else bool(gone.search(failed.message))
-        return Failed(kind=failed.kind, message=failed.message, session_gone=lacks and not self._session)
+        return Failed(
+            kind=failed.kind,
+            message=failed.message,
+            session_gone=lacks and not self._session,
+            unopened=self._unopened(exit, failed),
+        )
+
+    def _unopened(self, exit: Exit, failed: Failed) -> bool:
+        """As `Failed.unopened`: without a word of the session or the model, and for no reason that is known."""
+        reasons = exit.code in self.other_exits or exit.code not in _BY_ITSELF or exit.given_up
+        return failed.kind is ErrorKind.CRASH and not (reasons or self._session or self.answered)
 
     def _says(self, text: str, *, more: bool = False) -> list[AgentEvent]:
         """A message, or more of one that comes in parts; returns what it reports in it."""

@@ -168,6 +168,8 @@ class Failed(Struct, frozen=True, kw_only=True):
     """Unix time at which the provider takes requests again, where it has said so."""
     session_gone: bool = False
     """The CLI knows nothing of the session any more: the next attempt is to begin a new one."""
+    unopened: bool = False
+    """The CLI has given up by itself before it had opened a session: one that it was to resume cannot be."""
 
 
 Outcome = Completed | Failed

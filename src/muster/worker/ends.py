@@ -43,7 +43,9 @@ class End(NamedTuple):
         )
 
 
-def unused_session(job: ClaimedJob, launch: Launch, stream: AgentStream, outcome: Failed) -> bool:
-    """Its provider has refused it before the model said a word: there is nothing to go on with."""
-    resumed = launch.session_key and launch.session_key == job.session_key
-    return outcome.kind in CLOSING and not stream.answered and not resumed
+def no_session(job: ClaimedJob, launch: Launch, stream: AgentStream, outcome: Failed) -> bool:
+    """The next attempt is to begin anew: it has no session, or none that the CLI can open."""
+    resumed = bool(launch.session_key) and launch.session_key == job.session_key
+    # Refused before the model said a word, a new one has nothing to go on with.
+    unused = outcome.kind in CLOSING and not stream.answered and not resumed
+    return outcome.session_gone or (outcome.unopened and resumed) or unused

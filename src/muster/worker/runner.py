@@ -33,7 +33,7 @@ from muster.ports.agent import (
 from muster.ports.crew import Crew
 from muster.worker.checks import said_or
 from muster.worker.context import WorkerContext
-from muster.worker.ends import End, unused_session
+from muster.worker.ends import End, no_session
 from muster.worker.handing_on import HandingOn
 from muster.worker.holder import AWAY, RECONNECT_CAP_S, RECONNECT_FIRST_S
 from muster.worker.notice import NoticeFile
@@ -187,9 +187,7 @@ class Runner:
         word = self._word_of(end)
         if word is None:
             outcome = stream.outcome(ended, self._folder)
-            if isinstance(outcome, Failed) and (
-                outcome.session_gone or unused_session(self._job, launch, stream, outcome)
-            ):
+            if isinstance(outcome, Failed) and no_session(self._job, launch, stream, outcome):
                 self._account(output_reader, forget=True)
             if self._job.tries and (not isinstance(outcome, Failed) or outcome.kind not in _NO_ANSWER):
                 self._report(c.Provider(task_id=self._job.task_id, epoch=self._job.epoch))
