@@ -30,10 +30,13 @@ def at() -> str:
         return f"127.0.0.1:{free.getsockname()[1]}"
 
 
-def ask(at: str, path: str) -> tuple[int, Any]:
+def ask(at: str, path: str, token: str = "") -> tuple[int, Any]:
     """A status of 0: nobody answers."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
-        with urllib.request.urlopen(f"http://{at}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(
+            urllib.request.Request(f"http://{at}{path}", headers=headers), timeout=10
+        ) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as refused:
         with refused:
@@ -53,6 +56,53 @@ def test_a_server_is_up_again_after_its_owner_was_killed(folder: Path, at: str) 
         assert muster(folder, "down").returncode == 0
         assert server.wait(60) == 0
     assert ask(at, "/health/live")[0] == 0
+
+
+def test_the_first_token_is_left_in_a_file_for_its_owner(folder: Path, at: str) -> None:
+    with started(folder, "serve", "--listen", at, "--workers", "1") as server:
+        until(lambda: ask(at, "/health/ready")[0] == 200, "it is ready")
+        kept = folder / ".muster" / "first-token"
+        assert kept.stat().st_mode & 0o777 == 0o600
+        token = kept.read_text().strip()
+        status, told = ask(at, "/api/v1/whoami", token)
+        assert (status, told["role"], told["workspace"]) == (200, "OWNER", "default")
+        assert muster(folder, "down").returncode == 0
+        assert server.wait(60) == 0
+        assert server.stdout is not None
+        told = server.stdout.read()
+        assert str(kept) in told and token not in told
+        assert token not in (folder / ".muster" / "muster.log").read_text()
+    kept.unlink()
+    with started(folder, "serve", "--listen", at, "--workers", "1"):
+        until(lambda: ask(at, "/health/ready")[0] == 200, "it is ready")
+        assert not kept.exists(), "there is one already"
+        assert ask(at, "/api/v1/whoami", token)[0] == 200
+        assert muster(folder, "down").returncode == 0
+
+
+def test_a_member_of_a_workspace_reaches_that_one_alone(folder: Path, at: str) -> None:
+    def said(*words: str) -> str:
+        done = muster(folder, *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    said("workspace", "create", "acme")
+    said("member", "set", "ada", "--role", "ADMIN", "--workspace", "acme")
+    token = said("token", "create", "laptop", "--member", "ada", "--workspace", "acme")
+    said("task", "add", "ours", "--plan", "p", "--prompt", "true")
+    with started(folder, "serve", "--listen", at, "--workers", "1"):
+        until(lambda: ask(at, "/health/ready")[0] == 200, "it is ready")
+        assert ask(at, "/api/v1/agent-tasks", token) == (200, [])
+        number = json.loads(said("token", "list", "--workspace", "acme", "--json"))[0]["id"]
+        said("token", "revoke", str(number), "--workspace", "acme")
+        assert ask(at, "/api/v1/agent-tasks", token)[0] == 401, "from the next request on"
+        assert muster(folder, "down").returncode == 0
+    assert "revoked" in said("token", "list", "--workspace", "acme")
+    said("member", "remove", "ada", "--workspace", "acme")
+    assert said("member", "list", "--workspace", "acme").startswith("0 members")
+    assert "laptop" not in said("audit", "list", "--subject", "token"), "that is another workspace's"
+    done = muster(folder, "member", "list", "--workspace", "nowhere")
+    assert done.returncode == 3 and "muster workspace list" in done.stderr
 
 
 FEW = ("sh", "-c", 'ulimit -Sn 256; exec "$@"', "sh")

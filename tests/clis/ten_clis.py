@@ -195,7 +195,11 @@ def _tools_mb(crew: RepoCrew) -> float:
     mb = 0.0
     for process in psutil.process_iter(["cmdline"]):
         command = process.info["cmdline"] or ["", ""]
-        if command[-2].endswith("/mcp/__main__.py") and command[-1].startswith(f"{crew.folder}/"):
+        if (
+            len(command) > 1
+            and command[-2].endswith("/mcp/__main__.py")
+            and command[-1].startswith(f"{crew.folder}/")
+        ):
             with suppress(psutil.NoSuchProcess):
                 mb += process.memory_full_info().pss / (1 << 20)
     return mb

@@ -424,7 +424,7 @@ def test_meta_keeps_the_last_word(subject: Subject) -> None:
 
 
 def test_the_highest_id_counts_tasks_plans_and_lanes(subject: Subject) -> None:
-    assert subject.tx("last_id") == 0
+    assert subject.tx("last_id") == DEFAULT_WORKSPACE
     subject.add(new_task(5))
     assert subject.tx("last_id") == 5
     subject.add_plan(plan_id=8)

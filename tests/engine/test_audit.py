@@ -138,7 +138,7 @@ def test_an_event_that_was_put_in_is_named(broken):
         "UPDATE seals SET to_id = to_id",
         "DELETE FROM events WHERE id = 3",
         "INSERT INTO events SELECT 3, workspace_id, task_id, 99, at_ms, level, event, message, details,"
-        " previous_status, new_status, generation, epoch, actor FROM events WHERE id = 4",
+        " previous_status, new_status, generation, epoch, actor, subject FROM events WHERE id = 4",
     )
     assert "event 3 (" in broken.verify().problems[0]
 

@@ -335,7 +335,7 @@ def test_a_caller_commits_for_itself_where_nobody_else_does(line: Line) -> None:
 
 def test_a_caller_leaves_it_to_whoever_commits_already(line: Line) -> None:
     line.gate.clear()
-    first = line.batcher.submit(enqueue({}, plan="first"))
+    first = line.served.submit(enqueue({}, plan="first"))
     assert line.reached.wait(PATIENCE_S)
     answers: list[Any] = []
     caller = threading.Thread(
@@ -363,7 +363,7 @@ def test_nobody_waits_for_ever_beside_callers_that_never_rest(line: Line) -> Non
     for caller in callers:
         caller.start()
     for n in range(50):
-        assert isinstance(line.batcher.submit(enqueue({}, plan=f"p{n}")).result(PATIENCE_S), Enqueued)
+        assert isinstance(line.served.submit(enqueue({}, plan=f"p{n}")).result(PATIENCE_S), Enqueued)
     line.batcher.close()
     for caller in callers:
         caller.join(PATIENCE_S)

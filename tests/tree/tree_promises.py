@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 PROMISES = (
-    *(f"S{number}" for number in range(1, 13)),
+    *(f"S{number}" for number in range(1, 14)),
     "S15",
     "S16",
     "S17",
@@ -15,7 +15,7 @@ PROMISES = (
     "S19",
     *(f"L{number}" for number in range(1, 6)),
 )
-"""S13 and S14 come with tenants and with Valkey."""
+"""S14 comes with Valkey."""
 
 
 def marks(files: Iterable[Path]) -> dict[str, list[str]]:

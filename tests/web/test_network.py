@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import pytest
 from described import description
@@ -23,6 +23,7 @@ from muster.config.settings import ServeSettings
 from muster.model.errors import BadConfig
 from muster.web import network as web_network
 from muster.web.app import build
+from muster.web.backend import Backend
 from muster.web.gate import LOOPBACK_NAMES, Exposure, NetworkGate
 from muster.web.http import Reply, Request
 from muster.web.network import NetworkListener
@@ -86,7 +87,9 @@ def listening(site: Site, exposure: Exposure, tls: ssl.SSLContext | None = None)
     (at,) = bind("127.0.0.1:0")
 
     async def serve() -> None:
-        await NetworkListener(NetworkGate(build(site.backend), exposure)).serve(at, site.backend.closing, tls)
+        await NetworkListener(NetworkGate(build(site.backend), site.backend, exposure)).serve(
+            at, site.backend.closing, tls
+        )
 
     running = asyncio.run_coroutine_threadsafe(serve(), site._loop)
     try:
@@ -287,7 +290,7 @@ class Anybody:
 
 def test_a_caller_has_a_pace() -> None:
     now_s = 0.0
-    gate = NetworkGate(Anybody(), Exposure(login=False, rate=10), lambda: now_s)
+    gate = NetworkGate(Anybody(), cast("Backend", None), Exposure(login=False, rate=10), lambda: now_s)
 
     def ask(token: str = "", address: str = "10.0.0.1") -> tuple[int, dict[str, str]]:
         headers = [(b"host", b"localhost"), (b"authorization", token.encode())]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled
-from muster.model.errors import NotAllowed, StoreFault
+from muster.model.errors import Forbidden, StoreFault
 from muster.model.plan_sync import Difference, PlanSynced
 from muster.ports.host import ProcessId
 from muster.web.backend import OwnerActions
@@ -58,8 +58,8 @@ class GuestOwner:
         raise _elsewhere("to reconcile the store")
 
 
-def _elsewhere(what: str) -> NotAllowed:
-    return NotAllowed(
+def _elsewhere(what: str) -> Forbidden:
+    return Forbidden(
         f"{what} is for the workspace of the folder that the server runs in; nothing was changed",
         "ask whoever runs the server",
     )

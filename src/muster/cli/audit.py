@@ -24,6 +24,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     listing = verbs.add_parser("list", act=_list, help="the newest events")
     listing.add_argument("--task", metavar="REF", help="of this task only")
     listing.add_argument(
+        "--subject", metavar="WHAT", help="about tokens, members or workspaces: token, 'member ada'"
+    )
+    listing.add_argument(
         "--level", metavar="LEVEL", type=str.lower, choices=LEVELS, help=f"this or worse: {', '.join(LEVELS)}"
     )
     listing.add_argument("--since", metavar="TIME", type=time_s, help="how far back, like 30m or 2d")
@@ -37,7 +40,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(args: argparse.Namespace) -> int:
-    query: Json = {"level": args.level, "limit": args.limit}
+    query: Json = {"level": args.level, "limit": args.limit, "subject": args.subject}
     if args.since is not None:
         query["since"] = max(0, now_ms() - int(args.since * 1000))
     with connect(args) as context:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from contextlib import closing
 
+from muster.app.direct import direct
 from muster.app.network import bind, check, url
 from muster.app.settings import load_config
 from muster.cli import up
-from muster.cli.context import project_of
+from muster.cli.context import actor, project_of, user_name
 from muster.cli.worker import worker_count
+from muster.client.api import Api
+from muster.config.project import Project
+from muster.hosts.plain_files import replace_plain
+from muster.model.access import Role
 
 USUAL = "127.0.0.1:7420"
 _OPTIONS = {
@@ -59,4 +65,25 @@ def run(args: argparse.Namespace) -> int:
         with closing(listening):
             pass
     args.serving = url(settings)
+    if settings.login:
+        _first_token(project)
     return up.run(args)
+
+
+def _first_token(project: Project) -> None:
+    """Somebody has to be able to log in: an OWNER's token, shown once on a terminal, else left in a file."""
+    with direct(project) as transport:
+        api = Api(transport)
+        if api.get("/api/v1/tokens"):
+            return
+        who = user_name(os.getuid())
+        if who not in {member["name"] for member in api.get("/api/v1/members")}:
+            api.post("/api/v1/members", {"actor": actor(), "name": who, "role": Role.OWNER})
+        body = {"actor": actor(), "name": "first", "member": who, "role": Role.OWNER}
+        secret = api.post("/api/v1/tokens", body)["token"]
+    if sys.stdout.isatty():
+        print(f"Your token, shown this once: {secret}", flush=True)
+        return
+    path = project.first_token_file
+    replace_plain(path, secret.encode() + b"\n")
+    print(f"Your token is in {path}", flush=True)

@@ -44,6 +44,11 @@ class Api:
     def close(self) -> None:
         self._transport.close()
 
+    def of_workspace(self, name: str) -> Api:
+        """The same connection, for another workspace than the usual one."""
+        headers = {**self._headers, "Muster-Workspace": name}
+        return Api(self._transport, headers, reply_s=self._reply_s)
+
     def get(self, path: str, query: Mapping[str, Any] | None = None, *, wait_s: float = 0.0) -> Any:
         """`query` values of None are left out; a list is repeated; `wait` (seconds) holds the answer.
 

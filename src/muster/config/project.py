@@ -79,6 +79,8 @@ class Project:
     store = _Below("state.db")
     key_file = _Below("key")
     """Seals the audit."""
+    first_token_file = _Below("first-token")
+    """Of an OWNER, where there was no terminal to show it on."""
     owner_lock = _Below("owner.lock")
     supervisor_lock = _Below("supervisor.lock")
     crew_file = _Below("crew")

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.engine import permissions
+from muster.engine.access import Access
 from muster.engine.audit import add_seal
 from muster.engine.claims import Claims
 from muster.engine.clock_jumps import set_clock
@@ -80,9 +81,11 @@ class Engine:
         self._workers = Workers(policy)
         self._plans = Plans(policy.failures_max)
         self._spending = Spending(policy, self._plans.named, self._plans.over_budget)
+        self._access = Access(self._memory)
         self._for_all = self._store_wide()
         self._handlers: dict[type[c.Command], Callable[[View, Any], Awaitable[Answer]]] = {
             c.Enqueue: self._plan_updater.add,
+            **self._about_people(),
             c.SetTicked: set_ticked,
             SetSync: set_sync,
             TakeTicks: self._enqueuer.enqueue,
@@ -127,11 +130,21 @@ class Engine:
         """What concerns no workspace alone."""
         return {
             c.Restored: self._restored,
+            c.AddWorkspace: self._access.add_workspace,
             c.SetClock: lambda views, command: set_clock(views, command, self.policy.retry.cap_s),
             c.Reconcile: reconcile,
             c.Prune: prune,
             c.NewBoot: self._workers.new_boot,
             c.FreshLeases: self._workers.fresh_leases,
+        }
+
+    def _about_people(self) -> dict[type[c.Command], Callable[[View, Any], Awaitable[Answer]]]:
+        return {
+            c.SetMember: self._access.set_member,
+            c.RemoveMember: self._access.remove_member,
+            c.AddToken: self._access.add_token,
+            c.RevokeToken: self._access.revoke_token,
+            c.NoteTokenUse: self._access.note_use,
         }
 
     async def _resume_plan(self, view: View, command: c.ResumePlan) -> Answer:

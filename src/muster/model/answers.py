@@ -210,5 +210,14 @@ class Pruned(Answer, frozen=True, kw_only=True):
     events: int = 0
 
 
+class WorkspaceAdded(Answer, frozen=True, kw_only=True):
+    id: int
+    name: str
+
+
+class TokenAdded(Answer, frozen=True, kw_only=True):
+    id: int
+
+
 class Done(Answer, frozen=True, kw_only=True):
     """Nothing to tell but that it was written."""

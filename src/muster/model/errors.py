@@ -81,6 +81,12 @@ class NotAllowed(CallerError):
     http_status = 401
 
 
+class Forbidden(NotAllowed):
+    """Who asks is known, and may not do this."""
+
+    http_status = 403
+
+
 class Conflict(CallerError):
     exit_code = 6
     http_status = 409

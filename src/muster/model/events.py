@@ -32,6 +32,8 @@ class Event(Struct, frozen=True, gc=False):
     generation: int
     epoch: int
     actor: str
+    subject: str = ""
+    """What it is about where that is no task, plan or store: `token 12`, `member ada`."""
 
 
 class Folded(Struct, frozen=True):

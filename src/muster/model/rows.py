@@ -22,7 +22,7 @@ ANY_AGENT = ""
 """Stands for the agent of tasks that name none."""
 
 
-class Workspace(Struct, frozen=True, gc=False):
+class Workspace(Struct, frozen=True, gc=False, rename="camel"):
     """A tenant: everything belongs to one."""
 
     id: int

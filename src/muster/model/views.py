@@ -130,6 +130,8 @@ class EventView(ViewStruct, frozen=True, kw_only=True):
     generation: int
     epoch: int
     actor: str
+    subject: str = ""
+    """What it is about where that is no task, plan or store: `token 12`, `member ada`."""
 
 
 class LogChunk(ViewStruct, frozen=True, kw_only=True):

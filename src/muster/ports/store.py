@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 from msgspec import Struct
 from msgspec.structs import astuple
 
+from muster.model.access import Member, Token
 from muster.model.commands import AppendLog
 from muster.model.edits import BoxName, Edit, KeptTask, Namesake
 from muster.model.errors import StoreFault
@@ -119,6 +120,11 @@ class Common(Protocol):
         what is still to be done, or has been done since then, or is done and its box was never ticked."""
 
     async def sync_state(self, plan_id: int) -> SyncState: ...
+
+    async def members(self) -> list[Member]: ...
+
+    async def tokens(self) -> list[Token]:
+        """Also those that count for nothing any more, the oldest first."""
 
     async def last_seal(self) -> Seal | None: ...
 
@@ -243,6 +249,15 @@ class Tx(Common, Protocol):
     async def logged(self, task_id: int, epoch: int, stream: str, offset: int) -> int:
         """Length of the output chunk that begins there, in bytes; 0 where there is none."""
 
+    async def put_member(self, member: Member) -> None: ...
+
+    async def drop_member(self, name: str) -> None: ...
+
+    async def add_token(self, token: Token, token_hash: str) -> None: ...
+
+    async def update_token(self, token: Token) -> None:
+        """When it was revoked, and used last."""
+
     async def worker_elsewhere(self, worker_id: str) -> bool:
         """Whether another workspace has, or has had, a worker of this name."""
 
@@ -266,6 +281,8 @@ class Transaction(Protocol):
     def of(self, workspace_id: int) -> Tx: ...
 
     async def workspaces(self) -> list[int]: ...
+
+    async def workspace_named(self, name: str) -> int | None: ...
 
     async def add_workspace(self, workspace: Workspace) -> None: ...
 
@@ -297,17 +314,19 @@ class Transaction(Protocol):
         """No failed attempt is tried again later than that."""
 
     async def last_id(self) -> int:
-        """The highest id in use in any table that the engine numbers; 0 for an empty store."""
+        """The highest id in use in any table that the engine numbers."""
 
 
 class Reads(Common, Protocol):
-    """Queries outside write transactions, on the last committed state: of one workspace, or of all of them for
-    who looks after all."""
+    """Queries on the last committed state: of one workspace, or of all for who looks after all."""
 
     def of(self, workspace_id: int) -> Reads: ...
 
     async def workspaces(self) -> list[Workspace]:
         """All of them, the oldest first."""
+
+    async def token(self, token_hash: str) -> tuple[Token, Member | None] | None:
+        """Of whichever workspace, with its member, who may be gone."""
 
     async def every_meta(self, name: str) -> list[tuple[int, str]]:
         """(workspace, value) of each that keeps something under this name."""
@@ -398,9 +417,15 @@ class Reads(Common, Protocol):
     async def events(self, *, after_id: int, task_id: int | None, limit: int) -> list[EventView]: ...
 
     async def audit_events(
-        self, *, task_id: int | None, levels: Collection[str], since_ms: int, limit: int
+        self,
+        *,
+        task_id: int | None,
+        levels: Collection[str],
+        since_ms: int,
+        limit: int,
+        subject: str | None = None,
     ) -> list[EventView]:
-        """The newest events of these levels, oldest of them first."""
+        """The newest events of these levels, oldest of them first; about `token 12`, or any `token`."""
 
     async def seals(self, after_id: int, limit: int) -> list[Seal]:
         """Seals whose last event is newer than `after_id`, in order."""

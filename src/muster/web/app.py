@@ -9,8 +9,8 @@ from muster.web.backend import Backend
 from muster.web.routes import Application, Route, Routes
 
 RESOURCES = (
-    *("attempts", "audit", "budgets", "claims", "coordinator", "crew", "db", "events", "owner", "plans"),
-    *("pools", "reference", "streams", "tasks", "worker_protocol", "workers"),
+    *("access", "attempts", "audit", "budgets", "claims", "coordinator", "crew", "db", "events"),
+    *("owner", "plans", "pools", "reference", "streams", "tasks", "worker_protocol", "workers"),
 )
 """A module each."""
 

@@ -24,6 +24,8 @@ class AuditQuery(Query, frozen=True, kw_only=True):
     """This one and worse."""
     since: c.Count = 0
     """Unix milliseconds."""
+    subject: c.Name | None = None
+    """`token 12`, or any `token`; so also `member` and `workspace`."""
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 100
 
 
@@ -35,6 +37,7 @@ async def newest(web: Backend, query: AuditQuery) -> list[EventView]:
         levels=() if query.level is None else _from(query.level),
         since_ms=query.since,
         limit=query.limit,
+        subject=query.subject,
     )
 
 

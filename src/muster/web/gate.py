@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import time
@@ -11,13 +12,21 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.model.errors import MusterError, NotAllowed, TooMany
+from muster.model import commands as c
+from muster.model.access import Caller, Right, Token, rights_of
+from muster.model.errors import MusterError, NotAllowed, StoreFault, TooMany, Unavailable
+from muster.model.rows import DEFAULT_WORKSPACE
+from muster.web.access import hash_of
+from muster.web.backend import Backend
 from muster.web.http import Reply, Request, error_reply
 from muster.web.open_paths import OPEN
 from muster.web.server import Answers
 
 CALLERS_MAX = 10_000
 """Whose pace is remembered; of those above it the ones that have been silent longest are forgotten."""
+USE_NOTED_MS = 60_000
+"""When a token was used last is known this well."""
+HOW = "on the server's machine: muster token create NAME --member MEMBER"
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
@@ -32,23 +41,45 @@ class Exposure(Struct, frozen=True, kw_only=True):
     """Requests a second of one caller; twice as many at once.  0: any number."""
 
 
-async def identify(exposure: Exposure, request: Request) -> None:
-    """Finds out who asks over the network.  Raises NotAllowed.
+async def identify(web: Backend, exposure: Exposure, request: Request) -> Caller | None:
+    """Who asks over the network; None without login: the user who runs this.  Raises NotAllowed.
 
-    The only place that decides it.  No token is known yet, so it is nobody.
+    The only place that decides it.
     """
-    if exposure.login:
-        raise NotAllowed(
-            "nobody is known by this token; nothing was changed"
-            if request.header(b"authorization")
-            else "this needs a token; nothing was changed",
-            "on its own machine: muster --root FOLDER ...; or `login = false` of [serve], on loopback only",
-        )
+    if not exposure.login:
+        return None
+    given = request.header(b"authorization")
+    scheme, _, secret = given.partition(" ")
+    if not given:
+        raise NotAllowed("this needs a token; nothing was changed", HOW)
+    found = await web.reads.token(hash_of(secret.strip())) if scheme.lower() == "bearer" else None
+    if found is None:
+        raise NotAllowed("nobody is known by this token; nothing was changed", HOW)
+    token, member = found
+    wall_ms = int(time.time() * 1000)
+    refused = token.refused(wall_ms) or ("" if member else "is that of a member who is gone")
+    if refused or member is None:
+        raise NotAllowed(f"token {token.name} {refused}; nothing was changed", HOW)
+    await _note_use(web, token, wall_ms)
+    role = token.role if member.role.covers(token.role) else member.role
+    rights = rights_of(role, token.scopes)
+    if token.workspace_id != DEFAULT_WORKSPACE:
+        rights -= {Right.STORE}  # the store and its process are the folder's
+    return Caller(token.workspace_id, f"user:{member.name}", role, rights)
+
+
+async def _note_use(web: Backend, token: Token, wall_ms: int) -> None:
+    if wall_ms - (token.last_used_at_ms or 0) > USE_NOTED_MS:
+        with contextlib.suppress(StoreFault, Unavailable):  # what is only read goes on
+            await web.of(token.workspace_id).engine.execute(c.NoteTokenUse(token_id=token.id))
 
 
 class NetworkGate:
-    def __init__(self, app: Answers, exposure: Exposure, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, app: Answers, web: Backend, exposure: Exposure, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._app = app
+        self._web = web
         self._exposure = exposure
         self._clock = clock
         self._pace: OrderedDict[str, tuple[float, float]] = OrderedDict()
@@ -59,7 +90,7 @@ class NetworkGate:
             self._refuse_strange_names(request)
             self._refuse_haste(request)
             if request.path not in OPEN or request.method != "GET":
-                await identify(self._exposure, request)
+                request.identity = await identify(self._web, self._exposure, request)
         except NotAllowed as error:
             if not self._exposure.login:
                 return error_reply(error, 403)

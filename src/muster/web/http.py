@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from muster.model import commands as c
+from muster.model.access import Caller
 from muster.model.errors import BadInput, MusterError, PreconditionFailed, TooLarge, TooMany
 
 S = TypeVar("S", bound=Struct)
@@ -69,7 +70,7 @@ class Peer:
 class Request:
     """One request, whichever way it came."""
 
-    __slots__ = ("address", "body", "gone", "headers", "method", "path", "peer", "query")
+    __slots__ = ("address", "body", "gone", "headers", "identity", "method", "path", "peer", "query")
 
     def __init__(
         self,
@@ -85,6 +86,8 @@ class Request:
         peer."""
         self.address = address
         self.peer = peer
+        self.identity: Caller | None = None
+        """Who asks over the network; None: the user who runs this, or an attempt of theirs."""
         self.method = method
         self.path, _, self.query = target.partition("?")
         self.headers = headers

@@ -6,10 +6,12 @@ import hashlib
 import hmac
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.model.errors import NotAllowed
+from muster.model.access import Caller
+from muster.model.errors import Forbidden, NotAllowed
 from muster.model.people import ATTEMPT
 from muster.model.task import Attempt
 from muster.web.backend import Backend
@@ -64,6 +66,25 @@ async def as_said_by(web: Backend, request: Request, body: Any) -> Any:
     if not actor:
         return body
     return body | {"actor": actor} if isinstance(body, dict) else replace(body, actor=actor)
+
+
+def said_by(who: Caller, data: bytes | bytearray | None, shape: Any) -> bytes | bytearray | None:
+    """The body with whoever is asking as its actor, whatever it says, where its shape has one.
+
+    Raises Forbidden where it names a file: that would be one of the server's.
+    """
+    try:
+        body = msgspec.json.decode(data or b"{}")
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return data  # it is refused with all others of its kind
+    if not isinstance(body, dict):
+        return data
+    if body.get("source"):
+        raise Forbidden(
+            "`source` names a file of the server's; nothing was changed", "send the tasks, with `source` null"
+        )
+    has_actor = "actor" in getattr(shape, "__struct_fields__", ("actor",))
+    return msgspec.json.encode(body | {"actor": who.actor}) if has_actor else data
 
 
 async def _by_token(web: Backend, request: Request) -> str:

@@ -35,8 +35,8 @@ _VARIABLE = re.compile(r"{(\w+)(?::(\w+))?}")
 _RAISES = re.compile(r"\s*Raises [^.]*\.")
 """Said to those who read the code: the answers tell it."""
 _WHERE = {
-    401: "the caller is not known, or may not do this",
-    403: "a page of another site, or by a name that is not ours",
+    401: "the caller is not known",
+    403: "the caller is known and may not do this; or it is a page of another site",
     404: "what is named is not there",
     409: "the task, plan or worker is in no state for this",
     412: "the task has changed since: `If-Match` does not fit",

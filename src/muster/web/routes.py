@@ -37,7 +37,8 @@ from muster.web.http import (
     if_seq,
     json_reply,
 )
-from muster.web.identity import FOR_ATTEMPTS, STEERING, as_said_by, refuse_attempts
+from muster.web.identity import FOR_ATTEMPTS, STEERING, as_said_by, refuse_attempts, said_by
+from muster.web.rights import refuse
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,8 @@ Handler = Callable[..., Awaitable[object]]
 H = TypeVar("H", bound=Handler)
 Lazy = Callable[[], Any]
 
+WORKSPACE = b"muster-workspace"
+"""Header: which workspace who runs the store means, by its name."""
 NUMBER_DIGITS_MAX = 16
 """A longer number is a 404, not an overflow: no store counts that far."""
 
@@ -136,6 +139,8 @@ class Route:
         if "request" in takes:
             given["request"] = request
         if self._decoder is not None:
+            if request.identity is not None:
+                request.body = said_by(request.identity, request.body, self._decoder.type)
             body, request.body = decode_body(request.body, self._decoder), b""  # no need to hold it twice
             given["body"] = await as_said_by(web, request, body)
         return json_reply(await self._handler(web, **given), self.status)
@@ -252,6 +257,20 @@ class Application:
                 node.routes[method] = route
                 self._routes.append(route)
 
+    async def _backend_for(self, request: Request) -> Backend:
+        """That of the workspace which is asked.  Raises Forbidden, and NotFound for one that is not there."""
+        who = request.identity
+        if who is not None:
+            refuse(who, request.method, request.parts)
+            return self._backend.of(who.workspace_id)
+        name = request.header(WORKSPACE) if request.headers else ""
+        if not name:
+            return self._backend
+        for workspace in await self._backend.reads.workspaces():
+            if workspace.name == name:
+                return self._backend.of(workspace.id)
+        raise NotFound(f"there is no workspace {name[:100]!r}", "muster workspace list")
+
     def prepare(self) -> None:
         """For an owner with threads: msgspec 0.22 crashes where two of them are the first to use one type."""
         for route in self._routes:
@@ -269,7 +288,7 @@ class Application:
                 return error_reply(
                     CallerError(f"{request.path} takes {methods}, not {request.method}", "muster --help"), 405
                 )
-            return await route.answer(self._backend, request, values)
+            return await route.answer(await self._backend_for(request), request, values)
         except MusterError as error:
             return error_reply(error)
         except Exception as error:

@@ -4,6 +4,7 @@ The worker protocol sends them as they stand (camelCase JSON), so there is no se
 step.  `epoch` is the fencing token: together with `task_id` it names the one attempt that may act.
 """
 
+from muster.model.commands.access import *
 from muster.model.commands.base import *
 from muster.model.commands.crew import *
 from muster.model.commands.tasks import *

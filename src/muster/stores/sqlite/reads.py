@@ -9,6 +9,7 @@ from typing import Any
 import apsw
 import msgspec
 
+from muster.model.access import Member, Token
 from muster.model.edits import Namesake
 from muster.model.items import Effort
 from muster.model.numbers import NUMBER_MAX
@@ -38,8 +39,10 @@ from muster.stores.sqlite.rows import (
     encode_json,
     event_of,
     event_view_of,
+    member_of,
     plan_of,
     task_view_of,
+    token_of,
     worker_of,
 )
 from muster.stores.sqlite.shared_queries import SharedQueries, namesake_of, seal_of
@@ -205,11 +208,17 @@ class SqliteReads(SharedQueries):
         return [event_view_of(row) for row in self._all("events", after_id, task_id, limit)]
 
     async def audit_events(
-        self, *, task_id: int | None, levels: Collection[str], since_ms: int, limit: int
+        self,
+        *,
+        task_id: int | None,
+        levels: Collection[str],
+        since_ms: int,
+        limit: int,
+        subject: str | None = None,
     ) -> list[EventView]:
         wanted = _json_or_none(levels)
         if task_id is None:
-            rows = self._all("audit_events", wanted, since_ms, limit)
+            rows = self._all("audit_events", wanted, since_ms, limit, subject)
         else:
             rows = self._all("audit_events_of_task", task_id, wanted, since_ms, limit)
         return [event_view_of(row) for row in reversed(rows)]
@@ -269,6 +278,12 @@ class SqliteReads(SharedQueries):
 
     async def every_meta(self, name: str) -> list[tuple[int, str]]:
         return self._all("every_meta", name)
+
+    async def token(self, token_hash: str) -> tuple[Token, Member | None] | None:
+        token = self._one(token_of, "token_of_hash", token_hash)
+        if token is None:
+            return None
+        return token, self._one(member_of, "member_of", token.workspace_id, token.member)
 
     async def workspaces(self) -> list[Workspace]:
         return [Workspace(*row) for row in self._all("workspaces")]

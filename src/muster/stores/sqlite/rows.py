@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import astuple
 
+from muster.model.access import Member, Token
 from muster.model.edits import KeptTask
 from muster.model.events import Event
 from muster.model.rows import Lane, NewTask, Plan, WorkerRow
@@ -93,6 +94,8 @@ worker_of = reader(WorkerRow)
 event_of = reader(Event)
 plan_of = reader(Plan)
 lane_of = reader(Lane)
+member_of = reader(Member)
+token_of = reader(Token)
 kept_of = reader(KeptTask)
 task_view_of = reader(TaskView)
 attempt_view_of = reader(AttemptView)
@@ -107,3 +110,5 @@ texts_of = writer(NewTask, TEXTS)
 edited_of = writer(TaskFields, EDITED)
 worker_row = writer(WorkerRow)
 lane_row = writer(Lane)
+member_row = writer(Member)
+token_row = writer(Token)

@@ -8,12 +8,13 @@ from typing import Any, TypeVar
 
 from msgspec.json import decode
 
+from muster.model.access import Member, Token
 from muster.model.edits import BoxName, KeptTask, Namesake
 from muster.model.plan_sync import SyncState
 from muster.model.rows import WorkerRow
 from muster.model.seals import Seal
 from muster.model.touches import Touching
-from muster.stores.sqlite.rows import encode_json, kept_of, reader, worker_of
+from muster.stores.sqlite.rows import encode_json, kept_of, member_of, reader, token_of, worker_of
 
 T = TypeVar("T")
 namesake_of = reader(Namesake)
@@ -60,6 +61,12 @@ class SharedQueries(ABC):
 
     async def sync_state(self, plan_id: int) -> SyncState:
         return self._one(lambda row: decode(row[0], type=SyncState), "sync_state", plan_id) or SyncState()
+
+    async def members(self) -> list[Member]:
+        return [member_of(row) for row in self._all("members")]
+
+    async def tokens(self) -> list[Token]:
+        return [token_of(row) for row in self._all("tokens")]
 
     async def last_seal(self) -> Seal | None:
         return self._one(seal_of, "last_seal")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from string import Template
 
+from muster.model.access import Member, Token
 from muster.model.edits import KeptTask
 from muster.model.events import Event
 from muster.model.rows import Lane, Plan, WorkerRow
@@ -18,7 +19,7 @@ from muster.stores.sqlite.rows import EDITED, TEXTS
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _MINE = re.compile(r"@mine\b(?:\((\w+)\))?")
 _NUMBERED = re.compile(r"\?(\d+)")
-_ROWS = (Task, Attempt, Event, Plan, Lane, WorkerRow, Seal, Checkpoint, Artifact)
+_ROWS = (Task, Attempt, Event, Plan, Lane, WorkerRow, Seal, Checkpoint, Artifact, Member, Token)
 
 
 def filled_in() -> dict[str, str]:

@@ -61,6 +61,10 @@ class SqliteTransaction:
     async def workspaces(self) -> list[int]:
         return [row[0] for row in self._db.execute(SQL["workspace_ids"])]
 
+    async def workspace_named(self, name: str) -> int | None:
+        row: tuple[int] | None = self._db.execute(SQL["workspace_named"], (name,)).fetchone()
+        return row[0] if row else None
+
     async def add_workspace(self, workspace: Workspace) -> None:
         self._db.execute(SQL["insert_workspace"], (workspace.id, workspace.name, workspace.created_at_ms))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import astuple
 
+from muster.model.access import Member, Token
 from muster.model.edits import Edit, KeptTask
 from muster.model.numbers import NUMBER_MAX
 from muster.model.plan_sync import SyncState
@@ -22,9 +23,11 @@ from muster.stores.sqlite.rows import (
     encode_json,
     kept_of,
     lane_row,
+    member_row,
     plan_of,
     task_of,
     texts_of,
+    token_row,
     worker_row,
 )
 from muster.stores.sqlite.shared_queries import SharedQueries
@@ -109,6 +112,18 @@ class SqliteTx(SharedQueries):
     async def put_worker(self, worker: WorkerRow) -> None:
         self._known.keep(worker, "worker", worker.id)
         self._all("put_worker", *worker_row(worker))
+
+    async def put_member(self, member: Member) -> None:
+        self._all("put_member", *member_row(member), self.workspace_id)
+
+    async def drop_member(self, name: str) -> None:
+        self._all("drop_member", name)
+
+    async def add_token(self, token: Token, token_hash: str) -> None:
+        self._all("add_token", *token_row(token), token_hash)
+
+    async def update_token(self, token: Token) -> None:
+        self._all("update_token", token.id, token.revoked_at_ms, token.last_used_at_ms)
 
     async def meta(self, name: str) -> str | None:
         return self._known.meta(self.workspace_id, name)

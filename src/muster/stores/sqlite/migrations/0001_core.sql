@@ -11,6 +11,30 @@ CREATE TABLE workspaces (
 ) STRICT;
 INSERT INTO workspaces (id, name, created_at_ms) VALUES (1, 'default', 0);
 
+CREATE TABLE members (
+    workspace_id  INTEGER NOT NULL,
+    name          TEXT NOT NULL,
+    role          TEXT NOT NULL,
+    created_at_ms INTEGER NOT NULL,
+    PRIMARY KEY (workspace_id, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE tokens (
+    id              INTEGER PRIMARY KEY,
+    workspace_id    INTEGER NOT NULL,
+    name            TEXT NOT NULL,
+    member          TEXT NOT NULL,
+    role            TEXT NOT NULL,
+    scopes          TEXT NOT NULL,
+    created_by      TEXT NOT NULL,
+    created_at_ms   INTEGER NOT NULL,
+    expires_at_ms   INTEGER,
+    revoked_at_ms   INTEGER,
+    last_used_at_ms INTEGER,
+    token_hash      TEXT NOT NULL UNIQUE
+) STRICT;
+CREATE INDEX tokens_workspace ON tokens (workspace_id);
+
 CREATE TABLE meta (
     workspace_id INTEGER NOT NULL,
     name         TEXT NOT NULL,
@@ -232,7 +256,8 @@ CREATE TABLE events (
     new_status      TEXT NOT NULL,
     generation      INTEGER NOT NULL,
     epoch           INTEGER NOT NULL,
-    actor           TEXT NOT NULL
+    actor           TEXT NOT NULL,
+    subject         TEXT NOT NULL
 ) STRICT;
 -- S2: how many commits there were, and the highest epoch that was granted.  They stand beside the events' own counter,
 -- because nearly every commit writes that page anyway.

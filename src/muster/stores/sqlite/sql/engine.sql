@@ -233,3 +233,21 @@ DELETE FROM events WHERE id BETWEEN ?1 AND ?2 AND @mine RETURNING id
 
 -- name: task_cost
 SELECT coalesce(sum(json_extract(usage, '$$.costMicrousd')), 0) FROM attempts WHERE task_id = ?1 AND epoch <> ?2
+
+-- name: members
+SELECT $member_columns FROM members WHERE @mine ORDER BY name
+
+-- name: put_member
+INSERT OR REPLACE INTO members ($member_columns, workspace_id) VALUES ($member_slots, ?)
+
+-- name: drop_member
+DELETE FROM members WHERE name = ?1 AND @mine
+
+-- name: tokens
+SELECT $token_columns FROM tokens WHERE @mine ORDER BY id
+
+-- name: add_token
+INSERT INTO tokens ($token_columns, token_hash) VALUES ($token_slots, ?)
+
+-- name: update_token
+UPDATE tokens SET revoked_at_ms = ?2, last_used_at_ms = ?3 WHERE id = ?1 AND @mine

@@ -16,9 +16,11 @@ WITH RECURSIVE open_lane (id) AS (
 -- name: event_view
 -- The columns of an EventView.
 SELECT e.id, e.task_id, coalesce(p.name, ''),
-       coalesce(t.key, CASE e.task_id WHEN p.id THEN '(plan)' WHEN 0 THEN '(store)'
+       coalesce(t.key, nullif('(' || e.subject || ')', '()'),
+                CASE e.task_id WHEN p.id THEN '(plan)' WHEN 0 THEN '(store)'
                            ELSE CAST(e.task_id AS TEXT) END), e.seq, e.at_ms, e.level,
-       e.event, e.message, e.previous_status, e.new_status, e.generation, e.epoch, e.actor
+       e.event, e.message, e.previous_status, e.new_status, e.generation, e.epoch, e.actor,
+       e.subject
   FROM events e
   LEFT JOIN tasks t ON t.id = e.task_id
   LEFT JOIN plans p ON p.id = coalesce(t.plan_id, e.task_id)

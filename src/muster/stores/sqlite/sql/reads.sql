@@ -207,6 +207,7 @@ SELECT id FROM tasks
 -- name: audit_events
 $event_view
  WHERE @mine(e) AND (?1 IS NULL OR e.level IN (SELECT value FROM json_each(?1))) AND e.at_ms >= ?2
+   AND (?4 IS NULL OR e.subject = ?4 OR substr(e.subject, 1, length(?4) + 1) = ?4 || ' ')
  ORDER BY e.id DESC LIMIT ?3
 
 -- name: audit_events_of_task
@@ -273,3 +274,9 @@ SELECT id, name, created_at_ms FROM workspaces ORDER BY id
 
 -- name: meta
 SELECT value FROM meta WHERE workspace_id = ?1 AND name = ?2
+
+-- name: token_of_hash
+SELECT $token_columns FROM tokens WHERE token_hash = ?1
+
+-- name: member_of
+SELECT $member_columns FROM members WHERE workspace_id = ?1 AND name = ?2

@@ -33,7 +33,8 @@ UPDATE sqlite_sequence SET seq = iif(name = 'commits', ?1, ?2) WHERE name IN ('c
 
 -- name: last_id
 SELECT coalesce(max(id), 0) FROM (SELECT max(id) AS id FROM tasks UNION ALL SELECT max(id) FROM plans
-                                  UNION ALL SELECT max(id) FROM lanes)
+                                  UNION ALL SELECT max(id) FROM lanes UNION ALL SELECT max(id) FROM tokens
+                                  UNION ALL SELECT max(id) FROM workspaces)
 
 -- name: prune_logs
 -- By rowid, which is the order in which they came: no index of their age is needed.

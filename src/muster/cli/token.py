@@ -1,0 +1,95 @@
+"""`muster token`: what proves to a server who asks."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from operator import itemgetter
+
+from muster.cli.access import ROLES, add_workspace_option, workspace
+from muster.cli.fields import add_fields, answer, names_of, print_rows
+from muster.cli.output import Screen, age, clean, now_ms
+from muster.cli.values import number, time_s
+from muster.client.api import path_of
+from muster.model.access import Right
+from muster.model.json_value import Json
+from muster.model.numbers import NUMBER_MAX
+
+_CELLS: Mapping[str, Callable[[Json], object]] = {
+    "ID": itemgetter("id"),
+    "TOKEN": itemgetter("name"),
+    "MEMBER": itemgetter("member"),
+    "ROLE": itemgetter("role"),
+    "SCOPES": lambda row: ",".join(row["scopes"]) or "all",
+    "USED": lambda row: _ago(row["lastUsedAtMs"]),
+    "STATE": lambda row: _state(row),  # noqa: PLW0108 - it stands further down
+}
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    made = verbs.add_parser("create", act=_create, help="make one; it is shown this once")
+    made.add_argument("name", metavar="NAME", help="what it is for")
+    made.add_argument("--member", required=True, metavar="MEMBER", help="whose it is: muster member list")
+    made.add_argument(
+        "--role", choices=ROLES, default="MEMBER", metavar="ROLE", help="at most the member's own (MEMBER)"
+    )
+    rights = tuple(right.value for right in Right)
+    made.add_argument(
+        "--scope", action="append", choices=rights, metavar="RIGHT", help=f"only this: {', '.join(rights)}"
+    )
+    made.add_argument(
+        "--expires", type=time_s, metavar="TIME", help="it counts this long, like 30d (for ever)"
+    )
+    listing = verbs.add_parser("list", act=_list, help="those there are, without their secrets")
+    revoked = verbs.add_parser("revoke", act=_revoke, help="it counts for nothing from now on")
+    revoked.add_argument("id", type=number(1, NUMBER_MAX), metavar="ID")
+    for verb in (made, listing, revoked):
+        add_workspace_option(verb)
+    add_fields(listing)
+
+
+def _create(args: argparse.Namespace) -> int:
+    with workspace(args) as context:
+        made = context.post(
+            "/api/v1/tokens",
+            name=args.name,
+            member=args.member,
+            role=args.role,
+            scopes=args.scope or [],
+            expiresS=int(args.expires or 0),
+        )
+    return answer(args, made, made["token"])
+
+
+def _list(args: argparse.Namespace) -> int:
+    with workspace(args) as context:
+        found = context.api.get("/api/v1/tokens")
+
+    def show(screen: Screen) -> None:
+        if found:
+            screen.table(found, _CELLS, give="TOKEN")
+        else:
+            screen.line("0 tokens")
+
+    print_rows(args, found, show, names=lambda: names_of("Token"))
+    return 0
+
+
+def _revoke(args: argparse.Namespace) -> int:
+    with workspace(args) as context:
+        context.post(path_of("tokens", str(args.id), "revoke"))
+    return answer(args, {"id": args.id}, f"{clean(str(args.id))}  revoked")
+
+
+def _state(row: Json) -> str:
+    if row["revokedAtMs"] is not None:
+        return "revoked"
+    left_ms = None if row["expiresAtMs"] is None else row["expiresAtMs"] - now_ms()
+    if left_ms is None:
+        return "counts"
+    return f"counts for {age(left_ms)}" if left_ms > 0 else "has expired"
+
+
+def _ago(at_ms: int | None) -> str:
+    return "never" if at_ms is None else f"{age(now_ms() - at_ms)} ago"

@@ -1,0 +1,55 @@
+"""What is said of workspaces, their members and tokens."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from muster.model.access import Right, Role
+from muster.model.commands.base import Command
+from muster.model.scalars import Count, Id, Name, TokenHash
+
+MemberName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,99}$")]
+WorkspaceName = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9-]{0,62}$")]
+
+
+class AddWorkspace(Command, frozen=True, kw_only=True):
+    name: WorkspaceName
+    actor: Name
+
+
+class SetMember(Command, frozen=True, kw_only=True):
+    """Adds a member, or gives one another role."""
+
+    name: MemberName
+    role: Role
+    actor: Name
+
+
+class RemoveMember(Command, frozen=True, kw_only=True):
+    """Revokes the member's tokens as well."""
+
+    name: MemberName
+    actor: Name
+
+
+class AddToken(Command, frozen=True, kw_only=True):
+    name: Name
+    """What it is for."""
+    member: MemberName
+    role: Role
+    scopes: tuple[Right, ...] = ()
+    token_hash: TokenHash
+    expires_s: Count = 0
+    """0: never."""
+    actor: Name
+
+
+class RevokeToken(Command, frozen=True, kw_only=True):
+    token_id: Id
+    actor: Name
+
+
+class NoteTokenUse(Command, frozen=True, kw_only=True):
+    token_id: Id

@@ -1,0 +1,130 @@
+"""Who may reach a workspace: `/api/v1/workspaces`, `/api/v1/members`, `/api/v1/tokens`."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from muster.model import commands as c
+from muster.model.access import RIGHTS, Caller, Member, Right, Role, Token
+from muster.model.answers import Answer, Done, TokenAdded, WorkspaceAdded
+from muster.model.errors import Forbidden
+from muster.model.rows import Workspace
+from muster.web.backend import Backend
+from muster.web.http import ActorBody, Reply, Request, json_reply
+from muster.web.routes import Routes
+
+routes = Routes()
+
+PREFIX = "mst_"
+"""So that a secret can be told for one wherever it was left."""
+SECRET_BYTES = 32
+
+
+class TokenBody(ActorBody, frozen=True, kw_only=True):
+    name: c.Name
+    """What it is for."""
+    member: c.MemberName
+    role: Role = Role.MEMBER
+    scopes: tuple[Right, ...] = ()
+    """Empty: all that the role may."""
+    expires_s: c.Count = 0
+    """0: never."""
+
+
+class NewToken(Struct, frozen=True, rename="camel"):
+    id: int
+    token: str
+    """Told once: only its hash is kept."""
+
+
+class WhoAmI(Struct, frozen=True, rename="camel"):
+    workspace: str
+    actor: str
+    role: Role
+    rights: tuple[Right, ...]
+
+
+@routes.get("/api/v1/whoami")
+async def who_am_i(web: Backend, request: Request) -> WhoAmI:
+    """As whom this request was made."""
+    who = request.identity
+    names = {one.id: one.name for one in await web.reads.workspaces()}
+    name = names[web.workspace_id]
+    if who is None:
+        return WhoAmI(name, "", Role.OWNER, tuple(sorted(RIGHTS[Role.OWNER])))
+    return WhoAmI(name, who.actor, who.role, tuple(sorted(who.rights)))
+
+
+@routes.get("/api/v1/workspaces")
+async def workspaces(web: Backend, request: Request) -> Sequence[Workspace]:
+    """All of them for who runs the store, else one's own."""
+    who = request.identity
+    everything = who is None or Right.STORE in who.rights
+    return [one for one in await web.reads.workspaces() if everything or one.id == web.workspace_id]
+
+
+routes.command("/api/v1/workspaces", c.AddWorkspace, status=201, answer={201: WorkspaceAdded})
+
+
+@routes.get("/api/v1/members")
+async def members(web: Backend) -> Sequence[Member]:
+    return await web.reads.members()
+
+
+@routes.post("/api/v1/members", answer=Done)
+async def set_member(web: Backend, request: Request, body: c.SetMember) -> Answer:
+    """Adds a member, or gives one another role."""
+    await _refuse_above(web, request.identity, body.name, body.role)
+    return await web.engine.execute(body)
+
+
+@routes.post("/api/v1/members/{name}/remove", answer=Done)
+async def remove_member(web: Backend, request: Request, name: str, body: ActorBody) -> Answer:
+    """Revokes the member's tokens as well."""
+    await _refuse_above(web, request.identity, name)
+    return await web.engine.execute(c.RemoveMember(name=name, actor=body.actor))
+
+
+@routes.get("/api/v1/tokens")
+async def tokens(web: Backend) -> Sequence[Token]:
+    """Also those that count for nothing any more; no secret."""
+    return await web.reads.tokens()
+
+
+@routes.post("/api/v1/tokens", status=201, answer={201: NewToken})
+async def add_token(web: Backend, request: Request, body: TokenBody) -> Reply:
+    """The secret is in this answer and nowhere else."""
+    await _refuse_above(web, request.identity, body.member, body.role)
+    secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
+    given = {name: getattr(body, name) for name in TokenBody.__struct_fields__}
+    added = await web.engine.execute(c.AddToken(**given, token_hash=hash_of(secret)))
+    assert isinstance(added, TokenAdded)
+    return json_reply(NewToken(added.id, secret), 201)
+
+
+@routes.post("/api/v1/tokens/{token_id:id}/revoke", answer=Done)
+async def revoke_token(web: Backend, request: Request, token_id: int, body: ActorBody) -> Answer:
+    """It counts for nothing from the next request on."""
+    for token in await web.reads.tokens():
+        if token.id == token_id:
+            await _refuse_above(web, request.identity, token.member, token.role)
+    return await web.engine.execute(c.RevokeToken(token_id=token_id, actor=body.actor))
+
+
+def hash_of(secret: str) -> str:
+    """Random enough to need no salt, and no slow hash."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+async def _refuse_above(web: Backend, who: Caller | None, member: str, role: Role = Role.VIEWER) -> None:
+    """Raises Forbidden where that role, or the member's own, is above the asker's."""
+    if who is None:
+        return
+    known = next((one.role for one in await web.reads.members() if one.name == member), Role.VIEWER)
+    for one in (role, known):
+        if not who.role.covers(one):
+            raise Forbidden(f"{who.actor} is {who.role}, which is less than {one}; nothing was changed")

@@ -1,0 +1,37 @@
+"""Which right an operation needs; what is not named here needs the highest one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from muster.model.access import Caller, Right
+from muster.model.errors import Forbidden
+
+_CHANGES = {
+    **dict.fromkeys(("agent-tasks", "plans", "claims", "attempts", "person"), Right.WORK),
+    **dict.fromkeys(("budgets", "coordinator", "crew", "permissions", "pools", "workers"), Right.CREW),
+    **dict.fromkeys(("members", "tokens"), Right.PEOPLE),
+}
+"""By the resource below `/api/v1`: to change something of it."""
+_SECRET = frozenset({"tokens"})
+"""To read of these is to need the same right as to change them."""
+
+
+def right_for(method: str, parts: Sequence[str]) -> Right:
+    """`parts` are those of the path, the first one empty."""
+    if parts[1:3] != ["api", "v1"]:
+        return Right.READ if method == "GET" and parts[1] not in {"worker", "attempt"} else Right.SERVE
+    resource = parts[3] if len(parts) > 3 else ""
+    if method == "GET" and resource not in _SECRET:
+        return Right.READ
+    return _CHANGES.get(resource, Right.STORE)
+
+
+def refuse(who: Caller, method: str, parts: Sequence[str]) -> None:
+    """Raises Forbidden."""
+    needed = right_for(method, parts)
+    if needed not in who.rights:
+        raise Forbidden(
+            f"this needs the right to {needed}, which {who.actor} has not here; nothing was changed",
+            "ask an ADMIN of the workspace: muster member set, muster token create",
+        )

@@ -1,0 +1,303 @@
+"""Every operation, by everybody: what a token's role and scopes allow, and what they do not."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from described import description
+from test_network import Line, listening
+from web_site import Site
+
+from muster.model.access import RIGHTS, Right, Role
+from muster.web.gate import Exposure
+from muster.web.open_paths import OPEN
+from patience import until
+
+TASK = "/api/v1/agent-tasks/{taskId}"
+PLAN = "/api/v1/plans/{plan}"
+MAY: dict[Right, tuple[str, ...]] = {
+    Right.READ: (
+        *("GET /api/v1/agent-tasks", "GET /api/v1/agent-tasks/next", "GET /api/v1/agent-tasks/refused"),
+        *(f"GET {TASK}", f"GET {TASK}/attempts/stream", f"GET {TASK}/logs"),
+        "GET /api/v1/attempts/{taskId}/{epoch}/output/stream",
+        *("GET /api/v1/audit", "GET /api/v1/audit/verify", "GET /api/v1/claims", "GET /api/v1/crew"),
+        *("GET /api/v1/coordinator/status", "GET /api/v1/docs", "GET /api/v1/events", "GET /api/v1/inbox"),
+        *("GET /api/v1/events/stream", "GET /api/v1/members", "GET /api/v1/openapi.json"),
+        *("GET /api/v1/owner", "GET /api/v1/permissions", "GET /api/v1/plans", f"GET {PLAN}"),
+        *(f"GET {PLAN}/items", f"GET {PLAN}/sync", f"GET {PLAN}/tasks", "GET /api/v1/pools"),
+        *("GET /api/v1/resolve", "GET /api/v1/status", "GET /api/v1/whoami", "GET /api/v1/workers"),
+        *("GET /api/v1/workers/{workerId}", "GET /api/v1/workspaces", "GET /healthz"),
+        *("GET /health/live", "GET /health/ready"),
+    ),
+    Right.WORK: (
+        "POST /api/v1/agent-tasks",
+        *(f"POST {TASK}/{verb}" for verb in ("accept", "answer", "archive", "cancel", "claim", "complete")),
+        *(f"POST {TASK}/{verb}" for verb in ("depend", "edit", "pause", "resume", "retry", "skip", "tell")),
+        *(f"POST {TASK}/{verb}" for verb in ("transfer", "claim/release", "claim/renew")),
+        *("POST /api/v1/plans", "POST /api/v1/plans/diff", "POST /api/v1/plans/update"),
+        *("POST /api/v1/person/{what}", "POST /api/v1/plans/namesakes"),
+        *(f"POST {PLAN}/{verb}" for verb in ("boxes", "cancel", "forget", "move", "pause", "resume")),
+        *(f"POST {PLAN}/{verb}" for verb in ("sync", "tick")),
+    ),
+    Right.CREW: (
+        *("POST /api/v1/budgets", "POST /api/v1/coordinator/reconcile", "POST /api/v1/crew"),
+        *("POST /api/v1/crew/stop", "POST /api/v1/crew/workers", "POST /api/v1/pools/{pool}/open"),
+        *("POST /api/v1/permissions/{number}/revoke", "POST /api/v1/workers/{workerId}/stop"),
+    ),
+    Right.PEOPLE: (
+        *("POST /api/v1/members", "POST /api/v1/members/{name}/remove", "GET /api/v1/tokens"),
+        *("POST /api/v1/tokens", "POST /api/v1/tokens/{tokenId}/revoke"),
+    ),
+    Right.STORE: ("POST /api/v1/db/backup", "POST /api/v1/shutdown", "POST /api/v1/workspaces"),
+    Right.SERVE: (
+        *(f"POST /worker/v1/{verb}" for verb in ("account", "artifact", "ask", "checkpoint", "claim")),
+        *(f"POST /worker/v1/{verb}" for verb in ("complete", "declare", "deregister", "diff", "fail")),
+        *(f"POST /worker/v1/{verb}" for verb in ("gone", "heartbeat", "log", "park", "progress", "start")),
+        *(f"POST /worker/v1/{verb}" for verb in ("provider", "publish", "register", "release", "suspect")),
+        "GET /worker/v1/tasks/{taskId}/place",
+    ),
+}
+"""What needs which right."""
+WITH_AN_ATTEMPTS_TOKEN = "/attempt/v1/"
+LAST = "POST /api/v1/shutdown"
+
+
+def operations() -> Iterator[tuple[str, str]]:
+    for path, methods in description()["paths"].items():
+        if not path.startswith(WITH_AN_ATTEMPTS_TOKEN):
+            yield from ((method.upper(), path) for method in methods)
+
+
+def target(path: str, **values: object) -> str:
+    known = {"taskId": 7, "epoch": 1, "number": 1, "tokenId": 7, "plan": "none", "workerId": "worker-none"}
+    for name, value in {**known, "name": "nobody", "pool": "none", "what": "merge", **values}.items():
+        path = path.replace(f"{{{name}}}", str(value))
+    return path
+
+
+class People:
+    """Members, tokens and a second workspace over the socket of who runs it."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+
+    def post(self, path: str, workspace: str = "default", **body: Any) -> Any:
+        data = json.dumps({"actor": "root", **body}).encode()
+        status, answer = self.site.send("POST", path, data, {"Muster-Workspace": workspace})
+        assert status < 300, answer
+        return answer
+
+    def token(self, role: Role, workspace: str = "default", *, member: str = "", **more: Any) -> str:
+        member = member or f"{role.lower()}1"
+        self.post("/api/v1/members", workspace, name=member, role=role)
+        found: str = self.post("/api/v1/tokens", workspace, name="t", member=member, role=role, **more)[
+            "token"
+        ]
+        return found
+
+
+@pytest.fixture
+def people(site: Site) -> People:
+    found = People(site)
+    found.token(Role.OWNER, member="root")
+    return found
+
+
+def ask(port: int, method: str, path: str, token: str, body: Any = None) -> tuple[int, Any]:
+    with Line(port) as line:
+        data = b"" if body is None else json.dumps(body).encode()
+        status, _, told = line.ask(method, path, data, Authorization=f"Bearer {token}")
+        return status, told
+
+
+def test_each_operation_has_a_row() -> None:
+    named = {one: right for right, some in MAY.items() for one in some}
+    assert named.keys() == {f"{method} {path}" for method, path in operations()}
+
+
+@pytest.mark.promise("S13")
+@pytest.mark.parametrize("role", Role)
+def test_a_role_may_what_its_rights_say_and_nothing_else(site: Site, people: People, role: Role) -> None:
+    token = people.token(role)
+    with listening(site, Exposure(rate=0)) as port:
+        _compare(site, port, token, RIGHTS[role])
+
+
+@pytest.mark.parametrize("scope", [Right.READ, Right.WORK, Right.SERVE])
+def test_a_scope_leaves_only_what_it_names(site: Site, people: People, scope: Right) -> None:
+    token = people.token(Role.OWNER, scopes=[scope])
+    with listening(site, Exposure(rate=0)) as port:
+        _compare(site, port, token, frozenset({scope}))
+
+
+def test_the_owner_of_another_workspace_is_none_of_the_store(site: Site, people: People) -> None:
+    people.post("/api/v1/workspaces", name="acme")
+    token = people.token(Role.OWNER, "acme")
+    with listening(site, Exposure(rate=0)) as port:
+        _compare(site, port, token, RIGHTS[Role.OWNER] - {Right.STORE}, guest=True)
+        (only,) = ask(port, "GET", "/api/v1/workspaces", token)[1]
+        assert only["name"] == "acme"
+
+
+def _compare(site: Site, port: int, token: str, rights: frozenset[Right], *, guest: bool = False) -> None:
+    named = {one: right for right, some in MAY.items() for one in some}
+    before = len(site.get("/api/v1/events?limit=1000"))
+    for method, path in operations():
+        one = f"{method} {path}"
+        if path.endswith("/stream") or (one == LAST and named[one] in rights):
+            continue
+        body = {"actor": "eve"} if method == "POST" else None
+        status, told = ask(port, method, target(path), token, body)
+        if named[one] in rights or path in OPEN:
+            of_the_folder = guest and status == 403 and "reconcile" in path
+            assert status not in {401, 403} or of_the_folder, (one, told)
+        else:
+            assert (status, told["code"]) == (403, "forbidden"), (one, told)
+    if Right.CREW not in rights and Right.WORK not in rights:
+        assert len(site.get("/api/v1/events?limit=1000")) == before
+
+
+@pytest.mark.parametrize("why", ["revoked", "removed", "expired", "made up"])
+def test_a_token_that_counts_for_nothing_opens_nothing(site: Site, people: People, why: str) -> None:
+    token = people.token(Role.ADMIN, member="ada", expiresS=1 if why == "expired" else 0)
+    if why == "revoked":
+        (listed,) = [one for one in site.get("/api/v1/tokens") if one["member"] == "ada"]
+        people.post(f"/api/v1/tokens/{listed['id']}/revoke")
+    elif why == "removed":
+        people.post("/api/v1/members/ada/remove")
+    elif why == "expired":
+        made_s = time.time()
+        until(lambda: time.time() > made_s + 1.1, "it has expired")
+    else:
+        token = token[:-1] + ("A" if token[-1] != "A" else "B")
+    with listening(site, Exposure(rate=0)) as port:
+        for method, path in operations():
+            if path not in OPEN:
+                status, told = ask(port, method, target(path), token, {"actor": "eve"})
+                assert (status, told["code"]) == (401, "not_allowed"), path
+
+
+@pytest.mark.promise("S13")
+def test_what_another_workspace_has_is_answered_as_what_is_not_there(site: Site, people: People) -> None:
+    """By every operation that names something."""
+    site.enqueue("a", plan="billing")
+    site.register()
+    site.started()
+    (task,) = site.get("/api/v1/agent-tasks")
+    (mine, *_) = site.get("/api/v1/tokens")
+    people.post("/api/v1/workspaces", name="acme")
+    token = people.token(Role.OWNER, "acme", member="eve")
+    theirs = {"taskId": task["id"], "tokenId": mine["id"], "plan": "billing", "workerId": task["worker"]}
+    theirs |= {"name": "root", "epoch": 1}
+    before = _all_of(site)
+    with listening(site, Exposure(rate=0)) as port:
+        for method, path in operations():
+            if "{" not in path or path.endswith("/stream"):
+                continue
+            found = ask(port, method, target(path, **theirs), token, body(method, path, theirs))
+            absent = ask(port, method, target(path, **ABSENT), token, body(method, path, ABSENT))
+            assert _shape(found, theirs) == _shape(absent, ABSENT), path
+            assert found[0] != 422, f"{path}: the body of the test is wrong: {found[1]}"
+            assert found[0] != 200 or absent[0] == 200, path
+        status, told = ask(port, "GET", f"/api/v1/agent-tasks/{task['id']}", token)
+        assert (status, told["code"]) == (404, "not_found")
+        assert _all_of(site) == before
+
+
+ABSENT: dict[str, Any] = {
+    "taskId": 244645045985281,
+    "tokenId": 244645045985282,
+    "epoch": 1,
+    "plan": "payroll",
+    "workerId": "worker-absent00",
+    "name": "nemo",
+}
+
+
+def body(method: str, path: str, values: dict[str, Any]) -> Any:
+    """What the operation needs, and no more; where it names a task, one of `values`."""
+    described = description()["paths"][path][method.lower()].get("requestBody")
+    if described is None:
+        return None
+    schema = described["content"]["application/json"]["schema"]
+    return {**_sample(schema), **({"dependsOn": [values["taskId"]]} if path.endswith("depend") else {})}
+
+
+def _sample(schema: dict[str, Any]) -> Any:
+    if reference := schema.get("$ref"):
+        return _sample(description()["components"]["schemas"][reference.rpartition("/")[2]])
+    if "enum" in schema:
+        return schema["enum"][0]
+    if "properties" in schema:
+        return {name: _sample(schema["properties"][name]) for name in schema.get("required", ())}
+    samples = {
+        "string": "x",
+        "integer": schema.get("minimum", 1),
+        "number": 1,
+        "boolean": False,
+        "object": {},
+    }
+    if "64" in schema.get("pattern", ""):
+        return "0" * 64
+    return samples.get(schema.get("type", ""), [])
+
+
+def _shape(reply: tuple[int, Any], values: dict[str, Any]) -> tuple[int, str]:
+    """What was answered, without what was asked for by name."""
+    text = json.dumps(reply[1])
+    for name in ("taskId", "tokenId", "plan", "workerId", "name"):
+        text = text.replace(str(values[name]), f"<{name}>")
+    return reply[0], text
+
+
+def _all_of(site: Site) -> Any:
+    keep = ("/api/v1/agent-tasks", "/api/v1/plans", "/api/v1/members", "/api/v1/events?limit=1000")
+    return [site.get(one) for one in keep], [
+        {name: value for name, value in one.items() if name != "lastUsedAtMs"}
+        for one in site.get("/api/v1/tokens")
+    ]
+
+
+def test_who_did_it_is_whoever_asks_whatever_the_body_says(site: Site, people: People) -> None:
+    token = people.token(Role.MEMBER, member="ada")
+    with listening(site, Exposure(rate=0)) as port:
+        assert ask(port, "POST", "/api/v1/agent-tasks", token, {"title": "t", "actor": "eve"})[0] == 201
+        assert ask(port, "POST", "/api/v1/agent-tasks", token, {"title": "u"})[0] == 201
+        status, told = ask(
+            port,
+            "POST",
+            "/api/v1/plans",
+            token,
+            {"plan": "p", "source": "/etc/passwd", "tasks": [{"title": "x", "key": "x"}]},
+        )
+        assert (status, told["code"]) == (403, "forbidden"), "a file of the server's"
+        assert {event["actor"] for event in site.get("/api/v1/events") if event["event"] == "enqueued"} == {
+            "user:ada"
+        }
+        used = [one["lastUsedAtMs"] for one in site.get("/api/v1/tokens") if one["member"] == "ada"]
+        assert used[0] is not None
+
+
+def test_nobody_gives_more_than_they_have(site: Site, people: People) -> None:
+    token = people.token(Role.ADMIN, member="ada")
+    with listening(site, Exposure(rate=0)) as port:
+        for path, body in [
+            ("/api/v1/members", {"name": "bob", "role": "OWNER"}),
+            ("/api/v1/members", {"name": "root", "role": "VIEWER"}),
+            ("/api/v1/members/root/remove", {}),
+            ("/api/v1/tokens", {"name": "t", "member": "root", "role": "VIEWER"}),
+            ("/api/v1/tokens", {"name": "t", "member": "ada", "role": "OWNER"}),
+        ]:
+            status, told = ask(port, "POST", path, token, body)
+            assert (status, told["code"]) == (403, "forbidden"), path
+        assert ask(port, "POST", "/api/v1/members", token, {"name": "bob", "role": "ADMIN"})[0] == 200
+        status, code = site.refused("POST", "/api/v1/members/root/remove", b'{"actor": "root"}')
+        assert (status, code) == (409, "conflict"), "the last OWNER"
+        assert {"member_added", "token_added"} <= {event["event"] for event in site.get("/api/v1/events")}
+        assert site.get("/api/v1/audit/verify")["whole"]
+        secrets = json.dumps([site.get("/api/v1/tokens"), site.get("/api/v1/events?limit=1000")])
+        assert token not in secrets and "token_hash" not in secrets
