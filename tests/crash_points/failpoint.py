@@ -22,10 +22,10 @@ from typing import TypeVar
 
 from muster.engine.commands import Applied, Engine
 from muster.engine.policy import Policy
-from muster.model import commands as c
 from muster.model.errors import StoreFault
 from muster.model.seals import Grants
 from muster.model.task import Now
+from muster.ports.engine import Asked
 from muster.ports.runtime import Chance
 from muster.ports.store import Reads, Store, Transaction
 
@@ -99,10 +99,10 @@ class CrashingEngine(Engine):
         self._brink = _Brink(store, failpoint)
         super().__init__(self._brink, chance, policy, grants)
 
-    async def apply(self, commands: Sequence[c.Command], now: Now) -> Applied:
-        names = {type(command).__name__ for command in commands}
+    async def apply(self, asked: Sequence[Asked], now: Now) -> Applied:
+        names = {type(one.command).__name__ for one in asked}
         self._brink.names = names
-        applied = await super().apply(commands, now)
+        applied = await super().apply(asked, now)
         self._failpoint.at("after_commit", names)
         return applied
 

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -183,6 +184,12 @@ def test_the_lock_names_the_public_index_only() -> None:
 def test_links_lead_somewhere() -> None:
     pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
     say(tree_files.broken_links(ROOT, pages))
+
+
+def test_a_test_files_name_stands_once() -> None:
+    """Two of one name cannot be collected together, and each of them passes alone."""
+    counts = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    say([f"{name} stands {count} times below tests/" for name, count in counts.items() if count > 1])
 
 
 def test_every_promise_has_a_test_that_says_so() -> None:
