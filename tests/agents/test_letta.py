@@ -27,10 +27,11 @@ def fed(*lines: dict[str, object]) -> LettaStream:
     return stream
 
 
-def held(home: Path, number: int) -> Path:
-    """A conversation in its folder of such."""
-    name = base64.urlsafe_b64encode(f"conversation:local-conv-{number}".encode()).decode().rstrip("=")
-    folder = home / ".letta" / "lc-local-backend" / "conversations" / name
+def held(usual: Path, key: str) -> Path:
+    """A conversation in its folder."""
+    conversation, _, own = key.partition("@")
+    name = base64.urlsafe_b64encode(f"conversation:{conversation}".encode()).decode().rstrip("=")
+    folder = (usual / "muster" / own if own else usual) / "conversations" / name
     folder.mkdir(parents=True)
     for name in ("conversation.json", "manifest.json", "system-prompt.json"):
         (folder / name).write_text('{\n  "id": "x",\n  "agent_id": "y"\n}\n')
@@ -40,40 +41,54 @@ def held(home: Path, number: int) -> Path:
 
 def test_a_conversation_is_resumed_where_it_is_held(tmp_path: Path, folder: AttemptFolder) -> None:
     config = AgentConfig("l", ("sh",), permission_mode="plan", model="a/b", env={"HOME": str(tmp_path)})
-    made, job = LettaAgent(config), plain_job(session_key="local-conv-2")
+    made, job = LettaAgent(config), plain_job(session_key="local-conv-2@7-1")
+    home = tmp_path / ".letta" / "lc-local-backend"
     usual = ("sh", "--output-format", "stream-json", "--permission-mode", "plan", "--model", "a/b")
     assert made.launch(job, folder, cwd=tmp_path, extra_env={}).argv == (*usual, "--new-agent", "-p")
-    held(tmp_path, 2)
+    held(home, "local-conv-2@7-1")
     resumed = made.launch(job, folder, cwd=tmp_path, extra_env={})
     assert resumed.argv == (*usual, "--conversation", "local-conv-2", "-p")
+    assert resumed.env["LETTA_LOCAL_BACKEND_DIR"] == str(home / "muster" / "7-1")
     served = made.launch(plain_job(session_key="conv-77"), folder, cwd=tmp_path, extra_env={})
     assert served.argv[-3:-1] == ("--conversation", "conv-77"), "what its server holds is not seen from here"
 
 
-@pytest.mark.parametrize("size", [0, 5])
-@pytest.mark.parametrize(
-    ("cut", "aside"),
-    [
-        ("conversation.json", {"conversation.json", "messages.jsonl"}),
-        ("messages.jsonl", {"messages.jsonl"}),
-        ("manifest.json", {"manifest.json", "messages.jsonl"}),
-        ("system-prompt.json", {"system-prompt.json"}),
-    ],
-)
-def test_a_file_that_a_kill_has_cut_off_is_out_of_the_way_before_the_start(
-    tmp_path: Path, folder: AttemptFolder, cut: str, size: int, aside: set[str]
+def test_two_that_begin_share_no_folder_and_both_have_the_users_providers(
+    tmp_path: Path, folder: AttemptFolder
 ) -> None:
     made = LettaAgent(AgentConfig("l", ("sh",), permission_mode="plan", env={"HOME": str(tmp_path)}))
-    torn, whole = held(tmp_path, 2), held(tmp_path, 1)
+    home = tmp_path / ".letta" / "lc-local-backend"
+    (home / "providers").mkdir(parents=True)
+    (home / "providers" / "mine.json").write_text("{}")
+    began = [made.launch(plain_job(task_id=n), folder, cwd=tmp_path, extra_env={}) for n in (3, 4)]
+    places = [Path(launch.env["LETTA_LOCAL_BACKEND_DIR"]) for launch in began]
+    assert places[0] != places[1]
+    assert all((place / "providers" / "mine.json").is_file() for place in places)
+    seen = []
+    for launch in began:
+        stream = made.stream(plain_job(), launch)
+        seen += stream.feed(b'{"type": "system", "conversation_id": "local-conv-1"}\n')
+    assert seen == [SessionSeen(f"local-conv-1@{place.name}") for place in places]
+    assert {path.name for path in home.iterdir()} == {"providers", "muster"}, (
+        "nothing of the user's is touched"
+    )
+
+
+@pytest.mark.parametrize("size", [0, 5])
+@pytest.mark.parametrize(
+    "cut", ["conversation.json", "messages.jsonl", "manifest.json", "system-prompt.json"]
+)
+def test_a_conversation_that_a_kill_has_cut_off_is_not_gone_on_with(
+    tmp_path: Path, folder: AttemptFolder, cut: str, size: int
+) -> None:
+    made = LettaAgent(AgentConfig("l", ("sh",), permission_mode="plan", env={"HOME": str(tmp_path)}))
+    torn = held(tmp_path / ".letta" / "lc-local-backend", "local-conv-1@7-1")
     os.truncate(torn / cut, size)
-    files = {path: path.read_bytes() for path in whole.iterdir()}
-    launch = made.launch(plain_job(session_key="local-conv-2"), folder, cwd=tmp_path, extra_env={})
-    assert ("--conversation" in launch.argv) == (cut == "system-prompt.json"), "it makes that one again"
-    assert {path.name for path in torn.glob("*.cut-off")} == {f"{name}.cut-off" for name in aside}
-    assert (torn / f"{cut}.cut-off").stat().st_size == size
-    assert {path: path.read_bytes() for path in whole.iterdir()} == files, "nobody else's is touched"
-    told = json.loads((torn / "conversation.json").read_bytes())
-    assert told["id"] == ("local-conv-2" if cut == "conversation.json" else "x"), "its number is taken"
+    launch = made.launch(plain_job(session_key="local-conv-1@7-1"), folder, cwd=tmp_path, extra_env={})
+    assert "--conversation" not in launch.argv
+    assert not launch.env["LETTA_LOCAL_BACKEND_DIR"].endswith("/7-1"), (
+        "a broken folder ends every start in it"
+    )
 
 
 def test_its_own_notes_are_no_work_unless_the_project_has_them(tmp_path: Path, folder: AttemptFolder) -> None:

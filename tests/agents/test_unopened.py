@@ -86,10 +86,5 @@ def test_an_acp_session_that_needs_a_login_first_is_not_gone(folder: AttemptFold
     assert not failed("acp", folder, Exit(code=1), READY, refused).session_gone
 
 
-def test_a_file_that_another_letta_is_writing_leaves_the_conversation(folder: AttemptFolder) -> None:
-    said = "Error: Unexpected end of JSON input"
-    assert not failed("letta", folder, Exit(code=1), said=said).unopened
-
-
 def test_aider_has_a_chat_that_anything_can_be_read_from(folder: AttemptFolder) -> None:
     assert not failed("aider", folder, Exit(code=1)).unopened

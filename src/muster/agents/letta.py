@@ -13,18 +13,16 @@ from typing import Any, ClassVar
 
 from muster.agents.inputs import with_result
 from muster.agents.jsonlines import count_of, dict_of, list_of, text_of
-from muster.agents.letta_store import holds, set_aside_what_is_cut_off
+from muster.agents.letta_store import begin, conversation_of, folder_of, holds, key_of
 from muster.agents.provider import refusal, status_in
 from muster.agents.streaming import EventStream, StreamingAgent, step_of, target_of
 from muster.agents.transcript import cost, message
 from muster.config.kinds import GIVEN, USE_MODE, USE_MODEL, AgentKind
 from muster.model.errors import Unavailable
 from muster.model.usage import Usage
-from muster.ports.agent import AgentEvent, AttemptFolder, Did, Entry, Exit, Failed, Job, Launch, Outcome, Step
+from muster.ports.agent import AgentEvent, AttemptFolder, Did, Entry, Exit, Job, Launch, Outcome, Step
 
 _GONE = re.compile(r"onversation.*not found")
-_STORE = re.compile(r"\bJSON\b")
-"""So it ends where any file of its folder is cut off, if only because another one is writing it."""
 _INNER = re.compile(r'"message": "([^"]+)"')
 _LOCAL = "local-"
 """Its conversations on this machine are called that; all others are at its server."""
@@ -45,10 +43,14 @@ class LettaAgent(StreamingAgent, frozen=True):
     free_mode: ClassVar[str] = "unrestricted"
 
     def launch(self, job: Job, folder: AttemptFolder, *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
+        env, key = self._env(), job.session_key or ""
+        usual = self._usual(env)
         try:
-            set_aside_what_is_cut_off(self._store(self._env()))
+            resumes = bool(key) and self.knows(key, env)
+            own = folder_of(usual, key) if resumes else begin(usual, f"{job.task_id}-{job.epoch}")
         except OSError as exc:
-            raise Unavailable(f"cannot put a file out of letta's way that is cut off: {exc}") from exc
+            raise Unavailable(f"cannot make a folder for letta's conversation: {exc}") from exc
+        extra_env = {**extra_env, self.config_env: str(own)}
         launch = super().launch(job, folder, cwd=cwd, extra_env=extra_env)
         notes = cwd / ".letta"
         if not notes.exists():  # there it keeps notes of its own, which are no work of the task
@@ -61,19 +63,24 @@ class LettaAgent(StreamingAgent, frozen=True):
 
     def arguments(self, session_key: str | None, *, resumes: bool) -> list[str]:
         argv = ["--output-format", "stream-json", "--permission-mode", self.mode]
-        session = ["--conversation", session_key] if resumes and session_key else ["--new-agent"]
+        session = (
+            ["--conversation", conversation_of(session_key)] if resumes and session_key else ["--new-agent"]
+        )
         return [*argv, *self.model, *self.config.args, *session, "-p"]
 
     def knows(self, session_key: str, env: Mapping[str, str]) -> bool:
         if not session_key.startswith(_LOCAL):
             return True
-        return holds(self._store(env), session_key)
+        return holds(self._usual(env), session_key)
 
-    def _store(self, env: Mapping[str, str]) -> Path:
+    def _usual(self, env: Mapping[str, str]) -> Path:
+        """The user's own folder of conversations."""
         return Path(env.get(self.config_env) or Path(env["HOME"]) / ".letta" / "lc-local-backend")
 
     def stream(self, job: Job, launch: Launch) -> LettaStream:  # noqa: ARG002
-        return LettaStream(None, launch.limits)  # it counts each run by itself
+        made = LettaStream(None, launch.limits)  # it counts each run by itself
+        made.folder = Path(launch.env[self.config_env])
+        return made
 
 
 def entries(line: dict[str, Any]) -> Iterator[Entry]:
@@ -114,13 +121,16 @@ KIND = AgentKind(
 class LettaStream(EventStream):
     """Reads `--output-format stream-json`."""
 
+    folder = Path()
+    """Of its conversation, where that is kept on this machine."""
     _error = ""
     _final: dict[str, Any] | None = None
 
     def _line(self, line: dict[str, Any]) -> list[AgentEvent]:
         match text_of(line, "type"):
             case "system":
-                return self._seen(text_of(line, "conversation_id"))
+                seen = text_of(line, "conversation_id")
+                return self._seen(key_of(seen, self.folder) if seen.startswith(_LOCAL) else seen)
             case "auto_approval":
                 call = dict_of(line, "tool_call")
                 self._error = ""
@@ -145,9 +155,6 @@ class LettaStream(EventStream):
             cached_tokens=cached,
             output_tokens=count_of(usage, "completion_tokens"),
         )
-
-    def _unopened(self, exit: Exit, failed: Failed) -> bool:
-        return super()._unopened(exit, failed) and not _STORE.search(failed.message)
 
     def _outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:
         final = self._final
