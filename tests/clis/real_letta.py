@@ -22,8 +22,9 @@ def cli() -> str:
 @pytest.mark.parametrize("name", CUT)
 def test_a_file_that_was_cut_off_stops_no_task(bench: Bench, stub: ModelStub, name: str, size: int) -> None:
     session = bench.run("plain").session
-    _, _, own = session.partition("@")
-    [folder] = bench.root.glob(f"home/.letta/lc-local-backend/muster/{own}/conversations/*")
+    conversation, _, own = session.partition("@")
+    folders = bench.root.glob(f"home/.letta/lc-local-backend/muster/{own}/conversations/*/conversation.json")
+    [folder] = (path.parent for path in folders if f'"{conversation}"' in path.read_text())
     os.truncate(folder / name, size)
     other = bench.run("plain")
     assert isinstance(other.outcome, Completed), (other.outcome, "a task that has nothing to do with it")
