@@ -7,6 +7,8 @@ import json
 import pytest
 
 from muster.cli.surface import surface
+from muster.model import commands as c
+from muster.model.access import Role
 
 ONE = {
     ("status",): ((), "crew,tasks"),
@@ -40,6 +42,9 @@ MANY = {
     ("audit", "list"): ((), "ref,event,level"),
     ("doctor",): ((), "name,ok"),
     ("worktree", "list"): ((), "ref,bytes"),
+    ("workspace", "list"): ((), "id,name"),
+    ("member", "list"): ((), "name,role"),
+    ("token", "list"): ((), "name,member,role,lastUsedAtMs"),
 }
 ALL = ONE | MANY
 EMPTY = [
@@ -59,6 +64,9 @@ EMPTY = [
 def project(owner):
     (owner.root / "new.md").write_text("- [ ] Say it {#say agent=shell}\n  true\n")
     (owner.root / ".muster" / "worktrees" / "7").mkdir(parents=True)
+    owner.do(c.SetMember(name="ada", role=Role.ADMIN, actor="root"))
+    token = c.AddToken(name="t", member="ada", role=Role.VIEWER, token_hash="0" * 64, actor="root")
+    owner.do(token)
     return owner
 
 

@@ -187,7 +187,7 @@ def _load(crew: RepoCrew, running: int) -> Load:
     for pid in pids:
         process = psutil.Process(pid)
         cpu_s += sum(process.cpu_times()[:2])
-        mb += process.memory_full_info().uss / (1 << 20)
+        mb += process.memory_full_info().pss / (1 << 20)  # forked ones share what nobody has written to
     return Load(cpu_s, mb, _tools_mb(crew), running)
 
 

@@ -51,7 +51,7 @@ def begin(root):
     from muster.model.commands import Enqueue
     apply = Engine.apply
     def dies(self, commands, now):
-        if isinstance(commands[0], Enqueue) and os.path.exists(f"{root}/dies"):
+        if isinstance(commands[0].command, Enqueue) and os.path.exists(f"{root}/dies"):
             os.unlink(f"{root}/dies")
             if os.path.exists(f"{root}/and the store"):
                 os.unlink(f"{root}/.muster/state.db")

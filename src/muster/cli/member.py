@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from operator import itemgetter
 
 from muster.cli.access import ROLES, add_workspace_option, workspace
-from muster.cli.fields import add_fields, answer, names_of, print_rows
+from muster.cli.fields import add_fields, answer, print_rows
 from muster.cli.output import Screen, age, clean, now_ms
 from muster.client.api import path_of
+from muster.model.access import Member
 from muster.model.json_value import Json
 
 _CELLS: Mapping[str, Callable[[Json], object]] = {
@@ -48,7 +49,7 @@ def _list(args: argparse.Namespace) -> int:
         else:
             screen.line("0 members; you reach everything on this machine without being one")
 
-    print_rows(args, found, show, names=lambda: names_of("Member"))
+    print_rows(args, found, show, names=lambda: Member.__struct_encode_fields__)
     return 0
 
 

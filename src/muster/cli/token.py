@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from operator import itemgetter
 
 from muster.cli.access import ROLES, add_workspace_option, workspace
-from muster.cli.fields import add_fields, answer, names_of, print_rows
+from muster.cli.fields import add_fields, answer, print_rows
 from muster.cli.output import Screen, age, clean, now_ms
 from muster.cli.values import number, time_s
 from muster.client.api import path_of
-from muster.model.access import Right
+from muster.model.access import Right, Token
 from muster.model.json_value import Json
 from muster.model.numbers import NUMBER_MAX
 
@@ -72,7 +72,7 @@ def _list(args: argparse.Namespace) -> int:
         else:
             screen.line("0 tokens")
 
-    print_rows(args, found, show, names=lambda: names_of("Token"))
+    print_rows(args, found, show, names=lambda: Token.__struct_encode_fields__)
     return 0
 
 
