@@ -34,6 +34,9 @@ settings.register_profile("long", max_examples=2_000, stateful_step_count=150, d
 # A shell starts what runs in the background without Ctrl-C, and every process of a test would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# nohup starts it without SIGHUP; a handler of ours outlives the terminal as well, and no child inherits it.
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 # Where programs that tests use were installed is no setting of Muster's.
 os.environ.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))
 for name in [name for name in os.environ if name.startswith("MUSTER_")]:

@@ -440,6 +440,22 @@ def test_a_sessions_total_is_booked_as_what_was_added() -> None:
     assert codex.usage == Usage(input_tokens=1000, cached_tokens=200, output_tokens=50)
 
 
+def test_an_answer_that_the_cli_was_killed_before_it_booked_it_counts() -> None:
+    """It was asked to end just then: its book holds the first of two answers, and it goes on from there."""
+    lines = recorded("claude-code.tools").splitlines(keepends=True)
+    heard = b"".join(line for line in lines if b'"type":"result"' not in line)
+    first = Usage(input_tokens=1200, cached_tokens=200, output_tokens=50, cost_microusd=3810)
+    short = ClaudeStream(None, Limits(), lambda _key: first)
+    short.feed(heard)
+    short.close()
+    whole = ClaudeStream(None, Limits())
+    whole.feed(heard)
+    assert short.usage == whole.usage
+    assert whole.usage is not None
+    assert whole.usage.input_tokens > first.input_tokens
+    assert short.session_usage == first, "the CLI's next total counts from its own book"
+
+
 def test_a_total_that_fell_has_begun_anew() -> None:
     mark = Usage(input_tokens=99_000, output_tokens=9_000, cost_microusd=990_000)
     stream = parser("claude-code.plain", mark)

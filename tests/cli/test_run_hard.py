@@ -56,6 +56,28 @@ def test_two_runs_share_one_crew_and_both_are_finished(folder: Path) -> None:
     assert nobody_up(folder)
 
 
+def test_a_run_that_did_not_see_the_end_of_its_crew_asks_the_store(folder: Path) -> None:
+    """Between two of its looks the last task is done and the crew has ended."""
+    (folder / "a.md").write_text("# A\n- [ ] One {#one}\n  until [ -e go ]; do sleep 0.05; done\n")
+    (folder / "b.md").write_text(
+        "# B\n- [ ] One {#one}\n  touch begun; until [ -e go ]; do sleep 0.05; done\n"
+    )
+    with started(folder, "run", "a.md", "--workers", "2") as first:
+        until(lambda: not nobody_up(folder), "the crew is up")
+        with started(folder, "run", "b.md") as second:
+            until((folder / "begun").exists, "the second plan is at work")
+            second.send_signal(signal.SIGSTOP)
+            try:
+                (folder / "go").touch()
+                assert first.wait(PATIENCE_S) == 0
+                assert nobody_up(folder)
+            finally:
+                second.send_signal(signal.SIGCONT)
+            assert second.wait(PATIENCE_S) == 0
+            assert second.stdout is not None
+            assert "b: 1 completed" in second.stdout.read()
+
+
 def test_two_runs_of_one_moment_both_end_well(folder: Path) -> None:
     (folder / "plan.md").write_text(QUICK)
     with started(folder, "run", "plan.md") as first, started(folder, "run", "plan.md") as second:

@@ -21,6 +21,12 @@ from muster_command import run_muster as muster
 from patience import PATIENCE_S, until
 
 _LISTENS = """\
+if "waits to be" in prompt and not resumes:
+    while not pathlib.Path("looked").exists(): time.sleep(0.02)
+    say(type="assistant", message=dict(id="m1", content=[dict(type="text", text="I begin.")]))
+    while not pathlib.Path("go").exists(): time.sleep(0.02)
+    end(1)
+    sys.exit()
 if "listen" in prompt and not resumes:
     say(type="assistant", message=dict(id="m1", usage=dict(input_tokens=100), content=[dict(type="text",
         text="I begin.\\nmuster: progress 40 reading\\nmuster: checkpoint page 12")]))
@@ -126,6 +132,38 @@ def test_watch_shows_what_agents_say_and_do_as_they_do_it(project: Path, as_json
     else:
         assert seen[0] == "plan/it  I begin.\n"
         assert any(line.startswith("plan/it  Σ ") for line in seen), seen
+
+
+def test_watch_begins_with_what_was_said_before(project: Path) -> None:
+    """Also where the last chunk of the output is not the first: it begins in the middle."""
+    (project / "plan.md").write_text("# Plan\n- [ ] It {#it}\n  waits to be looked at\n")
+
+    def printed(text: str) -> bool:
+        return text in muster(project, "logs", "plan/it", "--raw").stdout
+
+    run = subprocess.Popen([*MUSTER, "run", "plan.md"], cwd=project, stdout=subprocess.PIPE)
+    watch = None
+    try:
+        until(lambda: printed('"init"'), "its first line is kept")
+        (project / "looked").touch()
+        until(lambda: printed("I begin."), "its second line is kept")
+        watch = subprocess.Popen(
+            [*MUSTER, "watch", "--lines"],
+            cwd=project,
+            stdout=subprocess.PIPE,
+            text=True,
+            stdin=subprocess.DEVNULL,
+        )
+        assert watch.stdout is not None
+        lines = iter(watch.stdout.readline, "")
+        assert next(line for line in lines if line == "plan/it  I begin.\n")
+        (project / "go").touch()
+        assert run.wait(PATIENCE_S) == 0
+    finally:
+        for process in (watch, run):
+            if process is not None:
+                process.terminate()
+                process.communicate()
 
 
 def test_a_budget_that_is_nearly_used_reaches_the_agent_beside_what_a_person_says(project: Path) -> None:

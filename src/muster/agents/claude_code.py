@@ -229,10 +229,10 @@ class ClaudeStream(EventStream):
 
     @property
     def usage(self) -> Usage | None:
-        if self._total is not None or not self._counted:
-            return super().usage
-        told = total(self._counted.values())
-        return told and replace(told, estimated=told.estimated or self._asks)
+        booked, heard = super().usage, total(self._counted.values())
+        if heard is None or booked is not None and (self.ended or _holds(booked, heard)):
+            return booked
+        return replace(heard, estimated=heard.estimated or self._asks)
 
     def _outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:
         if self._final is None:
@@ -387,6 +387,13 @@ def _waiting(line: dict[str, Any]) -> Retrying:
     refused = refusal(said, status=known, word=word)
     return Retrying(
         refusal=refused, tries=count_of(line, "attempt"), delay_s=count_of(line, "retry_delay_ms") / 1000
+    )
+
+
+def _holds(booked: Usage, heard: Usage) -> bool:
+    """False where a signal came between the end of an answer and its entry in the CLI's own book."""
+    return booked.input_tokens >= heard.input_tokens and (
+        heard.estimated or booked.output_tokens >= heard.output_tokens
     )
 
 

@@ -163,6 +163,8 @@ def _attached(api: Api, feed: Feed, goal: _Goal, show: EventPrinter, interrupts:
             show.say("Detached; the crew goes on. `muster watch` follows it, `muster down` stops it.")
             return EXIT_INTERRUPTED, "detached"
         if not answers(project.socket) and holder(project.supervisor_lock) is None:
+            if goal.was_reached():
+                break
             feed.close()
             _refuse_unsound(project)
             show.say(
@@ -289,6 +291,12 @@ class _Goal:
                 self._show.say(f"Waiting  for an answer: {command} (Ctrl-C: end)")
         self._told = set(asked)
         return not asked
+
+    def was_reached(self) -> bool:
+        """For a crew that has ended: between two looks of `reached` its last task may have been done."""
+        with suppress(Unavailable), connect_to(self.project) as context:
+            return _settled(context.api, self.name)
+        return False
 
     def _asked(self, api: Api) -> list[str]:
         try:

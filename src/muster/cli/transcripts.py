@@ -130,11 +130,18 @@ class Said:
     """What one attempt says, as it comes."""
 
     def __init__(
-        self, readers: Readers, task_id: int, epoch: int, *, agent: str | None = None, last: int | None = None
+        self,
+        readers: Readers,
+        task_id: int,
+        epoch: int,
+        *,
+        agent: str | None = None,
+        last: int | None = None,
+        recent: int | None = None,
     ) -> None:
-        """`last`: of what is there already only so many chunks."""
+        """Of what is there already: only the `last` so many chunks, and of these only the `recent` entries."""
         self._readers, self._task_id, self._epoch, self._agent = readers, task_id, epoch, agent
-        self._last = last
+        self._last, self._recent = last, recent
         self._streams: Streams | None = None
         self._after = 0
         self.over = False
@@ -155,6 +162,8 @@ class Said:
         for chunk in answer["chunks"]:
             stream, data = chunk["stream"], base64.b64decode(chunk["data"])
             found += [(stream, entry) for entry in self._streams.feed(stream, chunk["offset"], data)]
+        if self._recent is not None:
+            found, self._recent = found[-self._recent :], None
         self.over = answer["done"]
         return [*found, *(self._streams.end() if self.over else ())]
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from muster.cli.context import WAIT_S, Context, connect, no_rows
 from muster.cli.output import BOLD, Screen, clean, columns, note, print_json, ref_of
 from muster.cli.task import find_tasks
-from muster.cli.transcripts import Readers, Said, as_json, lines_of
+from muster.cli.transcripts import TAIL_CHUNKS, Readers, Said, as_json, lines_of
 from muster.client.api import plan_path
 from muster.client.http import answers
 from muster.config.project import Project
@@ -21,6 +21,8 @@ from muster.model.json_value import Json
 from muster.model.states import HELD
 
 SHOWN_MAX = 50
+RECENT = 3
+"""So many entries of what an agent has said before are shown at the start."""
 LOOK_S = 0.2
 TALK_S = 1.0
 """Agents are asked this often what they say."""
@@ -132,10 +134,11 @@ class _Voices:
         self._readers = Readers(context.project)
         self.heard: dict[tuple[int, int], tuple[str, Said]] = {}
         for task in find_tasks(context, plan=args.plan, names=["running"], limit=SHOWN_MAX):
-            self.listen(task["id"], task["epoch"], ref_of(task), last=1)
+            self.listen(task["id"], task["epoch"], ref_of(task), recent=RECENT)
 
-    def listen(self, task_id: int, epoch: int, ref: str, last: int | None = None) -> None:
-        said = Said(self._readers, task_id, epoch, last=last)
+    def listen(self, task_id: int, epoch: int, ref: str, recent: int | None = None) -> None:
+        # An entry may be spread over chunks, so that the last chunk alone may hold none.
+        said = Said(self._readers, task_id, epoch, last=recent and TAIL_CHUNKS, recent=recent)
         self.heard.setdefault((task_id, epoch), (ref, said))
 
     def tell(self) -> None:
