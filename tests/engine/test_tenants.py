@@ -105,8 +105,9 @@ class World:
         for job in getattr(answer, "jobs", ()):
             self.held[job.task_id] = job.epoch
         told = msgspec.to_builtins(answer)
-        for job in told.get("jobs", ()) if isinstance(told, dict) else ():
-            del job["proof"]  # of this store and no other
+        if isinstance(told, dict):
+            for job in [*told.get("jobs", ()), *([told["job"]] if "job" in told else [])]:
+                del job["proof"]  # of this store and no other
         return told
 
     def task(self, step: Step) -> int:

@@ -282,6 +282,33 @@ def test_who_did_it_is_whoever_asks_whatever_the_body_says(site: Site, people: P
         assert used[0] is not None
 
 
+def test_a_token_gives_no_wider_and_no_longer_one(site: Site, people: People) -> None:
+    limited = people.token(Role.ADMIN, member="ada", scopes=["people"], expiresS=600)
+    new = {"name": "t", "member": "ada", "role": "ADMIN"}
+    with listening(site, Exposure(rate=0)) as port:
+        for body in (
+            {**new, "expiresS": 60},
+            {**new, "role": "VIEWER", "expiresS": 60},
+            {**new, "scopes": ["people", "work"], "expiresS": 60},
+            {**new, "scopes": ["people"]},
+            {**new, "scopes": ["people"], "expiresS": 3600},
+        ):
+            status, told = ask(port, "POST", "/api/v1/tokens", limited, body)
+            assert (status, told["code"]) == (403, "forbidden"), body
+            assert told["hint"].startswith("--" if body.get("scopes") == ["people"] else "name what"), told
+        narrow = {**new, "scopes": ["people"], "expiresS": 60}
+        assert ask(port, "POST", "/api/v1/tokens", limited, narrow)[0] == 201
+        assert len([one for one in site.get("/api/v1/tokens") if one["member"] == "ada"]) == 2
+
+
+def test_the_owner_of_another_workspace_gives_all_that_they_have(site: Site, people: People) -> None:
+    people.post("/api/v1/workspaces", name="acme")
+    token = people.token(Role.OWNER, "acme", member="eve")
+    with listening(site, Exposure(rate=0)) as port:
+        body = {"name": "t", "member": "eve", "role": "OWNER"}
+        assert ask(port, "POST", "/api/v1/tokens", token, body)[0] == 201
+
+
 def test_nobody_gives_more_than_they_have(site: Site, people: People) -> None:
     token = people.token(Role.ADMIN, member="ada")
     with listening(site, Exposure(rate=0)) as port:

@@ -230,7 +230,7 @@ class ClaudeStream(EventStream):
     @property
     def usage(self) -> Usage | None:
         booked, heard = super().usage, total(self._counted.values())
-        if heard is None or booked is not None and (self.ended or _holds(booked, heard)):
+        if heard is None or (booked is not None and (self.ended or _holds(booked, heard))):
             return booked
         return replace(heard, estimated=heard.estimated or self._asks)
 

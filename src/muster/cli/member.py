@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Callable, Mapping
 from operator import itemgetter
 
-from muster.cli.access import ROLES, add_workspace_option, workspace
-from muster.cli.fields import add_fields, answer, print_rows
-from muster.cli.output import Screen, age, clean, now_ms
+from muster.cli.access import ROLES, add_workspace_option, print_list, workspace
+from muster.cli.fields import add_fields, answer
+from muster.cli.output import age, clean, now_ms
 from muster.client.api import path_of
 from muster.model.access import Member
 from muster.model.json_value import Json
@@ -40,17 +40,13 @@ def _set(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    with workspace(args) as context:
-        found = context.api.get("/api/v1/members")
-
-    def show(screen: Screen) -> None:
-        if found:
-            screen.table(found, _CELLS, give="MEMBER")
-        else:
-            screen.line("0 members; you reach everything on this machine without being one")
-
-    print_rows(args, found, show, names=lambda: Member.__struct_encode_fields__)
-    return 0
+    return print_list(
+        args,
+        "/api/v1/members",
+        Member,
+        _CELLS,
+        none="0 members; you reach everything on this machine without being one",
+    )
 
 
 def _remove(args: argparse.Namespace) -> int:

@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Callable, Mapping
 from operator import itemgetter
 
-from muster.cli.access import ROLES, add_workspace_option, workspace
-from muster.cli.fields import add_fields, answer, print_rows
-from muster.cli.output import Screen, age, clean, now_ms
+from muster.cli.access import ROLES, add_workspace_option, print_list, workspace
+from muster.cli.fields import add_fields, answer
+from muster.cli.output import age, clean, now_ms
 from muster.cli.values import number, time_s
 from muster.client.api import path_of
 from muster.model.access import Right, Token
@@ -63,17 +63,7 @@ def _create(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    with workspace(args) as context:
-        found = context.api.get("/api/v1/tokens")
-
-    def show(screen: Screen) -> None:
-        if found:
-            screen.table(found, _CELLS, give="TOKEN")
-        else:
-            screen.line("0 tokens")
-
-    print_rows(args, found, show, names=lambda: Token.__struct_encode_fields__)
-    return 0
+    return print_list(args, "/api/v1/tokens", Token, _CELLS, none="0 tokens")
 
 
 def _revoke(args: argparse.Namespace) -> int:

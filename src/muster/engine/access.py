@@ -121,7 +121,7 @@ class Access:
 
     async def revoke_token(self, view: View, command: c.RevokeToken) -> Done:
         """Raises NotFound.  Repeating it changes nothing."""
-        token = next((one for one in await view.tx.tokens() if one.id == command.token_id), None)
+        token = await view.tx.token_of_id(command.token_id)
         if token is None:
             raise NotFound(f"there is no token {command.token_id}", "muster token list")
         if token.revoked_at_ms is None:
@@ -130,9 +130,9 @@ class Access:
 
     async def note_use(self, view: View, command: c.NoteTokenUse) -> Done:
         """No event: it is asked all the time."""
-        for token in await view.tx.tokens():
-            if token.id == command.token_id:
-                await view.tx.update_token(replace(token, last_used_at_ms=view.now.wall_ms))
+        token = await view.tx.token_of_id(command.token_id)
+        if token is not None:
+            await view.tx.update_token(replace(token, last_used_at_ms=view.now.wall_ms))
         return Done()
 
     async def _revoke(self, view: View, token: Token, actor: str) -> None:

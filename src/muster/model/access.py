@@ -88,7 +88,11 @@ class Caller(Struct, frozen=True):
     actor: str
     role: Role
     rights: frozenset[Right]
+    expires_at_ms: int | None = None
+    """When this ends to count; None: never."""
 
 
-def rights_of(role: Role, scopes: Collection[Right]) -> frozenset[Right]:
-    return RIGHTS[role] & frozenset(scopes) if scopes else RIGHTS[role]
+def rights_of(role: Role, scopes: Collection[Right], *, guest: bool) -> frozenset[Right]:
+    """`guest`: in another workspace than the folder's own, whose store and process they are."""
+    rights = RIGHTS[role] - {Right.STORE} if guest else RIGHTS[role]
+    return rights & frozenset(scopes) if scopes else rights

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import secrets
+import time
 from collections.abc import Sequence
 
 from msgspec import Struct
 
 from muster.model import commands as c
-from muster.model.access import RIGHTS, Caller, Member, Right, Role, Token
+from muster.model.access import RIGHTS, Caller, Member, Right, Role, Token, rights_of
 from muster.model.answers import Answer, Done, TokenAdded, WorkspaceAdded
 from muster.model.errors import Forbidden
-from muster.model.rows import Workspace
+from muster.model.rows import DEFAULT_WORKSPACE, Workspace
 from muster.web.backend import Backend
 from muster.web.http import ActorBody, Reply, Request, json_reply
 from muster.web.routes import Routes
@@ -99,6 +101,7 @@ async def tokens(web: Backend) -> Sequence[Token]:
 async def add_token(web: Backend, request: Request, body: TokenBody) -> Reply:
     """The secret is in this answer and nowhere else."""
     await _refuse_above(web, request.identity, body.member, body.role)
+    _refuse_wider(web, request.identity, body)
     secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
     given = {name: getattr(body, name) for name in TokenBody.__struct_fields__}
     added = await web.engine.execute(c.AddToken(**given, token_hash=hash_of(secret)))
@@ -109,15 +112,33 @@ async def add_token(web: Backend, request: Request, body: TokenBody) -> Reply:
 @routes.post("/api/v1/tokens/{token_id:id}/revoke", answer=Done)
 async def revoke_token(web: Backend, request: Request, token_id: int, body: ActorBody) -> Answer:
     """It counts for nothing from the next request on."""
-    for token in await web.reads.tokens():
-        if token.id == token_id:
-            await _refuse_above(web, request.identity, token.member, token.role)
+    token = await web.reads.token_of_id(token_id)
+    if token is not None:
+        await _refuse_above(web, request.identity, token.member, token.role)
     return await web.engine.execute(c.RevokeToken(token_id=token_id, actor=body.actor))
 
 
 def hash_of(secret: str) -> str:
     """Random enough to need no salt, and no slow hash."""
     return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _refuse_wider(web: Backend, who: Caller | None, body: TokenBody) -> None:
+    """Raises Forbidden for a token that may more, or for longer, than the one that asks for it."""
+    if who is None:
+        return
+    guest = web.workspace_id != DEFAULT_WORKSPACE
+    if more := rights_of(body.role, body.scopes, guest=guest) - who.rights:
+        raise Forbidden(
+            f"your token may not {', '.join(sorted(more))}, so it gives nobody the right to; nothing was changed",
+            f"name what the new one may do: --scope {' --scope '.join(sorted(who.rights))}",
+        )
+    left_s = math.inf if who.expires_at_ms is None else who.expires_at_ms / 1000 - time.time()
+    if (body.expires_s or math.inf) > left_s:
+        raise Forbidden(
+            "your token expires before the new one would; nothing was changed",
+            f"--expires {max(1, int(left_s))}s",
+        )
 
 
 async def _refuse_above(web: Backend, who: Caller | None, member: str, role: Role = Role.VIEWER) -> None:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.model import commands as c
-from muster.model.access import Caller, Right, Token, rights_of
+from muster.model.access import Caller, Token, rights_of
 from muster.model.errors import MusterError, NotAllowed, StoreFault, TooMany, Unavailable
 from muster.model.rows import DEFAULT_WORKSPACE
 from muster.web.access import hash_of
@@ -62,10 +62,8 @@ async def identify(web: Backend, exposure: Exposure, request: Request) -> Caller
         raise NotAllowed(f"token {token.name} {refused}; nothing was changed", HOW)
     await _note_use(web, token, wall_ms)
     role = token.role if member.role.covers(token.role) else member.role
-    rights = rights_of(role, token.scopes)
-    if token.workspace_id != DEFAULT_WORKSPACE:
-        rights -= {Right.STORE}  # the store and its process are the folder's
-    return Caller(token.workspace_id, f"user:{member.name}", role, rights)
+    rights = rights_of(role, token.scopes, guest=token.workspace_id != DEFAULT_WORKSPACE)
+    return Caller(token.workspace_id, f"user:{member.name}", role, rights, token.expires_at_ms)
 
 
 async def _note_use(web: Backend, token: Token, wall_ms: int) -> None:

@@ -68,6 +68,9 @@ class SharedQueries(ABC):
     async def tokens(self) -> list[Token]:
         return [token_of(row) for row in self._all("tokens")]
 
+    async def token_of_id(self, token_id: int) -> Token | None:
+        return self._one(token_of, "token_of_id", token_id)
+
     async def last_seal(self) -> Seal | None:
         return self._one(seal_of, "last_seal")
 

@@ -246,6 +246,9 @@ DELETE FROM members WHERE name = ?1 AND @mine
 -- name: tokens
 SELECT $token_columns FROM tokens WHERE @mine ORDER BY id
 
+-- name: token_of_id
+SELECT $token_columns FROM tokens WHERE id = ?1 AND @mine
+
 -- name: add_token
 INSERT INTO tokens ($token_columns, token_hash) VALUES ($token_slots, ?)
 
