@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import time
 from pathlib import Path
 from typing import Any
 
 from muster.app.plan_reader import titles_of
 from muster.engine.audit import Auditor
 from muster.engine.batch import Batcher
+from muster.engine.cycles import Cycles
 from muster.engine.moved_boxes import OtherFiles
 from muster.engine.policy import Policy
 from muster.engine.queries import Queries
@@ -32,10 +34,13 @@ class ServedOwner:
 
     term = 1
     long_lived = True
-    started_at_ms = 0
+    started_at_ms = int(time.time() * 1000)
     looked_at_ms = None
+    first_event_id = 0
+    absences = 0
 
     def __init__(self, store: SqliteStore, path: Path) -> None:
+        self.cycles: dict[str, Cycles] = {}
         self._store = store
         self._path = path
         self.backups = 0

@@ -10,6 +10,7 @@ from test_run import folder
 from muster.config.project import Project
 from muster.hosts.file_lock import holder
 from muster.model import commands as c
+from muster.model.errors import StoreHalted
 from muster_command import run_muster as muster
 from patience import until
 
@@ -84,7 +85,8 @@ def test_the_last_worker_stays(cli, owner):
 def test_without_a_project_or_a_crew(cli, root):
     assert cli("orchestrator", "status").code == 3
     cli("init")
-    assert "STOPPED" in cli("orchestrator", "status").out
+    ran = cli("orchestrator", "status")
+    assert (ran.code, "STOPPED" in ran.out) == (7, True)
     for verb in ("pause", "resume"):
         ran = cli("orchestrator", verb)
         assert (ran.code, "no crew is up; nothing was changed" in ran.err) == (7, True)
@@ -99,6 +101,13 @@ def test_without_a_project_or_a_crew(cli, root):
     (root / ".muster" / "state.halted").write_text("a failed sync")
     ran = cli("orchestrator", "status", "--json")
     assert (ran.code, json.loads(ran.out)["status"]) == (1, "ERROR")
+
+
+def test_its_status_ends_by_its_health(cli, two, monkeypatch):
+    assert cli("orchestrator", "status").code == 0
+    monkeypatch.setattr(two.served, "halted", lambda: StoreHalted("a sync has failed", "muster doctor"))
+    ran = cli("orchestrator", "status")
+    assert (ran.code, "a sync has failed" in ran.out) == (1, True)
 
 
 def test_reconcile_says_what_it_has_mended(cli, root):

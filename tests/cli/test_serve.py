@@ -50,7 +50,13 @@ def test_a_server_is_up_again_after_its_owner_was_killed(folder: Path, at: str) 
         until(lambda: ask(at, "/health/ready") == (200, {"status": "ok"}), "it is ready")
         assert ask(at, "/api/v1/status")[0] == 401
         assert ask(at, "/api/v1/openapi.json")[1]["openapi"] == "3.1.0"
-        owner = Api(Connection(Project(folder).socket)).get("/api/v1/owner")["pid"]
+        api = Api(Connection(Project(folder).socket))
+        until(
+            lambda: api.get("/health/coordinator")["coordinator"]["cycleCount"] > 1,
+            "it looks again and again",
+        )
+        assert muster(folder, "orchestrator", "status").returncode == 0
+        owner = api.get("/api/v1/owner")["pid"]
         os.kill(owner, signal.SIGKILL)
         until(lambda: ask(at, "/health/live")[0] == 200, "another one listens there")
         assert muster(folder, "down").returncode == 0

@@ -26,7 +26,8 @@ from muster.model.rows import DEFAULT_WORKSPACE, Plan
 from muster.model.states import AttemptStatus, ErrorKind, StopAction, TaskStatus
 from muster.model.task import Artifact, Checkpoint
 from muster.model.views import TaskFilter
-from muster.ports.store import Existing, Tx
+from muster.ports.found_rows import Existing
+from muster.ports.store import Tx
 
 
 class Broken(Exception):

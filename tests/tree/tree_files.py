@@ -113,8 +113,8 @@ def strays(root: Path, files: Iterable[Path]) -> list[str]:
 
 
 def _is_given(path: Path) -> bool:
-    """What a test has other programs say."""
-    return path.suffix == ".json" and path.parts[0] == "tests"
+    """What a test has other programs say, and what other programs read of us."""
+    return (path.suffix == ".json" and path.parts[0] == "tests") or path.parts[0] == "deploy"
 
 
 def machine_paths(root: Path, files: Iterable[Path]) -> list[str]:

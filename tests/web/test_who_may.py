@@ -31,7 +31,7 @@ MAY: dict[Right, tuple[str, ...]] = {
         *(f"GET {PLAN}/items", f"GET {PLAN}/sync", f"GET {PLAN}/tasks", "GET /api/v1/pools"),
         *("GET /api/v1/resolve", "GET /api/v1/status", "GET /api/v1/whoami", "GET /api/v1/workers"),
         *("GET /api/v1/workers/{workerId}", "GET /api/v1/workspaces", "GET /healthz"),
-        *("GET /health/live", "GET /health/ready"),
+        *("GET /health/coordinator", "GET /health/live", "GET /health/ready", "GET /metrics"),
     ),
     Right.WORK: (
         "POST /api/v1/agent-tasks",

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -23,6 +24,7 @@ from muster.config.settings import PROJECT_WORKDIR, Config
 from muster.engine.audit import Auditor
 from muster.engine.batch import Batcher
 from muster.engine.commands import Engine
+from muster.engine.cycles import Cycles
 from muster.engine.detached_call import detached_call
 from muster.engine.incarnation import PROJECT
 from muster.engine.intents import Intents
@@ -119,6 +121,8 @@ class Owner:
         self._reaper: Reaper | None = None
         self._reconciler: Reconciler | None = None
         self._led_since_ms: int | None = None
+        self._services: list[Service] = []
+        self.first_event_id = 0
 
     async def __aenter__(self) -> Self:
         """Raises OwnerUnavailable where another owner holds the store, StoreFault where it cannot be used."""
@@ -129,6 +133,7 @@ class Owner:
             self._host = LocalHost(standing.id if standing.copied else settle(self._project))
             self.store = open_store(self._project)
             stack.callback(self.store.close)
+            self.first_event_id = await self.store.reads.last_event_id()
             made_by = await self.store.reads.store_meta(PROJECT) or self._host.project
             if standing.copied or made_by != self._host.project:
                 error = copied_error(self._project, standing)
@@ -189,6 +194,14 @@ class Owner:
 
     def lineage(self, pid: int) -> list[tuple[ProcessId, str]]:
         return self._host.lineage(pid)
+
+    @property
+    def cycles(self) -> Mapping[str, Cycles]:
+        return {service.name: service.cycles for service in self._services}
+
+    @property
+    def absences(self) -> int:
+        return self.batcher.absences()
 
     @property
     def looked_at_ms(self) -> int | None:
@@ -324,7 +337,8 @@ class Owner:
             folders=LocalFolders(self._project.attempts_dir, self._project.log_file),
             retention=self._retention(),
         )
-        return [*led, self.syncer, *self._clearers()]
+        self._services = [*led, self.syncer, *self._clearers()]
+        return self._services
 
     def _clearers(self) -> list[Service]:
         if self._repository is None:

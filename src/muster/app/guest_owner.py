@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
+from muster.engine.cycles import Cycles
 from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled
 from muster.model.errors import Forbidden, StoreFault
 from muster.model.plan_sync import Difference, PlanSynced
@@ -19,6 +21,15 @@ class GuestOwner:
         self.term = owner.term
         self.long_lived = owner.long_lived
         self.started_at_ms = owner.started_at_ms
+        self.first_event_id = owner.first_event_id
+
+    @property
+    def cycles(self) -> Mapping[str, Cycles]:
+        return self._owner.cycles
+
+    @property
+    def absences(self) -> int:
+        return self._owner.absences
 
     @property
     def looked_at_ms(self) -> int | None:

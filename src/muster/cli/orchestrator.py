@@ -30,7 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     verbs.add_parser("pause", act=_set, help="hand out no more tasks; running ones finish, workers stay")
     verbs.add_parser("resume", act=_set, help="hand out tasks again")
     telling = verbs.add_parser(
-        "status", act=_status, help="whether it runs, since when, with which workers and claims"
+        "status", act=_status, help="whether it does its work (else exit code 1 or 7), with which workers"
     )
     add_fields(telling)
     verbs.add_parser(
@@ -67,6 +67,8 @@ def _status(args: argparse.Namespace) -> int:
         _say_error(args, error.message)
         raise
     print_one(args, told, lambda screen: _show(told, screen))
+    if told["problem"]:
+        return 1 if told["active"] else OwnerUnavailable.exit_code
     return 0
 
 
@@ -81,6 +83,8 @@ def _say_error(args: argparse.Namespace, message: str) -> None:
 def _show(told: Json, screen: Screen) -> None:
     now = now_ms()
     screen.line(screen.badge(_LOOKS[told["status"]], told["status"]))
+    if told["active"] and told["problem"]:
+        screen.line(screen.badge(_LOOKS["ERROR"], told["problem"]))
     rows = []
     if told["active"]:
         rows.append(("Owner", f"pid {told['pid']}, up {age(now - told['startedAtMs'])}, term {told['term']}"))

@@ -23,7 +23,7 @@ from muster.model.profiles import Chooser, by_words, required
 from muster.model.rows import LaneKey, NewTask, Plan
 from muster.model.states import FailedDependency, TaskStatus
 from muster.model.task import Task, TaskFields
-from muster.ports.store import Existing
+from muster.ports.found_rows import Existing
 
 NUMBERED_MAX = 9
 """A tenth task of the same words gets a long one: looking for the next free one would take longer each time."""

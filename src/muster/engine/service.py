@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import traceback
 
+from muster.engine.cycles import Cycles
 from muster.model.errors import MusterError, TermOver
 from muster.ports.engine import Execute, ExecuteForAll
 from muster.ports.runtime import Clock
@@ -26,6 +27,7 @@ class Service:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
+        self.cycles = Cycles()
 
     async def run_once(self) -> None:
         raise NotImplementedError
@@ -37,17 +39,21 @@ class Service:
         """Ends only by cancellation, or where another coordinator has taken over."""
         stalled = ""
         while True:
+            began_ms = self.clock.now().mono_ms
             try:
                 await self.run_once()
                 stalled = ""
             except TermOver:
                 raise
             except MusterError as error:
+                self.cycles.failed += 1
                 # Weather: say it once, try again at the next tick.  All else is a bug and ends the owner.
                 if str(error) != stalled:
                     stalled = str(error)
                     log.warning("%s: %s", self.name, error)
                     log.debug("%s", traceback.format_exc())
+            ended = self.clock.now()
+            self.cycles.add((ended.mono_ms - began_ms) / 1000, ended.wall_ms)
             await self.pause()
 
 

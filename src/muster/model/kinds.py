@@ -75,7 +75,7 @@ def _moment(text: str) -> int:
     return whole(str(round(at_s * 1000)))
 
 
-def _moment_text(at_ms: int) -> str:
+def moment_text(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
@@ -123,7 +123,7 @@ PRIORITY = Kind(_priority, "a number from 1 to 10, high first, or P0, P1, P2", "
 ORDER = Kind(_number(-NUMBER_MAX, NUMBER_MAX), "a whole number, low first", "N")
 COUNT = Kind(_number(0, RETRIES_MAX), f"a number from 0 to {RETRIES_MAX}", "N")
 SECONDS = Kind(_seconds, _DURATION, "TIME", duration_text)
-MOMENT = Kind(_moment, _MOMENT, "DATE", _moment_text)
+MOMENT = Kind(_moment, _MOMENT, "DATE", moment_text)
 PAIRS = Kind(
     _pairs,
     "KEY=VALUE, or several with commas between them, each key once",

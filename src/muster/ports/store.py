@@ -32,35 +32,9 @@ from muster.model.views import (
     TaskFilter,
     TaskView,
 )
+from muster.ports.found_rows import EventSpan, Existing
 
 T = TypeVar("T")
-
-
-class EventSpan(Struct, frozen=True, gc=False):
-    """Which events of a task are there, and how many its row says there were."""
-
-    task_id: int
-    expected: int
-    first: int
-    last: int
-    count: int
-
-    def whole(self, *, pruned: bool) -> bool:
-        """True without a hole or a cut; retention (`pruned`) may have dropped the beginning, or all of it."""
-        if self.count == 0:
-            return pruned
-        gapless = self.count == self.last - self.first + 1
-        return gapless and self.last == self.expected and (pruned or self.first == 1)
-
-
-class Existing(Struct, frozen=True, gc=False):
-    id: int
-    done: bool
-    failed: bool
-    """Failed or cancelled: its children go on only if they want to."""
-    title: str
-    description: str
-    agent: str | None
 
 
 class Writes(Struct):
@@ -390,6 +364,10 @@ class Reads(Common, Protocol):
 
     async def last_event_id(self) -> int:
         """0 where nothing has happened yet."""
+
+    async def event_counts(self, after_id: int, to_id: int) -> list[tuple[str, str | None, int]]:
+        """(event, the error kind where a task has failed by it, how many) of those after the one and up to the
+        other."""
 
     async def task_views(self, selection: TaskFilter) -> list[TaskView]: ...
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct, field
 
+from muster.engine.cycles import Cycles
 from muster.engine.queries import Queries
 from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled
 from muster.model.errors import StoreFault
@@ -17,6 +18,7 @@ from muster.ports.engine import Execute
 from muster.ports.host import ProcessId
 from muster.ports.runtime import Wakeups
 from muster.ports.store import Reads
+from muster.web.event_counts import EventCounts
 from muster.web.feed import EventFeed
 from muster.web.http import Request
 
@@ -32,6 +34,16 @@ class OwnerActions(Protocol):
     long_lived: bool
     """False for an owner of one command."""
     started_at_ms: int
+    first_event_id: int
+    """Up to this event all has happened before it began."""
+
+    @property
+    def cycles(self) -> Mapping[str, Cycles]:
+        """Those of the coordinator's loops, by their names."""
+
+    @property
+    def absences(self) -> int:
+        """How often the store was away."""
 
     @property
     def looked_at_ms(self) -> int | None:
@@ -80,6 +92,7 @@ class Backend(Struct, frozen=True, kw_only=True):
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     feeds: dict[str, EventFeed] = field(default_factory=dict)
     """Those that somebody follows, or has followed."""
+    counts: EventCounts = field(default_factory=EventCounts)
 
     def shut_down(self) -> None:
         """Ends the owner; whoever waits for an answer still gets one."""

@@ -1,18 +1,26 @@
-"""Who coordinates the crew, and what it mends: `/api/v1/coordinator`."""
+"""Who coordinates the crew, how it is, and what it mends: `/api/v1/coordinator`, `/health/coordinator`."""
 
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Collection
 
 from msgspec import Struct
 
+from muster.engine.services.reaper import Reaper
 from muster.model.answers import Reconciled
+from muster.model.kinds import moment_text
 from muster.model.states import HELD, CrewStatus, TaskStatus, WorkerStatus
-from muster.model.views import StatusView
+from muster.model.views import StatusView, WorkerView
 from muster.web.backend import Backend
+from muster.web.http import Reply, json_reply
 from muster.web.routes import Routes
 
 routes = Routes()
+
+LATE_S = 30.0
+"""A coordinator that has not looked for so long does not do its work."""
 
 
 class Coordinator(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -33,6 +41,29 @@ class Coordinator(Struct, frozen=True, kw_only=True, rename="camel"):
     healthy_agents: int
     stale_agents: int
     """Agents that some worker should run and cannot."""
+    problem: str
+    """Why it does not do its work; empty: it does."""
+
+
+class Cycle(Struct, frozen=True, kw_only=True, rename="camel"):
+    active: bool
+    """It does its work."""
+    last_cycle: str | None
+    """When it looked at all workers and leases last, in UTC."""
+    cycle_count: int
+
+
+class CoordinatorHealth(Struct, frozen=True, kw_only=True, rename="camel"):
+    status: str
+    """`healthy` or `unhealthy`."""
+    problem: str
+    coordinator: Cycle
+    database: str
+    """`connected`, or the code of the error that keeps everybody from writing."""
+    valkey: str
+    """`unused`: the store alone coordinates."""
+    gateway: str
+    """What starts agents: `reachable` where a worker lives, else `no worker`."""
 
 
 @routes.get("/api/v1/coordinator/status")
@@ -41,8 +72,7 @@ async def status(web: Backend) -> Coordinator:
     found = await web.queries.status()
     claims = await web.queries.claims()
     expired = sum(claim.expired for claim in claims)
-    offered = {name for worker in found.workers for name in worker.agents}
-    fit = {name for worker in found.workers for name in worker.agents if name not in worker.unfit}
+    fit, stale = agents_of(found.workers)
     return Coordinator(
         status=CrewStatus(found.crew) if web.owner.long_lived else CrewStatus.STOPPED,
         active=web.owner.long_lived,
@@ -59,8 +89,51 @@ async def status(web: Backend) -> Coordinator:
         pending_tasks=_count(found, {TaskStatus.PENDING, TaskStatus.ABORTED}),
         running_tasks=_count(found, HELD),
         healthy_agents=len(fit),
-        stale_agents=len(offered - fit),
+        stale_agents=len(stale),
+        problem=problem_of(web),
     )
+
+
+@routes.get("/health/coordinator", answer={200: CoordinatorHealth, 503: CoordinatorHealth})
+async def health(web: Backend) -> Reply:
+    """Whether the coordinator does its work: 503 where it does not."""
+    problem, halted = problem_of(web), web.owner.halted()
+    cycles = web.owner.cycles.get(Reaper.name)
+    looked_ms = cycles.ended_at_ms if cycles else None
+    found = CoordinatorHealth(
+        status="unhealthy" if problem else "healthy",
+        problem=problem,
+        coordinator=Cycle(
+            active=not problem,
+            last_cycle=None if looked_ms is None else moment_text(looked_ms),
+            cycle_count=cycles.count if cycles else 0,
+        ),
+        database="connected" if halted is None else halted.code,
+        valkey="unused",
+        gateway="reachable" if await web.reads.living_workers() else "no worker",
+    )
+    return json_reply(found, 503 if problem else 200)
+
+
+def problem_of(web: Backend) -> str:
+    """Why the coordinator does not do its work; empty where it does."""
+    if not web.owner.long_lived:
+        return "no crew is up"
+    if web.closing.is_set():
+        return "it is ending"
+    if (halted := web.owner.halted()) is not None:
+        return halted.message
+    cycles = web.owner.cycles.get(Reaper.name)
+    looked_ms = cycles.ended_at_ms if cycles is not None else None
+    late_s = time.time() - (looked_ms or web.owner.started_at_ms) / 1000
+    return f"it has not looked at workers and leases for {late_s:.0f} s" if late_s > LATE_S else ""
+
+
+def agents_of(workers: Collection[WorkerView]) -> tuple[set[str], set[str]]:
+    """(those that some worker can run, those that some should and none can)."""
+    offered = {name for worker in workers for name in worker.agents}
+    fit = {name for worker in workers for name in worker.agents if name not in worker.unfit}
+    return fit, offered - fit
 
 
 def _count(found: StatusView, wanted: frozenset[TaskStatus] | set[TaskStatus]) -> int:

@@ -32,7 +32,7 @@ from muster.model.views import (
     TaskFilter,
     TaskView,
 )
-from muster.ports.store import EventSpan
+from muster.ports.found_rows import EventSpan
 from muster.stores.sqlite.rows import (
     attempt_of,
     attempt_view_of,
@@ -164,6 +164,9 @@ class SqliteReads(SharedQueries):
 
     async def last_event_id(self) -> int:
         return int(self._first("last_event_id")[0])
+
+    async def event_counts(self, after_id: int, to_id: int) -> list[tuple[str, str | None, int]]:
+        return self._all("event_counts", after_id, to_id)
 
     async def task_views(self, selection: TaskFilter) -> list[TaskView]:
         rows = self._all(

@@ -15,7 +15,8 @@ from muster.model.rows import Lane, Plan, WorkerRow
 from muster.model.seals import Seal
 from muster.model.task import BY_HAND, Attempt, Now, Task
 from muster.model.views import JobText
-from muster.ports.store import Existing, Writes
+from muster.ports.found_rows import Existing
+from muster.ports.store import Writes
 from muster.stores.sqlite.known_rows import OF_ONE, SQL, KnownRows
 from muster.stores.sqlite.rows import (
     attempt_of,

@@ -68,6 +68,12 @@ SELECT e.id, t.plan_id, t.key, e.new_status = 'COMPLETED'
    AND t.plan_id IS NOT NULL AND t.key IS NOT NULL
  ORDER BY e.id
 
+-- name: event_counts
+SELECT event,
+       CASE WHEN new_status = 'FAILED' AND previous_status IS NOT 'FAILED' THEN coalesce(details ->> 'kind', '') END AS failed_as,
+       count(*)
+  FROM events WHERE @mine AND id > ?1 AND id <= ?2 GROUP BY event, failed_as
+
 -- name: task_views
 SELECT $taskview_columns
   FROM tasks t
