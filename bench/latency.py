@@ -27,6 +27,7 @@ UNBLOCK_P99_MS = 50.0
 NEXT_STATE_P99_MS = 200.0
 CALLERS, SIXTEEN_P99_MS = 16, 10.0
 REGISTER_P95_MS = 100.0
+HEARTBEAT_P99_MS = 100.0
 BETWEEN_S = 0.005
 """So that the worker waits again before the next task comes."""
 
@@ -293,6 +294,12 @@ def _heartbeats(setting: Setting) -> Iterator[Row]:
         rate, us = each * len(hands) / watch.s, (cpu_s(owner.pid) - before_s) / (each * len(hands)) * 1e6
         workers = f"owner's CPU {us:.0f} us each: one core hears {1e6 / us * 5:,.0f} workers at a beat of 5 s"
         yield told("heartbeats, socket, 8 connections", [rate], "/s", workers)
+        beat_once = c.Heartbeat(worker_id=hands[0].id, attempts=())
+        waits_ms = [_ms(lambda: hands[0].crew.heartbeat(beat_once, wait_s=0)) for _ in range(each)]
+        slowest = percentile(waits_ms, 0.99)
+        yield most(
+            "heartbeat, one caller, p99", [slowest], "ms", HEARTBEAT_P99_MS, "on a connection that is open"
+        )
 
 
 def _ms(call: Callable[[], object]) -> float:

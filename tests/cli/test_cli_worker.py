@@ -41,7 +41,7 @@ def test_workers_are_listed_shown_and_summed_up(cli, two):
 
 
 def test_one_is_asked_to_end(cli, two):
-    ran = cli("worker", "stop", WORKER)
+    ran = cli("worker", "stop", WORKER, "--graceful")
     assert (ran.code, ran.out) == (0, f"{WORKER}  ends when it has finished billing/api#1\n")
     assert "stopping" in cli("worker", "show", WORKER).out
     assert json.loads(cli("worker", "stop", WORKER, "--now", "--json").out)["holds"] == ["billing/api#1"]
@@ -62,6 +62,7 @@ def test_one_is_asked_to_end(cli, two):
         (("worker", "status", "nobody"), 3, "there is no worker"),
         (("worker", "stop", "nobody"), 3, "there is no worker"),
         (("worker", "stop"), 2, "NAME"),
+        (("worker", "stop", WORKER, "--graceful", "--now"), 2, "exclude each other"),
         (("worker", "start", "-n", "0"), 2, "not a number from 1 to 64"),
         (("worker", "start", "-n", "many"), 2, "not a number from 1 to 64"),
         (("worker", "start"), 7, "no crew is up"),

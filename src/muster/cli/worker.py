@@ -39,6 +39,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     stopping = verbs.add_parser("stop", act=_stop, help="let one finish its task and end; it is not replaced")
     stopping.add_argument("name", metavar="NAME")
     stopping.add_argument("--now", action="store_true", help="what it holds is given back with a checkpoint")
+    stopping.add_argument(
+        "--graceful", action="store_true", help="finish what it holds first, which is usual"
+    )
     add_waiting(stopping, STILL, what="has ended")
 
 
@@ -183,6 +186,8 @@ def _await(context: Context, before: set[str], number: int) -> list[str]:
 
 
 def _stop(args: argparse.Namespace) -> int:
+    if args.graceful and args.now:
+        raise BadInput("--graceful and --now exclude each other; nothing was stopped", "use one of them")
     with connect(args) as context:
         within_s = within(args)
         worker = _worker(context, args.name)
