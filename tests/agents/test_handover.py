@@ -25,7 +25,7 @@ def test_checkpoint_diff_and_the_end_of_what_was_said(tmp_path: Path) -> None:
     job = plain_job(epoch=3, checkpoint=b"page 12", diff="+new line")
     assert KIND.entries is not None
     text = hand_over(
-        job, AttemptFolder(path=tmp_path / "3"), "Do it.\n\nNote: tabs.", Reader((KIND.entries,))
+        job, AttemptFolder(path=tmp_path / "3"), "Do it.\n\nNote: tabs.", lambda: Reader((KIND.entries,))
     )
     titles = [line for line in text.splitlines() if line.startswith("# ")]
     assert [title[2:20] for title in titles] == [
@@ -53,14 +53,21 @@ def test_who_may_not_read_the_file_is_told_what_is_in_it(tmp_path: Path, kind: s
 
 def test_there_is_nothing_to_hand_over_where_nothing_was_left(tmp_path: Path) -> None:
     (tmp_path / "1").mkdir()
-    assert hand_over(plain_job(epoch=2), AttemptFolder(path=tmp_path / "2"), "Do it.", Reader()) == ""
+    made: list[Reader] = []
+
+    def reader() -> Reader:
+        made.append(Reader())
+        return made[-1]
+
+    assert hand_over(plain_job(epoch=2), AttemptFolder(path=tmp_path / "2"), "Do it.", reader) == ""
+    assert not made, "it takes the code of all kinds"
 
 
 def test_a_link_in_the_place_of_its_output_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret\n")
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "stdout").symlink_to(tmp_path / "secret")
-    assert hand_over(plain_job(epoch=2), AttemptFolder(path=tmp_path / "2"), "Do it.", Reader()) == ""
+    assert hand_over(plain_job(epoch=2), AttemptFolder(path=tmp_path / "2"), "Do it.", Reader) == ""
 
 
 @pytest.mark.parametrize(

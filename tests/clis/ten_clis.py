@@ -63,6 +63,9 @@ class Hour:
     running: float = 0.0
     core: float = 0.0
     mb: float = 0.0
+    """More than the same crew takes when all is done."""
+    grown_mb: float = 0.0
+    """What the crew takes then, more than before it has worked: code that has run, and what it remembers."""
     tools_mb: float = 0.0
     load: float = 0.0
     """Of the machine, for each of its cores, on average: with more than 1 all wait for others."""
@@ -82,7 +85,8 @@ class Hour:
             f"cost: {found.costs['exact']} tasks exact, {found.costs['marked']} marked, "
             f"{found.costs['wrong']} wrong",
             f"each running agent costs the crew {self.core:.2%} of a core and {self.mb:.1f} MB, "
-            f"Muster's tools for it {self.tools_mb:.1f} MB",
+            f"Muster's tools for it {self.tools_mb:.1f} MB; "
+            f"having worked, an idle crew takes {self.grown_mb:.1f} MB more than before",
             f"kills: {self.kills}; until the CLI is started again {_figures(self.restarts_s)}, "
             f"until its next request {_figures(all_s)}",
             *(f"  {kind}: {_figures(times)}" for kind, times in sorted(self.requests_s.items())),
@@ -162,6 +166,7 @@ def hour(minutes: float, seed: int, seats: tuple[str, ...], say: Callable[[str],
                     left = (end_s - time.monotonic()) / 60
                     say(f"crew: {left:.1f} minutes left, {stream.added} tasks; killed {task['key']}")
         wait(lambda: _all_over(crew), "all tasks have ended")
+        idle_again = _load(crew, 0)
         crew.look_for_strays()
         found.findings, found.kills = crew.findings(), len(strikes)
         found.kinds = Counter(
@@ -174,7 +179,8 @@ def hour(minutes: float, seed: int, seats: tuple[str, ...], say: Callable[[str],
     found.running = agent_s / took_s
     found.core = (loads[-1].cpu_s - loads[0].cpu_s - idle_core * took_s) / agent_s
     found.load = sum(load.all_of_it for load in loads) / len(loads)
-    found.mb = (sum(load.mb for load in loads) / len(loads) - idle.mb) / found.running
+    found.mb = (sum(load.mb for load in loads) / len(loads) - idle_again.mb) / found.running
+    found.grown_mb = idle_again.mb - idle.mb
     found.tools_mb = sum(load.tools_mb for load in loads) / len(loads) / found.running
     if not found.findings.violations:
         shutil.rmtree(root)

@@ -84,7 +84,7 @@ class CommandAgent(Struct, frozen=True):
         refuse_unpassable(job)
         prompt = prompt_of(job)
         try:
-            told = handed_over(job, folder, prompt, Reader())
+            told = handed_over(job, folder, prompt, Reader)
             prompt = f"{prompt.rstrip()}\n\n{told}\n" if told else prompt
             write_inputs(job, folder, prompt=prompt, home=self.home)
         except OSError as exc:

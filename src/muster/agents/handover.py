@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -24,11 +24,12 @@ ENTRY_CHARS = 1000
 
 
 def handed_over(
-    job: Job, folder: AttemptFolder, prompt: str, reader: Reader, *, reads_all: bool = True
+    job: Job, folder: AttemptFolder, prompt: str, reader: Callable[[], Reader], *, reads_all: bool = True
 ) -> str:
     """Writes the file, and says where it is, or what is in it to an agent that may not read it there.
 
     Empty where there is nothing to hand over.  Raises OSError.
+    `reader` is called only where something was printed: it takes the code of all kinds.
     """
     # Who was only refused has left nothing but what stands in the folder or a checkpoint.
     worked = job.epoch > 1 and not (job.refused and job.checkpoint is None and not job.diff)
@@ -47,7 +48,7 @@ def begins_anew(folder: AttemptFolder) -> str:
     return f"{BEGINS} anew, with a hand-over: {folder.hand_over}"
 
 
-def hand_over(job: Job, folder: AttemptFolder, prompt: str, reader: Reader) -> str:
+def hand_over(job: Job, folder: AttemptFolder, prompt: str, reader: Callable[[], Reader]) -> str:
     """The text of the file; empty where no attempt has left anything."""
     said = _said(folder, job.epoch, reader)
     saved = "" if job.checkpoint is None else job.checkpoint.decode(errors="replace")[:CHECKPOINT_CHARS]
@@ -62,14 +63,14 @@ def hand_over(job: Job, folder: AttemptFolder, prompt: str, reader: Reader) -> s
     return "\n".join(f"# {title}\n\n{text.strip()}\n" for title, text in parts if text.strip())
 
 
-def _said(folder: AttemptFolder, epoch: int, reader: Reader) -> str:
+def _said(folder: AttemptFolder, epoch: int, reader: Callable[[], Reader]) -> str:
     """The end of the transcript of the newest attempt that has printed anything on this host."""
     for path in _earlier(folder.path, epoch):
         try:
             data = read_part(path / "stdout", TAIL_BYTES)
         except OSError:
             continue
-        transcript = Transcript(reader, from_middle=len(data) == TAIL_BYTES)
+        transcript = Transcript(reader(), from_middle=len(data) == TAIL_BYTES)
         lines = [_line(entry) for entry in (*transcript.feed(data), *transcript.end())]
         if lines:
             return "\n".join([f"(attempt {path.name})", "\n".join(lines)[-TAIL_CHARS:]])

@@ -215,7 +215,7 @@ class StreamingAgent(Struct, frozen=True):
         """The prompt of a session that begins, and what is said of it; the hand-over is written on the way."""
         prompt = with_notes(placed_text(job), job)
         # Outside of its working tree many a CLI reads nothing, unless it may do all.
-        told = handed_over(job, folder, prompt, self.reader(), reads_all=self.mode == self.free_mode)
+        told = handed_over(job, folder, prompt, self.reader, reads_all=self.mode == self.free_mode)
         if not told:
             return prompt, ""
         return f"{prompt.rstrip()}\n\n{told}\n", begins_anew(folder)
