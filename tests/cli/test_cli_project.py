@@ -422,7 +422,7 @@ def test_an_agent_that_is_heard_less_often_has_a_longer_lease():
         name: {"command": ["x"], "heartbeat": heard} for name, heard in {"slow": "1m", "fast": "1s"}.items()
     }
     policy = policy_of(parse_config({"agents": agents}))
-    assert [policy.lease_ms(agent) for agent in ("slow", "fast", "shell")] == [180_000, 15_000, 15_000]
+    assert [policy.lease_ms(agent, "") for agent in ("slow", "fast", "shell")] == [180_000, 15_000, 15_000]
 
 
 def test_the_wishes_of_a_plans_tasks_are_enqueued(root):

@@ -38,7 +38,7 @@ def worker_context(root: Path, **changes: Any) -> WorkerContext:
         "worker_id": WORKER,
         "root": root,
         "attempts_dir": root / "attempts",
-        "socket": root / "socket",
+        "reach": {"MUSTER_SOCKET": str(root / "socket")},
         "agents": {},
         "launcher": LocalLauncher(),
     }

@@ -19,7 +19,9 @@ SERVER = "muster"
 """What the CLIs call the MCP server that has the tools."""
 _CALLED = re.compile(rf"(?:\w+: )?(?:(?:mcp_+)?{SERVER}_+[a-z]+(?:: .*)?|[a-z]+ \({SERVER} MCP Server\))")
 """A step that is a call of one of its tools, as the CLIs name them."""
-_NEEDED = {"MUSTER_SOCKET", "MUSTER_TOKEN", "MUSTER_TASK_ID", "MUSTER_EPOCH"}
+_NEEDED = {"MUSTER_TOKEN", "MUSTER_TASK_ID", "MUSTER_EPOCH"}
+_REACH = ("MUSTER_SOCKET", "MUSTER_SERVER")
+"""One of both."""
 _TOOLS = (
     "To report how far you are, to save what a successor needs to go on, or to ask a person, call the tools "
     f"`progress`, `checkpoint` and `ask` of the MCP server `{SERVER}` (after `ask` stop: the answer begins your "
@@ -51,8 +53,9 @@ def identity(env: Mapping[str, str]) -> bytes:
 
     Empty where nobody could be told anything.
     """
-    told = {name: env[name] for name in (*_NEEDED, "MUSTER_WORKDIR") if name in env}
-    return msgspec.json.encode(told) if told.keys() >= _NEEDED else b""
+    told = {name: env[name] for name in (*_NEEDED, *_REACH, "MUSTER_WORKDIR") if name in env}
+    reached = told.keys() >= _NEEDED and not told.keys().isdisjoint(_REACH)
+    return msgspec.json.encode(told) if reached else b""
 
 
 def is_report(step: str) -> bool:

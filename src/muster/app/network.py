@@ -101,7 +101,10 @@ async def serve_network(app: Application, web: Backend, settings: ServeSettings)
     """Answers until the owner ends.  What keeps it from listening may pass, and the crew works meanwhile."""
     tls = tls_of(settings)
     hosts = LOOPBACK_NAMES.union(name.lower() for name in settings.hosts)
-    gate = NetworkGate(app, web, Exposure(login=settings.login, hosts=hosts, rate=settings.rate))
+    exposure = Exposure(
+        login=settings.login, hosts=hosts, rate=settings.rate, trusted_hops=settings.trusted_hops
+    )
+    gate = NetworkGate(app, web, exposure)
     network = NetworkListener(gate)
     listening = await _bound(settings.listen, web.closing)
     if listening:

@@ -1,4 +1,4 @@
-"""A worker and its agents.  `python -m muster.app.worker ROOT`"""
+"""A worker and its agents.  `python -m muster.app.worker ROOT [URL]`, with its token in MUSTER_TOKEN"""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from muster.app.agents import agents_of, take_seat
 from muster.app.parts import offers_of, run_logged, trees_of
 from muster.app.settings import load_config
 from muster.client.crew import HttpCrew
+from muster.client.reports import SERVER, SOCKET
 from muster.config.identity import settle
 from muster.config.project import Project
 from muster.config.settings import COMMAND, AgentConfig, Config
@@ -23,6 +24,9 @@ from muster.runtimes.chance import SystemChance
 from muster.worker.context import WorkerContext
 from muster.worker.supervisor import DECLARED_DEAD, DRAINED
 from muster.worker.worker import Worker
+
+FAR_REPLY_S = 10.0
+"""How long a server's answer may take: who waits longer has no time left before its lease ends."""
 
 
 def asked_of(config: Config, usual: str, own: Callable[[AgentConfig], str | None]) -> dict[str, str]:
@@ -41,7 +45,9 @@ def places_of(config: Config) -> dict[str, str]:
     return dict.fromkeys(told, config.plan.place) if config.plan.place else {}
 
 
-def run_worker(root: Path) -> int:
+def run_worker(root: Path, server: str = "") -> int:
+    """For the owner of the project in `root`, or for a server far away; then `root` is where its agents work."""
+    token = os.environ.pop("MUSTER_TOKEN", "") if server else ""
     project, config = Project(root), load_config(root)
     host, chance = LocalHost(settle(project)), SystemChance()
     become_subreaper()
@@ -52,10 +58,10 @@ def run_worker(root: Path) -> int:
         worker_id=f"worker-{chance.name(8)}",
         root=root,
         attempts_dir=project.attempts_dir,
-        socket=Path(project.socket),
+        reach={SERVER: server} if server else {SOCKET: project.socket},
         agents=agents_of(config, project, take_seat(config, project)),
         launcher=LocalLauncher(host),
-        trees=trees_of(config, project),
+        trees=None if server else trees_of(config, project),
         checks=asked_of(config, config.task.check, lambda agent: agent.check),
         reviews=asked_of(config, config.task.review, lambda agent: agent.review),
         places=places_of(config),
@@ -63,7 +69,7 @@ def run_worker(root: Path) -> int:
         env=base_env((), {}),
     )
     worker = Worker(
-        HttpCrew(project.socket),
+        HttpCrew(server, token, reply_s=FAR_REPLY_S) if server else HttpCrew(project.socket),
         around,
         chance,
         hostname=host.hostname,
@@ -78,9 +84,9 @@ def run_worker(root: Path) -> int:
     return DRAINED if worker.run() else DECLARED_DEAD
 
 
-def main(root: Path) -> int:
-    return run_logged("worker", lambda: run_worker(root))
+def main(root: Path, server: str = "") -> int:
+    return run_logged("worker", lambda: run_worker(root, server))
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1]), *sys.argv[2:]))

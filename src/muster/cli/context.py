@@ -43,6 +43,7 @@ AWAY_S = 60.0
 LAST_HEARD = "what ran last is shown as it was last heard of, until a crew is up"
 WAIT_S = 25.0
 """How long a request is held by the owner while there is no news."""
+SERVER = "MUSTER_SERVER"
 _POLL_S = 0.05
 
 
@@ -91,6 +92,13 @@ class Context:
         return found["taskId"], found["epoch"]
 
 
+def server_of(args: argparse.Namespace) -> str:
+    """The URL of the server that is meant; empty: a folder here is."""
+    # A folder that is named is meant, whatever the environment says.
+    found: str = args.server or ("" if args.root is not None else os.environ.get(SERVER, ""))
+    return found.rstrip("/")
+
+
 def attempt_headers(project: Project) -> dict[str, str]:
     """Inside a task of this project: what is asked for is its attempt's word, not the person's.
 
@@ -132,7 +140,9 @@ def no_rows(args: argparse.Namespace, what: str = "tasks") -> str:
 
 
 def project_of(args: argparse.Namespace) -> Project:
-    """Raises NotFound outside of a project."""
+    """Raises NotFound outside of a project, BadInput for what a server elsewhere is asked."""
+    if args.server:
+        raise BadInput(f"this needs a project's folder; {args.server} was not asked", "leave --server out")
     start = start_folder(args.root)
     # An explicit folder is meant, whatever the environment says.
     env = {} if args.root is not None else os.environ

@@ -68,6 +68,7 @@ CONFIG = """\
 #heartbeat = "5s"
 #lease = "15s"      # silence after which a worker's tasks go to others
 #sweep = "500ms"
+#remote_lease = "60s"  # the same for a worker on another host, where it is longer
 #claim_lease = "30m"  # how long a task that was taken by hand is kept for its holder
 #orphan_grace = "10m"
 #stall_after = "10m"   # without output, processor time and writing: suspected to hang, then stopped
@@ -110,6 +111,7 @@ CONFIG = """\
 #login = true            # false: whoever reaches it is you; on a loopback address only
 #hosts = ["muster.test"] # names that it has without login, beside localhost
 #rate = 100              # requests a second of one caller; 0: any number
+#trusted_hops = 0        # proxies before it that add to X-Forwarded-For who asked them
 
 # An agent is a command that gets a task's text as its last argument (prompt = "stdin" or "file": otherwise).
 # Its exit code 0 means done.  The agent `shell` is built in: it runs the text as a script.

@@ -72,6 +72,7 @@ GLOBALS: tuple[tuple[tuple[str, ...], str, str, tuple[str, ...]], ...] = (
     (("--json",), "", 'a machine\'s answer; errors go to stderr as {"error": {code, message, hint}}', ()),
     (("--jsonl",), "", "the same, with one line per row of a list", ()),
     (("-C", "--root"), "DIR", "the project's folder, instead of the current one and its parents", ()),
+    (("--server",), "URL", "a server elsewhere, instead of a folder here (MUSTER_SERVER)", ()),
     (("--color",), "WHEN", "auto, always or never", COLOURS),
 )
 """Options of all commands: names, metavar, help, choices."""
@@ -292,7 +293,7 @@ def load(name: str, module_name: str) -> Any:
 
 def _split_globals(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """The global options, wherever they stand before a `--`, and the other arguments."""
-    found = argparse.Namespace(json=False, jsonl=False, root=None, color="auto", version=False)
+    found = argparse.Namespace(json=False, jsonl=False, root=None, server=None, color="auto", version=False)
     rest: list[str] = []
     left = iter(arguments)
     for text in left:
@@ -306,6 +307,8 @@ def _split_globals(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]
             found.version = True
         elif name in ("-C", "--root"):
             found.root = value if equals else _value(name, left, "the project's folder")
+        elif name == "--server":
+            found.server = value if equals else _value(name, left, "the URL of a server")
         elif name == "--color":
             found.color = value if equals else _value(name, left, "auto, always or never")
         else:

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from muster.client.api import Transport
 
 _HELP = """\
-Called inside a task; Muster sets MUSTER_SOCKET, MUSTER_TOKEN, MUSTER_TASK_ID and MUSTER_EPOCH for it.
+Called inside a task; Muster sets MUSTER_SOCKET (or MUSTER_SERVER, where the task runs on another host than the
+server), MUSTER_TOKEN, MUSTER_TASK_ID and MUSTER_EPOCH for it.
 
     muster report progress 40 --step "migrating users"
     echo '{"last": 4711}' | muster report checkpoint -         # a pipe: one JSON object, list or text
@@ -134,10 +135,10 @@ def run(args: argparse.Namespace) -> int:
 def _connection(attempt: ReportingAttempt) -> Iterator[Transport]:
     """To the owner.  A task that was taken by hand can be held without one; any other has a worker that waits."""
     if os.environ.get("MUSTER_BY_HAND"):
-        with connect_to(Project(os.path.dirname(os.path.dirname(attempt.socket)))) as context:
+        with connect_to(Project(os.path.dirname(os.path.dirname(attempt.owner)))) as context:
             yield context.transport
         return
-    with closing(Connection(attempt.socket)) as connection:
+    with closing(Connection(attempt.owner)) as connection:
         yield connection
 
 

@@ -7,9 +7,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from muster.cli.context import Context, connect, patiently
+from muster.cli.context import Context, connect, patiently, server_of, start_folder
 from muster.cli.fields import add_fields, answer, names_of, print_one, print_rows
-from muster.cli.output import BOLD, Screen, age, clean, now_ms, print_json
+from muster.cli.output import BOLD, Screen, age, clean, note, now_ms, print_json
 from muster.cli.status import WORKER_LOOKS
 from muster.cli.values import number
 from muster.cli.waiting import STILL, add_waiting, within
@@ -18,6 +18,7 @@ from muster.hosts.file_lock import holder
 from muster.model.errors import BadInput, NotFound, OwnerUnavailable, Unavailable, WaitTimeout
 from muster.model.json_value import Json
 from muster.model.states import STOP_BY_S
+from muster.model.wording import counted
 
 WORKERS_MAX = 64
 READY_S = 20.0
@@ -35,7 +36,17 @@ def add(parser: argparse.ArgumentParser) -> None:
     for verb in (listing, showing, telling):
         add_fields(verb)
     starting = verbs.add_parser("start", act=_start, help="add workers to the crew that is up")
+    starting.description = (
+        "Without --server orders more workers of the crew that is up here.  With --server this process runs "
+        "workers for that server, until Ctrl-C: they take its tasks, and do them in this folder with the agents "
+        "of its muster.toml.  The token needs the scope `serve`."
+    )
     starting.add_argument("-n", "--number", metavar="N", type=worker_count, default=1, help="how many (1)")
+    starting.add_argument(
+        "--token",
+        metavar="TOKEN",
+        help="for the server (better in MUSTER_TOKEN, where no other user sees it)",
+    )
     stopping = verbs.add_parser("stop", act=_stop, help="let one finish its task and end; it is not replaced")
     stopping.add_argument("name", metavar="NAME")
     stopping.add_argument("--now", action="store_true", help="what it holds is given back with a checkpoint")
@@ -155,6 +166,10 @@ def _print_counts(told: Json, screen: Screen) -> None:
 def _start(args: argparse.Namespace) -> int:
     import secrets
 
+    if server := server_of(args):
+        return _work_for(args, server)
+    if args.token:
+        raise BadInput("--token is for a server", "muster worker start --server URL")
     with connect(args) as context:
         if context.direct or holder(context.project.supervisor_lock) is None:
             raise OwnerUnavailable(
@@ -169,6 +184,26 @@ def _start(args: argparse.Namespace) -> int:
         context.post("/api/v1/crew/workers", add=args.number, requestId=secrets.token_hex(8))
         added = _await(context, before, args.number)
     return answer(args, {"added": added}, *(f"{name}  started" for name in added))
+
+
+def _work_for(args: argparse.Namespace, server: str) -> int:
+    import os
+
+    from muster.app.interrupts import Interrupts
+    from muster.app.remote_crew import RemoteCrew
+    from muster.app.settings import load_config
+    from muster.config.project import Project, find_project
+
+    folder = start_folder(args.root)
+    project = find_project(folder, {}) or Project(folder)
+    token = args.token or os.environ.get("MUSTER_TOKEN", "")
+    with Interrupts().counting() as interrupts:
+        crew = RemoteCrew(
+            project, load_config(project.root), server=server, token=token, workers=args.number, say=note
+        )
+        note(f"{counted(args.number, 'worker')} in {project.folder} for {server}; Ctrl-C ends them")
+        crew.work(interrupts)
+    return 130 if interrupts.count else 0
 
 
 def _await(context: Context, before: set[str], number: int) -> list[str]:

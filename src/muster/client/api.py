@@ -6,11 +6,13 @@ import json
 import time
 
 from muster.client.http import REPLY_S, ClientRequest
-from muster.model.errors import BadInput, MusterError, Unavailable, from_wire
+from muster.model.errors import BadInput, MusterError, OwnerUnavailable, Unavailable, from_wire
 
 PAGE_ROWS = 500
 _BACKOFF_FIRST_S = 0.1
 _BACKOFF_CAP_S = 2.0
+_ON_THE_WAY = (502, 503, 504)
+"""What a proxy answers for a server that it cannot reach."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,6 +92,8 @@ def error_of(status: int, data: bytes) -> MusterError:
         problem = json.loads(data)
         return from_wire(problem["code"], problem["detail"], problem["hint"])
     except (ValueError, KeyError, TypeError):
+        if status in _ON_THE_WAY:
+            return OwnerUnavailable(f"the server is not reached: its proxy answers {status}", "muster serve")
         return MusterError(f"the owner answered {status}: {data[:200]!r}", "see .muster/muster.log")
 
 

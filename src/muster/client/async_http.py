@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 
-from muster.client.http import CONNECT_S, ClientRequest, Lost, address
+from muster.client.http import CONNECT_S, ClientRequest, Lost, address, nobody_at, url_of, usual_headers
 from muster.model.errors import OwnerUnavailable
 
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -17,8 +17,11 @@ IDLE_MAX = 8
 class AsyncConnections:
     """A connection for each request at a time; belongs to one event loop."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], token: str = "") -> None:
+        """As for `client.http.Connection`."""
         self._path = os.fspath(path)
+        self._url = url_of(self._path)
+        self._usual = usual_headers(self._url, token)
         self._idle: list[_Streams] = []
 
     async def close(self) -> None:
@@ -30,7 +33,8 @@ class AsyncConnections:
 
         As in `client.http` a kept connection that was closed meanwhile is opened again once.
         """
-        message, reply_s = asked.message(), asked.reply_s
+        message = asked.message(self._url.prefix if self._url else "", **self._usual)
+        reply_s = asked.reply_s
         while self._idle:
             streams = self._idle.pop()
             try:
@@ -44,6 +48,9 @@ class AsyncConnections:
             raise self._unavailable(error) from error
 
     async def _open(self) -> _Streams:
+        if (url := self._url) is not None:
+            async with asyncio.timeout(CONNECT_S):
+                return await asyncio.open_connection(url.host, url.port, ssl=True if url.tls else None)
         with address(self._path) as reachable:
             async with asyncio.timeout(CONNECT_S):
                 return await asyncio.open_unix_connection(reachable)
@@ -65,8 +72,7 @@ class AsyncConnections:
         return status, data
 
     def _unavailable(self, error: Exception) -> OwnerUnavailable:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        return OwnerUnavailable(f"no owner answers at {self._path}: {reason}", "muster up")
+        return nobody_at(self._path, error)
 
 
 async def _read(reader: asyncio.StreamReader) -> tuple[int, bytes, bool]:

@@ -33,8 +33,11 @@ _DECODERS: dict[type[Answer], msgspec.json.Decoder[Any]] = {
 class HttpCrew:
     """One connection for each thread that calls."""
 
-    def __init__(self, socket: str | os.PathLike[str]) -> None:
+    def __init__(self, socket: str | os.PathLike[str], token: str = "", *, reply_s: float = REPLY_S) -> None:
+        """As for `client.http.Connection`."""
         self._socket = socket
+        self._token = token
+        self._reply_s = reply_s
         self._local = threading.local()
 
     def close(self) -> None:
@@ -72,7 +75,7 @@ class HttpCrew:
         self._call(command, Done)
 
     def _connect(self) -> Transport:
-        return Connection(self._socket)
+        return Connection(self._socket, self._token)
 
     def _call(self, command: c.Command, answer: type[A], wait_s: float = 0.0) -> A:
         target = f"/worker/v1/{_NAMES[type(command)]}" + (f"?wait={wait_s:g}" if wait_s else "")
@@ -82,7 +85,7 @@ class HttpCrew:
         connection: Transport | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._local.connection = self._connect()
-        asked = ClientRequest(method, target, body, reply_s=REPLY_S + wait_s)
+        asked = ClientRequest(method, target, body, reply_s=self._reply_s + wait_s)
         status, data = connection.request(asked)
         if status >= 400:
             raise error_of(status, data)

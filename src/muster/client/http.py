@@ -1,4 +1,4 @@
-"""HTTP over a unix socket, in a few lines.
+"""HTTP over a unix socket, or to a server far away, in a few lines.
 
 `http.client` brings ssl and email with it and costs 24 ms of CPU at import, which would break the CLI's budget
 of 60 ms for a whole command.  `socket` makes enumerations of some hundred constants, 5 ms, so that this uses
@@ -13,6 +13,7 @@ import os
 import sys
 from contextlib import contextmanager, suppress
 
+from muster.client.remote import ServerUrl, connect
 from muster.model.errors import BadInput, OwnerUnavailable
 
 TYPE_CHECKING = False
@@ -49,18 +50,24 @@ class ClientRequest:
         self.headers = headers or {}
         self.reply_s = reply_s
 
-    def message(self) -> bytes:
-        """As it goes over the wire."""
-        headers = {"Host": "muster", "Content-Length": len(self.body), **self.headers}
-        lines = [f"{self.method} {self.target} HTTP/1.1", *(f"{name}: {headers[name]}" for name in headers)]
+    def message(self, prefix: str = "", **usual: str) -> bytes:
+        """As it goes over the wire.  `usual` are headers, where it has none of that name itself."""
+        headers = {"Host": "muster", **usual, "Content-Length": len(self.body), **self.headers}
+        lines = [
+            f"{self.method} {prefix}{self.target} HTTP/1.1",
+            *(f"{name}: {headers[name]}" for name in headers),
+        ]
         return "\r\n".join([*lines, "", ""]).encode() + self.body
 
 
 class Connection:
     """One keep-alive connection.  Not to be shared between threads, but for `hang_up`."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], token: str = "") -> None:
+        """`path` is that of a socket, or a server's URL, which is told the `token`.  Raises BadInput."""
         self._path = os.fspath(path)
+        self._url = url_of(self._path)
+        self._usual = usual_headers(self._url, token)
         self._socket: _socket.socket | None = None
         self._used = self._hung_up = False
         self.sent = False
@@ -85,7 +92,7 @@ class Connection:
     def open(self) -> bool:
         """False where nobody listens.  A socket that another user has left there is as good as none."""
         with suppress(OSError):
-            self._socket = _connect(self._path)
+            self._socket = self._connect()
         return self._socket is not None
 
     def request(self, asked: ClientRequest) -> tuple[int, bytes]:
@@ -94,7 +101,7 @@ class Connection:
         A kept connection that the server has closed meanwhile is opened again once: commands are fenced or
         carry a request id, so that a repetition does no harm.
         """
-        message = asked.message()
+        message = asked.message(self._url.prefix if self._url else "", **self._usual)
         self.sent = False
         if self._used and not self._hung_up and _is_over(self._socket):
             self.close()
@@ -112,12 +119,14 @@ class Connection:
             raise self._unavailable(error) from error
 
     def _unavailable(self, error: Exception) -> OwnerUnavailable:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        return OwnerUnavailable(f"no owner answers at {self._path}: {reason}", "muster up")
+        return nobody_at(self._path, error)
+
+    def _connect(self) -> _socket.socket:
+        return _connect(self._path) if self._url is None else connect(self._url, CONNECT_S)
 
     def _exchange(self, message: bytes, reply_s: float) -> tuple[int, bytes]:
         if self._socket is None:
-            self._socket = _connect(self._path)
+            self._socket = self._connect()
         self._socket.settimeout(reply_s)
         self.sent = True
         self._socket.sendall(message)
@@ -157,6 +166,23 @@ class Connection:
         return int(status_line.split(" ", 2)[1]), b"".join(parts)
 
 
+def url_of(place: str) -> ServerUrl | None:
+    """None for the path of a socket.  Raises BadInput."""
+    return ServerUrl(place) if "://" in place else None
+
+
+def usual_headers(url: ServerUrl | None, token: str) -> dict[str, str]:
+    named = {} if url is None else {"Host": url.at}
+    return {**named, "Authorization": f"Bearer {token}"} if token else named
+
+
+def nobody_at(place: str, error: Exception) -> OwnerUnavailable:
+    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    if "://" in place:
+        return OwnerUnavailable(f"no server answers at {place}: {reason}", "on its machine: muster serve")
+    return OwnerUnavailable(f"no owner answers at {place}: {reason}", "muster up")
+
+
 def _connect(path: str) -> _socket.socket:
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     connection.settimeout(CONNECT_S)
@@ -176,7 +202,7 @@ def _is_over(connection: _socket.socket | None) -> bool:
     connection.settimeout(0)
     try:
         return not connection.recv(1, _socket.MSG_PEEK)
-    except BlockingIOError:
+    except (BlockingIOError, ValueError):  # of TLS nobody can tell
         return False
     except OSError:
         return True

@@ -28,17 +28,23 @@ RESULT_BYTES_MAX = 1 << 20
 STEP_CHARS_MAX = 500
 NAME_CHARS_MAX = 200
 MESSAGE_CHARS_MAX = 10_000
-_VARIABLES = ("MUSTER_SOCKET", "MUSTER_TOKEN", "MUSTER_TASK_ID", "MUSTER_EPOCH")
+SERVER, SOCKET = "MUSTER_SERVER", "MUSTER_SOCKET"
+"""Where the owner is: far away, or on this host."""
+_VARIABLES = ("MUSTER_TOKEN", "MUSTER_TASK_ID", "MUSTER_EPOCH")
 
 
 class ReportingAttempt:
-    def __init__(self, socket: str, token: str, task_id: int, epoch: int) -> None:
-        self.socket, self.token, self.task_id, self.epoch = socket, token, task_id, epoch
+    def __init__(self, owner: str, token: str, task_id: int, epoch: int) -> None:
+        """`owner`: the path of its socket, or its URL."""
+        self.owner, self.token, self.task_id, self.epoch = owner, token, task_id, epoch
 
     @classmethod
     def of(cls, env: Mapping[str, str]) -> ReportingAttempt:
         """By the variables that Muster sets for the processes of a task.  Raises BadInput."""
-        if missing := [name for name in _VARIABLES if not env.get(name)]:
+        # A task that was taken by hand names the socket of its project, whatever server a person uses besides.
+        owner = env.get(SOCKET) or env.get(SERVER)
+        unnamed = [] if owner else [SOCKET]
+        if missing := unnamed + [name for name in _VARIABLES if not env.get(name)]:
             raise BadInput(
                 f"this is not inside a task: {', '.join(missing)} not set",
                 "reports are for the processes of a task; Muster sets these variables for them",
@@ -53,7 +59,7 @@ class ReportingAttempt:
         token = env["MUSTER_TOKEN"]
         if not (token.isascii() and token.isprintable()):
             raise BadInput("MUSTER_TOKEN is not a token", "leave it as Muster has set it")
-        return cls(env["MUSTER_SOCKET"], token, numbers["MUSTER_TASK_ID"], numbers["MUSTER_EPOCH"])
+        return cls(owner or "", token, numbers["MUSTER_TASK_ID"], numbers["MUSTER_EPOCH"])
 
     def path(self, verb: str) -> str:
         return f"/attempt/v1/{self.task_id:d}/{self.epoch:d}/{verb}"

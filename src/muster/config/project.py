@@ -81,6 +81,8 @@ class Project:
     """Seals the audit."""
     first_token_file = _Below("first-token")
     """Of an OWNER, where there was no terminal to show it on."""
+    server_file = _Below("server")
+    """The URL of the server whose tasks are done here."""
     owner_lock = _Below("owner.lock")
     supervisor_lock = _Below("supervisor.lock")
     crew_file = _Below("crew")

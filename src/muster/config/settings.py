@@ -104,6 +104,9 @@ class Health(Section, frozen=True, kw_only=True):
         "silence after which a worker's tasks go to others; 15 s or three heartbeats, whichever is longer",
     )
     sweep_s: float = setting(0.5, "sweep", read_interval, "how often the coordinator looks at all of them")
+    remote_lease_s: float = setting(
+        60.0, "remote_lease", read_interval, "the same for a worker on another host, where it is longer"
+    )
     claim_lease_s: float = setting(1800.0, "claim_lease", read_interval, "the lease of a task taken by hand")
     orphan_grace_s: float = setting(
         600.0,
@@ -338,6 +341,12 @@ class ServeSettings(Section, frozen=True, kw_only=True):
         (), "hosts", read_texts, "names that it has without login, beside localhost"
     )
     rate: int = setting(100, "rate", read_count_or_zero, "requests a second of one caller; 0: any number")
+    trusted_hops: int = setting(
+        0,
+        "trusted_hops",
+        read_count_or_zero,
+        "how many proxies stand before it, each of which adds to X-Forwarded-For who asked it",
+    )
 
 
 class Config(Section, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from muster.model.wording import hint
 
 PREFIX = "MUSTER_"
 VARIABLES: Mapping[str, Key] = {PREFIX + key.path.upper().replace(".", "_"): key for key in KEYS}
-FOR_USERS = ("MUSTER_ROOT", "MUSTER_DEBUG")
+FOR_USERS = ("MUSTER_ROOT", "MUSTER_DEBUG", "MUSTER_SERVER")
 OURS = frozenset(
     {
         *FOR_USERS,

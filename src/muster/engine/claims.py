@@ -58,7 +58,7 @@ class Claims:
         known = await known_pools(view)
         chosen = await self._choose(view, worker, free, known)
         await view.load([task.id for task, _ in chosen])
-        opened = [self._grant(view, command, task, agent) for task, agent in chosen]
+        opened = [self._grant(view, command, task, agent, worker.hostname) for task, agent in chosen]
         if known:
             names = ((self._policy.pool(attempt.agent), attempt) for attempt in opened)
             await try_pools(view, {name: attempt for name, attempt in names if name in known})
@@ -108,13 +108,13 @@ class Claims:
         left = await capacity(view, self._policy)
         return left is None or left.take(limit_key or "", [BY_HAND]) is not None
 
-    def _grant(self, view: View, command: c.Claim, task: Task, agent: str) -> Attempt:
+    def _grant(self, view: View, command: c.Claim, task: Task, agent: str, hostname: str) -> Attempt:
         grant = c.Grant(
             task_id=task.id,
             worker_id=command.worker_id,
             agent=agent,
             request_id=command.request_id,
-            lease_ms=self._policy.lease_ms(agent),
+            lease_ms=self._policy.lease_ms(agent, hostname),
             start=command.start,
             base=view.incarnation.base,
         )

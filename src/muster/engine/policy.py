@@ -54,6 +54,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     timeout_s: int = 7200
     """Of a task that says nothing else."""
     retries: int = 3
+    remote_lease_s: float = 0.0
+    """At least, where the worker is on another host than the store: a network has its bad minutes."""
     hostname: str = ""
     """The store's own host: what runs there is killed by its coordinator before it is given out again, so
     nothing there is frozen.  Empty: no worker is known to be on it."""
@@ -85,8 +87,10 @@ class Policy(Struct, frozen=True, kw_only=True):
     def limited(self) -> bool:
         return bool(self.limits or self.agent_slots or self.writers)
 
-    def lease_ms(self, agent: str) -> int:
-        return int(self.leases.get(agent, self.lease_s) * 1000)
+    def lease_ms(self, agent: str, hostname: str) -> int:
+        """For an attempt of this agent on that host."""
+        lease_s = self.leases.get(agent, self.lease_s)
+        return int((max(lease_s, self.remote_lease_s) if self.elsewhere(hostname) else lease_s) * 1000)
 
     def pool(self, agent: str) -> str:
         return self.pools.get(agent, agent)

@@ -55,12 +55,14 @@ class Workers:
             raise Conflict(
                 f"the name {command.worker_id} was used before", "register under a new random name"
             )
-        now = view.now
+        now, policy, hostname = view.now, self._policy, command.hostname
+        if command.remote and hostname == policy.hostname:
+            hostname = f"{hostname} (network)"
         await view.tx.put_worker(
             WorkerRow(
                 id=command.worker_id,
                 workspace_id=view.tx.workspace_id,
-                hostname=command.hostname,
+                hostname=hostname,
                 pid=command.pid,
                 pid_start=command.pid_start,
                 boot_id=now.boot_id,
@@ -75,9 +77,9 @@ class Workers:
             )
         )
         view.wrote_events = True
-        policy = self._policy
-        here = command.hostname == policy.hostname and command.boot_id == now.boot_id
-        return Registered(heartbeat_s=policy.heartbeat_s, lease_s=policy.lease_s, freeze=not here)
+        here = hostname == policy.hostname and command.boot_id == now.boot_id
+        lease_s = policy.lease_s if here else max(policy.lease_s, policy.remote_lease_s)
+        return Registered(heartbeat_s=policy.heartbeat_s, lease_s=lease_s, freeze=not here)
 
     async def heartbeat(self, view: View, command: c.Heartbeat) -> HeartbeatAnswer:
         worker = await view.tx.worker(command.worker_id)

@@ -242,7 +242,7 @@ class McpServer:
         attempt = reports.ReportingAttempt.of(env)
         body = tool.body(given, env, said.append)
         # Opened anew each time: between two reports may lie hours, and the owner keeps each connection.
-        with closing(Connection(attempt.socket)) as connection:
+        with closing(Connection(attempt.owner)) as connection:
             attempt.send(connection, name, body, AWAY_S)
 
     def _environment(self) -> dict[str, str]:

@@ -90,6 +90,8 @@ class Caller(Struct, frozen=True):
     rights: frozenset[Right]
     expires_at_ms: int | None = None
     """When this ends to count; None: never."""
+    attempt: tuple[str, str] | None = None
+    """Task and epoch, where it is the word of an attempt."""
 
 
 def rights_of(role: Role, scopes: Collection[Right], *, guest: bool) -> frozenset[Right]:

@@ -19,6 +19,7 @@ from muster.model.rows import DEFAULT_WORKSPACE
 from muster.web.access import hash_of
 from muster.web.backend import Backend
 from muster.web.http import Reply, Request, error_reply
+from muster.web.identity import attempt_over_network
 from muster.web.open_paths import OPEN
 from muster.web.server import Answers
 
@@ -39,6 +40,8 @@ class Exposure(Struct, frozen=True, kw_only=True):
     """What it may be called by, without login."""
     rate: int = 100
     """Requests a second of one caller; twice as many at once.  0: any number."""
+    trusted_hops: int = 0
+    """Proxies before it that say whom they speak for."""
 
 
 async def identify(web: Backend, exposure: Exposure, request: Request) -> Caller | None:
@@ -53,6 +56,8 @@ async def identify(web: Backend, exposure: Exposure, request: Request) -> Caller
     if not given:
         raise NotAllowed("this needs a token; nothing was changed", HOW)
     found = await web.reads.token(hash_of(secret.strip())) if scheme.lower() == "bearer" else None
+    if found is None and (attempt := await attempt_over_network(web, request)) is not None:
+        return attempt
     if found is None:
         raise NotAllowed("nobody is known by this token; nothing was changed", HOW)
     token, member = found
@@ -116,7 +121,8 @@ class NetworkGate:
         if not rate:
             return
         token = request.header(b"authorization")
-        caller = hashlib.sha256(token.encode()).hexdigest() if token else request.address
+        unnamed = address_of(request, self._exposure.trusted_hops)
+        caller = hashlib.sha256(token.encode()).hexdigest() if token else unnamed
         now_s, most = self._clock(), 2.0 * rate
         left, at_s = self._pace.pop(caller, (most, now_s))
         left = min(most, left + (now_s - at_s) * rate)
@@ -127,6 +133,13 @@ class NetworkGate:
             error = TooMany(f"more than {rate} requests a second; nothing was changed", "ask less often")
             error.retry_after_s = max(1, math.ceil((1 - left) / rate))
             raise error
+
+
+def address_of(request: Request, trusted_hops: int) -> str:
+    """Of whoever has asked the outermost proxy that is trusted: what stands before that anybody can say."""
+    said = request.header(b"x-forwarded-for") if trusted_hops else ""
+    named = [part.strip() for part in said.split(",") if part.strip()]
+    return named[-trusted_hops] if len(named) >= trusted_hops > 0 else request.address
 
 
 def _name(host: str) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.model.access import Caller
+from muster.model.access import Caller, Right, Role
 from muster.model.errors import Forbidden, NotAllowed
 from muster.model.people import ATTEMPT
 from muster.model.task import Attempt
@@ -19,6 +19,7 @@ from muster.web.http import Peer, Request
 
 HEADER = b"muster-attempt"
 """Header: `TASK/EPOCH`, with its token as the bearer's."""
+_REPORTS = "/attempt/v1/"
 REF_CHARS_MAX = 150
 STEERING = "/api/v1/"
 """What is posted below this steers tasks, plans or the crew, so it is for people."""
@@ -66,6 +67,27 @@ async def as_said_by(web: Backend, request: Request, body: Any) -> Any:
     if not actor:
         return body
     return body | {"actor": actor} if isinstance(body, dict) else replace(body, actor=actor)
+
+
+async def attempt_over_network(web: Backend, request: Request) -> Caller | None:
+    """Whose token this request brings, where it is that of the attempt which it names.
+
+    It reads what its workspace has, and does what attempts may.
+    """
+    said = request.header(HEADER)
+    reported = request.path.removeprefix(_REPORTS) if request.path.startswith(_REPORTS) else ""
+    task_id, epoch = (*(said or reported).split("/"), "")[:2]
+    if not all(part.isascii() and part.isdecimal() and len(part) < 17 for part in (task_id, epoch)):
+        return None
+    workspace_id = await web.reads.workspace_of(int(task_id))
+    if workspace_id is None:
+        return None
+    own = web.of(workspace_id)
+    attempt = await own.reads.attempt(int(task_id), int(epoch))
+    if attempt is None or not holds(request, attempt):
+        return None
+    rights = frozenset({Right.READ, Right.WORK})
+    return Caller(workspace_id, await _named(own, attempt), Role.MEMBER, rights, attempt=(task_id, epoch))
 
 
 def said_by(who: Caller, data: bytes | bytearray | None, shape: Any) -> bytes | bytearray | None:

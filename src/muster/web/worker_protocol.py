@@ -23,10 +23,10 @@ for _name, _shape in COMMANDS.items():
 
 
 @routes.post("/worker/v1/register", answer=Registered)
-async def register(web: Backend, body: c.Register) -> Answer:
+async def register(web: Backend, request: Request, body: c.Register) -> Answer:
     """Often in the place of one that was killed: what that one has begun must be there for the first claim."""
     await web.owner.free_dead()
-    return await web.engine.execute(body)
+    return await web.engine.execute(replace(body, remote=body.remote or bool(request.address)))
 
 
 @routes.get("/worker/v1/tasks/{task_id:id}/place")

@@ -17,7 +17,8 @@ class WorkerContext(Struct, frozen=True, kw_only=True):
     worker_id: str
     root: Path
     attempts_dir: Path
-    socket: Path
+    reach: Mapping[str, str]
+    """The variables that lead an attempt's own processes to its owner."""
     agents: Mapping[str, Agent]
     launcher: Launcher
     trees: Trees | None = None

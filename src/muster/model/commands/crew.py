@@ -28,6 +28,8 @@ class Register(Command, frozen=True, kw_only=True):
     """What its agents are good for; an agent that is absent offers nothing special."""
     unfit: dict[Name, Text] = field(default_factory=dict)
     """Agents that cannot run on this worker, with what is missing."""
+    remote: bool = False
+    """It has come over the network: whatever its host is called, nobody can look after its processes."""
 
 
 class Heartbeat(Command, frozen=True, kw_only=True):

@@ -288,6 +288,9 @@ class SqliteReads(SharedQueries):
             return None
         return token, self._one(member_of, "member_of", token.workspace_id, token.member)
 
+    async def workspace_of(self, task_id: int) -> int | None:
+        return self._one(itemgetter(0), "workspace_of_task", task_id)
+
     async def workspaces(self) -> list[Workspace]:
         return [Workspace(*row) for row in self._all("workspaces")]
 

@@ -284,5 +284,8 @@ SELECT value FROM meta WHERE workspace_id = ?1 AND name = ?2
 -- name: token_of_hash
 SELECT $token_columns FROM tokens WHERE token_hash = ?1
 
+-- name: workspace_of_task
+SELECT workspace_id FROM tasks WHERE id = ?1
+
 -- name: member_of
 SELECT $member_columns FROM members WHERE workspace_id = ?1 AND name = ?2

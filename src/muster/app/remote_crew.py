@@ -1,0 +1,123 @@
+"""Workers on this host for a server elsewhere, under supervision: started again when they die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+from muster.app.agents import agents_of
+from muster.app.interrupts import DRAIN, Interrupts
+from muster.app.parts import make_state_dir, python_module
+from muster.client.remote import ServerUrl
+from muster.config.identity import settle
+from muster.config.project import Project
+from muster.config.settings import Config
+from muster.hosts.file_lock import Lock
+from muster.hosts.local_host import LocalHost, adopted_orphans, become_subreaper, reap_zombies
+from muster.hosts.plain_files import replace_plain
+from muster.hosts.process_table import send
+from muster.hosts.process_tree import kill_recorded
+from muster.model.errors import Conflict
+from muster.worker.supervisor import Supervisor
+
+TICK_S = 0.1
+KNOWN_S = 10.0
+"""Whoever has lived this long was let in by the server."""
+
+
+def refuse_other_work(project: Project, server: str) -> None:
+    """Raises Conflict in a folder that has tasks of its own, or works for another server: tasks have numbers,
+    which each store gives out anew.  BadInput for what is no URL."""
+    ServerUrl(server)
+    if project.has_begun:
+        raise Conflict(
+            f"{project.folder} has a store of its own; no worker was started",
+            "mkdir a folder for the worker, with a muster.toml that names its agents, and start it there",
+        )
+    path = project.server_file
+    known = path.read_text("utf-8").strip() if path.exists() else server
+    if known != server:
+        raise Conflict(
+            f"{project.folder} has worked for {known}; no worker was started",
+            f"use another folder, or: rm {path}",
+        )
+
+
+class RemoteCrew:
+    def __init__(
+        self,
+        project: Project,
+        config: Config,
+        *,
+        server: str,
+        token: str,
+        workers: int,
+        say: Callable[[str], None],
+    ) -> None:
+        """Raises Conflict as refuse_other_work, OwnerUnavailable where others are supervised here."""
+        refuse_other_work(project, server)
+        agents_of(config, project)
+        make_state_dir(project)
+        self._lock = Lock.take(project.supervisor_lock)
+        self._attempts_dir = project.attempts_dir
+        project_id = settle(project)
+        replace_plain(project.server_file, server.encode())
+        self._host = LocalHost(project_id)
+        become_subreaper()
+        if token:
+            os.environ["MUSTER_TOKEN"] = token  # where no list of processes shows it
+        self._supervisor = Supervisor(
+            self._host,
+            project.log_file,
+            project.crew_file,
+            owner_argv=(),
+            worker_argv=[*python_module("muster.app.worker"), str(project.root), server],
+            workers=workers,
+            say=say,
+            project=project_id,
+            folder=project.folder,
+        )
+        self._supervisor.owner.due_s = None
+        self._supervisor.adopt()
+
+    def work(self, interrupts: Interrupts) -> None:
+        """Until all have drained: by the first interrupt, or as the server has said; the second one kills.
+
+        Raises MusterError where none can start.
+        """
+        supervisor = self._supervisor
+        try:
+            while not supervisor.drained():
+                supervisor.tick()
+                self._reap()
+                if interrupts.level > DRAIN:
+                    break
+                if interrupts.level and not supervisor.draining:
+                    supervisor.drain()
+                    for child in supervisor.workers:
+                        if child.pid is not None:
+                            os.kill(child.pid, signal.SIGTERM)
+                if not supervisor.draining:
+                    self._know()
+                    supervisor.refuse_hopeless()
+                time.sleep(TICK_S)
+            if not supervisor.draining:
+                supervisor.refuse_hopeless()
+        finally:
+            supervisor.kill_workers()
+            kill_recorded(self._attempts_dir, self._host)
+            self._lock.release()
+
+    def _know(self) -> None:
+        for child in self._supervisor.workers:
+            if child.pid is not None and time.monotonic() - child.started_s > KNOWN_S:
+                child.registered, child.failures = True, 0
+
+    def _reap(self) -> None:
+        orphans = adopted_orphans(self._supervisor.own_pids)
+        for orphan in orphans:
+            if not orphan.gone:
+                send(orphan.id, signal.SIGKILL)
+        reap_zombies(orphans)

@@ -1,0 +1,128 @@
+"""Workers of another folder, and of another HOME: all that they say goes over TCP."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_run import folder, started, until
+
+from muster.client.api import Api
+from muster.client.http import Connection
+from muster.model.errors import Unavailable
+from muster_command import MUSTER
+from muster_command import run_muster as muster
+from patience import PATIENCE_S
+
+__all__ = ["folder"]
+
+REPORTS = 'muster report progress 40 --step half && muster report checkpoint --text saved && echo "on $PWD"'
+
+
+class Served:
+    """A server, with a token of each kind."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.folder, self.url = folder, f"http://127.0.0.1:{port}"
+        self.owner = self.said("token", "create", "all", "--member", "ada", "--role", "OWNER")
+        self.worker = self.said(
+            *("token", "create", "w", "--member", "ada", "--role", "ADMIN", "--scope", "serve")
+        )
+
+    def said(self, *words: str) -> str:
+        done = muster(self.folder, *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def told(self, *words: str) -> Any:
+        return json.loads(self.said(*words, "--json"))
+
+    @property
+    def api(self) -> Api:
+        return Api(Connection(self.url, self.owner))
+
+    def answers(self) -> bool:
+        try:
+            return bool(self.api.get("/api/v1/whoami"))
+        except Unavailable:
+            return False
+
+    def far(self) -> list[Any]:
+        return [one for one in self.told("worker", "list") if "far" in one["agents"]]
+
+    def status(self, ref: str) -> str:
+        return str(self.told("task", "show", ref)["task"]["status"])
+
+
+@pytest.fixture
+def served(folder: Path) -> Iterator[Served]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with (folder / "muster.toml").open("a") as settings:
+        settings.write('[health]\nheartbeat = "500ms"\nlease = "3s"\nremote_lease = "4s"\n')
+    assert muster(folder, "member", "set", "ada", "--role", "OWNER").returncode == 0
+    found = Served(folder, port)
+    with started(folder, "serve", "--listen", f"127.0.0.1:{port}", "--workers", "1") as server:
+        until(found.answers, "the server answers")
+        yield found
+        muster(folder, "down")
+        server.wait(PATIENCE_S)
+
+
+@pytest.fixture
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Another host, as far as one machine can show it: a folder and a HOME of its own."""
+    host = tmp_path_factory.mktemp("host")
+    (host / "muster.toml").write_text('agent = "far"\n[agents.far]\ncommand = ["sh", "-c"]\n')
+    return host
+
+
+@contextmanager
+def working(host: Path, served: Served, token: str) -> Iterator[subprocess.Popen[str]]:
+    env = {**os.environ, "HOME": str(host), "MUSTER_TOKEN": token}
+    argv = [*MUSTER, "worker", "start", "--server", served.url]
+    with subprocess.Popen(argv, cwd=host, env=env, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(PATIENCE_S)
+
+
+def test_a_worker_elsewhere_does_a_task_and_all_it_said_is_at_the_server(
+    served: Served, elsewhere: Path
+) -> None:
+    with working(elsewhere, served, served.worker):
+        until(served.far, "the worker is known")
+        (worker,) = served.far()
+        served.said(
+            "task", "add", "far away", "--plan", "p", "--key", "t", "--agent", "far", "--prompt", REPORTS
+        )
+        until(lambda: served.status("p/t") == "COMPLETED", "it is done")
+    assert worker["hostname"].endswith("(network)"), "nobody can look after its processes from here"
+    assert f"on {elsewhere}" in served.said("logs", "p/t")
+    task = served.told("task", "show", "p/t")["task"]
+    assert task["step"] == "half"
+    assert [one["worker"] for one in served.told("attempt", "list", "p/t")] == [worker["id"]]
+    until(lambda: not served.far(), "it said goodbye")
+
+
+def test_without_the_right_to_serve_no_worker_starts_and_the_cause_is_told(
+    served: Served, elsewhere: Path
+) -> None:
+    reads = served.said("token", "create", "r", "--member", "ada", "--role", "VIEWER")
+    for token, cause in ((reads, "the right to serve"), ("mst_wrong", "nobody is known by this token")):
+        with working(elsewhere, served, token) as process:
+            assert process.wait(PATIENCE_S) == 1
+            assert process.stderr is not None and cause in process.stderr.read()
+    (served.folder / "here").mkdir()
+    done = muster(served.folder, "worker", "start", "--server", served.url, "--token", served.worker)
+    assert done.returncode == 6 and "has a store of its own" in done.stderr
