@@ -19,7 +19,7 @@ from muster.model import commands as c
 from muster.model.answers import Answer, Enqueued
 from muster.model.errors import MusterError, NotFound, StoreHalted, Unavailable
 from muster.model.rows import DEFAULT_WORKSPACE
-from muster.model.states import StopAction
+from muster.model.states import CrewStatus, StopAction
 from muster.model.views import TaskFilter
 from muster.ports.runtime import EVENTS, READY, orders_for
 from muster.stores.sqlite.store import SqliteStore
@@ -154,7 +154,7 @@ def test_topics_name_who_is_to_be_woken(rig: Rig) -> None:
     assert rig.apply(cancel(job.task_id)).topics == {EVENTS, orders_for(W1)}
     assert rig.apply(cancel(job.task_id)).topics == frozenset()
     rig.register(W2)
-    assert rig.apply(c.SetCrew(status="STOPPED")).topics >= {READY, orders_for(W1), orders_for(W2)}  # type: ignore[arg-type]
+    assert rig.apply(c.SetCrew(status=CrewStatus.STOPPED)).topics >= {READY, orders_for(W1), orders_for(W2)}
 
 
 # -- the thread that commits

@@ -68,7 +68,7 @@ def test_who_is_not_there_cannot_be_asked(two: Rig) -> None:
 
 def test_an_order_for_workers_counts_once(rig: Rig) -> None:
     def order(count: int, request_id: str) -> int:
-        total: int = rig.do(c.AddWorkers(count=count, request_id=request_id)).total
+        total: int = rig.do(c.AddWorkers(count=count, request_id=request_id, actor="ada")).total
         return total
 
     assert [order(2, "x"), order(2, "x"), order(3, "y")] == [2, 2, 5]

@@ -95,7 +95,8 @@ def test_each_goes_when_its_time_is_over(site):
     site.work("new")
     site.prune()
     report = site.verify()
-    assert report.whole and report.pruned == events and report.sealed == site.count("events") == events
+    new = events - 2  # its worker was registered, and its coordinator took over, long before
+    assert report.whole and report.pruned == events and report.sealed == site.count("events") == new
 
 
 def test_what_came_from_a_file_is_known_when_its_events_are_gone(site):
@@ -130,9 +131,10 @@ def test_folders_of_ended_attempts_go_with_their_logs(site):
 
 def test_events_that_are_not_sealed_stay(site):
     site.rig.enqueue({"a": ()})
+    before = site.count("events")
     site.rig.clock.advance(1000 * DAY_S)
     site.prune()
-    assert site.count("events") == 1
+    assert site.count("events") == before
 
 
 def test_a_range_that_somebody_else_drops_is_found(site):

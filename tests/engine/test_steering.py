@@ -321,9 +321,10 @@ def test_the_aim_of_a_running_task_ends_without_a_word(rig: Rig) -> None:
     rig.enqueue({"a": []})
     transfer(rig, "codex", timeout_s=60)
     (job,) = rig.started()
+    service = scheduler(rig)
     events = len(rig.events())
     rig.clock.advance(60)
-    drive(scheduler(rig).run_once())
+    drive(service.run_once())
     assert (rig.task("a").pinned_agent, len(rig.events())) == (None, events)
     rig.do(release(job))
     assert [job.agent for job in rig.claim()] == ["claude"]

@@ -24,7 +24,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     listing = verbs.add_parser("list", act=_list, help="the newest events")
     listing.add_argument("--task", metavar="REF", help="of this task only")
     listing.add_argument(
-        "--subject", metavar="WHAT", help="about tokens, members or workspaces: token, 'member ada'"
+        "--subject",
+        metavar="WHAT",
+        help="about these: worker, agent, pool, crew, coordinator, 'token 12'",
     )
     listing.add_argument(
         "--level", metavar="LEVEL", type=str.lower, choices=LEVELS, help=f"this or worse: {', '.join(LEVELS)}"

@@ -7,41 +7,14 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from muster.engine.memory import Memory
+from muster.engine.notes import note
 from muster.engine.view import View
 from muster.engine.views import Views
 from muster.model import commands as c
 from muster.model.access import Member, Role, Token
 from muster.model.answers import Done, TokenAdded, WorkspaceAdded
 from muster.model.errors import Conflict, NotFound
-from muster.model.events import Event, Level
 from muster.model.rows import Workspace
-from muster.model.states import TaskStatus
-
-_EVENTS = "workspace_events"
-"""How many events a workspace has that are about no task and no plan."""
-
-
-async def note(view: View, subject: str, event: str, message: str, actor: str) -> None:
-    """An event that is about something else than a task or a plan."""
-    number = int(await view.tx.meta(_EVENTS) or 0) + 1
-    await view.tx.set_meta(_EVENTS, str(number))
-    view.record(
-        Event(
-            task_id=-view.tx.workspace_id,  # the number of no task and no plan
-            seq=number,
-            at_ms=view.now.wall_ms,
-            level=Level.INFO,
-            event=event,
-            message=message,
-            details="{}",
-            previous_status=TaskStatus.PENDING if number > 1 else None,
-            new_status=TaskStatus.PENDING,
-            generation=1,
-            epoch=0,
-            actor=actor,
-            subject=subject,
-        )
-    )
 
 
 class Access:

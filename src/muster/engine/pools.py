@@ -8,11 +8,13 @@ import msgspec
 from msgspec.structs import replace
 
 from muster.engine.fence import check_term
+from muster.engine.notes import note
 from muster.engine.policy import Policy
 from muster.engine.view import View, moved
 from muster.model import commands as c
 from muster.model.answers import Done, Moved
 from muster.model.errors import NotFound
+from muster.model.events import COORDINATOR, Level
 from muster.model.moves.decision import Facts, current
 from muster.model.pools import CLOSING, FOR_A_PERSON, Pool, Pools, closed_again, pools_of
 from muster.model.states import ErrorKind
@@ -63,7 +65,11 @@ async def _close(view: View, name: str, refused: Pool, epoch: int, stated_s: flo
         await view.load([before.task])
         if before.closed(view.now.wall_ms) or _tries(view, before):
             return  # it was refused together with the one that counts
-    await _put(view, {**known, name: closed_again(before, refused, stated_s, view.chance.fraction())})
+    closed = closed_again(before, refused, stated_s, view.chance.fraction())
+    await _put(view, {**known, name: closed})
+    if before is None or before.kind is not closed.kind or not before.closed(view.now.wall_ms):
+        about = {"kind": closed.kind, "untilMs": closed.until_ms, "tries": closed.tries}
+        await note(view, f"pool {name}", "pool_closed", closed.reason, level=Level.WARN, details=about)
 
 
 def _pool(view: View, attempt: Attempt, kind: ErrorKind, reason: str) -> Pool:
@@ -81,7 +87,7 @@ async def hear_provider(view: View, command: c.Provider, policy: Policy) -> Move
     before = known.get(name)
     if command.refuses is None:
         if before is not None and before.until_ms is not None:
-            await _open(view, known, name)
+            await _open(view, known, name, "answers again", attempt.worker_id)
         return moved(task)
     if before is None or name not in await barred(view, known):
         tries = before.tries if before else 0
@@ -99,7 +105,7 @@ async def open_pool(view: View, command: c.OpenPool) -> Done:
     if pool is None or (command.term is None and command.pool not in await barred(view, known)):
         raise NotFound(f"the pool of {command.pool} is not closed", "muster agent list")
     if command.term is None:
-        await _open(view, known, command.pool)
+        await _open(view, known, command.pool, f"opened by {command.actor}", command.actor)
         return Done()
     await check_term(view.tx, command.term)
     if not pool.closed(view.now.wall_ms):
@@ -114,10 +120,11 @@ async def reopen_for(view: View, task_id: int, policy: Policy) -> None:
     known = await known_pools(view)
     name = policy.pool(attempt.agent) if attempt is not None and attempt.error_kind in CLOSING else ""
     if name in known:
-        await _open(view, known, name)
+        await _open(view, known, name, "opened: a person wants a task tried now")
 
 
-async def _open(view: View, known: Pools, name: str) -> None:
+async def _open(view: View, known: Pools, name: str, said: str, actor: str = COORDINATOR) -> None:
+    await note(view, f"pool {name}", "pool_opened", said, actor)
     await _put(view, {other: pool for other, pool in known.items() if other != name})
     view.became_ready = True
 

@@ -14,6 +14,7 @@ from muster.engine.view import View, moved
 from muster.model import commands as c
 from muster.model.answers import Done, Moved
 from muster.model.errors import IllegalMove
+from muster.model.events import COORDINATOR
 from muster.model.rows import Plan
 from muster.model.spending import (
     NOTICE_PART,
@@ -148,7 +149,7 @@ def _judge(view: View, attempt: Attempt, use: _Use) -> None:
     if use.up:
         view.run(
             attempt.task_id,
-            c.Pause(task_id=attempt.task_id, actor="coordinator", reason=PauseReason.BUDGET),
+            c.Pause(task_id=attempt.task_id, actor=COORDINATOR, reason=PauseReason.BUDGET),
         )
     elif use.nearly and attempt.open:
         text = f"{nearly_used(use.whose)}{dollars(use.most)}, are used: end soon"

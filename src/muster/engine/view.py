@@ -9,7 +9,7 @@ from muster.model.answers import Moved
 from muster.model.commands import AppendLog, AttemptCommand, Command, Depend, Finish, Skip, Unblock
 from muster.model.edits import is_barrier
 from muster.model.errors import NotFound
-from muster.model.events import Event
+from muster.model.events import COORDINATOR, Event
 from muster.model.machine import decide
 from muster.model.moves.decision import Decision, Facts
 from muster.model.pools import CLOSING
@@ -248,7 +248,7 @@ class View:
             fresh = tuple(number for number in before if number not in known)
             group = child.is_group and not is_barrier(keys[child_id])
             if fresh and not group and child.status in {TaskStatus.PENDING, TaskStatus.PAUSED}:
-                wait = Depend(task_id=child_id, actor="coordinator", depends_on=fresh, unmet=len(fresh))
+                wait = Depend(task_id=child_id, actor=COORDINATOR, depends_on=fresh, unmet=len(fresh))
                 self.run(child_id, wait)
                 for number in fresh:
                     await self.tx.add_dependency(number, child_id, met=False)
@@ -298,7 +298,7 @@ class View:
                         await self._take_off([(child_id, 1)])
                 elif child.status in {TaskStatus.PENDING, TaskStatus.PAUSED}:
                     reason = f"{name} ended as {self.task(parent_id).status}"
-                    self.run(child_id, Skip(task_id=child_id, actor="coordinator", reason=reason))
+                    self.run(child_id, Skip(task_id=child_id, actor=COORDINATOR, reason=reason))
 
     async def _name(self, task_id: int) -> str:
         """As people know it: `plan/key (title)`."""

@@ -9,18 +9,22 @@ from msgspec.structs import replace
 from muster.engine.capacity import capacity
 from muster.engine.fence import check_term, take_term
 from muster.engine.incarnation import PROJECT
+from muster.engine.notes import note
 from muster.engine.policy import Policy
 from muster.engine.view import View
 from muster.engine.views import Views
 from muster.model import commands as c
 from muster.model.answers import AttemptOrder, Done, HeartbeatAnswer, Registered, TookOver, WorkersOrdered
 from muster.model.errors import BadInput, Conflict, NotFound, StaleEpoch
+from muster.model.events import COORDINATOR, Level
 from muster.model.moves.decision import lapsed
 from muster.model.rows import WorkerRow
 from muster.model.states import AttemptStatus, CrewStatus, StopAction, WorkerStatus
 from muster.model.task import BY_HAND, Attempt
+from muster.model.wording import counted
 
 CREW = "crew"
+"""Its row of `meta`, and the subject of its events."""
 ORDERED = "workers_ordered"
 """How many workers were ever added by hand, and the last such request."""
 
@@ -37,6 +41,21 @@ async def crew_status(view: View) -> CrewStatus:
 async def living(view: View, worker_id: str) -> WorkerRow | None:
     worker = await view.tx.worker(worker_id)
     return worker if worker is not None and worker.ended_at_ms is None else None
+
+
+async def _note_new(view: View, command: c.Register) -> None:
+    agents = sorted(command.agents)
+    about = {"hostname": command.hostname, "pid": command.pid, "agents": agents}
+    said = f"registered on {command.hostname} with {counted(command.slots, 'slot')} for {', '.join(agents)}"
+    subject = f"worker {command.worker_id}"
+    await note(view, subject, "worker_registered", said, command.worker_id, details=about)
+    for agent, reason in command.unfit.items():
+        await _note_unfit(view, command.worker_id, agent, reason)
+
+
+async def _note_unfit(view: View, worker_id: str, agent: str, reason: str) -> None:
+    said = f"cannot run on {worker_id}: {reason}"
+    await note(view, f"agent {agent}", "agent_unfit", said, worker_id, level=Level.WARN)
 
 
 class Workers:
@@ -76,6 +95,8 @@ class Workers:
                 heard_mono_ms=now.mono_ms,
             )
         )
+        if known is None:
+            await _note_new(view, command)
         view.wrote_events = True
         here = hostname == policy.hostname and command.boot_id == now.boot_id
         lease_s = policy.lease_s if here else max(policy.lease_s, policy.remote_lease_s)
@@ -151,7 +172,7 @@ class Workers:
         if proven or (
             command.heard_mono_ms == worker.heard_mono_ms and not await self._trusted(view, worker)
         ):
-            await self._end(view, worker, command.reason, permanent=command.permanent)
+            await self._end(view, worker, command.reason, permanent=command.permanent, dead=True)
         return Done()
 
     async def _trusted(self, view: View, worker: WorkerRow) -> bool:
@@ -162,7 +183,9 @@ class Workers:
         for attempt in await view.held(worker_id):
             view.run(attempt.task_id, c.Release(task_id=attempt.task_id, epoch=attempt.epoch, reason=reason))
 
-    async def _end(self, view: View, worker: WorkerRow, reason: str, *, permanent: bool) -> None:
+    async def _end(
+        self, view: View, worker: WorkerRow, reason: str, *, permanent: bool, dead: bool = False
+    ) -> None:
         await view.tx.put_worker(
             replace(
                 worker,
@@ -172,7 +195,11 @@ class Workers:
                 reason=reason,
             )
         )
-        view.wrote_events = True
+        about = f"worker {worker.id}"
+        if dead:
+            await note(view, about, "worker_dead", f"is dead: {reason}", level=Level.WARN)
+        else:
+            await note(view, about, "worker_ended", reason or "ended", worker.id)
 
     async def mark_unfit(self, view: View, command: c.Release) -> None:
         attempt = view.attempt(command.task_id)
@@ -180,6 +207,8 @@ class Workers:
         if attempt is not None and worker is not None and command.unfit_agent is not None:
             unfit = worker.unfit | {attempt.agent: command.unfit_agent}
             await view.tx.put_worker(replace(worker, unfit=unfit))
+            if worker.unfit.get(attempt.agent) != command.unfit_agent:
+                await _note_unfit(view, worker.id, attempt.agent, command.unfit_agent)
 
     async def drain(self, view: View, command: c.DrainWorker) -> Done:
         """Raises NotFound, and Conflict for the last worker that takes work: without any, nothing would end."""
@@ -194,7 +223,8 @@ class Workers:
             )
         await view.tx.put_worker(replace(worker, reason=f"asked to end by {command.actor}"))
         view.disturbed.add(worker.id)
-        view.wrote_events = True
+        said = f"asked to end by {command.actor}"
+        await note(view, f"worker {worker.id}", "worker_draining", said, command.actor)
         if command.stop_by_s is not None:
             await self._stop_all(view, worker.id, command.stop_by_s, command.actor)
         return Done()
@@ -205,15 +235,22 @@ class Workers:
             return WorkersOrdered(total=total)
         total += command.count
         await view.tx.set_meta(ORDERED, f"{total} {command.request_id}")
+        said = f"{counted(command.count, 'more worker')} asked for by {command.actor}"
+        await note(view, CREW, "workers_ordered", said, command.actor)
         return WorkersOrdered(total=total)
 
     async def set_crew(self, view: View, command: c.SetCrew) -> Done:
+        if command.status is not await crew_status(view):
+            said = f"{command.status.value.lower()} by {command.actor}"
+            await note(view, CREW, f"crew_{command.status.value.lower()}", said, command.actor)
         await view.tx.set_meta(CREW, command.status)
         for worker in await view.tx.living_workers():
             view.disturbed.add(worker.id)
         return Done()
 
     async def stop_crew(self, view: View, command: c.StopCrew) -> Done:
+        said = f"all attempts are to stop within {command.stop_by_s:g} s, by {command.actor}"
+        await note(view, CREW, "crew_stop_requested", said, command.actor)
         for worker in await view.tx.living_workers():
             await self._stop_all(view, worker.id, command.stop_by_s, command.actor)
         return Done()
@@ -234,6 +271,8 @@ class Workers:
         if command.project and await views.tx.store_meta(PROJECT) is None:
             await views.tx.set_store_meta(PROJECT, command.project)
         every = await views.all()
+        # The oldest workspace is that of whoever runs the store.
+        await note(every[0], COORDINATOR, "leader_changed", f"term {term} leads now", details={"term": term})
         renewed = [await self._renew_all(view, by_hand=command.long_lived) for view in every]
         return TookOver(term=term, adopted=sum(renewed))
 

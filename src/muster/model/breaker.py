@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.model.errors import IllegalMove
-from muster.model.events import Event, Level
+from muster.model.events import COORDINATOR, Event, Level
 from muster.model.rows import Plan
 from muster.model.states import PauseReason, TaskStatus
 from muster.model.task import Now
@@ -64,7 +64,7 @@ def over_budget(plan: Plan, budget: str, now: Now) -> PlanDecision:
         return PlanDecision(plan)
     paused = replace(plan, paused_reason=PauseReason.BUDGET)
     message = f"the budget of plan {plan.name}, {budget}, is used up: it gives out no more work"
-    return _moved(plan, paused, "plan_paused", message, "coordinator", now=now, level=Level.ERROR)
+    return _moved(plan, paused, "plan_paused", message, COORDINATOR, now=now, level=Level.ERROR)
 
 
 def resume(plan: Plan, actor: str, now: Now) -> PlanDecision:

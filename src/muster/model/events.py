@@ -9,6 +9,9 @@ from msgspec import Struct
 
 from muster.model.states import TaskStatus
 
+COORDINATOR = "coordinator"
+"""Who did it, where it was no person, worker or attempt."""
+
 
 class Level(StrEnum):
     DEBUG = "DEBUG"
@@ -33,7 +36,7 @@ class Event(Struct, frozen=True, gc=False):
     epoch: int
     actor: str
     subject: str = ""
-    """What it is about where that is no task, plan or store: `token 12`, `member ada`."""
+    """What it is about where that is no task, plan or store: `token 12`, `worker worker-a1b2c3d4`."""
 
 
 class Folded(Struct, frozen=True):

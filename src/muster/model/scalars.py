@@ -9,7 +9,8 @@ from msgspec import Meta
 from muster.model.kinds import NAME_CHARS_MAX, RETRIES_MAX, SECONDS_MAX, TITLE_CHARS_MAX
 from muster.model.numbers import NUMBER_MAX
 
-Text = Annotated[str, Meta(max_length=10_000)]
+TEXT_CHARS_MAX = 10_000
+Text = Annotated[str, Meta(max_length=TEXT_CHARS_MAX)]
 Title = Annotated[str, Meta(min_length=1, max_length=TITLE_CHARS_MAX)]
 Name = Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX)]
 Key = Annotated[str, Meta(min_length=1)]

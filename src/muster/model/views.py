@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct
 
 from muster.model.plan_sync import PlanSynced
@@ -131,7 +133,11 @@ class EventView(ViewStruct, frozen=True, kw_only=True):
     epoch: int
     actor: str
     subject: str = ""
-    """What it is about where that is no task, plan or store: `token 12`, `member ada`."""
+    """What it is about where that is no task, plan or store: `token 12`, `worker worker-a1b2c3d4`."""
+    details: dict[str, Any] = {}
+    """For programs: `exitCode`, `kind`, and the `stackTrace` of a function that failed."""
+    session_key: str | None = None
+    """Of the agent's conversation in this attempt."""
 
 
 class LogChunk(ViewStruct, frozen=True, kw_only=True):

@@ -400,9 +400,9 @@ class Reads(Common, Protocol):
         levels: Collection[str],
         since_ms: int,
         limit: int,
-        subject: str | None = None,
+        subjects: Collection[str] = (),
     ) -> list[EventView]:
-        """The newest events of these levels, oldest of them first; about `token 12`, or any `token`."""
+        """The newest events of these levels, oldest of them first, about any of these: `token 12`, `token`."""
 
     async def seals(self, after_id: int, limit: int) -> list[Seal]:
         """Seals whose last event is newer than `after_id`, in order."""

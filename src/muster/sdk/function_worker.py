@@ -22,6 +22,7 @@ from muster.model import commands as c
 from muster.model.answers import Claimed, ClaimedJob, Moved
 from muster.model.commands.base import LOG_CHUNK_BYTES_MAX, RESULT_BYTES_MAX
 from muster.model.errors import BadInput, Conflict, MusterError
+from muster.model.scalars import TEXT_CHARS_MAX
 from muster.model.states import ErrorKind
 from muster.ports.runtime import Chance
 from muster.sdk.attempt import CURRENT, NAG_S, Attempting
@@ -335,14 +336,18 @@ def _named(job: ClaimedJob) -> dict[str, Any]:
 
 def _told_failed(job: ClaimedJob, kind: ErrorKind, error: BaseException) -> list[c.AttemptCommand]:
     """With its traceback in the attempt's output."""
-    lines = "".join(traceback.format_exception(error)).encode(errors="backslashreplace")
+    told = "".join(traceback.format_exception(error))
+    lines = told.encode(errors="backslashreplace")
     output = c.AppendLog(**_named(job), stream="stderr", offset=0, data=lines[-LOG_CHUNK_BYTES_MAX:])
     words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     if isinstance(error, MusterError):
         words = f"{error.message}; {error.hint}" if error.hint else error.message
-    return [output, _failed(job, kind, words)]
+    return [output, replace(_failed(job, kind, words), stack_trace=_clean(told)[-TEXT_CHARS_MAX:])]
 
 
 def _failed(job: ClaimedJob, kind: ErrorKind, message: str) -> c.Fail:
-    clean = message.encode(errors="backslashreplace").decode().replace("\0", "\\0")
-    return c.Fail(**_named(job), kind=kind, message=clean[:MESSAGE_CHARS_MAX])
+    return c.Fail(**_named(job), kind=kind, message=_clean(message)[:MESSAGE_CHARS_MAX])
+
+
+def _clean(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode().replace("\0", "\\0")

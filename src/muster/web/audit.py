@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated
 
 from msgspec import Meta
@@ -18,31 +19,52 @@ from muster.web.routes import Routes
 routes = Routes()
 
 
-class AuditQuery(Query, frozen=True, kw_only=True):
-    task: c.Id | None = None
+COORDINATION = ("coordinator", "crew", "worker", "agent", "pool", "webhook")
+
+
+class LogQuery(Query, frozen=True, kw_only=True):
     level: str | None = None
     """This one and worse."""
     since: c.Count = 0
     """Unix milliseconds."""
-    subject: c.Name | None = None
-    """`token 12`, or any `token`; so also `member` and `workspace`."""
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 100
+
+
+class AuditQuery(LogQuery, frozen=True, kw_only=True):
+    task: c.Id | None = None
+    subject: c.Name | None = None
+    """`token 12`, or any `token`; so also `member`, `worker`, `pool`, `crew`, `coordinator`."""
 
 
 @routes.get("/api/v1/audit")
 async def newest(web: Backend, query: AuditQuery) -> list[EventView]:
     """The newest events, oldest of them first."""
+    subjects = () if query.subject is None else (query.subject,)
+    return await _events(web, query, subjects=subjects, task_id=query.task)
+
+
+@routes.get("/api/v1/coordinator/logs")
+async def coordination(web: Backend, query: LogQuery) -> list[EventView]:
+    """The newest events of what coordinates and works, not of tasks, oldest of them first."""
+    return await _events(web, query, subjects=COORDINATION)
+
+
+async def _events(
+    web: Backend, query: LogQuery, *, subjects: Collection[str], task_id: int | None = None
+) -> list[EventView]:
     return await web.reads.audit_events(
-        task_id=query.task,
-        levels=() if query.level is None else _from(query.level),
+        task_id=task_id,
+        levels=_from(query.level),
         since_ms=query.since,
         limit=query.limit,
-        subject=query.subject,
+        subjects=subjects,
     )
 
 
-def _from(name: str) -> tuple[str, ...]:
-    """That level and those above it.  Raises BadInput."""
+def _from(name: str | None) -> tuple[str, ...]:
+    """That level and those above it; nothing for all.  Raises BadInput."""
+    if name is None:
+        return ()
     known = [level.value for level in Level]
     if name.upper() not in known:
         raise BadInput(f"level={name} is no level", f"one of {', '.join(known)}".lower())

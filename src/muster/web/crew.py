@@ -33,10 +33,12 @@ routes.command("/api/v1/crew/stop", c.StopCrew, "stop_by_s", "actor", answer=Don
 @routes.post("/api/v1/crew", answer=Done)
 async def set_status(web: Backend, body: CrewBody) -> Answer:
     """Starts or stops handing out work."""
-    return await web.engine.execute(c.SetCrew(status=body.status))
+    return await web.engine.execute(c.SetCrew(status=body.status, actor=body.actor))
 
 
 @routes.post("/api/v1/crew/workers", status=202, answer=WorkersOrdered)
 async def add_workers(web: Backend, body: AddWorkersBody) -> Answer:
     """The supervisor starts as many more."""
-    return await web.engine.execute(c.AddWorkers(count=body.add, request_id=body.request_id))
+    return await web.engine.execute(
+        c.AddWorkers(count=body.add, request_id=body.request_id, actor=body.actor)
+    )

@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import Meta, field
 
 from muster.model.commands.base import Command, Offer
+from muster.model.events import COORDINATOR
 from muster.model.scalars import Count, Id, Name, Text
 from muster.model.seals import Seal
 from muster.model.states import STOP_BY_S, CrewStatus
@@ -60,12 +61,14 @@ class AddWorkers(Command, frozen=True, kw_only=True):
     count: Annotated[int, Meta(ge=1, le=64)]
     request_id: Name
     """Repeating an order with the same id changes nothing."""
+    actor: Name
 
 
 class SetCrew(Command, frozen=True, kw_only=True):
     """RUNNING gives out work, PAUSED lets what runs go on and gives out nothing new, STOPPED ends the workers."""
 
     status: CrewStatus
+    actor: Name = COORDINATOR
 
 
 class StopCrew(Command, frozen=True, kw_only=True):
@@ -106,7 +109,7 @@ class OpenPool(Command, frozen=True, kw_only=True):
     """A person has seen to it: the provider's agents may be tried again."""
 
     pool: Name
-    actor: Name = "coordinator"
+    actor: Name = COORDINATOR
     term: int | None = None
     """Set where it is the coordinator's word that their time is over: one of them may try."""
 

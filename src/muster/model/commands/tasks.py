@@ -373,6 +373,8 @@ class Fail(Finish, frozen=True, kw_only=True):
     done: bool = False
     """The work itself is done, only publishing it has failed: the next attempt tries that again."""
     retry_after_s: Annotated[float, Meta(ge=0, le=30 * 86400)] | None = None
+    stack_trace: Text = ""
+    """Of the function that has raised, its end; empty where there is none."""
 
 
 class Release(Finish, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from muster.model import commands as c
 from muster.model.edits import EDITABLE, Edit, RenameBox
 from muster.model.errors import IllegalMove
-from muster.model.events import Level
+from muster.model.events import COORDINATOR, Level
 from muster.model.moves.decision import Decision, Facts, close, decided, left_running, moved
 from muster.model.states import HELD, AttemptStatus, TaskStatus
 from muster.model.task import FIELDS_OF_STATE, Now, Task
@@ -82,7 +82,7 @@ def mend(task: Task, facts: Facts, command: c.Repair, now: Now) -> Decision:
         now,
         "reconciled",
         "; ".join(wrong),
-        "coordinator",
+        COORDINATOR,
         level=Level.WARN,
         **changes,
     )

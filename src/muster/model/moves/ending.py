@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from muster.model import commands as c
 from muster.model.errors import IllegalMove, StaleEpoch
-from muster.model.events import Level
+from muster.model.events import COORDINATOR, Level
 from muster.model.moves.decision import (
     Decision,
     Facts,
@@ -105,6 +105,8 @@ def _failed(task: Task, attempt: Attempt, command: c.Fail, facts: Facts, now: No
         details["retryInMs"] = wait_ms
     if command.done:
         details["done"] = True
+    if command.stack_trace:
+        details["stackTrace"] = command.stack_trace
     after, event = moved(
         task,
         now,
@@ -127,7 +129,7 @@ def _failed(task: Task, attempt: Attempt, command: c.Fail, facts: Facts, now: No
 
 def _pause(task: Task) -> c.Pause:
     """The attempt failed before it was stopped for a pause: the pause holds all the same."""
-    return c.Pause(task_id=task.id, actor="coordinator", reason=task.paused_reason or PauseReason.USER)
+    return c.Pause(task_id=task.id, actor=COORDINATOR, reason=task.paused_reason or PauseReason.USER)
 
 
 def _spent(
@@ -285,7 +287,7 @@ def gone(task: Task, facts: Facts, command: c.ProcessesExited, now: Now) -> Deci
         raise StaleEpoch(f"attempt {command.epoch} of task {task.id} is over and nobody waits for its end")
     if task.lingering_epoch != command.epoch:
         return Decision(task)
-    actor = attempt.worker_id if command.term is None else "coordinator"
+    actor = attempt.worker_id if command.term is None else COORDINATOR
     return decided(
         task,
         now,

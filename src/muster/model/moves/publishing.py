@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from muster.model import commands as c
 from muster.model.errors import BeingPublished, IllegalMove
-from muster.model.events import Level
+from muster.model.events import COORDINATOR, Level
 from muster.model.moves.decision import (
     Decision,
     Facts,
@@ -137,7 +137,7 @@ def sent_back(task: Task, attempt: Attempt, command: c.Fail, facts: Facts, now: 
     follow: tuple[c.Command, ...] = (c.Promote(task_id=task.id),) if again else ()
     if again and attempt.stop_action is StopAction.PAUSE:
         reason = task.paused_reason or PauseReason.USER
-        follow = (c.Pause(task_id=task.id, actor="coordinator", reason=reason),)
+        follow = (c.Pause(task_id=task.id, actor=COORDINATOR, reason=reason),)
     return Decision(after, closed, (event,), follow)
 
 

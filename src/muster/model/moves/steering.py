@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from muster.model import commands as c
 from muster.model.errors import BadInput, IllegalMove
-from muster.model.events import Level
+from muster.model.events import COORDINATOR, Level
 from muster.model.moves.decision import NO_WAIT, Decision, Facts, decided, paused_for, taken_over
 from muster.model.moves.ending import stop
 from muster.model.notices import TOLD, with_note, with_notice
@@ -168,7 +168,7 @@ def drop_pin(task: Task, facts: Facts, command: c.DropPin, now: Now) -> Decision
         now,
         "aim_dropped",
         f"agent {task.pinned_agent} did not take it in time; any agent may",
-        "coordinator",
+        COORDINATOR,
         level=Level.WARN,
         pinned_agent=None,
         pinned_until_ms=None,
@@ -184,7 +184,7 @@ def expire(task: Task, facts: Facts, command: c.Expire, now: Now) -> Decision:
         now,
         "expired",
         "its time was over before an attempt could begin",
-        "coordinator",
+        COORDINATOR,
         level=Level.ERROR,
         status=TaskStatus.FAILED,
         next_attempt_at_ms=None,

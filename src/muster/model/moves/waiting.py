@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from muster.model import commands as c
 from muster.model.errors import IllegalMove
-from muster.model.events import Event, Level
+from muster.model.events import COORDINATOR, Event, Level
 from muster.model.moves.decision import NO_WAIT, Decision, Facts, close, decided, left_running
 from muster.model.moves.publishing import refuse_while_publishing
 from muster.model.notices import with_note
@@ -218,7 +218,7 @@ def close_group(task: Task, facts: Facts, command: c.CloseGroup, now: Now) -> De
         now,
         "completed",
         "all its tasks are done",
-        "coordinator",
+        COORDINATOR,
         status=TaskStatus.COMPLETED,
         **NO_WAIT,
         percent=100,
@@ -234,4 +234,4 @@ def unblock(task: Task, facts: Facts, command: c.Unblock, now: Now) -> Decision:
         raise IllegalMove(f"task {task.id} has {task.unmet} unmet dependencies, not {command.count}")
     if unmet or task.status is not TaskStatus.PENDING:
         return Decision(replace(task, unmet=unmet))
-    return decided(task, now, "unblocked", "all its dependencies are done", "coordinator", unmet=0)
+    return decided(task, now, "unblocked", "all its dependencies are done", COORDINATOR, unmet=0)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from muster.model import commands as c
 from muster.model.errors import BadInput, IllegalMove, StaleEpoch
-from muster.model.events import Event, Level
+from muster.model.events import COORDINATOR, Event, Level
 from muster.model.moves.decision import Decision, Facts, current, decided, moved, moved_by, taken_over
 from muster.model.notices import beginning, paragraphs, with_notice, without
 from muster.model.states import STOP_BY_S, AttemptStatus, StopAction, TaskStatus
@@ -262,7 +262,7 @@ def notify(task: Task, facts: Facts, command: c.Notify, now: Now) -> Decision:
     for part in old:
         notice = without(notice, part)
     told = replace(attempt, notice=with_notice(notice, command.text))
-    return decided(task, now, "noticed", command.text, "coordinator", level=Level.WARN, attempt=told)
+    return decided(task, now, "noticed", command.text, COORDINATOR, level=Level.WARN, attempt=told)
 
 
 def append_log(task: Task, facts: Facts, command: c.AppendLog, now: Now) -> Decision:
@@ -316,7 +316,7 @@ def _notice(task: Task, attempt: Attempt, now: Now) -> Decision:
         now,
         "overdue",
         f"attempt {task.epoch} is {NOTICE_AFTER_MS // 60_000} min past its estimate; it was told",
-        "coordinator",
+        COORDINATOR,
         level=Level.WARN,
         overdue_at_ms=now.wall_ms + STOP_AFTER_MS,
     )
@@ -332,7 +332,7 @@ def _stop(task: Task, attempt: Attempt, now: Now) -> Decision:
         "stop_requested",
         f"attempt {task.epoch} is to stop: overdue, and without progress since it was told; "
         f"the task goes back with priority {priority}",
-        "coordinator",
+        COORDINATOR,
         level=Level.WARN,
         details={"action": StopAction.RELEASE, "reason": "overdue", "priority": priority},
         priority=priority,

@@ -217,13 +217,15 @@ class SqliteReads(SharedQueries):
         levels: Collection[str],
         since_ms: int,
         limit: int,
-        subject: str | None = None,
+        subjects: Collection[str] = (),
     ) -> list[EventView]:
         wanted = _json_or_none(levels)
-        if task_id is None:
-            rows = self._all("audit_events", wanted, since_ms, limit, subject)
-        else:
+        if task_id is not None:
             rows = self._all("audit_events_of_task", task_id, wanted, since_ms, limit)
+        elif subjects:
+            rows = self._all("audit_events_about", wanted, since_ms, limit, encode_json([*subjects]))
+        else:
+            rows = self._all("audit_events", wanted, since_ms, limit)
         return [event_view_of(row) for row in reversed(rows)]
 
     async def seals(self, after_id: int, limit: int) -> list[Seal]:

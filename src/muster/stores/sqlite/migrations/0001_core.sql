@@ -264,6 +264,7 @@ CREATE TABLE events (
 INSERT INTO sqlite_sequence (name, seq) VALUES ('commits', 0), ('epochs', 0);
 CREATE UNIQUE INDEX events_task ON events (task_id, seq);
 CREATE INDEX events_workspace ON events (workspace_id);
+CREATE INDEX events_subject ON events (workspace_id) WHERE subject <> '';
 CREATE TRIGGER events_no_update BEFORE UPDATE ON events
 BEGIN
     SELECT raise(ABORT, 'events are never changed');

@@ -20,9 +20,10 @@ SELECT e.id, e.task_id, coalesce(p.name, ''),
                 CASE e.task_id WHEN p.id THEN '(plan)' WHEN 0 THEN '(store)'
                            ELSE CAST(e.task_id AS TEXT) END), e.seq, e.at_ms, e.level,
        e.event, e.message, e.previous_status, e.new_status, e.generation, e.epoch, e.actor,
-       e.subject
+       e.subject, e.details, a.session_key
   FROM events e
   LEFT JOIN tasks t ON t.id = e.task_id
+  LEFT JOIN attempts a ON a.task_id = e.task_id AND a.epoch = e.epoch
   LEFT JOIN plans p ON p.id = coalesce(t.plan_id, e.task_id)
 
 -- name: kepttask_key

@@ -213,7 +213,13 @@ SELECT id FROM tasks
 -- name: audit_events
 $event_view
  WHERE @mine(e) AND (?1 IS NULL OR e.level IN (SELECT value FROM json_each(?1))) AND e.at_ms >= ?2
-   AND (?4 IS NULL OR e.subject = ?4 OR substr(e.subject, 1, length(?4) + 1) = ?4 || ' ')
+ ORDER BY e.id DESC LIMIT ?3
+
+-- name: audit_events_about
+$event_view
+ WHERE @mine(e) AND e.subject <> '' AND (?1 IS NULL OR e.level IN (SELECT value FROM json_each(?1))) AND e.at_ms >= ?2
+   AND EXISTS (SELECT 1 FROM json_each(?4) w
+                WHERE e.subject = w.value OR substr(e.subject, 1, length(w.value) + 1) = w.value || ' ')
  ORDER BY e.id DESC LIMIT ?3
 
 -- name: audit_events_of_task
