@@ -16,6 +16,7 @@ from muster.engine.moved_boxes import OtherFiles
 from muster.engine.policy import Policy
 from muster.engine.queries import Queries
 from muster.hosts.local_host import LocalHost
+from muster.hosts.vault import KeyVault
 from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled
 from muster.model.errors import StoreFault
 from muster.model.rows import DEFAULT_WORKSPACE
@@ -42,6 +43,7 @@ class ServedOwner:
     def __init__(self, store: SqliteStore, path: Path) -> None:
         self.cycles: dict[str, Cycles] = {}
         self._store = store
+        self.vault = KeyVault(path.with_name("vault.key"))
         self._path = path
         self.backups = 0
         """How many it has made."""

@@ -26,6 +26,7 @@ FULL = {
     "retention": {},
     "plan": {},
     "serve": {},
+    "webhooks": {},
     "limits": {},
     "git": {},
     "profiles": {},

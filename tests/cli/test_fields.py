@@ -45,6 +45,7 @@ MANY = {
     ("workspace", "list"): ((), "id,name"),
     ("member", "list"): ((), "name,role"),
     ("token", "list"): ((), "name,member,role,lastUsedAtMs"),
+    ("webhook", "list"): ((), "id,url,kinds,disabled"),
 }
 ALL = ONE | MANY
 EMPTY = [
@@ -67,6 +68,7 @@ def project(owner):
     owner.do(c.SetMember(name="ada", role=Role.ADMIN, actor="root"))
     token = c.AddToken(name="t", member="ada", role=Role.VIEWER, token_hash="0" * 64, actor="root")
     owner.do(token)
+    owner.do(c.AddWebhook(url="https://example.org/hook", sealed="", actor="root"))
     return owner
 
 
@@ -77,6 +79,7 @@ def test_they_are_there_for_whatever_lists_or_shows():
         ("task", "run"),
         ("agent", "allowed"),
         ("plan", "sync"),
+        ("webhook", "messages"),
     }  # as `task add`; empty
     shows = {path for path in nodes if path[-1] in ("list", "show", "status", "next", "wait", "verify")}
     assert shows - {("pr", "status")} <= offered  # what a forge says is told in sentences

@@ -27,7 +27,7 @@ HOT_PATH = (
     *("muster.cli.plan", "muster.cli.task_actions", "muster.cli.report"),
     "muster.mcp.server",
 )
-DISTRIBUTION = {"yaml": "pyyaml"}
+DISTRIBUTION = {"nacl": "pynacl", "yaml": "pyyaml"}
 """Packages that are installed under another name."""
 SLOW = ("asyncio", "ssl", "http", "msgspec", "apsw", "httptools")
 

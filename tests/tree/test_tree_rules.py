@@ -172,7 +172,7 @@ def test_a_third_party_package_out_of_its_place_is_found(source: Path) -> None:
             "stores/a.py": "import apsw",
             "sdk/a.py": "import cronsim",
             "web/a.py": "import httptools",
-            "hosts/a.py": "import psutil, setproctitle, watchfiles",
+            "hosts/a.py": "import nacl, psutil, setproctitle, watchfiles",
             "config/a.py": "def f():\n    from yaml import load",
         },
     )

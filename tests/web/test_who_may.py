@@ -53,6 +53,8 @@ MAY: dict[Right, tuple[str, ...]] = {
         *("POST /api/v1/budgets", "POST /api/v1/coordinator/reconcile", "POST /api/v1/crew"),
         *("POST /api/v1/crew/stop", "POST /api/v1/crew/workers", "POST /api/v1/pools/{pool}/open"),
         *("POST /api/v1/permissions/{number}/revoke", "POST /api/v1/workers/{workerId}/stop"),
+        *("GET /api/v1/webhooks", "POST /api/v1/webhooks", "GET /api/v1/webhooks/{webhookId}/messages"),
+        *(f"POST /api/v1/webhooks/{{webhookId}}/{verb}" for verb in ("remove", "resend", "test")),
     ),
     Right.PEOPLE: (
         *("POST /api/v1/members", "POST /api/v1/members/{name}/remove", "GET /api/v1/tokens"),
@@ -79,7 +81,15 @@ def operations() -> Iterator[tuple[str, str]]:
 
 
 def target(path: str, **values: object) -> str:
-    known = {"taskId": 7, "epoch": 1, "number": 1, "tokenId": 7, "plan": "none", "workerId": "worker-none"}
+    known = {
+        "taskId": 7,
+        "epoch": 1,
+        "number": 1,
+        "tokenId": 7,
+        "webhookId": 7,
+        "plan": "none",
+        "workerId": "worker-none",
+    }
     for name, value in {**known, "name": "nobody", "pool": "none", "what": "merge", **values}.items():
         path = path.replace(f"{{{name}}}", str(value))
     return path

@@ -37,12 +37,14 @@ from muster.engine.services.plan_syncer import FileRules, PlanSyncer
 from muster.engine.services.reaper import Reaper, own_stall_ms
 from muster.engine.services.reconciler import Reconciler
 from muster.engine.services.ticker import Ticker
+from muster.engine.services.webhook_sender import WebhookSender
 from muster.engine.services.worktree_cleaner import WorktreeCleaner
 from muster.hosts.attempt_folders import LocalFolders
 from muster.hosts.file_lock import Lock
 from muster.hosts.folder_watch import FolderWatch
 from muster.hosts.local_host import LocalHost
 from muster.hosts.process_tree import kill_recorded
+from muster.hosts.vault import KeyVault
 from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled, TookOver
 from muster.model.commands import NewBoot, SetCrew
 from muster.model.errors import BadPlan, MusterError, NotFound, ProjectCopied, StoreFault
@@ -51,9 +53,12 @@ from muster.model.retention import Retention
 from muster.model.retry import RetryPolicy
 from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.states import CrewStatus
+from muster.model.webhooks import sealed_for
+from muster.outbound.webhook_post import WebhookPost
 from muster.plans.files import LocalPlanFiles
 from muster.ports.host import ProcessId
 from muster.ports.runtime import PLAN_FILES
+from muster.ports.vault import Vault
 from muster.runtimes.chance import SystemChance
 from muster.runtimes.local import LocalWakeups, SystemClock
 from muster.stores.sqlite.copies import back_up
@@ -118,6 +123,7 @@ class Owner:
         self._policy = policy_of(config, self._host.hostname, writers=writers)
         self.clock = clock or SystemClock(self._host.boot_id)
         self.started_at_ms = self.clock.now().wall_ms
+        self.vault: Vault = KeyVault(project.vault_key_file)
         self._stack = contextlib.ExitStack()
         self._reaper: Reaper | None = None
         self._reconciler: Reconciler | None = None
@@ -338,8 +344,15 @@ class Owner:
             folders=LocalFolders(self._project.attempts_dir, self._project.log_file),
             retention=self._retention(),
         )
-        self._services = [*led, self.syncer, *self._clearers()]
+        self._services = [*led, self._sender(), self.syncer, *self._clearers()]
         return self._services
+
+    def _sender(self) -> WebhookSender:
+        def unseal(sealed: str, workspace_id: int) -> str:
+            return self.vault.unseal(sealed, sealed_for(workspace_id))
+
+        post = WebhookPost(private=self._config.webhooks.private, in_thread=detached_call)
+        return WebhookSender(self.clock, self.store.reads, self.batcher, post, unseal, term=self.term)
 
     def _clearers(self) -> list[Service]:
         if self._repository is None:

@@ -21,6 +21,7 @@ class GuestOwner:
         self.term = owner.term
         self.long_lived = owner.long_lived
         self.started_at_ms = owner.started_at_ms
+        self.vault = owner.vault
         self.first_event_id = owner.first_event_id
 
     @property

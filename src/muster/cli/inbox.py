@@ -17,7 +17,7 @@ from muster.model.json_value import Json
 
 _OTHERS = (
     *("next", "plan", "pool", "kind", "reason", "sinceMs", "pullRequest", "note"),
-    *("done", "problem", "conflicts", "owed"),
+    *("done", "problem", "conflicts", "owed", "webhook"),
 )
 
 
@@ -30,6 +30,7 @@ def run(args: argparse.Namespace) -> int:
     with connect(args) as context:
         found = context.api.get("/api/v1/inbox", {"plan": args.plan})
         tasks: list[Json] = found["tasks"]
+        webhooks: list[Json] = found["webhooks"]
         pools = context.api.get("/api/v1/pools")
         plans: list[Json] = context.api.get("/api/v1/plans")
         proposed = _proposed(context, args.plan)
@@ -42,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
     ]
     rows += [{**listed(task), "next": what_next(task)[0]} for task in tasks]
     rows += proposed
+    rows += [{"webhook": one["id"], "reason": one["disabled"], "next": _again(one)} for one in webhooks]
     rows += [{**file, "next": status_of(file["plan"])} for file in found["files"]]
 
     def show(screen: Screen) -> None:
@@ -57,8 +59,11 @@ def run(args: argparse.Namespace) -> int:
                 f"{clean(row['pullRequest'])} calls for a retry of {clean(row['ref'])}: {clean(row['note'])}"
             )
             print(f"  next: {row['next']}")
+        for one in webhooks:
+            print(f"webhook {one['id']} is told nothing any more: {clean(one['disabled'])}")
+            print(f"  next: {_again(one)}")
         show_files(found["files"], screen)
-        if not (tasks or closed or paused or proposed or found["files"]):
+        if not (tasks or closed or paused or proposed or webhooks or found["files"]):
             print("nothing waits for you")
 
     print_rows(args, rows, show, names=lambda: [*task_names(), *_OTHERS])
@@ -80,6 +85,10 @@ def _proposed(context: Context, plan: str | None) -> list[Json]:
         }
         for record, one in due(context.api, context.project, plan)
     ]
+
+
+def _again(webhook: Json) -> str:
+    return f"see to its receiver, then muster webhook resend {webhook['id']}"
 
 
 def _open(args: argparse.Namespace, pool: str) -> str:

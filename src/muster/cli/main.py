@@ -56,6 +56,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "dead": ("muster.cli.dead", "failed tasks: list, retry or discard them"),
     "workspace": ("muster.cli.workspace", "the tenants of this store: make one, list them"),
     "member": ("muster.cli.member", "who may reach a workspace over the network, and as what"),
+    "webhook": ("muster.cli.webhook", "who is told by HTTP what happens here"),
     "token": ("muster.cli.token", "make, list and revoke what proves to a server who asks"),
     "audit": ("muster.cli.audit", "list events, and prove that nobody has changed them"),
     "db": ("muster.cli.db", "back up, check, migrate or restore the store"),

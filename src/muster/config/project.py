@@ -79,6 +79,8 @@ class Project:
     store = _Below("state.db")
     key_file = _Below("key")
     """Seals the audit."""
+    vault_key_file = _Below("vault.key")
+    """Opens what is sealed in the store."""
     first_token_file = _Below("first-token")
     """Of an OWNER, where there was no terminal to show it on."""
     server_file = _Below("server")

@@ -349,6 +349,17 @@ class ServeSettings(Section, frozen=True, kw_only=True):
     )
 
 
+class WebhookSettings(Section, frozen=True, kw_only=True):
+    """What is told to others by HTTP.  `[webhooks]`"""
+
+    private: bool = setting(
+        False,
+        "private",
+        read_flag,
+        "`true`: to addresses of this machine and of private networks as well, and without TLS",
+    )
+
+
 class Config(Section, frozen=True, kw_only=True):
     plan: PlanSettings = PlanSettings()
     budget: Budget = Budget()
@@ -358,6 +369,7 @@ class Config(Section, frozen=True, kw_only=True):
     workers: WorkerSettings = WorkerSettings()
     health: Health = Health()
     serve: ServeSettings = ServeSettings()
+    webhooks: WebhookSettings = WebhookSettings()
     agents: Mapping[str, AgentConfig] = field(default_factory=built_in_agents)
     limits: Mapping[str, int] = {}
     """Most tasks of one limit key that run at one time, over the whole crew.  `[limits]`"""
@@ -389,5 +401,6 @@ SECTIONS: Mapping[str, type[Section]] = {
     "retention": RetentionSettings,
     "plan": PlanSettings,
     "serve": ServeSettings,
+    "webhooks": WebhookSettings,
 }
 """The tables that are of one class each."""

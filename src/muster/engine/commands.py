@@ -30,6 +30,7 @@ from muster.engine.pools import close_pools, hear_provider, open_pool, reopen_fo
 from muster.engine.spending import Spending
 from muster.engine.view import View, moved
 from muster.engine.views import Views
+from muster.engine.webhooks import Webhooks
 from muster.engine.workers import Workers
 from muster.model import breaker
 from muster.model import commands as c
@@ -82,10 +83,12 @@ class Engine:
         self._plans = Plans(policy.failures_max)
         self._spending = Spending(policy, self._plans.named, self._plans.over_budget)
         self._access = Access(self._memory)
+        self._webhooks = Webhooks(self._memory, chance)
         self._for_all = self._store_wide()
         self._handlers: dict[type[c.Command], Callable[[View, Any], Awaitable[Answer]]] = {
             c.Enqueue: self._plan_updater.add,
             **self._about_people(),
+            **self._webhooks.handlers(),
             c.SetTicked: set_ticked,
             SetSync: set_sync,
             TakeTicks: self._enqueuer.enqueue,
@@ -197,7 +200,9 @@ class Engine:
         return found
 
     def _view_of(self, tx: Tx, now: Now) -> View:
-        return View(tx, now, self.chance, self.policy.retry, self._memory.incarnation)
+        view = View(tx, now, self.chance, self.policy.retry, self._memory.incarnation)
+        view.outbox = self._webhooks.outbox(tx.workspace_id)
+        return view
 
     async def _work_in(
         self, view: View, commands: list[tuple[int, c.Command]], outcomes: list[Outcome | None]
@@ -234,6 +239,8 @@ class Engine:
         await view.settle()
         await self._plans.settle(view)
         await view.flush()
+        if view.outbox is not None:
+            await view.outbox.tell_settled(view.tx, view.now)
 
     async def _settled(
         self, handle: Callable[[V, Any], Awaitable[Answer]], view: V, command: c.Command
@@ -342,6 +349,7 @@ async def prune(views: Views, command: c.Prune) -> Pruned:
         logs=await tx.prune_logs(command.logs_before_ms, command.limit),
         checkpoints=await tx.prune_checkpoints(command.logs_before_ms, command.limit),
         keys=await tx.prune_idempotency(command.keys_before_ms, command.limit),
+        messages=await tx.prune_messages(command.keys_before_ms, command.limit),
     )
 
 

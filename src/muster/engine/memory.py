@@ -10,6 +10,7 @@ from muster.engine.view import View
 from muster.model import commands as c
 from muster.model.rows import Lane, LaneKey
 from muster.model.seals import Grants
+from muster.model.webhooks import Webhook
 from muster.ports.store import Transaction
 
 _EPOCH_MS = 1_735_689_600_000
@@ -52,6 +53,8 @@ class Memory:
         self.lane_ids: dict[LaneKey, int] = {}
         self.room: dict[int, int] = {}
         """By workspace, tasks that may surely be added before the waiting ones must be counted again."""
+        self.webhooks: dict[int, dict[int, Webhook]] = {}
+        """By workspace and number."""
         self.incarnation = Incarnation(grants)
         self._fresh = False
 
@@ -68,6 +71,9 @@ class Memory:
         self.lane_ids.clear()
         for lane in await tx.lanes():
             self._know(lane)
+        self.webhooks.clear()
+        for webhook in await tx.every_webhook():
+            self.know_webhook(webhook)
         self.incarnation = Incarnation(self._grants, *await read_incarnation(tx))
         self._fresh = True
 
@@ -84,6 +90,15 @@ class Memory:
             await view.tx.add_lane(lane)
             self._know(lane)
         return lane_id
+
+    def know_webhook(self, webhook: Webhook) -> None:
+        self.webhooks.setdefault(webhook.workspace_id, {})[webhook.id] = webhook
+
+    def webhook(self, workspace_id: int, webhook_id: int) -> Webhook | None:
+        return self.webhooks.get(workspace_id, {}).get(webhook_id)
+
+    def forget_webhook(self, webhook: Webhook) -> None:
+        del self.webhooks[webhook.workspace_id][webhook.id]
 
     def used(self, claim: c.Claim) -> bool:
         """This request was given something."""

@@ -157,7 +157,8 @@ class Queries:
             for name, state in await self._reads.sync_states()
             if plan in {None, name} and (state.problem or state.waiting)
         )
-        return Inbox(tasks=tuple(found), complete=complete, files=files)
+        webhooks = tuple(one for one in await self._reads.webhooks() if one.disabled)
+        return Inbox(tasks=tuple(found), complete=complete, files=files, webhooks=webhooks)
 
     async def crew(self) -> CrewView:
         """The part of the status that counts no tasks."""

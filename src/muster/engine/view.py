@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from muster.engine.fence import Incarnation
+from muster.engine.outbox import Outbox
 from muster.model.answers import Moved
 from muster.model.commands import AppendLog, AttemptCommand, Command, Depend, Finish, Skip, Unblock
 from muster.model.edits import is_barrier
@@ -25,6 +26,7 @@ from muster.model.states import (
     TaskStatus,
 )
 from muster.model.task import Attempt, Now, Task
+from muster.model.webhooks import Telling
 from muster.ports.runtime import Chance
 from muster.ports.store import Tx, Writes
 
@@ -54,6 +56,8 @@ class View:
         self._failed: list[tuple[int, int | None]] = []
         """Parents that ended without being done, each with the one child that is to be told; None: all."""
         self._writes = Writes.nothing()
+        self.outbox: Outbox | None = None
+        """Where somebody is to be told what happens here."""
         self.ended: dict[int, list[bool]] = {}
         """By plan, its tasks that ended: True for completed, False for failed for good after a run."""
         self.became_ready = False
@@ -213,6 +217,11 @@ class View:
         self._writes.events.append(event)
         self.wrote_events = True
 
+    async def tell(self, telling: Telling) -> None:
+        """Webhooks, of what has no event of a task or a plan."""
+        if self.outbox is not None:
+            await self.outbox.tell(self.tx, [telling], self.now)
+
     async def settle(self) -> None:
         """Passes on what has ended to its children (S8): done takes one unmet dependency off each, failed and
         cancelled does what the child wants."""
@@ -322,6 +331,8 @@ class View:
         writes.attempts = [self._attempts[i] for i in self._changed_attempts - self._opened]
         if writes:
             await self.tx.write(writes, self.now)
+            if self.outbox is not None:
+                await self.outbox.take(self.tx, writes.events, self._tasks, self.now)
         self._writes = Writes.nothing()
         self._changed.clear()
         self._opened.clear()

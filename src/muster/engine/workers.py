@@ -21,6 +21,7 @@ from muster.model.moves.decision import lapsed
 from muster.model.rows import WorkerRow
 from muster.model.states import AttemptStatus, CrewStatus, StopAction, WorkerStatus
 from muster.model.task import BY_HAND, Attempt
+from muster.model.webhooks import HookKind, of_leader, of_worker
 from muster.model.wording import counted
 
 CREW = "crew"
@@ -173,6 +174,8 @@ class Workers:
             command.heard_mono_ms == worker.heard_mono_ms and not await self._trusted(view, worker)
         ):
             await self._end(view, worker, command.reason, permanent=command.permanent, dead=True)
+            kind = HookKind.AGENT_FAILED if proven else HookKind.AGENT_STALE
+            await view.tell(of_worker(kind, worker.id, worker.agents, command.reason))
         return Done()
 
     async def _trusted(self, view: View, worker: WorkerRow) -> bool:
@@ -209,6 +212,8 @@ class Workers:
             await view.tx.put_worker(replace(worker, unfit=unfit))
             if worker.unfit.get(attempt.agent) != command.unfit_agent:
                 await _note_unfit(view, worker.id, attempt.agent, command.unfit_agent)
+                failed = of_worker(HookKind.AGENT_FAILED, worker.id, (attempt.agent,), command.unfit_agent)
+                await view.tell(failed)
 
     async def drain(self, view: View, command: c.DrainWorker) -> Done:
         """Raises NotFound, and Conflict for the last worker that takes work: without any, nothing would end."""
@@ -273,6 +278,8 @@ class Workers:
         every = await views.all()
         # The oldest workspace is that of whoever runs the store.
         await note(every[0], COORDINATOR, "leader_changed", f"term {term} leads now", details={"term": term})
+        for view in every:
+            await view.tell(of_leader(term))
         renewed = [await self._renew_all(view, by_hand=command.long_lived) for view in every]
         return TookOver(term=term, adopted=sum(renewed))
 

@@ -208,6 +208,7 @@ class Pruned(Answer, frozen=True, kw_only=True):
     checkpoints: int = 0
     keys: int = 0
     events: int = 0
+    messages: int = 0
 
 
 class WorkspaceAdded(Answer, frozen=True, kw_only=True):
@@ -217,6 +218,15 @@ class WorkspaceAdded(Answer, frozen=True, kw_only=True):
 
 class TokenAdded(Answer, frozen=True, kw_only=True):
     id: int
+
+
+class WebhookAdded(Answer, frozen=True, kw_only=True):
+    id: int
+
+
+class MessagesQueued(Answer, frozen=True, kw_only=True):
+    messages: int
+    """How many are to be sent."""
 
 
 class Done(Answer, frozen=True, kw_only=True):

@@ -142,3 +142,10 @@ ATTEMPT_MOVES[_A.LOST] = frozenset({_A.ASSIGNED, _A.RUNNING})  # readopt
 
 FILE_ORDER, PHASES, FREE = ORDERS = ("file", "phases", "free")
 """How tasks of a plan follow each other: each after the one before; heading after heading; only by `after=`."""
+
+
+def asks_a_person(status: TaskStatus, paused: PauseReason | None) -> bool:
+    """Whether that status alone says that nothing moves the task before a person does something."""
+    # Who has paused a task has not forgotten it.
+    waits = status is TaskStatus.PAUSED and paused not in BY_A_PERSON
+    return waits or status is TaskStatus.FAILED

@@ -10,6 +10,7 @@ from muster.model.plan_sync import PlanSynced
 from muster.model.states import AgentStatus, AttemptStatus, ErrorKind, PauseReason, StopAction, TaskStatus
 from muster.model.task import CommonFields
 from muster.model.usage import Usage
+from muster.model.webhooks import Webhook
 
 
 class ViewStruct(Struct, frozen=True, kw_only=True, rename="camel", gc=False):
@@ -243,6 +244,8 @@ class Inbox(ViewStruct, frozen=True, kw_only=True):
     """False where there is more than was looked at."""
     files: tuple[PlanSynced, ...] = ()
     """Plans that are not in step with their files."""
+    webhooks: tuple[Webhook, ...] = ()
+    """Those that were disabled, because nothing was taken there."""
 
 
 class TaskDetail(ViewStruct, frozen=True, kw_only=True):

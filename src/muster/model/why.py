@@ -14,13 +14,13 @@ from muster.model.profiles import required, target_of
 from muster.model.rows import ANY_AGENT
 from muster.model.states import (
     ATTEMPT_OPEN,
-    BY_A_PERSON,
     HELD,
     AttemptStatus,
     CrewStatus,
     ErrorKind,
     PauseReason,
     TaskStatus,
+    asks_a_person,
 )
 from muster.model.task import BY_HAND, CANCELLED, REMOVED
 from muster.model.touches import Touching, meeting, overlap
@@ -115,9 +115,7 @@ def why(task: TaskView, facts: CrewFacts) -> str:
 
 def reason(task: TaskView, facts: CrewFacts) -> Reason:
     if task.status not in {TaskStatus.PENDING, TaskStatus.ABORTED}:
-        # Who has paused a task has not forgotten it.
-        waits = task.status is TaskStatus.PAUSED and task.paused_reason not in BY_A_PERSON
-        return Reason(_told(task, facts), waits or task.status is TaskStatus.FAILED)
+        return Reason(_told(task, facts), asks_a_person(task.status, task.paused_reason))
     found = _waiting(task, facts)
     if task.done_epoch is None:
         return found

@@ -32,7 +32,9 @@ from muster.model.views import (
     TaskFilter,
     TaskView,
 )
+from muster.model.webhooks import Webhook
 from muster.ports.found_rows import EventSpan, Existing
+from muster.ports.hooks import HookReads, HookTx
 
 T = TypeVar("T")
 
@@ -99,7 +101,15 @@ class Common(Protocol):
     async def tokens(self) -> list[Token]:
         """Also those that count for nothing any more, the oldest first."""
 
+    async def movable(self, plan_id: int) -> tuple[int, set[tuple[str | None, tuple[str, ...]]]]:
+        """(tasks that are held, wait for a due time or are being taken over by a person, (agent, capabilities)
+        wanted by those that are ready)."""
+
+    async def plan_counts(self, plan_id: int) -> dict[str, int]:
+        """How many of its tasks have each status, but for groups."""
+
     async def token_of_id(self, token_id: int) -> Token | None: ...
+
     async def last_seal(self) -> Seal | None: ...
 
     async def meta(self, name: str) -> str | None:
@@ -109,7 +119,7 @@ class Common(Protocol):
         """What the store itself keeps, for all."""
 
 
-class Tx(Common, Protocol):
+class Tx(Common, HookTx, Protocol):
     """One workspace's part of a write transaction: nothing of another one is found by it."""
 
     workspace_id: int
@@ -279,6 +289,11 @@ class Transaction(Protocol):
 
     async def prune_idempotency(self, before_ms: int, limit: int) -> int: ...
 
+    async def prune_messages(self, before_ms: int, limit: int) -> int:
+        """Drops what webhooks were told, or were to be, before then."""
+
+    async def every_webhook(self) -> list[Webhook]: ...
+
     async def shift_waits(self, by_ms: int) -> None:
         """Retries and pins are due that much later (earlier where it is negative)."""
 
@@ -289,7 +304,7 @@ class Transaction(Protocol):
         """The highest id in use in any table that the engine numbers."""
 
 
-class Reads(Common, Protocol):
+class Reads(Common, HookReads, Protocol):
     """Queries on the last committed state: of one workspace, or of all for who looks after all."""
 
     def of(self, workspace_id: int) -> Reads: ...
@@ -436,10 +451,6 @@ class Reads(Common, Protocol):
 
     async def log_tail(self, task_id: int, epoch: int, *, limit: int) -> list[tuple[int, LogChunk]]:
         """The last `limit` chunks, otherwise as `log`."""
-
-    async def movable(self, plan_id: int) -> tuple[int, set[tuple[str | None, tuple[str, ...]]]]:
-        """(tasks that are held, wait for a due time or are being taken over by a person, (agent, capabilities)
-        wanted by those that are ready)."""
 
     async def holds(self) -> list[tuple[str, str]]:
         """(worker, `plan/key#epoch`) of each open attempt, the oldest task first."""

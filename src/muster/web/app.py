@@ -10,7 +10,8 @@ from muster.web.routes import Application, Route, Routes
 
 RESOURCES = (
     *("access", "attempts", "audit", "budgets", "claims", "coordinator", "crew", "db", "events"),
-    *("metrics", "owner", "plans", "pools", "reference", "streams", "tasks", "worker_protocol", "workers"),
+    *("metrics", "owner", "plans", "pools", "reference", "streams", "tasks", "webhooks"),
+    *("worker_protocol", "workers"),
 )
 """A module each."""
 

@@ -18,6 +18,7 @@ from muster.ports.engine import Execute
 from muster.ports.host import ProcessId
 from muster.ports.runtime import Wakeups
 from muster.ports.store import Reads
+from muster.ports.vault import Vault
 from muster.web.event_counts import EventCounts
 from muster.web.feed import EventFeed
 from muster.web.http import Request
@@ -34,6 +35,7 @@ class OwnerActions(Protocol):
     long_lived: bool
     """False for an owner of one command."""
     started_at_ms: int
+    vault: Vault
     first_event_id: int
     """Up to this event all has happened before it began."""
 

@@ -105,6 +105,17 @@ EXAMPLES: dict[tuple[str, str], tuple[Example, ...]] = {
         Example("stop", "No work is handed out", {"status": "STOPPED", "actor": "ada"}),
         Example("start", "It is again", {"status": "RUNNING", "actor": "ada"}),
     ),
+    ("POST", "/api/v1/webhooks"): (
+        Example(
+            "people",
+            "Whenever somebody is to look",
+            {
+                "url": "https://example.org/muster",
+                "kinds": ["task.needs_person", "plan.paused"],
+                "actor": "ada",
+            },
+        ),
+    ),
     ("POST", "/api/v1/budgets"): (
         Example(
             "plan", "Five dollars for a plan", {"plan": "release", "microusd": 5_000_000, "actor": "ada"}

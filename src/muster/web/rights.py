@@ -9,11 +9,13 @@ from muster.model.errors import Forbidden
 
 _CHANGES = {
     **dict.fromkeys(("agent-tasks", "plans", "claims", "attempts", "person"), Right.WORK),
-    **dict.fromkeys(("budgets", "coordinator", "crew", "permissions", "pools", "workers"), Right.CREW),
+    **dict.fromkeys(
+        ("budgets", "coordinator", "crew", "permissions", "pools", "webhooks", "workers"), Right.CREW
+    ),
     **dict.fromkeys(("members", "tokens"), Right.PEOPLE),
 }
 """By the resource below `/api/v1`: to change something of it."""
-_SECRET = frozenset({"tokens"})
+_SECRET = frozenset({"tokens", "webhooks"})
 """To read of these is to need the same right as to change them."""
 
 

@@ -54,7 +54,7 @@ class Pruner(LeaderService):
         if await self._reads.anything_old(command.logs_before_ms, command.keys_before_ms):
             pruned = await self._engine.execute(command)
             assert isinstance(pruned, Pruned)
-            gone = max(pruned.logs, pruned.checkpoints, pruned.keys)
+            gone = max(pruned.logs, pruned.checkpoints, pruned.keys, pruned.messages)
         more = [
             await self._prune_events(workspace.id, wall_ms) for workspace in await self._reads.workspaces()
         ]

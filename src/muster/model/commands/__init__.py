@@ -8,4 +8,5 @@ from muster.model.commands.access import *
 from muster.model.commands.base import *
 from muster.model.commands.crew import *
 from muster.model.commands.tasks import *
+from muster.model.commands.webhooks import *
 from muster.model.scalars import *

@@ -184,7 +184,8 @@ class Repair(Command, frozen=True, kw_only=True):
 
 
 class Prune(Command, frozen=True, kw_only=True):
-    """At most `limit` of each: output and checkpoints of ended tasks, idempotency keys, older than that."""
+    """At most `limit` of each: output and checkpoints of ended tasks, idempotency keys, messages to
+    webhooks, older than that."""
 
     term: int
     logs_before_ms: int

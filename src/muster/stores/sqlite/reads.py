@@ -15,7 +15,6 @@ from muster.model.items import Effort
 from muster.model.numbers import NUMBER_MAX
 from muster.model.place import Neighbour, PlanPlace
 from muster.model.plan_sync import SyncState
-from muster.model.profiles import required
 from muster.model.rows import Plan, WorkerRow, Workspace
 from muster.model.seals import Numbered, Seal
 from muster.model.states import (
@@ -32,6 +31,7 @@ from muster.model.views import (
     TaskFilter,
     TaskView,
 )
+from muster.model.webhooks import HookMessage
 from muster.ports.found_rows import EventSpan
 from muster.stores.sqlite.rows import (
     attempt_of,
@@ -39,6 +39,7 @@ from muster.stores.sqlite.rows import (
     encode_json,
     event_of,
     event_view_of,
+    hook_message_of,
     member_of,
     plan_of,
     task_view_of,
@@ -263,11 +264,6 @@ class SqliteReads(SharedQueries):
     async def log_tail(self, task_id: int, epoch: int, *, limit: int) -> list[tuple[int, LogChunk]]:
         return _chunks(self._all("log_tail", task_id, epoch, limit))
 
-    async def movable(self, plan_id: int) -> tuple[int, set[tuple[str | None, tuple[str, ...]]]]:
-        moving, wanted = self._first("movable", plan_id)
-        pairs = (msgspec.json.decode(pair) for pair in msgspec.json.decode(wanted))
-        return moving or 0, {(agent, required(capabilities, target)) for agent, capabilities, target in pairs}
-
     async def holds(self) -> list[tuple[str, str]]:
         return self._all("holds")
 
@@ -289,6 +285,15 @@ class SqliteReads(SharedQueries):
         if token is None:
             return None
         return token, self._one(member_of, "member_of", token.workspace_id, token.member)
+
+    async def due_messages(self, webhook_id: int, wall_ms: int, limit: int) -> list[HookMessage]:
+        return [hook_message_of(row) for row in self._all("due_messages", webhook_id, wall_ms, limit)]
+
+    async def messages(self, webhook_id: int, limit: int) -> list[HookMessage]:
+        return [hook_message_of(row) for row in self._all("messages", webhook_id, limit)]
+
+    async def webhook_secret(self, webhook_id: int) -> str | None:
+        return self._one(itemgetter(0), "webhook_secret", webhook_id)
 
     async def workspace_of(self, task_id: int) -> int | None:
         return self._one(itemgetter(0), "workspace_of_task", task_id)

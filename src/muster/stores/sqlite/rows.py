@@ -18,6 +18,7 @@ from muster.model.events import Event
 from muster.model.rows import Lane, NewTask, Plan, WorkerRow
 from muster.model.task import Attempt, Task, TaskFields
 from muster.model.views import AttemptView, EventView, TaskView
+from muster.model.webhooks import HookMessage, Webhook
 
 S = TypeVar("S", bound=Struct)
 
@@ -96,6 +97,8 @@ plan_of = reader(Plan)
 lane_of = reader(Lane)
 member_of = reader(Member)
 token_of = reader(Token)
+webhook_of = reader(Webhook)
+hook_message_of = reader(HookMessage)
 kept_of = reader(KeptTask)
 task_view_of = reader(TaskView)
 attempt_view_of = reader(AttemptView)
@@ -112,3 +115,4 @@ worker_row = writer(WorkerRow)
 lane_row = writer(Lane)
 member_row = writer(Member)
 token_row = writer(Token)
+webhook_row = writer(Webhook)

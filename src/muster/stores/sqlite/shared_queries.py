@@ -11,10 +11,12 @@ from msgspec.json import decode
 from muster.model.access import Member, Token
 from muster.model.edits import BoxName, KeptTask, Namesake
 from muster.model.plan_sync import SyncState
+from muster.model.profiles import required
 from muster.model.rows import WorkerRow
 from muster.model.seals import Seal
 from muster.model.touches import Touching
-from muster.stores.sqlite.rows import encode_json, kept_of, member_of, reader, token_of, worker_of
+from muster.model.webhooks import Webhook
+from muster.stores.sqlite.rows import encode_json, kept_of, member_of, reader, token_of, webhook_of, worker_of
 
 T = TypeVar("T")
 namesake_of = reader(Namesake)
@@ -67,6 +69,17 @@ class SharedQueries(ABC):
 
     async def tokens(self) -> list[Token]:
         return [token_of(row) for row in self._all("tokens")]
+
+    async def webhooks(self) -> list[Webhook]:
+        return [webhook_of(row) for row in self._all("webhooks")]
+
+    async def movable(self, plan_id: int) -> tuple[int, set[tuple[str | None, tuple[str, ...]]]]:
+        moving, wanted = self._first("movable", plan_id)
+        pairs = (decode(pair) for pair in decode(wanted))
+        return moving or 0, {(agent, required(capabilities, target)) for agent, capabilities, target in pairs}
+
+    async def plan_counts(self, plan_id: int) -> dict[str, int]:
+        return dict(self._all("plan_counts", plan_id))
 
     async def token_of_id(self, token_id: int) -> Token | None:
         return self._one(token_of, "token_of_id", token_id)

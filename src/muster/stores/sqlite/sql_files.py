@@ -14,12 +14,27 @@ from muster.model.rows import Lane, Plan, WorkerRow
 from muster.model.seals import Seal
 from muster.model.task import Artifact, Attempt, Checkpoint, Task
 from muster.model.views import TaskView
+from muster.model.webhooks import HookMessage, Webhook
 from muster.stores.sqlite.rows import EDITED, TEXTS
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _MINE = re.compile(r"@mine\b(?:\((\w+)\))?")
 _NUMBERED = re.compile(r"\?(\d+)")
-_ROWS = (Task, Attempt, Event, Plan, Lane, WorkerRow, Seal, Checkpoint, Artifact, Member, Token)
+_ROWS = (
+    Task,
+    Attempt,
+    Event,
+    Plan,
+    Lane,
+    WorkerRow,
+    Seal,
+    Checkpoint,
+    Artifact,
+    Member,
+    Token,
+    Webhook,
+    HookMessage,
+)
 
 
 def filled_in() -> dict[str, str]:

@@ -15,13 +15,16 @@ from muster.model.rows import Lane, Plan, WorkerRow
 from muster.model.seals import Seal
 from muster.model.task import BY_HAND, Attempt, Now, Task
 from muster.model.views import JobText
+from muster.model.webhooks import HookMessage, Webhook
 from muster.ports.found_rows import Existing
+from muster.ports.hooks import NewMessage
 from muster.ports.store import Writes
 from muster.stores.sqlite.known_rows import OF_ONE, SQL, KnownRows
 from muster.stores.sqlite.rows import (
     attempt_of,
     edited_of,
     encode_json,
+    hook_message_of,
     kept_of,
     lane_row,
     member_row,
@@ -29,6 +32,7 @@ from muster.stores.sqlite.rows import (
     task_of,
     texts_of,
     token_row,
+    webhook_row,
     worker_row,
 )
 from muster.stores.sqlite.shared_queries import SharedQueries
@@ -125,6 +129,30 @@ class SqliteTx(SharedQueries):
 
     async def update_token(self, token: Token) -> None:
         self._all("update_token", token.id, token.revoked_at_ms, token.last_used_at_ms)
+
+    async def add_webhook(self, webhook: Webhook, sealed: str) -> None:
+        self._all("add_webhook", *webhook_row(webhook), sealed)
+
+    async def update_webhook(self, webhook: Webhook) -> None:
+        changed = (webhook.failures, webhook.last_delivered_at_ms, webhook.disabled)
+        self._all("update_webhook", webhook.id, *changed)
+
+    async def drop_webhook(self, webhook_id: int) -> None:
+        self._all("drop_messages", webhook_id)
+        self._all("drop_webhook", webhook_id)
+
+    async def add_messages(self, told: Collection[NewMessage]) -> None:
+        self._many("add_message", self._own(told))
+
+    async def message(self, number: int) -> HookMessage | None:
+        return self._one(hook_message_of, "message", number)
+
+    async def update_message(self, message: HookMessage) -> None:
+        changed = (message.tries, message.next_at_ms, message.delivered_at_ms, message.said)
+        self._all("update_message", message.id, *changed)
+
+    async def requeue_messages(self, webhook_id: int, at_ms: int, message_id: str | None) -> int:
+        return len(self._all("requeue_messages", webhook_id, at_ms, message_id))
 
     async def meta(self, name: str) -> str | None:
         return self._known.meta(self.workspace_id, name)

@@ -35,6 +35,40 @@ CREATE TABLE tokens (
 ) STRICT;
 CREATE INDEX tokens_workspace ON tokens (workspace_id);
 
+-- What is told to others of what happens here: see model.webhooks.
+CREATE TABLE webhooks (
+    id                   INTEGER PRIMARY KEY,
+    workspace_id         INTEGER NOT NULL,
+    url                  TEXT NOT NULL,
+    kinds                TEXT NOT NULL,
+    created_by           TEXT NOT NULL,
+    created_at_ms        INTEGER NOT NULL,
+    failures             INTEGER NOT NULL,
+    last_delivered_at_ms INTEGER,
+    disabled             TEXT NOT NULL,
+    sealed               TEXT NOT NULL
+) STRICT;
+
+-- Written with the move that a message tells of.
+CREATE TABLE outbox (
+    id              INTEGER PRIMARY KEY AUTOINCREMENT,
+    workspace_id    INTEGER NOT NULL,
+    webhook_id      INTEGER NOT NULL,
+    message_id      TEXT NOT NULL,
+    kind            TEXT NOT NULL,
+    subject         TEXT NOT NULL,
+    body            TEXT NOT NULL,
+    created_at_ms   INTEGER NOT NULL,
+    tries           INTEGER NOT NULL,
+    next_at_ms      INTEGER,
+    delivered_at_ms INTEGER,
+    said            TEXT NOT NULL
+) STRICT;
+CREATE INDEX outbox_webhook ON outbox (webhook_id, id);
+CREATE INDEX outbox_waiting ON outbox (webhook_id, subject, id) WHERE next_at_ms IS NOT NULL;
+CREATE INDEX outbox_due ON outbox (webhook_id, next_at_ms) WHERE next_at_ms IS NOT NULL;
+CREATE INDEX outbox_age ON outbox (created_at_ms);
+
 CREATE TABLE meta (
     workspace_id INTEGER NOT NULL,
     name         TEXT NOT NULL,

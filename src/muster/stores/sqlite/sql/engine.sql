@@ -254,3 +254,43 @@ INSERT INTO tokens ($token_columns, token_hash) VALUES ($token_slots, ?)
 
 -- name: update_token
 UPDATE tokens SET revoked_at_ms = ?2, last_used_at_ms = ?3 WHERE id = ?1 AND @mine
+
+-- name: movable
+SELECT sum(CASE status WHEN 'PAUSED' THEN paused_reason = 'hand' WHEN 'PENDING'
+           THEN next_attempt_at_ms IS NOT NULL OR lingering_epoch IS NOT NULL ELSE 1 END),
+       json_group_array(DISTINCT json_array(coalesce(pinned_agent, agent), json(capabilities), target) || '') FILTER (WHERE ready = 1)
+  FROM tasks
+ WHERE @mine AND plan_id = ?1 AND is_group = 0 AND status IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ABORTED', 'PAUSED')
+
+-- name: plan_counts
+SELECT status, count(*) FROM tasks WHERE @mine AND plan_id = ?1 AND is_group = 0 GROUP BY status
+
+-- name: webhooks
+SELECT $webhook_columns FROM webhooks WHERE @mine ORDER BY id
+
+-- name: add_webhook
+INSERT INTO webhooks ($webhook_columns, sealed) VALUES ($webhook_slots, ?)
+
+-- name: update_webhook
+UPDATE webhooks SET failures = ?2, last_delivered_at_ms = ?3, disabled = ?4 WHERE id = ?1 AND @mine
+
+-- name: drop_webhook
+DELETE FROM webhooks WHERE id = ?1 AND @mine
+
+-- name: drop_messages
+DELETE FROM outbox WHERE webhook_id = ?1 AND @mine
+
+-- name: add_message
+INSERT INTO outbox (webhook_id, message_id, kind, subject, body, created_at_ms, tries, next_at_ms, said, workspace_id)
+VALUES (?, ?, ?, ?, ?, ?, 0, ?, '', ?)
+
+-- name: message
+SELECT $hookmessage_columns FROM outbox WHERE id = ?1 AND @mine
+
+-- name: update_message
+UPDATE outbox SET tries = ?2, next_at_ms = ?3, delivered_at_ms = ?4, said = ?5 WHERE id = ?1 AND @mine
+
+-- name: requeue_messages
+UPDATE outbox SET tries = 0, next_at_ms = ?2, delivered_at_ms = NULL
+ WHERE webhook_id = ?1 AND (message_id = ?3 OR (?3 IS NULL AND delivered_at_ms IS NULL)) AND @mine
+RETURNING id

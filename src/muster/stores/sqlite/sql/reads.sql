@@ -191,13 +191,6 @@ SELECT result FROM tasks WHERE id = ?1 AND @mine
 SELECT coalesce(t.key, CAST(t.id AS TEXT)) FROM dependencies d JOIN tasks t ON t.id = d.child_id
  WHERE @mine(d) AND d.parent_id = ?1 ORDER BY t.id LIMIT 100
 
--- name: movable
-SELECT sum(CASE status WHEN 'PAUSED' THEN paused_reason = 'hand' WHEN 'PENDING'
-           THEN next_attempt_at_ms IS NOT NULL OR lingering_epoch IS NOT NULL ELSE 1 END),
-       json_group_array(DISTINCT json_array(coalesce(pinned_agent, agent), json(capabilities), target) || '') FILTER (WHERE ready = 1)
-  FROM tasks
- WHERE @mine AND plan_id = ?1 AND is_group = 0 AND status IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ABORTED', 'PAUSED')
-
 -- name: expired
 SELECT id FROM tasks
  WHERE @mine AND expires_at_ms IS NOT NULL AND expires_at_ms <= ?1 AND status IN ('PENDING', 'ABORTED')
@@ -260,6 +253,7 @@ SELECT $seal_columns FROM seals WHERE @mine AND pruned_at_ms IS NULL ORDER BY to
 -- name: anything_old
 SELECT coalesce((SELECT at_ms < ?1 FROM logs ORDER BY rowid LIMIT 1), 0)
     OR EXISTS (SELECT 1 FROM idempotency WHERE created_at_ms < ?2)
+    OR EXISTS (SELECT 1 FROM outbox WHERE created_at_ms < ?2)
     OR EXISTS (SELECT 1 $old_checkpoint)
 
 -- name: next_ready
@@ -295,3 +289,18 @@ SELECT workspace_id FROM tasks WHERE id = ?1
 
 -- name: member_of
 SELECT $member_columns FROM members WHERE workspace_id = ?1 AND name = ?2
+
+-- name: due_messages
+-- Of one subject the oldest comes first: what came after it waits until that was taken, or given up.
+SELECT $hookmessage_columns FROM outbox o
+ WHERE webhook_id = ?1 AND next_at_ms IS NOT NULL AND next_at_ms <= ?2 AND @mine
+   AND EXISTS (SELECT 1 FROM webhooks w WHERE w.id = ?1 AND w.disabled = '')
+   AND NOT EXISTS (SELECT 1 FROM outbox before WHERE before.webhook_id = o.webhook_id AND before.subject = o.subject
+                      AND before.id < o.id AND before.next_at_ms IS NOT NULL)
+ ORDER BY next_at_ms, id LIMIT ?3
+
+-- name: messages
+SELECT $hookmessage_columns FROM outbox WHERE webhook_id = ?1 AND @mine ORDER BY id DESC LIMIT ?2
+
+-- name: webhook_secret
+SELECT sealed FROM webhooks WHERE id = ?1 AND @mine

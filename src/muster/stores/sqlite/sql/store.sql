@@ -34,7 +34,7 @@ UPDATE sqlite_sequence SET seq = iif(name = 'commits', ?1, ?2) WHERE name IN ('c
 -- name: last_id
 SELECT coalesce(max(id), 0) FROM (SELECT max(id) AS id FROM tasks UNION ALL SELECT max(id) FROM plans
                                   UNION ALL SELECT max(id) FROM lanes UNION ALL SELECT max(id) FROM tokens
-                                  UNION ALL SELECT max(id) FROM workspaces)
+                                  UNION ALL SELECT max(id) FROM workspaces UNION ALL SELECT max(id) FROM webhooks)
 
 -- name: prune_logs
 -- By rowid, which is the order in which they came: no index of their age is needed.
@@ -52,6 +52,14 @@ DELETE FROM idempotency
  WHERE (workspace_id, key) IN (SELECT workspace_id, key FROM idempotency
                                 WHERE created_at_ms < ?1 ORDER BY created_at_ms LIMIT ?2)
 RETURNING key
+
+-- name: prune_messages
+DELETE FROM outbox
+ WHERE id IN (SELECT id FROM outbox WHERE created_at_ms < ?1 ORDER BY created_at_ms LIMIT ?2)
+RETURNING id
+
+-- name: every_webhook
+SELECT $webhook_columns FROM webhooks ORDER BY id
 
 -- name: workspace_ids
 SELECT id FROM workspaces ORDER BY id

@@ -1,0 +1,125 @@
+"""`muster webhook`: who is told by HTTP what happens here."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from operator import itemgetter
+
+from muster.cli.access import add_workspace_option, workspace
+from muster.cli.fields import add_fields, answer, print_rows
+from muster.cli.output import Screen, age, clean, now_ms
+from muster.cli.values import number
+from muster.client.api import path_of
+from muster.model.json_value import Json
+from muster.model.numbers import NUMBER_MAX
+from muster.model.webhooks import HookKind, HookMessage, Webhook
+
+KINDS = tuple(kind.value for kind in HookKind if kind is not HookKind.TEST)
+_CELLS: Mapping[str, Callable[[Json], object]] = {
+    "ID": itemgetter("id"),
+    "URL": itemgetter("url"),
+    "KINDS": lambda row: ",".join(row["kinds"]) or "all",
+    "DELIVERED": lambda row: _ago(row["lastDeliveredAtMs"]),
+    "STATE": lambda row: _state(row),  # noqa: PLW0108 - it stands further down
+}
+_MESSAGE_CELLS: Mapping[str, Callable[[Json], object]] = {
+    "MESSAGE": itemgetter("messageId"),
+    "KIND": itemgetter("kind"),
+    "OF": itemgetter("subject"),
+    "TRIES": itemgetter("tries"),
+    "STATE": lambda row: _fate(row),  # noqa: PLW0108
+    "SAID": itemgetter("said"),
+}
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    made = verbs.add_parser("add", act=_add, help="make one; its secret is shown this once")
+    made.add_argument("url", metavar="URL", help="where messages are sent")
+    made.add_argument(
+        "--kind", action="append", choices=KINDS, metavar="KIND", help=f"only this: {', '.join(KINDS)}"
+    )
+    listing = verbs.add_parser("list", act=_list, help="those there are, without their secrets")
+    told = verbs.add_parser("messages", act=_messages, help="what one was told, and is still to be told")
+    tested = verbs.add_parser("test", act=_test, help="send a message that says nothing else")
+    again = verbs.add_parser("resend", act=_resend, help="send again what was not taken, or one message")
+    again.add_argument("--message", metavar="MESSAGE", help="only this one, also where it was taken")
+    removed = verbs.add_parser("remove", act=_remove, help="with what was still to be sent there")
+    for verb in (told, tested, again, removed):
+        verb.add_argument("id", type=number(1, NUMBER_MAX), metavar="ID")
+    for verb in (made, listing, told, tested, again, removed):
+        add_workspace_option(verb)
+    add_fields(listing)
+    add_fields(told)
+
+
+def _add(args: argparse.Namespace) -> int:
+    with workspace(args) as context:
+        made = context.post("/api/v1/webhooks", url=args.url, kinds=args.kind or [])
+    return answer(args, made, f"webhook {made['id']}  {made['secret']}")
+
+
+def _list(args: argparse.Namespace) -> int:
+    with workspace(args) as context:
+        found = context.api.get("/api/v1/webhooks")
+
+    def show(screen: Screen) -> None:
+        if found:
+            screen.table(found, _CELLS, give="URL")
+        else:
+            screen.line("0 webhooks")
+
+    print_rows(args, found, show, names=lambda: Webhook.__struct_encode_fields__)
+    return 0
+
+
+def _messages(args: argparse.Namespace) -> int:
+    with workspace(args) as context:
+        found = context.api.get(path_of("webhooks", str(args.id), "messages"))
+
+    def show(screen: Screen) -> None:
+        if found:
+            screen.table(found, _MESSAGE_CELLS, give="SAID")
+        else:
+            screen.line("0 messages")
+
+    print_rows(args, found, show, names=lambda: HookMessage.__struct_encode_fields__)
+    return 0
+
+
+def _test(args: argparse.Namespace) -> int:
+    with workspace(args) as context:
+        queued = context.post(path_of("webhooks", str(args.id), "test"))
+    return answer(args, queued, f"{args.id}  a test is on its way: muster webhook messages {args.id}")
+
+
+def _resend(args: argparse.Namespace) -> int:
+    with workspace(args) as context:
+        queued = context.post(path_of("webhooks", str(args.id), "resend"), messageId=args.message)
+    return answer(args, queued, f"{args.id}  {queued['messages']} to be sent")
+
+
+def _remove(args: argparse.Namespace) -> int:
+    with workspace(args) as context:
+        context.post(path_of("webhooks", str(args.id), "remove"))
+    return answer(args, {"id": args.id}, f"{args.id}  removed")
+
+
+def _state(row: Json) -> str:
+    if row["disabled"]:
+        return f"disabled: {clean(row['disabled'])}"
+    return f"{row['failures']} tries failed" if row["failures"] else "in use"
+
+
+def _fate(row: Json) -> str:
+    if row["deliveredAtMs"] is not None:
+        return "taken"
+    if row["nextAtMs"] is None:
+        return "given up"
+    left_ms = row["nextAtMs"] - now_ms()
+    return f"tried in {age(left_ms)}" if left_ms > 0 else "due"
+
+
+def _ago(at_ms: int | None) -> str:
+    return "never" if at_ms is None else f"{age(now_ms() - at_ms)} ago"

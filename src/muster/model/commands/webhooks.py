@@ -1,0 +1,57 @@
+"""What is said of webhooks."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from muster.model.commands.base import Command
+from muster.model.scalars import Count, Id, Name
+from muster.model.webhooks import HookKind
+
+HookUrl = Annotated[str, Meta(pattern=r"^https?://[^\s/?#@]+([/?#]\S*)?$", max_length=2000)]
+MessageId = Annotated[str, Meta(pattern="^msg_[a-z0-9]{1,64}$")]
+
+
+class AddWebhook(Command, frozen=True, kw_only=True):
+    url: HookUrl
+    kinds: tuple[HookKind, ...] = ()
+    """Empty: all."""
+    sealed: str
+    """The secret that signs its messages, as the owner's vault keeps it."""
+    actor: Name
+
+
+class RemoveWebhook(Command, frozen=True, kw_only=True):
+    """With what was still to be sent there."""
+
+    webhook_id: Id
+    actor: Name
+
+
+class TestWebhook(Command, frozen=True, kw_only=True):
+    """Has a message sent there that says nothing else."""
+
+    webhook_id: Id
+    actor: Name
+
+
+class ResendMessages(Command, frozen=True, kw_only=True):
+    """Sends one message again, or all that were not taken; a disabled webhook is in use again."""
+
+    webhook_id: Id
+    message_id: MessageId | None = None
+    actor: Name
+
+
+class NoteDelivery(Command, frozen=True, kw_only=True):
+    """What a try has met with, under the coordinator's term."""
+
+    term: int
+    webhook_id: Id
+    id: Id
+    """Of the message in the outbox."""
+    status: Count = 0
+    """Of the answer; 0 where there was none."""
+    said: str

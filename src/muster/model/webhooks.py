@@ -1,0 +1,150 @@
+"""Webhooks: what others are told of, in which words, and how they can tell that it was us.
+
+The signature is that of Standard Webhooks (standardwebhooks.com); `task.status_changed` has the fields
+that receivers of other orchestrators know.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+
+import msgspec
+from msgspec import Struct
+
+from muster.model.events import Event
+from muster.model.states import PauseReason, TaskStatus, asks_a_person
+
+
+class HookKind(StrEnum):
+    """What may be told."""
+
+    STATUS_CHANGED = "task.status_changed"
+    NEEDS_PERSON = "task.needs_person"
+    OVERDUE = "task.overdue"
+    AGENT_STALE = "agent.stale"
+    AGENT_FAILED = "agent.failed"
+    LEADER_CHANGED = "leader.changed"
+    PLAN_SETTLED = "plan.settled"
+    PLAN_PAUSED = "plan.paused"
+    TEST = "webhook.test"
+    """When a person asks for it, whatever else a webhook wants."""
+
+
+SECRET_PREFIX = "whsec_"  # noqa: S105 - of any secret
+TRIES_MAX = 20
+"""Of one message: with the waits in between they take half a day."""
+GONE = 410
+"""By this answer a receiver says that it wants no more, ever."""
+
+
+class Webhook(Struct, frozen=True, rename="camel"):
+    id: int
+    workspace_id: int
+    url: str
+    kinds: tuple[HookKind, ...]
+    """Empty: all."""
+    created_by: str
+    created_at_ms: int
+    failures: int = 0
+    """Tries that failed since one was taken."""
+    last_delivered_at_ms: int | None = None
+    disabled: str = ""
+    """Why nothing is sent there any more; empty where it is."""
+
+    def wants(self, kind: HookKind) -> bool:
+        return not self.disabled and (not self.kinds or kind in self.kinds or kind is HookKind.TEST)
+
+
+class HookMessage(Struct, frozen=True, rename="camel"):
+    """What is to be told to one webhook: written with the move that it tells of."""
+
+    id: int
+    """In the order in which they were written."""
+    webhook_id: int
+    message_id: str
+    """The header `webhook-id`: the same however often it is sent."""
+    kind: HookKind
+    subject: str
+    """Of one subject they are told one after the other."""
+    body: str
+    created_at_ms: int
+    tries: int
+    next_at_ms: int | None
+    """When it is tried; None: it was taken, or given up."""
+    delivered_at_ms: int | None
+    said: str
+    """What the last try has met with."""
+
+
+class Telling(Struct, frozen=True):
+    """One thing to tell, to whoever wants it."""
+
+    kind: HookKind
+    subject: str
+    fields: Mapping[str, object]
+
+    def body(self, workspace_id: int, at_ms: int) -> str:
+        told = {"event": self.kind, **self.fields, "workspaceId": workspace_id, "timestamp": _time(at_ms)}
+        return msgspec.json.encode(told).decode()
+
+
+def of_task(event: Event, paused: PauseReason | None) -> list[Telling]:
+    """What a task's event tells; `paused` is why the task is paused now."""
+    subject, found = f"task {event.task_id}", []
+    before, after = event.previous_status, event.new_status
+    if before is not None and before is not after:
+        moved = {"taskId": event.task_id, "previousStatus": before, "newStatus": after}
+        found.append(Telling(HookKind.STATUS_CHANGED, subject, moved))
+    about = {"taskId": event.task_id, "reason": event.message}
+    if before is not after and asks_a_person(after, paused):
+        found.append(Telling(HookKind.NEEDS_PERSON, subject, {**about, "status": after}))
+    if event.event == "overdue":
+        found.append(Telling(HookKind.OVERDUE, subject, about))
+    return found
+
+
+def of_plan(event: Event) -> list[Telling]:
+    if event.new_status is not TaskStatus.PAUSED or event.previous_status is TaskStatus.PAUSED:
+        return []
+    about = {"planId": event.task_id, "reason": event.message}
+    return [Telling(HookKind.PLAN_PAUSED, f"plan {event.task_id}", about)]
+
+
+def settled(plan_id: int, plan: str, counts: Mapping[str, int]) -> Telling:
+    fields = {"planId": plan_id, "plan": plan, "counts": counts}
+    return Telling(HookKind.PLAN_SETTLED, f"plan {plan_id}", fields)
+
+
+def of_worker(kind: HookKind, worker_id: str, agents: Sequence[str], reason: str) -> Telling:
+    return Telling(kind, f"worker {worker_id}", {"workerId": worker_id, "agents": agents, "reason": reason})
+
+
+def of_leader(term: int) -> Telling:
+    return Telling(HookKind.LEADER_CHANGED, "coordinator", {"term": term})
+
+
+def sealed_for(workspace_id: int) -> str:
+    """The purpose of a webhook's secret in the vault."""
+    return f"webhook of workspace {workspace_id}"
+
+
+def new_secret(random: bytes) -> str:
+    return SECRET_PREFIX + base64.b64encode(random).decode()
+
+
+def headers(message_id: str, body: bytes, secret: str, wall_s: int) -> dict[str, str]:
+    """Who has the secret can tell by these that the message is ours, and that it is not an old one again."""
+    signed = f"{message_id}.{wall_s}.".encode() + body
+    key = base64.b64decode(secret.removeprefix(SECRET_PREFIX))
+    mac = base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
+    return {"webhook-id": message_id, "webhook-timestamp": str(wall_s), "webhook-signature": f"v1,{mac}"}
+
+
+def _time(at_ms: int) -> str:
+    stamp = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return stamp.replace("+00:00", "Z")

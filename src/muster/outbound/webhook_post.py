@@ -1,0 +1,165 @@
+"""Requests to addresses that somebody else has named: nothing is sent into networks that are not for them.
+
+The name is resolved here, each of its addresses is judged, and the connection goes to one that was judged: a name
+that leads elsewhere a moment later changes nothing.  Redirects are not followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Any
+from urllib.parse import SplitResult, quote, urlsplit
+
+import httptools
+
+from muster.model.errors import NotAllowed, Unavailable
+
+ANSWER_S = 15.0
+"""All of it: a name server, a connection and an answer that comes byte by byte."""
+HEAD_BYTES_MAX = 64 << 10
+PRIVATE = "webhooks.private = true"
+Address = IPv4Address | IPv6Address
+_METADATA = frozenset(
+    ip_address(text)
+    for text in ("169.254.169.254", "fd00:ec2::254", "100.100.100.200", "168.63.129.16", "192.0.0.192")
+)
+"""Where clouds tell a machine its own secrets; most are link-local besides."""
+_THIS_NETWORK = ip_network("0.0.0.0/8")
+_NAT64 = ip_network("64:ff9b::/96")
+_SAFE = "%/:=&?~+!$,;'@()*[]"
+
+
+class WebhookPost:
+    """As ports.hooks.Post."""
+
+    def __init__(self, *, private: bool, in_thread: Callable[..., Awaitable[Any]]) -> None:
+        """`private`: also to addresses of this machine and of private networks, and without TLS."""
+        self._private = private
+        self._in_thread = in_thread
+        self._tls: ssl.SSLContext | None = None
+
+    async def __call__(self, url: str, headers: Mapping[str, str], body: bytes) -> int:
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                return await self._post(urlsplit(url), headers, body)
+        except TimeoutError:
+            raise Unavailable(f"no answer within {ANSWER_S:.0f} s") from None
+        except (OSError, ValueError, httptools.HttpParserError) as error:
+            raise Unavailable(f"no answer: {error}") from error
+
+    async def _post(self, parts: SplitResult, headers: Mapping[str, str], body: bytes) -> int:
+        host, secure = parts.hostname or "", parts.scheme == "https"
+        if not secure and not self._private:
+            raise NotAllowed("it is not https", PRIVATE)
+        port = parts.port or (443 if secure else 80)
+        addresses = await self._addresses(host, port)
+        tls = await self._context() if secure else None
+        reader, writer = await _connect(addresses, port, tls, host)
+        try:
+            writer.write(_head(parts, headers, len(body)) + body)
+            await writer.drain()
+            return await _status(reader)
+        finally:
+            writer.transport.abort()  # nobody waits for the rest, or for a polite end
+
+    async def _addresses(self, host: str, port: int) -> list[str]:
+        """Raises NotAllowed where one of them is forbidden: the name is not to be trusted then."""
+        found = await self._in_thread(socket.getaddrinfo, host, port, 0, socket.SOCK_STREAM)
+        addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
+        for address in addresses:
+            if why := forbidden(address, private=self._private):
+                raise NotAllowed(f"{host} is {address}, {why}; nothing was sent", PRIVATE)
+        return addresses
+
+    async def _context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = await self._in_thread(ssl.create_default_context)  # reads many certificates
+        return self._tls
+
+
+def forbidden(text: str, *, private: bool) -> str:
+    """Why nothing may be sent to this address; empty where it may."""
+    for address in _meant(ip_address(text)):
+        if address in _METADATA or address.is_link_local:
+            return "where clouds keep their secrets"
+        if address.is_multicast or address.is_unspecified or address in _THIS_NETWORK:
+            return "which is no single machine"
+        own = not address.is_global or (isinstance(address, IPv6Address) and address.is_site_local)
+        if own and not private:
+            return "which is of this machine or of a private network"
+    return ""
+
+
+def _meant(address: Address) -> Iterator[Address]:
+    """The address, and the one that it leads to by a translation."""
+    yield address
+    if isinstance(address, IPv4Address):
+        return
+    if address.ipv4_mapped is not None:
+        yield address.ipv4_mapped
+    if address.sixtofour is not None:
+        yield address.sixtofour
+    if address.teredo is not None:
+        yield from address.teredo
+    if address in _NAT64:
+        yield IPv4Address(int(address) & 0xFFFFFFFF)
+
+
+async def _connect(
+    addresses: list[str], port: int, tls: ssl.SSLContext | None, host: str
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """To the first one that answers."""
+    last = OSError("it has no address")
+    for address in addresses:
+        try:
+            return await asyncio.open_connection(
+                address, port, ssl=tls, server_hostname=host if tls else None, limit=HEAD_BYTES_MAX
+            )
+        except OSError as error:
+            last = error
+    raise last
+
+
+def _head(parts: SplitResult, headers: Mapping[str, str], length: int) -> bytes:
+    target = quote(parts.path or "/", safe=_SAFE) + (
+        f"?{quote(parts.query, safe=_SAFE)}" if parts.query else ""
+    )
+    host = parts.netloc.encode("idna").decode()
+    lines = [
+        f"POST {target} HTTP/1.1",
+        f"host: {host}",
+        "content-type: application/json",
+        "user-agent: muster",
+    ]
+    lines += [f"content-length: {length}", "connection: close"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+class _Answer:
+    """What httptools tells of."""
+
+    def __init__(self) -> None:
+        self.whole = False
+
+    def on_headers_complete(self) -> None:
+        self.whole = True
+
+
+async def _status(reader: asyncio.StreamReader) -> int:
+    """Its body is nobody's business."""
+    answer = _Answer()
+    parser = httptools.HttpResponseParser(answer)
+    read = 0
+    while not answer.whole:
+        data = await reader.read(HEAD_BYTES_MAX)
+        read += len(data)
+        if not data or read > HEAD_BYTES_MAX:
+            raise OSError("what came is no answer")
+        parser.feed_data(data)
+    status: int = parser.get_status_code()
+    return status

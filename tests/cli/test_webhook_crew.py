@@ -1,0 +1,96 @@
+"""Webhooks of a real crew: a receiver on this machine, and an owner that is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from standardwebhooks import Webhook as Receiver
+from test_run import started, until
+
+from muster.client.api import Api
+from muster.client.http import Connection
+from muster.config.project import Project
+from muster_command import run_muster as muster
+from patience import PATIENCE_S
+
+
+class Hook(ThreadingHTTPServer):
+    """Holds its answers back while `held` is set."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.got: list[tuple[dict[str, str], bytes]] = []
+        self.answers = threading.Event()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/hook"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Hook
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self.server.got.append(({name.lower(): value for name, value in self.headers.items()}, body))
+        self.server.answers.wait(PATIENCE_S)
+        try:
+            self.send_response(204)
+            self.end_headers()
+        except OSError:
+            pass  # the one who asked was killed
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def hook() -> Iterator[Hook]:
+    with Hook() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.answers.set()
+        server.shutdown()
+        thread.join()
+
+
+def test_an_owner_that_is_killed_before_the_answer_sends_it_again(tmp_path: Path, hook: Hook) -> None:
+    (tmp_path / "muster.toml").write_text('agent = "shell"\n[webhooks]\nprivate = true\n')
+    made = muster(tmp_path, "--json", "webhook", "add", hook.url, "--kind", "task.status_changed")
+    webhook = json.loads(made.stdout)
+    assert muster(tmp_path, "task", "add", "a", "--prompt", "true").returncode == 0
+    with started(tmp_path, "up", "--workers", "1") as crew:
+        until(lambda: hook.got, "the first message is there")
+        # It is written, sent, and nobody knows yet whether it was taken.
+        api = Api(Connection(Project(tmp_path).socket))
+        os.kill(api.get("/api/v1/owner")["pid"], signal.SIGKILL)
+        hook.answers.set()
+        until(lambda: len(_moves(hook)) >= 4, "all of them are there, the first one twice")
+        assert muster(tmp_path, "down").returncode == 0
+        assert crew.wait(PATIENCE_S) == 0
+    ids = [headers["webhook-id"] for headers, _ in hook.got]
+    assert ids[0] in ids[1:], "the same message has the same id"
+    first_seen = list(dict.fromkeys(ids))
+    told = {
+        headers["webhook-id"]: Receiver(webhook["secret"]).verify(body, headers) for headers, body in hook.got
+    }
+    assert [told[one]["newStatus"] for one in first_seen] == ["ASSIGNED", "RUNNING", "COMPLETED"]
+    kept = json.loads(muster(tmp_path, "--json", "webhook", "messages", str(webhook["id"])).stdout)
+    assert [one["deliveredAtMs"] is not None for one in kept] == [True] * 3
+    secret = webhook["secret"].encode()
+    for path in tmp_path.joinpath(".muster").rglob("*"):
+        if path.is_file():
+            assert secret not in path.read_bytes(), f"{path} has the secret in clear"
+
+
+def _moves(hook: Hook) -> list[str]:
+    return [json.loads(body)["newStatus"] for _, body in hook.got]

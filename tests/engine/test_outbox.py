@@ -1,0 +1,234 @@
+"""What webhooks are told is written with the move, and what became of telling it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_rig import W1, Rig, complete, fail
+from msgspec.structs import replace
+from standardwebhooks import Webhook as Receiver
+
+from muster.engine.batch import drive
+from muster.engine.services.webhook_sender import WebhookSender
+from muster.model import commands as c
+from muster.model.errors import Conflict, NotAllowed, NotFound, Unavailable
+from muster.model.states import ErrorKind
+from muster.model.webhooks import TRIES_MAX, HookKind, HookMessage, Webhook, new_secret
+
+SECRET = new_secret(b"s" * 32)
+
+
+class Post:
+    """A receiver that answers what it is told to; `status` 0: it cannot be reached."""
+
+    def __init__(self) -> None:
+        self.status = 204
+        self.took: list[tuple[str, dict[str, Any]]] = []
+        self.refuses: set[str] = set()
+        """Messages that have this in them."""
+
+    async def __call__(self, url: str, headers: Mapping[str, str], body: bytes) -> int:
+        content = json.loads(body)
+        if not self.status:
+            raise Unavailable("connection refused")
+        if url.startswith("http://metadata"):
+            raise NotAllowed("where clouds keep their secrets")
+        if any(word in body.decode() for word in self.refuses):
+            return 500
+        assert headers["webhook-signature"].startswith("v1,")
+        self.took.append((headers["webhook-id"], content))
+        return self.status
+
+
+class Hooked:
+    def __init__(self, rig: Rig) -> None:
+        self.rig, self.post = rig, Post()
+        term = rig.new_boot().term
+        self.sender = WebhookSender(
+            rig.clock, rig.store.reads, rig, self.post, lambda sealed, _: sealed, term=term
+        )
+
+    def add(self, *kinds: HookKind, url: str = "https://example.org/hook") -> int:
+        added: int = self.rig.do(c.AddWebhook(url=url, kinds=kinds, sealed=SECRET, actor="ada")).id
+        return added
+
+    def messages(self, webhook_id: int) -> list[HookMessage]:
+        return drive(self.rig.reads.messages(webhook_id, 1000))[::-1]
+
+    def told(self, webhook_id: int) -> list[dict[str, Any]]:
+        return [json.loads(one.body) for one in self.messages(webhook_id)]
+
+    def webhook(self) -> Webhook:
+        (found,) = drive(self.rig.reads.webhooks())
+        return found
+
+    def send(self) -> None:
+        async def round_() -> None:
+            await self.sender.run_once()
+            await self.sender.settle()
+            await self.sender.run_once()
+
+        asyncio.run(round_())
+
+
+@pytest.fixture
+def hooked(rig: Rig) -> Hooked:
+    return Hooked(rig)
+
+
+def test_a_status_is_told_in_the_words_of_its_receivers(hooked: Hooked, rig: Rig) -> None:
+    rig.register()
+    rig.enqueue({"before": ()})
+    webhook_id = hooked.add(HookKind.STATUS_CHANGED)
+    rig.enqueue({"a": ()})
+    first, second = rig.started()
+    job = next(one for one in (first, second) if one.key == "a")
+    rig.do(complete(job))
+    told = [one for one in hooked.told(webhook_id) if one["taskId"] == job.task_id]
+    assert [(one["previousStatus"], one["newStatus"]) for one in told] == [
+        ("PENDING", "ASSIGNED"),
+        ("ASSIGNED", "RUNNING"),
+        ("RUNNING", "COMPLETED"),
+    ]
+    assert told[0] == {
+        "event": "task.status_changed",
+        "taskId": job.task_id,
+        "previousStatus": "PENDING",
+        "newStatus": "ASSIGNED",
+        "workspaceId": 1,
+        "timestamp": "2027-01-15T08:00:00.000Z",
+    }
+
+
+def test_each_kind_is_told_to_who_wants_it(hooked: Hooked, rig: Rig) -> None:
+    everything, plans = hooked.add(), hooked.add(HookKind.PLAN_SETTLED, HookKind.PLAN_PAUSED)
+    rig.register()
+    rig.enqueue({"a": (), "b": ("a",)})
+    rig.do(c.PausePlan(plan="api", actor="ada"))
+    rig.do(c.ResumePlan(plan="api", actor="ada"))
+    (job,) = rig.started()
+    rig.do(fail(job, ErrorKind.INVALID))
+    rig.do(c.MarkWorkerDead(worker_id=W1, term=rig.new_boot().term, reason="gone", heard_mono_ms=None))
+    kinds = [one["event"] for one in hooked.told(everything) if one["event"] != "task.status_changed"]
+    assert kinds == ["plan.paused", "task.needs_person", "plan.settled", "leader.changed", "agent.failed"]
+    paused, settled = hooked.told(plans)
+    assert paused["reason"] == "plan api paused by ada"
+    assert (settled["plan"], settled["counts"]) == ("api", {"FAILED": 1, "PENDING": 1})
+
+
+def test_a_silent_worker_is_stale(hooked: Hooked, rig: Rig) -> None:
+    webhook_id = hooked.add(HookKind.AGENT_STALE, HookKind.AGENT_FAILED)
+    rig.register()
+    term, heard_ms = rig.new_boot().term, rig.clock.present.mono_ms
+    rig.clock.advance(600)
+    dead = c.MarkWorkerDead(worker_id=W1, term=term, reason="silent", heard_mono_ms=heard_ms)
+    rig.do(dead)
+    told = [(one["event"], one["workerId"], one["agents"]) for one in hooked.told(webhook_id)]
+    assert told == [("agent.stale", W1, ["claude"])]
+
+
+def test_a_new_owner_knows_the_webhooks(tmp_path: Path) -> None:
+    rig = Rig(path=tmp_path / "muster.db")
+    hooked = Hooked(rig)
+    webhook_id = hooked.add(HookKind.STATUS_CHANGED)
+    rig.reopen()
+    rig.register()
+    rig.enqueue({"a": ()})
+    rig.claim()
+    assert [one["newStatus"] for one in hooked.told(webhook_id)] == ["ASSIGNED"]
+
+
+def test_the_reference_library_takes_the_signature(rig: Rig) -> None:
+    seen: list[tuple[dict[str, str], bytes]] = []
+
+    async def post(url: str, headers: Mapping[str, str], body: bytes) -> int:
+        seen.append((dict(headers), body))
+        return 200
+
+    hooked = Hooked(rig)
+    hooked.sender._post = post
+    rig.clock.present = now_of_the_library(rig)
+    webhook_id = hooked.add()
+    rig.do(c.TestWebhook(webhook_id=webhook_id, actor="ada"))
+    hooked.send()
+    ((headers, body),) = seen
+    assert Receiver(SECRET).verify(body, headers)["event"] == "webhook.test"
+    with pytest.raises(Exception, match="No matching signature"):
+        Receiver(SECRET).verify(body.replace(b"test", b"tost"), headers)
+    assert hooked.webhook().last_delivered_at_ms == rig.clock.present.wall_ms
+
+
+def now_of_the_library(rig: Rig) -> Any:
+    """It refuses what is older than five minutes, by the system's clock."""
+    return replace(rig.clock.present, wall_ms=int(time.time() * 1000))
+
+
+def test_of_one_task_nothing_overtakes(hooked: Hooked, rig: Rig) -> None:
+    webhook_id = hooked.add(HookKind.STATUS_CHANGED)
+    rig.register()
+    rig.enqueue({"a": (), "b": ()})
+    jobs = {job.key: job for job in rig.started()}
+    rig.do(complete(jobs["b"]))
+    hooked.post.refuses.add(f'"taskId":{jobs["a"].task_id}')
+    hooked.send()
+    assert {one["taskId"] for _, one in hooked.post.took} == {jobs["b"].task_id}
+    assert [one["newStatus"] for _, one in hooked.post.took] == ["ASSIGNED", "RUNNING", "COMPLETED"]
+    rig.do(complete(jobs["a"]))
+    hooked.post.refuses.clear()
+    hooked.send()
+    assert len(hooked.post.took) == 3, "the first of them waits for its next try"
+    rig.clock.advance(10)
+    hooked.send()
+    of_a = [one["newStatus"] for _, one in hooked.post.took if one["taskId"] == jobs["a"].task_id]
+    assert of_a == ["ASSIGNED", "RUNNING", "COMPLETED"]
+    assert len({message_id for message_id, _ in hooked.post.took}) <= len(hooked.messages(webhook_id))
+
+
+def test_many_failures_disable_it_and_a_person_is_told(hooked: Hooked, rig: Rig) -> None:
+    webhook_id = hooked.add()
+    rig.do(c.TestWebhook(webhook_id=webhook_id, actor="ada"))
+    hooked.post.status = 0
+    waits = []
+    for _ in range(TRIES_MAX):
+        hooked.send()
+        (message,) = hooked.messages(webhook_id)
+        if message.next_at_ms is not None:
+            waits.append((message.next_at_ms - rig.clock.present.wall_ms) / 1000)
+            rig.clock.advance(waits[-1])
+    assert waits[:4] == [3.75, 7.5, 15.0, 30.0] and max(waits) == 2700.0
+    assert (message.tries, message.next_at_ms) == (TRIES_MAX, None)
+    assert "connection refused" in hooked.webhook().disabled
+    (said,) = drive(rig.queries.inbox()).webhooks
+    assert said.id == webhook_id
+    assert [one.event for one in rig.events() if one.event == "webhook_disabled"]
+    with pytest.raises(Conflict, match="is disabled: 20 tries failed in a row"):
+        rig.do(c.TestWebhook(webhook_id=webhook_id, actor="ada"))
+    hooked.post.status = 200
+    assert rig.do(c.ResendMessages(webhook_id=webhook_id, actor="ada")).messages == 1
+    hooked.send()
+    assert [message_id for message_id, _ in hooked.post.took] == [message.message_id]
+    assert drive(rig.queries.inbox()).webhooks == ()
+    again = c.ResendMessages(webhook_id=webhook_id, message_id=message.message_id, actor="ada")
+    assert rig.do(again).messages == 1
+    hooked.send()
+    assert [message_id for message_id, _ in hooked.post.took] == [message.message_id] * 2
+
+
+def test_a_receiver_that_is_gone_is_left_alone(hooked: Hooked, rig: Rig) -> None:
+    webhook_id = hooked.add()
+    rig.do(c.TestWebhook(webhook_id=webhook_id, actor="ada"))
+    hooked.post.status = 410
+    hooked.send()
+    assert "410" in hooked.webhook().disabled
+    rig.do(c.RemoveWebhook(webhook_id=webhook_id, actor="ada"))
+    assert (drive(rig.reads.webhooks()), hooked.messages(webhook_id)) == ([], [])
+    with pytest.raises(NotFound):
+        rig.do(c.RemoveWebhook(webhook_id=webhook_id, actor="ada"))
+    rig.enqueue({"a": ()})
+    hooked.send()
