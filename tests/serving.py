@@ -35,12 +35,12 @@ class ServedOwner:
 
     term = 1
     long_lived = True
-    started_at_ms = int(time.time() * 1000)
     looked_at_ms = None
     first_event_id = 0
     absences = 0
 
     def __init__(self, store: SqliteStore, path: Path) -> None:
+        self.started_at_ms = int(time.time() * 1000)
         self.cycles: dict[str, Cycles] = {}
         self._store = store
         self.vault = KeyVault(path.with_name("vault.key"))

@@ -47,7 +47,7 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def garbage(path: Path, first: int = 60, last: int = 160) -> None:
+def garbage(path: Path, first: int = 80, last: int = 180) -> None:
     """Behind the schema: the file still opens."""
     assert path.stat().st_size > last * PAGE
     with path.open("r+b") as file:
@@ -206,7 +206,7 @@ def test_the_way_back_is_the_one_that_is_named(tmp_path: Path) -> None:
         Api(owner).post("/api/v1/plans", {"plan": "p", "source": None, "tasks": tasks, "actor": "t"})
     (tmp_path / ".muster" / "backups").mkdir()
     back_up(project.store, tmp_path / ".muster" / "backups" / "a.db")
-    garbage(project.store, 60, 100)
+    garbage(project.store, 80, 120)
     for _ in range(2):  # found by this owner, and known to the next
         with pytest.raises(StoreHalted, match="is damaged") as found, direct(project) as owner:
             Api(owner).get("/api/v1/agent-tasks")

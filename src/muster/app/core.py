@@ -54,7 +54,6 @@ from muster.model.retry import RetryPolicy
 from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.states import CrewStatus
 from muster.model.webhooks import sealed_for
-from muster.outbound.webhook_post import WebhookPost
 from muster.plans.files import LocalPlanFiles
 from muster.ports.host import ProcessId
 from muster.ports.runtime import PLAN_FILES
@@ -350,6 +349,9 @@ class Owner:
     def _sender(self) -> WebhookSender:
         def unseal(sealed: str, workspace_id: int) -> str:
             return self.vault.unseal(sealed, sealed_for(workspace_id))
+
+        # A command that is its own owner tells nobody, and needs no client.
+        from muster.outbound.webhook_post import WebhookPost
 
         post = WebhookPost(private=self._config.webhooks.private, in_thread=detached_call)
         return WebhookSender(self.clock, self.store.reads, self.batcher, post, unseal, term=self.term)

@@ -113,6 +113,10 @@ CONFIG = """\
 #rate = 100              # requests a second of one caller; 0: any number
 #trusted_hops = 0        # proxies before it that add to X-Forwarded-For who asked them
 
+# What is told to others by HTTP: muster webhook add.
+[webhooks]
+#private = true          # also to this machine and private networks, and without TLS
+
 # An agent is a command that gets a task's text as its last argument (prompt = "stdin" or "file": otherwise).
 # Its exit code 0 means done.  The agent `shell` is built in: it runs the text as a script.
 

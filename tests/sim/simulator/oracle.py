@@ -107,7 +107,7 @@ class Oracle:
         for number, event in self._witness.events_after(self._last_event):
             self._last_event = number
             self.world.trace(f"event {event.task_id} {event.seq} {event.event} {event.new_status}")
-            if not event.event.startswith("plan_"):
+            if not event.event.startswith("plan_") and not event.subject:
                 self._take(event, now)
                 touched.add(event.task_id)
                 names.add(event.event)
