@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -91,7 +92,10 @@ def _cost(stub: ModelStub, done: int) -> Cost:
 def compared(case: str, kind: str) -> tuple[str, str]:
     """A line of the table, and what is worse with Muster than without; empty where nothing is."""
     alone, ours = plain(kind, case), with_muster(kind, case)
-    tasks, ratio = CASES[case][0], ours.seconds / alone.seconds
+    tasks = CASES[case][0]
+    # Some CLIs give up at the first refusal: then there is nothing to be slower than.
+    gave_up = alone.done < tasks or not alone.seconds
+    ratio = math.nan if gave_up else ours.seconds / alone.seconds
     bad = ours.done < tasks or (ratio > 1.5 if tasks == 1 else ours.refused >= alone.refused)
     row = (
         f"{case:<18} {kind:<12} {tasks:>5} {alone.seconds:>10.1f} {alone.refused:>8} "
