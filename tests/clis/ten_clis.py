@@ -97,8 +97,10 @@ class Hour:
         wrong = []
         if self.core > CORE_MAX:
             wrong.append(f"a running agent costs {self.core:.2%} of a core")
-        if self.mb + self.tools_mb > MB_MAX:
-            wrong.append(f"a running agent costs {self.mb + self.tools_mb:.1f} MB")
+        # What a crew keeps once it has worked counts as well: its agents were the reason.
+        mb = self.mb + self.grown_mb / self.running + self.tools_mb
+        if mb > MB_MAX:
+            wrong.append(f"a running agent costs {mb:.1f} MB")
         if self.load < 1 and self.restarts_s and p99(self.restarts_s) > RESTART_MAX_S:
             wrong.append(f"a killed CLI is started again after {p99(self.restarts_s):.1f} s (p99)")
         return wrong
