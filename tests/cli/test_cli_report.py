@@ -113,7 +113,7 @@ def test_done_with_a_result_counts_once_the_process_has_ended(cli, owner, root):
     api = owner.tasks()["api"]
     assert api.status == "RUNNING"
     owner.do(c.Complete(task_id=api.id, epoch=1, exit_code=0))
-    assert json.loads(drive(owner.store.reads.result(api.id))) == {"rows": 120, "name": "größer"}
+    assert json.loads(drive(owner.store.reads.texts(api.id)).result) == {"rows": 120, "name": "größer"}
 
 
 def test_fail(cli, owner):

@@ -414,8 +414,10 @@ def test_an_artifact_keeps_its_newest_location(subject: Subject) -> None:
 
 def test_a_result_belongs_to_its_task(subject: Subject) -> None:
     subject.add(new_task(1), new_task(2))
-    subject.write(results=[(1, '{"a": "ü"}')])
-    assert [subject.read("result", i) for i in (1, 2, 3)] == ['{"a": "ü"}', None, None]
+    subject.write(results=[(1, '{"a": "ü"}', "well"), (2, None, "by word")])
+    told = [subject.read("texts", i) for i in (1, 2, 3)]
+    assert [one.result for one in told] == ['{"a": "ü"}', None, None]
+    assert [one.summary for one in told] == ["well", "by word", ""]
 
 
 def test_meta_keeps_the_last_word(subject: Subject) -> None:
@@ -443,5 +445,7 @@ def test_waits_that_are_moved_are_moved_for_who_reads_them_next(subject: Subject
     subject.tx("shift_waits", 500)
     moved = [replace(first, next_attempt_at_ms=1_500), replace(second, pinned_until_ms=7_500)]
     assert subject.tx("tasks", [1, 2]) == moved
-    subject.tx("bound_retries", 1_200)
+    subject.add((new_task(3)[0], patient := make_task(3, **waiting, retry_backoff_s=1)))
+    subject.tx("bound_retries", 1_000, 200)
+    assert subject.tx("tasks", [3]) == [patient], "it wants to wait for longer"
     assert subject.tx("tasks", [1, 2]) == [replace(first, next_attempt_at_ms=1_200), moved[1]]

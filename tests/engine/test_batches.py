@@ -69,7 +69,7 @@ def test_complete_twice_in_one_batch_is_one_completion(rig: Rig) -> None:
     first, second = rig.apply(complete(job, "1"), complete(job, "2")).outcomes
     assert first == second
     assert rig.names("a").count("completed") == 1
-    assert drive(rig.reads.result(job.task_id)) == "1"
+    assert drive(rig.reads.texts(job.task_id)).result == "1"
 
 
 @pytest.mark.promise("S8")

@@ -203,8 +203,8 @@ def test_a_result_that_was_reported_comes_before_the_last_words(rig: Rig) -> Non
     rig.do(c.Declare(task_id=reported.task_id, epoch=1, text='"on purpose"'))
     for job in (reported, silent):
         rig.do(c.Complete(task_id=job.task_id, epoch=1, result='"bye"', spoken=True))
-    assert drive(rig.reads.result(reported.task_id)) == '"on purpose"'
-    assert drive(rig.reads.result(silent.task_id)) == '"bye"'
+    assert drive(rig.reads.texts(reported.task_id)).result == '"on purpose"'
+    assert drive(rig.reads.texts(silent.task_id)).result == '"bye"'
 
 
 @pytest.mark.promise("S1")

@@ -51,7 +51,7 @@ def test_a_task_is_taken_held_and_done_by_hand(one: Rig) -> None:
     one.register()
     assert one.claim() == (), "no worker gets it meanwhile"
     assert give_back(one, done=True, text='{"n": 1}').status == "COMPLETED"
-    assert drive(one.reads.result(one.id("a"))) == '{"n": 1}'
+    assert drive(one.reads.texts(one.id("a"))).result == '{"n": 1}'
     assert [job.key for job in one.claim()] == ["b"]
 
 

@@ -50,7 +50,7 @@ def test_the_next_worker_publishes_it_before_anything_fresh(rig: Rig, said: Clai
     assert not rig.task("after").ready
     rig.do(c.Complete(task_id=job.task_id, epoch=2))
     assert rig.statuses()["a"] == "COMPLETED" and rig.task("after").ready
-    assert drive(rig.reads.result(job.task_id)) == SAID
+    assert drive(rig.reads.texts(job.task_id)).result == SAID
     assert rig.names("a").count("completed") == 1
     rig.audit()
 

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from muster.model import commands as c
 from muster.model.errors import BadInput
 from muster.model.pools import CLOSING, Pool, closed_again
-from muster.model.retry import SPENDS, RetryPolicy, Spend, backoff_ms
+from muster.model.retry import SPENDS, RetryPolicy, Spend, backoff_ms, for_task
 from muster.model.states import AttemptStatus, ErrorKind, TaskStatus
 from searches import properties
 
@@ -136,6 +136,12 @@ def test_backoff_saturates_and_is_never_negative(
     wait_ms = backoff_ms(count, policy, jitter)
     assert 0 <= wait_ms <= cap_s * 1000
     assert backoff_ms(count, policy, 1.0) <= backoff_ms(count + 1, policy, 1.0)
+
+
+def test_a_task_has_a_backoff_of_its_own_that_grows_as_well() -> None:
+    own = for_task(RetryPolicy(), 300)
+    assert [backoff_ms(n, own, 1.0) // 1000 for n in (0, 1, 3, 4, 10**6)] == [300, 600, 2400, 3000, 3000]
+    assert for_task(RetryPolicy(), None) == RetryPolicy()
 
 
 def test_backoff_doubles_from_the_first_to_the_cap() -> None:

@@ -75,7 +75,7 @@ HELD_TABLE: dict[str, tuple[str, str, str, str]] = {
     "skip": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
     "depend": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
     "archive": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
-    "edit": (ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL),
+    "edit": ("=", "=", "=", "="),
 }
 
 FREE = tuple(status for status in TaskStatus if status not in HELD)

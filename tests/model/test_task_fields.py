@@ -49,6 +49,8 @@ def test_a_field_can_be_written_and_read_again(field) -> None:
         "estimated_s": SECONDS_MAX,
         "delay_s": 60,
         "metadata": {"team": "a = b"},
+        "input_context": {"branch": "main", "n": [1, None]},
+        "retry_backoff_s": 300,
         "not_before_ms": 1_801_418_400_250,
         "expires_at_ms": 1_801_418_400_000,
         "depends_on": ("a", "b/c"),
@@ -73,6 +75,7 @@ def test_a_field_stands_in_two_files_beside_the_schema_and_what_it_does() -> Non
         "cli/plan_items.py",
         "plans/importers/beads.py",
         "plans/importers/items.py",
+        "web/task_words.py",
     }
     assert places - schema == {"model/fields.py", "model/task.py"} | uses
 

@@ -52,6 +52,7 @@ EXAMPLES: dict[str, tuple[str, dict[str, Any]]] = {
     "target": ("target=prod", {"target": "prod"}),
     "estimated": ("estimated=20m", {"estimated_s": 1200}),
     "retries": ("retries=0", {"max_retries": 0}),
+    "backoff": ("backoff=5m", {"retry_backoff_s": 300}),
     "check": ('check="make test"', {"check_command": "make test"}),
     "touches": ("touches=src/**", {"touches": "src/**"}),
     "review": ("review=person", {"review": "person"}),
@@ -157,6 +158,7 @@ UNWRITTEN = {
     "feature": "the lower heading above",
     "isGroup": "boxes below it, and no text",
     "idempotencyKey": "a plan's tasks are known by their keys",
+    "inputContext": "JSON does not fit in braces: muster task edit --input-context, or the API",
     "parentTaskId": "parent= names it by its key, which is known before its number",
 }
 """Fields of a task that no attribute says, with what does."""

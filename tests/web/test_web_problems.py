@@ -32,7 +32,7 @@ def problem(site: Site, method: str, target: str, content: Any = None) -> Any:
         ("plans", {"plan": "p", "source": None, "actor": "a", "tasks": [TASK | {"a/b": 1}]}, "/tasks/0/a~1b"),
         ("plans", {"plan": "p", "tasks": [], "actor": "a"}, "/source"),
         ("agent-tasks", TASK | {"actor": "a", "priority": 11}, "/priority"),
-        ("agent-tasks", TASK | {"actor": "a", "metadata": {"k": 1}}, "/metadata"),
+        ("agent-tasks", TASK | {"actor": "a", "metadata": 1}, "/metadata"),
         ("agent-tasks/1/edit", {"actor": "a", "priority": 11}, "/priority"),
     ],
 )

@@ -119,7 +119,7 @@ def test_a_held_log_ends_with_its_attempt(site: Site) -> None:
     site.enqueue("a")
     site.register()
     (job,) = site.started()
-    target = f"/api/v1/agent-tasks/{job['taskId']}/logs?epoch=1&wait={HELD_S}&after="
+    target = f"/api/v1/agent-tasks/{job['taskId']}/output?epoch=1&wait={HELD_S}&after="
     waiting = held(site, "GET", target + "0")
     site.post("/worker/v1/log", site.of(job) | {"stream": "stdout", "offset": 0, "data": "aGk="})
     page = answered(waiting)
@@ -136,7 +136,7 @@ def test_the_end_of_a_log_is_read_without_the_rest_and_followed_from_there(site:
     (job,) = site.started()
     for offset, data in enumerate(("YQ==", "Yg==", "Yw==")):
         site.post("/worker/v1/log", site.of(job) | {"stream": "stdout", "offset": offset, "data": data})
-    target = f"/api/v1/agent-tasks/{job['taskId']}/logs?epoch=1"
+    target = f"/api/v1/agent-tasks/{job['taskId']}/output?epoch=1"
     page = site.get(f"{target}&last=2")
     assert [chunk["data"] for chunk in page["chunks"]] == ["Yg==", "Yw=="]
     assert site.get(f"{target}&after={page['next']}")["chunks"] == []
@@ -164,7 +164,7 @@ def test_the_end_does_not_wait_for_those_who_wait(site: Site) -> None:
         heartbeat(site, job),
         claim(site),
         held(site, "GET", f"/api/v1/events?after=1000&wait={HELD_S}"),
-        held(site, "GET", f"/api/v1/agent-tasks/{job['taskId']}/logs?epoch=1&wait={HELD_S}"),
+        held(site, "GET", f"/api/v1/agent-tasks/{job['taskId']}/output?epoch=1&wait={HELD_S}"),
     ]
     assert site.shut_down() < WOKEN_S
     for waiting in everybody:

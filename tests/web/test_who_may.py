@@ -22,7 +22,7 @@ PLAN = "/api/v1/plans/{plan}"
 MAY: dict[Right, tuple[str, ...]] = {
     Right.READ: (
         *("GET /api/v1/agent-tasks", "GET /api/v1/agent-tasks/next", "GET /api/v1/agent-tasks/refused"),
-        *(f"GET {TASK}", f"GET {TASK}/attempts/stream", f"GET {TASK}/logs"),
+        *(f"GET {TASK}", f"GET {TASK}/attempts/stream", f"GET {TASK}/logs", f"GET {TASK}/output"),
         "GET /api/v1/attempts/{taskId}/{epoch}/output/stream",
         *("GET /api/v1/audit", "GET /api/v1/audit/verify", "GET /api/v1/claims", "GET /api/v1/crew"),
         *(
@@ -40,7 +40,7 @@ MAY: dict[Right, tuple[str, ...]] = {
         *("GET /health/coordinator", "GET /health/live", "GET /health/ready", "GET /metrics"),
     ),
     Right.WORK: (
-        "POST /api/v1/agent-tasks",
+        *("POST /api/v1/agent-tasks", f"PATCH {TASK}", f"PATCH {TASK}/progress"),
         *(f"POST {TASK}/{verb}" for verb in ("accept", "answer", "archive", "cancel", "claim", "complete")),
         *(f"POST {TASK}/{verb}" for verb in ("depend", "edit", "pause", "resume", "retry", "skip", "tell")),
         *(f"POST {TASK}/{verb}" for verb in ("transfer", "claim/release", "claim/renew")),

@@ -15,6 +15,7 @@ from muster.agents.handover import begins_anew, handed_over
 from muster.agents.inputs import (
     base_env,
     check_binary,
+    input_text,
     job_env,
     last_words,
     out_of_memory,
@@ -82,7 +83,8 @@ class CommandAgent(Struct, frozen=True):
         if not self.config.command:
             raise AgentUnfit(f"agent {self.name} has no command", "set its command in the configuration")
         refuse_unpassable(job)
-        prompt = prompt_of(job)
+        given = input_text(job, folder)
+        prompt = f"{prompt_of(job).rstrip()}\n\n{given}\n" if given else prompt_of(job)
         try:
             told = handed_over(job, folder, prompt, Reader)
             prompt = f"{prompt.rstrip()}\n\n{told}\n" if told else prompt

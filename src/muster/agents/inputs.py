@@ -25,6 +25,8 @@ RESULT_BYTES_MAX = 1 << 20
 MESSAGE_CHARS_MAX = 300
 TEXT_CHARS_MAX = 100_000
 REFUSED_MAX = 20
+INPUT_CHARS_MAX = 20_000
+"""Of what a task gives its agent, in a prompt."""
 _TAIL_BYTES = 1 << 16
 _LAST_CHARS = 4096
 """Of stderr: where a program that ran out of memory says so, with its stack below."""
@@ -103,6 +105,18 @@ def with_notes(text: str, job: Job) -> str:
     return f"{text}\n\n{job.told}\n" if job.told else text
 
 
+def input_text(job: Job, folder: AttemptFolder, *, reads_all: bool = True) -> str:
+    """Where the agent finds what it is given to work with, or that itself where it may not read it there."""
+    if not job.input_context:
+        return ""
+    place = folder.input_context.absolute()
+    if reads_all:
+        return f"What you are given to work with is JSON in {place}."
+    given = msgspec.json.format(msgspec.json.encode(job.input_context)).decode()
+    cut = f"\n(cut; all of it is in {place})" if len(given) > INPUT_CHARS_MAX else ""
+    return f"What you are given to work with, as JSON:\n\n{given[:INPUT_CHARS_MAX]}{cut}"
+
+
 def refuse_unpassable(job: Job) -> None:
     for what, text in (("prompt", prompt_of(job)), ("title", job.title), ("reference", job.ref)):
         if "\0" in text:
@@ -121,6 +135,8 @@ def write_inputs(job: Job, folder: AttemptFolder, *, prompt: str, home: Home | N
     folder.path.chmod(0o700)
     folder.result.unlink(missing_ok=True)
     write_private(folder.prompt, prompt.encode())
+    if job.input_context:
+        write_private(folder.input_context, msgspec.json.encode(job.input_context))
     if job.checkpoint is None:
         folder.checkpoint.unlink(missing_ok=True)
     else:
@@ -147,6 +163,8 @@ def job_env(job: Job, folder: AttemptFolder) -> dict[str, str]:
         env["MUSTER_NOTE"] = job.note
     if job.told:
         env["MUSTER_HANDOVER"] = job.told
+    if job.input_context:
+        env["MUSTER_INPUT_CONTEXT_FILE"] = str(folder.input_context.absolute())
     if job.checkpoint is not None:
         env["MUSTER_CHECKPOINT"] = str(folder.checkpoint.absolute())
     return env

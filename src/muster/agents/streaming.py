@@ -19,6 +19,7 @@ from muster.agents.inputs import (
     base_env,
     check_binary,
     exit_failure,
+    input_text,
     job_env,
     last_line,
     placed_text,
@@ -163,6 +164,10 @@ class StreamingAgent(Struct, frozen=True):
     def launch(self, job: Job, folder: AttemptFolder, *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
         """As `ports.agent.Agent.launch`.  The prompt goes in by stdin: it may be long, and `ps` shows it not."""
         refuse_unpassable(job)
+        # Outside of its working tree many a CLI reads nothing, unless it may do all.
+        if given := input_text(job, folder, reads_all=self.mode == self.free_mode):
+            said = "" if job.prompt == job.title else f"{job.prompt.rstrip()}\n\n"
+            job = replace(job, prompt=f"{said}{given}".lstrip())
         env = self._env()
         resumes = bool(job.session_key) and self.knows(job.session_key or "", env)
         try:
@@ -214,7 +219,6 @@ class StreamingAgent(Struct, frozen=True):
     def _anew(self, job: Job, folder: AttemptFolder) -> tuple[str, str]:
         """The prompt of a session that begins, and what is said of it; the hand-over is written on the way."""
         prompt = with_notes(placed_text(job), job)
-        # Outside of its working tree many a CLI reads nothing, unless it may do all.
         told = handed_over(job, folder, prompt, self.reader, reads_all=self.mode == self.free_mode)
         if not told:
             return prompt, ""

@@ -143,7 +143,7 @@ def _attempt(context: Context, detail: Json, epoch: int, out: Out, *, follow: bo
     wait_s = WAIT_S if follow and not context.direct else 0
     while True:
         query = {"epoch": epoch, "after": after, "wait": wait_s}
-        answer = patiently(lambda query=query: context.api.get(task_path(task_id, "logs"), query))  # type: ignore[misc]
+        answer = patiently(lambda query=query: context.api.get(task_path(task_id, "output"), query))  # type: ignore[misc]
         for chunk in answer["chunks"]:
             wrote = out.write(chunk["stream"], chunk["offset"], base64.b64decode(chunk["data"])) or wrote
         out.flush()

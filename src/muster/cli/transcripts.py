@@ -156,7 +156,7 @@ class Said:
                 agent = agent_of(api.get(task_path(self._task_id)), self._epoch)
             self._streams = Streams(self._readers.of(agent))
             query = {"epoch": self._epoch, "last": self._last} if self._last else query
-        answer = api.get(task_path(self._task_id, "logs"), query)
+        answer = api.get(task_path(self._task_id, "output"), query)
         self._after = max(self._after, answer["next"])
         found: list[tuple[str, Entry]] = []
         for chunk in answer["chunks"]:

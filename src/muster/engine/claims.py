@@ -6,6 +6,8 @@ wait, are blocked, or belong to others.
 
 from __future__ import annotations
 
+import msgspec
+
 from muster.engine.capacity import capacity
 from muster.engine.memory import Memory
 from muster.engine.permissions import standing
@@ -163,6 +165,9 @@ class Claims:
                     publishes=publishes,
                     model=text.model,
                     system_prompt=text.system_prompt,
+                    input_context=msgspec.json.decode(text.input_context)
+                    if text.input_context != "{}"
+                    else {},
                 )
             )
         return tuple(jobs)

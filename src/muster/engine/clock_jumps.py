@@ -19,7 +19,7 @@ async def noted_offset(reads: Reads, boot_id: str) -> int | None:
 
 
 async def set_clock(views: Views, command: c.SetClock, longest_s: float) -> Done:
-    """`longest_s`: no retry waits longer."""
+    """`longest_s`: no retry waits longer, but for a task that asks for it."""
     tx, every = views.tx, await views.all()
     await check_term(tx, command.term)
     for view in every:
@@ -29,7 +29,7 @@ async def set_clock(views: Views, command: c.SetClock, longest_s: float) -> Done
     for view in every:
         await shift_pools(view, command.jumped_ms)
     # Whatever the clock did while nobody looked, in another boot too.
-    await tx.bound_retries(views.now.wall_ms + int(longest_s * 1000))
+    await tx.bound_retries(views.now.wall_ms, int(longest_s * 1000))
     await tx.set_store_meta(CLOCK, f"{command.boot_id} {command.offset_ms:d}")
     for view in every:
         await view.reload()

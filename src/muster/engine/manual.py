@@ -98,7 +98,8 @@ def _end(command: c.GiveBack) -> c.AttemptCommand:
     if command.failed is not None:
         return c.Fail(task_id=task_id, epoch=epoch, kind=command.failed, message=text)
     if command.done:
-        return c.Complete(task_id=task_id, epoch=epoch, result=text if text not in ("", "null") else None)
+        result = text if text not in ("", "null") else None
+        return c.Complete(task_id=task_id, epoch=epoch, result=result, summary=command.summary)
     return c.Release(task_id=task_id, epoch=epoch, reason=f"by {command.actor}")
 
 

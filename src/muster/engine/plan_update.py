@@ -282,7 +282,7 @@ class PlanUpdater:
                 task_id=kept.id,
                 actor=actor,
                 task_fields=fields,
-                changed={name: _shortened(getattr(before, name)) for name in changed},
+                changed={name: _kept_before(name, getattr(before, name)) for name in changed},
                 lane_id=await self._memory.lane(view, lane),
                 unmet=sum(not done for done in edges.values()) if anew else task.unmet,
                 parent_task_id=parent_id,
@@ -372,10 +372,13 @@ def _edges(
 def _wanted(spec: c.Spec, kept: KeptTask, change: Change) -> TaskFields:
     """What the file says; where both wait for the same in the end, the kept dependencies know more of it."""
     fields = task_fields_of(spec, kept.created_at_ms)
-    return fields if "depends_on" in change.fields else replace(fields, depends_on=kept.depends_on)
+    kept_as_is = {"depends_on", "input_context"} - {*change.fields}
+    return replace(fields, **{name: getattr(kept, name) for name in kept_as_is})
 
 
-def _shortened(value: Any) -> Any:
+def _kept_before(name: str, value: Any) -> Any:
+    if name == "input_context":
+        return "(not kept)"  # it may hold secrets, and the audit keeps all it is told
     if isinstance(value, str) and len(value) > KEPT_CHARS_MAX:
         return f"{value[:KEPT_CHARS_MAX]}... ({len(value)} characters)"
     return value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+import msgspec
 from msgspec.structs import asdict, replace
 
 from muster.engine.moved_boxes import Left, all_left, namesakes
@@ -217,6 +218,7 @@ class Queries:
             raise NotFound(f"there is no task {task_id}", "muster task list")
         view = views[0]
         attempts = await self._reads.attempts(task_id)
+        texts = await self._reads.texts(task_id)
         return TaskDetail(
             task=view,
             attempts=tuple(attempts),
@@ -224,7 +226,11 @@ class Queries:
             events=tuple(await self._reads.last_events(task_id, EVENTS_MAX)),
             blocks=tuple(await self._reads.blocks(task_id)),
             artifacts=tuple((a.name, a.location) for a in await self._reads.artifacts(task_id)),
-            result=await self._reads.result(task_id),
+            result=texts.result,
+            output_result=None if texts.result is None else msgspec.json.decode(texts.result),
+            summary=texts.summary,
+            input_context=texts.input_context,
+            created_by=texts.created_by,
             log_tail=await self._log_tail(task_id, view.epoch),
         )
 

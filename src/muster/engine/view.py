@@ -191,8 +191,8 @@ class View:
                 self._note_end(task)
         if decision.unblocks:
             self._completed.append(task.id)
-        if decision.result is not None:
-            writes.results.append((task.id, decision.result))
+        if decision.result is not None or decision.summary:
+            writes.results.append((task.id, decision.result, decision.summary))
         if decision.checkpoint is not None:
             writes.checkpoints.append(decision.checkpoint)
         if decision.artifact is not None:

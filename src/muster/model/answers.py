@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct
 
 from muster.model.permissions import Verdicts
@@ -77,6 +79,7 @@ class ClaimedJob(Answer, frozen=True, kw_only=True):
     """Set: no agent is to run; the work of this earlier attempt, by `agent`, is done and is to be published."""
     model: str | None = None
     system_prompt: str = ""
+    input_context: dict[str, Any] = {}
 
 
 class Claimed(Answer, frozen=True, kw_only=True):

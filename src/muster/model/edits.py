@@ -392,6 +392,10 @@ def free_name(wanted: str, taken: Collection[str]) -> str:
     return name
 
 
+_NOT_IN_A_FILE = frozenset({"input_context"})
+"""A file that says nothing of it leaves it as it is."""
+
+
 def compare(
     plan: str,
     specs: Iterable[c.Spec],
@@ -422,6 +426,7 @@ def compare(
         if task.gone and task.status is TaskStatus.CANCELLED:
             restored.append(key)
         fields = differences(task_fields_of(task), task_fields_of(spec, task.created_at_ms))
+        fields = tuple(name for name in fields if name not in _NOT_IN_A_FILE or getattr(spec, name))
         if before and "depends_on" in fields and _same_wait(task.depends_on, spec.depends_on, before):
             fields = tuple(name for name in fields if name != "depends_on")
         if fields or (task.status is TaskStatus.ARCHIVED and not spec.done):

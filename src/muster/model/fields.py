@@ -177,6 +177,14 @@ FIELDS: tuple[Field, ...] = (
         option="retries",
     ),
     Field(
+        "retry_backoff_s",
+        kinds.SECONDS,
+        "how long its first retry waits at most; each further one twice as long, up to ten times that",
+        "`[task] backoff`, 30 s",
+        attribute="backoff",
+        option="backoff",
+    ),
+    Field(
         "check_command",
         kinds.TEXT,
         "the shell command that its work has to pass before it is done; `none`: no check",
@@ -284,6 +292,14 @@ FIELDS: tuple[Field, ...] = (
         usual={},
         attribute="meta",
         option="meta",
+    ),
+    Field(
+        "input_context",
+        kinds.OBJECT,
+        "what its agent is to work with: a JSON object, in the file `$MUSTER_INPUT_CONTEXT_FILE`",
+        "nothing",
+        usual={},
+        option="input-context",
     ),
 )
 ATTRIBUTES: dict[str, Field] = {field.attribute: field for field in FIELDS if field.attribute}

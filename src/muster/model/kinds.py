@@ -94,6 +94,25 @@ def _pairs(text: str) -> dict[str, str]:
     return found
 
 
+def _json(value: Any) -> str:
+    import json  # hardly a command needs it
+
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else _json(value)
+
+
+def _object(text: str) -> dict[str, Any]:
+    import json
+
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError(text)
+    return found
+
+
 def _choice(text: str) -> FailedDependency:
     return FailedDependency(text)
 
@@ -128,8 +147,9 @@ PAIRS = Kind(
     _pairs,
     "KEY=VALUE, or several with commas between them, each key once",
     "K=V",
-    lambda given: ",".join(f"{name}={value}" for name, value in given.items()),
+    lambda given: ",".join(f"{name}={_plain(value)}" for name, value in given.items()),
 )
+OBJECT = Kind(_object, 'a JSON object such as {"branch": "main"}', "JSON", _json)
 CHANGES = Kind(_only("none"), "none", "none", choices=("none",))
 ON_FAILED = Kind(
     _choice, "block, skip or run", "|".join(FailedDependency), choices=tuple(map(str, FailedDependency))

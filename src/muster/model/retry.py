@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.model.states import ErrorKind
 
@@ -51,6 +52,17 @@ class RetryPolicy(Struct, frozen=True, gc=False):
     losses_max: int = 5
     rounds_max: int = 3
     """How often work goes back to its agent before a person is asked."""
+
+
+OWN_CAP_FACTOR = 10
+"""A task's own first wait grows up to this multiple of it, as the usual one does."""
+
+
+def for_task(policy: RetryPolicy, backoff_s: int | None) -> RetryPolicy:
+    """With the first wait that a task itself asks for."""
+    if backoff_s is None:
+        return policy
+    return replace(policy, first_s=float(backoff_s), cap_s=float(backoff_s * OWN_CAP_FACTOR))
 
 
 _EXPONENT_MAX = 62

@@ -6,6 +6,8 @@ so the engine neither loads nor rewrites them.
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct
 
 from muster.model.scalars import (
@@ -79,6 +81,8 @@ class CommonFields(Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     timeout_s: Seconds | None = None
     """None, like the next one: what `[task]` of the settings says."""
     max_retries: Retries | None = None
+    retry_backoff_s: Seconds | None = None
+    """How long the first retry waits, before chance shortens it; each further one twice as long."""
     estimated_s: Seconds | None = None
     """How long one attempt should take."""
     limit_key: Name | None = None
@@ -87,7 +91,7 @@ class CommonFields(Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     expires_at_ms: Count | None = None
     """Wall time after which no attempt is to begin."""
     tags: tuple[Name, ...] = ()
-    metadata: dict[Name, str] = {}
+    metadata: dict[Name, Any] = {}
     check_command: str = ""
     """The shell command that its work has to pass on the plan's branch before it is done; empty: its agent's."""
     review: str = ""
@@ -113,6 +117,8 @@ class TaskFields(CommonFields, frozen=True, kw_only=True, forbid_unknown_fields=
     """Wall time of the earliest start."""
     parent: Key | None = None
     """The task that it belongs to, by its key in the plan; not a dependency."""
+    input_context: dict[Name, Any] = {}
+    """What its agent is to work with, as JSON: it finds it in a file."""
 
 
 class Task(Struct, frozen=True, gc=False):
@@ -182,6 +188,7 @@ class Task(Struct, frozen=True, gc=False):
     verdicts: str = ""
     """What people have allowed and denied its agents so far: JSON of `permissions.Verdicts`."""
     is_group: bool = False
+    retry_backoff_s: int | None = None
 
     @property
     def ready(self) -> bool:
@@ -281,6 +288,8 @@ class Attempt(Struct, frozen=True, gc=False):
     """What it has changed so far, as patterns like `Task.touches`."""
     remark: str = ""
     """What people should know of its work that is done, like that it changed nothing."""
+    summary: str = ""
+    """What its agent says of its result, in a sentence."""
     holder: str = ""
     """`pid:start` of the process on the store's host that ends with this attempt by hand; empty: its lease alone
     counts."""

@@ -256,8 +256,25 @@ class TaskDetail(ViewStruct, frozen=True, kw_only=True):
     artifacts: tuple[tuple[str, str], ...]
     result: str | None
     log_tail: str
+    output_result: Any = None
+    """The result, as the JSON that it is."""
+    summary: str = ""
+    """What its agent, or who has done it, says of the result."""
+    input_context: dict[str, Any] = {}
+    """What its agent is given to work with."""
+    created_by: str = ""
     usage: Usage | None = None
     """What its attempts have cost together."""
+
+
+class TaskTexts(Struct, frozen=True, gc=False):
+    """What only who looks at a single task is shown."""
+
+    result: str | None = None
+    """JSON."""
+    summary: str = ""
+    input_context: dict[str, Any] = {}
+    created_by: str = ""
 
 
 class JobText(Struct, frozen=True, gc=False):
@@ -273,6 +290,8 @@ class JobText(Struct, frozen=True, gc=False):
     check_command: str
     review: str
     changes: str
+    input_context: str
+    """JSON."""
     session_key: str | None
     """Of the newest earlier attempt by the same agent; empty where its session is gone."""
     session_usage: str | None

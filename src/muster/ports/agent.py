@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -48,6 +48,8 @@ class Job(Struct, frozen=True, kw_only=True):
     """That of the task; None: the agent's own."""
     system_prompt: str = ""
     """What the task adds to the agent's own instructions."""
+    input_context: Mapping[str, Any] = {}
+    """What it is given to work with."""
 
 
 class Home(Struct, frozen=True, kw_only=True):
@@ -92,6 +94,11 @@ class AttemptFolder(Struct, frozen=True, kw_only=True):
     @property
     def checkpoint(self) -> Path:
         return self.path / "checkpoint"
+
+    @property
+    def input_context(self) -> Path:
+        """What the task gives its agent to work with, as JSON."""
+        return self.path / "input.json"
 
     @property
     def identity(self) -> Path:

@@ -30,6 +30,7 @@ from muster.model.views import (
     LogChunk,
     PlanView,
     TaskFilter,
+    TaskTexts,
     TaskView,
 )
 from muster.model.webhooks import Webhook
@@ -47,8 +48,7 @@ class Writes(Struct):
     opened: list[Attempt]
     attempts: list[Attempt]
     events: list[Event]
-    results: list[tuple[int, str]]
-    """(task id, result as JSON)."""
+    results: list[tuple[int, str | None, str]]  # task id, result as JSON, what was said of it
     checkpoints: list[Checkpoint]
     artifacts: list[Artifact]
     logs: list[AppendLog]
@@ -297,8 +297,8 @@ class Transaction(Protocol):
     async def shift_waits(self, by_ms: int) -> None:
         """Retries and pins are due that much later (earlier where it is negative)."""
 
-    async def bound_retries(self, latest_ms: int) -> None:
-        """No failed attempt is tried again later than that."""
+    async def bound_retries(self, wall_ms: int, longest_ms: int) -> None:
+        """No failed attempt is tried again later than so long from then, or than its task itself wants."""
 
     async def last_id(self) -> int:
         """The highest id in use in any table that the engine numbers."""
@@ -462,7 +462,7 @@ class Reads(Common, HookReads, Protocol):
 
     async def artifacts(self, task_id: int) -> list[Artifact]: ...
 
-    async def result(self, task_id: int) -> str | None: ...
+    async def texts(self, task_id: int) -> TaskTexts: ...
 
     async def blocks(self, task_id: int) -> list[str]:
         """Keys of the tasks that wait for this one, at most 100."""

@@ -20,6 +20,8 @@ from muster.web.routes import Routes
 
 class DoneBody(Body, frozen=True, kw_only=True):
     result: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
+    summary: c.Text = ""
+    """What is to be said of the result."""
 
 
 class FailBody(Body, frozen=True, kw_only=True):
@@ -81,7 +83,7 @@ _report("ask", c.Ask, "question")
 @routes.post(f"{_ATTEMPT}/done", answer=Moved)
 async def done(web: Backend, who: Attempt, body: DoneBody) -> Answer:
     """The agent has done its task."""
-    return await _declare(web, who, None, json_text(body.result))
+    return await _declare(web, who, None, json_text(body.result), body.summary)
 
 
 @routes.post(f"{_ATTEMPT}/fail", answer=Moved)
@@ -92,14 +94,24 @@ async def fail(web: Backend, who: Attempt, body: FailBody) -> Answer:
     return await _declare(web, who, body.kind, body.message)
 
 
-async def _declare(web: Backend, who: Attempt, failed: ErrorKind | None, text: str) -> Answer:
+async def _declare(
+    web: Backend, who: Attempt, failed: ErrorKind | None, text: str, summary: str = ""
+) -> Answer:
     """The word of a worker's agent, which the worker settles; by hand it is the end."""
     task_id, epoch = who.task_id, who.epoch
     if not who.by_hand:
-        return await web.engine.execute(c.Declare(task_id=task_id, epoch=epoch, kind=failed, text=text))
+        return await web.engine.execute(
+            c.Declare(task_id=task_id, epoch=epoch, kind=failed, text=text, summary=summary)
+        )
     return await web.engine.execute(
         c.GiveBack(
-            task_id=task_id, epoch=epoch, actor=who.worker_id, done=failed is None, failed=failed, text=text
+            task_id=task_id,
+            epoch=epoch,
+            actor=who.worker_id,
+            done=failed is None,
+            failed=failed,
+            text=text,
+            summary=summary,
         )
     )
 

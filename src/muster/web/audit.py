@@ -54,14 +54,14 @@ async def _events(
 ) -> list[EventView]:
     return await web.reads.audit_events(
         task_id=task_id,
-        levels=_from(query.level),
+        levels=levels_from(query.level),
         since_ms=query.since,
         limit=query.limit,
         subjects=subjects,
     )
 
 
-def _from(name: str | None) -> tuple[str, ...]:
+def levels_from(name: str | None) -> tuple[str, ...]:
     """That level and those above it; nothing for all.  Raises BadInput."""
     if name is None:
         return ()

@@ -11,10 +11,10 @@ import msgspec
 from muster.engine.queries import Queries
 from muster.model import commands as c
 from muster.model.answers import Answer, Held, Moved, Taken
-from muster.model.errors import Conflict, IllegalMove, NotFound
+from muster.model.errors import Conflict, IllegalMove
 from muster.model.states import ErrorKind
-from muster.model.views import TaskFilter, TaskView
 from muster.web.backend import Backend
+from muster.web.holders import one_task
 from muster.web.http import ActorBody, Request, json_text
 from muster.web.routes import Routes
 
@@ -65,7 +65,7 @@ async def take(web: Backend, task_id: int, body: TakeBody, request: Request) -> 
     try:
         return await web.engine.execute(command)
     except IllegalMove as error:
-        task = await _task(web, task_id)
+        task = await one_task(web, task_id)
         ref = f"{task.plan}/{task.key}" if task.plan else task.key
         why = f"{ref} cannot be taken now: {task.why}; nothing was changed"
         raise IllegalMove(why, error.hint or f"muster task show {task_id}") from error
@@ -106,16 +106,8 @@ async def release(web: Backend, task_id: int, body: ReleaseBody) -> Answer:
     )
 
 
-async def _task(web: Backend, task_id: int) -> TaskView:
-    """Raises NotFound."""
-    found = await web.queries.tasks(TaskFilter(ids=(task_id,)))
-    if not found:
-        raise NotFound(f"there is no task {task_id}", "muster task list")
-    return found[0]
-
-
 async def _newest(web: Backend, task_id: int) -> int:
-    epoch = (await _task(web, task_id)).epoch
+    epoch = (await one_task(web, task_id)).epoch
     if not epoch:
         raise Conflict(f"task {task_id} was never taken; nothing was changed", f"muster claim take {task_id}")
     return epoch

@@ -27,6 +27,8 @@ FOR_ATTEMPTS = frozenset(
     {
         *("/api/v1/agent-tasks", "/api/v1/plans", "/api/v1/plans/diff", "/api/v1/plans/namesakes"),
         "/api/v1/plans/{plan}/tick",
+        # What they say of their own task.
+        *("/api/v1/agent-tasks/{task_id:id}/complete", "/api/v1/agent-tasks/{task_id:id}/progress"),
         # Only who has taken a task by hand renews that, or gives it back.
         *("/api/v1/agent-tasks/{task_id:id}/claim/renew", "/api/v1/agent-tasks/{task_id:id}/claim/release"),
     }
@@ -45,10 +47,14 @@ def holds(request: Request, attempt: Attempt | None) -> bool:
 async def refuse_attempts(web: Backend, request: Request) -> None:
     """Raises NotAllowed for an attempt: an agent that steered tasks could pass its own review, or end others."""
     if actor := await _asker(web, request):
-        raise NotAllowed(
-            f"{request.parts[-1]} is for a person, and this comes from inside {actor}; nothing was changed",
-            "do it in a shell that no agent has started; an agent asks: muster report ask QUESTION",
-        )
+        raise for_people(request.parts[-1], actor)
+
+
+def for_people(what: str, actor: str) -> NotAllowed:
+    return NotAllowed(
+        f"{what} is for a person, and this comes from inside {actor}; nothing was changed",
+        "do it in a shell that no agent has started; an agent asks: muster report ask QUESTION",
+    )
 
 
 async def _asker(web: Backend, request: Request) -> str:

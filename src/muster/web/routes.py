@@ -181,6 +181,19 @@ class Routes:
         `reads` is the shape of a body that is decoded by the handler."""
         return self._on("POST", path, status, body, answer=answer, reads=reads, by=by, headers=headers)
 
+    def patch(
+        self,
+        path: str,
+        *,
+        answer: Any = None,
+        reads: Lazy | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Callable[[H], H]:
+        return self._on("PATCH", path, answer=answer, reads=reads, headers=headers)
+
+    def put(self, path: str, *, answer: Any = None) -> Callable[[H], H]:
+        return self._on("PUT", path, answer=answer)
+
     def command(
         self, path: str, shape: type[c.Command], *names: str, status: int = 200, answer: Any = Moved
     ) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from enum import StrEnum
+from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 from msgspec import Meta, Struct, field
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from muster.engine.queries import Queries
 from muster.model import commands as c
@@ -16,11 +17,15 @@ from muster.model.answers import Answer, Enqueued, Moved
 from muster.model.edits import EditTask, edit_body, edited
 from muster.model.errors import BadInput
 from muster.model.kinds import NAME_CHARS_MAX
-from muster.model.states import TaskStatus
-from muster.model.views import Inbox, LogChunk, TaskDetail, TaskFilter, TaskView
+from muster.model.states import FINAL, TaskStatus
+from muster.model.views import EventView, Inbox, LogChunk, TaskDetail, TaskFilter, TaskView
 from muster.ports.runtime import EVENTS
+from muster.web.audit import levels_from
 from muster.web.backend import Backend
+from muster.web.holders import holder, one_task, speaking
 from muster.web.http import (
+    ActorBody,
+    Body,
     Query,
     Reply,
     Request,
@@ -30,9 +35,12 @@ from muster.web.http import (
     if_seq,
     invalid_body,
     json_reply,
+    json_text,
 )
 from muster.web.routes import IF_MATCH, Routes
+from muster.web.task_words import in_our_words, with_all_words
 
+S = TypeVar("S", bound=Struct)
 routes = Routes()
 
 LOOSE_PLAN = "tasks"
@@ -46,6 +54,44 @@ _TASK = f"{_TASKS}/{{task_id:id}}"
 class AddBody(c.Spec, frozen=True, kw_only=True):
     actor: c.Name
     plan: c.Name = LOOSE_PLAN
+
+
+class TaskAdded(Enqueued, frozen=True, kw_only=True):
+    id: int
+    """Of the task."""
+
+
+class StatusWanted(StrEnum):
+    PAUSED = "PAUSED"
+    PENDING = "PENDING"
+    CANCELLED = "CANCELLED"
+
+
+class _Status(ActorBody, frozen=True, kw_only=True):
+    status: StatusWanted
+
+
+class HolderBody(Body, frozen=True, kw_only=True):
+    actor: Annotated[str, Meta(max_length=NAME_CHARS_MAX)] = ""
+    """Who says so; an attempt need not say it, its token does."""
+
+
+class TaskProgressBody(HolderBody, frozen=True, kw_only=True):
+    epoch: c.Id | None = None
+    """Of the attempt that says so; None: the newest one."""
+    progress_percent: Annotated[int, Meta(ge=0, le=100)] | None = None
+    current_step: Annotated[str, Meta(max_length=500)] | None = None
+    estimated_completion_at_ms: c.Count | None = None
+    """Wall time at which it expects to be done."""
+    checkpoint_data: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
+    """What the next attempt is to go on from, as JSON."""
+
+
+class TaskDoneBody(HolderBody, frozen=True, kw_only=True):
+    output_result: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
+    summary: c.Text = ""
+    epoch: c.Id | None = None
+    """Of the attempt that says so; None: the newest one."""
 
 
 class TasksQuery(Query, frozen=True, kw_only=True):
@@ -81,7 +127,13 @@ class NextQuery(Query, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=1, le=1000)] = 10
 
 
-class LogsQuery(Query, frozen=True, kw_only=True):
+class TaskLogsQuery(Query, frozen=True, kw_only=True):
+    level: str | None = None
+    """This one and worse."""
+    limit: Annotated[int, Meta(ge=1, le=10_000)] = 100
+
+
+class PrintedQuery(Query, frozen=True, kw_only=True):
     epoch: c.Count = 0
     after: c.Count = 0
     last: Annotated[int, Meta(ge=0, lt=LOG_PAGE_CHUNKS)] = 0
@@ -181,7 +233,16 @@ async def task(web: Backend, task_id: int) -> Reply:
 
 
 @routes.get(f"{_TASK}/logs")
-async def logs(web: Backend, request: Request, task_id: int, query: LogsQuery) -> LogPage:
+async def logs(web: Backend, task_id: int, query: TaskLogsQuery) -> list[EventView]:
+    """The task's newest events, oldest of them first."""
+    await one_task(web, task_id)
+    return await web.reads.audit_events(
+        task_id=task_id, levels=levels_from(query.level), since_ms=0, limit=query.limit
+    )
+
+
+@routes.get(f"{_TASK}/output")
+async def output(web: Backend, request: Request, task_id: int, query: PrintedQuery) -> LogPage:
     """Log chunks of one attempt after place `after`, held for `wait` seconds while there are none."""
     chunks: list[tuple[int, LogChunk]] = []
     over = False
@@ -207,25 +268,39 @@ async def logs(web: Backend, request: Request, task_id: int, query: LogsQuery) -
 _IDEMPOTENCY = {"Idempotency-Key": "The same request with the same key adds one task; as `idempotencyKey`."}
 
 
-@routes.post(_TASKS, answer={201: Enqueued, 200: Enqueued}, headers=_IDEMPOTENCY)
-async def add(web: Backend, request: Request, body: AddBody) -> Reply:
+@routes.post(
+    _TASKS,
+    answer={201: TaskAdded, 200: TaskAdded},
+    reads=lambda: with_all_words(AddBody),
+    headers=_IDEMPOTENCY,
+)
+async def add(web: Backend, request: Request, body: dict[str, Any]) -> Reply:
     """Adds one task.  201 for a task that is new, 200 for one that was there already."""
-    spec = c.Spec(**{name: getattr(body, name) for name in c.Spec.__struct_fields__})
+    said = _as(AddBody, in_our_words(body))
+    spec = c.Spec(**{name: getattr(said, name) for name in c.Spec.__struct_fields__})
     if key := request.header(b"idempotency-key").strip('"'):
         if spec.idempotency_key not in {None, key}:
             raise BadInput("idempotencyKey and the header Idempotency-Key differ; nothing was changed")
         if len(key) > NAME_CHARS_MAX:
             raise BadInput(f"Idempotency-Key has more than {NAME_CHARS_MAX} characters; nothing was changed")
         spec = replace(spec, idempotency_key=key)
-    command = c.Enqueue(plan=body.plan, source=None, tasks=(spec,), actor=body.actor)
+    command = c.Enqueue(plan=said.plan, source=None, tasks=(spec,), actor=said.actor)
     added = await web.engine.execute(command)
-    return json_reply(added, 201 if isinstance(added, Enqueued) and added.added > 0 else 200)
+    assert isinstance(added, Enqueued)
+    return json_reply(TaskAdded(**asdict(added), id=added.task_ids[0]), 201 if added.added > 0 else 200)
+
+
+def _as(shape: type[S], body: dict[str, Any]) -> S:
+    """Raises BadInput."""
+    try:
+        return msgspec.convert(body, shape)
+    except msgspec.ValidationError as error:
+        raise invalid_body(error) from error
 
 
 routes.command(f"{_TASK}/pause", c.Pause, "actor", "take")
 routes.command(f"{_TASK}/resume", c.Resume, "actor", "note")
 routes.command(f"{_TASK}/accept", c.Accept, "actor")
-routes.command(f"{_TASK}/complete", c.CompleteByPerson, "actor")
 routes.command(f"{_TASK}/archive", c.Archive, "actor")
 routes.command(f"{_TASK}/answer", c.AnswerQuestion, "actor", "text", "allow", "always")
 routes.command(f"{_TASK}/tell", c.Tell, "actor", "text")
@@ -236,14 +311,87 @@ routes.command(f"{_TASK}/cancel", c.Cancel, "actor", "reason")
 routes.command(f"{_TASK}/retry", c.Retry, "actor", "note", "fresh")
 
 
-@routes.post(f"{_TASK}/edit", answer=Moved, reads=lambda: edit_body(c.Name), headers=IF_MATCH)
+@routes.post(f"{_TASK}/edit", answer=Moved, reads=lambda: with_all_words(edit_body(c.Name)), headers=IF_MATCH)
 async def edit(web: Backend, request: Request, task_id: int, body: dict[str, Any]) -> Answer:
     """Changes what a task says.  The body holds what is to be otherwise: fields of `POST /api/v1/agent-tasks`."""
+    return await _edit(web, request, task_id, body)
+
+
+async def _edit(web: Backend, request: Request, task_id: int, body: dict[str, Any]) -> Answer:
     try:
-        actor = msgspec.convert(body.pop("actor", ""), c.Name)
-        changes = edited(body)
+        actor = msgspec.convert(body.get("actor", ""), c.Name)
+        said = in_our_words(body)
+        changes = edited({name: value for name, value in said.items() if name != "actor"})
     except msgspec.ValidationError as error:
         raise invalid_body(error) from error
     return await web.engine.execute(
         EditTask(task_id=task_id, actor=actor, given=changes, if_seq=if_seq(request))
     )
+
+
+def _patch_body() -> type[Struct]:
+    edits = with_all_words(edit_body(c.Name))
+    return msgspec.defstruct(
+        "TaskPatchBody", [("status", StatusWanted | None, None)], bases=(edits,), kw_only=True
+    )
+
+
+@routes.patch(_TASK, answer=Moved, reads=_patch_body, headers=IF_MATCH)
+async def change(web: Backend, request: Request, task_id: int, body: dict[str, Any]) -> Answer:
+    """Changes what a task says, and pauses, resumes or cancels it by its `status`.
+
+    Of a task that runs only what its agent has not been told may be changed, like its priority.
+    """
+    wanted = body.pop("status", None)
+    others = body.keys() - {"actor"}
+    if wanted is None:
+        return await _edit(web, request, task_id, body)
+    status = _as(_Status, {"status": wanted, "actor": body.get("actor")})
+    by: dict[str, Any] = {"task_id": task_id, "actor": status.actor}
+    command = {
+        StatusWanted.PAUSED: c.Pause(**by),
+        StatusWanted.PENDING: c.Resume(**by),
+        StatusWanted.CANCELLED: c.Cancel(**by),
+    }[status.status]
+    # What is edited first is edited while it waits; what is final is refused by its status.
+    if not others or (await one_task(web, task_id)).status in FINAL:
+        return await web.engine.execute(replace(command, if_seq=if_seq(request)))
+    await _edit(web, request, task_id, body)
+    return await web.engine.execute(command)
+
+
+@routes.patch(f"{_TASK}/progress", answer=Moved)
+async def progress(web: Backend, request: Request, task_id: int, body: TaskProgressBody) -> Answer:
+    """How far who holds the task is: an attempt, or who has taken it by hand."""
+    who = await holder(web, request, task_id, body.actor, body.epoch)
+    named: dict[str, Any] = {"task_id": task_id, "epoch": who.epoch}
+    if who.by_hand:
+        await web.engine.execute(c.Extend(actor=body.actor, **named))
+    if (state := json_text(body.checkpoint_data)) != "null":
+        await web.engine.execute(c.SaveCheckpoint(data=state.encode(), **named))
+    return await web.engine.execute(
+        c.Progress(
+            percent=body.progress_percent,
+            step=body.current_step,
+            estimated_completion_at_ms=body.estimated_completion_at_ms,
+            **named,
+        )
+    )
+
+
+@routes.post(f"{_TASK}/complete", answer=Moved, headers=IF_MATCH)
+async def complete(web: Backend, request: Request, task_id: int, body: TaskDoneBody) -> Answer:
+    """It is done: by the attempt or the person that holds it, or by somebody without any."""
+    result, actor = json_text(body.output_result), body.actor
+    who = await speaking(web, request, task_id, actor, body.epoch)
+    said: dict[str, Any] = {"task_id": task_id, "summary": body.summary}
+    if who is None:
+        kept = None if result == "null" else result
+        return await web.engine.execute(
+            c.CompleteByPerson(actor=actor, if_seq=if_seq(request), result=kept, **said)
+        )
+    if who.by_hand:
+        return await web.engine.execute(
+            c.GiveBack(epoch=who.epoch, actor=actor, done=True, text=result, **said)
+        )
+    return await web.engine.execute(c.Declare(epoch=who.epoch, text=result, **said))

@@ -51,6 +51,7 @@ class Words:
             refused=job.refused,
             model=job.model,
             system_prompt=job.system_prompt,
+            input_context=job.input_context,
             may_ask=True,
         )
 

@@ -20,6 +20,8 @@ from muster.model.states import ErrorKind, PauseReason, StopAction
 from muster.model.touches import LIST_CHARS_MAX
 from muster.model.usage import Usage
 
+Result = Annotated[str, Meta(max_length=RESULT_BYTES_MAX)]
+
 
 class Enqueue(Command, frozen=True, kw_only=True):
     """Adds the tasks of a plan that it does not hold yet; what it holds stays as it is."""
@@ -193,6 +195,11 @@ class Retry(PersonCommand, frozen=True, kw_only=True):
 class CompleteByPerson(PersonCommand, frozen=True, kw_only=True):
     """Somebody has done the task without an agent."""
 
+    result: Result | None = None
+    """JSON."""
+    summary: Text = ""
+    """What is to be said of the result."""
+
 
 class SetTicked(Command, frozen=True, kw_only=True):
     """The plan's boxes are ticked for all completions up to this event."""
@@ -297,8 +304,10 @@ class Declare(AttemptCommand, frozen=True, kw_only=True):
     a failure; a result that it has reported stays."""
 
     kind: ErrorKind | None = None
-    text: Annotated[str, Meta(max_length=RESULT_BYTES_MAX)] = "null"
+    text: Result = "null"
     """The result as JSON, or the failure's message."""
+    summary: Text = ""
+    """What is to be said of the result."""
 
 
 class Suspect(AttemptCommand, frozen=True, kw_only=True):
@@ -337,8 +346,10 @@ class Park(Finish, frozen=True, kw_only=True):
 
 
 class Complete(Finish, frozen=True, kw_only=True):
-    result: Annotated[str, Meta(max_length=RESULT_BYTES_MAX)] | None = None
+    result: Result | None = None
     """JSON."""
+    summary: Text = ""
+    """What is to be said of the result."""
     spoken: bool = False
     """The result is only what the agent said last: one that it has reported on purpose comes before it."""
     exit_code: ExitCode | None = None
@@ -432,5 +443,7 @@ class GiveBack(AttemptCommand, frozen=True, kw_only=True):
     actor: Name
     done: bool = False
     failed: ErrorKind | None = None
-    text: Annotated[str, Meta(max_length=RESULT_BYTES_MAX)] = ""
+    text: Result = ""
     """The result as JSON, or the failure's message."""
+    summary: Text = ""
+    """What is to be said of the result."""

@@ -39,6 +39,8 @@ class Decision(Struct, frozen=True, gc=False):
     unblocks: bool = False
     """The task is done: its children lose one unmet dependency in the same transaction."""
     result: str | None = None
+    summary: str = ""
+    """What was said of the result."""
     checkpoint: Checkpoint | None = None
     artifact: Artifact | None = None
     log: c.AppendLog | None = None

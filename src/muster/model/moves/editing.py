@@ -14,15 +14,18 @@ from muster.model.moves.decision import Decision, Facts, close, decided, left_ru
 from muster.model.states import HELD, AttemptStatus, TaskStatus
 from muster.model.task import FIELDS_OF_STATE, Now, Task
 
+UNTOLD = frozenset({"priority", "sort_key", "tags", "metadata", "max_retries", "retry_backoff_s"})
+"""What no agent is told, so that it may be changed while one works."""
+
 
 def edit(task: Task, facts: Facts, command: Edit, now: Now) -> Decision:
-    """Nothing of an attempt that runs, or of what is done, is changed behind its back."""
-    if task.status in HELD:
+    """Nothing that an agent at work was told, or of what is done, is changed behind its back."""
+    if task.status in HELD and (not command.changed or command.changed.keys() - UNTOLD):
         raise IllegalMove(
             f"task {task.id} runs, and its agent has the old text; nothing was changed",
             f"wait until it has ended, or `muster task pause {task.id}` first",
         )
-    if task.status not in EDITABLE:
+    if task.status not in EDITABLE | HELD:
         raise IllegalMove(f"task {task.id} is {task.status}; nothing was changed", "add a new task")
     state: dict[str, Any] = {name: getattr(command.task_fields, name) for name in FIELDS_OF_STATE}
     state |= {"unmet": command.unmet, "lane_id": command.lane_id}

@@ -24,7 +24,7 @@ from muster.model.moves.decision import (
     refuse_rewound,
 )
 from muster.model.moves.publishing import completed, sent_back
-from muster.model.retry import SPENDS, TIMEOUT_FACTOR_MAX, Spend, backoff_ms
+from muster.model.retry import SPENDS, TIMEOUT_FACTOR_MAX, Spend, backoff_ms, for_task
 from muster.model.states import AttemptStatus, ErrorKind, PauseReason, StopAction, TaskStatus
 from muster.model.task import Attempt, Now, Task
 
@@ -138,18 +138,19 @@ def _spent(
     """What the failure takes from the task, and how long the next attempt waits; None: there is none."""
     spend = SPENDS[command.kind]
     unpublished = command.done and task.done_epoch is not None
+    retry = for_task(facts.retry, task.retry_backoff_s)
     if spend is Spend.LOSS or unpublished:
         losses = task.losses + 1
         if losses >= max(facts.retry.losses_max, 0 if task.done_epoch is None else PUBLISH_TRIES):
             return {"losses": losses}, None
         # Whoever is lost is replaced at once; what git has refused would be refused again.
         earlier = losses - 1 if unpublished else losses - 2
-        wait_ms = 0 if earlier < 0 else backoff_ms(earlier, facts.retry, facts.jitter)
+        wait_ms = 0 if earlier < 0 else backoff_ms(earlier, retry, facts.jitter)
         begun_ms = now.wall_ms if unpublished or attempt.started_at_ms is None else attempt.started_at_ms
         # It counts from the start of what was lost: who has worked for longer goes on before its slot is taken.
         return {"losses": losses}, wait_ms - max(0, min(wait_ms, now.wall_ms - begun_ms))
     if spend is Spend.RETRY and task.retries < task.max_retries:
-        return {"retries": task.retries + 1}, backoff_ms(task.retries, facts.retry, facts.jitter)
+        return {"retries": task.retries + 1}, backoff_ms(task.retries, retry, facts.jitter)
     return {}, None
 
 

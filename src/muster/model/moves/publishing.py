@@ -103,7 +103,8 @@ def completed(
     after, event = moved_by(task, now, "completed", said, attempt.worker_id, changes, level, details or None)
     done = AttemptStatus.COMPLETED
     closed = close(attempt, done, now, exit_code=exit_code, intent="", refused=kept, remark=remark)
-    return Decision(after, closed, (event,), unblocks=True, result=result)
+    summary = (told.summary if told is not None else "") or attempt.summary
+    return Decision(after, closed, (event,), unblocks=True, result=result, summary=summary)
 
 
 def _declared(attempt: Attempt) -> str | None:

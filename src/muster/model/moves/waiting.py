@@ -194,7 +194,7 @@ def complete_by_person(task: Task, facts: Facts, command: c.CompleteByPerson, no
             if task.final
             else f"muster task pause {task.id} first",
         )
-    return decided(
+    done = decided(
         task,
         now,
         "completed",
@@ -208,6 +208,7 @@ def complete_by_person(task: Task, facts: Facts, command: c.CompleteByPerson, no
         done_epoch=None,
         unblocks=True,
     )
+    return replace(done, result=command.result, summary=command.summary)
 
 
 def close_group(task: Task, facts: Facts, command: c.CloseGroup, now: Now) -> Decision:

@@ -236,7 +236,13 @@ def declare(task: Task, facts: Facts, command: c.Declare, now: Now) -> Decision:
         expires_at_ms=task.expires_at_ms if command.kind else None,
         losses=task.losses if command.kind else 0,
     )
-    return Decision(after, replace(attempt, declared=command.text, declared_kind=command.kind), (event,))
+    return Decision(after, _declared_as(attempt, command), (event,))
+
+
+def _declared_as(attempt: Attempt, command: c.Declare) -> Attempt:
+    return replace(
+        attempt, declared=command.text, declared_kind=command.kind, summary=command.summary or attempt.summary
+    )
 
 
 def account(task: Task, facts: Facts, command: c.Account, now: Now) -> Decision:

@@ -29,6 +29,7 @@ from muster.model.views import (
     LogChunk,
     PlanView,
     TaskFilter,
+    TaskTexts,
     TaskView,
 )
 from muster.model.webhooks import HookMessage
@@ -308,11 +309,16 @@ class SqliteReads(SharedQueries):
     async def artifacts(self, task_id: int) -> list[Artifact]:
         return [Artifact(*row) for row in self._all("artifacts", task_id)]
 
-    async def result(self, task_id: int) -> str | None:
-        return self._one(itemgetter(0), "result", task_id)
+    async def texts(self, task_id: int) -> TaskTexts:
+        return self._one(_texts_of, "texts", task_id) or TaskTexts()
 
     async def blocks(self, task_id: int) -> list[str]:
         return [row[0] for row in self._all("blocks", task_id)]
+
+
+def _texts_of(row: Any) -> TaskTexts:
+    result, summary, given, created_by = row
+    return TaskTexts(result, summary, msgspec.json.decode(given), created_by)
 
 
 def _place_of(row: Any) -> PlanPlace:

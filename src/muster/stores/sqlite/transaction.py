@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 import apsw
 
+from muster.model.retry import OWN_CAP_FACTOR
 from muster.model.rows import Lane, Workspace
 from muster.model.webhooks import Webhook
 from muster.stores.sqlite.known_rows import SQL, KnownRows
@@ -109,9 +110,9 @@ class SqliteTransaction:
         for name in ("shift_retries", "shift_aims"):
             self._db.execute(CLOCK_SQL[name], (by_ms,))
 
-    async def bound_retries(self, latest_ms: int) -> None:
+    async def bound_retries(self, wall_ms: int, longest_ms: int) -> None:
         self._known.tasks.forget()
-        self._db.execute(CLOCK_SQL["bound_retries"], (latest_ms,))
+        self._db.execute(CLOCK_SQL["bound_retries"], (wall_ms, longest_ms, OWN_CAP_FACTOR))
 
     async def last_id(self) -> int:
         found: int = self._db.execute(SQL["last_id"]).fetchone()[0]  # type: ignore[index]

@@ -7,5 +7,5 @@ UPDATE tasks SET next_attempt_at_ms = next_attempt_at_ms + ?1
 UPDATE tasks SET pinned_until_ms = pinned_until_ms + ?1 WHERE pinned_until_ms IS NOT NULL
 
 -- name: bound_retries
-UPDATE tasks SET next_attempt_at_ms = ?1
- WHERE next_attempt_at_ms IS NOT NULL AND next_attempt_at_ms > ?1 AND status = 'ABORTED'
+UPDATE tasks SET next_attempt_at_ms = ?1 + coalesce(retry_backoff_s * 1000 * ?3, ?2)
+ WHERE next_attempt_at_ms IS NOT NULL AND next_attempt_at_ms > ?1 + coalesce(retry_backoff_s * 1000 * ?3, ?2) AND status = 'ABORTED'

@@ -26,7 +26,7 @@ SELECT t.id, t.plan_id, coalesce(p.name, ''), coalesce(p.name || '/', '') || coa
 
 -- name: job_texts
 SELECT id, plan_id, epoch, fresh_after_epoch, coalesce(key, CAST(id AS TEXT)), title, description,
-       model, system_prompt, check_command, review, changes,
+       model, system_prompt, check_command, review, changes, input_context,
        (SELECT a.agent FROM attempts a WHERE a.task_id = t.id AND a.epoch = t.done_epoch)
   FROM tasks t WHERE id = ?1
 
@@ -61,7 +61,7 @@ INSERT INTO attempts ($attempt_columns, workspace_id) VALUES ($attempt_slots, ?)
 INSERT INTO events ($event_columns, workspace_id) VALUES ($event_slots, ?)
 
 -- name: update_result
-UPDATE tasks SET result = ?2 WHERE id = ?1
+UPDATE tasks SET result = coalesce(?2, result), summary = ?3 WHERE id = ?1
 
 -- name: insert_checkpoint
 INSERT INTO checkpoints ($checkpoint_columns, workspace_id) VALUES ($checkpoint_slots, ?)

@@ -112,6 +112,10 @@ iif(a.ended_at_ms IS NULL, a.stop_action, NULL)
 -- name: taskview_at_work
 0
 
+-- name: metadata_text
+-- As it is written in a query.
+iif(held.type IN ('true', 'false', 'null'), held.type, CAST(held.value AS TEXT))
+
 -- name: unmet
 (SELECT count(*) FROM dependencies d WHERE d.child_id = t.id AND d.met = 0)
 

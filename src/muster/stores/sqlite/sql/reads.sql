@@ -88,7 +88,7 @@ SELECT $taskview_columns
             WHERE wanted.value NOT IN (SELECT value FROM json_each(t.tags))))
    AND (?6 IS NULL OR NOT EXISTS (
            SELECT 1 FROM json_each(?6) wanted
-            WHERE wanted.value IS NOT (SELECT held.value FROM json_each(t.metadata) held WHERE held.key = wanted.key)))
+            WHERE wanted.value IS NOT (SELECT $metadata_text FROM json_each(t.metadata) held WHERE held.key = wanted.key)))
    AND (?7 IS NULL OR t.parent_task_id = ?7)
    AND (t.is_group = 0 OR ?9 OR ?4 IS NOT NULL)
    AND t.priority BETWEEN ?10 AND ?11
@@ -184,8 +184,8 @@ SELECT $checkpoint_columns FROM checkpoints
 -- name: artifacts
 SELECT $artifact_columns FROM artifacts WHERE @mine AND task_id = ?1 ORDER BY epoch, name
 
--- name: result
-SELECT result FROM tasks WHERE id = ?1 AND @mine
+-- name: texts
+SELECT result, summary, input_context, created_by FROM tasks WHERE id = ?1 AND @mine
 
 -- name: blocks
 SELECT coalesce(t.key, CAST(t.id AS TEXT)) FROM dependencies d JOIN tasks t ON t.id = d.child_id
