@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from test_run import QUICK, SLOW, folder, started, until
 
-from muster.app.crew import left_running
+from muster.app.ending import left_running
 from muster.client.api import Api
 from muster.client.http import Connection, answers
 from muster.config.project import Project

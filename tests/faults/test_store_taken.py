@@ -19,7 +19,7 @@ from git_projects import commit_first, git, make_project
 from rig import crew, spec, until
 
 from asking import asked
-from muster.app.crew import left_running
+from muster.app.ending import left_running
 from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config.project import Project

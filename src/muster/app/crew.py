@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import signal
 import time
 from collections.abc import Callable
@@ -12,18 +11,19 @@ from typing import Any, Self, TypeVar
 
 from muster.app.agents import agents_of
 from muster.app.forked import begin_forks
-from muster.app.interrupts import DRAIN, KILL, STOP, Interrupts, ask
+from muster.app.interrupts import DRAIN, KILL, STOP, Interrupts
 from muster.app.parts import make_state_dir, python_module
 from muster.app.salvage import attempts_at_work, keep_work
 from muster.client.api import Api
 from muster.client.http import Connection, answers
-from muster.config.identity import look, refuse_copy, settle
+from muster.config.identity import refuse_copy, settle
 from muster.config.project import Project
 from muster.config.settings import Config
-from muster.hosts.file_lock import Lock, holder
+from muster.hosts.file_lock import Lock
 from muster.hosts.local_host import LocalHost, adopted_orphans, become_subreaper, reap_zombies
-from muster.hosts.process_table import is_alive, read_proc, send
+from muster.hosts.process_table import send
 from muster.hosts.process_tree import kill_recorded
+from muster.hosts.service_manager import ServiceManager
 from muster.model.errors import (
     MusterError,
     OwnerUnavailable,
@@ -36,8 +36,7 @@ from muster.model.errors import (
 from muster.model.marks import worker_mark
 from muster.model.states import STOP_BY_S, CrewStatus
 from muster.model.wording import counted
-from muster.ports.host import ProcessId
-from muster.worker.supervisor import DISK_FULL, HELD, NO_STORE, Ended, Supervisor, recorded
+from muster.worker.supervisor import DISK_FULL, HELD, NO_STORE, Ended, Supervisor
 
 T = TypeVar("T")
 
@@ -56,7 +55,11 @@ OWNER_END_S = 10.0
 """It answers who still asks, and ticks the boxes of what is done."""
 OWNER_AWAY_S = 20.0
 """Who ends a crew whose owner is away for longer kills it."""
-_STEP_WORDS = {
+OWNER_HUNG_S = 60.0
+"""An owner that runs and answers nothing for so long is killed; the next one takes up its workers."""
+UNHEARD = 3
+"""Questions in a row without an answer, at least: it may have been this process that stood still."""
+STEP_WORDS = {
     STOP: "stopping: agents are interrupted and give their tasks back (Ctrl-C: kill)",
     KILL: "killing everything; what ran is resumed by the next `muster up`",
 }
@@ -74,6 +77,7 @@ class SupervisedCrew:
         say: Callable[[str], None],
         actor: str,
         interrupts: Interrupts,
+        manager: ServiceManager | None = None,
     ) -> None:
         """Raises OwnerUnavailable where another process supervises the crew of this project.
 
@@ -90,6 +94,8 @@ class SupervisedCrew:
         self._say = say
         self._actor = actor
         self._interrupts = interrupts
+        self._manager = manager or ServiceManager()
+        self._hung_s = min(OWNER_HUNG_S, (self._manager.watchdog_s or math.inf) / 2)
         project_id = settle(project)
         self._host = LocalHost(project_id)
         adopts = become_subreaper()  # the parent of orphans: a dead worker's processes can be found here
@@ -109,6 +115,7 @@ class SupervisedCrew:
         self.api = Api(Connection(project.socket))
         self.control = Api(Connection(project.socket), reply_s=CONTROL_S)
         self._heard_s = self._looked_s = self._asked_s = self._swept_s = time.monotonic()
+        self._unheard = 0
         self._swept_pids: set[int] | None = None
         """Who was there at the last sweep; None: it found something, so there may be more."""
         self._took_over = False
@@ -154,9 +161,11 @@ class SupervisedCrew:
                     raise MusterError(f"the owner did not start: {words}", fix or "muster doctor")
             if self._waits_for_space:
                 deadline_s = time.monotonic() + READY_S
+                self._manager.not_yet("waits for space on the disk", READY_S)
             elif time.monotonic() > deadline_s + STATUS_S:
                 raise MusterError(f"the owner did not start in {READY_S:.0f} s", "muster doctor")
             time.sleep(TICK_S / 5)
+        self._manager.ready(counted(len(self.supervisor.workers), "worker"))
         return True
 
     def _began(self) -> bool:
@@ -200,6 +209,11 @@ class SupervisedCrew:
         if pids != self._swept_pids or now_s - self._swept_s >= SWEEP_S:
             self._swept_s = now_s
             self._swept_pids = None if self._kill_leftovers() else pids
+        silent_s = now_s - max(self._heard_s, self.supervisor.owner.started_s)
+        if silent_s < self._hung_s or self._unheard < UNHEARD:
+            self._manager.ping()
+        elif self.supervisor.kill_owner(f"has not answered for {silent_s:.0f} s"):
+            self._unheard = 0
         if now_s - self._asked_s < HEALTH_S:
             return
         self._asked_s = now_s
@@ -257,12 +271,14 @@ class SupervisedCrew:
         try:
             found = self.control.get(path)
         except OwnerUnavailable:
+            self._unheard += 1
             return None
         except StoreFault:
             raise
         except MusterError:
             found = None
         self._heard_s = time.monotonic()
+        self._unheard = 0
         self._waits_for_space = False
         return found
 
@@ -312,6 +328,7 @@ class SupervisedCrew:
 
         Each step has its time, and the next one follows.
         """
+        self._manager.stopping("drains")
         self.supervisor.drain()
         step, told_s = DRAIN, -math.inf
         self._heard_s = since_s = time.monotonic()
@@ -324,7 +341,7 @@ class SupervisedCrew:
                 wanted, step = KILL, STOP
             if wanted > step:
                 step, since_s, told_s = step + 1, now_s, -math.inf
-                self._say(_STEP_WORDS[step])
+                self._say(STEP_WORDS[step])
             if step == KILL:
                 self.kill()
                 self.close(KILL_S)
@@ -411,84 +428,3 @@ def _take_patiently(take: Callable[[], T]) -> T:
             if time.monotonic() > deadline_s:
                 raise
             time.sleep(0.01)
-
-
-def is_up(project: Project) -> bool:
-    """Whether there is a supervisor, an owner or a worker, also one that hangs or cannot be reached."""
-    supervised = holder(project.supervisor_lock) is not None
-    return supervised or answers(project.socket) or bool(left_running(project))
-
-
-def left_running(project: Project) -> list[tuple[str, ProcessId]]:
-    """The living processes that the project's last supervisor has started: names and ids."""
-    found = look(project)
-    return [] if found.copied else recorded(project.crew_file, LocalHost(), found.id, project.folder)[1]
-
-
-def holding_still(project: Project) -> list[str]:
-    """Who of the crew was stopped by a signal, and hears of nothing before it goes on."""
-    named = [("supervisor", holder(project.supervisor_lock) or 0)]
-    named += [(name, process.pid) for name, process in left_running(project)]
-    return [f"{name} (pid {pid})" for name, pid in named if (proc := read_proc(pid)) and proc.stopped]
-
-
-def bring_down(
-    project: Project,
-    config: Config,
-    *,
-    say: Callable[[str], None],
-    actor: str,
-    interrupts: Interrupts,
-    look: Callable[[], None],
-) -> None:
-    """Has the supervisor end its crew; where there is none, or it does not obey, does so itself.
-
-    `look` is called while it waits for the supervisor.
-
-    Raises StoreFault once everybody has ended, where the store is not sound.
-    """
-    there = _processes(project)
-    try:
-        _await_supervisor(project, config, say, interrupts, look)
-        if is_up(project):
-            with SupervisedCrew(project, config, 0, say=say, actor=actor, interrupts=interrupts) as crew:
-                crew.adopt()
-                crew.wind_down()
-    finally:
-        _await_end(there, say)
-
-
-def _processes(project: Project) -> set[ProcessId]:
-    pids = {holder(project.supervisor_lock), holder(project.owner_lock)} - {None, os.getpid()}
-    found = {LocalHost().identify(pid) for pid in pids if pid is not None}
-    return {process for _, process in left_running(project)} | {process for process in found if process}
-
-
-def _await_end(there: set[ProcessId], say: Callable[[str], None]) -> None:
-    """Locks are free, and workers killed, a moment before their processes have ended."""
-    deadline_s = time.monotonic() + OWNER_END_S
-    while (left := [process.pid for process in there if is_alive(process)]) and time.monotonic() < deadline_s:
-        time.sleep(TICK_S / 10)
-    if left:
-        say(f"Left     still ending after {OWNER_END_S:.0f} s: pid {', '.join(map(str, left))}")
-
-
-def _await_supervisor(
-    project: Project,
-    config: Config,
-    say: Callable[[str], None],
-    interrupts: Interrupts,
-    look: Callable[[], None],
-) -> None:
-    deadline_s = time.monotonic() + config.workers.drain_s + 2 * STOP_S
-    asked, asked_s = 0, 0.0
-    while (supervisor := holder(project.supervisor_lock)) is not None:
-        level = interrupts.level if time.monotonic() < deadline_s else KILL
-        if level > asked or time.monotonic() - asked_s > STATUS_S:
-            if level > max(asked, DRAIN):
-                say(_STEP_WORDS[level])
-            if asked:
-                look()
-            asked, asked_s = level, time.monotonic()
-            ask(supervisor, level)
-        time.sleep(TICK_S / 2)

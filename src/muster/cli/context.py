@@ -79,7 +79,7 @@ class Context:
     def workers(self, told: list[Json]) -> list[Json]:
         """With "dead" for those whose process has ended while nobody was up who would notice."""
         if self.direct and told:
-            from muster.app.crew import left_running
+            from muster.app.ending import left_running
 
             left = {process.pid for _, process in left_running(self.project)}
             for worker in told:

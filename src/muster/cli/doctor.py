@@ -268,7 +268,7 @@ def _supervisor(project: Project) -> Check:
 
 def _crew(project: Project) -> Iterator[Check]:
     """What a supervisor has started: whether it stands still, or goes on without a supervisor."""
-    from muster.app.crew import left_running
+    from muster.app.ending import left_running
     from muster.hosts.file_lock import holder
     from muster.hosts.process_table import read_proc
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from contextlib import closing
 
-from muster.app.crew import CONTROL_S, bring_down, holding_still, is_up
+from muster.app.crew import CONTROL_S
+from muster.app.ending import bring_down, holding_still, is_up
 from muster.app.interrupts import DRAIN, STOP, Interrupts
 from muster.app.settings import load_config
 from muster.cli.context import actor, attempt_headers, connect_to, project_of, refuse_attempts

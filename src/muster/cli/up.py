@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import time
 from contextlib import ExitStack, closing
@@ -21,6 +22,7 @@ from muster.client.http import Connection, answers
 from muster.config.project import Project
 from muster.config.settings import Config, cores
 from muster.hosts.file_lock import holder
+from muster.hosts.service_manager import ServiceManager
 from muster.model.errors import Conflict, OwnerUnavailable, StoreFault
 from muster.model.wording import counted
 
@@ -55,7 +57,15 @@ def _supervise(args: argparse.Namespace, project: Project, config: Config) -> in
     count = args.workers or config.workers.number(cores())
     with Interrupts().counting() as interrupts:
         try:
-            crew = SupervisedCrew(project, config, count, say=show.say, actor=actor(), interrupts=interrupts)
+            crew = SupervisedCrew(
+                project,
+                config,
+                count,
+                say=show.say,
+                actor=actor(),
+                interrupts=interrupts,
+                manager=ServiceManager.taken_from(os.environ),
+            )
         except OwnerUnavailable:
             refuse_two(project)
             raise

@@ -307,6 +307,14 @@ class Supervisor:
             _signal(pid, signal.SIGKILL)
         return pids
 
+    def kill_owner(self, why: str) -> bool:
+        """One that hangs: `tick` starts another.  False where there is none."""
+        if self.owner.pid is None:
+            return False
+        self._say(f"owner (pid {self.owner.pid}) {why}; another one takes its place")
+        _signal(self.owner.pid, signal.SIGKILL)
+        return True
+
     def owner_dies(self) -> None:
         """At once, and nobody takes its place."""
         self.owner.due_s = None
