@@ -46,6 +46,7 @@ MANY = {
     ("member", "list"): ((), "name,role"),
     ("token", "list"): ((), "name,member,role,lastUsedAtMs"),
     ("webhook", "list"): ((), "id,url,kinds,disabled"),
+    ("secrets", "list"): ((), "name,setBy"),
 }
 ALL = ONE | MANY
 EMPTY = [
@@ -69,6 +70,7 @@ def project(owner):
     token = c.AddToken(name="t", member="ada", role=Role.VIEWER, token_hash="0" * 64, actor="root")
     owner.do(token)
     owner.do(c.AddWebhook(url="https://example.org/hook", sealed="", actor="root"))
+    owner.do(c.PutSecret(name="TOKEN", sealed="", actor="root"))
     return owner
 
 

@@ -55,12 +55,18 @@ MAY: dict[Right, tuple[str, ...]] = {
         *("POST /api/v1/permissions/{number}/revoke", "POST /api/v1/workers/{workerId}/stop"),
         *("GET /api/v1/webhooks", "POST /api/v1/webhooks", "GET /api/v1/webhooks/{webhookId}/messages"),
         *(f"POST /api/v1/webhooks/{{webhookId}}/{verb}" for verb in ("remove", "resend", "test")),
+        *("GET /api/v1/secrets", "POST /api/v1/secrets", "POST /api/v1/secrets/{name}/remove"),
     ),
     Right.PEOPLE: (
         *("POST /api/v1/members", "POST /api/v1/members/{name}/remove", "GET /api/v1/tokens"),
         *("POST /api/v1/tokens", "POST /api/v1/tokens/{tokenId}/revoke"),
     ),
-    Right.STORE: ("POST /api/v1/db/backup", "POST /api/v1/shutdown", "POST /api/v1/workspaces"),
+    Right.STORE: (
+        "POST /api/v1/db/backup",
+        "POST /api/v1/shutdown",
+        "POST /api/v1/vault/rotate",
+        "POST /api/v1/workspaces",
+    ),
     Right.SERVE: (
         *(f"POST /worker/v1/{verb}" for verb in ("account", "artifact", "ask", "checkpoint", "claim")),
         *(f"POST /worker/v1/{verb}" for verb in ("complete", "declare", "deregister", "diff", "fail")),

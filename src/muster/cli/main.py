@@ -57,6 +57,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "workspace": ("muster.cli.workspace", "the tenants of this store: make one, list them"),
     "member": ("muster.cli.member", "who may reach a workspace over the network, and as what"),
     "webhook": ("muster.cli.webhook", "who is told by HTTP what happens here"),
+    "secrets": ("muster.cli.secrets", "what agents are given in their environment, sealed and never shown"),
     "token": ("muster.cli.token", "make, list and revoke what proves to a server who asks"),
     "audit": ("muster.cli.audit", "list events, and prove that nobody has changed them"),
     "db": ("muster.cli.db", "back up, check, migrate or restore the store"),

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.engine import permissions
+from muster.engine import permissions, secrets
 from muster.engine.access import Access
 from muster.engine.audit import add_seal
 from muster.engine.claims import Claims
@@ -89,6 +89,7 @@ class Engine:
             c.Enqueue: self._plan_updater.add,
             **self._about_people(),
             **self._webhooks.handlers(),
+            **secrets.HANDLERS,
             c.SetTicked: set_ticked,
             SetSync: set_sync,
             TakeTicks: self._enqueuer.enqueue,

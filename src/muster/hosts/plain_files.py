@@ -51,6 +51,12 @@ def replace_plain(path: Path, data: bytes, *, lasting: bool = False) -> None:
             file.flush()
             os.fsync(fd)
     draft.replace(path)
+    if lasting:
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def cut_plain(path: Path, size: int) -> None:

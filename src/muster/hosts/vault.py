@@ -5,6 +5,7 @@ XChaCha20-Poly1305 (libsodium).  What a text is for is sealed with it, so that n
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hashlib
@@ -26,6 +27,7 @@ class KeyVault:
 
     def __init__(self, key_file: Path) -> None:
         self._key_file = key_file
+        self.sealing = asyncio.Lock()
 
     def seal(self, text: str, purpose: str) -> str:
         from nacl.bindings import crypto_aead_xchacha20poly1305_ietf_encrypt as encrypt
@@ -52,14 +54,22 @@ class KeyVault:
             "restore it from a backup, or set what was sealed anew",
         )
 
+    def take_new_key(self) -> None:
+        self._keep([secrets.token_bytes(KEY_BYTES), *self._keys()])
+
+    def forget_old_keys(self) -> None:
+        self._keep(self._keys()[:1])
+
+    def _keep(self, keys: Sequence[bytes]) -> Sequence[bytes]:
+        """The whole file at once: whenever this is killed, there is the old one or the new one."""
+        replace_plain(self._key_file, "".join(f"{key.hex()}\n" for key in keys).encode(), lasting=True)
+        return keys
+
     def _keys(self, *, make: bool = False) -> Sequence[bytes]:
         try:
             lines = self._key_file.read_text("ascii", errors="replace").split()
         except FileNotFoundError:
-            if not make:
-                return ()
-            lines = [secrets.token_hex(KEY_BYTES)]
-            replace_plain(self._key_file, f"{lines[0]}\n".encode(), lasting=True)
+            return self._keep([secrets.token_bytes(KEY_BYTES)]) if make else ()
         if not lines or not all(map(_LINE.fullmatch, lines)):
             raise StoreRefused(
                 f"{self._key_file} holds no key; nothing was changed", "restore it from a backup"

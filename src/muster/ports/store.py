@@ -36,6 +36,7 @@ from muster.model.views import (
 from muster.model.webhooks import Webhook
 from muster.ports.found_rows import EventSpan, Existing
 from muster.ports.hooks import HookReads, HookTx
+from muster.ports.vault import SecretReads, SecretTx
 
 T = TypeVar("T")
 
@@ -119,7 +120,7 @@ class Common(Protocol):
         """What the store itself keeps, for all."""
 
 
-class Tx(Common, HookTx, Protocol):
+class Tx(Common, HookTx, SecretTx, Protocol):
     """One workspace's part of a write transaction: nothing of another one is found by it."""
 
     workspace_id: int
@@ -304,7 +305,7 @@ class Transaction(Protocol):
         """The highest id in use in any table that the engine numbers."""
 
 
-class Reads(Common, HookReads, Protocol):
+class Reads(Common, HookReads, SecretReads, Protocol):
     """Queries on the last committed state: of one workspace, or of all for who looks after all."""
 
     def of(self, workspace_id: int) -> Reads: ...

@@ -1,13 +1,47 @@
-"""What keeps texts that the store is not to know."""
+"""What keeps texts that the store is not to know, and the rows that it keeps of them."""
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
+
+from muster.model.secrets import Secret
 
 
 class Vault(Protocol):
+    @property
+    def sealing(self) -> AbstractAsyncContextManager[None]:
+        """Held by whoever seals something until that is written: no key is given up in between."""
+
     def seal(self, text: str, purpose: str) -> str:
         """As the store may keep it.  It is opened for the same purpose only."""
 
     def unseal(self, sealed: str, purpose: str) -> str:
         """Raises StoreRefused where the key is another one, or the text was changed."""
+
+    def take_new_key(self) -> None:
+        """It seals from now on; what older ones have sealed can still be opened."""
+
+    def forget_old_keys(self) -> None:
+        """Only what the newest one has sealed can be opened from now on."""
+
+
+class SecretTx(Protocol):
+    async def secrets(self) -> list[Secret]: ...
+
+    async def put_secret(self, secret: Secret, sealed: str) -> None: ...
+
+    async def drop_secret(self, name: str) -> None: ...
+
+    async def reseal_secret(self, name: str, sealed: str) -> None:
+        """Nothing where it is not there."""
+
+    async def reseal_webhook(self, webhook_id: int, sealed: str) -> None:
+        """The same of the secret that signs its messages."""
+
+
+class SecretReads(Protocol):
+    async def secrets(self) -> list[Secret]: ...
+
+    async def sealed_secrets(self) -> dict[str, str]:
+        """All of them by name."""

@@ -10,7 +10,7 @@ from muster.web.routes import Application, Route, Routes
 
 RESOURCES = (
     *("access", "attempts", "audit", "budgets", "claims", "coordinator", "crew", "db", "events"),
-    *("metrics", "owner", "plans", "pools", "reference", "streams", "tasks", "webhooks"),
+    *("metrics", "owner", "plans", "pools", "reference", "secrets", "streams", "tasks", "webhooks"),
     *("worker_protocol", "workers"),
 )
 """A module each."""

@@ -116,6 +116,13 @@ EXAMPLES: dict[tuple[str, str], tuple[Example, ...]] = {
             },
         ),
     ),
+    ("POST", "/api/v1/secrets"): (
+        Example(
+            "token",
+            "What an agent is to open pull requests with",
+            {"name": "GITHUB_TOKEN", "value": "ghp_0000000000000000", "actor": "ada"},
+        ),
+    ),
     ("POST", "/api/v1/budgets"): (
         Example(
             "plan", "Five dollars for a plan", {"plan": "release", "microusd": 5_000_000, "actor": "ada"}

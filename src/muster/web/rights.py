@@ -10,12 +10,13 @@ from muster.model.errors import Forbidden
 _CHANGES = {
     **dict.fromkeys(("agent-tasks", "plans", "claims", "attempts", "person"), Right.WORK),
     **dict.fromkeys(
-        ("budgets", "coordinator", "crew", "permissions", "pools", "webhooks", "workers"), Right.CREW
+        ("budgets", "coordinator", "crew", "permissions", "pools", "secrets", "webhooks", "workers"),
+        Right.CREW,
     ),
     **dict.fromkeys(("members", "tokens"), Right.PEOPLE),
 }
 """By the resource below `/api/v1`: to change something of it."""
-_SECRET = frozenset({"tokens", "webhooks"})
+_SECRET = frozenset({"secrets", "tokens", "webhooks"})
 """To read of these is to need the same right as to change them."""
 
 

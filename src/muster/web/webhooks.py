@@ -52,9 +52,10 @@ async def webhooks(web: Backend) -> Sequence[Webhook]:
 async def add_webhook(web: Backend, body: WebhookBody) -> Reply:
     """The secret is in this answer and nowhere else."""
     secret = new_secret(secrets.token_bytes(SECRET_BYTES))
-    sealed = web.owner.vault.seal(secret, sealed_for(web.workspace_id))
-    command = c.AddWebhook(url=body.url, kinds=body.kinds, sealed=sealed, actor=body.actor)
-    added = await web.engine.execute(command)
+    async with web.owner.vault.sealing:
+        sealed = web.owner.vault.seal(secret, sealed_for(web.workspace_id))
+        command = c.AddWebhook(url=body.url, kinds=body.kinds, sealed=sealed, actor=body.actor)
+        added = await web.engine.execute(command)
     assert isinstance(added, WebhookAdded)
     return json_reply(NewWebhook(added.id, secret), 201)
 

@@ -16,6 +16,7 @@ from muster.model.access import Member, Token
 from muster.model.edits import KeptTask
 from muster.model.events import Event
 from muster.model.rows import Lane, NewTask, Plan, WorkerRow
+from muster.model.secrets import Secret
 from muster.model.task import Attempt, Task, TaskFields
 from muster.model.views import AttemptView, EventView, TaskView
 from muster.model.webhooks import HookMessage, Webhook
@@ -98,6 +99,7 @@ lane_of = reader(Lane)
 member_of = reader(Member)
 token_of = reader(Token)
 webhook_of = reader(Webhook)
+secret_of = reader(Secret)
 hook_message_of = reader(HookMessage)
 kept_of = reader(KeptTask)
 task_view_of = reader(TaskView)
@@ -116,3 +118,4 @@ lane_row = writer(Lane)
 member_row = writer(Member)
 token_row = writer(Token)
 webhook_row = writer(Webhook)
+secret_row = writer(Secret)

@@ -14,9 +14,19 @@ from muster.model.plan_sync import SyncState
 from muster.model.profiles import required
 from muster.model.rows import WorkerRow
 from muster.model.seals import Seal
+from muster.model.secrets import Secret
 from muster.model.touches import Touching
 from muster.model.webhooks import Webhook
-from muster.stores.sqlite.rows import encode_json, kept_of, member_of, reader, token_of, webhook_of, worker_of
+from muster.stores.sqlite.rows import (
+    encode_json,
+    kept_of,
+    member_of,
+    reader,
+    secret_of,
+    token_of,
+    webhook_of,
+    worker_of,
+)
 
 T = TypeVar("T")
 namesake_of = reader(Namesake)
@@ -72,6 +82,9 @@ class SharedQueries(ABC):
 
     async def webhooks(self) -> list[Webhook]:
         return [webhook_of(row) for row in self._all("webhooks")]
+
+    async def secrets(self) -> list[Secret]:
+        return [secret_of(row) for row in self._all("secrets")]
 
     async def movable(self, plan_id: int) -> tuple[int, set[tuple[str | None, tuple[str, ...]]]]:
         moving, wanted = self._first("movable", plan_id)

@@ -12,6 +12,7 @@ from muster.model.edits import KeptTask
 from muster.model.events import Event
 from muster.model.rows import Lane, Plan, WorkerRow
 from muster.model.seals import Seal
+from muster.model.secrets import Secret
 from muster.model.task import Artifact, Attempt, Checkpoint, Task
 from muster.model.views import TaskView
 from muster.model.webhooks import HookMessage, Webhook
@@ -34,6 +35,7 @@ _ROWS = (
     Token,
     Webhook,
     HookMessage,
+    Secret,
 )
 
 

@@ -13,6 +13,7 @@ from muster.model.numbers import NUMBER_MAX
 from muster.model.plan_sync import SyncState
 from muster.model.rows import Lane, Plan, WorkerRow
 from muster.model.seals import Seal
+from muster.model.secrets import Secret
 from muster.model.task import BY_HAND, Attempt, Now, Task
 from muster.model.views import JobText
 from muster.model.webhooks import HookMessage, Webhook
@@ -29,6 +30,7 @@ from muster.stores.sqlite.rows import (
     lane_row,
     member_row,
     plan_of,
+    secret_row,
     task_of,
     texts_of,
     token_row,
@@ -140,6 +142,18 @@ class SqliteTx(SharedQueries):
     async def drop_webhook(self, webhook_id: int) -> None:
         self._all("drop_messages", webhook_id)
         self._all("drop_webhook", webhook_id)
+
+    async def put_secret(self, secret: Secret, sealed: str) -> None:
+        self._all("put_secret", *secret_row(secret), sealed, self.workspace_id)
+
+    async def drop_secret(self, name: str) -> None:
+        self._all("drop_secret", name)
+
+    async def reseal_secret(self, name: str, sealed: str) -> None:
+        self._all("reseal_secret", name, sealed)
+
+    async def reseal_webhook(self, webhook_id: int, sealed: str) -> None:
+        self._all("reseal_webhook", webhook_id, sealed)
 
     async def add_messages(self, told: Collection[NewMessage]) -> None:
         self._many("add_message", self._own(told))

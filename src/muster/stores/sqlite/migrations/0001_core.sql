@@ -49,6 +49,16 @@ CREATE TABLE webhooks (
     sealed               TEXT NOT NULL
 ) STRICT;
 
+-- What agents are given in their environment: see model.secrets.
+CREATE TABLE secrets (
+    workspace_id INTEGER NOT NULL,
+    name         TEXT NOT NULL,
+    set_by       TEXT NOT NULL,
+    set_at_ms    INTEGER NOT NULL,
+    sealed       TEXT NOT NULL,
+    PRIMARY KEY (workspace_id, name)
+) STRICT, WITHOUT ROWID;
+
 -- Written with the move that a message tells of.
 CREATE TABLE outbox (
     id              INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -294,3 +294,18 @@ UPDATE outbox SET tries = ?2, next_at_ms = ?3, delivered_at_ms = ?4, said = ?5 W
 UPDATE outbox SET tries = 0, next_at_ms = ?2, delivered_at_ms = NULL
  WHERE webhook_id = ?1 AND (message_id = ?3 OR (?3 IS NULL AND delivered_at_ms IS NULL)) AND @mine
 RETURNING id
+
+-- name: secrets
+SELECT $secret_columns FROM secrets WHERE @mine ORDER BY name
+
+-- name: put_secret
+INSERT OR REPLACE INTO secrets ($secret_columns, sealed, workspace_id) VALUES ($secret_slots, ?, ?)
+
+-- name: drop_secret
+DELETE FROM secrets WHERE name = ?1 AND @mine
+
+-- name: reseal_secret
+UPDATE secrets SET sealed = ?2 WHERE name = ?1 AND @mine
+
+-- name: reseal_webhook
+UPDATE webhooks SET sealed = ?2 WHERE id = ?1 AND @mine

@@ -1,0 +1,86 @@
+"""`muster secrets`: what agents are given in their environment, and nobody else is told."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping
+from operator import itemgetter
+
+from muster.cli.access import add_workspace_option, print_list, workspace
+from muster.cli.fields import add_fields, answer
+from muster.cli.output import age, now_ms
+from muster.cli.values import stdin_bytes
+from muster.client.api import path_of
+from muster.model.errors import BadInput
+from muster.model.json_value import Json
+from muster.model.secrets import VALUE_CHARS_MAX, VALUE_CHARS_MIN, Secret
+
+_CELLS: Mapping[str, Callable[[Json], object]] = {
+    "SECRET": itemgetter("name"),
+    "SET": lambda row: f"{age(now_ms() - row['setAtMs'])} ago",
+    "BY": itemgetter("setBy"),
+}
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    put = verbs.add_parser("set", act=_set, help="its value comes from stdin, or is asked for and not shown")
+    listing = verbs.add_parser("list", act=_list, help="those there are, without their values")
+    dropped = verbs.add_parser("delete", act=_delete, help="no agent is given it any more")
+    rotate = verbs.add_parser("rotate", act=_rotate, help="seal all that is sealed here by a new key")
+    for verb in (put, dropped):
+        verb.add_argument("name", metavar="NAME", help="of the variable that agents find it in")
+    for verb in (put, listing, dropped):
+        add_workspace_option(verb)
+    rotate.set_defaults(workspace=None)
+    add_fields(listing)
+
+
+def _set(args: argparse.Namespace) -> int:
+    value = _value_of(args.name)
+    with workspace(args) as context:
+        context.post("/api/v1/secrets", name=args.name, value=value)
+    return answer(args, {"name": args.name}, f"{args.name}  set")
+
+
+def _list(args: argparse.Namespace) -> int:
+    return print_list(args, "/api/v1/secrets", Secret, _CELLS, none="0 secrets")
+
+
+def _delete(args: argparse.Namespace) -> int:
+    with workspace(args) as context:
+        context.post(path_of("secrets", args.name, "remove"))
+    return answer(args, {"name": args.name}, f"{args.name}  deleted")
+
+
+def _rotate(args: argparse.Namespace) -> int:
+    with workspace(args) as context:
+        done = context.post("/api/v1/vault/rotate")
+    told = f"a new key: {done['secrets']} secrets and {done['webhooks']} webhooks sealed anew"
+    return answer(args, done, told)
+
+
+def _value_of(name: str) -> str:
+    """Without the line's end.  Never an argument: those stand in the process list and in the shell's history."""
+    if sys.stdin is not None and sys.stdin.isatty():
+        from getpass import getpass
+
+        return _long_enough(getpass(f"{name} (not shown): "))
+    data = stdin_bytes("the value", 4 * VALUE_CHARS_MAX, "a secret is one variable of a process")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise BadInput(
+            "the value is not UTF-8; nothing was changed", "encode it: base64 FILE | ..."
+        ) from None
+    return _long_enough(text.removesuffix("\n").removesuffix("\r"))
+
+
+def _long_enough(value: str) -> str:
+    if len(value) < VALUE_CHARS_MIN:
+        raise BadInput(
+            f"the value has {len(value)} characters; nothing was changed",
+            f"with fewer than {VALUE_CHARS_MIN} it could not be told from other text where it is blacked out",
+        )
+    return value

@@ -1,0 +1,59 @@
+"""Secrets, as the store keeps them: sealed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from muster.engine.notes import note
+from muster.engine.view import View
+from muster.model import commands as c
+from muster.model.answers import Answer, Done
+from muster.model.errors import NotFound
+from muster.model.secrets import Secret, not_set
+
+
+async def put(view: View, command: c.PutSecret) -> Done:
+    """Agents that could not run without it may be tried again."""
+    known = {secret.name for secret in await view.tx.secrets()}
+    secret = Secret(command.name, command.actor, view.now.wall_ms)
+    await view.tx.put_secret(secret, command.sealed)
+    event = "secret_changed" if command.name in known else "secret_set"
+    said = f"secret {command.name} set by {command.actor}"
+    await note(view, f"secret {command.name}", event, said, command.actor)
+    for worker in await view.tx.living_workers():
+        unfit = {agent: why for agent, why in worker.unfit.items() if why != not_set(command.name)}
+        if unfit != worker.unfit:
+            await view.tx.put_worker(replace(worker, unfit=unfit))
+            view.became_ready = True
+    return Done()
+
+
+async def remove(view: View, command: c.RemoveSecret) -> Done:
+    """Raises NotFound."""
+    if all(secret.name != command.name for secret in await view.tx.secrets()):
+        raise NotFound(f"there is no secret {command.name}", "muster secrets list")
+    await view.tx.drop_secret(command.name)
+    said = f"secret {command.name} deleted by {command.actor}"
+    await note(view, f"secret {command.name}", "secret_deleted", said, command.actor)
+    return Done()
+
+
+async def reseal(view: View, command: c.Reseal) -> Done:
+    """Nothing for what was deleted meanwhile."""
+    for name, sealed in command.secrets.items():
+        await view.tx.reseal_secret(name, sealed)
+        said = f"secret {name} sealed by a new key, by {command.actor}"
+        await note(view, f"secret {name}", "secret_resealed", said, command.actor)
+    for webhook_id, sealed in command.webhooks.items():
+        await view.tx.reseal_webhook(webhook_id, sealed)
+    return Done()
+
+
+HANDLERS: dict[type[c.Command], Callable[[View, Any], Awaitable[Answer]]] = {
+    c.PutSecret: put,
+    c.RemoveSecret: remove,
+    c.Reseal: reseal,
+}

@@ -1,0 +1,121 @@
+"""`muster secrets`, and what the store keeps of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.engine.batch import drive
+from muster.model.secrets import secret_purpose
+from muster_command import MUSTER, run_muster
+from patience import PATIENCE_S
+from pseudo_terminal import read_to_end
+
+VALUE = "s3cret-value-0123456789"
+
+
+def test_a_value_goes_in_and_never_comes_out(cli: Any, empty: Any) -> None:
+    assert cli("secrets", "list").out == "0 secrets\n"
+    put = cli("secrets", "set", "GITHUB_TOKEN", stdin=f"{VALUE}\n".encode())
+    assert (put.code, put.out) == (0, "GITHUB_TOKEN  set\n")
+    assert cli("secrets", "set", "GITHUB_TOKEN", stdin=f"{VALUE}-new".encode()).code == 0
+    (told,) = json.loads(cli("secrets", "list", "--json").out)
+    assert (told["name"], told.keys()) == ("GITHUB_TOKEN", {"name", "setBy", "setAtMs"})
+    assert cli("secrets", "rotate").out == "a new key: 1 secrets and 0 webhooks sealed anew\n"
+    (sealed,) = drive(empty.store.reads.sealed_secrets()).values()
+    assert empty.served.vault.unseal(sealed, secret_purpose(1, "GITHUB_TOKEN")) == f"{VALUE}-new"
+    assert cli("secrets", "delete", "GITHUB_TOKEN").code == 0
+    events = json.loads(cli("audit", "list", "--subject", "secret", "--json").out)
+    happened = [event["event"] for event in events]
+    assert happened == ["secret_set", "secret_changed", "secret_resealed", "secret_deleted"]
+    assert {event["subject"] for event in events} == {"secret GITHUB_TOKEN"}
+    for path in empty.root.rglob("*"):
+        if path.is_file():
+            assert VALUE.encode() not in path.read_bytes(), f"{path} has the value in clear"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("TOKEN", b"short", "the value has 5 characters"),
+        ("TOKEN", b"\xff" * 9, "not UTF-8"),
+        ("TOKEN", b"0123456789\0", "NUL"),
+        ("TOKEN", b"x" * 40_000, "$.value"),
+        ("TOKEN", b"x" * 200_000, "more than"),
+        ("MUSTER_TOKEN", b"0123456789", "$.name"),
+        ("A=B", b"0123456789", "$.name"),
+    ],
+)
+def test_what_no_process_could_be_given_is_refused(
+    refused: Any, name: str, value: bytes, message: str
+) -> None:
+    told = refused("secrets", "set", name, stdin=value, code=2, message=message)
+    assert value.decode(errors="replace") not in told.err
+
+
+def test_one_that_is_not_there_cannot_be_deleted(refused: Any) -> None:
+    refused("secrets", "delete", "NOPE", code=3, message="there is no secret NOPE")
+
+
+def test_an_agent_sets_none(refused: Any, empty: Any) -> None:
+    empty.seed()
+    env = empty.inside()
+    refused("secrets", "set", "TOKEN", stdin=b"0123456789", env=env, code=4, message="for a person")
+
+
+def test_on_a_terminal_it_is_asked_for_and_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "muster.toml").touch()
+    ours, theirs = pty.openpty()
+    asked = subprocess.Popen(
+        [*MUSTER, "secrets", "set", "TOKEN"],
+        cwd=tmp_path,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    shown = os.read(ours, 100)
+    while b"not shown" not in shown:
+        shown += os.read(ours, 100)
+    os.write(ours, f"{VALUE}\n".encode())
+    shown += read_to_end(ours)
+    assert asked.wait(PATIENCE_S) == 0
+    assert b"TOKEN  set" in shown
+    assert VALUE.encode() not in shown
+
+
+def test_a_rotation_that_is_killed_at_any_step_leaves_all_of_it_readable(tmp_path: Path) -> None:
+    (tmp_path / "muster.toml").touch()
+    assert run_muster(tmp_path, "workspace", "create", "acme").returncode == 0
+    for workspace in ("default", "acme"):
+        said = [*MUSTER, "secrets", "set", "TOKEN", "--workspace", workspace]
+        assert subprocess.run(said, cwd=tmp_path, input=VALUE, text=True, check=True, stdout=subprocess.PIPE)
+        hook = ("webhook", "add", "https://example.org/x", "--workspace", workspace)
+        assert run_muster(tmp_path, *hook).returncode == 0
+    steps = subprocess.run(
+        [sys.executable, Path(__file__).with_name("killed_rotation.py"), tmp_path],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    told = "a new key: 2 secrets and 2 webhooks sealed anew"
+    assert steps.stdout.splitlines() == ["key", "commit", "commit", "key", told, "done"]
+    assert len((tmp_path / ".muster" / "vault.key").read_text().split()) == 1
+
+
+def test_a_lost_key_is_told_before_anything_is_sealed_anew(cli: Any, empty: Any) -> None:
+    assert cli("secrets", "set", "TOKEN", stdin=VALUE.encode()).code == 0
+    key_file = empty.root / ".muster" / "vault.key"
+    key_file.write_text(f"{'0' * 64}\n")
+    told = cli("secrets", "rotate")
+    assert told.code != 0
+    assert "secret TOKEN" in told.err and "muster secrets set TOKEN" in told.err
+    assert key_file.read_text() == f"{'0' * 64}\n"
