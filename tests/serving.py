@@ -69,6 +69,9 @@ class ServedOwner:
     async def reconcile(self) -> Reconciled:
         return Reconciled()
 
+    async def untaken(self, plan: str) -> tuple[()]:
+        return ()
+
     async def boxes(self, plan: str, *, rewrite: bool = False) -> BoxesTicked:
         self.ticked.append(plan)
         return BoxesTicked(plan=plan, waits=self.waits)

@@ -102,6 +102,11 @@ def task_bodies(document: PlanDocument, config: Config, file: str) -> list[Json]
     return [_task_body(assigned) for assigned in assign(document, config)]
 
 
+def far_bodies(document: PlanDocument) -> list[Json]:
+    """For a server whose settings are not known here: who does a task is chosen there."""
+    return [_task_body(Assigned(task, task.agent, task.profile, None)) for task in document.tasks]
+
+
 def _task_body(assigned: Assigned) -> Json:
     body: Json = to_builtins(replace(assigned.task, agent=assigned.agent, profile=assigned.profile))
     return {name: value for name, value in body.items() if name not in OF_THE_FILE}

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from operator import itemgetter
 
 from muster.app.settings import load_config
-from muster.cli.context import connect, project_of
-from muster.cli.fields import add_fields, answer, print_one, print_rows, refuse_unknown
+from muster.cli.context import connect, project_of, server_of
+from muster.cli.fields import add_fields, answer, names_of, print_one, print_rows, refuse_unknown
 from muster.cli.output import Screen, age, clean, now_ms, usage_words
 from muster.cli.status import pool_word
 from muster.cli.values import number
@@ -31,6 +31,12 @@ _CELLS: Mapping[str, Callable[[Json], object]] = {
     "AGENT": itemgetter("name"),
     "KIND": itemgetter("kind"),
     _WHAT: lambda look: _said(look),  # noqa: PLW0108 - it stands further down
+}
+_FAR_CELLS: Mapping[str, Callable[[Json], object]] = {
+    "AGENT": itemgetter("name"),
+    "STATUS": itemgetter("status"),
+    "WORKERS": itemgetter("workers"),
+    "PROBLEM": lambda agent: agent["problem"] or "-",
 }
 _PERMISSION_CELLS: Mapping[str, Callable[[Json], object]] = {
     "N": itemgetter("number"),
@@ -97,6 +103,8 @@ def _look(agent: AgentConfig, config: Config, project: Project) -> Json:
 
 
 def _list(args: argparse.Namespace) -> int:
+    if server_of(args) is not None:
+        return _list_far(args)
     project = project_of(args)
     config = load_config(project.root)
     closed = _closed(args, project)
@@ -112,6 +120,21 @@ def _list(args: argparse.Namespace) -> int:
         screen.table(looks, _CELLS, give=_WHAT, look=state)
 
     print_rows(args, looks, show, names=tuple)  # `shell` is always there
+    return 0
+
+
+def _list_far(args: argparse.Namespace) -> int:
+    """Those of the workers that are up there."""
+    with connect(args) as context:
+        agents: list[Json] = context.api.get("/api/v1/status")["status"]["agents"]
+
+    def state(agent: Json) -> str:
+        return "attempt failed" if agent["problem"] else "completed"
+
+    def show(screen: Screen) -> None:
+        screen.table(agents, _FAR_CELLS, give="PROBLEM", look=state, empty="no worker is up")
+
+    print_rows(args, agents, show, names=lambda: names_of("AgentView"))
     return 0
 
 
@@ -164,10 +187,11 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _resume(args: argparse.Namespace) -> int:
-    project = project_of(args)
-    config = load_config(project.root)
+    with connect(args) as context:
+        config = context.settings()
+        closed = context.api.get("/api/v1/pools")
     named = config.agents.get(args.name)
-    pools = {agent.pool for agent in config.agents.values()} | _closed(args, project).keys()
+    pools = {agent.pool for agent in config.agents.values()} | closed.keys()
     if named is None and args.name not in pools:
         known = ", ".join(sorted(pools | config.agents.keys()))
         raise NotFound(f"no agent or provider is called {args.name!r}; there are {known}", "muster status")

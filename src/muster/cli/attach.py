@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         code = _open(
             argv,
-            {**env, **_marks(project, taken), **env_of(project, taken["job"], token)},
+            {**env, **_marks(project, taken), **env_of(context.reach, taken["job"], token)},
             cwd,
             project,
             held,

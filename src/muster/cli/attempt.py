@@ -49,28 +49,28 @@ def add(parser: argparse.ArgumentParser) -> None:
     diff.add_argument("--stat", action="store_true", help="only how much, by file")
 
 
-def _asked(args: argparse.Namespace) -> tuple[Project, Json, Json]:
+def _asked(args: argparse.Namespace) -> tuple[Project | None, Json, Json]:
     """The task, and the attempt that is meant.  Raises NotFound where the task has never run."""
     with connect(args) as context:
         return _found(args, context)
 
 
-def _found(args: argparse.Namespace, context: Context) -> tuple[Project, Json, Json]:
+def _found(args: argparse.Namespace, context: Context) -> tuple[Project | None, Json, Json]:
     task_id, epoch = context.task_id(args.ref)
     detail: Json = context.api.get(task_path(task_id))
     attempts, ref = detail["attempts"], ref_of(detail["task"])
     if not attempts and args.verb != "list":
         raise NotFound(f"{ref} has not run yet", f"muster why {ref}")
     newest = attempts[-1] if attempts else {}
-    return context.project, detail, next((one for one in attempts if one["epoch"] == epoch), newest)
+    return context.here, detail, next((one for one in attempts if one["epoch"] == epoch), newest)
 
 
-def _works(project: Project, detail: Json, attempts: list[Json]) -> dict[int, str]:
+def _works(project: Project | None, detail: Json, attempts: list[Json]) -> dict[int, str]:
     """What each attempt has left.  One whose worker was killed could not tell; the next one kept it for it."""
     told = dict(detail["artifacts"])
     works = {attempt["epoch"]: told.get(f"work of attempt {attempt['epoch']}", "") for attempt in attempts}
     silent = [a["epoch"] for a in attempts if a["endedAtMs"] is not None and not works[a["epoch"]]]
-    if silent:
+    if silent and project is not None:
         task = detail["task"]
         there = _there(project, task)
         for epoch in silent:
@@ -167,7 +167,8 @@ def _print_attempt(ref: str, attempt: Json, said: list[str], screen: Screen) -> 
 
 def _diff(args: argparse.Namespace) -> int:
     """Read from the repository on this machine; raises NotFound where it has no work of that attempt."""
-    project, detail, attempt = _asked(args)
+    with connect(args) as context:
+        project, (_, detail, attempt) = context.project, _found(args, context)
     task, epoch = detail["task"], attempt["epoch"]
     before, after = _refs(task, epoch, _there(project, task))
     screen, on_terminal = Screen(args.color), sys.stdout.isatty()

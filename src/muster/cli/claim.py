@@ -32,7 +32,6 @@ from muster.cli.values import time_s
 from muster.cli.waiting import ENDED, Goal, Waiting, add_waiting
 from muster.client.api import task_path
 from muster.client.reports import MESSAGE_CHARS_MAX, text_of
-from muster.config.project import Project
 from muster.model.errors import BadInput, IllegalMove
 from muster.model.json_value import Json
 from muster.model.states import FINAL, ErrorKind
@@ -100,7 +99,7 @@ def _take(args: argparse.Namespace) -> int:
         given = {"tokenHash": hashlib.sha256(token.encode()).hexdigest(), "leaseS": args.lease}
         taken = _take_when_free(Waiting(args, context, mute=True), task_id, given)
         job = taken["job"]
-        env = env_of(context.project, job, token)
+        env = env_of(context.reach, job, token)
     if args.json:
         print_json({**taken, "env": env})
     elif args.env:
@@ -111,10 +110,10 @@ def _take(args: argparse.Namespace) -> int:
     return 0
 
 
-def env_of(project: Project, job: Json, token: str) -> dict[str, str]:
+def env_of(reach: Mapping[str, str], job: Json, token: str) -> dict[str, str]:
     """What `muster report` needs."""
     return {
-        "MUSTER_SOCKET": str(project.socket),
+        **reach,
         "MUSTER_TOKEN": token,
         "MUSTER_TASK": ref_of(job),
         "MUSTER_TASK_ID": str(job["taskId"]),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 import os
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 
 from muster.cli.output import note, print_error, shell_word
 from muster.client.api import Api, path_of
 from muster.client.api import patiently as repeated
 from muster.client.http import REPLY_S, Connection
+from muster.client.remote import ServerUrl
+from muster.config.contexts import current_server, server_in
 from muster.config.project import STATE_DIR_NAME, Project, find_project
 from muster.hosts.full_disk import full_disk
 from muster.model.errors import (
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from muster.app.direct import DirectTransport
     from muster.client.api import Transport
     from muster.client.http import ClientRequest
+    from muster.config.contexts import KnownServer
+    from muster.config.settings import Config
     from muster.model.json_value import Json
 
     T = TypeVar("T")
@@ -43,23 +47,45 @@ AWAY_S = 60.0
 LAST_HEARD = "what ran last is shown as it was last heard of, until a crew is up"
 WAIT_S = 25.0
 """How long a request is held by the owner while there is no news."""
-SERVER = "MUSTER_SERVER"
 _POLL_S = 0.05
 
 
 class Context:
-    """A project and a connection to its owner; use `with connect(args) as context`."""
+    """A connection to whoever is asked; use `with connect(args) as context`."""
 
-    def __init__(
-        self, project: Project, stack: ExitStack, transport: Transport, owner: DirectTransport | None
-    ) -> None:
-        self.project = project
+    def __init__(self, stack: ExitStack, transport: Transport, headers: Mapping[str, str]) -> None:
         self.transport = transport
-        self.api = Api(transport, attempt_headers(project))
-        self.direct = owner is not None
-        """Nobody is up: this very process holds the store until the command ends."""
-        self.halted = owner.halted if owner is not None else None
+        self.api = Api(transport, headers)
         self._stack = stack
+        self.direct = False
+        """Nobody is up: this very process holds the store until the command ends."""
+        self.halted: MusterError | None = None
+
+    @property
+    def here(self) -> Project | None:
+        """None: it is a server that is asked, whose files are elsewhere."""
+        return self.project
+
+    @property
+    def project(self) -> Project:
+        """Raises BadInput where a server is asked."""
+        raise NotImplementedError
+
+    def settings(self) -> Config:
+        """Of the project; of a server's nothing is known.  Raises BadConfig."""
+        from muster.app.settings import load_config
+        from muster.config.settings import Config
+
+        return Config() if self.here is None else load_config(self.here.root)
+
+    @property
+    def reach(self) -> dict[str, str]:
+        """Where the processes of a task find it, as variables."""
+        raise NotImplementedError
+
+    def another(self) -> Connection:
+        """A connection of its own, for a thread."""
+        raise NotImplementedError
 
     def __enter__(self) -> Self:
         return self
@@ -92,11 +118,84 @@ class Context:
         return found["taskId"], found["epoch"]
 
 
-def server_of(args: argparse.Namespace) -> str:
-    """The URL of the server that is meant; empty: a folder here is."""
-    # A folder that is named is meant, whatever the environment says.
-    found: str = args.server or ("" if args.root is not None else os.environ.get(SERVER, ""))
-    return found.rstrip("/")
+class LocalContext(Context):
+    """A project here, and its owner."""
+
+    def __init__(
+        self, project: Project, stack: ExitStack, transport: Transport, owner: DirectTransport | None
+    ) -> None:
+        super().__init__(stack, transport, attempt_headers(project))
+        self._project = project
+        self.direct = owner is not None
+        self.halted = owner.halted if owner is not None else None
+
+    @property
+    def project(self) -> Project:
+        return self._project
+
+    @property
+    def reach(self) -> dict[str, str]:
+        return {"MUSTER_SOCKET": str(self._project.socket)}
+
+    def another(self) -> Connection:
+        return Connection(self._project.socket)
+
+
+class FarContext(Context):
+    """A server elsewhere."""
+
+    def __init__(self, server: KnownServer, args: argparse.Namespace) -> None:
+        """Raises BadInput for what is no address."""
+        ServerUrl(server.url)
+        self._server, self._args = server, args
+        stack = ExitStack()
+        connection = stack.enter_context(closing(self.another()))
+        headers = {"Muster-Attempt": server.attempt} if server.attempt else {}
+        super().__init__(stack, connection, headers)
+
+    @property
+    def here(self) -> None:
+        return None
+
+    @property
+    def project(self) -> Project:
+        raise _for_folders(self._args, self._server)
+
+    @property
+    def reach(self) -> dict[str, str]:
+        return {"MUSTER_SERVER": self._server.url}
+
+    def another(self) -> Connection:
+        return Connection(self._server.url, self._server.token, self._server.ca)
+
+
+def server_of(args: argparse.Namespace) -> KnownServer | None:
+    """The server that is meant; None: a folder here is.  Raises as `server_in`, and BadInput for two at once.
+
+    Who is in no project's folder means the one in use.
+    """
+    if args.server and args.context:
+        raise BadInput("--server and --context both say which server; nothing was asked", "use one of them")
+    found = server_in(os.environ, url=args.server, context=args.context, here=args.root is not None)
+    if found is not None or args.root is not None:
+        return found
+    current = current_server(os.environ)
+    return None if current is None or find_project(start_folder(None), os.environ) else current
+
+
+def refuse_server(args: argparse.Namespace) -> None:
+    """Raises BadInput where a server elsewhere is meant."""
+    if (server := server_of(args)) is not None:
+        raise _for_folders(args, server)
+
+
+def _for_folders(args: argparse.Namespace, server: KnownServer) -> BadInput:
+    words = ("muster", args.noun, *filter(None, [getattr(args, "verb", None)]))
+    asked = " ".join(words)
+    return BadInput(
+        f"{asked} works in a project's folder, and {server.named} means {server.url}; nothing was changed",
+        f"on that machine: {asked}; for a folder here: -C DIR",
+    )
 
 
 def attempt_headers(project: Project) -> dict[str, str]:
@@ -140,9 +239,8 @@ def no_rows(args: argparse.Namespace, what: str = "tasks") -> str:
 
 
 def project_of(args: argparse.Namespace) -> Project:
-    """Raises NotFound outside of a project, BadInput for what a server elsewhere is asked."""
-    if args.server:
-        raise BadInput(f"this needs a project's folder; {args.server} was not asked", "leave --server out")
+    """Raises NotFound outside of a project, BadInput where a server elsewhere is meant."""
+    refuse_server(args)
     start = start_folder(args.root)
     # An explicit folder is meant, whatever the environment says.
     env = {} if args.root is not None else os.environ
@@ -185,16 +283,20 @@ def connect(args: argparse.Namespace) -> Context:
 
     Raises OwnerUnavailable where somebody holds the store but does not answer.
     """
-    return connect_to(project_of(args), args)
+    if (server := server_of(args)) is None:
+        return connect_to(project_of(args), args)
+    if args.root is not None:
+        raise BadInput(f"-C and {server.named} both say who is asked; nothing was asked", "use one of them")
+    return FarContext(server, args)
 
 
-def connect_to(project: Project, args: argparse.Namespace | None = None) -> Context:
+def connect_to(project: Project, args: argparse.Namespace | None = None) -> LocalContext:
     """As `connect`, where the project is known; without `args` whoever asks looks for what is missing."""
     with ExitStack() as stack:
         reached = _reach(project, stack, time.monotonic() + STARTING_S)
         owner = None if isinstance(reached, Connection) else reached
         transport = _Asking(project, reached) if isinstance(reached, Connection) else reached
-        context = Context(project, stack.pop_all(), transport, owner)
+        context = LocalContext(project, stack.pop_all(), transport, owner)
         if args is not None and args.rewound is None and isinstance(context.halted, StoreRewound):
             args.rewound = context.halted
             print_error(context.halted, as_json=args.json)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from operator import itemgetter
 
-from muster.cli.context import Context, connect, project_of
+from muster.cli.context import Context, connect
 from muster.cli.fields import add_fields, print_rows, task_names
 from muster.cli.output import Screen, age, clean, listed, now_ms, paused_line, paused_next, shell_word
 from muster.cli.plan_sync import show_files, status_of
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
         proposed = _proposed(context, args.plan)
     paused = [plan for plan in plans if plan["paused"] == "budget" and args.plan in {None, plan["name"]}]
     closed = {name: pool for name, pool in sorted(pools.items()) if pool["untilMs"] is None}
-    rows = [{"pool": name, **pool, "next": _open(args, name)} for name, pool in closed.items()]
+    rows = [{"pool": name, **pool, "next": _open(context, name)} for name, pool in closed.items()]
     rows += [
         {"plan": plan["name"], "kind": "budget", "reason": paused_line(plan), "next": paused_next(plan)}
         for plan in paused
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     def show(screen: Screen) -> None:
         for name, pool in closed.items():
             print(f"{clean(name)} waits for you ({pool['kind']}): {clean(pool['reason'])}")
-            print(f"  next: {_open(args, name)}")
+            print(f"  next: {_open(context, name)}")
         for plan in paused:
             print(clean(paused_line(plan)))
         if tasks:
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _proposed(context: Context, plan: str | None) -> list[Json]:
     """Retries that were proposed when `muster pr` last asked the forge; the forge itself is not asked here."""
-    if not context.project.pull_requests.exists():
+    if context.here is None or not context.here.pull_requests.exists():
         return []
     from muster.app.pull_requests import due
 
@@ -83,7 +83,7 @@ def _proposed(context: Context, plan: str | None) -> list[Json]:
             "note": one.note,
             "next": f"muster pr retry {shell_word(record.ref)}",
         }
-        for record, one in due(context.api, context.project, plan)
+        for record, one in due(context.api, context.here, plan)
     ]
 
 
@@ -91,13 +91,15 @@ def _again(webhook: Json) -> str:
     return f"see to its receiver, then muster webhook resend {webhook['id']}"
 
 
-def _open(args: argparse.Namespace, pool: str) -> str:
+def _open(context: Context, pool: str) -> str:
     """The command that has the agents of a closed pool tried again."""
     from muster.app.settings import load_config
 
     name = pool
+    if context.here is None:
+        return f"see to it, then muster agent resume {clean(name)}"
     with suppress(BadConfig):  # whoever resumes it is told
-        agents = load_config(project_of(args).root).agents.values()
+        agents = load_config(context.here.root).agents.values()
         name = next((agent.name for agent in agents if agent.pool == pool), pool)
     return f"see to it, then muster agent resume {clean(name)}"
 

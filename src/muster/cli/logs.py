@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
         raise BadInput("--raw gives bytes, without --json and --grep", "leave --raw out")
     with connect(args) as context:
         tasks, epoch = _asked(args, context)
-        out = Raw(args.stream) if args.raw else Readable(args, context.project)
+        out = Raw(args.stream) if args.raw else Readable(args, context.here)
         try:
             if len(tasks) == 1 and (epoch is not None or not (args.all or args.grep is not None)):
                 _one(context, tasks[0], epoch, out, follow=args.follow)
@@ -160,8 +160,10 @@ def _attempt(context: Context, detail: Json, epoch: int, out: Out, *, follow: bo
 def _tell_the_rest(context: Context, task_id: int, epoch: int, out: Out) -> bool:
     """Where the worker was killed, what its agent had printed last was not taken in.  True where there is."""
     told = False
+    if context.here is None:
+        return told
     for stream, end in out.ends().items():
-        path = context.project.attempts_dir / str(task_id) / str(epoch) / stream
+        path = context.here.attempts_dir / str(task_id) / str(epoch) / stream
         try:
             missing = path.stat(follow_symlinks=False).st_size - end
         except OSError:

@@ -57,6 +57,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "workspace": ("muster.cli.workspace", "the tenants of this store: make one, list them"),
     "member": ("muster.cli.member", "who may reach a workspace over the network, and as what"),
     "webhook": ("muster.cli.webhook", "who is told by HTTP what happens here"),
+    "login": ("muster.cli.login", "keep a server's address and your token for it"),
+    "logout": ("muster.cli.logout", "forget a server and the token for it"),
+    "context": ("muster.cli.contexts", "the servers that you have logged in to, and which one is in use"),
     "secrets": ("muster.cli.secrets", "what agents are given in their environment, sealed and never shown"),
     "token": ("muster.cli.token", "make, list and revoke what proves to a server who asks"),
     "audit": ("muster.cli.audit", "list events, and prove that nobody has changed them"),
@@ -75,6 +78,7 @@ GLOBALS: tuple[tuple[tuple[str, ...], str, str, tuple[str, ...]], ...] = (
     (("--jsonl",), "", "the same, with one line per row of a list", ()),
     (("-C", "--root"), "DIR", "the project's folder, instead of the current one and its parents", ()),
     (("--server",), "URL", "a server elsewhere, instead of a folder here (MUSTER_SERVER)", ()),
+    (("--context",), "NAME", "a server that `muster login` knows by this name (MUSTER_CONTEXT)", ()),
     (("--color",), "WHEN", "auto, always or never", COLOURS),
 )
 """Options of all commands: names, metavar, help, choices."""
@@ -242,7 +246,7 @@ def _run(name: str, rest: list[str], found: argparse.Namespace) -> int:
         asked = " ".join(filter(None, ["muster", name, getattr(args, "verb", None)]))
         raise BadInput(f"{asked} knows no {kind} {culprit!r}{meant}", f"{asked} --help")
     act = getattr(args, "act", None) or command.run
-    args.rewound = None
+    args.noun, args.rewound = name, None
     try:
         code: int = act(args)
     except MusterError as error:
@@ -295,7 +299,8 @@ def load(name: str, module_name: str) -> Any:
 
 def _split_globals(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """The global options, wherever they stand before a `--`, and the other arguments."""
-    found = argparse.Namespace(json=False, jsonl=False, root=None, server=None, color="auto", version=False)
+    found = argparse.Namespace(json=False, jsonl=False, root=None, color="auto", version=False)
+    found.server = found.context = ""
     rest: list[str] = []
     left = iter(arguments)
     for text in left:
@@ -311,6 +316,8 @@ def _split_globals(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]
             found.root = value if equals else _value(name, left, "the project's folder")
         elif name == "--server":
             found.server = value if equals else _value(name, left, "the URL of a server")
+        elif name == "--context":
+            found.context = value if equals else _value(name, left, "the name of a context")
         elif name == "--color":
             found.color = value if equals else _value(name, left, "auto, always or never")
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from muster.cli import down, up
-from muster.cli.context import connect, project_of
+from muster.cli.context import connect, project_of, server_of
 from muster.cli.fields import add_fields, answer, print_one
 from muster.cli.output import Screen, age, now_ms, print_json
 from muster.model.errors import BadInput, OwnerUnavailable, StoreHalted
@@ -75,7 +75,9 @@ def _status(args: argparse.Namespace) -> int:
 def _say_error(args: argparse.Namespace, message: str) -> None:
     """Somebody holds the store and does not answer, or it may not be written: neither up nor down."""
     if args.json:
-        print_json({"status": "ERROR", "problem": message, "root": str(project_of(args).root)})
+        server = server_of(args)
+        where = {"server": server.url} if server is not None else {"root": str(project_of(args).root)}
+        print_json({"status": "ERROR", "problem": message, **where})
     else:
         Screen(args.color).line(Screen(args.color).badge(_LOOKS["ERROR"], "ERROR"))
 

@@ -8,7 +8,15 @@ from collections.abc import Callable
 from typing import Any
 
 from muster.cli import plan_changes, plan_graph, plan_ids, plan_items, plan_sync
-from muster.cli.context import Context, connect, no_rows, patiently, refuse_attempts, refuse_foreign
+from muster.cli.context import (
+    Context,
+    connect,
+    no_rows,
+    patiently,
+    refuse_attempts,
+    refuse_foreign,
+    refuse_server,
+)
 from muster.cli.fields import add_fields, answer, names_of, print_one, print_rows
 from muster.cli.output import (
     GREEN,
@@ -163,16 +171,21 @@ def _add(args: argparse.Namespace) -> int:
     if args.dry_run:
         if args.wait is not None:
             raise BadInput("--dry-run changes nothing, so there is nothing to wait for", "leave one out")
-        project = plan_file.project_for(args, given)
-        refuse_foreign(project)
-        return plan_file.dry_run(args, given, project, load_config(project.root))
+        refuse_server(args)
+        nearest = plan_file.project_for(args, given)
+        refuse_foreign(nearest)
+        return plan_file.dry_run(args, given, nearest, load_config(nearest.root))
     with connect(args) as context:
-        config, project = load_config(context.project.root), context.project
-        refuse_unmanned(given.document, config, given.short)
+        config, project = context.settings(), context.here
+        if project is not None:
+            refuse_unmanned(given.document, config, given.short)
+        given = plan_file.as_known_to(context, given)
         plan_file.refuse_file_of(context.api, given)
-        plan_file.follow(args, context.api, project, given)
-        given, chosen = plan_file.in_order(args, context.api, given, config, given.source(project), ask=True)
-        content = plan_file.plan_body(given, config, project, chosen)
+        if project is not None:
+            plan_file.follow(args, context.api, project, given)
+        source = None if project is None else given.source(project)
+        given, chosen = plan_file.in_order(args, context.api, given, config, source, ask=True)
+        content = plan_file.body_for(context, given, config, chosen)
         if order := unasked(given.document, chosen):
             note(f"order {clean(order)}")
         waiting, path = Waiting(args, context), "/api/v1/plans/update" if args.update else "/api/v1/plans"
@@ -225,17 +238,18 @@ def _from(args: argparse.Namespace) -> int:
 
 
 def _diff(args: argparse.Namespace) -> int:
-    from muster.app.settings import load_config
     from muster.cli import plan_file
 
     given = plan_file.given_plan(args)
     with connect(args) as context:
-        config, project = load_config(context.project.root), context.project
+        config, given = context.settings(), plan_file.as_known_to(context, given)
         plan_file.refuse_file_of(context.api, given)
-        former = plan_file.former_source(args, context.api, project, given)
-        source = former if former is not None else given.source(project)
+        source = None
+        if (project := context.here) is not None:
+            former = plan_file.former_source(args, context.api, project, given)
+            source = former if former is not None else given.source(project)
         given, _ = plan_file.in_order(args, context.api, given, config, source, ask=False)
-        content = {**plan_file.plan_body(given, config, project), "source": source}
+        content = {**plan_file.body_for(context, given, config), "source": source}
         plan_changes.take_said(args, content)
         found = context.api.post("/api/v1/plans/diff", content)
 
@@ -438,8 +452,8 @@ def _export(args: argparse.Namespace) -> int:
             print_json({"plan": name, "tasks": tasks})
             return 0
         items: list[Json] = context.api.get(plan_path(name, "items")) if args.items else []
-        root = context.project.root
-    return plan_items.export(args, name, items, tasks, root)
+        config = context.settings()
+    return plan_items.export(args, name, items, tasks, config)
 
 
 def _merge(args: argparse.Namespace) -> int:
@@ -457,7 +471,7 @@ def _merge(args: argparse.Namespace) -> int:
 def _named(context: Context, text: str) -> str:
     """The name of the plan that is meant: also by its file."""
     if text.endswith(".md"):
-        source = context.project.source_of(text)
+        source = text if context.here is None else context.here.source_of(text)
         for plan in context.api.get("/api/v1/plans"):
             if plan["source"] in {source, text}:
                 name: str = plan["name"]

@@ -7,33 +7,35 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
-from operator import itemgetter
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from muster.app.plan_tasks import Assigned, Chosen, assign, choose_order, refuse_unmanned, task_bodies
+from muster.app.plan_tasks import (
+    Chosen,
+    choose_order,
+    far_bodies,
+    refuse_unmanned,
+    task_bodies,
+)
 from muster.cli import plan_order
-from muster.cli.context import actor, connect_to, start_folder
-from muster.cli.output import Screen, clean, note, print_json, shell_word
+from muster.cli.context import Context, actor, connect_to, start_folder
+from muster.cli.output import clean, note, shell_word
 from muster.cli.plan_changes import find_out, tell
+from muster.cli.plan_takers import show_takers
 from muster.client.api import Api, plan_path
 from muster.config.project import Project, find_project
 from muster.config.settings import Config
 from muster.model.edits import PlanDocument, is_barrier
 from muster.model.errors import BadInput, BadPlan, Conflict
 from muster.model.json_value import Json
-from muster.model.profiles import GENERAL_PURPOSE, Choice, required
-from muster.model.rows import Lane, WorkerRow
-from muster.model.states import FINAL, FREE, TaskStatus
+from muster.model.states import FINAL, TaskStatus
 from muster.model.task import REMOVED
 from muster.model.wording import counted
-from muster.plans.order import ordered, waves
+from muster.plans.order import ordered
 
 STDIN = "-"
-NO_ORDER = Chosen(FREE)
 
 
 class Given(NamedTuple):
@@ -246,6 +248,23 @@ def in_order(
     return given._replace(document=ordered(given.document, chosen.order)), chosen
 
 
+def as_known_to(context: Context, given: Given) -> Given:
+    """For a server elsewhere a plan has no file, whose boxes could be ticked: it is known by its name."""
+    return given if context.here is not None else given._replace(path=None)
+
+
+def body_for(context: Context, given: Given, config: Config, chosen: Chosen | None = None) -> Json:
+    """The plan as whoever is asked takes it.  Raises as `plan_body`."""
+    if context.here is not None:
+        return plan_body(given, config, context.here, chosen)
+    told = {"plan": given.document.name, "source": None, "whole": True, "actor": actor()}
+    return {
+        **told,
+        "order": chosen.kept if chosen is not None else "",
+        "tasks": far_bodies(given.document),
+    }
+
+
 def plan_body(given: Given, config: Config, project: Project, chosen: Chosen | None = None) -> Json:
     """The plan as this project's API takes it.  Raises BadPlan, with `file:line`, where a task has no agent."""
     document, source = given.document, given.source(project)
@@ -357,129 +376,3 @@ def _ended(api: Api, given: Given, source: str | None, *, anew: bool) -> dict[st
                 and not (anew and task["status"] == TaskStatus.CANCELLED and task["error"] == REMOVED)
             }
     return {}
-
-
-def show_takers(
-    args: argparse.Namespace,
-    document: PlanDocument,
-    config: Config,
-    ended: Mapping[str, str] = MappingProxyType({}),
-    chosen: Chosen = NO_ORDER,
-) -> int:
-    """`ended` are the statuses of tasks that nobody would get, by key; people are told only how many."""
-    found = takers(document, config, chosen, ended)
-    if args.json:
-        print_json(found)
-        return 0
-    screen = Screen(args.color)
-    for line in (*plan_order.told(document, chosen), *plan_order.drawn(found["waves"])):
-        screen.line(clean(line))
-    _print_takers(document.name, found["tasks"], screen)
-    return 0
-
-
-def takers(
-    document: PlanDocument,
-    config: Config,
-    chosen: Chosen,
-    ended: Mapping[str, str] = MappingProxyType({}),
-) -> Json:
-    """Who would get what, and when, for programs."""
-    from muster.app.parts import worker_of
-
-    crew = worker_of(config)
-    rows: list[Json] = []
-    for assigned in assign(document, config):
-        task = assigned.task
-        if task.is_group:
-            continue
-        status = ended.get(task.key)
-        agents = [] if status else _takers(assigned, crew)
-        rows.append(
-            {
-                "key": task.key,
-                "title": task.title,
-                "done": task.done or status == TaskStatus.COMPLETED,
-                "status": status,
-                "after": task.depends_on,
-                "agents": agents,
-                "profile": assigned.profile,
-                "why": f"it is {status}" if status else _why(assigned, agents, config),
-            }
-        )
-    told = {"order": chosen.order, "orderWhy": chosen.why, "waves": waves(document.tasks, ended)}
-    return {"plan": document.name, **plan_order.recognised(document), **told, "tasks": rows}
-
-
-_CELLS: Mapping[str, Callable[[Json], object]] = {
-    "TASK": itemgetter("key"),
-    "AFTER": lambda row: ",".join(row["after"]) or "-",
-    "AGENT": lambda row: ", ".join(row["agents"]) or "-",
-    "PROFILE": lambda row: row["profile"] or "-",
-    "WHY": itemgetter("why"),
-}
-
-
-def _print_takers(plan: str, rows: list[Json], screen: Screen) -> None:
-    listed = [row for row in rows if not row["done"] and not row["status"]]
-    if listed:
-        screen.table(listed, _CELLS, give="WHY")
-    words = ("completed" if row["done"] else (row["status"] or "").lower() for row in rows)
-    counts = Counter(filter(None, words))
-    ended = ", ".join(f"{number} {word}" for word, number in sorted(counts.items()))
-    told = f"{clean(plan)}: {counted(len(rows), 'task')}"
-    screen.line(told + (f" (not listed: {ended})" if ended else "") + "; nothing was changed")
-
-
-def _takers(assigned: Assigned, crew: WorkerRow) -> list[str]:
-    """Its agents, the one that is asked first in front."""
-    if assigned.task.done:
-        return []
-    lane = Lane(
-        id=0,
-        workspace_id=0,
-        plan_id=0,
-        agent=assigned.agent or "",
-        capabilities=required(assigned.task.capabilities, assigned.task.target),
-        profile=assigned.profile or "",
-        limit_key="",
-    )
-    return lane.agents_for(crew)
-
-
-def _why(assigned: Assigned, agents: list[str], config: Config) -> str:
-    task = assigned.task
-    if task.done:
-        return "its box is ticked"
-    if not agents:
-        needs = [*task.capabilities, *([f"target {task.target}"] if task.target else [])]
-        if not needs:
-            return "it names no agent and there is none for such tasks: set `agent` in muster.toml"
-        return f"nobody offers {', '.join(needs)}: it waits until somebody does"
-    parts = []
-    if task.agent is not None:
-        parts.append("agent= names it")
-    elif assigned.agent is not None:
-        parts.append("`agent` of muster.toml")
-    if task.capabilities:
-        parts.append(f"cap= requires {', '.join(task.capabilities)}")
-    if task.target is not None:
-        parts.append(f"target= is {task.target}")
-    if task.profile is not None:
-        parts.append("profile= prefers it")
-    elif assigned.choice is not None:
-        parts.append(_words(assigned.choice))
-    profile = assigned.profile
-    if assigned.agent is None and profile not in (None, GENERAL_PURPOSE):
-        best = [name for name in agents if profile in config.agents[name].profiles]
-        parts.append(f"{best[0]} offers it" if best else "no agent offers it, so any may")
-    return "; ".join(parts)
-
-
-def _words(choice: Choice) -> str:
-    if not choice.words:
-        return "no word of [profiles]"
-    said = f"words: {', '.join(choice.words)}"
-    return said + (
-        f" (tie with {', '.join(choice.ties)}: the first in [profiles] wins)" if choice.ties else ""
-    )

@@ -19,8 +19,9 @@ from muster.app.plan_writer import MATERIAL_CHARS_MAX, PlanProposal, ask_for_pla
 from muster.app.settings import load_config
 from muster.cli.context import project_of
 from muster.cli.output import YELLOW, Screen, clean, inert, note, print_json, shell_word, usage_words
-from muster.cli.plan_file import STDIN, show_takers, takers
+from muster.cli.plan_file import STDIN
 from muster.cli.plan_import import add_written, source_of, write_plan
+from muster.cli.plan_takers import show_takers, takers
 from muster.cli.values import agreed
 from muster.config.project import Project
 from muster.model.edits import PlanDocument

@@ -12,8 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable
-    from pathlib import Path
 
+    from muster.config.settings import Config
     from muster.model.edits import KeptTask
 
 _CELLS = {
@@ -86,11 +86,10 @@ def _priority(number: int) -> str | None:
     return "P0" if number > 8 else "P1" if number > 5 else "P2"
 
 
-def export(args: argparse.Namespace, name: str, items: list[Json], tasks: list[Json], root: Path) -> int:
+def export(args: argparse.Namespace, name: str, items: list[Json], tasks: list[Json], config: Config) -> int:
     """As JSON items, or as a plan file."""
     import msgspec
 
-    from muster.app.settings import load_config
     from muster.model.edits import KeptTask, without_barriers
     from muster.model.errors import BadPlan
     from muster.model.profiles import Chooser
@@ -100,7 +99,6 @@ def export(args: argparse.Namespace, name: str, items: list[Json], tasks: list[J
     if args.items:
         print_json(exported(name, items, without_barriers(kept)))
         return 0
-    config = load_config(root)
     usual = Usual(config.default_agent, int(config.task.timeout_s), config.task.retries)
     choose = Chooser(config.profiles).choose
     guessed = {

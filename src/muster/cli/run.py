@@ -11,7 +11,7 @@ from muster.app.crew import READY_S, TICK_S, SupervisedCrew
 from muster.app.interrupts import Interrupts
 from muster.app.plan_tasks import refuse_unmanned
 from muster.app.settings import load_config
-from muster.cli.context import actor, connect_to, refuse_foreign
+from muster.cli.context import actor, connect_to, refuse_foreign, refuse_server
 from muster.cli.copied import confirm_copy
 from muster.cli.feed import EventPrinter, Feed, running
 from muster.cli.output import paused_line, ref_of, shell_word
@@ -74,6 +74,7 @@ def run(args: argparse.Namespace) -> int:
             "run works on a file, whose boxes it ticks; nothing was started",
             "write the plan to a file, or: muster plan add - --name NAME --wait, while a crew is up",
         )
+    refuse_server(args)
     path = Path(args.plan)
     given = Given(read_plan(path), path)
     project = project_for(args, given)

@@ -174,7 +174,7 @@ def _said(args: argparse.Namespace, context: Context, detail: Json) -> list[str]
 
     task = detail["task"]
     agent = agent_of(detail, task["epoch"])
-    told = tail(context.api, Readers(context.project), task["id"], task["epoch"], agent)
+    told = tail(context.api, Readers(context.here), task["id"], task["epoch"], agent)
     return tail_lines(told, Screen(args.color), LINES_SHOWN) or printed
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from muster.cli.context import Context, connect
 from muster.cli.fields import add_fields, print_tasks, refuse_unknown, task_names
-from muster.cli.output import Screen, clean, print_error, print_json, ref_of, refused
+from muster.cli.output import Screen, clean, note, print_error, print_json, ref_of, refused
 from muster.cli.values import number
 from muster.cli.waiting import ENDED, FOREVER_S, RESTING, STILL, Waiting, add_waiting, duration_s
 from muster.client.api import task_path
@@ -183,9 +183,12 @@ def refuse_unknown_agent(context: Context, name: str) -> None:
     offered = {agent for worker in workers for agent in worker["agents"]}
     if name in offered:
         return
+    if context.here is None:  # its settings are elsewhere
+        note(f"no worker that is up offers agent {clean(name)}")
+        return
     from muster.app.settings import load_config
 
-    known = offered | set(load_config(context.project.root).agents)
+    known = offered | set(load_config(context.here.root).agents)
     if name not in known:
         names = ", ".join(sorted(known))
         raise NotFound(

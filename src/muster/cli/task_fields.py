@@ -80,7 +80,7 @@ def _tell(args: argparse.Namespace, task: Json, what: str) -> None:
 def _dry_run(args: argparse.Namespace) -> int:
     """As `muster plan add --dry-run` says it for a whole file.  Raises NotFound for an unknown agent."""
     from muster.app.settings import load_config
-    from muster.cli.plan_file import show_takers
+    from muster.cli.plan_takers import show_takers
     from muster.model.edits import PlanDocument, PlanTask
 
     if args.fields is not None or args.wait is not None:

@@ -39,6 +39,8 @@ def run(args: argparse.Namespace) -> int:
 def _said(task: Json, _: Json, context: Context) -> str:
     if task["status"] not in HELD:
         return "its next attempt is told, in its prompt"
+    if context.here is None:
+        return "told; an agent that takes no messages while it works finds it in its notice file"
     if str(task["worker"] or "").startswith("worker-") and _takes_messages(context, task["agent"]):
         return f"handed to {clean(task['agent'])}, which reads it at its next turn; kept for later attempts"
     return (

@@ -53,10 +53,11 @@ _MARKS = {
 class Readers:
     """How the output of each agent is read."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: Project | None) -> None:
         self._config = Config()
         try:
-            self._config = load_config(project.root)
+            if project is not None:
+                self._config = load_config(project.root)
         except MusterError as error:  # then by what the lines look like
             note(f"{error.message}; the agents' output is read without it")
 
@@ -186,7 +187,7 @@ def tail_lines(told: Iterable[tuple[str, Entry]], screen: Screen, most: int) -> 
 class Readable:
     """Prints entries; the output of a plain command as it is, unless entries were asked for."""
 
-    def __init__(self, args: argparse.Namespace, project: Project) -> None:
+    def __init__(self, args: argparse.Namespace, project: Project | None) -> None:
         self._only: str | None = args.stream
         self._json: bool = args.json
         self._grep: str | None = None if args.grep is None else args.grep.casefold()

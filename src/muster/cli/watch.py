@@ -9,13 +9,12 @@ import sys
 import time
 from contextlib import suppress
 
-from muster.cli.context import WAIT_S, Context, connect, no_rows
+from muster.cli.context import WAIT_S, Context, connect, no_rows, patiently
 from muster.cli.output import BOLD, Screen, clean, columns, note, print_json, ref_of
 from muster.cli.task import find_tasks
 from muster.cli.transcripts import TAIL_CHUNKS, Readers, Said, as_json, lines_of
 from muster.client.api import plan_path
 from muster.client.http import answers
-from muster.config.project import Project
 from muster.model.errors import Unavailable
 from muster.model.json_value import Json
 from muster.model.states import HELD
@@ -59,14 +58,18 @@ def run(args: argparse.Namespace) -> int:
                 return 0  # and `main` says that it was halted
             if not context.direct:
                 last = _follow(context, args, screen, last)
-        _await_crew(context.project)
+        _await_crew(context)
     # Nobody can bring a crew up while this process holds the store.
-    return watch(context.project, first, plan=args.plan, colour=args.color)
+    return watch(context, first, plan=args.plan, colour=args.color)
 
 
-def _await_crew(project: Project) -> None:
+def _await_crew(context: Context) -> None:
+    if context.here is None:
+        note("the server does not answer: this waits for it")
+        patiently(lambda: context.api.get("/api/v1/crew"), math.inf, quiet=True)
+        return
     restarted_s = time.monotonic() + RESTART_S
-    while not answers(project.socket):
+    while not answers(context.here.socket):
         time.sleep(LOOK_S)
         if time.monotonic() > restarted_s:
             restarted_s = math.inf
@@ -131,7 +134,7 @@ class _Voices:
 
     def __init__(self, context: Context, args: argparse.Namespace, screen: Screen) -> None:
         self._api, self._screen, self._json = context.api, screen, args.json
-        self._readers = Readers(context.project)
+        self._readers = Readers(context.here)
         self.heard: dict[tuple[int, int], tuple[str, Said]] = {}
         for task in find_tasks(context, plan=args.plan, names=["running"], limit=SHOWN_MAX):
             self.listen(task["id"], task["epoch"], ref_of(task), recent=RECENT)

@@ -14,6 +14,8 @@ from muster.cli.status import WORKER_LOOKS
 from muster.cli.values import number
 from muster.cli.waiting import STILL, add_waiting, within
 from muster.client.api import worker_path
+from muster.client.remote import CA_FILE
+from muster.config.contexts import KnownServer
 from muster.hosts.file_lock import holder
 from muster.model.errors import BadInput, NotFound, OwnerUnavailable, Unavailable, WaitTimeout
 from muster.model.json_value import Json
@@ -166,7 +168,7 @@ def _print_counts(told: Json, screen: Screen) -> None:
 def _start(args: argparse.Namespace) -> int:
     import secrets
 
-    if server := server_of(args):
+    if (server := server_of(args)) is not None:
         return _work_for(args, server)
     if args.token:
         raise BadInput("--token is for a server", "muster worker start --server URL")
@@ -186,7 +188,7 @@ def _start(args: argparse.Namespace) -> int:
     return answer(args, {"added": added}, *(f"{name}  started" for name in added))
 
 
-def _work_for(args: argparse.Namespace, server: str) -> int:
+def _work_for(args: argparse.Namespace, server: KnownServer) -> int:
     import os
 
     from muster.app.interrupts import Interrupts
@@ -196,12 +198,14 @@ def _work_for(args: argparse.Namespace, server: str) -> int:
 
     folder = start_folder(args.root)
     project = find_project(folder, {}) or Project(folder)
-    token = args.token or os.environ.get("MUSTER_TOKEN", "")
+    token = args.token or server.token
+    if server.ca:
+        os.environ[CA_FILE] = server.ca
     with Interrupts().counting() as interrupts:
         crew = RemoteCrew(
-            project, load_config(project.root), server=server, token=token, workers=args.number, say=note
+            project, load_config(project.root), server=server.url, token=token, workers=args.number, say=note
         )
-        note(f"{counted(args.number, 'worker')} in {project.folder} for {server}; Ctrl-C ends them")
+        note(f"{counted(args.number, 'worker')} in {project.folder} for {server.url}; Ctrl-C ends them")
         crew.work(interrupts)
     return 130 if interrupts.count else 0
 

@@ -84,7 +84,13 @@ class Api:
         status, data = self._transport.request(asked)
         if status >= 400:
             raise error_of(status, data)
-        return json.loads(data) if data else None
+        try:
+            return json.loads(data) if data else None
+        except ValueError:
+            raise OwnerUnavailable(
+                "what answers is no Muster server: it sends no JSON",
+                "look at its address: muster context list",
+            ) from None
 
 
 def error_of(status: int, data: bytes) -> MusterError:

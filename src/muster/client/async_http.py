@@ -7,6 +7,7 @@ import contextlib
 import os
 
 from muster.client.http import CONNECT_S, ClientRequest, Lost, address, nobody_at, url_of, usual_headers
+from muster.client.remote import refused_tls, tls_of
 from muster.model.errors import OwnerUnavailable
 
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -17,10 +18,10 @@ IDLE_MAX = 8
 class AsyncConnections:
     """A connection for each request at a time; belongs to one event loop."""
 
-    def __init__(self, path: str | os.PathLike[str], token: str = "") -> None:
+    def __init__(self, path: str | os.PathLike[str], token: str = "", ca: str = "") -> None:
         """As for `client.http.Connection`."""
         self._path = os.fspath(path)
-        self._url = url_of(self._path)
+        self._url = url_of(self._path, ca)
         self._usual = usual_headers(self._url, token)
         self._idle: list[_Streams] = []
 
@@ -49,8 +50,13 @@ class AsyncConnections:
 
     async def _open(self) -> _Streams:
         if (url := self._url) is not None:
-            async with asyncio.timeout(CONNECT_S):
-                return await asyncio.open_connection(url.host, url.port, ssl=True if url.tls else None)
+            try:
+                async with asyncio.timeout(CONNECT_S):
+                    return await asyncio.open_connection(
+                        url.host, url.port, ssl=tls_of(url) if url.tls else None
+                    )
+            except OSError as error:
+                raise (refused_tls(url, error) if url.tls else error) from error
         with address(self._path) as reachable:
             async with asyncio.timeout(CONNECT_S):
                 return await asyncio.open_unix_connection(reachable)

@@ -24,6 +24,7 @@ CONNECT_S = 5.0
 REPLY_S = 30.0
 PROBE_S = 2.0
 _HEAD_BYTES_MAX = 64 << 10
+_BEGIN = b"HTTP/1."
 _SOCKET_PATH_MAX = 100
 """A unix socket's address holds 108 bytes on Linux, 104 on macOS."""
 
@@ -63,10 +64,13 @@ class ClientRequest:
 class Connection:
     """One keep-alive connection.  Not to be shared between threads, but for `hang_up`."""
 
-    def __init__(self, path: str | os.PathLike[str], token: str = "") -> None:
-        """`path` is that of a socket, or a server's URL, which is told the `token`.  Raises BadInput."""
+    def __init__(self, path: str | os.PathLike[str], token: str = "", ca: str = "") -> None:
+        """`path` is that of a socket, or a server's URL, which is told the `token`; `ca` as for `ServerUrl`.
+
+        Raises BadInput.
+        """
         self._path = os.fspath(path)
-        self._url = url_of(self._path)
+        self._url = url_of(self._path, ca)
         self._usual = usual_headers(self._url, token)
         self._socket: _socket.socket | None = None
         self._used = self._hung_up = False
@@ -139,15 +143,18 @@ class Connection:
         while b"\r\n\r\n" not in data:
             part = source.recv(65536)
             if not part:
-                raise Lost("the owner closed the connection")
+                raise Lost("it closed the connection")
             data += part
-            if len(data) > _HEAD_BYTES_MAX and b"\r\n\r\n" not in data:
-                raise Lost("the answer is not HTTP")
+            whole = b"\r\n\r\n" in data or len(data) <= _HEAD_BYTES_MAX
+            if not whole or not data.startswith(_BEGIN[: len(data)]):
+                raise Lost("what it answers is not HTTP")
         head, _, rest = data.partition(b"\r\n\r\n")
         status_line, *header_lines = head.decode("latin-1").split("\r\n")
         headers = {
             name.lower(): value.strip() for name, _, value in (line.partition(":") for line in header_lines)
         }
+        if self._url is not None:
+            _refuse_others(status_line, headers)
         if "transfer-encoding" in headers:
             self.close()
             raise BadInput(
@@ -166,9 +173,17 @@ class Connection:
         return int(status_line.split(" ", 2)[1]), b"".join(parts)
 
 
-def url_of(place: str) -> ServerUrl | None:
+def _refuse_others(status_line: str, headers: Mapping[str, str]) -> None:
+    """Raises Lost for what no server of Muster's answers: the address is wrong, or a proxy speaks for it."""
+    if status_line[len(_BEGIN) + 2 :].lstrip().startswith("3"):
+        raise Lost(f"it is elsewhere: {headers.get('location', '')[:200]}")
+    if headers.get("content-type", "").startswith("text/html"):
+        raise Lost(f"it answers with a page of HTML ({status_line[:80]}), so it is none")
+
+
+def url_of(place: str, ca: str = "") -> ServerUrl | None:
     """None for the path of a socket.  Raises BadInput."""
-    return ServerUrl(place) if "://" in place else None
+    return ServerUrl(place, ca) if "://" in place else None
 
 
 def usual_headers(url: ServerUrl | None, token: str) -> dict[str, str]:
@@ -179,7 +194,9 @@ def usual_headers(url: ServerUrl | None, token: str) -> dict[str, str]:
 def nobody_at(place: str, error: Exception) -> OwnerUnavailable:
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     if "://" in place:
-        return OwnerUnavailable(f"no server answers at {place}: {reason}", "on its machine: muster serve")
+        secret = "https://, or " if place.startswith("http://") and isinstance(error, (Lost, OSError)) else ""
+        hint = f"look at its address ({secret}muster context list); on its machine: muster serve"
+        return OwnerUnavailable(f"no server answers at {place}: {reason}", hint)
     return OwnerUnavailable(f"no owner answers at {place}: {reason}", "muster up")
 
 

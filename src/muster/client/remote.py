@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import _socket
+import os
 from contextlib import suppress
 
-from muster.model.errors import BadInput
+from muster.model.errors import BadConfig, BadInput, NotAllowed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import ssl
     from typing import Any
 
+CA_FILE = "MUSTER_CA_FILE"
 PORTS = {"http": 80, "https": 443}
 SILENT_MS = 10_000
 """What was sent and not acknowledged for so long is lost: the other end may be gone without a word."""
@@ -19,8 +22,11 @@ SILENT_MS = 10_000
 class ServerUrl:
     """`http://HOST:PORT` or `https://...`, perhaps with a path that a proxy takes away."""
 
-    def __init__(self, text: str) -> None:
-        """Raises BadInput."""
+    def __init__(self, text: str, ca: str = "") -> None:
+        """`ca`: a file with the certificates that are trusted, else MUSTER_CA_FILE, else the machine's own.
+
+        Raises BadInput.
+        """
         scheme, _, rest = text.strip().partition("://")
         at, slash, path = rest.partition("/")
         host, colon, port = at.rpartition(":")
@@ -33,6 +39,7 @@ class ServerUrl:
         self.tls = scheme == "https"
         self.host, self.port, self.at = host.strip("[]"), int(port), at
         self.prefix = (slash + path).rstrip("/")
+        self.ca = ca or os.environ.get(CA_FILE, "")
 
     @property
     def private(self) -> bool:
@@ -49,7 +56,7 @@ def connect(url: ServerUrl, within_s: float) -> _socket.socket:
             plain.settimeout(within_s)
             _keep_alive(plain)
             plain.connect(at)
-            return _secure(plain, url.host, within_s) if url.tls else plain
+            return _secure(plain, url, within_s) if url.tls else plain
         except OSError as error:
             last = error
             plain.close()
@@ -66,16 +73,44 @@ def _keep_alive(plain: _socket.socket) -> None:
         plain.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_USER_TIMEOUT, SILENT_MS)
 
 
-def _secure(plain: _socket.socket, host: str, within_s: float) -> _socket.socket:
-    # Only here: they cost a command 20 ms.
-    import socket
+def tls_of(url: ServerUrl) -> ssl.SSLContext:
+    """Raises BadConfig."""
+    import ssl  # only here: it costs a command 20 ms
+
+    try:
+        return ssl.create_default_context(cafile=url.ca or None)
+    except OSError as error:
+        reason = error.strerror or "there is no certificate in it"
+        raise BadConfig(
+            f"{url.ca}: {reason}; nothing was sent", "name a PEM file: --ca-file, MUSTER_CA_FILE"
+        ) from error
+
+
+def refused_tls(url: ServerUrl, error: OSError) -> Exception:
+    """What kept the two from speaking in secret, in words."""
     import ssl
+
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return NotAllowed(
+            f"the certificate of https://{url.at} is not trusted: {error.verify_message}; nothing was sent",
+            "where it is your own: MUSTER_CA_FILE=FILE, or muster login URL --ca-file FILE",
+        )
+    if isinstance(error, ssl.SSLError):
+        return OSError(f"it does not speak TLS as it should ({error.reason}); is it http://{url.at}?")
+    return error
+
+
+def _secure(plain: _socket.socket, url: ServerUrl, within_s: float) -> _socket.socket:
+    import socket
 
     whole = socket.socket(fileno=plain.detach())
     whole.settimeout(within_s)
     try:
-        secured: Any = ssl.create_default_context().wrap_socket(whole, server_hostname=host)
+        secured: Any = tls_of(url).wrap_socket(whole, server_hostname=url.host)
         return secured  # type: ignore[no-any-return]
+    except OSError as error:
+        whole.close()
+        raise refused_tls(url, error) from error
     except BaseException:
         whole.close()
         raise

@@ -10,7 +10,16 @@ from muster.model.wording import hint
 
 PREFIX = "MUSTER_"
 VARIABLES: Mapping[str, Key] = {PREFIX + key.path.upper().replace(".", "_"): key for key in KEYS}
-FOR_USERS = ("MUSTER_ROOT", "MUSTER_DEBUG", "MUSTER_SERVER")
+FOR_USERS = (
+    *(
+        "MUSTER_ROOT",
+        "MUSTER_DEBUG",
+        "MUSTER_SERVER",
+        "MUSTER_CONTEXT",
+        "MUSTER_TOKEN_FILE",
+        "MUSTER_CA_FILE",
+    ),
+)
 OURS = frozenset(
     {
         *FOR_USERS,

@@ -27,7 +27,7 @@ CALLERS_MAX = 10_000
 """Whose pace is remembered; of those above it the ones that have been silent longest are forgotten."""
 USE_NOTED_MS = 60_000
 """When a token was used last is known this well."""
-HOW = "on the server's machine: muster token create NAME --member MEMBER"
+HOW = "muster login URL; a token is made on the server's machine: muster token create NAME --member MEMBER"
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 

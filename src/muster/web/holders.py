@@ -34,7 +34,9 @@ async def speaking(
             raise for_people(f"{request.parts[-1]} of task {task_id}", actor)
         return await web.reads.attempt(task_id, int(number))
     found = await web.reads.attempt(task_id, epoch or (await one_task(web, task_id)).epoch)
-    return found if found is not None and found.by_hand and found.worker_id == actor else None
+    holds = found is not None and found.by_hand and found.worker_id == actor
+    over = found is not None and found.ended_at_ms is not None and epoch is None  # none of his is meant then
+    return found if holds and not over else None
 
 
 async def holder(web: Backend, request: Request, task_id: int, actor: str, epoch: int | None) -> Attempt:

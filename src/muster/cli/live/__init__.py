@@ -10,7 +10,6 @@ from muster.cli.live.feed import NO_CREW, Listing, LiveFeed
 from muster.cli.live.state import News, State
 from muster.cli.live.terminal import Terminal
 from muster.cli.output import Screen
-from muster.config.project import Project
 
 TICK_S = 0.25
 """A frame is drawn after a key, and otherwise at most this often."""
@@ -23,12 +22,12 @@ def as_it_is(context: Context, plan: str | None) -> News:
     return News(tasks=tasks, status=status, link=NO_CREW)
 
 
-def watch(project: Project, first: News, *, plan: str | None, colour: str) -> int:
+def watch(context: Context, first: News, *, plan: str | None, colour: str) -> int:
     """Until `q`.  Raises KeyboardInterrupt on Ctrl-C, after the terminal is as it was."""
     state = State(plan=plan)
     state.show(first)
     screen = Screen(colour)
-    with LiveFeed(project, actor(), plan) as feed, Terminal(wake=feed.wake_fd) as terminal:
+    with LiveFeed(context, actor(), plan) as feed, Terminal(wake=feed.wake_fd) as terminal:
         while not state.done:
             for news in feed.take():
                 state.show(news)

@@ -11,11 +11,12 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from typing import Any, Self
 
+from muster.cli.context import Context
 from muster.cli.live.state import LOG_LINES_MAX, News, Prompt
 from muster.cli.output import Screen, refused
 from muster.cli.transcripts import Readers, Said, lines_of
 from muster.client.api import Api, task_path
-from muster.client.http import Connection, answers
+from muster.client.http import answers
 from muster.config.project import Project
 from muster.model.errors import MusterError, Unavailable
 from muster.model.json_value import Json
@@ -100,16 +101,17 @@ _TAIL_CHUNKS = 50
 class LiveFeed:
     """Owns a connection and a thread; `take` never blocks."""
 
-    def __init__(self, project: Project, actor: str, plan: str | None) -> None:
-        self._project = project
-        self._api = Api(Connection(project.socket))
+    def __init__(self, context: Context, actor: str, plan: str | None) -> None:
+        """The context may be closed."""
+        self._project = context.here
+        self._api = Api(context.another())
         self._actor = actor
         self._listing = Listing(self._api, plan)
         self._asked: queue.SimpleQueue[Prompt] = queue.SimpleQueue()
         self._stop = threading.Event()
         self._news: queue.SimpleQueue[News] = queue.SimpleQueue()
         self._wanted: tuple[int, int] | None = None
-        self._log = _Log(project)
+        self._log = _Log(context.here)
         self.wake_fd, self._wake = os.pipe()
         os.set_blocking(self._wake, False)
         self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
@@ -137,7 +139,7 @@ class LiveFeed:
             try:
                 news = self._read(self._do_asked())
             except Unavailable as error:
-                link = f"no owner: {error.message}" if answers(self._project.socket) else NO_CREW
+                link = f"no owner: {error.message}" if self._listens() else NO_CREW
                 news = News(link=link, cut=self._listing.cut)
                 self._log.forget()
             except MusterError as error:
@@ -145,6 +147,9 @@ class LiveFeed:
             self._news.put(news)
             with suppress(BlockingIOError):  # it has been woken often enough
                 os.write(self._wake, b"x")
+
+    def _listens(self) -> bool:
+        return self._project is None or answers(self._project.socket)
 
     def _read(self, told: str) -> News:
         status = self._api.get("/api/v1/status")
@@ -172,7 +177,7 @@ class LiveFeed:
 class _Log:
     """The output of one attempt as whole lines, from its end on."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: Project | None) -> None:
         self.of: tuple[int, int] | None = None
         self._project = project
         self._readers: Readers | None = None
