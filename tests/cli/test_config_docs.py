@@ -27,6 +27,7 @@ FULL = {
     "plan": {},
     "serve": {},
     "webhooks": {},
+    "log": {},
     "limits": {},
     "git": {},
     "profiles": {},

@@ -24,6 +24,7 @@ from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config.project import Project
 from muster.hosts.service_manager import ServiceManager
+from muster_command import run_muster as muster
 from patience import PATIENCE_S
 from real_processes import answers
 
@@ -112,6 +113,52 @@ def test_systemd_knows_every_word_of_the_unit(tmp_path: Path) -> None:
     argv = re.search(r"^ExecStart=\S+ (.*)$", UNIT.read_text(), re.MULTILINE)
     assert argv is not None
     assert argv[1].split() == ["-C", "/srv/%i", "serve"]
+
+
+def _asked(at: str, *headers: str) -> str:
+    """The name that the answer gives to this request."""
+    head = "\r\n".join(["GET /health/live HTTP/1.1", "Host: here", *headers, "Connection: close", "", ""])
+    host, _, port = at.rpartition(":")
+    with socket.create_connection((host, int(port)), PATIENCE_S) as connection:
+        connection.sendall(head.encode())
+        said = connection.makefile("rb").read().decode()
+    found = re.search(r"x-request-id: (\S+)\r\n", said)
+    assert found is not None, said
+    return found[1]
+
+
+def test_all_of_a_crew_logs_json_through_a_turn_of_the_log(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MUSTER_LOG_FORMAT", "json")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        at = f"127.0.0.1:{free.getsockname()[1]}"
+    log = folder / ".muster" / "muster.log"
+
+    def logged(**wanted: object) -> list[dict[str, object]]:
+        lines = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+        return [line for line in lines if wanted.items() <= line.items()]
+
+    with started(folder, "serve", "--listen", at, "--workers", "1") as server:
+        until(lambda: logged(message=f"listening on http://{at}"), "it listens")
+        assert _asked(at, "X-Request-Id: from-a-proxy/1") == "from-a-proxy/1"
+        made = [_asked(at), _asked(at, "X-Request-Id: no name at all")]
+        assert len(set(made)) == 2 and all(len(name) == 16 for name in made)
+        api = Api(Connection(Project(folder).socket))
+        worker = until(lambda: api.get("/api/v1/workers"), "the worker is there")[0]
+        log.rename(log.with_name("muster.log.1"))
+        assert muster(folder, "task", "add", "t", "--plan", "p", "--prompt", "exit 3").returncode == 0
+        about = {"process": "worker", "worker": worker["id"], "task": "p/t", "attempt": 1}
+        until(lambda: logged(**about), "the worker logs in the new file what its attempt does")
+        os.kill(worker["pid"], signal.SIGKILL)
+        until(lambda: logged(process="owner", worker=worker["id"]), "the owner as well")
+        assert muster(folder, "down").returncode == 0
+        assert server.wait(PATIENCE_S) == 0
+        assert server.stdout is not None
+        said = [json.loads(line) for line in server.stdout.read().splitlines() if line.startswith("{")]
+    remarks = [line["message"] for line in said if line.get("process") == "supervisor"]
+    assert "Up       1 worker; `muster down` or Ctrl-C stops them" in remarks
+    assert all({"time", "level", "logger", "message", "pid"} <= line.keys() for line in logged())
 
 
 def _instructions() -> list[tuple[str, str]]:

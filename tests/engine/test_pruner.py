@@ -16,7 +16,8 @@ from muster.engine.audit import Auditor
 from muster.engine.batch import drive
 from muster.engine.services.pruner import CATCH_UP_S, Pruner
 from muster.engine.services.sealer import Sealer
-from muster.hosts.attempt_folders import LOG_BYTES_MAX, LocalFolders
+from muster.hosts.attempt_folders import LocalFolders
+from muster.hosts.log_file import LogFile
 from muster.model import commands as c
 from muster.model.answers import AuditReport
 from muster.model.edits import PlanUpdated, UpdatePlan
@@ -34,7 +35,7 @@ class Site:
         self.folder = folder
         term = rig.new_boot().term
         self.sealer = Sealer(rig.clock, rig.reads, rig, SIGNER, term=term)
-        folders = LocalFolders(folder, folder / "muster.log")
+        folders = LocalFolders(folder, folder / "muster.log", (LOG_BYTES_MAX, 4))
         self.pruner = Pruner(
             rig.clock, rig.reads, rig, SIGNER, folders=folders, retention=Retention(), term=term
         )
@@ -71,6 +72,7 @@ def site(tmp_path: Path) -> Any:
     rig.store.close()
 
 
+LOG_BYTES_MAX = 1000
 TABLES = ("events", "logs", "checkpoints", "idempotency")
 
 
@@ -165,21 +167,17 @@ def test_a_page_is_bounded_and_the_rest_follows_soon(site):
     assert site.count("idempotency") == 0
 
 
-def test_a_log_that_is_too_long_becomes_the_old_one(rig, tmp_path):
+def test_a_log_that_is_too_long_becomes_an_old_one(rig, tmp_path):
     project = Project(tmp_path)
     project.state_dir.mkdir()
     site = Site(rig, project.state_dir)
-    head = f"sealed events of workspace 1 up to 7, head {'a' * 64}\n".encode()
-    with project.log_file.open("ab", buffering=0) as writer:  # as the owner and the workers hold it
-        writer.write(b"x" * (LOG_BYTES_MAX - len(head)) + head)
-        site.prune()
-        assert project.log_file.stat().st_size == LOG_BYTES_MAX
-        assert not project.old_log_file.exists()
-        writer.write(b"more\n")
-        site.prune()
-        writer.write(b"after\n")
-    assert project.log_file.read_bytes() == b"after\n"
-    assert project.old_log_file.read_bytes().endswith(head + b"more\n")
-    assert project.old_log_file.stat().st_size == LOG_BYTES_MAX
-    assert project.old_log_file.stat().st_mode & 0o777 == 0o600
+    head = f"sealed events of workspace 1 up to 7, head {'a' * 64}\n"
+    project.log_file.write_text("x" * (LOG_BYTES_MAX - len(head)) + head)
+    site.prune()
+    assert LogFile(project.log_file).all() == [project.log_file]
+    with project.log_file.open("a") as writer:
+        writer.write("more\n")
+    site.prune()
+    old, now = LogFile(project.log_file).all()
+    assert (old.name, now.read_bytes()) == ("muster.log.1", b"")
     assert logged_heads(project) == [(1, "a" * 64)], "the audit's head is still known"

@@ -55,4 +55,4 @@ def break_syncs() -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGUSR1, lambda *_: break_syncs())
-    sys.exit(run_logged("owner", lambda: run_owner(Path(sys.argv[1]))))
+    sys.exit(run_logged("owner", Path(sys.argv[1]), lambda: run_owner(Path(sys.argv[1]))))

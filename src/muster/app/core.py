@@ -340,7 +340,11 @@ class Owner:
             ticker=self.ticker,
             signer=self.signer,
             elapsed_ms=self.clock.elapsed_ms,
-            folders=LocalFolders(self._project.attempts_dir, self._project.log_file),
+            folders=LocalFolders(
+                self._project.attempts_dir,
+                self._project.log_file,
+                turns=(self._config.log.bytes_max, self._config.log.keep),
+            ),
             retention=self._retention(),
         )
         self._services = [*led, self._sender(), self.syncer, *self._clearers()]

@@ -21,6 +21,7 @@ from muster.config.project import Project
 from muster.config.settings import Config
 from muster.hosts.file_lock import Lock
 from muster.hosts.local_host import LocalHost, adopted_orphans, become_subreaper, reap_zombies
+from muster.hosts.log_file import LogFile
 from muster.hosts.process_table import send
 from muster.hosts.process_tree import kill_recorded
 from muster.hosts.service_manager import ServiceManager
@@ -87,6 +88,8 @@ class SupervisedCrew:
             agents_of(config, project)
         make_state_dir(project)
         refuse_copy(project)
+        self._log_file = LogFile(project.log_file)
+        self._log_file.hold()
         self._lock = _take_patiently(lambda: Lock.take(project.supervisor_lock))
         self._project = project
         self._lease_s = config.health.lease_s
@@ -217,6 +220,7 @@ class SupervisedCrew:
         if now_s - self._asked_s < HEALTH_S:
             return
         self._asked_s = now_s
+        self._log_file.follow()
         if (owner := self._ask("/api/v1/owner")) is not None and owner["halted"]:
             raise from_wire(**owner["halted"])
         if owner is None or now_s - self._looked_s < STATUS_S:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import logging.handlers
 import os
 import threading
 from collections.abc import Coroutine, Iterator, Sequence
@@ -181,7 +182,7 @@ def _logged(path: Path) -> Iterator[None]:
     """The owner's log is a file of the project, which also witnesses the seals; the program's own stays."""
     ours = logging.getLogger("muster")
     level, propagates = ours.level, ours.propagate
-    file = logging.FileHandler(path, encoding="utf-8")
+    file = logging.handlers.WatchedFileHandler(path, encoding="utf-8")
     file.setFormatter(logging.Formatter(_LOG_FORMAT))
     handlers = [file, _ToRoot()] if propagates else [file]
     for handler in handlers:

@@ -9,6 +9,7 @@ import secrets
 from muster.app.lost import lost_attempts
 from muster.config.project import Project
 from muster.engine.services.sealer import LOGGED_HEAD
+from muster.hosts.log_file import LogFile
 from muster.hosts.plain_files import replace_plain
 from muster.model.errors import NotFound, StoreRefused
 from muster.model.seals import Signer
@@ -56,7 +57,7 @@ def require_store(project: Project) -> None:
 def logged_heads(project: Project) -> list[tuple[int, str]]:
     """All that the log names, or the old one that it was turned into, each after its workspace; oldest first."""
     heads: list[tuple[bytes, bytes]] = []
-    for path in (project.old_log_file, project.log_file):
+    for path in LogFile(project.log_file).all():
         with contextlib.suppress(FileNotFoundError):
             heads += _HEAD.findall(path.read_bytes())
     return [(int(workspace_id), head.decode()) for workspace_id, head in heads]

@@ -21,6 +21,7 @@ from muster.config.project import Project
 from muster.config.settings import Config, ServeSettings
 from muster.engine.detached_call import detached_call
 from muster.hosts.file_lock import holder
+from muster.hosts.logs import log_as
 from muster.web.app import build
 from muster.web.backend import Backend
 from muster.web.routes import Application
@@ -167,12 +168,14 @@ def _allow_files() -> None:
 def run_owner(root: Path) -> int:
     sys.setswitchinterval(SWITCH_S)
     _allow_files()
-    asyncio.run(_own(Project(root), load_config(root)))
+    config = load_config(root)
+    log_as(config.log.format)
+    asyncio.run(_own(Project(root), config))
     return 0
 
 
 def main(root: Path) -> int:
-    return run_logged("owner", lambda: run_owner(root))
+    return run_logged("owner", root, lambda: run_owner(root))
 
 
 if __name__ == "__main__":

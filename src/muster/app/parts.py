@@ -15,6 +15,8 @@ from muster.config.identity import look
 from muster.config.project import Project
 from muster.config.settings import PROJECT_WORKDIR, Config
 from muster.hosts.file_lock import refuse_shared
+from muster.hosts.log_file import LogFile, LogPlace
+from muster.hosts.logs import log_lines, read_line
 from muster.hosts.process_table import at_work_in
 from muster.model.commands import Offer
 from muster.model.errors import MusterError, NotAllowed, StoreFault, StoreFull, StoreRefused, Unavailable
@@ -125,9 +127,9 @@ def python_module(name: str) -> list[str]:
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
-def run_logged(name: str, run: Callable[[], int]) -> int:
+def run_logged(name: str, root: Path, run: Callable[[], int]) -> int:
     """The exit code of a process whose stderr is `.muster/muster.log`; its supervisor reads why it ended."""
-    _log_to_stderr(name)
+    log_lines(name, LogFile(Project(root).log_file))
     try:
         return run()
     except MusterError as error:
@@ -143,17 +145,7 @@ def run_logged(name: str, run: Callable[[], int]) -> int:
         return DISK_FULL if full else CANNOT_START
 
 
-def last_words(log_file: Path, from_byte: int) -> str:
+def last_words(log_file: Path, place: LogPlace) -> str:
     """What a process that did not start has said there; its errors are to stand within another one."""
-    with log_file.open("rb") as file:
-        file.seek(from_byte)
-        lines = file.read().decode(errors="replace").strip().splitlines()
-    return "\n".join(line.removeprefix("error: ") for line in lines[-5:])
-
-
-def _log_to_stderr(name: str) -> None:
-    logging.basicConfig(
-        level=logging.INFO,
-        stream=sys.stderr,
-        format=f"%(asctime)s {name}[{os.getpid()}] %(levelname)s %(name)s: %(message)s",
-    )
+    lines = LogFile(log_file).since(place, -1).decode(errors="replace").strip().splitlines()
+    return "\n".join(read_line(line)[2].removeprefix("error: ") for line in lines[-5:])

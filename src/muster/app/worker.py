@@ -18,6 +18,7 @@ from muster.config.identity import settle
 from muster.config.project import Project
 from muster.config.settings import COMMAND, AgentConfig, Config
 from muster.hosts.local_host import LocalHost, become_subreaper
+from muster.hosts.logs import always_about, log_as
 from muster.hosts.process import LocalLauncher
 from muster.hosts.process_tree import kill_recorded
 from muster.runtimes.chance import SystemChance
@@ -49,6 +50,7 @@ def run_worker(root: Path, server: str = "") -> int:
     """For the owner of the project in `root`, or for a server far away; then `root` is where its agents work."""
     token = os.environ.pop("MUSTER_TOKEN", "") if server else ""
     project, config = Project(root), load_config(root)
+    log_as(config.log.format)
     host, chance = LocalHost(settle(project)), SystemChance()
     become_subreaper()
     kill_recorded(project.attempts_dir, host)
@@ -68,6 +70,7 @@ def run_worker(root: Path, server: str = "") -> int:
         rubric=config.task.rubric,
         env=base_env((), {}),
     )
+    always_about(worker=around.worker_id)
     worker = Worker(
         HttpCrew(server, token, reply_s=FAR_REPLY_S) if server else HttpCrew(project.socket),
         around,
@@ -85,7 +88,7 @@ def run_worker(root: Path, server: str = "") -> int:
 
 
 def main(root: Path, server: str = "") -> int:
-    return run_logged("worker", lambda: run_worker(root, server))
+    return run_logged("worker", root, lambda: run_worker(root, server))
 
 
 if __name__ == "__main__":

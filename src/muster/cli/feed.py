@@ -97,8 +97,10 @@ QUIET_EVENTS = frozenset(
 class EventPrinter:
     """With `as_json`: events as JSON lines on stdout, remarks on stderr.  May be used by several threads."""
 
-    def __init__(self, *, as_json: bool, colour: str) -> None:
+    def __init__(self, *, as_json: bool, colour: str, remark: Callable[[str], object] | None = None) -> None:
+        """`remark` takes them instead."""
         self.as_json = as_json
+        self._remark = remark
         self._screen = Screen(colour)
         self._lock = threading.Lock()
         self._mute = False
@@ -132,7 +134,9 @@ class EventPrinter:
 
     def say(self, text: str) -> None:
         """Nothing where there is nothing to say."""
-        if text:
+        if text and self._remark is not None:
+            self._remark(inert(text))
+        elif text:
             self._show(lambda: print(inert(text), file=sys.stderr if self.as_json else sys.stdout))
 
     def _show(self, show: Callable[[], None]) -> None:

@@ -117,6 +117,11 @@ CONFIG = """\
 [webhooks]
 #private = true          # also to this machine and private networks, and without TLS
 
+[log]
+#format = "json"   # an object each line, in place of text
+#max_size = "16MB" # a longer log becomes an old one
+#keep = 4          # old ones that stay
+
 # An agent is a command that gets a task's text as its last argument (prompt = "stdin" or "file": otherwise).
 # Its exit code 0 means done.  The agent `shell` is built in: it runs the text as a script.
 

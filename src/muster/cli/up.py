@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import subprocess
 import time
@@ -22,9 +23,13 @@ from muster.client.http import Connection, answers
 from muster.config.project import Project
 from muster.config.settings import Config, cores
 from muster.hosts.file_lock import holder
+from muster.hosts.log_file import LogFile, place_in
+from muster.hosts.logs import JSON, log_as, log_lines
 from muster.hosts.service_manager import ServiceManager
 from muster.model.errors import Conflict, OwnerUnavailable, StoreFault
 from muster.model.wording import counted
+
+log = logging.getLogger(__name__)
 
 EXIT_OK, EXIT_INTERRUPTED = 0, 130
 
@@ -53,7 +58,12 @@ def refuse_two(project: Project) -> None:
 
 
 def _supervise(args: argparse.Namespace, project: Project, config: Config) -> int:
-    show = EventPrinter(as_json=args.json, colour=args.color)
+    remark = None
+    if config.log.format == JSON:
+        log_lines("supervisor", LogFile(project.log_file))
+        log_as(JSON)
+        remark = log.info
+    show = EventPrinter(as_json=args.json or remark is not None, colour=args.color, remark=remark)
     count = args.workers or config.workers.number(cores())
     with Interrupts().counting() as interrupts:
         try:
@@ -88,7 +98,7 @@ def _daemon(project: Project, args: argparse.Namespace) -> int:
     if args.workers is not None:
         argv += ["--workers", str(args.workers)]
     with project.log_file.open("ab") as log_file:
-        from_byte = log_file.tell()
+        begins = place_in(log_file.fileno())
         process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
@@ -101,7 +111,7 @@ def _daemon(project: Project, args: argparse.Namespace) -> int:
     while holder(project.supervisor_lock) != process.pid or not answers(project.socket):
         if process.poll() is not None or time.monotonic() > deadline_s:
             goes_on = "" if process.poll() is not None else " (it goes on trying: `muster down` ends it)"
-            words = last_words(project.log_file, from_byte)
+            words = last_words(project.log_file, begins)
             raise StoreFault(f"the crew did not start: {words}{goes_on}", "muster doctor")
         time.sleep(0.05)
     owner = Api(Connection(project.socket)).get("/api/v1/owner")["pid"]

@@ -90,8 +90,6 @@ class Project:
     crew_file = _Below("crew")
     """The processes that its supervisor has started."""
     log_file = _Below("muster.log")
-    old_log_file = _Below("muster.log.1")
-    """What the log became when it was too long."""
     homes_dir = _Below("homes")
     """Of agents with a HOME of their own."""
     seats_dir = _Below("seats")

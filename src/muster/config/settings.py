@@ -34,6 +34,7 @@ from muster.model.limits import STALL_AFTER_S, Limits
 from muster.model.place import USUAL_PROMPT
 from muster.model.states import ORDERS, ErrorKind
 
+LOG_FORMATS = ("text", "json")
 PROMPT_CHANNELS = ("argument", "script", "file", "stdin", "none")
 """How an agent gets its prompt: as the last argument, as a file that is named or fed to it (`script`: the code of
 its fenced blocks, where it has any), or not at all."""
@@ -349,6 +350,19 @@ class ServeSettings(Section, frozen=True, kw_only=True):
     )
 
 
+class LogSettings(Section, frozen=True, kw_only=True):
+    """What owner, workers and supervisor write into `.muster/muster.log`.  `[log]`"""
+
+    format: str = setting(
+        "text",
+        "format",
+        read_one_of(LOG_FORMATS, "no form of a log"),
+        "`text`, or `json`: an object each line",
+    )
+    bytes_max: int = setting(16 << 20, "max_size", read_size, "a longer log becomes an old one")
+    keep: int = setting(4, "keep", read_count, "how many old ones stay")
+
+
 class WebhookSettings(Section, frozen=True, kw_only=True):
     """What is told to others by HTTP.  `[webhooks]`"""
 
@@ -370,6 +384,7 @@ class Config(Section, frozen=True, kw_only=True):
     health: Health = Health()
     serve: ServeSettings = ServeSettings()
     webhooks: WebhookSettings = WebhookSettings()
+    log: LogSettings = LogSettings()
     agents: Mapping[str, AgentConfig] = field(default_factory=built_in_agents)
     limits: Mapping[str, int] = {}
     """Most tasks of one limit key that run at one time, over the whole crew.  `[limits]`"""
@@ -402,5 +417,6 @@ SECTIONS: Mapping[str, type[Section]] = {
     "plan": PlanSettings,
     "serve": ServeSettings,
     "webhooks": WebhookSettings,
+    "log": LogSettings,
 }
 """The tables that are of one class each."""

@@ -1,4 +1,4 @@
-"""Implements ports.folders on `.muster/attempts/<task>/<epoch>/` and `.muster/muster.log`."""
+"""Implements ports.files on `.muster/attempts/<task>/<epoch>/` and `.muster/muster.log`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-LOG_BYTES_MAX = 16 << 20
-"""Of the log, and again of the old one beside it."""
+from muster.hosts.log_file import LogFile
 
 
 class LocalFolders:
-    def __init__(self, root: Path, log_file: Path) -> None:
+    def __init__(self, root: Path, log_file: Path, turns: tuple[int, int] | None = None) -> None:
+        """`turns`: how long the log may become, and how many old ones stay."""
         self._root = root
-        self._log_file = log_file
+        self._log_file = LogFile(log_file)
+        self._turns = turns
 
     def older_than(self, wall_ms: int, limit: int) -> list[tuple[int, int]]:
         return list(islice(self._old(wall_ms), limit))
@@ -35,20 +36,8 @@ class LocalFolders:
             task.rmdir()
 
     def turn_log(self) -> None:
-        """The processes that write it keep their descriptors, so it is copied and then emptied in place."""
-        with contextlib.suppress(FileNotFoundError):
-            if self._log_file.stat().st_size <= LOG_BYTES_MAX:
-                return
-            draft = self._log_file.with_name(self._log_file.name + ".new")
-            with self._log_file.open("r+b") as log_file, draft.open("wb") as old:
-                os.fchmod(old.fileno(), 0o600)
-                log_file.seek(-LOG_BYTES_MAX, os.SEEK_END)
-                shutil.copyfileobj(log_file, old)
-                old.flush()
-                os.fsync(old.fileno())
-                draft.replace(self._log_file.with_name(self._log_file.name + ".1"))
-                shutil.copyfileobj(log_file, old)  # what was written meanwhile
-                log_file.truncate(0)
+        if self._turns is not None:
+            self._log_file.turn(*self._turns)
 
 
 def _folders(path: Path) -> list[os.DirEntry[str]]:

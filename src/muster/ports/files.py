@@ -27,7 +27,7 @@ class Folders(Protocol):
     def remove(self, task_id: int, epoch: int) -> None: ...
 
     def turn_log(self) -> None:
-        """Makes a log that has become too long the old one, in place of the last old one."""
+        """Makes a log that has become too long an old one; of those the oldest goes."""
 
 
 Mark = tuple[int, int, int]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import secrets
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl, unquote
@@ -33,6 +34,9 @@ def body_bytes_max(path: str) -> int:
 
 WaitSeconds = Annotated[float, Meta(ge=0, le=60)]
 """How long an answer may be held back while there is nothing to say."""
+
+REQUEST_ID = b"x-request-id"
+_ID = re.compile(r"[\w.:/+=-]{1,128}", re.ASCII)
 
 JSON = "application/json"
 PROBLEM = "application/problem+json"
@@ -70,7 +74,7 @@ class Peer:
 class Request:
     """One request, whichever way it came."""
 
-    __slots__ = ("address", "body", "gone", "headers", "identity", "method", "path", "peer", "query")
+    __slots__ = ("_id", "address", "body", "gone", "headers", "identity", "method", "path", "peer", "query")
 
     def __init__(
         self,
@@ -94,6 +98,15 @@ class Request:
         self.body = body
         self.gone = False
         """The caller has disconnected."""
+        self._id = ""
+
+    @property
+    def id(self) -> str:
+        """What our log, and the answer, call it: as its caller does, or by a name that is made up for it."""
+        if not self._id:
+            said = self.header(REQUEST_ID)
+            self._id = said if _ID.fullmatch(said) else secrets.token_hex(8)
+        return self._id
 
     def header(self, name: bytes) -> str:
         return next((value.decode("latin-1") for key, value in self.headers if key.lower() == name), "")

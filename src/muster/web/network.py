@@ -65,7 +65,7 @@ class NetworkConnection(HttpConnection):
     # -- asyncio
 
     def _meet(self, transport: asyncio.Transport) -> None:
-        self._peer = None
+        self._peer, self._named = None, True
         found = transport.get_extra_info("peername")
         self._address = str(found[0]) if found else "unknown"
         self._await_within(HEAD_S)

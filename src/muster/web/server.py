@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import httptools
 
+from muster.hosts.logs import REQUEST
 from muster.hosts.process_table import peer_pid
 from muster.model.errors import BadInput, MusterError
 from muster.web import http as web_http
-from muster.web.http import Peer, Reply, Request, Stream, error_reply
+from muster.web.http import REQUEST_ID, Peer, Reply, Request, Stream, error_reply
 
 if TYPE_CHECKING:
     import ssl
@@ -63,6 +64,8 @@ class HttpConnection(asyncio.Protocol):
         self._answering: asyncio.Task[None] | None = None
         self._current: Request | None = None
         self._asked = self._ending = self._streaming = False
+        self._named = False
+        """Whether answers say which request they are for."""
         self._full: asyncio.Future[None] | None = None
         """While what was written waits for the caller to read it."""
         self.closed = asyncio.get_running_loop().create_future()
@@ -137,6 +140,8 @@ class HttpConnection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers.append((name, value))
+        if len(name) == len(REQUEST_ID) and name.lower() == REQUEST_ID:
+            self._named = True
         if name.lower() == b"expect" and self._answering is None:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
@@ -162,6 +167,7 @@ class HttpConnection(asyncio.Protocol):
     async def _answer(self) -> None:
         while self._waiting and not self._transport.is_closing():
             self._current, keep = self._waiting.popleft()
+            REQUEST.set(self._current)
             reply = await self._app.answer(self._current)
             if isinstance(reply, Stream):
                 await self._send_parts(reply)
@@ -179,7 +185,7 @@ class HttpConnection(asyncio.Protocol):
         assert reply.parts is not None
         chunked = self._parser.get_http_version() != "1.0"
         framing = "transfer-encoding: chunked\r\n" if chunked else ""
-        head = f"content-type: {reply.media_type}\r\n{framing}cache-control: no-store\r\n"
+        head = f"content-type: {reply.media_type}\r\n{framing}cache-control: no-store\r\n{self._name()}"
         self._streaming = True
         try:
             async with contextlib.aclosing(cast(AsyncGenerator[bytes, None], reply.parts)) as parts:
@@ -209,12 +215,17 @@ class HttpConnection(asyncio.Protocol):
 
     def _write(self, reply: Reply, *, keep: bool) -> None:
         close = "" if keep else "connection: close\r\n"
+        if self._named:
+            close += self._name()
         if reply.headers:
             close += "".join(f"{name}: {value}\r\n" for name, value in reply.headers)
         head = f"content-type: {reply.media_type}\r\ncontent-length: {len(reply.data)}\r\n{close}\r\n"
         self._transport.write(_STATUS_LINES[reply.status] + head.encode() + reply.data)
         if not keep:
             self._close()
+
+    def _name(self) -> str:
+        return f"x-request-id: {self._current.id}\r\n" if self._named and self._current else ""
 
     def _close(self) -> None:
         self._transport.close()

@@ -6,7 +6,6 @@ import contextlib
 import copy
 import json
 import os
-import re
 import signal
 import subprocess
 import time
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from muster.hosts.fork_server import STATUS_UNKNOWN
+from muster.hosts.log_file import LogFile, LogPlace, place_in
+from muster.hosts.logs import read_line
 from muster.hosts.plain_files import replace_plain
 from muster.model.errors import MusterError
 from muster.ports.host import Host, ProcessId
@@ -90,7 +91,7 @@ class Child:
         """Looks in a row at which the owner, who had known it, did not."""
         self.last_pid = 0
         """Of the process that was started last, and how long the log was then."""
-        self.log_from = 0
+        self.log_from = LogPlace(0, 0)
         self.due_s: float | None = 0.0
         """When to start it (again); None while it runs, or once it is not wanted any more."""
 
@@ -249,15 +250,15 @@ class Supervisor:
     def last_words(self, child: Child) -> tuple[str, str]:
         """(why it ended, the fix) as its log tells, of the process that was started last."""
         try:
-            with self._log_file.open("rb") as file:
-                file.seek(child.log_from)
-                lines = file.read(_LOG_BYTES_MAX).decode(errors="replace").strip().splitlines()
+            said = LogFile(self._log_file).since(child.log_from, _LOG_BYTES_MAX)
+            lines = said.decode(errors="replace").strip().splitlines()
         except OSError:
             lines = []
-        own = re.compile(rf"{child.name}\[{child.last_pid}\] .*?{ENDED}(.*?)(?:{FIX}(.*))?$")
         for line in reversed(lines):
-            if said := own.search(line):
-                return said[1], said[2] or ""
+            *who, message = read_line(line)
+            if who == [child.name, child.last_pid] and message.startswith(ENDED):
+                words, _, fix = message.removeprefix(ENDED).partition(FIX)
+                return words, fix
         return (lines[-1] if lines else "it said nothing"), ""
 
     def let_go(self, pids: Collection[int]) -> None:
@@ -338,7 +339,7 @@ class Supervisor:
     def _start(self, child: Child) -> None:
         # A session of its own: Ctrl-C in the terminal is for the supervisor to pass on.
         with self._log_file.open("ab") as log_file:
-            child.log_from = log_file.tell()
+            child.log_from = place_in(log_file.fileno())
             child.process = self._forked(child.name) or subprocess.Popen(
                 child.argv,
                 stdin=subprocess.DEVNULL,

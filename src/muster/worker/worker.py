@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
+from muster.hosts.logs import about
 from muster.model import commands as c
 from muster.model.answers import Claimed, ClaimedJob
 from muster.model.errors import AgentUnfit
@@ -13,6 +15,8 @@ from muster.ports.runtime import Chance
 from muster.worker.context import WorkerContext
 from muster.worker.holder import Holder
 from muster.worker.runner import Runner
+
+log = logging.getLogger(__name__)
 
 
 class Worker(Holder):
@@ -57,7 +61,8 @@ class Worker(Holder):
 
     def _run_jobs(self, jobs: Sequence[ClaimedJob], then: c.Claim) -> Claimed | None:
         (job,) = jobs
-        with self._holding(job) as orders:
+        with self._holding(job) as orders, about(task=f"{job.plan}/{job.key}", attempt=job.epoch):
+            log.info("attempt %s#%s of %s begins", job.task_id, job.epoch, job.agent)
             return Runner(
                 self._crew,
                 self._around,

@@ -321,7 +321,7 @@ class Reaper(LeaderService):
         reason = proof or self._worker_silence(worker, now)
         if reason is None or (proof is None and self._absences() != self._absences_seen):
             return
-        log.warning("%s is dead: %s", worker.id, reason)
+        log.warning("%s is dead: %s", worker.id, reason, extra={"worker": worker.id})
         self.buried += 1
         heard_ms = None if proof else worker.heard_mono_ms
         await self._engine.execute(
