@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import http.client
 import json
 import os
 import re
@@ -11,8 +12,13 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -25,7 +31,7 @@ from muster.client.http import Connection
 from muster.config.project import Project
 from muster.hosts.service_manager import ServiceManager
 from muster_command import run_muster as muster
-from patience import PATIENCE_S
+from patience import PATIENCE_S, through_restarts
 from real_processes import answers
 
 __all__ = ["folder"]
@@ -82,6 +88,123 @@ def test_a_service_is_ready_alive_rid_of_a_hung_owner_and_stopping(
         assert f"owner (pid {first}) has not answered for" in service.stdout.read()
 
 
+class Client(threading.Thread):
+    """Adds and reads tasks without a pause, and sends again what docs/server.md says."""
+
+    def __init__(self, at: str, token: str, name: str, over: threading.Event) -> None:
+        super().__init__(name=name, daemon=True)
+        self._at, self._over = at, over
+        self._usual = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        self.added: list[str] = []
+        self.again = 0
+        self.refused: list[object] = []
+
+    def run(self) -> None:
+        number = 0
+        while not self._over.is_set():
+            name = f"{self.name}-{number}"
+            body = {"title": name, "plan": "load", "key": name, "description": "true"}
+            self._ask("POST", "/api/v1/agent-tasks", json.dumps(body), {"Idempotency-Key": name})
+            self.added.append(name)
+            self._ask("GET", "/api/v1/agent-tasks?limit=1", None, {})
+            number += 1
+
+    def _ask(self, method: str, path: str, body: str | None, headers: dict[str, str]) -> None:
+        deadline_s, wait_s = time.monotonic() + 60, 0.2
+        while True:
+            try:
+                asked = urllib.request.Request(
+                    f"http://{self._at}{path}",
+                    data=body.encode() if body else None,
+                    headers=self._usual | headers,
+                    method=method,
+                )
+                with urllib.request.urlopen(asked, timeout=PATIENCE_S) as answer:
+                    answer.read()
+                    return
+            except urllib.error.HTTPError as error:
+                with error:
+                    told: object = (error.code, error.read())
+                if error.code not in (429, 502, 503, 504):
+                    self.refused.append(told)
+                    return
+            except (OSError, http.client.HTTPException) as error:
+                told = error
+            if time.monotonic() > deadline_s:
+                self.refused.append(told)
+                return
+            self.again += 1
+            time.sleep(wait_s)
+            wait_s = min(2.0, 2 * wait_s)
+
+
+@pytest.fixture
+def at() -> str:
+    """An address where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return f"127.0.0.1:{free.getsockname()[1]}"
+
+
+def test_no_request_fails_while_the_server_restarts_three_times(
+    folder: Path, manager: socket.socket, at: str
+) -> None:
+    with (folder / "muster.toml").open("a") as settings:
+        settings.write(f'[serve]\nlisten = "{at}"\nrate = 0\n')
+    over, clients = threading.Event(), list[Client]()
+    api = Api(Connection(Project(folder).socket))
+
+    def ask(path: str) -> Any:
+        return through_restarts(lambda: api.get(path))
+
+    def restarted(before: int) -> None:
+        until(lambda: ask("/api/v1/owner")["pid"] != before, "another owner is there")
+        counts = [len(client.added) for client in clients]
+        until(
+            lambda: all(len(one.added) > n + 1 for one, n in zip(clients, counts, strict=True)),
+            "all go on",
+        )
+
+    with started(folder, "serve", "--workers", "1") as service:
+        heard(manager, "READY=1")
+        token = (folder / ".muster" / "first-token").read_text().strip()
+        clients += [Client(at, token, f"client{number}", over) for number in range(3)]
+        for client in clients:
+            client.start()
+        until(lambda: all(len(client.added) > 1 for client in clients), "all are at it")
+        first = ask("/api/v1/owner")["pid"]
+        worker = until(lambda: ask("/api/v1/workers"), "the worker is there")[0]["pid"]
+        service.send_signal(signal.SIGHUP)
+        heard(manager, "RELOADING=1")
+        heard(manager, "READY=1")
+        restarted(first)
+        until(lambda: {one["pid"] for one in ask("/api/v1/workers")} - {worker}, "another worker is there")
+        second = ask("/api/v1/owner")["pid"]
+        os.kill(second, signal.SIGTERM)
+        restarted(second)
+        (folder / "muster.toml").write_text("nothing = here")
+        third = ask("/api/v1/owner")["pid"]
+        service.send_signal(signal.SIGHUP)
+        heard(manager, "RELOADING=1")
+        heard(manager, "READY=1")
+        assert ask("/api/v1/owner")["pid"] == third, "it goes on with the settings that it has"
+        (folder / "muster.toml").write_text(f'agent = "shell"\n[serve]\nlisten = "{at}"\nrate = 0\n')
+        service.terminate()
+        assert service.wait(PATIENCE_S) == 130
+        assert service.stdout is not None
+        told = service.stdout.read()
+    assert "reloaded: the owner begins anew" in told and "not reloaded, the crew goes on as it is" in told
+    with started(folder, "serve", "--workers", "1"):
+        restarted(third)
+        over.set()
+        for client in clients:
+            client.join(PATIENCE_S)
+        assert [client.refused for client in clients] == [[], [], []]
+        assert sum(client.again for client in clients) > 0, "there was something to send again"
+        added = sorted(name for client in clients for name in client.added)
+        assert sorted(task["key"] for task in api.rows("/api/v1/agent-tasks", {"plan": "load"})) == added
+        assert muster(folder, "down").returncode == 0
+
+
 def test_what_the_manager_has_left_is_for_one_process_alone() -> None:
     env = {
         "NOTIFY_SOCKET": "/nowhere",
@@ -128,11 +251,9 @@ def _asked(at: str, *headers: str) -> str:
 
 
 def test_all_of_a_crew_logs_json_through_a_turn_of_the_log(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MUSTER_LOG_FORMAT", "json")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        at = f"127.0.0.1:{free.getsockname()[1]}"
     log = folder / ".muster" / "muster.log"
 
     def logged(**wanted: object) -> list[dict[str, object]]:

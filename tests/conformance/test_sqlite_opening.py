@@ -22,7 +22,7 @@ from muster.ports.store import Tx
 from muster.stores.sqlite import store as sqlite_store
 from muster.stores.sqlite.copies import examine, write_anew
 from muster.stores.sqlite.halt import BACKUPS
-from muster.stores.sqlite.store import SqliteStore
+from muster.stores.sqlite.store import UNRELEASED, SqliteStore
 from patience import PATIENCE_S
 
 BIG = 12 << 20
@@ -179,6 +179,25 @@ def test_a_newer_schema_is_refused_and_kept(path: Path, runner: asyncio.Runner) 
     assert plain.execute("PRAGMA user_version").fetchone() == (1000,)
     assert plain.execute("SELECT id FROM tasks").fetchall() == [(1,)]
     plain.close()
+
+
+def test_a_schema_of_before_the_first_release_is_refused_and_kept(path: Path) -> None:
+    """There were eight; all of their stores had tasks, and no newer Muster can read them."""
+    numbers = [number for number, _ in sqlite_store._MIGRATIONS]
+    assert not set(numbers[1:]) & set(range(2, UNRELEASED + 1))
+    old = apsw.Connection(str(path))
+    old.execute("CREATE TABLE tasks (id INTEGER PRIMARY KEY, title TEXT) STRICT")
+    old.execute("INSERT INTO tasks VALUES (1, 'kept'); PRAGMA user_version = 7")
+    old.close()
+    backup = path.parent / BACKUPS / "one.db"
+    backup.parent.mkdir()
+    before = shutil.copy(path, backup).read_bytes()
+    with pytest.raises(StoreRefused, match="schema 7, of a build before the first release") as refused:
+        SqliteStore.open(path)
+    assert "go on with the Muster that made it" in refused.value.hint
+    assert f"mv {path.parent} {path.parent}.old" in refused.value.hint
+    assert f"muster db check {backup}" in refused.value.hint
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize(

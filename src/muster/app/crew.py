@@ -14,6 +14,7 @@ from muster.app.forked import begin_forks
 from muster.app.interrupts import DRAIN, KILL, STOP, Interrupts
 from muster.app.parts import make_state_dir, python_module
 from muster.app.salvage import attempts_at_work, keep_work
+from muster.app.settings import load_config
 from muster.client.api import Api
 from muster.client.http import Connection, answers
 from muster.config.identity import refuse_copy, settle
@@ -205,6 +206,8 @@ class SupervisedCrew:
             raise self._displaced()
         for ended in self.supervisor.tick():
             self._refuse_end(ended)
+        if self._interrupts.reload:
+            self._reload()
         if not self.supervisor.draining:
             self.supervisor.refuse_hopeless()
         now_s, pids = time.monotonic(), self.supervisor.own_pids
@@ -235,6 +238,21 @@ class SupervisedCrew:
         self.supervisor.replace_silent({worker["pid"] for worker in workers}, self._lease_s)
         if self.supervisor.draining and crew["crew"] == CrewStatus.STOPPED:
             self.supervisor.drop_unknown({worker["pid"] for worker in workers})
+
+    def _reload(self) -> None:
+        """Owner and workers begin anew, each once it has finished what it holds; agents go on."""
+        self._interrupts.reload = False
+        self._manager.reloading()
+        try:
+            agents_of(load_config(self._project.root), self._project)
+        except MusterError as error:
+            self._say(
+                f"Settings  not reloaded, the crew goes on as it is: {error.message}; fix: {error.hint}"
+            )
+        else:
+            self._say("Settings  reloaded: the owner begins anew, and each worker once its task has ended")
+            self.supervisor.renew()
+        self._manager.ready()
 
     def work_until(self, done: Callable[[], bool]) -> bool:
         """False on Ctrl-C, or when somebody else ends the crew (`muster down`)."""

@@ -18,9 +18,15 @@ _SIGNALS = {DRAIN: signal.SIGUSR1, STOP: signal.SIGUSR2}
 class Interrupts:
     """Counts Ctrl-C (and SIGTERM, SIGHUP), and hears what other commands ask for."""
 
-    def __init__(self, begun: int = 0) -> None:
-        """`begun`: the step that is being carried out already; Ctrl-C asks for those after it."""
+    def __init__(self, begun: int = 0, *, reloads: bool = False) -> None:
+        """`begun`: the step that is being carried out already; Ctrl-C asks for those after it.
+
+        `reloads`: nobody's terminal can be closed, so SIGHUP asks to begin anew with the settings as they are.
+        """
         self.count = 0
+        self.reload = False
+        """That was asked for."""
+        self._reloads = reloads
         self._begun = begun
         self._asked = begun
 
@@ -40,12 +46,16 @@ class Interrupts:
         def asked(number: int, _: object) -> None:
             self.ask(next(level for level, sent in _SIGNALS.items() if sent == number))
 
+        def reload(*_: object) -> None:
+            self.reload = True
+
         counted = [signal.SIGINT, signal.SIGTERM]
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as `nohup` has it
+        if not self._reloads and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as `nohup` has it
             counted.append(signal.SIGHUP)
         before = {
             **{n: signal.signal(n, count) for n in counted},
             **{n: signal.signal(n, asked) for n in _SIGNALS.values()},
+            **({signal.SIGHUP: signal.signal(signal.SIGHUP, reload)} if self._reloads else {}),
         }
         try:
             yield self

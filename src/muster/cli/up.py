@@ -65,7 +65,8 @@ def _supervise(args: argparse.Namespace, project: Project, config: Config) -> in
         remark = log.info
     show = EventPrinter(as_json=args.json or remark is not None, colour=args.color, remark=remark)
     count = args.workers or config.workers.number(cores())
-    with Interrupts().counting() as interrupts:
+    manager = ServiceManager.taken_from(os.environ)
+    with Interrupts(reloads=bool(manager)).counting() as interrupts:
         try:
             crew = SupervisedCrew(
                 project,
@@ -74,7 +75,7 @@ def _supervise(args: argparse.Namespace, project: Project, config: Config) -> in
                 say=show.say,
                 actor=actor(),
                 interrupts=interrupts,
-                manager=ServiceManager.taken_from(os.environ),
+                manager=manager,
             )
         except OwnerUnavailable:
             refuse_two(project)

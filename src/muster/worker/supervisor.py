@@ -85,6 +85,8 @@ class Child:
         """The owner has known this very process."""
         self.leaving = False
         """It was asked to end, and nobody takes its place."""
+        self.renews = False
+        """It was asked to end, and another one takes its place at once."""
         self.failures = 0
         """How often in a row it ended by itself before the owner had known it."""
         self.missed = 0
@@ -224,6 +226,13 @@ class Supervisor:
         self._given_up = [child for child in self._given_up if self._look(child) is None]
         return ended
 
+    def renew(self) -> None:
+        """All end once they have finished what they hold, and others take their places."""
+        for child in (self.owner, *self.workers):
+            if child.pid is not None and not child.leaving:
+                child.renews = True
+                _signal(child.pid, signal.SIGTERM)
+
     def drain(self) -> None:
         """From now on nobody takes the place of a worker that has ended; who was stopped hears of it, too."""
         self.draining = True
@@ -264,7 +273,7 @@ class Supervisor:
     def let_go(self, pids: Collection[int]) -> None:
         """These workers were asked to end; of one that was adopted, the exit code will never be known."""
         for child in self.workers:
-            child.leaving = child.leaving or child.pid in pids
+            child.leaving = child.leaving or (child.pid in pids and not child.renews)
 
     def replace_silent(self, living_pids: Collection[int], lease_s: float) -> None:
         """Starts another for each worker that runs but that the owner has declared dead."""
@@ -349,7 +358,7 @@ class Supervisor:
             )
         child.adopted = None
         child.last_pid = child.process.pid
-        child.registered, child.missed, child.leaving = False, 0, False
+        child.registered, child.missed, child.leaving, child.renews = False, 0, False, False
         child.started_s = time.monotonic()
         child.due_s = None
         self._record()
@@ -383,6 +392,9 @@ class Supervisor:
 
     def _note(self, ended: Ended) -> None:
         child, code = ended.child, ended.code
+        if child.renews and code == DRAINED and not self.draining:
+            child.due_s, child.backoff_s = 0.0, BACKOFF_FIRST_S
+            return
         if child is not self.owner and (code == DRAINED or self.draining or child.leaving):
             child.due_s = None
             return

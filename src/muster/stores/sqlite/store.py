@@ -364,6 +364,8 @@ def newest_schema() -> int:
     return _MIGRATIONS[-1][0]
 
 
+UNRELEASED = 8
+"""Numbers up to this one were those of builds before the first release: the next migration has a higher one."""
 _NEWEST_SHAPE = 0x17E34DEE
 """Checksum of what the migrations make: to make it anew costs each opening 4 ms, to compare it 0.3."""
 
@@ -397,6 +399,11 @@ def _checksum(shape: set[tuple[str, str]]) -> int:
 
 def refuse_newer(path: Path, schema: int) -> None:
     """Raises StoreRefused."""
+    if newest_schema() < schema <= UNRELEASED:
+        raise StoreRefused(
+            f"{path} has schema {schema}, of a build before the first release; nothing was changed",
+            other_build_hint(path),
+        )
     if schema > newest_schema():
         raise StoreRefused(
             f"{path} has schema {schema}; this Muster knows up to {newest_schema()}",
