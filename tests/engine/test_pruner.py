@@ -14,6 +14,7 @@ from muster.app.key import logged_heads
 from muster.config.project import Project
 from muster.engine.audit import Auditor
 from muster.engine.batch import drive
+from muster.engine.services import pruner
 from muster.engine.services.pruner import CATCH_UP_S, Pruner
 from muster.engine.services.sealer import Sealer
 from muster.hosts.attempt_folders import LocalFolders
@@ -29,6 +30,9 @@ SIGNER = Signer(b"k" * 32)
 DAY_S = 86400
 
 
+NEVER_S = 10_000 * DAY_S
+
+
 class Site:
     def __init__(self, rig: Rig, folder: Path) -> None:
         self.rig = rig
@@ -36,13 +40,18 @@ class Site:
         term = rig.new_boot().term
         self.sealer = Sealer(rig.clock, rig.reads, rig, SIGNER, term=term)
         folders = LocalFolders(folder, folder / "muster.log", (LOG_BYTES_MAX, 4))
-        self.pruner = Pruner(
-            rig.clock, rig.reads, rig, SIGNER, folders=folders, retention=Retention(), term=term
+        # What is archived would be among the events that the tests count.
+        self.pruner, self.archiver = (
+            Pruner(rig.clock, rig.reads, rig, SIGNER, folders=folders, retention=retention, term=term)
+            for retention in (Retention(tasks_s=NEVER_S), Retention())
         )
         rig.register()
 
     def prune(self) -> None:
         asyncio.run(self.pruner.run_once())
+
+    def archive(self) -> None:
+        asyncio.run(self.archiver.run_once())
 
     def verify(self) -> AuditReport:
         return asyncio.run(Auditor(self.rig.reads, SIGNER, list, DEFAULT_WORKSPACE).verify())
@@ -181,3 +190,57 @@ def test_a_log_that_is_too_long_becomes_an_old_one(rig, tmp_path):
     old, now = LogFile(project.log_file).all()
     assert (old.name, now.read_bytes()) == ("muster.log.1", b"")
     assert logged_heads(project) == [(1, "a" * 64)], "the audit's head is still known"
+
+
+def test_completed_tasks_are_archived_once_their_plan_is_over(site):
+    def status(*keys: str) -> list[str]:
+        return [str(site.rig.task(key).status) for key in keys]
+
+    site.rig.enqueue({"a": (), "b": ("a",)})
+    (job,) = site.rig.started()
+    site.rig.do(complete(job))
+    site.rig.clock.advance(31 * DAY_S)
+    site.archive()
+    assert status("a", "b") == ["COMPLETED", "PENDING"], "b is left to do, so a is still counted"
+    (job,) = site.rig.started()
+    site.rig.do(complete(job))
+    site.archive()
+    assert status("a", "b") == ["ARCHIVED", "COMPLETED"], "each by its own end"
+    site.rig.clock.advance(31 * DAY_S)
+    site.archive()
+    assert status("a", "b") == ["ARCHIVED", "ARCHIVED"]
+    assert site.rig.task("a").done, "who waits for it goes on"
+    drive(site.sealer.run_once())
+    assert site.verify().whole
+
+
+def test_failed_and_cancelled_tasks_stay_in_sight(site):
+    site.rig.enqueue({"a": ()}, plan="one")
+    site.rig.enqueue({"b": (), "c": ()}, plan="two")
+    site.rig.do(c.Cancel(task_id=site.rig.id("c"), actor="ada"))
+    for job in site.rig.started():
+        site.rig.do(complete(job))
+    site.rig.clock.advance(31 * DAY_S)
+    site.archive()
+    assert [str(site.rig.task(key).status) for key in ("a", "b", "c")] == [
+        "ARCHIVED",
+        "ARCHIVED",
+        "CANCELLED",
+    ]
+
+
+def test_more_tasks_than_a_page_are_archived_page_by_page(site, monkeypatch):
+    monkeypatch.setattr(pruner, "PAGE_ROWS", 2)
+    site.rig.do(
+        c.Enqueue(
+            plan="p",
+            source=None,
+            actor="ada",
+            tasks=tuple(c.Spec(title=k, key=k, done=True) for k in "abcde"),
+        )
+    )
+    site.rig.clock.advance(31 * DAY_S)
+    for archived in (2, 4, 5, 5):
+        site.archive()
+        found = [str(site.rig.task(key).status) for key in "abcde"]
+        assert found == ["ARCHIVED"] * archived + ["COMPLETED"] * (5 - archived)

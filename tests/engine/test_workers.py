@@ -78,6 +78,15 @@ def test_a_heartbeat_brings_stops_and_the_end_of_the_crew(rig: Rig, held: Any) -
     assert worker(rig).status is WorkerStatus.STOPPING
 
 
+def test_no_new_worker_comes_while_the_crew_ends(rig: Rig, held: Any) -> None:
+    rig.do(c.SetCrew(status=CrewStatus.STOPPED))
+    with pytest.raises(Conflict, match="the crew is ending: no new worker is taken"):
+        rig.register("worker-zzzzzzzz")
+    rig.register(W1)
+    rig.do(c.SetCrew(status=CrewStatus.RUNNING))
+    rig.register("worker-zzzzzzzz")
+
+
 def test_a_worker_is_busy_while_it_holds_something(rig: Rig, held: Any) -> None:
     a, _ = held
     rig.beat(W1, a)

@@ -328,7 +328,12 @@ class Owner:
 
     def _retention(self) -> Retention:
         kept = self._config.retention
-        return Retention(events_s=kept.events_s, logs_s=kept.logs_s, idempotency_s=kept.idempotency_s)
+        return Retention(
+            events_s=kept.events_s,
+            logs_s=kept.logs_s,
+            idempotency_s=kept.idempotency_s,
+            tasks_s=kept.tasks_s,
+        )
 
     def services(self) -> list[Service]:
         led = coordinator(

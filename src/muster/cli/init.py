@@ -102,6 +102,7 @@ CONFIG = """\
 #logs = "30d"         # output, and checkpoints of ended tasks
 #idempotency = "7d"   # how long idempotency keys count
 #trees = "14d"        # working trees of tasks that have ended
+#tasks = "30d"        # completed tasks in sight, in plans with nothing left to do; then they are archived
 
 # The API for others than you: `muster serve`, or `muster up` once an address stands here.
 [serve]

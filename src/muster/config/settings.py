@@ -259,6 +259,9 @@ class RetentionSettings(Section, frozen=True, kw_only=True):
     )
     trees_s: float = setting(14 * 86400.0, "trees", read_interval, "working trees of tasks that have ended")
     """As far as they are still there; their work stays behind refs."""
+    tasks_s: float = setting(
+        30 * 86400.0, "tasks", read_interval, "when completed tasks of plans that are over are archived"
+    )
 
 
 class Budget(Section, frozen=True, kw_only=True):

@@ -34,15 +34,16 @@ from muster.engine.webhooks import Webhooks
 from muster.engine.workers import Workers
 from muster.model import breaker
 from muster.model import commands as c
-from muster.model.answers import Answer, Claimed, Moved, PlanMoved, Pruned, Reconciled
+from muster.model.answers import Answer, Claimed, Done, Moved, PlanMoved, Pruned, Reconciled
 from muster.model.breaker import PlanDecision
 from muster.model.edits import CancelPlan, EditTask, UpdatePlan
 from muster.model.errors import Conflict, MusterError, NotFound, StoreRewound
+from muster.model.events import COORDINATOR
 from muster.model.machine import TASK_COMMANDS
 from muster.model.plan_sync import SetSync, TakeTicks
 from muster.model.rows import Plan
 from muster.model.seals import Grants
-from muster.model.states import HELD
+from muster.model.states import HELD, TaskStatus
 from muster.model.task import Now
 from muster.ports.engine import Asked
 from muster.ports.runtime import EVENTS, READY, Chance, orders_for
@@ -138,6 +139,7 @@ class Engine:
             c.SetClock: lambda views, command: set_clock(views, command, self.policy.retry.cap_s),
             c.Reconcile: reconcile,
             c.Prune: prune,
+            c.ArchiveDone: archive_done,
             c.NewBoot: self._workers.new_boot,
             c.FreshLeases: self._workers.fresh_leases,
         }
@@ -352,6 +354,16 @@ async def prune(views: Views, command: c.Prune) -> Pruned:
         keys=await tx.prune_idempotency(command.keys_before_ms, command.limit),
         messages=await tx.prune_messages(command.keys_before_ms, command.limit),
     )
+
+
+async def archive_done(views: Views, command: c.ArchiveDone) -> Done:
+    await check_term(views.tx, command.term)
+    for view, ids in await views.of_tasks(command.task_ids):
+        for task_id in ids:
+            task = view.task(task_id)
+            if task.status is TaskStatus.COMPLETED and (task.ended_at_ms or 0) < command.before_ms:
+                view.run(task_id, c.Archive(task_id=task_id, actor=COORDINATOR))
+    return Done()
 
 
 async def prune_events(view: View, command: c.PruneEvents) -> Pruned:

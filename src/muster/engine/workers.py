@@ -75,6 +75,8 @@ class Workers:
             raise Conflict(
                 f"the name {command.worker_id} was used before", "register under a new random name"
             )
+        if known is None and await crew_status(view) is CrewStatus.STOPPED:
+            raise Conflict("the crew is ending: no new worker is taken", "muster up, once it has ended")
         now, policy, hostname = view.now, self._policy, command.hostname
         if command.remote and hostname == policy.hostname:
             hostname = f"{hostname} (network)"

@@ -17,6 +17,8 @@ class Retention(Struct, frozen=True, kw_only=True):
     logs_s: float = 30 * _DAY_S
     """Output, its files on this host, and the checkpoints of tasks that have ended."""
     idempotency_s: float = 7 * _DAY_S
+    tasks_s: float = 30 * _DAY_S
+    """Until completed tasks are archived, once nothing is left to do in their plan."""
 
 
 def tree_is_over(task: TaskView, before_ms: int, *, keep_done: bool = False) -> bool:

@@ -441,6 +441,9 @@ class Reads(Common, HookReads, SecretReads, Protocol):
         """Of the next `limit` tasks in id order: (the last one's id, or None at the end; those whose row
         disagrees with its attempts or dependencies)."""
 
+    async def old_done(self, after_id: int, limit: int, before_ms: int) -> tuple[int | None, list[int]]:
+        """As `suspects`: those that were completed before that time, in plans where nothing is left to do."""
+
     async def event_spans(self, after_task_id: int, limit: int) -> list[EventSpan]:
         """What events there are of each task, in the order of their ids."""
 

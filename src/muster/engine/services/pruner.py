@@ -6,7 +6,7 @@ import asyncio
 
 from muster.engine.service import PAGE_ROWS, LeaderService
 from muster.model.answers import Pruned
-from muster.model.commands import Prune, PruneEvents
+from muster.model.commands import ArchiveDone, Prune, PruneEvents
 from muster.model.retention import Retention
 from muster.model.seals import Signer
 from muster.ports.engine import ExecuteForAll
@@ -40,6 +40,7 @@ class Pruner(LeaderService):
         self._signer = signer
         self._folders = folders
         self._retention = retention
+        self._archived_to = 0
 
     async def run_once(self) -> None:
         wall_ms = self.clock.now().wall_ms
@@ -59,8 +60,17 @@ class Pruner(LeaderService):
             await self._prune_events(workspace.id, wall_ms) for workspace in await self._reads.workspaces()
         ]
         folders = await self._prune_folders(logs_before_ms)
+        archived = await self._archive(wall_ms - int(self._retention.tasks_s * 1000))
         await asyncio.to_thread(self._folders.turn_log)
-        self.behind = any(more) or max(gone, folders) == PAGE_ROWS
+        self.behind = any(more) or max(gone, folders, archived) == PAGE_ROWS
+
+    async def _archive(self, before_ms: int) -> int:
+        """The next page of all tasks is looked at in each round: no index of their ends is needed."""
+        last, old = await self._reads.old_done(self._archived_to, PAGE_ROWS, before_ms)
+        self._archived_to = last or 0
+        if old:
+            await self._engine.execute(ArchiveDone(term=self._term, task_ids=tuple(old), before_ms=before_ms))
+        return len(old)
 
     async def _prune_events(self, workspace_id: int, wall_ms: int) -> bool:
         seal = await self._reads.of(workspace_id).oldest_kept_seal()

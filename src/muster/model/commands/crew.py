@@ -193,6 +193,14 @@ class Prune(Command, frozen=True, kw_only=True):
     limit: int
 
 
+class ArchiveDone(Command, frozen=True, kw_only=True):
+    """Those of these tasks that were completed before that time go out of sight."""
+
+    term: int
+    task_ids: tuple[int, ...]
+    before_ms: int
+
+
 class PruneEvents(Command, frozen=True, kw_only=True):
     """The events of the seal that ends with `to_id`."""
 

@@ -248,9 +248,10 @@ class SqliteReads(SharedQueries):
         return bool(self._first("anything_old", logs_before_ms, keys_before_ms)[0])
 
     async def suspects(self, after_id: int, limit: int) -> tuple[int | None, list[int]]:
-        rows = self._all("suspects", after_id, limit)
-        last = rows[-1][0] if len(rows) == limit else None
-        return last, [task_id for task_id, wrong in rows if wrong]
+        return _page(self._all("suspects", after_id, limit), limit)
+
+    async def old_done(self, after_id: int, limit: int, before_ms: int) -> tuple[int | None, list[int]]:
+        return _page(self._all("old_done", after_id, limit, before_ms), limit)
 
     async def event_spans(self, after_task_id: int, limit: int) -> list[EventSpan]:
         return [EventSpan(*row) for row in self._all("event_spans", after_task_id, limit)]
@@ -354,3 +355,8 @@ def _plan_views(rows: Iterable[Any]) -> list[PlanView]:
         if status is not None:
             view.counts[status] = count
     return list(found.values())
+
+
+def _page(rows: list[Any], limit: int) -> tuple[int | None, list[int]]:
+    """(where the next page begins, None at the end; ids of the marked rows)."""
+    return rows[-1][0] if len(rows) == limit else None, [row_id for row_id, marked in rows if marked]

@@ -247,6 +247,14 @@ SELECT t.id,
     OR ($held) <> EXISTS (SELECT 1 FROM attempts a WHERE a.task_id = t.id AND a.ended_at_ms IS NULL)
   FROM tasks t WHERE @mine(t) AND t.id > ?1 ORDER BY t.id LIMIT ?2
 
+-- name: old_done
+-- A plan goes out of sight as a whole: while one of its tasks may still come to something, all are counted.
+SELECT t.id, t.status = 'COMPLETED' AND t.ended_at_ms < ?3 AND NOT EXISTS (
+         SELECT 1 FROM tasks other
+          WHERE other.plan_id = t.plan_id AND other.is_group = 0
+            AND other.status IN ('PENDING', 'ASSIGNED', 'RUNNING', 'PAUSED', 'ABORTED', 'FAILED'))
+  FROM tasks t WHERE @mine(t) AND t.id > ?1 ORDER BY t.id LIMIT ?2
+
 -- name: oldest_kept_seal
 SELECT $seal_columns FROM seals WHERE @mine AND pruned_at_ms IS NULL ORDER BY to_id LIMIT 1
 
