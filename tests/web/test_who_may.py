@@ -27,6 +27,7 @@ MAY: dict[Right, tuple[str, ...]] = {
         *("GET /api/v1/audit", "GET /api/v1/audit/verify", "GET /api/v1/claims", "GET /api/v1/crew"),
         *(
             "GET /api/v1/coordinator/logs",
+            "GET /api/v1/coordinator/runs",
             "GET /api/v1/coordinator/status",
             "GET /api/v1/docs",
             "GET /api/v1/events",
@@ -51,6 +52,7 @@ MAY: dict[Right, tuple[str, ...]] = {
     ),
     Right.CREW: (
         *("POST /api/v1/budgets", "POST /api/v1/coordinator/reconcile", "POST /api/v1/crew"),
+        "POST /api/v1/coordinator/runs",
         *("POST /api/v1/crew/stop", "POST /api/v1/crew/workers", "POST /api/v1/pools/{pool}/open"),
         *("POST /api/v1/permissions/{number}/revoke", "POST /api/v1/workers/{workerId}/stop"),
         *("GET /api/v1/webhooks", "POST /api/v1/webhooks", "GET /api/v1/webhooks/{webhookId}/messages"),

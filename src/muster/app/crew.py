@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 import signal
 import time
 from collections.abc import Callable
@@ -67,6 +68,10 @@ STEP_WORDS = {
 }
 
 
+_ENDS = {DRAIN: "drained", STOP: "stopped", KILL: "killed"}
+"""How the history of the crew calls an end by these steps."""
+
+
 class SupervisedCrew:
     """Call `tick` a few times a second while it is at work, then `wind_down`; `give_up` after an error."""
 
@@ -126,6 +131,8 @@ class SupervisedCrew:
         self._waits_for_space = False
         self._marks: set[str] = set()
         """Of all workers that were ever seen: their agents' processes carry them."""
+        self._run = secrets.token_hex(8)
+        """What the history of the crew calls this one."""
         self._ordered: int | None = None
         """What was ordered before is no matter of this crew."""
 
@@ -178,6 +185,7 @@ class SupervisedCrew:
             return False
         try:
             self.control.post("/api/v1/crew", {"actor": self._actor, "status": CrewStatus.RUNNING})
+            self.control.post("/api/v1/coordinator/runs", {"actor": self._actor, "run": self._run})
         except StoreFull:
             self._wait_for_space()
             return False
@@ -366,7 +374,7 @@ class SupervisedCrew:
                 self._say(STEP_WORDS[step])
             if step == KILL:
                 self.kill()
-                self.close(KILL_S)
+                self.close(KILL_S, how=_ENDS[step])
                 return
             if now_s - told_s > STATUS_S:
                 told_s = now_s
@@ -375,7 +383,7 @@ class SupervisedCrew:
                     self._tell("/api/v1/crew/stop", {})
             self.tick()
             time.sleep(TICK_S / 2)
-        self.close()
+        self.close(how=_ENDS[step])
 
     def kill(self) -> None:
         """Workers and their agents at once, whether the owner answers or not."""
@@ -403,10 +411,16 @@ class SupervisedCrew:
         except MusterError:
             return False
 
-    def close(self, grace_s: float = OWNER_END_S) -> None:
+    def close(self, grace_s: float = OWNER_END_S, *, how: str = _ENDS[DRAIN]) -> None:
         self.supervisor.kill_workers()  # those that had been given up
+        self._note_end(how)
         self.supervisor.stop_owner(grace_s)
         self._release()
+
+    def _note_end(self, how: str) -> None:
+        # Nobody waits for it: whoever begins next notes that this one has died.
+        with suppress(MusterError):
+            self._tell("/api/v1/coordinator/runs", {"run": self._run, "how": how})
 
     def give_up(self, error: BaseException) -> None:
         """After an error.  A crew that was taken over is left as it was found, any other one is ended.
@@ -429,6 +443,7 @@ class SupervisedCrew:
                 self._say(line)
         elif not self._took_over:
             self.kill()
+            self._note_end("failed")
             self.supervisor.stop_owner(KILL_S)
         self._release()
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Mapping
 
 from muster.cli import down, up
 from muster.cli.context import connect, project_of, server_of
-from muster.cli.fields import add_fields, answer, print_one
-from muster.cli.output import Screen, age, now_ms, print_json
+from muster.cli.fields import add_fields, answer, names_of, print_one, print_rows
+from muster.cli.output import Screen, age, clean, now_ms, print_json
 from muster.model.errors import BadInput, OwnerUnavailable, StoreHalted
 from muster.model.json_value import Json
 from muster.model.states import CrewStatus
 
 _LOOKS = {"RUNNING": "running", "PAUSED": "paused", "STOPPED": "waiting", "ERROR": "failed"}
+_RUN_LOOKS = {"": "running", "died": "failed", "failed": "failed"}
 _FIXED = (
     ("deadWorkersFound", "dead workers found"),
     ("expiredClaimsReleased", "expired claims released"),
@@ -31,6 +33,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     verbs.add_parser("resume", act=_set, help="hand out tasks again")
     telling = verbs.add_parser(
         "status", act=_status, help="whether it does its work (else exit code 1 or 7), with which workers"
+    )
+    telling.add_argument(
+        "--history", action="store_true", help="when it was up, and what it has completed, the newest first"
     )
     add_fields(telling)
     verbs.add_parser(
@@ -60,6 +65,11 @@ def _set(args: argparse.Namespace) -> int:
 
 
 def _status(args: argparse.Namespace) -> int:
+    if args.history:
+        with connect(args) as context:
+            runs = context.api.get("/api/v1/coordinator/runs")
+        print_rows(args, runs, lambda screen: _history(runs, screen), names=lambda: names_of("CrewRun"))
+        return 0
     try:
         with connect(args) as context:
             told: Json = context.api.get("/api/v1/coordinator/status")
@@ -70,6 +80,26 @@ def _status(args: argparse.Namespace) -> int:
     if told["problem"]:
         return 1 if told["active"] else OwnerUnavailable.exit_code
     return 0
+
+
+_CELLS: Mapping[str, Callable[[Json], object]] = {
+    "STARTED": lambda run: f"{age(now_ms() - run['startedAtMs'])} ago",
+    "FOR": lambda run: age((run["endedAtMs"] or now_ms()) - run["startedAtMs"]),
+    "ENDED": lambda run: run["how"] or "goes on",
+    "COMPLETED": lambda run: run["completed"],
+    "FAILED": lambda run: run["failed"],
+    "BY": lambda run: clean(run["startedBy"]),
+}
+
+
+def _history(runs: list[Json], screen: Screen) -> None:
+    screen.table(
+        runs,
+        _CELLS,
+        give="BY",
+        look=lambda run: _RUN_LOOKS.get(run["how"], "ready"),
+        empty="no crew was up yet",
+    )
 
 
 def _say_error(args: argparse.Namespace, message: str) -> None:

@@ -42,6 +42,7 @@ from muster.model.events import COORDINATOR
 from muster.model.machine import TASK_COMMANDS
 from muster.model.plan_sync import SetSync, TakeTicks
 from muster.model.rows import Plan
+from muster.model.runs import NoteRun
 from muster.model.seals import Grants
 from muster.model.states import HELD, TaskStatus
 from muster.model.task import Now
@@ -106,6 +107,7 @@ class Engine:
             c.DrainWorker: self._workers.drain,
             c.AddWorkers: self._workers.add_workers,
             c.SetCrew: self._workers.set_crew,
+            NoteRun: self._workers.note_run,
             c.StopCrew: self._workers.stop_crew,
             c.Start: self._spending.account,
             c.Account: self._spending.account,

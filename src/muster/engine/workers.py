@@ -19,6 +19,7 @@ from muster.model.errors import BadInput, Conflict, NotFound, StaleEpoch
 from muster.model.events import COORDINATOR, Level
 from muster.model.moves.decision import lapsed
 from muster.model.rows import WorkerRow
+from muster.model.runs import RUNS, NoteRun, kept_as, noted, runs_of
 from muster.model.states import AttemptStatus, CrewStatus, StopAction, WorkerStatus
 from muster.model.task import BY_HAND, Attempt
 from muster.model.webhooks import HookKind, of_leader, of_worker
@@ -245,6 +246,12 @@ class Workers:
         said = f"{counted(command.count, 'more worker')} asked for by {command.actor}"
         await note(view, CREW, "workers_ordered", said, command.actor)
         return WorkersOrdered(total=total)
+
+    async def note_run(self, view: View, command: NoteRun) -> Done:
+        runs = runs_of(await view.tx.meta(RUNS))
+        if (after := noted(runs, command, view.now.wall_ms)) is not runs:
+            await view.tx.set_meta(RUNS, kept_as(after))
+        return Done()
 
     async def set_crew(self, view: View, command: c.SetCrew) -> Done:
         if command.status is not await crew_status(view):

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from muster.engine.services.reaper import Reaper
-from muster.model.answers import Reconciled
+from muster.model import commands as c
+from muster.model.answers import Answer, Done, Reconciled
 from muster.model.kinds import moment_text
+from muster.model.runs import RUNS, RUNS_MAX, CrewRun, NoteRun, runs_of
 from muster.model.states import HELD, CrewStatus, TaskStatus, WorkerStatus
 from muster.model.views import StatusView, WorkerView
 from muster.web.backend import Backend
-from muster.web.http import Reply, json_reply
+from muster.web.event_counts import EventCounts
+from muster.web.http import ActorBody, Query, Reply, json_reply
 from muster.web.routes import Routes
 
 routes = Routes()
@@ -144,3 +149,48 @@ def _count(found: StatusView, wanted: frozenset[TaskStatus] | set[TaskStatus]) -
 async def reconcile(web: Backend) -> Reconciled:
     """Looks for what disagrees with the facts, and mends it."""
     return await web.owner.reconcile()
+
+
+class RunsQuery(Query, frozen=True, kw_only=True):
+    limit: Annotated[int, Meta(ge=1, le=RUNS_MAX)] = 20
+
+
+class RunBody(ActorBody, frozen=True, kw_only=True):
+    run: c.Name
+    how: Literal["", "drained", "stopped", "killed", "failed"] = ""
+
+
+@routes.get("/api/v1/coordinator/runs")
+async def runs(web: Backend, query: RunsQuery) -> Sequence[CrewRun]:
+    """When the crew was up, and what it has completed, the newest first."""
+    found = runs_of(await web.reads.meta(RUNS))[-query.limit :]
+    if found and not found[-1].how:
+        completed, failed = await _counted(web, found[-1])
+        found[-1] = replace(found[-1], completed=completed, failed=failed)
+    return found[::-1]
+
+
+@routes.post("/api/v1/coordinator/runs", answer=Done)
+async def note_run(web: Backend, body: RunBody) -> Answer:
+    """Whoever starts a crew says that it begins, and how it has ended."""
+    before = runs_of(await web.reads.meta(RUNS))
+    last_id = await web.reads.last_event_id()
+    completed, failed = await _counted(web, before[-1]) if before and not before[-1].how else (0, 0)
+    newest = await web.reads.events(after_id=max(0, last_id - 1), task_id=None, limit=1)
+    noted = NoteRun(
+        run=body.run,
+        actor=body.actor,
+        how=body.how,
+        after_event_id=last_id,
+        last_at_ms=newest[0].at_ms if newest else 0,
+        completed=completed,
+        failed=failed,
+    )
+    return await web.engine.execute(noted)
+
+
+async def _counted(web: Backend, run: CrewRun) -> tuple[int, int]:
+    """Tasks that were completed, and that have failed, since it began."""
+    counts = EventCounts()
+    await counts.look(web.reads, run.after_event_id)
+    return counts.by_event["completed"], counts.failed.total()

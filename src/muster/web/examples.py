@@ -105,6 +105,10 @@ EXAMPLES: dict[tuple[str, str], tuple[Example, ...]] = {
         Example("stop", "No work is handed out", {"status": "STOPPED", "actor": "ada"}),
         Example("start", "It is again", {"status": "RUNNING", "actor": "ada"}),
     ),
+    ("POST", "/api/v1/coordinator/runs"): (
+        Example("begins", "A crew begins", {"run": "6f1c1d5e", "actor": "ada"}),
+        Example("ends", "It has ended", {"run": "6f1c1d5e", "how": "drained", "actor": "ada"}),
+    ),
     ("POST", "/api/v1/webhooks"): (
         Example(
             "people",
