@@ -37,6 +37,7 @@ class ServedOwner:
     long_lived = True
     looked_at_ms = None
     first_event_id = 0
+    far_git = None
     absences = 0
 
     def __init__(self, store: SqliteStore, path: Path) -> None:

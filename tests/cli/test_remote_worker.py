@@ -86,9 +86,11 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def working(host: Path, served: Served, token: str) -> Iterator[subprocess.Popen[str]]:
+def working(
+    host: Path, served: Served, token: str, *more: str, url: str = ""
+) -> Iterator[subprocess.Popen[str]]:
     env = {**os.environ, "HOME": str(host), "MUSTER_TOKEN": token}
-    argv = [*MUSTER, "worker", "start", "--server", served.url]
+    argv = [*MUSTER, "worker", "start", "--server", url or served.url, *more]
     with subprocess.Popen(argv, cwd=host, env=env, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield process

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from muster.engine.detached_call import detached_call
 from muster.worker.git import Repository
@@ -21,18 +22,27 @@ class LocalBranches:
         self._repository = repository
 
     async def settle(self, branch: str, commit: str, told: Callable[[bool], Awaitable[None]]) -> bool:
-        fd = os.open(self._repository.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            deadline_s = time.monotonic() + LOCK_S
-            while not _taken(fd):
-                if time.monotonic() >= deadline_s:
-                    return False
-                await asyncio.sleep(LOOK_S)
-            ref = f"refs/heads/{branch}"
-            await told(await detached_call(self._repository.is_ancestor, commit, ref))
-            return True
-        finally:
-            os.close(fd)
+        async with held(self._repository) as taken:
+            if taken:
+                ref = f"refs/heads/{branch}"
+                await told(await detached_call(self._repository.is_ancestor, commit, ref))
+            return taken
+
+
+@contextlib.asynccontextmanager
+async def held(repository: Repository) -> AsyncIterator[bool]:
+    """The lock of `Repository.locked`, waited for without a thread; False where it was not to be had."""
+    fd = os.open(repository.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        deadline_s = time.monotonic() + LOCK_S
+        while not _taken(fd):
+            if time.monotonic() >= deadline_s:
+                yield False
+                return
+            await asyncio.sleep(LOOK_S)
+        yield True
+    finally:
+        os.close(fd)
 
 
 def _taken(fd: int) -> bool:

@@ -55,6 +55,7 @@ from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.states import CrewStatus
 from muster.model.webhooks import sealed_for
 from muster.plans.files import LocalPlanFiles
+from muster.ports.far_git import FarGit
 from muster.ports.host import ProcessId
 from muster.ports.runtime import PLAN_FILES
 from muster.ports.vault import Vault
@@ -217,6 +218,14 @@ class Owner:
         heads = functools.partial(logged_heads, self._project)
         auditor = Auditor(self.store.reads, self.signer, heads, workspace_id)
         return await auditor.verify()
+
+    @functools.cached_property
+    def far_git(self) -> FarGit | None:
+        if self._repository is None:
+            return None
+        from muster.app.far_git import LocalGit  # only for workers of other hosts
+
+        return LocalGit(self._repository, self._project)
 
     def halted(self) -> StoreFault | None:
         """Why nothing is written any more."""

@@ -36,6 +36,10 @@ class GuestOwner:
     def looked_at_ms(self) -> int | None:
         return self._owner.looked_at_ms
 
+    @property
+    def far_git(self) -> None:
+        """It has no folder."""
+
     def halted(self) -> StoreFault | None:
         return self._owner.halted()
 

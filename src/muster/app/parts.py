@@ -37,8 +37,10 @@ def repository_of(config: Config, project: Project) -> Repository | None:
 
 def trees_of(config: Config, project: Project) -> Trees | None:
     repository = repository_of(config, project)
-    if repository is None:
-        return None
+    return None if repository is None else trees_in(repository, config, project)
+
+
+def trees_in(repository: Repository, config: Config, project: Project) -> Trees:
     return Trees(
         repository=repository,
         folder=project.worktrees_dir,

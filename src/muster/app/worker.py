@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from muster.agents.inputs import base_env
 from muster.app.agents import agents_of, take_seat
-from muster.app.parts import offers_of, run_logged, trees_of
+from muster.app.parts import offers_of, run_logged, trees_in, trees_of
+from muster.app.salvage import attempts_at_work
 from muster.app.settings import load_config
 from muster.client.crew import HttpCrew
 from muster.client.reports import SERVER, SOCKET
@@ -22,8 +24,9 @@ from muster.hosts.logs import always_about, log_as
 from muster.hosts.process import LocalLauncher
 from muster.hosts.process_tree import kill_recorded
 from muster.runtimes.chance import SystemChance
-from muster.worker.context import WorkerContext
+from muster.worker.context import FarTrees, WorkerContext
 from muster.worker.supervisor import DECLARED_DEAD, DRAINED
+from muster.worker.upstream import Upstream
 from muster.worker.worker import Worker
 
 FAR_REPLY_S = 10.0
@@ -46,6 +49,18 @@ def places_of(config: Config) -> dict[str, str]:
     return dict.fromkeys(told, config.plan.place) if config.plan.place else {}
 
 
+def _far_trees(crew: HttpCrew, project: Project, config: Config, host: str) -> FarTrees:
+    upstream = Upstream(
+        crew,
+        project.far_repository_dir,
+        project.owed_dir,
+        project.worktrees_dir,
+        author=config.git.author,
+        lease_s=config.health.remote_lease_s,
+    )
+    return FarTrees(upstream, host, lambda repository: trees_in(repository, config, project))
+
+
 def run_worker(root: Path, server: str = "") -> int:
     """For the owner of the project in `root`, or for a server far away; then `root` is where its agents work."""
     token = os.environ.pop("MUSTER_TOKEN", "") if server else ""
@@ -56,6 +71,8 @@ def run_worker(root: Path, server: str = "") -> int:
     kill_recorded(project.attempts_dir, host)
     process = host.identify(os.getpid())
     assert process is not None
+    crew = HttpCrew(server, token, reply_s=FAR_REPLY_S) if server else HttpCrew(project.socket)
+    far = _far_trees(crew, project, config, host.hostname) if server and config.git.worktrees else None
     around = WorkerContext(
         worker_id=f"worker-{chance.name(8)}",
         root=root,
@@ -64,6 +81,7 @@ def run_worker(root: Path, server: str = "") -> int:
         agents=agents_of(config, project, take_seat(config, project)),
         launcher=LocalLauncher(host),
         trees=None if server else trees_of(config, project),
+        upstream=far,
         checks=asked_of(config, config.task.check, lambda agent: agent.check),
         reviews=asked_of(config, config.task.review, lambda agent: agent.review),
         places=places_of(config),
@@ -72,7 +90,7 @@ def run_worker(root: Path, server: str = "") -> int:
     )
     always_about(worker=around.worker_id)
     worker = Worker(
-        HttpCrew(server, token, reply_s=FAR_REPLY_S) if server else HttpCrew(project.socket),
+        crew,
         around,
         chance,
         hostname=host.hostname,
@@ -84,6 +102,11 @@ def run_worker(root: Path, server: str = "") -> int:
         orphan_grace_s=config.health.orphan_grace_s,
     )
     signal.signal(signal.SIGTERM, lambda *_: worker.drain())
+    if far is not None:
+        far.upstream.keep_trees(attempts_at_work(project))
+        threading.Thread(
+            target=far.upstream.mind, args=(threading.Event(),), name="owed", daemon=True
+        ).start()
     return DRAINED if worker.run() else DECLARED_DEAD
 
 

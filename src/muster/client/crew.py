@@ -14,6 +14,7 @@ from muster.client.http import REPLY_S, ClientRequest, Connection
 from muster.model import commands as c
 from muster.model.answers import Answer, Claimed, Done, HeartbeatAnswer, Moved, Registered
 from muster.model.errors import MusterError
+from muster.model.far_git import GitFetch, GitMoved, GitPart, GitPublish, GitReceived, GitSend
 from muster.model.place import PlanPlace
 from muster.ports.crew import COMMANDS
 
@@ -22,10 +23,22 @@ if TYPE_CHECKING:
 
 A = TypeVar("A", bound=Answer)
 
+GIT_S = 120.0
+"""What git may take at the server, besides."""
 _NAMES = {shape: name for name, shape in COMMANDS.items()}
 _DECODERS: dict[type[Answer], msgspec.json.Decoder[Any]] = {
     answer: msgspec.json.Decoder(answer)
-    for answer in (Registered, Claimed, HeartbeatAnswer, Moved, Done, PlanPlace)
+    for answer in (
+        Registered,
+        Claimed,
+        HeartbeatAnswer,
+        Moved,
+        Done,
+        PlanPlace,
+        GitPart,
+        GitReceived,
+        GitMoved,
+    )
 }
 """Made before there are threads: msgspec 0.22 crashes where two of them are the first to use one type."""
 
@@ -70,6 +83,18 @@ class HttpCrew:
 
     def place(self, task_id: int) -> PlanPlace:
         return self._ask("GET", f"/worker/v1/tasks/{task_id}/place", b"", PlanPlace, 0.0)
+
+    def git_fetch(self, asked: GitFetch) -> GitPart:
+        return self._git("fetch", asked, GitPart)
+
+    def git_send(self, part: GitSend) -> GitReceived:
+        return self._git("send", part, GitReceived)
+
+    def git_publish(self, asked: GitPublish) -> GitMoved:
+        return self._git("publish", asked, GitMoved)
+
+    def _git(self, verb: str, asked: msgspec.Struct, answer: type[A]) -> A:
+        return self._ask("POST", f"/worker/v1/git/{verb}", msgspec.json.encode(asked), answer, GIT_S)
 
     def deregister(self, command: c.Deregister) -> None:
         self._call(command, Done)

@@ -98,6 +98,12 @@ class Project:
     """Those that `muster pr` has opened, and what was said of them."""
     worktrees_dir = _Below("worktrees")
     attempts_dir = _Below("attempts")
+    bundles_out_dir, bundles_in_dir = _Below("bundles", "out"), _Below("bundles", "in")
+    """Commits on their way to and from workers of other hosts."""
+    far_repository_dir = _Below("repository")
+    """The part of a server's repository that workers here have."""
+    owed_dir = _Below("owed")
+    """Work that the server has yet to be sent."""
 
     @property
     def has_begun(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Protocol
 from muster.model import commands as c
 from muster.model.answers import Claimed, HeartbeatAnswer, Moved, Registered
 from muster.model.commands import AttemptCommand, Claim, Deregister, Heartbeat, Register
+from muster.model.far_git import GitFetch, GitMoved, GitPart, GitPublish, GitReceived, GitSend
 from muster.model.place import PlanPlace
 
 COMMANDS: dict[str, type[c.Command]] = {
@@ -54,5 +55,11 @@ class Crew(Protocol):
 
     def place(self, task_id: int) -> PlanPlace:
         """Of this task in its plan, as it is now."""
+
+    def git_fetch(self, asked: GitFetch) -> GitPart: ...
+
+    def git_send(self, part: GitSend) -> GitReceived: ...
+
+    def git_publish(self, asked: GitPublish) -> GitMoved: ...
 
     def deregister(self, command: Deregister) -> None: ...

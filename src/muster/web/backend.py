@@ -15,6 +15,7 @@ from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled
 from muster.model.errors import StoreFault
 from muster.model.plan_sync import Difference, PlanSynced
 from muster.ports.engine import Execute
+from muster.ports.far_git import FarGit
 from muster.ports.host import ProcessId
 from muster.ports.runtime import Wakeups
 from muster.ports.store import Reads
@@ -50,6 +51,10 @@ class OwnerActions(Protocol):
     @property
     def looked_at_ms(self) -> int | None:
         """Wall time of the coordinator's last look at all workers and leases."""
+
+    @property
+    def far_git(self) -> FarGit | None:
+        """None: tasks have no working trees."""
 
     def halted(self) -> StoreFault | None:
         """Why nothing is written any more."""

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from muster.model.answers import ClaimedJob
 from muster.ports.agent import Agent, Launcher
+from muster.ports.crew import Crew
+from muster.worker.git import Repository
+from muster.worker.upstream import Ask, AttemptUpstream, Upstream
 from muster.worker.workdir import Trees
+
+
+class FarTrees(Struct, frozen=True):
+    upstream: Upstream
+    host: str
+    rules: Callable[[Repository], Trees]
+
+    def trees(self, crew: Crew, job: ClaimedJob, ask: Ask[Any]) -> Trees | None:
+        """As the server's repository is now; None where tasks have no trees.  Raises as `Upstream.bring`."""
+        repository = self.upstream.bring(job, ask)
+        if repository is None:
+            return None
+        own = AttemptUpstream(upstream=self.upstream, crew=crew, job=job, ask=ask, host=self.host)
+        return replace(self.rules(repository), upstream=own)
 
 
 class WorkerContext(Struct, frozen=True, kw_only=True):
@@ -22,7 +42,9 @@ class WorkerContext(Struct, frozen=True, kw_only=True):
     agents: Mapping[str, Agent]
     launcher: Launcher
     trees: Trees | None = None
-    """How agents are kept apart; None: all work in `root`."""
+    """How agents are kept apart; None: all work in `root`, or `upstream` says."""
+    upstream: FarTrees | None = None
+    """For a server of another host: how agents are kept apart there."""
     checks: Mapping[str, str] = {}
     """What each agent's work has to pass, where its task does not say."""
     reviews: Mapping[str, str] = {}

@@ -80,6 +80,30 @@ class PlanBranch(Struct, frozen=True):
         moves = f"update refs/heads/{self.name} {new} {old or '0' * len(new)}\nupdate {self._ref} {record}\n"
         self.repository.run("update-ref", "--stdin", given=moves)
 
+    def refuse_checked_out(self) -> None:
+        """Raises GitFailed where a person works on it."""
+        if (folder := self.repository.checked_out(self.name)) is not None:
+            raise GitFailed(
+                f"branch {self.name} is checked out in {folder}, and no branch is moved under a person's feet",
+                f"git -C {folder} switch -",
+            )
+
+    @property
+    def published(self) -> str | None:
+        """The commit that was published there last."""
+        last = self._last()
+        return None if last is None else last.commit
+
+    def follow(self, tip: str, published: str) -> None:
+        """Stands where it stands in the repository that this one is a part of."""
+        if published:
+            self.move(self.repository.commit_of(f"refs/heads/{self.name}"), published)
+        else:
+            self.repository.run("update-ref", "-d", self._ref)
+        self.repository.run("update-ref", f"refs/heads/{self.name}", tip) if tip else self.repository.run(
+            "update-ref", "-d", f"refs/heads/{self.name}"
+        )
+
     def in_the_way(self) -> None:
         """Raises GitFailed where a branch of a person keeps git from making those of this plan."""
         names = ("muster", "muster/plan", "muster/task", task_branches(self.plan))

@@ -63,6 +63,7 @@ class Publisher:
 
     def _on_its_own_branch(self, collected: Collected) -> PublishedWork:
         self._look_at(collected.commit)
+        self._publishing.hand_in()
         changed = self._publishing.changed(collected.commit)
         return PublishedWork(changed, collected.large, left_out=collected.left_out)
 

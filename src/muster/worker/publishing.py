@@ -19,6 +19,7 @@ from muster.worker.conflicts import HOW_TO_KEEP, MARKER_BEGINS, marked, resolve
 from muster.worker.git import GitFailed
 from muster.worker.merging import NAMED_MAX, forget_merge
 from muster.worker.plan_boxes import merged_by_boxes
+from muster.worker.upstream import AttemptUpstream
 from muster.worker.worktree import Begun, Worktree
 
 LARGE_BYTES = 10_000_000
@@ -91,6 +92,8 @@ class Publishing(Struct, frozen=True):
     """A person has looked at it, and takes it as it is."""
     droppings: tuple[str, ...] = ()
     """Names of ignored files that nobody misses."""
+    upstream: AttemptUpstream | None = None
+    """Who moves the plan's branch; None: we do."""
 
     @property
     def _git(self) -> str:
@@ -178,6 +181,11 @@ class Publishing(Struct, frozen=True):
             "rev-parse", f"{start}^{{tree}}"
         )
 
+    def hand_in(self) -> None:
+        """The work is done, and stays on the task's own branch.  Raises GitFailed."""
+        if self.upstream is not None:
+            self.upstream.hand_in(self.tree)
+
     def changed(self, commit: str) -> bool:
         """Whether the task has changed anything since it began."""
         tree = self.tree
@@ -224,6 +232,8 @@ class Publishing(Struct, frozen=True):
         """
         tree, repository = self.tree, self.tree.repository
         branch = tree.plan_branch.name
+        if self.upstream is not None and merged.changed:
+            return self.upstream.advance(tree, merged.old, merged.new)
         with repository.locked():
             tip = tree.plan_tip()
             if tip != merged.old:
@@ -232,11 +242,7 @@ class Publishing(Struct, frozen=True):
                 if tip is not None and merged.others:
                     tree.plan_branch.move(tip, tip)  # they are known by now
                 return True
-            if (folder := repository.checked_out(branch)) is not None:
-                raise GitFailed(
-                    f"branch {branch} is checked out in {folder}, and no branch is moved under a person's feet",
-                    f"git -C {folder} switch -",
-                )
+            tree.plan_branch.refuse_checked_out()
             if not intend(branch, tip or "0" * len(merged.new), merged.new):
                 raise Over(f"attempt {tree.epoch} of {tree.plan}/{tree.key} is over")
             tree.plan_branch.move(tip, merged.new)

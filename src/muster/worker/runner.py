@@ -9,14 +9,13 @@ import math
 import secrets
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 from msgspec.structs import replace
 
-from muster.hosts.plain_files import cut_plain
 from muster.model import commands as c
 from muster.model.answers import Claimed, ClaimedJob, Moved
 from muster.model.errors import AgentUnfit, BadInput, Conflict, MusterError, Unavailable
-from muster.model.limits import Limits
 from muster.model.marks import WORKER, attempt_mark
 from muster.model.place import PlanPlace
 from muster.model.pools import CLOSING
@@ -43,7 +42,7 @@ from muster.worker.port_ranges import PORTS, port_range
 from muster.worker.publishing import Over
 from muster.worker.reviewing import Reviewer
 from muster.worker.speaking import Speaker
-from muster.worker.tail import Tail
+from muster.worker.tail import Tail, cut_output
 from muster.worker.tree_looks import TreeLooks
 from muster.worker.watchdog import Watchdog
 from muster.worker.words import Words, cut
@@ -52,6 +51,7 @@ from muster.worker.worktree import Work, WorkMissing
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 GONE_TRY_S = 1.0
 """How long a worker tries to say that an ended attempt's processes are gone; then its lease says it."""
 STOP_GRACE_S = 5.0
@@ -80,6 +80,7 @@ class Runner:
         self._place = PlanPlace()
         self._then = then
         self._following: Claimed | None = None
+        self._trees = around.trees
         self._folder = AttemptFolder(path=around.attempts_dir / str(job.task_id) / str(job.epoch))
         self._notice = NoticeFile(self._folder.notice)
         self._begun = False
@@ -144,11 +145,26 @@ class Runner:
             self._place = self._crew.place(job.task_id)
             return True
 
-        if job.agent in around.places or (around.trees is not None and around.trees.protects):
+        if around.upstream is not None:
+            self._trees = around.upstream.trees(self._crew, job, self._ask)
+        trees = self._trees
+        if job.agent in around.places or (trees is not None and trees.protects):
             self._patiently(look)
-        workdir = workdir_of(job, around.root, around.trees, self._place.plan_files)
+        workdir = workdir_of(job, around.root, trees, self._place.plan_files)
         workdir.begin()
         return workdir
+
+    def _ask(self, call: Callable[[], T]) -> T:
+        """However long the owner is away.  Raises Over once the attempt is."""
+        found: list[T] = []
+
+        def once() -> bool:
+            found.append(call())
+            return True
+
+        if not self._patiently(once):
+            raise Over(f"attempt {self._job.epoch} of {self._ref} is over")
+        return found[0]
 
     def _work(self, agent: Agent, workdir: Workdir, port: int | None) -> None:
         # With the proof of the grant: a store that was put back knows neither this attempt nor its token.
@@ -170,6 +186,8 @@ class Runner:
         self._begun = True
         if not self._report(start):
             return
+        if place := workdir.place:
+            self._report(self._words.work(place))
         self._looks = workdir.looks()
         if launch.begins:
             with contextlib.suppress(*AWAY):
@@ -233,7 +251,7 @@ class Runner:
             output_reader.close(READ_S if end.verdict is not None else math.inf, by_itself=by_itself)
             self._account(output_reader)
             self._usage = output_reader.usage
-        self._cut_output(launch.limits)
+        cut_output(self._folder, launch.limits)
         return end
 
     def _account_abandoned(self, output_reader: OutputReader | None) -> None:
@@ -287,7 +305,7 @@ class Runner:
             self._job,
             workdir,
             self._words,
-            trees=self._around.trees,
+            trees=self._trees,
             check=said_or(self._job.check_command, self._around.checks, self._job),
             review=said_or(self._job.review, self._around.reviews, self._job),
             reviewer=Reviewer(
@@ -308,13 +326,7 @@ class Runner:
 
     def _show(self, work: Work) -> bool:
         """Tells what the attempt has made.  False where it is over: this is the fence before its work goes on."""
-        made = c.AddArtifact(
-            task_id=self._job.task_id,
-            epoch=self._job.epoch,
-            name=f"work of attempt {self._job.epoch}",
-            location=str(work),
-        )
-        return self._report(made)
+        return self._report(self._words.work(str(work)))
 
     def _watch(self, process: RunningProcess, launch: Launch, output_reader: OutputReader | None) -> End:
         """Until the process ends, an order comes, its time is over or it may not go on."""
@@ -362,14 +374,6 @@ class Runner:
             # Asked to stop, it would note in its session that somebody has interrupted it.
             return process.kill()
         return process.stop(grace_s=STOP_GRACE_S, on_step=self._step)
-
-    def _cut_output(self, limits: Limits) -> None:
-        """Gives back to the disk what was printed beyond the limit before the attempt could be stopped."""
-        if limits.output_bytes is None:
-            return
-        for path in (self._folder.stdout, self._folder.stderr):
-            with contextlib.suppress(OSError):
-                cut_plain(path, limits.output_bytes)
 
     def _doubt(self, suspicion: str) -> None:
         """Tells once that the attempt seems to hang, and once that it does not.  Raises Unavailable."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from pathlib import Path
 
-from muster.hosts.plain_files import read_part
+from muster.hosts.plain_files import cut_plain, read_part
 from muster.model.commands import LOG_BYTES_MAX, LOG_CHUNK_BYTES_MAX
+from muster.model.limits import Limits
+from muster.ports.agent import AttemptFolder
 
 log = logging.getLogger(__name__)
 
@@ -82,3 +85,12 @@ class Tail:
         skipped = max(0, size - END_BYTES - self.offset)
         self.offset, self.place = self.offset + skipped, self.place + skipped
         self._until, self._ended = size, True
+
+
+def cut_output(folder: AttemptFolder, limits: Limits) -> None:
+    """Gives back to the disk what was printed beyond the limit before the attempt could be stopped."""
+    if limits.output_bytes is None:
+        return
+    for path in (folder.stdout, folder.stderr):
+        with contextlib.suppress(OSError):
+            cut_plain(path, limits.output_bytes)

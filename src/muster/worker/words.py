@@ -55,6 +55,11 @@ class Words:
             may_ask=True,
         )
 
+    def work(self, location: str) -> c.AddArtifact:
+        """Where what the attempt has made is."""
+        named = f"work of attempt {self._job.epoch}"
+        return c.AddArtifact(task_id=self._job.task_id, epoch=self._job.epoch, name=named, location=location)
+
     def step(self, step: str) -> c.Progress:
         return c.Progress(task_id=self._job.task_id, epoch=self._job.epoch, step=cut(step, STEP_CHARS_MAX))
 

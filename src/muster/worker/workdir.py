@@ -16,6 +16,7 @@ from muster.worker.git import GitFailed, Repository
 from muster.worker.plan_boxes import plan_paths
 from muster.worker.publishing import FILE_BYTES_MAX, Publishing
 from muster.worker.tree_looks import LOOK_S, TreeLooks
+from muster.worker.upstream import AttemptUpstream
 from muster.worker.worktree import Work, Worktree
 
 log = logging.getLogger(__name__)
@@ -38,6 +39,10 @@ class Workdir(Protocol):
 
     def begin(self) -> None:
         """Makes it.  Raises GitFailed, WorkMissing."""
+
+    @property
+    def place(self) -> str:
+        """Where its work is while nobody else has it; empty where it is at hand for everybody."""
 
     def setup(self) -> str:
         """The shell command that has to succeed before the agent begins; empty where there is none."""
@@ -69,7 +74,7 @@ class Workdir(Protocol):
 class Folder:
     """The project's own: whatever is written there is there."""
 
-    told = ""
+    told = place = ""
     apart = False
 
     def __init__(self, root: Path) -> None:
@@ -123,6 +128,8 @@ class Trees(Struct, frozen=True, kw_only=True):
     """Boxes of plans that an agent ticks in its tree are put back."""
     look_s: float = LOOK_S
     """Between two looks at what a running attempt has changed."""
+    upstream: AttemptUpstream | None = None
+    """Where the repository is that this one is a part of; None: it is the project's own."""
 
 
 class Tree(Struct):
@@ -142,6 +149,11 @@ class Tree(Struct):
     @property
     def env(self) -> Mapping[str, str]:
         return {"MUSTER_BRANCH": self.tree.branch} if self.tree.branched else {}
+
+    @property
+    def place(self) -> str:
+        upstream = self.rules.upstream
+        return upstream.place(self.tree) if upstream is not None and self.tree.branched else ""
 
     def begin(self) -> None:
         self.told = self.tree.prepare(merge=self.publishes is None)
@@ -173,7 +185,10 @@ class Tree(Struct):
 
     def keep(self) -> Work | None:
         try:
-            return self.tree.keep()
+            work = self.tree.keep()
+            if work is not None and self.rules.upstream is not None:
+                return work._replace(where=self.rules.upstream.keep(self.tree))
+            return work
         except (GitFailed, OSError) as error:
             # The tree stays, and the next attempt tries again.
             log.warning("the work in %s could not be kept: %s", self.tree.path, error)
@@ -182,7 +197,8 @@ class Tree(Struct):
     def publishing(self) -> Publishing | None:
         if not self.tree.branched:
             return None
-        return Publishing(self.tree, self.rules.file_bytes_max, self.accepted, self.rules.droppings)
+        rules = self.rules
+        return Publishing(self.tree, rules.file_bytes_max, self.accepted, rules.droppings, rules.upstream)
 
     def looks(self) -> TreeLooks | None:
         return TreeLooks(self.tree, self.rules.look_s) if self.tree.branched else None

@@ -67,9 +67,12 @@ class Work(NamedTuple):
     stat: str
     refused: str = ""
     """What git says of files that it takes in only for safe keeping, or not at all."""
+    where: str = ""
+    """The host that has it, where the server has not."""
 
     def __str__(self) -> str:
-        return f"commit {self.commit[:SHORT_HASH_CHARS]}, {self.commits} since its start, {self.stat}"
+        told = f"commit {self.commit[:SHORT_HASH_CHARS]}, {self.commits} since its start, {self.stat}"
+        return f"{told}; {self.where}" if self.where else told
 
 
 class Worktree(Struct, frozen=True):

@@ -1,0 +1,279 @@
+"""The part of a server's repository that a worker of another host has: what it is brought and sends back.
+
+Trees, merges and checks are made here as everywhere; only the server moves the branch of a plan.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from muster.hosts.plain_files import replace_plain
+from muster.model.answers import ClaimedJob
+from muster.model.errors import BadInput, CallerError, Unavailable
+from muster.model.far_git import (
+    HAVES_MAX,
+    PART_BYTES_MAX,
+    GitFetch,
+    GitMoved,
+    GitPart,
+    GitPublish,
+    GitReceived,
+    GitSend,
+)
+from muster.ports.crew import Crew
+from muster.worker.bundles import bundle, read_at, sha256_of, unbundle
+from muster.worker.git import Committer, GitFailed, Repository
+from muster.worker.plan_branch import PlanBranch
+from muster.worker.worktree import Worktree
+from muster.worker.worktree_cleaner import tree_ids
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Ask = Callable[[Callable[[], T]], T]
+"""Makes a call to the server: once, or for as long as the attempt lasts."""
+LOOK_S = 2.0
+_NOTHING = hashlib.sha256(b"").hexdigest()
+
+
+class LeftWork(Struct, frozen=True, kw_only=True):
+    """What an attempt has left."""
+
+    task_id: int
+    epoch: int
+    base: str
+    kept: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.task_id}-{self.epoch}"
+
+
+def left_in(tree: Worktree) -> LeftWork:
+    """Of a tree that was kept.  Raises GitFailed."""
+    base, kept = (tree.repository.run("rev-parse", name) for name in (tree.base, tree.kept))
+    return LeftWork(task_id=int(tree.path.name), epoch=tree.epoch, base=base, kept=kept)
+
+
+class Upstream:
+    """Of all attempts of a worker."""
+
+    def __init__(
+        self, crew: Crew, top: Path, owed: Path, trees: Path, *, author: str = "", lease_s: float
+    ) -> None:
+        """`top` is where the repository is, `owed` keeps what the server has yet to be sent."""
+        self._crew = crew
+        self._owed = owed
+        self._trees = trees
+        self.repository = Repository(top, top / ".git", Path(), Committer(top, author), lease_s=lease_s)
+
+    def bring(self, job: ClaimedJob, ask: Ask[GitPart]) -> Repository | None:
+        """With the branch of its plan and what earlier attempts have left, as they are at the server now.
+
+        None: tasks have no working trees there.  Raises GitFailed, and what `ask` raises.
+        """
+        first = ask(lambda: self._crew.git_fetch(GitFetch(task_id=job.task_id, have=self._haves())))
+        if not first.repository:
+            return None
+        if not self._begun:
+            self.repository.top.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.repository.run("init", "--quiet", "--template=")
+        repository = replace(self.repository, prefix=Path(first.prefix), project=first.project)
+        if first.bundle:
+            self._take_in(repository, job.task_id, first, ask)
+        with repository.locked():
+            repository.run("update-ref", "--no-deref", "HEAD", first.head)
+            PlanBranch(repository, job.plan, self._trees).follow(first.tip, first.published)
+            for name, commit in first.refs.items():
+                before = repository.commit_of(name)  # ours may have more than was sent yet
+                if before is None or repository.is_ancestor(before, commit):
+                    repository.run("update-ref", name, commit)
+        return repository
+
+    @property
+    def _begun(self) -> bool:
+        return (self.repository.common / "HEAD").exists()
+
+    def _haves(self) -> tuple[str, ...]:
+        if not self._begun:
+            return ()
+        form = "--format=%(objectname) %(objecttype)"
+        lines = self.repository.run("for-each-ref", "--sort=-committerdate", form).splitlines()
+        commits = [name for name, _, kind in (line.partition(" ") for line in lines) if kind == "commit"]
+        head = self.repository.commit_of("HEAD")
+        return tuple(dict.fromkeys([*([head] if head else []), *commits]))[:HAVES_MAX]
+
+    def _take_in(self, repository: Repository, task_id: int, first: GitPart, ask: Ask[GitPart]) -> None:
+        with self._draft() as path:
+            with path.open("wb") as file:
+                file.write(first.data)
+                while (there := file.tell()) < first.size:
+                    more = GitFetch(task_id=task_id, bundle=first.bundle, offset=there)
+                    data = ask(lambda more=more: self._crew.git_fetch(more)).data  # type: ignore[misc]
+                    if not data:
+                        break
+                    file.write(data)
+            if sha256_of(path) != first.sha256:
+                raise GitFailed(
+                    "what the server has sent was changed on its way", "the next attempt asks anew"
+                )
+            unbundle(repository, path)
+
+    @contextlib.contextmanager
+    def _draft(self) -> Iterator[Path]:
+        path = self.repository.common / f"muster-bundle-{secrets.token_hex(8)}"
+        try:
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
+
+    def keep(self, tree: Worktree) -> bool:
+        """What is behind the attempt's ref is the server's as soon as that can be; whether it is by now.
+
+        Raises GitFailed, OSError.
+        """
+        left = left_in(tree)
+        self._owed.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_plain(self._owed / left.name, msgspec.json.encode(left), lasting=True)
+        try:
+            return self._settle(self._owed / left.name)
+        except Unavailable as error:
+            log.info("the work of attempt %s is not sent yet: %s", left.name, error)
+            return False
+
+    def keep_trees(self, at_work: Collection[int]) -> None:
+        """What attempts of workers that were killed have left, but for these tasks'.  Never raises."""
+        if not self._begun:
+            return
+        for task_id in {*tree_ids(self._trees)} - {*at_work}:
+            try:
+                tree = Worktree.found(self.repository, self._trees / str(task_id))
+                if tree is not None and tree.keep() is not None:
+                    self.keep(tree)
+            except (GitFailed, OSError) as error:
+                log.warning("%s is left as it is: %s", self._trees / str(task_id), error)
+
+    def mind(self, ended: threading.Event) -> None:
+        """Sends what is owed whenever it can, until the end."""
+        while not ended.wait(LOOK_S):
+            for path in self._owed.glob("*-*"):
+                if path.suffix:
+                    continue  # not whole yet, or refused
+                try:
+                    self._settle(path)
+                except (Unavailable, OSError) as error:
+                    log.debug("%s is not sent yet: %s", path.name, error)
+                    break
+
+    def _settle(self, path: Path) -> bool:
+        """False where another thread or worker of this host is at it.  Raises Unavailable."""
+        with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            left = msgspec.json.decode(file.read(), type=LeftWork)
+            try:
+                self.send(left, lambda call: call())
+            except CallerError as error:
+                log.warning("the work of attempt %s stays on this host: %s", left.name, error)
+                path.replace(path.with_suffix(".refused"))
+            else:
+                path.unlink()
+        return True
+
+    def send(
+        self,
+        left: LeftWork,
+        ask: Ask[GitReceived],
+        *,
+        merged: str | None = None,
+        tip: str = "",
+        branch: bool = False,
+    ) -> None:
+        """Returns once the server has all of it.  Raises GitFailed, BadInput, and what `ask` raises.
+
+        `tip` is another commit that it has by all we know; `branch` as in GitSend.
+        """
+        part = GitSend(
+            task_id=left.task_id,
+            epoch=left.epoch,
+            base=left.base,
+            kept=left.kept,
+            merged=merged,
+            branch=branch,
+            sha256=_NOTHING,
+            size=0,
+            offset=0,
+            data=b"",
+        )
+        try:
+            self._send(part, {left.base, *filter(None, [tip])}, ask)
+        except BadInput:
+            self._send(part, (), ask)  # it has less than we thought
+
+    def _send(self, part: GitSend, have: Collection[str], ask: Ask[GitReceived]) -> None:
+        with self._draft() as path:
+            wanted = {part.base, part.kept, *filter(None, [part.merged])}
+            if full := bundle(self.repository, path, wanted, have):
+                part = replace(part, sha256=sha256_of(path), size=path.stat().st_size)
+            while True:
+                data = read_at(path, part.offset, PART_BYTES_MAX) if full else b""
+                asked = replace(part, data=data)
+                answer = ask(lambda asked=asked: self._crew.git_send(asked))  # type: ignore[misc]
+                if answer.whole:
+                    return
+                part = replace(part, offset=answer.received)
+
+
+class AttemptUpstream(Struct, frozen=True, kw_only=True):
+    """As its attempt uses it."""
+
+    upstream: Upstream
+    crew: Crew
+    job: ClaimedJob
+    ask: Ask[Any]
+    """For as long as the attempt lasts.  Raises Over after it."""
+    host: str
+
+    def keep(self, tree: Worktree) -> str:
+        """Where the work is, if the server has not got it yet."""
+        return "" if self.upstream.keep(tree) else self.place(tree)
+
+    def place(self, tree: Worktree) -> str:
+        return f"on {self.host} in {tree.path} until the server has it"
+
+    def advance(self, tree: Worktree, old: str | None, new: str) -> bool:
+        """The server moves the plan's branch; False where it stands elsewhere by now, which is here then as well.
+
+        Raises GitFailed, Conflict, and what `ask` raises.
+        """
+        repository = tree.repository
+        left = left_in(tree)
+        self.upstream.send(left, self.ask, merged=new, tip=old or "")
+        asked = GitPublish(task_id=left.task_id, epoch=left.epoch, proof=self.job.proof, old=old, new=new)
+        answer: GitMoved = self.ask(lambda: self.crew.git_publish(asked))
+        if answer.why:
+            raise GitFailed(answer.why, answer.hint)
+        if answer.moved:
+            with repository.locked():
+                tree.plan_branch.follow(new, new)
+        else:
+            self.upstream.bring(self.job, self.ask)
+        return answer.moved
+
+    def hand_in(self, tree: Worktree) -> None:
+        """The task's own branch gets there what stands behind the attempt's ref.  Raises as `advance`."""
+        self.upstream.send(left_in(tree), self.ask, branch=True)

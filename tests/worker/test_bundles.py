@@ -1,0 +1,170 @@
+"""The repository of a server before workers of other hosts: what they send in parts is whole or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from repositories import git
+
+from muster.app.far_git import LocalGit
+from muster.config.project import Project
+from muster.model.errors import BadInput, IllegalMove, NotFound
+from muster.model.far_git import GitFetch, GitPublish, GitSend
+from muster.worker.bundles import bundle, unbundle
+from muster.worker.git import Repository, find_repository
+
+PART = 1000
+
+
+class Sent:
+    """A commit of a worker's own clone, on its way."""
+
+    def __init__(self, there: Path, name: str, base: str) -> None:
+        self.repository = found(there)
+        git(there, "checkout", "-q", "--detach", base)
+        (there / name).write_text(name)
+        git(there, "add", name)
+        git(there, "commit", "-qm", f"{name}\n\nTask: p/{name}\nAttempt: 1")
+        self.commit = git(there, "rev-parse", "HEAD")
+        path = there / ".git" / "sent"
+        assert bundle(self.repository, path, {base, self.commit}, {base})
+        self.data = path.read_bytes()
+        self.part = GitSend(
+            task_id=7,
+            epoch=1,
+            base=base,
+            kept=self.commit,
+            merged=self.commit,
+            sha256=hashlib.sha256(self.data).hexdigest(),
+            size=len(self.data),
+            offset=0,
+            data=b"",
+        )
+
+    def at(self, offset: int, size: int = PART) -> GitSend:
+        return replace(self.part, offset=offset, data=self.data[offset : offset + size])
+
+
+def found(folder: Path) -> Repository:
+    repository = find_repository(folder)
+    assert repository is not None
+    return replace(repository, project="here")
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Path:
+    folder = tmp_path / "server"
+    folder.mkdir()
+    git(folder, "init", "-q", "--template=", "-b", "main")
+    (folder / "README").write_text("first")
+    git(folder, "add", "README")
+    git(folder, "commit", "-qm", "first")
+    return folder
+
+
+@pytest.fixture
+def desk(server: Path) -> LocalGit:
+    return LocalGit(found(server), Project(server))
+
+
+@pytest.fixture
+def there(server: Path, tmp_path: Path) -> Path:
+    git(tmp_path, "clone", "-q", str(server), "there")
+    return tmp_path / "there"
+
+
+def now(call: Any) -> Any:
+    return asyncio.run(call)
+
+
+def test_parts_may_come_twice_or_not_at_all_and_the_whole_is_kept(
+    desk: LocalGit, server: Path, there: Path
+) -> None:
+    base = git(server, "rev-parse", "HEAD")
+    (there / "much").write_bytes(hashlib.shake_256(b"x").digest(5 * PART))
+    git(there, "add", "much")
+    git(there, "commit", "-qm", "much")
+    sent = Sent(there, "a", git(there, "rev-parse", "HEAD"))
+    sent.part = replace(sent.part, base=base)
+    with pytest.raises(BadInput, match=r"prerequisite"):
+        last = now(desk.take("p", "a", sent.at(0, len(sent.data))))
+    whole = there / ".git" / "whole"
+    assert bundle(sent.repository, whole, {sent.commit}, {base})
+    sent.data = whole.read_bytes()
+    sent.part = replace(sent.part, sha256=hashlib.sha256(sent.data).hexdigest(), size=len(sent.data))
+    assert now(desk.take("p", "a", sent.at(PART))).received == 0, "the first part is missing"
+    assert now(desk.take("p", "a", sent.at(0))).received == PART
+    assert now(desk.take("p", "a", sent.at(0))).received == PART, "it was there already"
+    changed = replace(sent.at(PART, len(sent.data)), data=b"x" * (len(sent.data) - PART))
+    with pytest.raises(BadInput, match="not the one that was announced"):
+        now(desk.take("p", "a", changed))
+    assert git(server, "for-each-ref", "refs/muster") == "", "nothing of it was kept"
+    offset = 0
+    while not (last := now(desk.take("p", "a", sent.at(offset)))).whole:
+        offset = last.received
+    assert git(server, "show", "refs/muster/p/a/1:a") == "a"
+    assert git(server, "rev-parse", "refs/muster/p/a/1-base") == base
+    assert now(desk.take("p", "a", sent.at(offset))).whole, "the answer was lost"
+    assert [*(server / ".muster" / "bundles" / "in").iterdir()] == []
+
+
+def test_only_who_knows_where_it_stands_moves_a_plans_branch(
+    desk: LocalGit, server: Path, there: Path
+) -> None:
+    base = git(server, "rev-parse", "HEAD")
+    one, two = Sent(there, "a", base), Sent(there, "b", base)
+    for sent in (one, two):
+        assert now(desk.take("p", "a", sent.at(0, len(sent.data)))).whole
+    intended: list[tuple[str, str]] = []
+
+    def publish(old: str | None, new: str, refused: Exception | None = None) -> Any:
+        async def intend(branch: str, before: str) -> None:
+            if refused is not None:
+                raise refused
+            intended.append((branch, before))
+
+        return now(desk.publish("p", GitPublish(task_id=7, epoch=1, old=old, new=new), intend))
+
+    with pytest.raises(IllegalMove):
+        publish(None, one.commit, IllegalMove("it is over"))
+    assert git(server, "branch", "--list", "muster/*") == "", "whose attempt is over moves nothing"
+    assert publish(None, one.commit).moved
+    assert publish(None, one.commit).moved, "the answer was lost"
+    assert publish(None, two.commit) == publish(base, two.commit)
+    assert not publish(base, two.commit).moved and not publish(base, two.commit).why
+    assert "leaves out" in publish(one.commit, two.commit).why
+    assert intended == [("muster/plan/p", "0" * 40)]
+    git(server, "worktree", "add", "-q", str(server.with_name("mine")), "muster/plan/p")
+    three = Sent(there, "c", one.commit)
+    assert now(desk.take("p", "a", three.at(0, len(three.data)))).whole
+    assert "is checked out in" in publish(one.commit, three.commit).why
+    assert git(server, "rev-parse", "muster/plan/p") == one.commit
+
+
+def test_what_is_asked_for_comes_in_parts_and_only_what_is_missing(
+    desk: LocalGit, server: Path, tmp_path: Path
+) -> None:
+    (server / "large").write_bytes(hashlib.shake_256(b"y").digest(900_000))
+    git(server, "add", "large")
+    git(server, "commit", "-qm", "large")
+    head = git(server, "rev-parse", "HEAD")
+    first = now(desk.part("p", "a", GitFetch(task_id=7)))
+    assert (first.head, first.project, first.tip, first.size > len(first.data)) == (head, "here", "", True)
+    data = first.data
+    while len(data) < first.size:
+        data += now(desk.part("p", "a", GitFetch(task_id=7, bundle=first.bundle, offset=len(data)))).data
+    assert hashlib.sha256(data).hexdigest() == first.sha256
+    git(tmp_path, "init", "-q", "--template=", "empty")
+    (tmp_path / "bundle").write_bytes(data)
+    empty = tmp_path / "empty"
+    unbundle(Repository(empty, empty / ".git", Path()), tmp_path / "bundle")
+    assert git(empty, "cat-file", "-s", f"{head}:large") == "900000"
+    again = now(desk.part("p", "a", GitFetch(task_id=7, have=(head, "0" * 40))))
+    assert (again.bundle, again.size) == ("", 0)
+    with pytest.raises(NotFound):
+        now(desk.part("p", "a", GitFetch(task_id=7, bundle="0" * 64)))
