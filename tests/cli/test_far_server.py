@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import pytest
 from cli_owner import Cli, Ran
 from far_servers import SECRET, FarOwner, far_owner
 
+import muster
 from muster.cli.surface import surface
+from muster.model.errors import BadInput, NotAllowed
 
 
 @pytest.fixture
@@ -166,3 +169,26 @@ def test_every_command_asks_the_server_or_says_where_it_works(ask: Callable[...,
         ),
     }
     assert known == told, "each command is in one of these"
+
+
+def test_programs_ask_the_server_as_the_command_line_does(
+    far: FarOwner, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with muster.Client(server=far.url, token=SECRET) as client:
+        handle = client.add("Log in", key="login", plan="auth")
+        assert client.tasks(plan="auth")[0].id == handle.id == client.handle("auth/login").id
+    with pytest.raises(NotAllowed):
+        muster.Client(server=far.url, token="mst_wrong").status()
+    with pytest.raises(BadInput):
+        muster.Client(root, server=far.url)
+    with pytest.raises(BadInput):
+        muster.Client(server="muster.example")
+    monkeypatch.setenv("MUSTER_SERVER", far.url)
+    monkeypatch.setenv("MUSTER_TOKEN", SECRET)
+
+    async def ask() -> list[str]:
+        async with muster.AsyncClient() as client:
+            await client.add("Log out", key="logout", plan="auth")
+            return [task.key for task in await client.tasks(plan="auth")]
+
+    assert asyncio.run(ask()) == ["login", "logout"]

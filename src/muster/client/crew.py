@@ -46,8 +46,11 @@ _DECODERS: dict[type[Answer], msgspec.json.Decoder[Any]] = {
 class HttpCrew:
     """One connection for each thread that calls."""
 
-    def __init__(self, socket: str | os.PathLike[str], token: str = "", *, reply_s: float = REPLY_S) -> None:
+    def __init__(
+        self, socket: str | os.PathLike[str], token: str = "", ca: str = "", *, reply_s: float = REPLY_S
+    ) -> None:
         """As for `client.http.Connection`."""
+        self._ca = ca
         self._socket = socket
         self._token = token
         self._reply_s = reply_s
@@ -100,7 +103,7 @@ class HttpCrew:
         self._call(command, Done)
 
     def _connect(self) -> Transport:
-        return Connection(self._socket, self._token)
+        return Connection(self._socket, self._token, self._ca)
 
     def _call(self, command: c.Command, answer: type[A], wait_s: float = 0.0) -> A:
         target = f"/worker/v1/{_NAMES[type(command)]}" + (f"?wait={wait_s:g}" if wait_s else "")

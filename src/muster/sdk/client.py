@@ -9,13 +9,15 @@ from typing import Any, Self, TypeVar, Unpack
 import msgspec
 from msgspec.structs import replace
 
+from muster.config.contexts import server_in
 from muster.model import commands as c
+from muster.model.errors import BadInput
 from muster.model.states import TaskStatus
 from muster.model.views import EventView, Inbox, PlanView, StatusView, TaskView
 from muster.sdk import asking
 from muster.sdk.asking import HOLD_S, Asking
 from muster.sdk.handles import AsyncHandle, Handle
-from muster.sdk.links import Link, ProjectLink, project_at
+from muster.sdk.links import Link, ProjectLink, ServerLink, project_at
 from muster.sdk.options import AgentOptions, earlier_of, fields_of
 
 T = TypeVar("T")
@@ -36,12 +38,35 @@ _STATUS = msgspec.json.Decoder(_Told)
 _INBOX = msgspec.json.Decoder(Inbox)
 
 
+def _link(project: str | os.PathLike[str] | None, url: str, token: str, ca: str) -> Link:
+    """Raises BadInput for two at once, or what is no address; and what `server_in` raises."""
+    if url and project is not None:
+        raise BadInput("a project and a server both say who is asked", "name one of them")
+    server = server_in(os.environ, url=url, here=project is not None)
+    if server is None:
+        return ProjectLink(project_at(project))
+    server.token, server.ca = token or server.token, ca or server.ca
+    return ServerLink(server)
+
+
 class _Wishes:
     """What clients ask, without I/O."""
 
-    def __init__(self, project: str | os.PathLike[str] | None = None, *, link: Link | None = None) -> None:
-        """`project` is the folder that holds `.muster/`; without it that of the working directory."""
-        self._link = link or ProjectLink(project_at(project))
+    def __init__(
+        self,
+        project: str | os.PathLike[str] | None = None,
+        *,
+        server: str = "",
+        token: str = "",
+        ca_file: str = "",
+        link: Link | None = None,
+    ) -> None:
+        """`project` is the folder that holds `.muster/`; without it the server at the URL `server`, or the one
+        that MUSTER_SERVER or MUSTER_CONTEXT names, else the project of the working directory.
+
+        Without a `token` the one that the command line would use.
+        """
+        self._link = link or _link(project, server, token, ca_file)
 
     def _spec(self, title: str, prompt: str, options: AgentOptions) -> Asking[tuple[str, c.Spec]]:
         spec = c.Spec(**{"title": title, "description": prompt, **fields_of(options, AgentOptions)})

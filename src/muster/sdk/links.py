@@ -22,6 +22,8 @@ from muster.app.settings import load_config
 from muster.client.async_http import AsyncConnections
 from muster.client.crew import HttpCrew
 from muster.client.http import ClientRequest, Connection, answers
+from muster.client.remote import ServerUrl
+from muster.config.contexts import KnownServer
 from muster.config.project import Project, find_project
 from muster.hosts.file_lock import holder
 from muster.hosts.local_host import LocalHost
@@ -234,6 +236,47 @@ class ProjectLink:
         if found is None:
             found = self._local.connection = Connection(self.project.socket)
         return found
+
+
+class ServerLink:
+    """To a server elsewhere.  Its tasks are not run by functions of this program."""
+
+    def __init__(self, server: KnownServer) -> None:
+        """Raises BadInput for what is no address."""
+        ServerUrl(server.url)
+        self.server = server
+        self.actor = actor()
+        self._local = threading.local()
+
+    def send(self, asked: ClientRequest) -> tuple[int, bytes]:
+        found: Connection | None = getattr(self._local, "connection", None)
+        if found is None:
+            server = self.server
+            found = self._local.connection = Connection(server.url, server.token, server.ca)
+        return found.request(self._named(asked))
+
+    async def send_async(self, asked: ClientRequest) -> tuple[int, bytes]:
+        connections = AsyncConnections(self.server.url, self.server.token, self.server.ca)
+        try:
+            return await connections.request(self._named(asked))
+        finally:
+            await connections.close()
+
+    def _named(self, asked: ClientRequest) -> ClientRequest:
+        """Inside of a task it is the attempt's word."""
+        if not self.server.attempt:
+            return asked
+        headers = {**asked.headers, "Muster-Attempt": self.server.attempt}
+        return ClientRequest(asked.method, asked.target, asked.body, headers, reply_s=asked.reply_s)
+
+    def enqueue(self, command: c.Enqueue) -> Enqueued:
+        return _ENQUEUED.decode(answered(*self.send(_adding(command))))
+
+    async def enqueue_async(self, command: c.Enqueue) -> Enqueued:
+        return _ENQUEUED.decode(answered(*await self.send_async(_adding(command))))
+
+    def crew(self) -> HttpCrew:
+        return HttpCrew(self.server.url, self.server.token, self.server.ca)
 
 
 def _adding(command: c.Enqueue) -> ClientRequest:
