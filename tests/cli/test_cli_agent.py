@@ -19,7 +19,7 @@ command = ["no-such-claude"]
 permission_mode = "bypassPermissions"
 model = "opus"
 max_budget_usd = 2.5
-set = { IS_SANDBOX = "1", KEY = "secret" }
+set = { IS_SANDBOX = "1", KEY = "hunter2" }
 
 [agents.loud]
 command = ["sh", "-c", "echo no >&2; exit 3"]
@@ -88,7 +88,7 @@ def test_one_is_shown_without_its_secrets(cli, project):
         assert ran.code == 0
         assert "bypassPermissions" in ran.out
         assert "KEY" in ran.out
-        assert "secret" not in ran.out
+        assert "hunter2" not in ran.out
     assert "$2.5 a run" in cli("agent", "show", "claude").out
 
 

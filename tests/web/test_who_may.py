@@ -74,6 +74,7 @@ MAY: dict[Right, tuple[str, ...]] = {
         *(f"POST /worker/v1/{verb}" for verb in ("complete", "declare", "deregister", "diff", "fail")),
         *(f"POST /worker/v1/{verb}" for verb in ("gone", "heartbeat", "log", "park", "progress", "start")),
         *(f"POST /worker/v1/{verb}" for verb in ("provider", "publish", "register", "release", "suspect")),
+        "POST /worker/v1/secrets",
         *(f"POST /worker/v1/git/{verb}" for verb in ("fetch", "publish", "send")),
         "GET /worker/v1/tasks/{taskId}/place",
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from muster.model.blackout import Blackout
 from muster.model.commands import LOG_CHUNK_BYTES_MAX
 from muster.worker.tail import Tail
 
@@ -42,3 +43,27 @@ def test_a_line_of_any_length_is_followed(tmp_path: Path) -> None:
     tail = Tail("stdout", path)
     tail.skip = NOISE
     assert b"".join(data for _, data in shipped(tail)) == long + b"\nend\n"
+
+
+def test_a_secret_in_two_parts_is_held_back_until_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "stdout"
+    tail = Tail("stdout", path)
+    tail.blackout = Blackout(["s3cret-value"])
+    path.write_bytes(b"it is s3cret")
+    assert shipped(tail) == [(0, b"it is ")]
+    with path.open("ab") as file:
+        file.write(b"-value, and s3")
+    assert shipped(tail) == [(6, b"************, and ")]
+    tail.skip_to_the_end()
+    assert shipped(tail) == [(24, b"s3")]
+
+
+def test_a_secret_with_lines_that_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "stdout"
+    tail = Tail("stdout", path)
+    tail.skip, tail.blackout = NOISE, Blackout(["s3cret-value"])
+    path.write_bytes(b"a s3cret-value\n" + NOISE + b"}\nb s3cret-va")
+    assert shipped(tail) == [(0, b"a ************\n")]
+    with path.open("ab") as file:
+        file.write(b"lue\n")
+    assert shipped(tail) == [(15, b"b ************\n")]

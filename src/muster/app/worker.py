@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -25,6 +26,7 @@ from muster.hosts.process import LocalLauncher
 from muster.hosts.process_tree import kill_recorded
 from muster.runtimes.chance import SystemChance
 from muster.worker.context import FarTrees, WorkerContext
+from muster.worker.given import SecretsOfAgents
 from muster.worker.supervisor import DECLARED_DEAD, DRAINED
 from muster.worker.upstream import Upstream
 from muster.worker.worker import Worker
@@ -71,6 +73,9 @@ def run_worker(root: Path, server: str = "") -> int:
     kill_recorded(project.attempts_dir, host)
     process = host.identify(os.getpid())
     assert process is not None
+    given = SecretsOfAgents({name: agent.secrets for name, agent in config.agents.items()})
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(given)
     crew = HttpCrew(server, token, reply_s=FAR_REPLY_S) if server else HttpCrew(project.socket)
     far = _far_trees(crew, project, config, host.hostname) if server and config.git.worktrees else None
     around = WorkerContext(
@@ -85,6 +90,7 @@ def run_worker(root: Path, server: str = "") -> int:
         checks=asked_of(config, config.task.check, lambda agent: agent.check),
         reviews=asked_of(config, config.task.review, lambda agent: agent.review),
         places=places_of(config),
+        given=given,
         rubric=config.task.rubric,
         env=base_env((), {}),
     )

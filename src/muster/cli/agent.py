@@ -166,6 +166,7 @@ def _show(args: argparse.Namespace) -> int:
         "args": list(agent.args),
         # Values of variables may be secret: their names are enough.
         "env": sorted({*agent.env_names, *agent.env}),
+        "secrets": list(agent.secrets),
         "slots": agent.slots,
         "capabilities": list(agent.capabilities),
         "profiles": list(agent.profiles),
@@ -180,6 +181,7 @@ def _show(args: argparse.Namespace) -> int:
         "budget": "" if agent.max_budget_usd is None else f"${agent.max_budget_usd:g} a run",
         "args": " ".join(agent.args),
         "env": ", ".join(look["env"]),
+        "secrets": ", ".join(look["secrets"]),
         "slots": "" if agent.slots is None else str(agent.slots),
     }
     print_one(args, look, lambda screen: _told(named, screen))

@@ -133,6 +133,7 @@ CONFIG = """\
 #prompt = "stdin"
 #env = ["CI"]                               # variables handed on from your environment
 #set = { LANG = "C.UTF-8" }                 # variables with a value of their own
+#secrets = ["GITHUB_TOKEN"]                 # values of `muster secrets set`
 #exit_codes = { invalid = [2], rate_limit = [75] }
 #slots = 4                                  # tasks that it does at one time, over all workers
 #capabilities = ["rust", "gpu"]             # tasks with {cap=rust} go only to an agent that has it

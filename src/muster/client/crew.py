@@ -12,7 +12,7 @@ import msgspec
 from muster.client.api import error_of
 from muster.client.http import REPLY_S, ClientRequest, Connection
 from muster.model import commands as c
-from muster.model.answers import Answer, Claimed, Done, HeartbeatAnswer, Moved, Registered
+from muster.model.answers import Answer, Claimed, Done, HeartbeatAnswer, Moved, Registered, SecretsGiven
 from muster.model.errors import MusterError
 from muster.model.far_git import GitFetch, GitMoved, GitPart, GitPublish, GitReceived, GitSend
 from muster.model.place import PlanPlace
@@ -35,6 +35,7 @@ _DECODERS: dict[type[Answer], msgspec.json.Decoder[Any]] = {
         Moved,
         Done,
         PlanPlace,
+        SecretsGiven,
         GitPart,
         GitReceived,
         GitMoved,
@@ -86,6 +87,9 @@ class HttpCrew:
 
     def place(self, task_id: int) -> PlanPlace:
         return self._ask("GET", f"/worker/v1/tasks/{task_id}/place", b"", PlanPlace, 0.0)
+
+    def secrets(self, command: c.AskSecrets) -> SecretsGiven:
+        return self._call(command, SecretsGiven)
 
     def git_fetch(self, asked: GitFetch) -> GitPart:
         return self._git("fetch", asked, GitPart)

@@ -26,6 +26,7 @@ from muster.config.values import (
     read_one_of,
     read_pattern,
     read_prompt,
+    read_secret_names,
     read_size,
     read_text,
     read_texts,
@@ -161,6 +162,9 @@ class AgentConfig(Section, frozen=True):
     )
     env: Mapping[str, str] = setting(
         {}, "set", read_env, "variables with a value of their own (only names are shown)"
+    )
+    secrets: tuple[str, ...] = setting(
+        (), "secrets", read_secret_names, "what it is given of `muster secrets`, in its environment"
     )
     exit_codes: Mapping[int, ErrorKind] = setting(
         {}, "exit_codes", read_exit_codes, "what exit codes mean", _codes_shown

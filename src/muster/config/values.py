@@ -151,6 +151,14 @@ def read_env_names(key: str, value: object) -> tuple[str, ...]:
     return names
 
 
+def read_secret_names(key: str, value: object) -> tuple[str, ...]:
+    names = read_env_names(key, value)
+    for name in names:
+        if name.startswith("MUSTER_"):
+            fail(key, f"{name!r} is a variable that Muster sets itself", "name the secret otherwise")
+    return names
+
+
 def read_env(key: str, value: object) -> dict[str, str]:
     variables: dict[str, str] = {}
     for name in (table := read_table(key, value)).names():

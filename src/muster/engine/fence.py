@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hmac
+
 from muster.model.commands import AttemptCommand
 from muster.model.errors import NotFound, StaleEpoch, StoreRewound, TermOver
 from muster.model.seals import Grants
@@ -22,6 +24,10 @@ class Incarnation:
         if self._grants is None:
             return ""
         return self._grants.proof(self._incarnation, attempt.task_id, attempt.epoch, attempt.worker_id)
+
+    def granted(self, attempt: Attempt, proof: str) -> bool:
+        """Whether that is the proof which came with this very attempt."""
+        return self._grants is None or hmac.compare_digest(self.proof(attempt), proof)
 
     def check(self, task: Task | None, attempt: Attempt | None, command: AttemptCommand) -> None:
         """Nothing for what the store knows.

@@ -32,7 +32,8 @@ from muster.model.numbers import is_number
 from muster.model.permissions import Permission, permissions_of
 from muster.model.plan_sync import PlanSynced, SyncState, boxes_differ
 from muster.model.pools import Pools, pools_of
-from muster.model.rows import ANY_AGENT, agent_views, worker_view
+from muster.model.rows import ANY_AGENT, WorkerRow, agent_views, worker_view
+from muster.model.secrets import lacks
 from muster.model.spending import ledger_of
 from muster.model.states import HELD, CrewStatus, TaskStatus
 from muster.model.task import Attempt, Now
@@ -175,7 +176,7 @@ class Queries:
             workers=tuple(workers),
             last_event_id=await reads.last_event_id(),
             workers_ordered=ordered(await reads.meta(ORDERED))[0],
-            last_unfit=last.all_unfit() if last else {},
+            last_unfit=await self._still_unfit(last) if last else {},
         )
 
     async def worker(self, worker_id: str) -> WorkerView:
@@ -340,6 +341,13 @@ class Queries:
             return False
         facts = await self._facts()
         return not any(takers(agent, capabilities, facts) for agent, capabilities in wanted)
+
+    async def _still_unfit(self, last: WorkerRow) -> dict[str, str]:
+        """Of a worker that has ended: a secret may have been set since."""
+        unfit, known = last.all_unfit(), await self._reads.secrets()
+        return {
+            agent: why for agent, why in unfit.items() if not any(lacks(why, each.name) for each in known)
+        }
 
     async def _facts(self, touching: tuple[Touching, ...] = ()) -> CrewFacts:
         status = await self.crew()

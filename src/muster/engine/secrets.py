@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from muster.engine.notes import note
 from muster.engine.view import View
 from muster.model import commands as c
-from muster.model.answers import Answer, Done
-from muster.model.errors import NotFound
-from muster.model.secrets import Secret, not_set
+from muster.model.answers import Answer, Done, SealedSecrets
+from muster.model.errors import NotFound, StaleEpoch
+from muster.model.secrets import Secret, lacks
 
 
 async def put(view: View, command: c.PutSecret) -> Done:
@@ -24,7 +24,7 @@ async def put(view: View, command: c.PutSecret) -> Done:
     said = f"secret {command.name} set by {command.actor}"
     await note(view, f"secret {command.name}", event, said, command.actor)
     for worker in await view.tx.living_workers():
-        unfit = {agent: why for agent, why in worker.unfit.items() if why != not_set(command.name)}
+        unfit = {agent: why for agent, why in worker.unfit.items() if not lacks(why, command.name)}
         if unfit != worker.unfit:
             await view.tx.put_worker(replace(worker, unfit=unfit))
             view.became_ready = True
@@ -52,8 +52,24 @@ async def reseal(view: View, command: c.Reseal) -> Done:
     return Done()
 
 
+async def give(view: View, command: c.AskSecrets) -> SealedSecrets:
+    """To the holder of a lease.  Raises StaleEpoch for everybody else."""
+    await view.load([command.task_id])
+    view.check(command)
+    attempt = view.attempt(command.task_id)
+    mine = attempt is not None and attempt.epoch == command.epoch and attempt.open and not attempt.by_hand
+    if attempt is None or not mine or not view.incarnation.granted(attempt, command.proof):
+        raise StaleEpoch(
+            f"attempt {command.epoch} of task {command.task_id} is not held by who asks; nothing was told",
+            "stop this attempt's process",
+        )
+    known = await view.tx.sealed_secrets()
+    return SealedSecrets(sealed={name: known[name] for name in command.names if name in known})
+
+
 HANDLERS: dict[type[c.Command], Callable[[View, Any], Awaitable[Answer]]] = {
     c.PutSecret: put,
     c.RemoveSecret: remove,
     c.Reseal: reseal,
+    c.AskSecrets: give,
 }

@@ -5,7 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable, Iterable
 from pathlib import Path
+
+_PART_BYTES = 1 << 20
 
 
 def read_plain(path: Path, limit: int) -> bytes:
@@ -66,6 +69,23 @@ def cut_plain(path: Path, size: int) -> None:
         _refuse_special(fd, path)
         if os.fstat(fd).st_size > size:
             os.ftruncate(fd, size)
+    finally:
+        os.close(fd)
+
+
+def change_plain(path: Path, wanted: Callable[[bytes], Iterable[tuple[int, int]]], *, overlap: int) -> None:
+    """Overwrites what `wanted` finds in the parts of an ordinary file, none of it longer than `overlap`.
+
+    Raises OSError.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        _refuse_special(fd, path)
+        at = 0
+        while data := os.pread(fd, _PART_BYTES + overlap, at):
+            for begin, end in wanted(data):
+                os.pwrite(fd, b"*" * (end - begin), at + begin)
+            at += _PART_BYTES
     finally:
         os.close(fd)
 

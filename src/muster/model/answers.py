@@ -232,5 +232,18 @@ class MessagesQueued(Answer, frozen=True, kw_only=True):
     """How many are to be sent."""
 
 
+class SealedSecrets(Answer, frozen=True, kw_only=True):
+    """As the store has them, by name."""
+
+    sealed: dict[str, str]
+
+
+class SecretsGiven(Answer, frozen=True, kw_only=True):
+    values: dict[str, str]
+    """By name."""
+    missing: dict[str, str]
+    """Why they are, by name."""
+
+
 class Done(Answer, frozen=True, kw_only=True):
     """Nothing to tell but that it was written."""

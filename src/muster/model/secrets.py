@@ -6,8 +6,8 @@ from msgspec import Struct
 
 VALUE_CHARS_MIN = 8
 """A shorter one could not be told from other text where it is to be blacked out."""
-VALUE_CHARS_MAX = 32_000
-"""Programs can be given little more in one variable."""
+VALUE_CHARS_MAX = 16_000
+"""In all its forms it fits into one chunk of output."""
 
 
 class Secret(Struct, frozen=True, rename="camel"):
@@ -24,4 +24,18 @@ def secret_purpose(workspace_id: int, name: str) -> str:
 
 def not_set(name: str) -> str:
     """Why an agent that is to have it cannot run."""
-    return f"its secret {name} is not set: muster secrets set {name}"
+    return f"{_its(name)}is not set: muster secrets set {name}"
+
+
+def key_lost(name: str) -> str:
+    """The same where it is set, and the key that has sealed it is gone."""
+    return f"{_its(name)}cannot be opened, its key is lost: muster secrets set {name}"
+
+
+def lacks(why: str, name: str) -> bool:
+    """Whether an agent cannot run for want of this secret."""
+    return why.startswith(_its(name))
+
+
+def _its(name: str) -> str:
+    return f"its secret {name} "

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from muster.model import commands as c
-from muster.model.answers import Claimed, HeartbeatAnswer, Moved, Registered
-from muster.model.commands import AttemptCommand, Claim, Deregister, Heartbeat, Register
+from muster.model.answers import Claimed, HeartbeatAnswer, Moved, Registered, SecretsGiven
+from muster.model.commands import AskSecrets, AttemptCommand, Claim, Deregister, Heartbeat, Register
 from muster.model.far_git import GitFetch, GitMoved, GitPart, GitPublish, GitReceived, GitSend
 from muster.model.place import PlanPlace
 
@@ -32,6 +32,7 @@ COMMANDS: dict[str, type[c.Command]] = {
     "diff": c.LiveDiff,
     "account": c.Account,
     "provider": c.Provider,
+    "secrets": c.AskSecrets,
 }
 """All that a worker says, by its name on the wire."""
 
@@ -55,6 +56,9 @@ class Crew(Protocol):
 
     def place(self, task_id: int) -> PlanPlace:
         """Of this task in its plan, as it is now."""
+
+    def secrets(self, command: AskSecrets) -> SecretsGiven:
+        """For the process of its agent alone."""
 
     def git_fetch(self, asked: GitFetch) -> GitPart: ...
 

@@ -26,9 +26,14 @@ class Vault(Protocol):
         """Only what the newest one has sealed can be opened from now on."""
 
 
-class SecretTx(Protocol):
+class SecretReads(Protocol):
     async def secrets(self) -> list[Secret]: ...
 
+    async def sealed_secrets(self) -> dict[str, str]:
+        """All of them by name."""
+
+
+class SecretTx(SecretReads, Protocol):
     async def put_secret(self, secret: Secret, sealed: str) -> None: ...
 
     async def drop_secret(self, name: str) -> None: ...
@@ -38,10 +43,3 @@ class SecretTx(Protocol):
 
     async def reseal_webhook(self, webhook_id: int, sealed: str) -> None:
         """The same of the secret that signs its messages."""
-
-
-class SecretReads(Protocol):
-    async def secrets(self) -> list[Secret]: ...
-
-    async def sealed_secrets(self) -> dict[str, str]:
-        """All of them by name."""

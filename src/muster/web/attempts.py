@@ -13,6 +13,7 @@ from muster.model.errors import BadInput, CallerError, IllegalMove, NotAllowed, 
 from muster.model.states import ErrorKind
 from muster.model.task import Attempt
 from muster.web.backend import Backend
+from muster.web.blackouts import blackout_of
 from muster.web.http import Body, Reply, Request, body_of, json_text
 from muster.web.identity import holds
 from muster.web.routes import Routes
@@ -67,7 +68,8 @@ def _report(verb: str, shape: type[c.AttemptCommand], *names: str) -> None:
         if who.by_hand:
             with contextlib.suppress(IllegalMove):  # its time is over: what it has to say still counts
                 await web.engine.execute(c.Extend(task_id=who.task_id, epoch=who.epoch, actor=who.worker_id))
-        fields = {name: getattr(body, name) for name in names}
+        black = await blackout_of(web)
+        fields = {name: black.of(getattr(body, name)) for name in names}
         return await web.engine.execute(shape(task_id=who.task_id, epoch=who.epoch, **fields))
 
     body = lambda: body_of(shape, names)  # noqa: E731
@@ -98,7 +100,7 @@ async def _declare(
     web: Backend, who: Attempt, failed: ErrorKind | None, text: str, summary: str = ""
 ) -> Answer:
     """The word of a worker's agent, which the worker settles; by hand it is the end."""
-    task_id, epoch = who.task_id, who.epoch
+    task_id, epoch, text = who.task_id, who.epoch, (await blackout_of(web)).of(text)
     if not who.by_hand:
         return await web.engine.execute(
             c.Declare(task_id=task_id, epoch=epoch, kind=failed, text=text, summary=summary)

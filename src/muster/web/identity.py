@@ -15,6 +15,7 @@ from muster.model.errors import Forbidden, NotAllowed
 from muster.model.people import ATTEMPT
 from muster.model.task import Attempt
 from muster.web.backend import Backend
+from muster.web.blackouts import blackout_of
 from muster.web.http import Peer, Request
 
 HEADER = b"muster-attempt"
@@ -63,7 +64,7 @@ async def _asker(web: Backend, request: Request) -> str:
 
 
 async def as_said_by(web: Backend, request: Request, body: Any) -> Any:
-    """`body` with the attempt as its actor, where an attempt asks.  Raises NotAllowed for a wrong token."""
+    """`body` with the attempt as its actor and without secrets, where one asks.  Raises NotAllowed."""
     has_actor = (
         "actor" in body if isinstance(body, dict) else isinstance(body, Struct) and hasattr(body, "actor")
     )
@@ -72,6 +73,7 @@ async def as_said_by(web: Backend, request: Request, body: Any) -> Any:
     actor = await _asker(web, request)
     if not actor:
         return body
+    body = (await blackout_of(web)).of(body)
     return body | {"actor": actor} if isinstance(body, dict) else replace(body, actor=actor)
 
 

@@ -5,8 +5,19 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from muster.model import commands as c
-from muster.model.answers import Answer, Claimed, Done, HeartbeatAnswer, Moved, Registered
+from muster.model.answers import (
+    Answer,
+    Claimed,
+    Done,
+    HeartbeatAnswer,
+    Moved,
+    Registered,
+    SealedSecrets,
+    SecretsGiven,
+)
+from muster.model.errors import StoreRefused
 from muster.model.place import PlanPlace
+from muster.model.secrets import key_lost, not_set, secret_purpose
 from muster.model.states import CrewStatus
 from muster.ports.crew import COMMANDS
 from muster.ports.runtime import READY, orders_for
@@ -17,7 +28,7 @@ from muster.web.routes import Routes
 routes = Routes()
 
 for _name, _shape in COMMANDS.items():
-    if _shape not in {c.Register, c.Claim, c.Heartbeat}:
+    if _shape not in {c.AskSecrets, c.Register, c.Claim, c.Heartbeat}:
         answer = Done if _shape is c.Deregister else Moved
         routes.command(f"/worker/v1/{_name}", _shape, answer=answer)
 
@@ -35,6 +46,20 @@ async def place(web: Backend, task_id: int) -> PlanPlace:
     found = await web.reads.place(task_id)
     files = [plan.source for plan in await web.reads.plan_sources() if plan.source is not None]
     return replace(found, plan_files=tuple(files))
+
+
+@routes.post("/worker/v1/secrets")
+async def give_secrets(web: Backend, body: c.AskSecrets) -> SecretsGiven:
+    """To who holds this lease, for the process of its agent alone."""
+    found = await web.engine.execute(body)
+    assert isinstance(found, SealedSecrets)
+    values, missing = {}, {name: not_set(name) for name in body.names if name not in found.sealed}
+    for name, sealed in found.sealed.items():
+        try:
+            values[name] = web.owner.vault.unseal(sealed, secret_purpose(web.workspace_id, name))
+        except StoreRefused:
+            missing[name] = key_lost(name)
+    return SecretsGiven(values=values, missing=missing)
 
 
 class WaitQuery(Query, frozen=True, kw_only=True):

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from muster.model.answers import ClaimedJob
 from muster.ports.agent import Agent, Launcher
 from muster.ports.crew import Crew
 from muster.worker.git import Repository
+from muster.worker.given import SecretsOfAgents
 from muster.worker.upstream import Ask, AttemptUpstream, Upstream
 from muster.worker.workdir import Trees
 
@@ -51,6 +52,8 @@ class WorkerContext(Struct, frozen=True, kw_only=True):
     """Who reviews each agent's work, in the same way."""
     places: Mapping[str, str] = {}
     """By agent, the template that tells it of a task's place in its plan; of those that are told."""
+    given: SecretsOfAgents = field(default_factory=lambda: SecretsOfAgents({}))
+    """Secrets of its agents."""
     rubric: str = ""
     env: Mapping[str, str] = {}
     """Of checks, which are no agent's process."""

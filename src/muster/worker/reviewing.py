@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.model.answers import ClaimedJob
+from muster.model.errors import AgentUnfit
 from muster.model.states import ErrorKind
 from muster.model.usage import Usage
 from muster.ports.agent import Agent, AttemptFolder, Completed, Failed, Job, Launch
@@ -35,6 +37,8 @@ class Reviewer(Struct, frozen=True):
     folder: AttemptFolder
     rubric: str
     env: Mapping[str, str]
+    given: Callable[[str], Mapping[str, str]]
+    """The secrets of an agent."""
     run: Callable[[Launch, OutputReader], End]
     spent: Usage | None
     """What the attempt has cost before."""
@@ -59,13 +63,17 @@ class Reviewer(Struct, frozen=True):
             checkpoint=None,
             timeout_s=self.job.timeout_s,
         )
+        try:
+            given = self.given(name)
+        except AgentUnfit as error:
+            raise NoVerdict(f"reviewer {name} cannot run: {error.message}") from None
         launch = agent.launch(job, self.folder, cwd=cwd, extra_env=self.env)
         stream = agent.stream(job, launch)
         reader = OutputReader(
             self.job, self.folder.stdout, stream, launch.session_key, spent=self.spent, guest=True
         )
         outputs = {file: file.stat().st_size if file.exists() else 0 for file in self._outputs}
-        end = self.run(launch, reader)
+        end = self.run(replace(launch, env={**launch.env, **given}), reader)
         if end.abandoned:
             raise Over(f"attempt {self.job.epoch} of {self.job.plan}/{self.job.key} is over")
         if end.stopped:

@@ -8,7 +8,7 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -45,7 +45,7 @@ from muster.worker.speaking import Speaker
 from muster.worker.tail import Tail, cut_output
 from muster.worker.tree_looks import TreeLooks
 from muster.worker.watchdog import Watchdog
-from muster.worker.words import Words, cut
+from muster.worker.words import Words
 from muster.worker.workdir import Workdir, workdir_of
 from muster.worker.worktree import Work, WorkMissing
 
@@ -172,6 +172,7 @@ class Runner:
         place = self._place.told(self._around.places.get(self._job.agent, ""))
         job = self._words.job(workdir.told, workdir.diff() if self._job.epoch > 1 else "", place)
         env = self._environment(token, workdir, port)
+        given = self._given(self._job.agent)
         launch = agent.launch(job, self._folder, cwd=workdir.cwd, extra_env=env)
         stream = agent.stream(job, launch)
         # Started before the process is: a worker that dies in between has lost an attempt that may have run.
@@ -196,7 +197,7 @@ class Runner:
             return
         output_reader = OutputReader(self._job, self._folder.stdout, stream, launch.session_key)
         self._tails[0].skip = launch.unlogged
-        end = self._carry_out(launch, output_reader)
+        end = self._carry_out(replace(launch, env={**launch.env, **given}), output_reader)
         if end.abandoned:
             workdir.keep()
             return
@@ -211,6 +212,15 @@ class Runner:
                 self._report(c.Provider(task_id=self._job.task_id, epoch=self._job.epoch))
             word = self._words.on(outcome, ended, self._folder.path, workdir.cwd)
         self._conclude(workdir, word)
+
+    def _given(self, agent: str) -> Mapping[str, str]:
+        """Its secrets.  Raises AgentUnfit where it cannot run without one that is missing."""
+        given = self._around.given.ask(self._crew, self._job, agent, self._patiently)
+        for tail in self._tails:
+            tail.blackout = self._around.given.blackout
+        # Workers of earlier attempts may have been killed before they had.
+        self._around.given.black_out(*self._folder.path.parent.iterdir())
+        return given
 
     def _set_up(self, workdir: Workdir, launch: Launch) -> bool:
         """Makes the place ready to work in.  False where the attempt is over."""
@@ -244,6 +254,8 @@ class Runner:
             # Whatever went wrong here: nobody else may get the task while this process lives.
             process.kill()
             raise
+        finally:
+            self._around.given.black_out(self._folder.path)
         self._ship_all()
         if output_reader is not None:
             # The last words decide how it ended, unless that is known already.
@@ -287,6 +299,7 @@ class Runner:
 
     def _conclude(self, workdir: Workdir, word: c.Finish) -> None:
         """Keeps the work, hands it on where the attempt succeeded, and reports how it ended."""
+        word = self._around.given.blackout.of(word)
         if isinstance(word, c.Complete):
             workdir.sign(self._words.signature(word, self._usage))
         work = workdir.keep()
@@ -314,6 +327,7 @@ class Runner:
                 self._folder,
                 self._around.rubric,
                 env,
+                self._given,
                 self._carry_out,
                 self._usage,
             ),
@@ -379,8 +393,7 @@ class Runner:
         """Tells once that the attempt seems to hang, and once that it does not.  Raises Unavailable."""
         if suspicion == self._suspected:
             return
-        doubt = c.Suspect(task_id=self._job.task_id, epoch=self._job.epoch, evidence=cut(suspicion, 2000))
-        self._send(doubt)
+        self._send(self._words.doubt(suspicion))
         self._suspected = suspicion
 
     def _account(self, output_reader: OutputReader, *, forget: bool = False) -> None:
@@ -473,7 +486,7 @@ class Runner:
         return self._patiently(send)
 
     def _proved(self, command: c.AttemptCommand) -> c.AttemptCommand:
-        return replace(command, proof=self._job.proof)
+        return replace(self._around.given.blackout.of(command), proof=self._job.proof)
 
     def _patiently(self, call: Callable[[], bool]) -> bool:
         wait_s = RECONNECT_FIRST_S

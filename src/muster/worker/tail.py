@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 
 from muster.hosts.plain_files import cut_plain, read_part
+from muster.model.blackout import Blackout
 from muster.model.commands import LOG_BYTES_MAX, LOG_CHUNK_BYTES_MAX
 from muster.model.limits import Limits
 from muster.ports.agent import AttemptFolder
@@ -28,6 +29,7 @@ class Tail:
         self.stream = stream
         self.skip = b""
         """Lines that begin so are left out of the log; empty: none."""
+        self.blackout = Blackout()
         self.place = 0
         """Of what is read next, in the log."""
         self.offset = 0
@@ -43,15 +45,18 @@ class Tail:
         while (data := self._read()) and not (kept := self._kept(data)):
             self.acknowledge(0)
             if not self._taken:
-                return b""  # the line has not ended
+                return b""  # a line, or what may be a secret, has not ended
         return kept if data else b""
 
     def _kept(self, data: bytes) -> bytes:
+        full = len(data) == LOG_CHUNK_BYTES_MAX
+        more = full or not self._ended
+        whole = self.blackout.whole(data) if more else len(data)
+        data = self.blackout.data(data)[:whole]
         self._taken = len(data)
         if not self.skip:
             return data
-        full = len(data) == LOG_CHUNK_BYTES_MAX
-        if full or not self._ended:
+        if more:
             self._taken = data.rfind(b"\n") + 1 or (len(data) if full else 0)
         lines = data[: self._taken].splitlines(keepends=True)
         return b"".join(line for line in lines if not line.startswith(self.skip))

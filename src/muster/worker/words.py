@@ -63,6 +63,9 @@ class Words:
     def step(self, step: str) -> c.Progress:
         return c.Progress(task_id=self._job.task_id, epoch=self._job.epoch, step=cut(step, STEP_CHARS_MAX))
 
+    def doubt(self, suspicion: str) -> c.Suspect:
+        return c.Suspect(task_id=self._job.task_id, epoch=self._job.epoch, evidence=cut(suspicion, 2000))
+
     def on(self, outcome: Outcome, ended: Exit, folder: Path, cwd: Path) -> c.Complete | c.Fail:
         """On what its agent has left; `folder` is the attempt's own."""
         if isinstance(outcome, Completed):

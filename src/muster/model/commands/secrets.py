@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from muster.model.commands.base import Command
+from muster.model.commands.base import AttemptCommand, Command
 from muster.model.scalars import Id, Name
 
 SecretName = Annotated[str, Meta(pattern="^(?!MUSTER_)[A-Za-z_][A-Za-z0-9_]{0,99}$")]
@@ -24,6 +24,12 @@ class PutSecret(Command, frozen=True, kw_only=True):
 class RemoveSecret(Command, frozen=True, kw_only=True):
     name: SecretName
     actor: Name
+
+
+class AskSecrets(AttemptCommand, frozen=True, kw_only=True):
+    """Of the agent whose lease this is."""
+
+    names: Annotated[tuple[Name, ...], Meta(max_length=100)]
 
 
 class Reseal(Command, frozen=True, kw_only=True):

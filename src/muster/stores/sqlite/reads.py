@@ -297,9 +297,6 @@ class SqliteReads(SharedQueries):
     async def webhook_secret(self, webhook_id: int) -> str | None:
         return self._one(itemgetter(0), "webhook_secret", webhook_id)
 
-    async def sealed_secrets(self) -> dict[str, str]:
-        return dict(self._all("sealed_secrets"))
-
     async def workspace_of(self, task_id: int) -> int | None:
         return self._one(itemgetter(0), "workspace_of_task", task_id)
 

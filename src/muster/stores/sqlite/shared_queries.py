@@ -86,6 +86,9 @@ class SharedQueries(ABC):
     async def secrets(self) -> list[Secret]:
         return [secret_of(row) for row in self._all("secrets")]
 
+    async def sealed_secrets(self) -> dict[str, str]:
+        return dict(self._all("sealed_secrets"))
+
     async def movable(self, plan_id: int) -> tuple[int, set[tuple[str | None, tuple[str, ...]]]]:
         moving, wanted = self._first("movable", plan_id)
         pairs = (decode(pair) for pair in decode(wanted))

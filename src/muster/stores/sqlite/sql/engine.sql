@@ -298,6 +298,9 @@ RETURNING id
 -- name: secrets
 SELECT $secret_columns FROM secrets WHERE @mine ORDER BY name
 
+-- name: sealed_secrets
+SELECT name, sealed FROM secrets WHERE @mine
+
 -- name: put_secret
 INSERT OR REPLACE INTO secrets ($secret_columns, sealed, workspace_id) VALUES ($secret_slots, ?, ?)
 

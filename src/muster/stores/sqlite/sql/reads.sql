@@ -312,6 +312,3 @@ SELECT $hookmessage_columns FROM outbox WHERE webhook_id = ?1 AND @mine ORDER BY
 
 -- name: webhook_secret
 SELECT sealed FROM webhooks WHERE id = ?1 AND @mine
-
--- name: sealed_secrets
-SELECT name, sealed FROM secrets WHERE @mine

@@ -1,0 +1,122 @@
+"""Blacks out values that nobody is to read, wherever they stand in texts and bytes.
+
+What stands there instead is as long: places in a file, limits of fields and the shape of JSON stay.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+_FORM_BYTES_MIN = 8
+"""Of a part of a value, or another form of it: what is shorter could be any text."""
+_LINE_BYTES_MIN = 16
+_MARGIN = b"-----"
+"""So the first and last line of a key begin, which is no secret."""
+
+
+class Blackout:
+    """Knows values also in Base64 at any place of a longer text, in hexadecimal, in URLs, in JSON, by lines."""
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        forms = {form for value in values for form in _forms(value) if len(form) >= _FORM_BYTES_MIN}
+        self._forms = sorted(forms, key=len, reverse=True)
+        self._pattern = re.compile(b"|".join(map(re.escape, self._forms))) if forms else None
+        self.longest = len(self._forms[0]) if forms else 0
+
+    def __bool__(self) -> bool:
+        return self._pattern is not None
+
+    def data(self, data: bytes) -> bytes:
+        return self._pattern.sub(_stars, data) if self._pattern else data
+
+    def of(self, thing: T) -> T:
+        """The same with every text of it blacked out, however deep it stands."""
+        made: Any = self._of(thing) if self._pattern else thing
+        return made  # type: ignore[no-any-return]
+
+    def _of(self, thing: Any) -> Any:
+        if type(thing) is str:
+            found = thing.encode(errors="surrogatepass")
+            blacked = self.data(found)
+            return thing if blacked == found else blacked.decode(errors="replace")
+        if isinstance(thing, bytes):
+            return self.data(thing)
+        if isinstance(thing, msgspec.Raw):
+            return msgspec.Raw(self.data(bytes(thing)))
+        if isinstance(thing, dict):
+            return {self._of(key): self._of(value) for key, value in thing.items()}
+        if type(thing) in {tuple, list}:
+            return type(thing)(map(self._of, thing))
+        if isinstance(thing, msgspec.Struct):
+            fields = {name: getattr(thing, name) for name in thing.__struct_fields__}
+            changed = {name: new for name, old in fields.items() if (new := self._of(old)) is not old}
+            return msgspec.structs.replace(thing, **changed) if changed else thing
+        return thing
+
+    def whole(self, data: bytes) -> int:
+        """How much of it can be blacked out without what comes next: a value may have begun at its end."""
+        begun = len(data)
+        for form in self._forms:
+            at = max(0, len(data) - len(form) + 1)
+            while (at := data.find(form[:1], at)) >= 0 and not form.startswith(data[at:]):
+                at += 1
+            if at >= 0:
+                begun = min(begun, at)
+        cut = next((found for found in self._found(data) if found.start() < begun < found.end()), None)
+        return begun if cut is None else cut.end()
+
+    def spans(self, data: bytes) -> list[tuple[int, int]]:
+        return [found.span() for found in self._found(data)]
+
+    def _found(self, data: bytes) -> Iterator[re.Match[bytes]]:
+        return self._pattern.finditer(data) if self._pattern else iter(())
+
+
+def _stars(found: re.Match[bytes]) -> bytes:
+    return b"*" * len(found[0])
+
+
+def _forms(value: str) -> Iterator[bytes]:
+    raw = value.encode()
+    yield raw
+    yield from _lines(raw)
+    for ascii_only in (True, False):
+        escaped = json.dumps(value, ensure_ascii=ascii_only)[1:-1]
+        yield escaped.encode()
+        yield json.dumps(escaped, ensure_ascii=ascii_only)[1:-1].encode()
+    for safe in (b"", b"/"):
+        quoted = b"".join(_quoted(byte, safe) for byte in raw)
+        yield from (quoted, quoted.replace(b"%20", b"+"))
+    yield repr(value)[1:-1].encode()
+    yield ascii(value)[1:-1].encode()
+    yield raw.hex().encode()
+    yield raw.hex().upper().encode()
+    yield base64.b64encode(raw).rstrip(b"=")
+    yield from _lines(base64.encodebytes(raw))
+    for shift in range(3):
+        # Of what begins within a group of four letters only whole groups are always the same.
+        whole = raw[-shift % 3 : len(raw) - (len(raw) + shift) % 3]
+        for alphabet in (b"+/", b"-_"):
+            yield base64.b64encode(whole, alphabet)
+
+
+def _lines(data: bytes) -> Iterator[bytes]:
+    """A long value may be printed with something before each of its lines."""
+    for line in map(bytes.strip, data.splitlines()):
+        if len(line) >= _LINE_BYTES_MIN and not line.startswith(_MARGIN):
+            yield line
+
+
+def _quoted(byte: int, safe: bytes) -> bytes:
+    """As it stands in a URL."""
+    return (
+        bytes([byte]) if (chr(byte).isalnum() and byte < 128) or byte in b"_.-~" + safe else b"%%%02X" % byte
+    )

@@ -1,0 +1,168 @@
+"""Secrets of a real crew: who has them while its agents work, and where they are found afterwards: nowhere."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import quote
+
+from git_projects import commit_first, git, make_project
+from test_run import started, until
+from test_webhook_crew import Hook, hook
+
+from muster_command import MUSTER
+from muster_command import run_muster as muster
+from patience import PATIENCE_S
+
+__all__ = ["hook"]
+
+CANARY = 'ca"nary/w+rd-0123456789-äé'
+SETTINGS = """\
+agent = "shell"
+[webhooks]
+private = true
+[git]
+setup = "printenv CANARY && exit 3 || exit 0"
+[agents.leaky]
+command = ["sh"]
+prompt = "script"
+secrets = ["CANARY"]
+check = "! printenv CANARY"
+[agents.talker]
+kind = "claude-code"
+command = ["TALKER"]
+permission_mode = "bypassPermissions"
+secrets = ["CANARY"]
+check = "none"
+[agents.judge]
+command = ["sh", "-c", "printenv CANARY | wc -c; echo ACCEPT"]
+secrets = ["CANARY"]
+prompt = "none"
+"""
+PLAN = """\
+- [ ] Print it {#print agent=leaky review=judge}
+  ```sh
+  echo "plain $CANARY"; env
+  printf '%s' "$CANARY" | head -c 12; sleep 1; printf '%s\\n' "$CANARY" | tail -c +13
+  printf 'user:%s' "$CANARY" | base64; printf '%s' "$CANARY" | od -An -tx1 | tr -d ' \\n'; echo
+  python3 -c 'import os, urllib.parse as u; v = os.environ["CANARY"]; print(ascii(v), u.quote(v, safe=""))'
+  echo "on stderr $CANARY" >&2
+  muster report progress 40 --step "at $CANARY"; muster report checkpoint --text "$CANARY"
+  muster report artifact "$CANARY" "https://example.org/$CANARY"
+  muster task add "about $CANARY" --plan later --key x --prompt "true # $CANARY"
+  touch $MUSTER_ROOT/print; while [ ! -e $MUSTER_ROOT/go ]; do sleep 0.05; done
+  python3 -c 'import json, os; print(json.dumps({"said": os.environ["CANARY"]}))' > $MUSTER_RESULT
+  ```
+- [ ] Fail with it {#fail agent=leaky retries=0}
+  ```sh
+  echo "no access with $CANARY" >&2; exit 3
+  ```
+- [ ] Say that it has failed with it {#say agent=leaky retries=0}
+  ```sh
+  muster report fail --kind invalid "cannot with $CANARY"
+  ```
+- [ ] Talk about it {#talk agent=talker}
+- [ ] Ask about it {#ask agent=leaky}
+  ```sh
+  muster report ask "is $CANARY right?"
+  ```
+"""
+TALKER = """\
+#!{python}
+import json, os, pathlib, sys, time
+def say(**line): print(json.dumps(line), flush=True)
+used, root = {{"type": "tool_use", "name": "Bash"}}, pathlib.Path(os.environ["MUSTER_ROOT"])
+sys.stdin.readline()
+say(type="system", subtype="init", session_id=sys.argv[-1])
+used["input"] = {{"command": "echo " + os.environ["CANARY"]}}
+say(type="assistant", session_id=sys.argv[-1], message={{"content": [used]}})
+(root / "talk").touch(), pathlib.Path("made").touch()
+while not (root / "go").exists(): time.sleep(0.05)
+say(type="result", subtype="success", is_error=False, num_turns=1, session_id=sys.argv[-1],
+    result="It is " + os.environ["CANARY"], permission_denials=[], total_cost_usd=0, modelUsage={{}})
+"""
+ENDS = {"print": "COMPLETED", "fail": "FAILED", "say": "FAILED", "talk": "COMPLETED", "ask": "PAUSED"}
+ASKED = (
+    *(("logs", ref) for ref in ("print", "talk", "fail", "say", "ask")),
+    *(("task", "show", ref, "--json") for ref in (*ENDS, "later/x")),
+    *(("audit", "list", "--json"), ("inbox",), ("status",), ("secrets", "list", "--json")),
+)
+FORMS = [
+    CANARY.encode(),
+    json.dumps(CANARY)[1:-1].encode(),
+    json.dumps(CANARY, ensure_ascii=False)[1:-1].encode(),
+    quote(CANARY, safe="").encode(),
+    CANARY.encode().hex().encode(),
+    base64.b64encode(b"user:" + CANARY.encode())[8:-8],
+    b"0123456789",
+]
+
+
+def test_an_agents_secret_is_its_own(tmp_path: Path, hook: Hook) -> None:
+    hook.answers.set()
+    project = make_project(
+        tmp_path / "project",
+        config=SETTINGS.replace("TALKER", str(tmp_path / "project" / "talker")),
+        plan=PLAN,
+    )
+    (project / "talker").write_text(TALKER.format(python=sys.executable))
+    (project / "talker").chmod(0o755)
+    commit_first(project, "talker")
+    webhook = str(json.loads(muster(project, "webhook", "add", hook.url, "--json").stdout)["id"])
+    assert muster(project, "plan", "add", "plan.md", "--order", "free").returncode == 0
+    with started(project, "up", "--workers", "2") as crew:
+        until(lambda: "muster secrets set CANARY" in muster(project, "why", "print").stdout, "it waits")
+        said = [*MUSTER, "secrets", "set", "CANARY"]
+        subprocess.run(said, cwd=project, input=CANARY, text=True, check=True, stdout=subprocess.DEVNULL)
+        until(lambda: {"print", "talk"} <= {path.name for path in project.iterdir()}, "both are at work")
+        assert {"sh", "talker"} <= _who_has_it() <= {"sh", "sleep", "talker"}
+        _look_for_it(project, but=".muster/attempts")  # what is being printed
+        (project / "go").touch()
+        until(lambda: [_status(project, ref) for ref in ENDS] == list(ENDS.values()), "they have ended")
+        until(lambda: _told(hook).count("task.needs_person") == 3, "all is told")
+        _look_for_it(project)
+        answers = [muster(project, *words).stdout for words in (*ASKED, ("webhook", "messages", webhook))]
+        assert muster(project, "down").returncode == 0
+        assert crew.wait(PATIENCE_S) == 0
+        assert crew.stdout is not None
+        answers += [crew.stdout.read(), git(project, "log", "--all", "-p")]
+    assert "plain ****" in answers[0] and "on stderr ****" in answers[0]
+    assert f"{len(CANARY.encode()) + 1}\n" in answers[0], "its reviewer had it as well"
+    assert "Bash: echo ****" in answers[1]
+    for answer in (*answers, *(body.decode() for _, body in hook.got)):
+        assert [form for form in FORMS if form in answer.encode()] == []
+    _look_for_it(project)
+
+
+def _told(hook: Hook) -> list[str]:
+    return [json.loads(body)["event"] for _, body in hook.got]
+
+
+def _status(folder: Path, ref: str) -> str:
+    return str(json.loads(muster(folder, "task", "show", ref, "--json").stdout)["task"]["status"])
+
+
+def _who_has_it() -> set[str]:
+    """The programs with the value in their arguments or their environment."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+            if CANARY.encode() in words:
+                assert CANARY.encode() not in (process / "cmdline").read_bytes()
+                found.add((process / "comm").read_text().strip())
+        except OSError:
+            continue  # it has ended
+    return found
+
+
+def _look_for_it(folder: Path, but: str = "nothing") -> None:
+    """In the store with its WAL, logs, kept output, and the tree."""
+    assert (folder / ".muster" / "muster.log").exists()
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.is_relative_to(folder / but):
+            data = path.read_bytes()
+            assert [form for form in FORMS if form in data] == [], path
