@@ -10,6 +10,7 @@ from muster.cli.context import Context, connect, project_of
 from muster.cli.fields import add_fields, print_one, refuse_unknown, task_names
 from muster.cli.output import Screen, clean, listed, ref_of, refused
 from muster.cli.task_actions import one, refuse_unknown_agent
+from muster.cli.task_run import existing, run_alone, run_now
 from muster.cli.values import of_kind, stdin_bytes
 from muster.cli.waiting import ENDED, FOREVER_S, Waiting, add_waiting
 from muster.client.api import task_path
@@ -23,7 +24,12 @@ PROMPT_BYTES_MAX = 4 << 20
 
 def add(verbs: Any) -> None:
     adding = verbs.add_parser("add", act=_add, help="add one task")
-    running = verbs.add_parser("run", act=_add, help="add one task and wait until it has ended")
+    running = verbs.add_parser("run", act=_add, help="run one task now, a new one or one that there is")
+    running.description = (
+        "Adds a task and waits until it has ended. With the reference of a task that there is (plan/key, its "
+        "number or @last) runs that one before all others: in the crew that is up, else in one of its own that "
+        "does nothing else."
+    )
     for parser in (adding, running):
         add_waiting(parser, ENDED, timeout=False)
         _add_options(parser)
@@ -58,9 +64,11 @@ def _add(args: argparse.Namespace) -> int:
     mute = args.json or args.fields is not None
     if args.dry_run:
         return _dry_run(args)
-    if args.verb == "run" and args.wait is None:
-        args.wait = FOREVER_S
     with connect(args) as context:
+        if args.verb == "run" and (there := existing(context, args.title)) is not None:
+            return _run_existing(args, context, there)
+        if args.verb == "run" and args.wait is None:
+            args.wait = FOREVER_S
         waiting = Waiting(args, context, mute=mute)
         added = context.post("/api/v1/agent-tasks", **_body(args, context))
         task = context.api.get(task_path(added["taskIds"][0]))["task"]
@@ -69,6 +77,16 @@ def _add(args: argparse.Namespace) -> int:
         ended = waiting.tasks([task["id"]])
     print_one(args, {**listed(*(ended or [task])), "added": bool(added["added"])}, lambda _: None)
     return waiting.code(ended)
+
+
+def _run_existing(args: argparse.Namespace, context: Context, task: Json) -> int:
+    if _body(args, context).keys() - {"title"}:
+        raise BadInput(
+            f"{ref_of(task)} is there, and options say what a new task is; nothing was started",
+            "muster task edit changes it",
+        )
+    code = run_now(args, context, task)
+    return run_alone(args, context, task) if context.direct else code
 
 
 def _tell(args: argparse.Namespace, task: Json, what: str) -> None:

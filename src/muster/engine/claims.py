@@ -14,7 +14,7 @@ from muster.engine.permissions import standing
 from muster.engine.policy import Policy
 from muster.engine.pools import barred, known_pools, try_pools
 from muster.engine.view import View
-from muster.engine.workers import crew_status
+from muster.engine.workers import ONLY, crew_status
 from muster.model import commands as c
 from muster.model.answers import Claimed, ClaimedJob
 from muster.model.errors import Conflict
@@ -72,18 +72,20 @@ class Claims:
         closed = await barred(view, known) if known else set()
         touched: list[tuple[int | None, str]] | None = None
         """(plan, files) of what runs; None as long as nobody has asked."""
+        only = await view.tx.meta(ONLY)
         for lane_id in await view.tx.open_lanes():
             lane = self._memory.lanes[lane_id]
             agents = [agent for agent in lane.agents_for(worker) if self._policy.pool(agent) not in closed]
             if agents:
                 mismatch = lane.mismatch(worker.offer(agents[0]))
-                ready = await view.tx.ready(lane_id, free)
+                ready = await (view.tx.ready(lane_id, free) if not only else _alone(view, int(only), lane_id))
                 if any(task.touches for task in ready):
                     if touched is None:
                         await view.flush()
                         touched = [(other.plan_id, other.files) for other in await view.tx.touching()]
                     # Some of them may have to wait; those behind them need not.
-                    ready = await view.tx.ready(lane_id, free + TOUCHING_MAX) if touched else ready
+                    if touched and not only:
+                        ready = await view.tx.ready(lane_id, free + TOUCHING_MAX)
                 for task in ready:
                     place = (-task.half_done, -task.priority, mismatch, task.sort_key, task.id)
                     candidates.append((place, task, lane, agents))
@@ -171,3 +173,10 @@ class Claims:
                 )
             )
         return tuple(jobs)
+
+
+async def _alone(view: View, task_id: int, lane_id: int) -> list[Task]:
+    """That task, where it stands in this lane and may be claimed."""
+    await view.load([task_id])
+    task = view.task(task_id)
+    return [task] if task.lane_id == lane_id and task.ready else []

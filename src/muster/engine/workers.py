@@ -27,6 +27,8 @@ from muster.model.wording import counted
 
 CREW = "crew"
 """Its row of `meta`, and the subject of its events."""
+ONLY = "crew_only"
+"""The number of the one task that the crew is up for."""
 ORDERED = "workers_ordered"
 """How many workers were ever added by hand, and the last such request."""
 
@@ -257,7 +259,13 @@ class Workers:
         if command.status is not await crew_status(view):
             said = f"{command.status.value.lower()} by {command.actor}"
             await note(view, CREW, f"crew_{command.status.value.lower()}", said, command.actor)
+        if command.only_task_id is not None:
+            await view.load([command.only_task_id])
+            view.task(command.only_task_id)  # or it is none of this workspace
         await view.tx.set_meta(CREW, command.status)
+        only = "" if command.only_task_id is None else str(command.only_task_id)
+        if only != (await view.tx.meta(ONLY) or ""):
+            await view.tx.set_meta(ONLY, only)
         for worker in await view.tx.living_workers():
             view.disturbed.add(worker.id)
         return Done()

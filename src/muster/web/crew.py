@@ -9,6 +9,7 @@ from msgspec import Meta
 from muster.engine.queries import Queries
 from muster.model import commands as c
 from muster.model.answers import Answer, Done, WorkersOrdered
+from muster.model.scalars import Id
 from muster.model.states import CrewStatus
 from muster.web.backend import Backend
 from muster.web.http import ActorBody
@@ -19,6 +20,8 @@ routes = Routes()
 
 class CrewBody(ActorBody, frozen=True, kw_only=True):
     status: CrewStatus
+    only_task_id: Id | None = None
+    """Work is given out of this task alone, until the status is set anew."""
 
 
 class AddWorkersBody(ActorBody, frozen=True, kw_only=True):
@@ -33,7 +36,9 @@ routes.command("/api/v1/crew/stop", c.StopCrew, "stop_by_s", "actor", answer=Don
 @routes.post("/api/v1/crew", answer=Done)
 async def set_status(web: Backend, body: CrewBody) -> Answer:
     """Starts or stops handing out work."""
-    return await web.engine.execute(c.SetCrew(status=body.status, actor=body.actor))
+    return await web.engine.execute(
+        c.SetCrew(status=body.status, actor=body.actor, only_task_id=body.only_task_id)
+    )
 
 
 @routes.post("/api/v1/crew/workers", status=202, answer=WorkersOrdered)

@@ -69,6 +69,8 @@ class SetCrew(Command, frozen=True, kw_only=True):
 
     status: CrewStatus
     actor: Name = COORDINATOR
+    only_task_id: Id | None = None
+    """Work is given out of this task alone, until somebody says otherwise."""
 
 
 class StopCrew(Command, frozen=True, kw_only=True):
