@@ -63,6 +63,13 @@ def main(arguments: list[str]) -> int:
         metavar="KIND,...",
         help=f"{', '.join(KINDS)} (default: all)",
     )
+    parser.add_argument(
+        "--slots",
+        type=int,
+        default=1,
+        metavar="S",
+        help="CLIs that a worker of `crew` runs at once (default: 1)",
+    )
     parser.add_argument("--seed", type=int, metavar="K", help="which faults in which order (default: random)")
     args = parser.parse_args(arguments)
     if args.seed is None:
@@ -125,7 +132,7 @@ def edits(args: argparse.Namespace) -> Shown:
 def crew(args: argparse.Namespace) -> Shown:
     kinds = args.kinds
     seats = tuple(kind for kind in ten_clis.SEATS if kind in kinds)
-    found = ten_clis.hour(args.minutes or 60.0, args.seed, seats, say)
+    found = ten_clis.hour(args.minutes or 60.0, args.seed, seats, args.slots, say)
     return found.lines(), [*found.findings.violations, *found.over_the_limits()]
 
 

@@ -32,6 +32,8 @@ PLAN = "rounds"
 FINAL = ("COMPLETED", "CANCELLED", "FAILED")
 CONFIG = """\
 agent = "{first}"
+[workers]
+slots = {slots}
 [health]
 heartbeat = "1s"
 lease = "5s"
@@ -110,7 +112,14 @@ class RepoCrew:
     """`agents` are kinds by name."""
 
     def __init__(
-        self, root: Path, stub: ModelStub, agents: Mapping[str, str], *, workers: int, mode: str | None = None
+        self,
+        root: Path,
+        stub: ModelStub,
+        agents: Mapping[str, str],
+        *,
+        workers: int,
+        slots: int = 1,
+        mode: str | None = None,
     ) -> None:
         self.root, self.stub, self.agents, self.workers = root, stub, agents, workers
         self.folder = root / "repository"
@@ -126,7 +135,7 @@ class RepoCrew:
             assert isinstance(given, dict)
             tables.append(table_of(name, settings | {"set": given | {"PIECE": str(piece)}}))
         first = next(iter(agents))
-        (self.folder / "muster.toml").write_text("".join([CONFIG.format(first=first), *tables]))
+        (self.folder / "muster.toml").write_text("".join([CONFIG.format(first=first, slots=slots), *tables]))
         (self.folder / "shared.txt").write_text("")
         (self.folder / ".gitignore").write_text(".muster\n")
         self.git("init", "-q")

@@ -52,6 +52,7 @@ class Load:
 class Hour:
     minutes: float
     seed: int
+    workers: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     """Tasks done by each."""
     findings: Findings = field(default_factory=Findings)
@@ -75,7 +76,8 @@ class Hour:
         done = ", ".join(f"{kind} {count}" for kind, count in sorted(self.kinds.items()))
         all_s = [seconds for times in self.requests_s.values() for seconds in times]
         return [
-            f"crew, {self.minutes:g} minutes, seed {self.seed}: {self.running:.1f} CLIs at once on average, "
+            f"crew, {self.minutes:g} minutes, seed {self.seed}: {self.running:.1f} CLIs at once on average "
+            f"in {self.workers} workers, "
             f"load {self.load:.1f} a core",
             f"tasks: {found.tasks['COMPLETED']} done ({done}), "
             f"{sum('lost' in what for what in found.violations)} lost, "
@@ -137,14 +139,16 @@ def _name(kind: str) -> str:
     return kind.replace(":", "-")
 
 
-def hour(minutes: float, seed: int, seats: tuple[str, ...], say: Callable[[str], object]) -> Hour:
+def hour(minutes: float, seed: int, seats: tuple[str, ...], slots: int, say: Callable[[str], object]) -> Hour:
+    """In workers of so many `slots`."""
     root = Path(tempfile.mkdtemp(prefix="rounds-")).resolve()
     chance, found = random.Random(seed), Hour(minutes, seed)
-    say(f"crew: {len(seats)} CLIs for {minutes:g} minutes, seed {seed}, in {root}")
+    workers = -(-len(seats) // slots)
+    say(f"crew: {len(seats)} CLIs in {workers} workers for {minutes:g} minutes, seed {seed}, in {root}")
     agents = {_name(kind): kind for kind in seats}
     strikes: list[tuple[float, dict[str, Any]]] = []
     loads: list[Load] = []
-    with ModelStub({}) as stub, RepoCrew(root, stub, agents, workers=len(seats)) as crew:
+    with ModelStub({}) as stub, RepoCrew(root, stub, agents, workers=workers, slots=slots) as crew:
         stub.think_s, stub.keeps_texts = THINK_S, False
         idle = _load(crew, 0)
         time.sleep(IDLE_S)
@@ -180,6 +184,7 @@ def hour(minutes: float, seed: int, seats: tuple[str, ...], say: Callable[[str],
     took_s = loads[-1].at_s - loads[0].at_s
     found.running = agent_s / took_s
     found.core = (loads[-1].cpu_s - loads[0].cpu_s - idle_core * took_s) / agent_s
+    found.workers = workers
     found.load = sum(load.all_of_it for load in loads) / len(loads)
     found.mb = (sum(load.mb for load in loads) / len(loads) - idle_again.mb) / found.running
     found.grown_mb = idle_again.mb - idle.mb

@@ -20,9 +20,10 @@ def read_plain(path: Path, limit: int) -> bytes:
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         _refuse_special(fd, path)
-        data = chunk = os.read(fd, limit)
+        # Not `limit` at once: each read would make room for all of that.
+        data = chunk = os.read(fd, min(limit, os.fstat(fd).st_size + 1))
         while chunk and len(data) < limit:
-            chunk = os.read(fd, limit - len(data))
+            chunk = os.read(fd, min(limit - len(data), _PART_BYTES))
             data += chunk
         return data
     finally:
@@ -34,7 +35,9 @@ def read_part(path: Path, size: int, offset: int | None = None) -> bytes:
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         _refuse_special(fd, path)
-        return os.pread(fd, size, max(0, os.fstat(fd).st_size - size) if offset is None else offset)
+        there = os.fstat(fd).st_size
+        place = max(0, there - size) if offset is None else offset
+        return os.pread(fd, min(size, max(0, there - place)), place)
     finally:
         os.close(fd)
 
