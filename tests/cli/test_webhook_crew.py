@@ -92,5 +92,22 @@ def test_an_owner_that_is_killed_before_the_answer_sends_it_again(tmp_path: Path
             assert secret not in path.read_bytes(), f"{path} has the secret in clear"
 
 
+def test_an_owner_that_is_killed_before_the_first_sending_sends_it_then(tmp_path: Path, hook: Hook) -> None:
+    (tmp_path / "muster.toml").write_text('agent = "shell"\n[webhooks]\nprivate = true\n')
+    assert muster(tmp_path, "webhook", "add", hook.url, "--kind", "task.status_changed").returncode == 0
+    assert muster(tmp_path, "task", "add", "a", "--prompt", "true").returncode == 0
+    hook.answers.set()
+    point = tmp_path / "point"
+    point.write_text("after_commit:1:Claim")  # with the row that tells of it
+    points = Path(__file__).parents[1] / "crash_points"
+    through = ("env", f"CRASH_POINT_FILE={point}", f"PYTHONPATH={points}")
+    with started(tmp_path, "up", "--workers", "1", through=through) as crew:
+        until(lambda: len(_moves(hook)) >= 3, "all of them are there")
+        assert not point.exists(), "the owner has died there"
+        assert muster(tmp_path, "down").returncode == 0
+        assert crew.wait(PATIENCE_S) == 0
+    assert _moves(hook) == ["ASSIGNED", "RUNNING", "COMPLETED"]
+
+
 def _moves(hook: Hook) -> list[str]:
     return [json.loads(body)["newStatus"] for _, body in hook.got]

@@ -122,6 +122,25 @@ def test_each_kind_is_told_to_who_wants_it(hooked: Hooked, rig: Rig) -> None:
     assert (settled["plan"], settled["counts"]) == ("api", {"FAILED": 1, "PENDING": 1})
 
 
+def test_a_plan_that_is_settled_is_told_once_until_it_is_not(hooked: Hooked, rig: Rig) -> None:
+    webhook_id = hooked.add(HookKind.PLAN_SETTLED)
+    rig.register()
+    ids = dict(zip("abc", rig.enqueue({"a": (), "b": ("a",), "c": ("a",)}).task_ids, strict=True))
+    (job,) = rig.started()
+    rig.do(fail(job, ErrorKind.INVALID))
+    rig.do(c.Cancel(task_id=ids["b"], actor="ada", reason="no"))
+    rig.do(c.Cancel(task_id=ids["c"], actor="ada", reason="no"))
+    assert [one["counts"] for one in hooked.told(webhook_id)] == [{"FAILED": 1, "PENDING": 2}]
+    rig.do(c.Retry(task_id=ids["a"], actor="ada"))
+    (job,) = rig.started()
+    rig.do(complete(job))
+    assert [one["counts"] for one in hooked.told(webhook_id)][1:] == [{"CANCELLED": 2, "COMPLETED": 1}]
+    (more,) = rig.enqueue({"d": ()}).task_ids
+    assert len(hooked.told(webhook_id)) == 2
+    rig.do(c.Cancel(task_id=more, actor="ada", reason="no"))
+    assert len(hooked.told(webhook_id)) == 3, "there was something to do in between"
+
+
 def test_a_silent_worker_is_stale(hooked: Hooked, rig: Rig) -> None:
     webhook_id = hooked.add(HookKind.AGENT_STALE, HookKind.AGENT_FAILED)
     rig.register()

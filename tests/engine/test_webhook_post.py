@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import socket
+import ssl
+import subprocess
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,7 +56,7 @@ def post(url: str, *, private: bool = True, names: Callable[..., Any] = socket.g
     return asyncio.run(asyncio.wait_for(ask, 60))
 
 
-async def received(answer: bytes, url: str, **more: Any) -> tuple[int, bytes]:
+async def received(answer: bytes, url: str, tls: ssl.SSLContext | None = None) -> tuple[int, bytes]:
     """The status, and what the receiver was sent."""
     got = bytearray()
 
@@ -62,7 +66,7 @@ async def received(answer: bytes, url: str, **more: Any) -> tuple[int, bytes]:
         await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     async with server:
         port = server.sockets[0].getsockname()[1]
         sender = WebhookPost(private=True, in_thread=detached_call)
@@ -134,3 +138,44 @@ def test_the_connection_goes_to_the_address_that_was_judged() -> None:
 
         assert asyncio.run(answer()) == 200
         assert asked == ["moves.invalid"]
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Of `localhost`, by itself."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed, which makes the certificate")
+    folder = tmp_path_factory.mktemp("tls")
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    argv = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    argv += ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    subprocess.run([*argv, "-out", cert, "-keyout", key], check=True, capture_output=True)
+    return cert, key
+
+
+@pytest.mark.parametrize(
+    ("host", "trusted", "refused"),
+    [
+        ("localhost", True, ""),
+        ("localhost", False, "self-signed certificate"),
+        ("127.0.0.1", True, "IP address mismatch"),
+    ],
+)
+def test_https_goes_to_who_proves_the_name_alone(
+    certificate: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    host: str,
+    trusted: bool,
+    refused: str,
+) -> None:
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(*certificate)
+    if trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
+    sent = received(b"HTTP/1.1 204 No Content\r\n\r\n", f"https://{host}:{{port}}/hook", tls=tls)
+    if not refused:
+        status, got = asyncio.run(sent)
+        assert (status, got.startswith(b"POST /hook HTTP/1.1\r\nhost: localhost")) == (204, True)
+        return
+    with pytest.raises(Unavailable, match=refused):
+        asyncio.run(sent)

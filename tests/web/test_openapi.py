@@ -74,8 +74,10 @@ def test_the_page_needs_nothing_from_elsewhere(site: Site) -> None:
     assert b"content-type: text/html; charset=utf-8" in head
     page = data.decode()
     assert "/api/v1/agent-tasks/{taskId}/cancel" in page
-    examples = re.compile("<pre>.*?</pre>", re.DOTALL)
-    assert re.findall(r"(?:src|href)='[^#][^>]*|https?:", examples.sub("", page)) == []
+    assert re.findall(r"(?:src|href)=(?!'#)[^>]*|url\(|@import", page) == []
+    shown = re.compile("<pre>.*?</pre>", re.DOTALL)
+    assert re.findall(r"https?:", shown.sub("", page)) == []
+    assert re.findall(r"https?://(?!example\.org\b).*", page) == [], "nor is anybody led elsewhere"
     assert "<script" not in page
     ids = set(re.findall(r" id='?([\w.-]+)", page))
     assert set(re.findall(r"href='#([^']*)'", page)) <= ids

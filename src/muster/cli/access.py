@@ -37,14 +37,15 @@ def print_list(
     cells: Mapping[str, Callable[[Json], object]],
     *,
     none: str,
+    give: str = "",
 ) -> int:
-    """`none` is said where there are no rows; a narrow screen shortens the kind's own column."""
+    """`none` is said where there are no rows; a narrow screen shortens the kind's own column, or `give`."""
     with workspace(args) as context:
         found = context.api.get(path)
 
     def show(screen: Screen) -> None:
         if found:
-            screen.table(found, cells, give=kind.__name__.upper())
+            screen.table(found, cells, give=give or kind.__name__.upper())
         else:
             screen.line(none)
 

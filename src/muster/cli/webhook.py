@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Callable, Mapping
 from operator import itemgetter
 
-from muster.cli.access import add_workspace_option, workspace
-from muster.cli.fields import add_fields, answer, print_rows
-from muster.cli.output import Screen, age, clean, now_ms
+from muster.cli.access import add_workspace_option, print_list, workspace
+from muster.cli.fields import add_fields, answer
+from muster.cli.output import age, clean, now_ms
 from muster.cli.values import number
 from muster.client.api import path_of
 from muster.model.json_value import Json
@@ -61,31 +61,12 @@ def _add(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    with workspace(args) as context:
-        found = context.api.get("/api/v1/webhooks")
-
-    def show(screen: Screen) -> None:
-        if found:
-            screen.table(found, _CELLS, give="URL")
-        else:
-            screen.line("0 webhooks")
-
-    print_rows(args, found, show, names=lambda: Webhook.__struct_encode_fields__)
-    return 0
+    return print_list(args, "/api/v1/webhooks", Webhook, _CELLS, none="0 webhooks", give="URL")
 
 
 def _messages(args: argparse.Namespace) -> int:
-    with workspace(args) as context:
-        found = context.api.get(path_of("webhooks", str(args.id), "messages"))
-
-    def show(screen: Screen) -> None:
-        if found:
-            screen.table(found, _MESSAGE_CELLS, give="SAID")
-        else:
-            screen.line("0 messages")
-
-    print_rows(args, found, show, names=lambda: HookMessage.__struct_encode_fields__)
-    return 0
+    path = path_of("webhooks", str(args.id), "messages")
+    return print_list(args, path, HookMessage, _MESSAGE_CELLS, none="0 messages", give="SAID")
 
 
 def _test(args: argparse.Namespace) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from muster.model.events import Event
+from muster.model.rows import Plan
 from muster.model.task import Now, Task
-from muster.model.webhooks import HookKind, Telling, Webhook, of_plan, of_task, settled
-from muster.ports.hooks import NewMessage
+from muster.model.webhooks import HookKind, NewMessage, Telling, Webhook, of_plan, of_task, settled
 from muster.ports.runtime import Chance
 from muster.ports.store import Tx
 
@@ -19,8 +19,8 @@ class Outbox:
 
     def __init__(self, webhooks: Collection[Webhook], chance: Chance) -> None:
         self._webhooks, self._chance = webhooks, chance
-        self._moved: set[int] = set()
-        """Plans of which a task has moved."""
+        self._moved: dict[int, bool] = {}
+        """Plans of which a task has moved (True), or only was added."""
 
     async def take(self, tx: Tx, events: Iterable[Event], tasks: Mapping[int, Task], now: Now) -> None:
         told: list[Telling] = []
@@ -30,8 +30,9 @@ class Outbox:
                 told += of_plan(event)
                 continue
             told += of_task(event, task.paused_reason)
-            if task.plan_id is not None and event.previous_status not in {None, event.new_status}:
-                self._moved.add(task.plan_id)
+            if task.plan_id is not None and event.previous_status is not event.new_status:
+                moved = event.previous_status is not None
+                self._moved[task.plan_id] = moved or self._moved.get(task.plan_id, False)
         await self.tell(tx, told, now)
 
     async def tell(self, tx: Tx, told: Iterable[Telling], now: Now) -> None:
@@ -56,17 +57,28 @@ class Outbox:
         )
 
     async def tell_settled(self, tx: Tx, now: Now) -> None:
-        """Once all of the transaction is written: of plans in which it has left nothing to do."""
-        moved, self._moved = self._moved, set()
+        """Once all of the transaction is written: of plans that it has left with nothing to do, and found with
+        something."""
+        moved, self._moved = self._moved, {}
         if not any(webhook.wants(HookKind.PLAN_SETTLED) for webhook in self._webhooks):
             return
-        for plan_id in sorted(moved):
+        for plan_id, by_a_move in sorted(moved.items()):
             plan = await tx.plan(plan_id)
-            if plan is None or await tx.at_work(plan_id):
+            if plan is None:
                 continue
-            # As Queries has it; only who could do what is ready is not asked here: workers come and go.
-            if plan.paused_reason is None:
-                moving, wanted = await tx.movable(plan_id)
-                if moving or wanted:
-                    continue
-            await self.tell(tx, [settled(plan_id, plan.name, await tx.plan_counts(plan_id))], now)
+            known, is_now = f"settled {plan_id}", await _is_settled(tx, plan)
+            if is_now is bool(await tx.meta(known)):
+                continue
+            await tx.set_meta(known, "yes" if is_now else "")
+            if is_now and by_a_move:
+                await self.tell(tx, [settled(plan_id, plan.name, await tx.plan_counts(plan_id))], now)
+
+
+async def _is_settled(tx: Tx, plan: Plan) -> bool:
+    """As Queries has it; only who could do what is ready is not asked here: workers come and go."""
+    if await tx.at_work(plan.id):
+        return False
+    if plan.paused_reason is not None:
+        return True
+    moving, wanted = await tx.movable(plan.id)
+    return not (moving or wanted)

@@ -60,11 +60,9 @@ class Webhook(Struct, frozen=True, rename="camel"):
         return not self.disabled and (not self.kinds or kind in self.kinds or kind is HookKind.TEST)
 
 
-class HookMessage(Struct, frozen=True, rename="camel"):
-    """What is to be told to one webhook: written with the move that it tells of."""
+class NewMessage(Struct, frozen=True, rename="camel"):
+    """What one webhook is to be told."""
 
-    id: int
-    """In the order in which they were written."""
     webhook_id: int
     message_id: str
     """The header `webhook-id`: the same however often it is sent."""
@@ -73,9 +71,16 @@ class HookMessage(Struct, frozen=True, rename="camel"):
     """Of one subject they are told one after the other."""
     body: str
     created_at_ms: int
-    tries: int
     next_at_ms: int | None
     """When it is tried; None: it was taken, or given up."""
+
+
+class HookMessage(NewMessage, frozen=True):
+    """What is to be told to one webhook: written with the move that it tells of."""
+
+    id: int
+    """In the order in which they were written."""
+    tries: int
     delivered_at_ms: int | None
     said: str
     """What the last try has met with."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from muster.model.webhooks import HookKind, HookMessage, Webhook
+from muster.model.webhooks import HookMessage, NewMessage, Webhook
 
 
 class Post(Protocol):
@@ -14,18 +14,6 @@ class Post(Protocol):
     async def __call__(self, url: str, headers: Mapping[str, str], body: bytes) -> int:
         """The status of its answer.  Raises Unavailable where there was none, NotAllowed where nothing may be
         sent there."""
-
-
-class NewMessage(NamedTuple):
-    """What one webhook is to be told, as `HookMessage`."""
-
-    webhook_id: int
-    message_id: str
-    kind: HookKind
-    subject: str
-    body: str
-    created_at_ms: int
-    next_at_ms: int
 
 
 class HookTx(Protocol):

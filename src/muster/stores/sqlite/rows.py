@@ -19,7 +19,7 @@ from muster.model.rows import Lane, NewTask, Plan, WorkerRow
 from muster.model.secrets import Secret
 from muster.model.task import Attempt, Task, TaskFields
 from muster.model.views import AttemptView, EventView, TaskView
-from muster.model.webhooks import HookMessage, Webhook
+from muster.model.webhooks import HookMessage, NewMessage, Webhook
 
 S = TypeVar("S", bound=Struct)
 
@@ -118,4 +118,5 @@ lane_row = writer(Lane)
 member_row = writer(Member)
 token_row = writer(Token)
 webhook_row = writer(Webhook)
+message_row = writer(NewMessage)
 secret_row = writer(Secret)

@@ -15,7 +15,7 @@ from muster.model.seals import Seal
 from muster.model.secrets import Secret
 from muster.model.task import Artifact, Attempt, Checkpoint, Task
 from muster.model.views import TaskView
-from muster.model.webhooks import HookMessage, Webhook
+from muster.model.webhooks import HookMessage, NewMessage, Webhook
 from muster.stores.sqlite.rows import EDITED, TEXTS
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
@@ -35,6 +35,7 @@ _ROWS = (
     Token,
     Webhook,
     HookMessage,
+    NewMessage,
     Secret,
 )
 

@@ -16,9 +16,8 @@ from muster.model.seals import Seal
 from muster.model.secrets import Secret
 from muster.model.task import BY_HAND, Attempt, Now, Task
 from muster.model.views import JobText
-from muster.model.webhooks import HookMessage, Webhook
+from muster.model.webhooks import HookMessage, NewMessage, Webhook
 from muster.ports.found_rows import Existing
-from muster.ports.hooks import NewMessage
 from muster.ports.store import Writes
 from muster.stores.sqlite.known_rows import OF_ONE, SQL, KnownRows
 from muster.stores.sqlite.rows import (
@@ -29,6 +28,7 @@ from muster.stores.sqlite.rows import (
     kept_of,
     lane_row,
     member_row,
+    message_row,
     plan_of,
     secret_row,
     task_of,
@@ -156,7 +156,7 @@ class SqliteTx(SharedQueries):
         self._all("reseal_webhook", webhook_id, sealed)
 
     async def add_messages(self, told: Collection[NewMessage]) -> None:
-        self._many("add_message", self._own(told))
+        self._many("add_message", self._own(map(message_row, told)))
 
     async def message(self, number: int) -> HookMessage | None:
         return self._one(hook_message_of, "message", number)

@@ -281,8 +281,7 @@ DELETE FROM webhooks WHERE id = ?1 AND @mine
 DELETE FROM outbox WHERE webhook_id = ?1 AND @mine
 
 -- name: add_message
-INSERT INTO outbox (webhook_id, message_id, kind, subject, body, created_at_ms, tries, next_at_ms, said, workspace_id)
-VALUES (?, ?, ?, ?, ?, ?, 0, ?, '', ?)
+INSERT INTO outbox ($newmessage_columns, tries, said, workspace_id) VALUES ($newmessage_slots, 0, '', ?)
 
 -- name: message
 SELECT $hookmessage_columns FROM outbox WHERE id = ?1 AND @mine
