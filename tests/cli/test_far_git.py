@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from test_run import folder as plain_folder
 from test_run import until
 
 __all__ = ["elsewhere", "plain_folder", "served"]
+
+
+HALF = "test -s half && { cat half > whole; exit; }; echo half > half; muster report progress 1; sleep 600"
 
 
 @pytest.fixture
@@ -64,12 +68,9 @@ def test_work_that_was_cut_off_is_sent_and_another_host_goes_on_with_it(
 ) -> None:
     other = tmp_path_factory.mktemp("other")
     (other / "muster.toml").write_text((elsewhere / "muster.toml").read_text())
-    script = (
-        "test -s half && { cat half > whole; exit; }; echo half > half; muster report progress 1; sleep 600"
-    )
     with working(elsewhere, served, served.worker):
         until(served.far, "the worker is known")
-        add(served, "t", script)
+        add(served, "t", HALF)
         until(lambda: served.told("task", "show", "p/t")["task"]["percent"] == 1, "something is there")
         (attempt,) = served.told("attempt", "list", "p/t")
         assert f"in {elsewhere}" in attempt["work"] and "until the server has it" in attempt["work"]
@@ -98,4 +99,26 @@ def test_work_that_could_not_be_sent_is_sent_when_the_server_is_back(served: Ser
             git(served.folder, "show", "refs/muster/p/t/1:half")
         wire.heal()
         until(lambda: git(served.folder, "for-each-ref", "refs/muster/p/t/1"), "it was sent")
+    assert git(served.folder, "show", "refs/muster/p/t/1:half") == "half"
+
+
+def test_a_second_interrupt_ends_all_at_once_and_the_next_start_sends_what_was_left(
+    served: Served, elsewhere: Path
+) -> None:
+    with working(elsewhere, served, served.worker) as process:
+        until(served.far, "the worker is known")
+        add(served, "t", HALF)
+        until(lambda: served.told("task", "show", "p/t")["task"]["percent"] == 1, "something is there")
+
+        def interrupted() -> bool:
+            process.send_signal(signal.SIGINT)
+            return process.poll() is not None
+
+        until(interrupted, "it ends, though its agent would go on for long")
+        assert process.returncode == 130
+    assert not git(served.folder, "for-each-ref", "refs/muster/p/t/1")
+    with working(elsewhere, served, served.worker):
+        until(lambda: git(served.folder, "for-each-ref", "refs/muster/p/t/1"), "it was sent")
+        until(lambda: served.status("p/t") == "COMPLETED", "it is done")
+    assert on_branch(served, "whole") == "half"
     assert git(served.folder, "show", "refs/muster/p/t/1:half") == "half"
